@@ -111,11 +111,6 @@ class Ours
         return stats.peak_reserved_bytes;
     }
 
-    void flush()
-    {
-        expect(mt_alloc_flush(alloc_), "flush");
-    }
-
     void follow(const mt_plan *plan)
     {
         expect(mt_alloc_follow(alloc_, plan), "follow");
@@ -152,6 +147,12 @@ class Sink
         info.ring_records = RING_RECORDS;
         expect(mt_recorder_open(path.c_str(), &info, &recorder_), "recorder");
         sink_ = mt_recorder_sink(recorder_);
+    }
+
+    void flush()
+    {
+        if (recorder_ != nullptr)
+            expect(mt_recorder_flush(recorder_), "flush");
     }
 
     const mt_sink *sink() const
@@ -210,7 +211,7 @@ inline double ours_pair_ns(mt_device *device, Sink &sink, const char *settings, 
     Ours ours(device, sink.sink(), settings);
     pair_ns(ours, bytes, WARM_UP_PAIRS);
     double ns = pair_ns(ours, bytes, PAIRS);
-    ours.flush();
+    sink.flush();
     sink.count(2 * (WARM_UP_PAIRS + PAIRS));
     return ns;
 }
@@ -226,7 +227,7 @@ inline double ours_event_ns(mt_device *device, Sink &sink, const char *settings,
         replay.event_ns(WARM_UP_STEPS);
         ns = replay.event_ns(times);
     }
-    ours.flush();
+    sink.flush();
     sink.count(2 * step.carried.size() + uint64_t(WARM_UP_STEPS + times) * step.rows.size());
     return ns;
 }

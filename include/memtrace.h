@@ -470,6 +470,70 @@ MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, co
                                                        const char *phase, const memtrace_category_row *const **out_rows,
                                                        size_t *out_count);
 
+/* A cause of the difference in memory of two runs, A and B. Only blocks that differ count: equal ones cancel out. */
+typedef struct memtrace_cause {
+    const char *kind;            /* "parameters", "weight_casts", "activation_size", …; docs/json.md lists them */
+    const char *category;        /* of activations; otherwise "" */
+    int64_t bytes;               /* more in B; never 0 */
+    uint64_t a_blocks, b_blocks; /* that show it */
+    uint64_t a_bytes, b_bytes;   /* of these, as requested */
+} memtrace_cause;
+
+/* Compares run `a` of one opened trace with run `b` of the same or another one, at their peaks of allocated or reserved
+ * bytes. The causes come largest magnitude first; their bytes sum to the difference of the peaks, to the byte.
+ * MEMTRACE_USAGE if a run never got a block, or for MEMTRACE_REQUESTED. */
+MEMTRACE_API memtrace_status memtrace_trace_diff(memtrace_trace *a_trace, const memtrace_run_row *a,
+                                                 memtrace_trace *b_trace, const memtrace_run_row *b,
+                                                 memtrace_measured measured, const memtrace_cause *const **out_rows,
+                                                 size_t *out_count);
+
+/* Memory that a run wastes, by blocks that are alike, and how far its peak falls without it. */
+typedef struct memtrace_finding {
+    const char *pattern; /* "late free", "gradients in forward", "fragmentation", …; docs/json.md lists them */
+    const char *category, *role, *op, *phase, *span; /* of the blocks; "" where they differ */
+    uint64_t bytes, blocks;                          /* wasted at the peak */
+    uint64_t saved_bytes; /* how much lower the peak of requested bytes is in a replay without the waste; of
+                           * fragmentation, that of reserved bytes */
+} memtrace_finding;
+
+/* Gets at most `limit` findings, largest saving first. Each claim was checked by a replay. MEMTRACE_USAGE for a limit of 0,
+ * or a run with too many events. */
+MEMTRACE_API memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_row *run, size_t limit,
+                                                   const memtrace_finding *const **out_rows, size_t *out_count);
+
+/* A setting of `memtrace run`: {"model", "2.7B"}, {"seq", "512"}, {"autocast", "bf16"}. */
+typedef struct memtrace_setting {
+    const char *name, *value;
+} memtrace_setting;
+
+/* A run of memtrace's own model on a device. */
+typedef struct memtrace_fit {
+    int fits;
+    uint64_t capacity_bytes; /* of the device */
+    uint64_t reserved_bytes; /* fits: the peak of reserved bytes */
+    uint64_t enough_bytes;   /* does not fit: a capacity that suffices */
+} memtrace_fit;
+
+/* Simulates the run with these settings, and defaults for the others, on a simulated device ("sim:rtx4090", "sim:24GiB").
+ * Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting or value, or another device. */
+MEMTRACE_API memtrace_status memtrace_fit_check(const memtrace_setting *settings, size_t count, const char *device,
+                                                memtrace_fit *out_fit);
+
+/* The formats of memtrace_trace_export. */
+typedef enum memtrace_format {
+    MEMTRACE_BLOCKS_CSV = 0,   /* a row for each block */
+    MEMTRACE_EVENTS_CSV = 1,   /* a row for each allocation and free */
+    MEMTRACE_FOLDED = 2,       /* stacks at the peak of allocated bytes, for flame graphs */
+    MEMTRACE_TORCH_PICKLE = 3, /* a memory snapshot of PyTorch */
+    MEMTRACE_PERFETTO = 4      /* JSON for ui.perfetto.dev */
+} memtrace_format;
+
+/* Writes a run to `path`, compressed with gzip if that ends in ".gz"; an existing file is replaced once the new one is
+ * complete. MEMTRACE_USAGE for an unknown format or a path that is a trace; MEMTRACE_NOT_WRITTEN if it can't be
+ * written. */
+MEMTRACE_API memtrace_status memtrace_trace_export(memtrace_trace *trace, const memtrace_run_row *run,
+                                                   memtrace_format format, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,4 +1,4 @@
-/* A trace of two runs for tests of exports, and what the program exports of it. */
+/* A trace of two runs for tests of exports, and the program's exports of it. */
 #ifndef MT_TESTS_EXPORT_FIXTURE_H
 #define MT_TESTS_EXPORT_FIXTURE_H
 
@@ -50,7 +50,7 @@ static inline void expect_success(const struct said *said)
         fail_msg("exit code %d: %s", said->code, said->err);
 }
 
-/* What a file holds, unpacked if it is compressed; the caller's. */
+/* Returns the bytes of a file, unpacked if it is compressed. The caller frees them. */
 static inline char *contents(const char *path, size_t *out_bytes)
 {
     char *text = mt_host_alloc(WHOLE_BYTES + 1);

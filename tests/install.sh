@@ -69,7 +69,7 @@ expects said 'peak 20971520 bytes'
 expects said 'layers.*'
 rm label.db
 $cc $flags "$samples/label.c" -o label_static $(pkg-config --cflags memtrace) "$libraries/libmemtrace.a" \
-    $(pkg-config --libs sqlite3 zlib) -lm -ldl -pthread
+    $(pkg-config --libs sqlite3 zlib jansson) -lm -ldl -pthread
 ! ldd label_static | grep -q libmemtrace || die "the archive was not used"
 ./label_static
 asks archive

@@ -1,10 +1,10 @@
-/* What tests ask of trees of plain values: whether two are the same, and bytes to make them of. */
+/* Trees of plain values for tests: comparison, and bytes to make them of. */
 #ifndef MT_TESTS_PLAIN_VALUES_H
 #define MT_TESTS_PLAIN_VALUES_H
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "trace/import/value_store.h"
+#include "trace/import/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static inline void bytes_add_text(struct bytes *bytes, const char *text)
     bytes_add(bytes, text, strlen(text));
 }
 
-/* `byte`, so many times. */
+/* Adds `byte` so many times. */
 static inline void bytes_add_byte(struct bytes *bytes, int byte, size_t count)
 {
     unsigned char one = (unsigned char)byte;
@@ -36,7 +36,7 @@ static inline void bytes_add_byte(struct bytes *bytes, int byte, size_t count)
         bytes_add(bytes, &one, 1);
 }
 
-/* A number, lowest byte first. */
+/* Adds a number, lowest byte first. */
 static inline void bytes_add_number(struct bytes *bytes, uint64_t number, size_t length)
 {
     for (size_t i = 0; i < length; i++)
@@ -71,7 +71,8 @@ static inline bool values_are_same(const struct mt_value *a, const struct mt_val
     }
 }
 
-/* How deep it is, as far as `*left` values reach: what is shared many times over may be endless to walk. */
+/* Returns the depth of a value, as far as `*left` values reach: a walk over values that are shared often may never
+ * end. */
 static inline uint32_t value_depth(const struct mt_value *value, uint64_t *left)
 {
     uint32_t deepest = 0;

@@ -1,10 +1,10 @@
-/* The page of `report --json`, and the runs that it is made of: for its tests. */
+/* Reads the page of `report --json`, and runs what it is made of. */
 #ifndef MT_TESTS_REPORT_READER_H
 #define MT_TESTS_REPORT_READER_H
 
 #include "program.h"
 
-/* A model that runs in no time, on a simulated card; MT_PROGRAM runs it. */
+/* A model that runs in milliseconds, on a simulated card. */
 #define TINY "run --device sim --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --batch 2 "
 enum { TINY_BATCH = 2, TINY_WIDTH = 16 };
 
@@ -21,7 +21,7 @@ static inline json_t *section_of(const json_t *page, const char *key)
     return NULL;
 }
 
-/* NULL: the section has none of that key. */
+/* Returns the table of that key; NULL if the section has none. */
 static inline json_t *table_of(const json_t *page, const char *section, const char *key)
 {
     size_t i;
@@ -70,7 +70,7 @@ static inline json_int_t cell_bytes(const json_t *table, size_t row, const char 
     return integer_of(cell_of(table, row, column), "bytes");
 }
 
-/* The row whose cell of a column has that text. */
+/* Returns the row whose cell of that column has that text. */
 static inline size_t row_of(const json_t *table, const char *column, const char *text)
 {
     for (size_t row = 0; row < json_array_size(rows_of(table)); row++)
@@ -80,7 +80,7 @@ static inline size_t row_of(const json_t *table, const char *column, const char 
     return 0;
 }
 
-/* Whether a sentence of the section has that part. */
+/* True if a sentence of the section has that part. */
 static inline bool is_said(const json_t *page, const char *section, const char *part)
 {
     size_t i;

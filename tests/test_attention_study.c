@@ -1,6 +1,6 @@
-/* One attention layer alone: the bytes that it keeps are those of the formula and of published measurements, all
- * devices have the same sequence of events, running out of memory is a result, and the command prints its
- * measurements. With "cuda" as argument: on a card. */
+/* One attention layer alone: its memory equals the formula and the measurements of others, all devices have one sequence of
+ * events, running out of memory is a result, and the command prints its measurements. With "cuda" as argument: the tests of
+ * a card. */
 #include "base/random.h"
 #include "gpu.h"
 #include "program.h"
@@ -17,11 +17,11 @@ enum { KINDS = MT_ATTENTION_FLASH + 1, WORKSPACES = 64 };
 
 static const char *const kind_names[KINDS] = {"custom", "softmax", "weights", "flash"};
 
-/* A case that was run, and its results. */
+/* A case that was run, and the counters it left. */
 struct outcome {
     struct recording recording;
     struct mt_attention_kept kept;
-    struct mt_alloc_stats stats; /* when everything was given back */
+    struct mt_alloc_stats stats; /* after the last block was freed */
     mt_status status;
 };
 
@@ -47,7 +47,7 @@ static struct outcome run_case(const char *spelling, const struct mt_attention_c
 /* The live bytes when the last backward begins, counted from the events, without workspaces. */
 struct counted {
     uint64_t bytes, square_bytes; /* all, and of shape (…,T,T) */
-    int squares;                  /* of these the floating ones */
+    int squares;                  /* of the latter, tensors of floating point */
 };
 
 static bool is_square(const struct mt_label *label, int64_t length)
@@ -103,7 +103,7 @@ static void what_is_kept_is_what_the_formula_says(void **state)
         study.batch = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 9);
         study.heads = 1 + (int64_t)(mt_splitmix64(seed + drawn++) % 4);
         study.d_model = study.heads * 8 * (2 + (int64_t)(mt_splitmix64(seed + drawn++) % 15));
-        do { /* a length that is no other size of the layer, so that a tensor of size T² is known by its shape */
+        do { /* a length that no other size of the layer equals: then shapes show the tensors of size T² */
             study.seq = 2 + (int64_t)(mt_splitmix64(seed + drawn++) % 3000);
         } while (study.seq == study.d_model || study.seq == study.d_model / study.heads);
         study.dtype = mt_splitmix64(seed + drawn++) % 2 == 0 ? MT_F32 : MT_BF16;
@@ -111,8 +111,7 @@ static void what_is_kept_is_what_the_formula_says(void **state)
     }
 }
 
-/* The measured rows were of a process that held both workspaces, and are rounded to 0.001 MiB; blocks of its
- * allocator to 512 bytes. */
+/* The measured process held both workspaces. Its rows are rounded to 0.001 MiB, its blocks to 512 bytes. */
 static void expect_measured(const json_t *row, mt_attention_kind kind)
 {
     struct mt_attention_case study = {.batch = 8, .heads = 1, .repeats = 1, .attention = kind};
@@ -149,7 +148,7 @@ static void what_is_kept_is_what_pytorch_keeps(void **state)
     json_decref(data);
 }
 
-/* In every step five gradients are kept: of the four weights, and of the input. */
+/* Every step keeps five gradients: of the four weights, and of the input. */
 static void backward_goes_to_the_weights_and_to_the_input(void **state)
 {
     (void)state;
@@ -278,7 +277,7 @@ static void the_whole_study_agrees_with_its_formulas(void **state)
     json_decref(answer);
 }
 
-/* The bound for flash. */
+/* The bound on the memory of flash. */
 static void flash_keeps_97_mebibytes_at_16384(void **state)
 {
     (void)state;
@@ -288,7 +287,7 @@ static void flash_keeps_97_mebibytes_at_16384(void **state)
     json_decref(answer);
 }
 
-/* The printed bytes are those of the trace, without the workspaces. */
+/* The figures that are printed are those of the trace, but for the workspaces. */
 static void each_cell_is_a_run_of_the_trace(void **state)
 {
     (void)state;
@@ -313,7 +312,7 @@ static void each_cell_is_a_run_of_the_trace(void **state)
     json_decref(answer);
 }
 
-/* Each run begins at zero on its own clock, though all share a device. */
+/* The clock of each run begins at zero, though all share a device. */
 static void every_run_begins_at_zero(void **state)
 {
     (void)state;
@@ -382,7 +381,7 @@ static void terms_of_size_t_squared_are_most_from_the_length_told(void **state)
     json_decref(answer);
 }
 
-/* Beside each cell stands its published measurement, or nothing if that was of another layer. */
+/* Each cell has the measurement of its own layer beside it; a layer that was not measured has none. */
 static void the_peer_stands_beside_its_own_cells(void **state)
 {
     (void)state;

@@ -262,7 +262,7 @@ static void a_run_under_way_is_to_be_checked_later(void **state)
     struct synthetic run;
     assert_int_equal(synthetic_open(&run, "running.db", "running", 1, 5), MT_OK);
     synthetic_step(&run, 0, 100, 20);
-    assert_int_equal(run.sink->flush(run.sink->context), MT_OK);
+    assert_int_equal(mt_recorder_flush(run.sink->context), MT_OK);
     const struct said *said = MEMTRACE("check --trace running.db --max-allocated 1TiB");
     assert_int_equal(said->code, MT_FAILED);
     assert_says(said->out, "still running: check it once it has ended");

@@ -45,7 +45,7 @@ static void record_until_killed(uint64_t seed, uint64_t ring_records, uint64_t c
     struct script script = script_begin(seed, mt_recorder_sink(recorder));
     for (uint64_t i = 0; i < count; i++) {
         if (i == count / 2) /* what comes after is in the ring alone, and names labels that are not */
-            script.sink->flush(script.sink->context);
+            mt_recorder_flush(script.sink->context);
         script_emit(&script, 1);
         atomic_store(emitted, script.sequence);
     }

@@ -1,4 +1,4 @@
-/* Exports from outside: files that are there only when they are complete, and names and runs that no format minds. */
+/* Exports from outside: files that are there only when they are complete, and names and runs that trouble formats. */
 #include "csv_reader.h"
 #include "export_fixture.h"
 #include "folded_reader.h"
@@ -90,7 +90,7 @@ static void what_makes_no_sense_is_wrong_usage(void **state)
             fail_msg("%s: exit code %d: %s", cases[i][0], said->code, said->err);
         assert_says(said->err, cases[i][1]);
     }
-    expect_success(MEMTRACE("runs")); /* the trace is as it was */
+    expect_success(MEMTRACE("runs")); /* the trace is unchanged */
 }
 
 static void an_option_has_its_short_name(void **state)
@@ -100,7 +100,7 @@ static void an_option_has_its_short_name(void **state)
     expect_success(shell("\"$M\" export -o=a.csv && \"$M\" export --output b.csv && cmp a.csv b.csv"));
 }
 
-/* Of the label of Data: an op that every format has its own trouble with. */
+/* Of the label of Data: an op that is hard to write in every format. */
 static void names_of_any_kind_break_no_format(void **state)
 {
     static const char op[] = "a\"b\";c,\r\nd 12";

@@ -5,7 +5,7 @@
 
 #include <sys/resource.h>
 
-/* gcc has a macro for each sanitizer, clang a question. */
+/* gcc has a macro for each sanitizer, clang a function-like one. */
 #ifndef __has_feature
 #define __has_feature(name) 0
 #endif
@@ -39,7 +39,7 @@ static void a_page_reads_the_pickle(void **state)
         expect_success(shell("node '%s/../unpickle.mjs' %s.pickle %s.torch", MT_TEST_DATA, traces[i], traces[i]));
 }
 
-/* The trace, event by event, as SQL tells it. */
+/* The trace, event by event, by SQL. */
 static const char told[] =
     "SELECT event.kind, ifnull(event.requested_bytes, 0), ifnull(event.block_bytes, 0), event.stream, event.segment,"
     " event.offset, label.category, label.role, label.op, label.phase, own.path, label.layer, label.dtype, label.shape,"
@@ -53,7 +53,7 @@ static int64_t column(sqlite3_stmt *row, int index)
     return sqlite3_column_int64(row, index);
 }
 
-/* Texts that are not UTF-8 are exported repaired: only those that are can be compared. */
+/* Texts that are not UTF-8 are exported repaired: only the others can be compared. */
 static void expect_text(const json_t *value, sqlite3_stmt *row, int index)
 {
     const char *text = (const char *)sqlite3_column_text(row, index);
@@ -97,7 +97,7 @@ static void expect_action(const json_t *entry, const char *one, const char *or_o
         fail_msg("%s where there is %s", action, one);
 }
 
-/* Checks the entries that an event became; returns how many. */
+/* Checks the entries of an event; returns their number. */
 static size_t expect_event(const json_t *entries, size_t at, sqlite3_stmt *row)
 {
     const json_t *entry = json_array_get(entries, at);
@@ -135,7 +135,7 @@ static size_t expect_event(const json_t *entries, size_t at, sqlite3_stmt *row)
     }
 }
 
-/* The annotation of a mark, at its place among the entries; returns how many there were. */
+/* Checks the annotation of a mark and its place among the entries; returns their number. */
 static size_t expect_annotation(const json_t *annotations, size_t at, size_t entries, sqlite3_stmt *row)
 {
     if (column(row, KIND) < MT_EVENT_SPAN_BEGIN)
@@ -224,7 +224,7 @@ static void a_write_that_fails_leaves_nothing(void **state)
                          " grep -qx 0 code"));
 }
 
-/* The most memory that an export takes, in KiB. */
+/* Returns the most memory that an export takes, in KiB. */
 static long memory_of(const char *trace, const char *format)
 {
     pid_t child = fork();
@@ -241,7 +241,7 @@ static long memory_of(const char *trace, const char *format)
     return usage.ru_maxrss;
 }
 
-/* Ten times the events of the same live blocks. Sanitizers keep what was freed, which is no use of ours. */
+/* Ten times the events with the same live blocks. Sanitizers keep freed memory, so they are left out. */
 static void a_long_run_needs_no_more_memory(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void a_long_run_needs_no_more_memory(void **state)
     }
 }
 
-/* Each damage is refused by what would follow it, and by nobody's crash. */
+/* Each kind of damage is refused, and none crashes. */
 static void damaged_traces_are_refused(void **state)
 {
     (void)state;

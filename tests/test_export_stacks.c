@@ -1,4 +1,4 @@
-/* Stacks that are exported: folded ones, and profiles as pprof reads them, which sum to the peak. */
+/* Exported stacks, folded and as profiles for pprof: they sum to the peak. */
 #include "export_fixture.h"
 #include "folded_reader.h"
 
@@ -87,7 +87,7 @@ static void a_profile_has_the_values_of_a_heap_profile(void **state)
     profile_release(&profile);
 }
 
-/* The bytes in use of the samples whose frames are those of a folded stack. */
+/* Returns the bytes in use of the samples whose frames are those of a folded stack. */
 static uint64_t profile_bytes(const struct profile *profile, const char *stack)
 {
     uint64_t sum = 0;

@@ -1,4 +1,4 @@
-/* Tables that are exported: CSV and JSON that say what the trace says. */
+/* Exported tables: CSV and JSON that agree with the trace. */
 #include "csv_reader.h"
 #include "export_fixture.h"
 
@@ -50,7 +50,7 @@ static void the_table_of_blocks_says_what_the_trace_says(void **state)
     free(labels);
 }
 
-/* What a value of JSON would be in CSV. */
+/* Returns a value of JSON as CSV has it. */
 static void expect_same_value(const json_t *value, const char *field)
 {
     char text[32];
@@ -133,7 +133,7 @@ static void rows_of_a_peak_sum_to_it(void **state)
     free(csv.text);
 }
 
-/* The position in the run of the event that begins or ends step 1. */
+/* Returns the position in the run of the event that begins or ends step 1. */
 static int64_t step_mark(const struct fixture *fixture, mt_event_kind kind)
 {
     struct mt_mark_row *marks;

@@ -1,4 +1,4 @@
-/* Runs as traces for Perfetto, which are read by its rules, as Nsight's tables and as RMM's log, which are replayed. */
+/* Runs as traces for Perfetto, read by its rules, as Nsight's tables, and as RMM's log, which is replayed. */
 #include "exported_runs.h"
 
 #include "base/text.h"
@@ -15,7 +15,7 @@ struct thread {
     double last_ts, busy_until;
 };
 
-/* What was read of such a trace. */
+/* The contents of such a trace. */
 struct perfetto {
     struct thread threads[MOST_THREADS];
     json_t *open_blocks; /* by id */
@@ -90,7 +90,7 @@ static void read_slice(struct perfetto *perfetto, const json_t *event, bool begi
     if (begins) {
         assert_in_range(thread->depth, 0, MOST_DEPTH - 1);
         thread->open[thread->depth++] = text_of(event, "name");
-        if (strcmp(text_of(event, "name"), "other") == 0) /* what was begun before it has ended, in whatever order */
+        if (strcmp(text_of(event, "name"), "other") == 0) /* slices from before it have ended, in any order */
             assert_int_equal(thread->depth, 1);
         perfetto->slices++;
         return;
@@ -158,7 +158,7 @@ static void read_perfetto_event(struct perfetto *perfetto, const json_t *event)
     }
 }
 
-/* Reads a trace by the rules; it is complete. */
+/* Reads a trace by the rules, and checks that it is complete. */
 static struct perfetto read_perfetto(const json_t *json)
 {
     struct perfetto perfetto = {.open_blocks = json_object(), .counters = json_object()};
@@ -223,7 +223,7 @@ static void nsights_tables_replay_to_the_peak(void **state)
     }
 }
 
-/* As they are written for Nsight's own: numbers in words, the device of the rows, shapes of launches. */
+/* As in Nsight's own exports: numbers in words, the device of the rows, shapes of launches. */
 static void scripts_for_nsights_tables_find_what_they_join(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void nsights_ranges_nest_and_kernels_have_names(void **state)
                      1);
 }
 
-/* Replays a log; *out_rows of each of the three actions. */
+/* Replays a log; counts the rows of each of the three actions in out_rows. */
 static int64_t replay_log(const char *path, size_t *out_rows)
 {
     static const char *const actions[] = {"allocate", "free", "allocate failure"};

@@ -1,4 +1,4 @@
-/* Patterns of names: what fits, against a matcher that tries everything, and how long it takes to find out. */
+/* Patterns of names: matches, against a matcher that tries everything, and the time that they take. */
 #include "base/random.h"
 #include "seed.h"
 #include "trace/import/glob.h"
@@ -14,7 +14,7 @@
 
 enum { ROUNDS = 200000, MOST_LETTERS = 9 };
 
-/* One alternative, by its meaning. */
+/* One alternative, by its definition. */
 static bool fits_by_definition(const char *pattern, const char *text)
 {
     if (*pattern == '\0' || *pattern == '|')
@@ -67,7 +67,7 @@ static void patterns_mean_what_they_say(void **state)
     assert_in_range(fitting_files, fitting + 1, ROUNDS);
 }
 
-/* A path of parts alone, and a pattern that nearly fits at each. */
+/* A path of parts alone, and a pattern that nearly matches at each. */
 static void a_long_path_takes_no_longer_than_its_length(void **state)
 {
     (void)state;

@@ -322,10 +322,29 @@ static void shells_can_read_their_scripts(void **state)
         skip();
 }
 
+static void the_document_of_json_is_up_to_date(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("\"$M\" help --json-fields | diff - '%s/../../docs/json.md' | head -20", MT_TEST_DATA);
+    if (said->out[0] != '\0' || said->err[0] != '\0')
+        fail_msg("docs/json.md is stale; memtrace help --json-fields >docs/json.md\n%s%s", said->out, said->err);
+}
+
+static void the_fields_of_one_answer_can_be_asked_for(void **state)
+{
+    (void)state;
+    const char *page = MEMTRACE("help peak --json-fields")->out;
+    assert_true(strncmp(page, "## memtrace.peak/1\n", strlen("## memtrace.peak/1\n")) == 0);
+    assert_non_null(strstr(page, "- `requested` object?, as of `allocated`\n"));
+    assert_null(strstr(page, "memtrace.top"));
+}
+
 static void what_is_asked_of_help_must_make_sense(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {{"help --man --json", "exclude each other"},
+                                           {"help --json --json-fields", "exclude each other"},
                                            {"help --man --completions zsh", "exclude each other"},
                                            {"help run --completions zsh", "all commands at once"},
                                            {"help --completions tcsh", "There are"},
@@ -351,6 +370,8 @@ int main(void)
         cmocka_unit_test(bash_completes_every_command_and_option),
         cmocka_unit_test(fish_completes_what_can_be_meant),
         cmocka_unit_test(shells_can_read_their_scripts),
+        cmocka_unit_test(the_document_of_json_is_up_to_date),
+        cmocka_unit_test(the_fields_of_one_answer_can_be_asked_for),
         cmocka_unit_test(what_is_asked_of_help_must_make_sense),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -1,4 +1,4 @@
-/* memtrace import: what PyTorch measured, said anew by a run; and against our own run of the same step. */
+/* memtrace import of measured snapshots, against PyTorch's own figures and against our own run of the same step. */
 #include "program.h"
 #include "same_rows.h"
 
@@ -6,7 +6,7 @@
 
 #define REFERENCE(name) MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_" name ".pickle.gz"
 
-/* The measured runs as fp32 and autocast, and our own of the same names in own.db. */
+/* The measured runs as fp32 and autocast, and our own under the same names in own.db. */
 static int set_up(void **state)
 {
     *state = enter_folder("test_import");
@@ -55,7 +55,7 @@ static void all_events_are_accounted_for(void **state)
         assert_int_equal(integer_of(said, "reserved_bytes"), expected[i].reserved);
         assert_int_equal(integer_of(before, "blocks"), 325);
         assert_int_equal(integer_of(before, "freed"), 0);
-        assert_int_equal(integer_of(before, "recorded"), 2); /* cuBLAS's workspaces, by an earlier recording */
+        assert_int_equal(integer_of(before, "recorded"), 2); /* cuBLAS's workspaces, which an earlier recording saw */
         assert_true(json_is_false(json_object_get(said, "lost_beginning")));
         json_object_foreach(json_object_get(said, "contradictions"), kind, count)
             assert_int_equal(json_integer_value(count), 0);
@@ -97,7 +97,8 @@ static const json_t *find_row(const json_t *rows, const char *category)
     return NULL;
 }
 
-/* What nobody told apart when it was measured is Other there, and the first step's state is averaged over all steps. */
+/* The measurement has no category for some blocks, which are Other there, and averages the first step's state over
+ * all steps. */
 static void categories_are_those_that_were_measured(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void categories_are_those_that_were_measured(void **state)
     json_decref(reference);
 }
 
-/* Whether a cause of our own runs is there under its name; what got narrower is only known to be smaller. */
+/* True if a cause of our own runs has its name here, too. Of narrower tensors we only know that they got smaller. */
 static void expect_cause(const json_t *diff, const json_t *expected)
 {
     size_t i;
@@ -143,7 +144,7 @@ static void expect_cause(const json_t *diff, const json_t *expected)
     fail_msg("no cause: %s", name);
 }
 
-/* The causes of autocast's growth are those of our own runs, byte by byte. Rounding differs by where free pieces lay. */
+/* Autocast grows by the causes of our own runs, byte for byte. Rounding differs by the places of free pieces. */
 static void a_diff_gives_the_causes_of_our_own_runs(void **state)
 {
     (void)state;
@@ -160,7 +161,7 @@ static void a_diff_gives_the_causes_of_our_own_runs(void **state)
     json_decref(own);
 }
 
-/* A step of a run, event by event: what was asked for and freed, in which phase, and what for. */
+/* A step of a run, event by event: requests and frees with their phases and labels. */
 static void our_own_step_is_theirs_event_by_event(void **state)
 {
     (void)state;
@@ -176,7 +177,7 @@ static void our_own_step_is_theirs_event_by_event(void **state)
     }
 }
 
-/* A snapshot tells no batch: that is not known to differ. What both tell of is the allocator, and the same. */
+/* A snapshot has no batch, so the batch is not known to differ. The allocator is in both, and the same. */
 static void what_an_import_does_not_say_is_unknown(void **state)
 {
     (void)state;
@@ -207,7 +208,7 @@ static void every_question_has_an_answer(void **state)
     assert_int_equal(MEMTRACE("check --max-allocated 63GiB --run fp32 --trace theirs.db")->code, 1);
 }
 
-/* A replay of PyTorch's rules gives what PyTorch had, so what it says of a change can be believed. */
+/* A replay of PyTorch's rules gives PyTorch's own peak, so its predictions of a change can be trusted. */
 static void advice_finds_gradients_that_live_through_forward(void **state)
 {
     (void)state;
@@ -233,10 +234,10 @@ static void rules_of_a_user_come_first(void **state)
     refused = MEMTRACE("import " REFERENCE("fp32") " --rules none.rules --trace rules.db");
     assert_int_equal(refused->code, MT_FAILED);
     assert_says(refused->err, "can't open none.rules");
-    assert_null(strstr(refused->err, "--trace")); /* where the trace goes does not matter */
+    assert_null(strstr(refused->err, "--trace")); /* the trace's place does not matter */
 }
 
-/* Where there is a choice, what was chosen is told; where nothing was recorded, what to do. */
+/* Where there was a choice, the import names what it took; where nothing was recorded, it says what to do. */
 static void what_is_not_in_the_run_is_told(void **state)
 {
     (void)state;
@@ -255,7 +256,7 @@ static void what_is_not_in_the_run_is_told(void **state)
     assert_says(said->out, "_record_memory_history");
 }
 
-/* What is no import says so, and adds no run. */
+/* A file that can't be imported is named, and adds no run. */
 static void what_is_none_of_them_is_refused(void **state)
 {
     (void)state;

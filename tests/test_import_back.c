@@ -1,4 +1,4 @@
-/* What memtrace exported, read back: a run is what it was, as far as the format has words for it. */
+/* Snapshots that memtrace exported, imported again: the run is restored, as far as the format can express it. */
 #include "same_rows.h"
 #include "seed.h"
 #include "trace_edit.h"
@@ -9,14 +9,14 @@
 #define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 "
 #define SIM "--device sim "
 
-/* A run as SQL tells it, in whole microseconds. */
+/* A run by SQL, in whole microseconds. */
 static const char told[] =
     "SELECT kind, ifnull(requested_bytes, 0), ifnull(block_bytes, 0), event.stream, event.segment, offset, category, "
     "role, op, phase, dtype, shape, layer, own.path, asker.path, time_ns / 1000 FROM event"
     " LEFT JOIN label ON label.id = event.label LEFT JOIN span AS own ON own.id = label.span"
     " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span) ORDER BY event.id";
 
-/* What it says of itself. */
+/* The run's own row. */
 static const char known[] =
     "SELECT setting.name, value, device, capacity_bytes, run.name, state FROM setting JOIN run ON run.id = setting.run"
     " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
@@ -39,7 +39,8 @@ static void a_run_comes_back_from_its_snapshot(void **state)
     }
 }
 
-/* A program that takes and gives by chance on several streams, says again what some of it is for, and is refused some. */
+/* A program that allocates and frees at random on several streams, labels some blocks anew, and has some requests
+ * refused. */
 struct wanderer {
     struct mt_alloc *alloc;
     uint64_t seed, draws;
@@ -54,7 +55,7 @@ static uint64_t draw(struct wanderer *wanderer, uint64_t below)
     return mt_splitmix64(wanderer->seed + wanderer->draws++) % below;
 }
 
-/* Spans within each other whose names may be anything. */
+/* Spans within each other, of any names. */
 static void make_labels(struct wanderer *wanderer)
 {
     static const char *const names[] = {"model", "layers.3", "a \"quoted\"; one", "\xC3\xA9tage"};
@@ -129,7 +130,7 @@ static void record_wanderer(const char *path, const char *policy, uint64_t seed)
         mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_BEGIN, step, 0);
         for (int i = 0; i < MOVES; i++)
             wander_on(&wanderer);
-        if (step + 1 < STEPS) /* the run ends in one */
+        if (step + 1 < STEPS) /* the run ends in a step */
             mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_END, step, 0);
     }
     mt_alloc_destroy(wanderer.alloc);
@@ -164,7 +165,7 @@ static void a_run_that_took_time_comes_back_with_it(void **state)
     assert_true(expect_same("b.db", told, "a.db", told) > 100);
 }
 
-/* However it ended, and whatever it was called; but for one that goes on, of which the import has a part. */
+/* Whatever its state and its name; but a run that is going on is imported in part. */
 static void a_run_comes_back_as_it_ended(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static void a_refused_request_comes_back(void **state)
     assert_true(expect_same("b.db", known, "a.db", known) > 10);
 }
 
-/* Only requests, frees and streams are in such a log. */
+/* Such a log has only requests, frees and streams. */
 static void a_log_of_rmm_comes_back(void **state)
 {
     (void)state;

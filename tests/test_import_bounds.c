@@ -1,11 +1,12 @@
-/* What files make of time and memory that say little and mean much: each would take minutes, or all memory there is, if what
- * it refers to again and again were looked at each time. */
+/* Small files that expand far: each would take minutes, or all memory, if a value were read anew at every reference
+ * to it. */
 #include "folder.h"
 #include "plain_values.h"
 
 #include "base/interner.h"
-#include "trace/import/nsys_import.h"
+#include "trace/import/import.h"
 #include "trace/import/pickle.h"
+#include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 
 #include <sqlite3.h>
@@ -14,7 +15,7 @@
 
 enum { MOST_SECONDS = 5, MOST_KIB = 1500 << 10, REFERENCES = 300000 };
 
-/* A pickle's text. */
+/* Adds a text of a pickle. */
 static void add_text(struct bytes *bytes, const char *text)
 {
     bytes_add_byte(bytes, 'X', 1);
@@ -28,7 +29,7 @@ static void add_integer(struct bytes *bytes, uint64_t number)
     bytes_add_number(bytes, number, 8);
 }
 
-/* A list of so many references to what lies on the stack, in its place: two bytes each. */
+/* Adds a list of so many references to the value on the stack, and replaces it: two bytes each. */
 static void add_references(struct bytes *bytes, int count)
 {
     bytes_add(bytes, "q\0000](", 5);
@@ -37,7 +38,7 @@ static void add_references(struct bytes *bytes, int count)
     bytes_add_text(bytes, "e");
 }
 
-/* A text that has a number, so that it is no other. */
+/* Adds a text with a number, so that no two are equal. */
 static void add_numbered_text(struct bytes *bytes, const char *text, int number)
 {
     char name[64];
@@ -50,7 +51,7 @@ static void begin(struct bytes *bytes)
     bytes_add_text(bytes, "\x80\x02}(");
 }
 
-/* Ends the snapshot, tells it to nobody, by rules and as one of our own, and returns what reading said. */
+/* Ends the snapshot, replays it by rules and as one of our own, and returns the status of reading. */
 static mt_status finish(struct bytes *bytes)
 {
     struct mt_value_limits limits = mt_value_limits_of(bytes->length);
@@ -66,11 +67,11 @@ static mt_status finish(struct bytes *bytes)
     assert_int_equal(mt_rules_add(rules, "mine", "annotation=*zy* -> op=x"), MT_OK);
     assert_int_equal(mt_rules_add_built_in(rules), MT_OK);
     assert_int_equal(mt_pickle_read(bytes->data, bytes->length, store, &root), MT_OK);
-    mt_status status = mt_torch_snapshot_read(&root, MT_TORCH_ANY_DEVICE, &snapshot);
+    mt_status status = mt_torch_snapshot_read(&root, MT_IMPORT_ANY_DEVICE, &snapshot);
     if (status == MT_OK) {
         struct mt_torch_labels *labels = mt_torch_labels_create(&snapshot, rules, &sink, foreign);
         struct mt_torch_own *own = mt_torch_own_create(&root, &snapshot, &sink, own_foreign);
-        const struct mt_torch_reader by_rules = mt_torch_labels_reader(labels), as_own = mt_torch_own_reader(own);
+        const struct mt_torch_labeler by_rules = mt_torch_labels_labeler(labels), as_own = mt_torch_own_labeler(own);
         mt_torch_replay(&snapshot, &by_rules, foreign, &tally);
         mt_torch_labels_end(labels);
         mt_torch_replay(&snapshot, &as_own, own_foreign, &tally);
@@ -103,7 +104,7 @@ static void add_event(struct bytes *bytes)
     add_text(bytes, "size"), add_integer(bytes, 512);
 }
 
-/* What they lack is looked for in all of them. */
+/* Keys that are missing are looked up in all of them. */
 static void keys_of_one_event_told_often(void **state)
 {
     (void)state;
@@ -122,7 +123,7 @@ static void keys_of_one_event_told_often(void **state)
     expect_frugal(since);
 }
 
-/* Rules look for a word in all that was said, for every event. */
+/* Rules search all annotations, for every event. */
 static void events_within_many_annotations(void **state)
 {
     (void)state;
@@ -168,7 +169,7 @@ static void names_of_one_span_told_often(void **state)
     expect_frugal(since);
 }
 
-/* A span of each has the names of all around it. */
+/* The span of each has the names of all around it. */
 static void a_stack_of_a_hundred_thousand_frames(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void a_stack_of_a_hundred_thousand_frames(void **state)
     expect_frugal(since);
 }
 
-/* Each is one that has the same long name, in another line. */
+/* Each is another frame with the same long name. */
 static void a_name_of_a_million_letters(void **state)
 {
     (void)state;
@@ -254,7 +255,9 @@ static mt_status tell(const char *path, struct mt_import_report *report)
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     *report = (struct mt_import_report){0};
-    mt_status status = mt_nsys_tell(path, MT_TORCH_ANY_DEVICE, rules, &sink, report);
+    const struct mt_import_plan plan = {.file = path, .device = MT_IMPORT_ANY_DEVICE};
+    const struct mt_import_input input = {.plan = &plan, .rules = rules, .is_database = true};
+    mt_status status = mt_nsys_reader.replay(&input, &sink, report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);
     return status;
@@ -265,7 +268,7 @@ static mt_status tell_database(struct mt_import_report *report)
     return tell("export.sqlite", report);
 }
 
-/* Each range would look at all of them. */
+/* Each range would be compared with all of them. */
 static void texts_without_an_index(void **state)
 {
     (void)state;
@@ -297,7 +300,7 @@ static void columns_that_are_computed_are_refused(void **state)
     expect_frugal(since);
 }
 
-/* The checks that a table says it has are no business of ours: they may compute anything, too. */
+/* The constraints of a table may compute anything, so they are not evaluated. */
 static void checks_of_a_table_are_not_made(void **state)
 {
     (void)state;
@@ -313,8 +316,8 @@ static void checks_of_a_table_are_not_made(void **state)
     expect_frugal(since);
 }
 
-/* Of a table over several pages the inner page names its children, at their cells' first four bytes and in its head. All of
- * them made one child, the rows of that are there again and again, and in a deeper tree at every depth. */
+/* In a table over several pages, the inner page names its children, in the first four bytes of its cells and in its head. If
+ * all of them name one child, its rows are there again and again, and in a deeper tree at every depth. */
 static void pages_that_are_there_twice_are_refused(void **state)
 {
     (void)state;
@@ -342,7 +345,7 @@ static void pages_that_are_there_twice_are_refused(void **state)
     mt_import_report_release(&report);
 }
 
-/* Which says that it has a write-ahead log, and a name that means something in a URI. */
+/* A file that claims to have a write-ahead log, with a name that has a meaning in a URI. */
 static void nothing_is_left_beside_a_file(void **state)
 {
     (void)state;

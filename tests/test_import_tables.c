@@ -1,4 +1,5 @@
-/* Imports of tables, Nsight Systems' databases and RMM's logs: what their writers, and those who passed them on, may do. */
+/* Imports of tables: Nsight Systems' databases and RMM's logs, in all forms that their writers and later tools may
+ * give them. */
 #include "same_rows.h"
 
 #include "base/status.h"
@@ -20,7 +21,7 @@ static void tables_of_nsight_may_be_absent(void **state)
     assert_int_equal(expect_same("b.db", both, "few.sqlite", expected), 2);
 }
 
-/* A database of Nsight's kind, made by Python, and imported. */
+/* Makes a database like Nsight's with Python, and imports it. */
 static const struct said *import_database(const char *python, const char *options)
 {
     return shell("rm -f b.db* x.sqlite; python3 -c \"import sqlite3; d = sqlite3.connect('x.sqlite'); p = 0x1000000\n"
@@ -31,7 +32,7 @@ static const struct said *import_database(const char *python, const char *option
                  python, options);
 }
 
-/* Of a report about several processes only what the chosen one did is its run: its ranges and its kernels too. */
+/* In a report about several processes, the run has the events, ranges and kernels of the chosen one alone. */
 static void ranges_and_kernels_are_those_of_the_process(void **state)
 {
     (void)state;
@@ -58,8 +59,8 @@ static void ranges_and_kernels_are_those_of_the_process(void **state)
     assert_says(import_database(two_ranks, "--device 0")->out, "That is device 0 alone: 3 more events");
 }
 
-/* Ranges of one thread lie within each other, the longest outside where several begin at once; another thread's lie apart.
- * What a name repeats of the one around it is there once, and names may be numbers of texts. */
+/* Ranges of one thread nest, the longest outside where several begin at once; those of another thread are apart. A name that
+ * repeats the one around it has it once, and names may be numbers of texts. */
 static void ranges_lie_in_each_other_by_thread(void **state)
 {
     (void)state;
@@ -81,7 +82,7 @@ static void ranges_lie_in_each_other_by_thread(void **state)
     assert_string_equal(sql_text("b.db", "SELECT group_concat(duration_ns) FROM kernel"), "15");
 }
 
-/* What no export can do without is missed by its name. */
+/* A column that no export can lack is named when it is missing. */
 static void a_column_that_is_needed_is_named(void **state)
 {
     (void)state;
@@ -101,20 +102,21 @@ static void a_column_that_is_needed_is_named(void **state)
     json_t *json = json_of(import_database("table('CUDA_GPU_MEMORY_USAGE_EVENTS', 'start, address, bytes,"
                                            " memoryOperationType', [(1, 2, 3, 0)])",
                                            "--json"));
-    assert_true(json_is_null(json_object_get(json, "device"))); /* which the table does not tell */
+    assert_true(json_is_null(json_object_get(json, "device"))); /* the table has no column for it */
     assert_int_equal(integer_of(json, "elsewhere"), 0);
     json_decref(json);
 }
 
 #define HEADER "Thread,Time,Action,Pointer,Size,Stream"
 
-/* Lines of a log, with \\n and the like as printf has them. */
+/* Lines of a log, with \
+ * and the like as in printf. */
 static const struct said *import_log(const char *lines)
 {
     return shell("rm -f b.db*; printf '%s' >x.csv && \"$M\" import x.csv --trace b.db", lines);
 }
 
-/* Quoted fields, ends of lines and marks as spreadsheets leave them. */
+/* Quoted fields, line ends and marks as spreadsheets write them. */
 static void a_log_may_have_gone_through_other_programs(void **state)
 {
     (void)state;
@@ -137,7 +139,7 @@ static void a_log_may_have_gone_through_other_programs(void **state)
     }
 }
 
-/* A log has no dates: times that go back a little do so, and far back is the next day. */
+/* A log has no dates: a time that goes back a little is out of order, and one that goes far back is of the next day. */
 static void a_log_goes_on_after_midnight(void **state)
 {
     (void)state;
@@ -147,7 +149,7 @@ static void a_log_goes_on_after_midnight(void **state)
                         "0,0,2000,3000");
 }
 
-/* A quote that does not end takes the rest, and is told where it began to go wrong. */
+/* A quote without an end takes the rest; the error has the line where it begins. */
 static void a_damaged_line_is_told_by_its_number(void **state)
 {
     (void)state;

@@ -1,5 +1,4 @@
-/* What an import says of a snapshot of PyTorch beside its events: whether its beginning is lost, how its allocator was
- * set up, and sizes that can't be. */
+/* Imports of snapshots beside their events: a lost beginning, the settings of the allocator, and impossible sizes. */
 #include "folder.h"
 #include "recorder_fixture.h"
 
@@ -8,7 +7,7 @@
 
 #include <inttypes.h>
 
-/* A block that is there in the end and was not seen taken; with frames, a recording saw who took it. */
+/* A block that is live at the end and whose allocation is not recorded; with frames, an earlier recording saw it. */
 static void write_block(FILE *file, const char *frames)
 {
     fprintf(
@@ -18,7 +17,8 @@ static void write_block(FILE *file, const char *frames)
         frames);
 }
 
-/* Takes and gives by turns, of small blocks beside that one; before them, perhaps, the end of one that nobody saw. */
+/* Adds allocations and frees of small blocks beside that one, in turns; before them, perhaps, the free of an unseen
+ * block. */
 static void write_events(FILE *file, int count, const char *first)
 {
     int begin = first[0] != '\0';
@@ -28,9 +28,9 @@ static void write_events(FILE *file, int count, const char *first)
                 i > 0 ? "," : "", (i - begin) % 2 == 0 ? "alloc" : "free_completed", i);
 }
 
-/* A snapshot, and what is told of its beginning. */
+/* A snapshot, and the expected state of its beginning. */
 struct story {
-    const char *frames; /* of the block that was there before */
+    const char *frames; /* of the block from before */
     const char *first;  /* event */
     int events;
 };
@@ -38,7 +38,7 @@ struct story {
 static struct mt_import_report import_story(const struct story *story)
 {
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "story.json", .trace = "story.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "story.json", .trace = "story.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("story.json", "w");
     assert_non_null(file);
     unlink("story.db");
@@ -63,15 +63,15 @@ static void a_recording_that_began_late_has_lost_nothing(void **state)
         {"", "", 1000}, {"", end_of_another, 999}, {somebody, end_of_another, 1001}, {somebody, end_of_another, 512}};
     for (size_t i = 0; i < sizeof late / sizeof late[0]; i++) {
         struct mt_import_report report = import_story(&late[i]);
-        assert_false(report.lost_beginning);
-        assert_int_equal(report.before.blocks_before, 1 + (late[i].first[0] != '\0'));
-        assert_int_equal(report.before.freed_before, late[i].first[0] != '\0');
-        assert_int_equal(report.coverage.before_recorded, late[i].frames[0] != '\0');
+        assert_false(report.torch.lost_beginning);
+        assert_int_equal(report.torch.before.blocks, 1 + (late[i].first[0] != '\0'));
+        assert_int_equal(report.torch.before.freed, late[i].first[0] != '\0');
+        assert_int_equal(report.torch.before.recorded, late[i].frames[0] != '\0');
         mt_import_report_release(&report);
     }
 }
 
-/* A ring that is full has as many events as somebody chose, and what is live was taken in it, or is given back. */
+/* A full ring has as many events as the user chose, and the live blocks were taken, or are freed, in it. */
 static void a_recording_that_was_full_has_lost_its_beginning(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void a_recording_that_was_full_has_lost_its_beginning(void **state)
     for (size_t i = 0; i < sizeof full / sizeof full[0]; i++) {
         struct mt_import_report report = import_story(&full[i]);
         assert_int_equal(report.entries, full[i].events);
-        assert_true(report.lost_beginning);
+        assert_true(report.torch.lost_beginning);
         mt_import_report_release(&report);
     }
 }
@@ -98,7 +98,7 @@ static void the_last_step_ends_when_the_recording_does(void **state)
 static struct mt_import_report import_settings(const char *members)
 {
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "set.json", .trace = "set.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "set.json", .trace = "set.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("set.json", "w");
     assert_non_null(file);
     fprintf(file, "{\"segments\":[],\"device_traces\":[[]]%s}", members);
@@ -108,7 +108,7 @@ static struct mt_import_report import_settings(const char *members)
     return report;
 }
 
-/* A setting of the run that such a snapshot becomes; "" if it has none of that name. */
+/* A setting of the run that such a snapshot becomes; "" if there is none of that name. */
 static const char *setting_of(const char *members, const char *name)
 {
     char sql[200];
@@ -135,7 +135,7 @@ static void the_allocators_settings_are_the_runs(void **state)
                {SETTINGS("209715200"), "policy=torch,max_split=209715200"},
                {SETTINGS(DIVISIONS(4, 4)), "policy=torch,roundup_power2_divisions=4"},
                {SETTINGS("-1,\"garbage_collection_threshold\":0.8"), "policy=torch,gc_threshold=0.8"},
-               {SETTINGS("5,\"garbage_collection_threshold\":7.5"), "policy=torch"}, /* which PyTorch has never */
+               {SETTINGS("5,\"garbage_collection_threshold\":7.5"), "policy=torch"}, /* PyTorch never has this value */
                {SETTINGS(DIVISIONS(3, 3)), "policy=torch"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         assert_string_equal(setting_of(all[i].members, "alloc"), all[i].alloc);
@@ -145,24 +145,24 @@ static void the_allocators_settings_are_the_runs(void **state)
     assert_string_equal(setting_of(SETTINGS("-1,\"PYTORCH_CUDA_ALLOC_CONF\":\"x:y\""), "pytorch_alloc_conf"), "x:y");
 }
 
-/* Which --alloc has no word for. */
+/* --alloc can't express them. */
 static void divisions_that_differ_by_size_are_told(void **state)
 {
     (void)state;
     assert_string_equal(setting_of(SETTINGS(DIVISIONS(2, 8)), "alloc"), "policy=torch");
     struct mt_import_report differing = import_settings(SETTINGS(DIVISIONS(2, 8)));
     struct mt_import_report uniform = import_settings(SETTINGS(DIVISIONS(2, 2)));
-    assert_true(differing.rounds_by_size);
-    assert_false(uniform.rounds_by_size);
+    assert_true(differing.torch.rounds_by_size);
+    assert_false(uniform.torch.rounds_by_size);
     mt_import_report_release(&differing);
     mt_import_report_release(&uniform);
 }
 
-/* Imports a file that must be refused, with words that say where. */
+/* Imports a file that must be refused with an error that says where. */
 static void expect_refusal(const char *name, const char *text, const char *words)
 {
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = name, .trace = "none.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = name, .trace = "none.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen(name, "w");
     assert_non_null(file);
     fputs(text, file);
@@ -219,12 +219,12 @@ static void sizes_whose_sum_no_number_holds_are_refused(void **state)
     mt_text_release(&text);
 }
 
-/* Somebody's mistake may ask for any number of bytes; nobody got them, and a trace keeps so many as whole pages can be. */
+/* A refused request may be of any number of bytes, by a mistake; a trace has room for all of them. */
 static void a_refused_request_may_have_any_size(void **state)
 {
     (void)state;
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "oom.json", .trace = "oom.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "oom.json", .trace = "oom.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("oom.json", "w");
     assert_non_null(file);
     fputs(SNAPSHOT("", "{\"action\":\"oom\",\"size\":9223372036854775807}"), file);
@@ -236,7 +236,7 @@ static void a_refused_request_may_have_any_size(void **state)
     mt_import_report_release(&report);
 }
 
-/* A program that catches the refusal and asks for less has not ended of it. */
+/* A program that catches the error and requests less has not ended out of memory. */
 static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct mt_import_report report;
-        const struct mt_import_plan plan = {.file = all[i].name, .trace = "end.db", .device = MT_TORCH_ANY_DEVICE};
+        const struct mt_import_plan plan = {.file = all[i].name, .trace = "end.db", .device = MT_IMPORT_ANY_DEVICE};
         FILE *file = fopen(all[i].name, "w");
         assert_non_null(file);
         fputs(all[i].text, file);
@@ -264,13 +264,13 @@ static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
     }
 }
 
-/* Loss is a part of forward: what is gone when it is computed was not saved for anything. */
+/* Loss is part of forward: a block that is freed before it is computed was not saved. */
 static void what_goes_in_the_loss_is_not_saved(void **state)
 {
     (void)state;
     struct mt_import_report report;
     const struct mt_import_plan plan = {
-        .file = "loss.json", .trace = "loss.db", .rules = "loss.rules", .device = MT_TORCH_ANY_DEVICE};
+        .file = "loss.json", .trace = "loss.db", .rules = "loss.rules", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("loss.rules", "w");
     assert_non_null(file);
     fputs("size=1 -> phase=forward\nsize=2 -> phase=loss\nsize=3 -> phase=backward\n", file);
@@ -294,15 +294,15 @@ static void what_goes_in_the_loss_is_not_saved(void **state)
 #define SAID(stage, name, us) "{\"device\":0,\"stage\":\"" stage "\",\"name\":\"" name "\",\"time_us\":" us "}"
 #define AT_TIME(action, address, us) "{\"action\":\"" action "\",\"addr\":" address ",\"size\":512,\"time_us\":" us "}"
 
-/* What a program says that it is doing is of the blocks that are asked for until it ends; and it may say several things at
- * once, some of which end out of order, or never. */
+/* An annotation applies to all blocks that are requested until it ends. Several may be open at once, and end out of order or
+ * never. */
 /* Any number may be open at once. */
 static void what_is_said_without_end_is_read(void **state)
 {
     (void)state;
     enum { SAID_OFTEN = 1000 };
     struct mt_import_report report;
-    const struct mt_import_plan plan = {.file = "open.json", .trace = "open.db", .device = MT_TORCH_ANY_DEVICE};
+    const struct mt_import_plan plan = {.file = "open.json", .trace = "open.db", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("open.json", "w");
     assert_non_null(file);
     fputs("{\"segments\":[],\"device_traces\":[[" AT_TIME("alloc", "512", "10") "]],\"external_annotations\":[", file);
@@ -321,7 +321,7 @@ static void rules_go_by_what_the_program_said(void **state)
     (void)state;
     struct mt_import_report report;
     const struct mt_import_plan plan = {
-        .file = "said.json", .trace = "said.db", .rules = "said.rules", .device = MT_TORCH_ANY_DEVICE};
+        .file = "said.json", .trace = "said.db", .rules = "said.rules", .device = MT_IMPORT_ANY_DEVICE};
     FILE *file = fopen("said.rules", "w");
     assert_non_null(file);
     fputs("annotation=\"Optimizer.step#*\" -> category=Optimizer\n"

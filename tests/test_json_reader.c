@@ -1,11 +1,10 @@
-/* JSON: what is written is what is read, the same as a pickle of it says, and whatever else is read ends in a status. */
+/* JSON: values are read as they are written and as a pickle has them, and all other bytes end in a status. */
 #include "plain_values.h"
 
 #include "seed.h"
 #include "trace/import/document.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
-#include "trace/import/whole_file.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -23,7 +22,7 @@ static mt_status read_bytes(const void *data, size_t length, struct mt_value_sto
 {
     const struct mt_value_limits limits = mt_value_limits_of(length);
     *store = mt_value_store_create(&limits);
-    unsigned char *copy = malloc(length + !length); /* so that a sanitizer knows where it ends */
+    unsigned char *copy = malloc(length + !length); /* so that a sanitizer knows its end */
     memcpy(copy, data, length);
     mt_status status = mt_json_read(copy, length, *store, out);
     free(copy);
@@ -261,7 +260,7 @@ static void spelling_does_not_matter(void **state)
     mt_document_close(plain);
 }
 
-/* A call chain for each of many events: as much memory as for one. */
+/* A call stack for each of many events takes as much memory as for one. */
 static void what_is_repeated_is_kept_once(void **state)
 {
     (void)state;
@@ -365,7 +364,7 @@ static void expect_unreadable(const char *path, mt_status status, const char *re
         fail_msg("\"%s\" does not say %s and %s", mt_last_error(), path, reason);
 }
 
-/* The bytes of a file of gzip. */
+/* Makes a gzip file and returns its bytes. */
 static size_t pack(const char *path, size_t zeros, unsigned char *out, size_t room)
 {
     static const char block[1 << 16];

@@ -1,10 +1,9 @@
-/* Pickles: those of Python say what its JSON says, and whatever else is read ends in a status. */
+/* Pickles: Python's hold the same as its JSON, and all other bytes end in a status. */
 #include "plain_values.h"
 
 #include "seed.h"
 #include "trace/import/document.h"
 #include "trace/import/pickle.h"
-#include "trace/import/whole_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +20,7 @@ static mt_status read_bytes(const unsigned char *data, size_t length, struct mt_
 {
     const struct mt_value_limits limits = mt_value_limits_of(length);
     *store = mt_value_store_create(&limits);
-    unsigned char *copy = malloc(length + !length); /* so that a sanitizer knows where it ends */
+    unsigned char *copy = malloc(length + !length); /* so that a sanitizer knows its end */
     memcpy(copy, data, length);
     mt_status status = mt_pickle_read(copy, length, *store, out);
     free(copy);
@@ -51,7 +50,7 @@ static struct mt_document *open_data(const char *name)
     return document;
 }
 
-/* Whether the first pairs of one dict are all of another one. */
+/* True if the first pairs of one dict are all of the other. */
 static void expect_begins_with(const struct mt_value *longer, const struct mt_value *whole)
 {
     assert_int_equal(whole->kind, MT_VALUE_DICT);
@@ -141,7 +140,7 @@ static void no_prefix_is_a_pickle(void **state)
     for_each_small(check_prefixes);
 }
 
-/* Damaged, it is refused or is some value that obeys the limits. */
+/* A damaged pickle is refused, or is some value within the limits. */
 static void check_damaged(const unsigned char *data, size_t length)
 {
     struct mt_value_store *store;
@@ -176,7 +175,7 @@ static void random_damage_ends_in_a_status(void **state)
     for_each_small(check_flips);
 }
 
-/* Instructions in any order, most of them such as build something: deeper into the machine than damage gets. */
+/* Instructions in any order, most of which build something: they reach deeper into the machine than damage does. */
 static void random_instructions_end_in_a_status(void **state)
 {
     (void)state;
@@ -312,7 +311,7 @@ static void what_is_kept_has_a_number_that_is_near(void **state)
     free(beyond.data);
 }
 
-/* Each list twice in the next one: to write it out would take 2^150 values. */
+/* Each list is twice in the next one: written out, they would take 2^150 values. */
 static void what_is_shared_many_times_over_takes_little(void **state)
 {
     (void)state;

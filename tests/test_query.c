@@ -346,7 +346,7 @@ static void a_run_that_is_still_being_written_is_answered_for_as_well(void **sta
     record_run(live.path, "before", live.seed + 1);
     assert_int_equal(synthetic_open(&run, live.path, "live", live.seed, 20), MT_OK);
     synthetic_step(&run, 0, 2000, 50);
-    assert_int_equal(run.sink->flush(run.sink->context), MT_OK);
+    assert_int_equal(mt_recorder_flush(run.sink->context), MT_OK);
     assert_int_equal(mt_trace_open(live.path, &live.trace), MT_OK);
     assert_int_equal(sqlite3_open(live.path, &live.scan), SQLITE_OK);
     size_t count;

@@ -189,7 +189,7 @@ static void a_live_run_can_be_read_with_its_summaries(void **state)
     struct script script = script_begin(8, mt_recorder_sink(recorder));
     struct mt_database *reader;
     script_emit(&script, 12000);
-    assert_int_equal(script.sink->flush(script.sink->context), MT_OK);
+    assert_int_equal(mt_recorder_flush(script.sink->context), MT_OK);
     if (mt_store_open_reading(path, &reader) != MT_OK)
         fail_msg("%s", mt_last_error());
     script_emit(&script, 3000);

@@ -274,7 +274,7 @@ static void steps_that_are_over_are_stored_while_the_run_goes_on(void **state)
     struct script script = script_begin(fresh_seed(), sink);
     for (int64_t over = 1; over <= 5; over++) {
         script_emit(&script, 1000);
-        assert_int_equal(sink->flush(sink->context), MT_OK);
+        assert_int_equal(mt_recorder_flush(sink->context), MT_OK);
         assert_int_equal(sql_integer(live, "SELECT count(DISTINCT step) FROM summary_peak"), over);
         assert_int_equal(mt_store_open_reading(live, &reader), MT_OK);
         assert_int_equal(mt_database_integer(reader, "SELECT count(*) FROM summary_peak", &rows), MT_OK);

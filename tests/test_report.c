@@ -1,15 +1,14 @@
-/* The page of the tables: which runs it is about, what it hints at where some are missing, what it refuses, and that names of
- * a trace stay text in every format. */
+/* The page of a report: the runs that it has, its hints at missing ones, its refusals, and names of a trace that are markup. */
 #include "base/status.h"
 #include "program.h"
 #include "report_reader.h"
 
 #include <math.h>
 
-/* A name that means something in HTML, in Markdown and to a terminal. */
+/* A name that is markup in HTML and in Markdown, and a control sequence on a terminal. */
 #define HOSTILE_NAME "<script>alert(1)</script>&\"|*_[x](y)`\\033[31m"
 
-/* Neither a table nor a sentence without runs that support it; a hint in their place. */
+/* Tables and sentences need runs that support them; a hint stands in their place. */
 static void what_is_absent_is_hinted_at(void **state)
 {
     (void)state;
@@ -106,7 +105,7 @@ static void html_holds_names_as_text(void **state)
     assert_says(said->out, "</html>");
 }
 
-/* Bars that are no part of a text. */
+/* Counts the bars that are not part of a text. */
 static size_t count_bars(const char *line, size_t length)
 {
     size_t bars = 0;

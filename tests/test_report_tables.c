@@ -1,5 +1,5 @@
-/* The tables of the page: their bytes are the trace's, their sums add up, and sentences and published figures stand where
- * the runs support them. */
+/* The tables of a report: bytes equal those of the trace, sums add up, and sentences and published figures stand where runs
+ * support them. */
 #include "program.h"
 #include "report_reader.h"
 #include "trace/query/trace.h"
@@ -133,7 +133,7 @@ static void published_figures_stand_beside_ours(void **state)
     json_decref(page);
 }
 
-/* Figures of PyTorch's allocator are not held against another one, and sentences say which they are of. */
+/* Figures of PyTorch's allocator are compared with no other one, and sentences name the allocator. */
 static void allocators_are_told_apart(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void allocators_are_told_apart(void **state)
     assert_null(strstr(said->out, "± 0.00"));
 }
 
-/* Two kernels of a step, one of them a product's. */
+/* Emits a step with two kernels, one of them a product's. */
 static void give_kernels(const struct mt_sink *sink)
 {
     static const char *const ops[] = {"einsum.matmul", "softmax.exp"};

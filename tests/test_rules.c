@@ -50,7 +50,7 @@ static void a_file_may_be_the_end_of_a_path(void **state)
     assert_false(mt_glob_fits_file("home/me", "/home/me/model.py"));
 }
 
-/* A stack of frames in JSON. */
+/* A call stack in JSON. */
 struct reading {
     struct mt_value_store *store;
     struct mt_name_set *names;
@@ -99,7 +99,7 @@ static void a_stack_tells_operator_and_node(void **state)
     release_stack(&reading);
 }
 
-/* A gradient that the engine brings into another precision, say. */
+/* Such as a gradient that the engine casts. */
 static void the_engine_asks_between_nodes(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void the_engine_asks_between_nodes(void **state)
     release_stack(&reading);
 }
 
-/* What a checkpoint runs again is forward, though the engine asked for it. */
+/* Operators that a checkpoint repeats are forward, though the engine requests them. */
 static void recomputation_is_forward(void **state)
 {
     (void)state;
@@ -136,11 +136,11 @@ static void nodes_undo_their_operators(void **state)
     assert_false(mt_node_undoes("MulBackward0", ""));
 }
 
-/* One that is forward, at model.py:10 in `forward`, with an operator. */
+/* A stack of forward, at model.py:10 in `forward`, with an operator. */
 static const char stack_json[] = "[" NATIVE("at::_ops::pow_Tensor_Scalar::call(int)") "," FRAME(
     "forward", "code/model.py", 10) "," FRAME("train", "code/main.py", 20) "]";
 
-/* What rules say of a block of 1000 bytes. */
+/* Asks the rules about a block of 1000 bytes. */
 static struct mt_rule_answer ask(const struct mt_rules *rules, const struct mt_rule_subject *subject)
 {
     struct reading reading;
@@ -289,7 +289,7 @@ static void what_is_no_rule_is_refused_with_its_line(void **state)
     }
 }
 
-/* A trace has 64 categories; a file that names more is told so, rather than that nothing has a category. */
+/* A trace has 64 categories. A file that names more is refused, rather than leaving blocks without one. */
 static void no_more_categories_are_said_than_there_can_be(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void built_in_rules_are_rules(void **state)
     mt_rules_destroy(rules);
 }
 
-/* What the current operator is for after a node ran. */
+/* Returns the current operator's category after a node ran. */
 static int undo(struct mt_forward_tape *tape, const char *node)
 {
     if (!mt_forward_tape_undo(tape, node))
@@ -326,7 +326,7 @@ static int undo(struct mt_forward_tape *tape, const char *node)
     return (int)mt_forward_tape_current(tape)->category;
 }
 
-/* A norm of two products in a row, and a gate; then backward, twice. */
+/* A norm, two products in a row and a gate; then backward, twice. */
 static void nodes_go_back_over_what_ran(void **state)
 {
     (void)state;
@@ -356,7 +356,7 @@ static void nodes_go_back_over_what_ran(void **state)
     mt_forward_tape_destroy(tape);
 }
 
-/* An addition hands its gradient on, and takes nothing: it is known by where backward stands. */
+/* An addition passes its gradient on and allocates nothing: it is known by backward's position. */
 static void an_addition_is_passed_unseen(void **state)
 {
     (void)state;
@@ -376,7 +376,7 @@ static void an_addition_is_passed_unseen(void **state)
     mt_forward_tape_destroy(tape);
 }
 
-/* What a checkpoint runs again within backward is undone first, and then what was before it. */
+/* Operators that a checkpoint repeats within backward are undone first, and then those before it. */
 static void forward_within_backward_goes_on_from_there(void **state)
 {
     (void)state;

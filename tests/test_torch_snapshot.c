@@ -1,10 +1,9 @@
-/* PyTorch's snapshots: two that were measured, as what PyTorch said of itself has it; small ones, event by event; and what
- * is none. */
+/* PyTorch's snapshots: two measured ones against PyTorch's own figures, small ones event by event, and files that
+ * are none. */
 #include "plain_values.h"
 
 #include "seed.h"
 #include "trace/import/document.h"
-#include "trace/import/import_sizes.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/torch_replay.h"
 #include "trace/query/trace.h"
@@ -15,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* One label for all; the requests in order. */
+/* Gives all blocks one label, and counts requests. */
 struct reading {
     mt_label_id label;
     uint64_t requests, before, frames, moments;
@@ -39,16 +38,16 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     ((struct reading *)context)->moments++;
 }
 
-/* Replays what was read, and tells what became of it. */
+/* Replays a snapshot, and returns the counts. */
 static struct reading replay_to(const struct mt_sink *sink, const struct mt_torch_snapshot *snapshot,
                                 struct mt_torch_tally *tally, struct mt_foreign_counts *counts)
 {
     const struct mt_label label = {.category = MT_CATEGORY_DATA, .op = "alloc", .layer = -1};
     struct reading reading = {.label = sink->intern_label(sink->context, &label)};
-    const struct mt_torch_reader reader = {.context = &reading,
-                                           .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
-                                           .moment = note_moment,
-                                           .label = give_label};
+    const struct mt_torch_labeler reader = {.context = &reading,
+                                            .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
+                                            .moment = note_moment,
+                                            .label = give_label};
     struct mt_foreign *foreign = mt_foreign_create(sink);
     mt_torch_replay(snapshot, &reader, foreign, tally);
     *counts = mt_foreign_counts(foreign);
@@ -66,7 +65,7 @@ static struct reading replay(const struct mt_torch_snapshot *snapshot, struct mt
     return reading;
 }
 
-/* Everything that says that a recording contradicted itself. */
+/* Sums all counts of contradictions. */
 static uint64_t contradictions(const struct mt_foreign_counts *counts)
 {
     return counts->unseen_gives + counts->lost_gives + counts->unmapped_gives + counts->lost_unmaps +
@@ -80,7 +79,7 @@ static int64_t peak_of(const char *measure)
     return sql_integer(path, sql);
 }
 
-/* What PyTorch measured, and the sum over its own events. */
+/* PyTorch's own figures, and the sum over its events. */
 static const struct measured {
     const char *name;
     uint64_t events, allocs, frees, segments;
@@ -99,17 +98,17 @@ static void check_measured(const struct measured *expected)
     struct mt_foreign_counts counts;
     snprintf(file, sizeof file, MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_%s.pickle.gz", expected->name);
     assert_int_equal(mt_document_open(file, &document), MT_OK);
-    assert_int_equal(mt_torch_snapshot_read(mt_document_root(document), MT_TORCH_ANY_DEVICE, &snapshot), MT_OK);
+    assert_int_equal(mt_torch_snapshot_read(mt_document_root(document), MT_IMPORT_ANY_DEVICE, &snapshot), MT_OK);
     assert_int_equal(snapshot.event_count, expected->events);
     struct reading reading = replay(&snapshot, &tally, &counts);
     assert_int_equal(reading.moments, expected->events);
-    assert_int_equal(reading.requests, expected->allocs + tally.blocks_before);
+    assert_int_equal(reading.requests, expected->allocs + tally.before.blocks);
     assert_int_equal(tally.events[MT_TORCH_ALLOC], expected->allocs);
     assert_int_equal(tally.events[MT_TORCH_FREE_REQUESTED], expected->frees);
     assert_int_equal(tally.events[MT_TORCH_FREE_COMPLETED], expected->frees);
     assert_int_equal(tally.events[MT_TORCH_SEGMENT_ALLOC], expected->segments);
-    assert_int_equal(tally.blocks_before, 325);
-    assert_int_equal(tally.freed_before, 0);
+    assert_int_equal(tally.before.blocks, 325);
+    assert_int_equal(tally.before.freed, 0);
     assert_int_equal(contradictions(&counts), 0);
     assert_int_equal(peak_of("requested"), expected->requested);
     assert_int_equal(peak_of("allocated"), expected->allocated);
@@ -127,7 +126,7 @@ static void peaks_are_those_that_pytorch_measured(void **state)
         check_measured(&measured[i]);
 }
 
-/* What is read of a snapshot in JSON; the store is the caller's. */
+/* Reads a snapshot in JSON. The caller destroys the store. */
 static mt_status read_json(const char *json, int64_t device, struct mt_value_store **store,
                            struct mt_torch_snapshot *out)
 {
@@ -144,7 +143,7 @@ static const char *events_of(const char *json, struct mt_torch_tally *tally, str
 {
     struct mt_value_store *store;
     struct mt_torch_snapshot snapshot;
-    if (read_json(json, MT_TORCH_ANY_DEVICE, &store, &snapshot) != MT_OK)
+    if (read_json(json, MT_IMPORT_ANY_DEVICE, &store, &snapshot) != MT_OK)
         fail_msg("%s", mt_last_error());
     replay(&snapshot, tally, counts);
     mt_torch_snapshot_release(&snapshot);
@@ -155,7 +154,7 @@ static const char *events_of(const char *json, struct mt_torch_tally *tally, str
                           " LEFT JOIN event a ON a.id = e.allocation");
 }
 
-/* A snapshot, and the events that it is. */
+/* A snapshot, and its expected events. */
 struct told {
     const char *snapshot, *events;
 };
@@ -171,7 +170,7 @@ static void expect_told(const struct told *all, size_t count)
     }
 }
 
-/* The recording began late: one block was there and stays, one was there and is freed, of a segment that is freed too. */
+/* The recording began late: one block was live and stays, another was live and is freed, with its segment. */
 static void what_was_there_before_is_told_first(void **state)
 {
     (void)state;
@@ -189,17 +188,17 @@ static void what_was_there_before_is_told_first(void **state)
                   &tally, &counts),
         "segment_map 0+0:2097152/, segment_map 1+0:2097152/, alloc 0+0:1024/700, alloc 1+0:5120/5000,"
         " free 1+0:5120/5000, segment_unmap 1+0:2097152/");
-    assert_int_equal(tally.blocks_before, 2);
-    assert_int_equal(tally.requested_before, 5700);
-    assert_int_equal(tally.freed_before, 1);
-    assert_int_equal(tally.segments_before, 2);
-    assert_int_equal(tally.reserved_before, 4 << 20);
+    assert_int_equal(tally.before.blocks, 2);
+    assert_int_equal(tally.before.requested_bytes, 5700);
+    assert_int_equal(tally.before.freed, 1);
+    assert_int_equal(tally.before.segments, 2);
+    assert_int_equal(tally.before.reserved_bytes, 4 << 20);
     assert_int_equal(tally.events[MT_TORCH_OTHER], 1);
     assert_int_equal(contradictions(&counts), 0);
     assert_int_equal(sql_integer(path, "SELECT max(time_ns) FROM event"), 2000);
 }
 
-/* Nothing was recorded: all there is was there before, on the stream of its segment. */
+/* Nothing was recorded: all blocks are from before, on the stream of their segment. */
 static void a_snapshot_without_events_is_what_there_is(void **state)
 {
     (void)state;
@@ -213,8 +212,8 @@ static void a_snapshot_without_events_is_what_there_is(void **state)
                   "\"device_traces\":[[]]}",
                   &tally, &counts),
         "segment_map 0+0:2097152/, segment_map 1+0:2097152/, alloc 0+0:1024/700");
-    assert_int_equal(tally.segments_before, 2);
-    assert_int_equal(tally.reserved_before, 4 << 20);
+    assert_int_equal(tally.before.segments, 2);
+    assert_int_equal(tally.before.reserved_bytes, 4 << 20);
     assert_int_equal(contradictions(&counts), 0);
     assert_string_equal(sql_text(path, "SELECT group_concat(stream) FROM event"), "1,0,1");
 }
@@ -224,7 +223,8 @@ static void a_snapshot_without_events_is_what_there_is(void **state)
 #define SEGMENT(action, address, size)                                                                                 \
     "{\"action\":\"segment_" #action "\",\"addr\":" #address ",\"size\":" #size ",\"stream\":0}"
 
-/* A remainder that is too small to be split off stays: up to 1 MiB of a large block, less than 512 bytes of a small one. */
+/* A remainder that is too small to be split off stays: up to 1 MiB of a large block, less than 512 bytes of a small
+ * one. */
 static void remainders_belong_to_their_block(void **state)
 {
     (void)state;
@@ -252,8 +252,8 @@ static void remainders_belong_to_their_block(void **state)
     "\"segments\":[],\"device_traces\":[[" SEGMENT(alloc, 67108864, 67108864) "," ALLOC(67108864, size) "]]}"
 #define BLOCK(size, requested) "segment_map 0+0:67108864/, alloc 0+0:" #size "/" #requested
 
-/* What blocks have follows from how PyTorch's allocator was set up: unsplit beyond a size, if little is left over; rounded
- * up to so many steps between powers of two, by size. */
+/* The sizes of blocks follow from the settings of PyTorch's allocator: beyond a size they are not split if little is left, and
+ * sizes are rounded up to so many steps between powers of two. */
 static void settings_say_what_a_block_has(void **state)
 {
     (void)state;
@@ -264,14 +264,14 @@ static void settings_say_what_a_block_has(void **state)
         {IN_SEGMENT(SPLIT_FROM_32_MIB, 16777216), BLOCK(16777216, 16777216)},
         {IN_SEGMENT(IN_QUARTERS, 1400000), BLOCK(1572864, 1400000)},
         {IN_SEGMENT(IN_QUARTERS, 1572864), BLOCK(1572864, 1572864)},
-        {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* nothing is said of 4 MiB on */
+        {IN_SEGMENT(IN_QUARTERS, 5000000), BLOCK(5000192, 5000000)}, /* no divisions are set from 4 MiB on */
         {IN_SEGMENT(IN_QUARTERS, 17000000), BLOCK(25165824, 17000000)},
         {IN_SEGMENT(IN_QUARTERS, 70000), BLOCK(81920, 70000)}, /* as from 1 MiB on */
         {IN_SEGMENT(IN_QUARTERS, 1500), BLOCK(1536, 1500)}};   /* steps would be under 512 bytes */
     expect_told(all, sizeof all / sizeof all[0]);
 }
 
-/* Of an expandable segment memory comes and goes in parts, and it stays one segment. */
+/* An expandable segment is mapped and unmapped in parts, and stays one segment. */
 static void an_expandable_segment_is_one(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ static void an_expandable_segment_is_one(void **state)
 #define EXPANDABLE(address, size)                                                                                      \
     "{\"segments\":[{\"address\":" #address ",\"total_size\":" #size ",\"is_expandable\":true,\"blocks\":[]}],"
 
-/* Also where only a part of it is heard of, and the rest was there before. */
+/* The same where only a part of it is recorded, and the rest is from before. */
 static void parts_of_before_are_of_the_same_segment(void **state)
 {
     (void)state;
@@ -313,7 +313,8 @@ static void parts_of_before_are_of_the_same_segment(void **state)
     }
 }
 
-/* What can't be is not believed: a block has at least what was asked for, and rounding, whatever is said or lies behind it. */
+/* Impossible sizes are not believed: a block has at least the requested bytes, rounded, whatever the file has or
+ * lies behind it. */
 static void a_block_has_what_was_asked_for(void **state)
 {
     (void)state;
@@ -353,7 +354,7 @@ static void the_device_is_the_one_that_was_asked_for(void **state)
         struct mt_torch_snapshot snapshot;
         mt_status status = read_json(two, device, &store, &snapshot);
         assert_int_equal(status, device == 2 ? MT_USAGE : MT_OK);
-        size_t is_second = device == 1 || device == MT_TORCH_ANY_DEVICE;
+        size_t is_second = device == 1 || device == MT_IMPORT_ANY_DEVICE;
         assert_int_equal(snapshot.event_count, is_second);
         assert_int_equal(snapshot.segment_count, is_second);
         assert_int_equal(snapshot.annotation_count, device < 2);
@@ -366,7 +367,7 @@ static void the_device_is_the_one_that_was_asked_for(void **state)
     }
 }
 
-/* Where nothing was recorded, memory tells which device a program used. */
+/* Where nothing was recorded, the device is the one with memory. */
 static void without_events_the_device_is_the_one_with_most_memory(void **state)
 {
     (void)state;
@@ -379,7 +380,7 @@ static void without_events_the_device_is_the_one_with_most_memory(void **state)
     for (int i = 0; i < 2; i++) {
         struct mt_value_store *store;
         struct mt_torch_snapshot snapshot;
-        assert_int_equal(read_json(all[i], MT_TORCH_ANY_DEVICE, &store, &snapshot), MT_OK);
+        assert_int_equal(read_json(all[i], MT_IMPORT_ANY_DEVICE, &store, &snapshot), MT_OK);
         assert_int_equal(snapshot.device, i);
         assert_int_equal(snapshot.segment_count, 2 * i);
         mt_torch_snapshot_release(&snapshot);
@@ -407,14 +408,14 @@ static void what_is_no_snapshot_is_refused(void **state)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
         struct mt_value_store *store;
         struct mt_torch_snapshot snapshot;
-        if (read_json(none[i], MT_TORCH_ANY_DEVICE, &store, &snapshot) != MT_BAD_TRACE)
+        if (read_json(none[i], MT_IMPORT_ANY_DEVICE, &store, &snapshot) != MT_BAD_TRACE)
             fail_msg("accepted: %s", none[i]);
         mt_torch_snapshot_release(&snapshot);
         mt_value_store_destroy(store);
     }
 }
 
-/* What happened in any order, at places that overlap: nothing of it can be believed, and all of it is accounted for. */
+/* Events in any order, at places that overlap: nothing of them is true, and all are counted. */
 static void whatever_happened_is_accounted_for(void **state)
 {
     (void)state;
@@ -456,9 +457,9 @@ static void whatever_happened_is_accounted_for(void **state)
         for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
             sum += tally.events[action];
         assert_int_equal(sum, EVENTS);
-        assert_int_equal(reading.before, tally.blocks_before);
+        assert_int_equal(reading.before, tally.before.blocks);
         assert_int_equal(reading.requests,
-                         tally.blocks_before + tally.events[MT_TORCH_ALLOC] + tally.events[MT_TORCH_OOM]);
+                         tally.before.blocks + tally.events[MT_TORCH_ALLOC] + tally.events[MT_TORCH_OOM]);
         mt_interner_destroy(interner);
     }
 }

@@ -76,6 +76,10 @@ static inline int64_t mtk_tile_count(int64_t left)
     return left < MTK_TILE ? left : MTK_TILE;
 }
 
+/* Goes through a row of `length` elements tile by tile, each of `count` elements from `first` on. */
+#define MTK_EACH_TILE(first, count, length)                                                                            \
+    for (int64_t first = 0, count; first < (length) && (count = mtk_tile_count((length)-first)) > 0; first += MTK_TILE)
+
 /* Sets tile[i] to element number i * stride from `from`, for i < count <= MTK_TILE. */
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *tile);
 

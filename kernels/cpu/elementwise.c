@@ -251,8 +251,7 @@ static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item
     assert(item->count >= 0 && item->value != 0 && item->grad != 0 && item->mean != 0 && item->square != 0);
     struct adamw_tile t;
     int64_t size = (int64_t)mt_dtype_bytes(how->dtype);
-    for (int64_t first = 0; first < item->count; first += MTK_TILE) {
-        int64_t count = mtk_tile_count(item->count - first);
+    MTK_EACH_TILE (first, count, item->count) {
         mtk_load(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value);
         mtk_load(mtk_pointer(item->grad) + first * size, how->dtype, 1, count, t.grad);
         mtk_load(mtk_pointer(item->mean) + first * size, how->dtype, 1, count, t.mean);

@@ -27,8 +27,7 @@ static int64_t index_at(const struct mtk_view *index, int64_t i, int64_t j, int6
 static void copy_row(const struct mtk_row *to, const struct mtk_row *from, int64_t columns)
 {
     double tile[MTK_TILE];
-    for (int64_t c = 0; c < columns; c += MTK_TILE) {
-        int64_t count = mtk_tile_count(columns - c);
+    MTK_EACH_TILE (c, count, columns) {
         mtk_row_load(from, c, count, tile);
         mtk_row_store(to, c, count, tile);
     }
@@ -37,8 +36,7 @@ static void copy_row(const struct mtk_row *to, const struct mtk_row *from, int64
 static void add_row(const struct mtk_row *to, const struct mtk_row *from, int64_t columns)
 {
     double total[MTK_TILE], tile[MTK_TILE];
-    for (int64_t c = 0; c < columns; c += MTK_TILE) {
-        int64_t count = mtk_tile_count(columns - c);
+    MTK_EACH_TILE (c, count, columns) {
         mtk_row_load(to, c, count, total);
         mtk_row_load(from, c, count, tile);
         for (int64_t i = 0; i < count; i++)
@@ -52,8 +50,7 @@ mt_status mtk_cpu_gather_rows(const struct mtk_view *out, const struct mtk_view 
 {
     (void)queue;
     assert(table->shape[3] == out->shape[3] && mtk_has_rows_of(index, out, 1));
-    MTK_EACH_ROW(out)
-    {
+    MTK_EACH_ROW (out) {
         struct mtk_row to = mtk_row_of(out, i, j, n);
         struct mtk_row from = mtk_row_of(table, 0, 0, index_at(index, i, j, n, table->shape[2]));
         copy_row(&to, &from, out->shape[3]);
@@ -66,8 +63,7 @@ mt_status mtk_cpu_scatter_add_rows(const struct mtk_view *table, const struct mt
 {
     (void)queue;
     assert(table->shape[3] == in->shape[3] && mtk_has_rows_of(index, in, 1));
-    MTK_EACH_ROW(in)
-    {
+    MTK_EACH_ROW (in) {
         struct mtk_row to = mtk_row_of(table, 0, 0, index_at(index, i, j, n, table->shape[2]));
         struct mtk_row from = mtk_row_of(in, i, j, n);
         add_row(&to, &from, in->shape[3]);
@@ -80,8 +76,7 @@ mt_status mtk_cpu_pick(const struct mtk_view *out, const struct mtk_view *in, co
 {
     (void)queue;
     assert(mtk_has_rows_of(out, in, 1) && mtk_same_shape(index, out));
-    MTK_EACH_ROW(out)
-    {
+    MTK_EACH_ROW (out) {
         int64_t c = index_at(index, i, j, n, in->shape[3]);
         mtk_store_one(mtk_at(out, i, j, n, 0), out->dtype, mtk_load_one(mtk_at(in, i, j, n, c), in->dtype));
     }
@@ -93,8 +88,7 @@ mt_status mtk_cpu_place_add(const struct mtk_view *out, const struct mtk_view *i
 {
     (void)queue;
     assert(mtk_has_rows_of(in, out, 1) && mtk_same_shape(index, in));
-    MTK_EACH_ROW(in)
-    {
+    MTK_EACH_ROW (in) {
         char *to = mtk_at(out, i, j, n, index_at(index, i, j, n, out->shape[3]));
         double sum = mtk_load_one(to, out->dtype) + mtk_load_one(mtk_at(in, i, j, n, 0), in->dtype);
         mtk_store_one(to, out->dtype, sum);
@@ -109,11 +103,9 @@ mt_status mtk_cpu_lower_triangle(const struct mtk_view *out, const struct mtk_vi
     (void)queue;
     assert(mtk_same_shape(out, in));
     double tile[MTK_TILE];
-    MTK_EACH_ROW(out)
-    {
+    MTK_EACH_ROW (out) {
         struct mtk_row to = mtk_row_of(out, i, j, n), from = mtk_row_of(in, i, j, n);
-        for (int64_t column = 0; column < out->shape[3]; column += MTK_TILE) {
-            int64_t count = mtk_tile_count(out->shape[3] - column);
+        MTK_EACH_TILE (column, count, out->shape[3]) {
             mtk_row_load(&from, column, count, tile);
             for (int64_t k = 0; k < count; k++)
                 tile[k] = column + k <= n ? tile[k] : 0;

@@ -103,8 +103,7 @@ static double reduce_rows(const struct reduction *r, char *base)
         lane[l] = start_value(r->op);
     for (int64_t row = 0; row < row_count(r->reduced); row++) {
         char *from = row_at(&r->in, r->reduced, row, base);
-        for (int64_t column = 0; column < r->reduced[3]; column += MTK_TILE) {
-            int64_t count = mtk_tile_count(r->reduced[3] - column);
+        MTK_EACH_TILE (column, count, r->reduced[3]) {
             mtk_load(column_at(&r->in, column, from), r->in.dtype, r->in.stride[3], count, tile);
             take_lanes(r->op, count, tile, lane);
         }
@@ -137,8 +136,7 @@ static void reduce_into_row(const struct reduction *r, char *to, char *from)
         return;
     }
     double total[MTK_TILE];
-    for (int64_t column = 0; column < r->kept[3]; column += MTK_TILE) {
-        int64_t count = mtk_tile_count(r->kept[3] - column);
+    MTK_EACH_TILE (column, count, r->kept[3]) {
         reduce_columns(r, column_at(&r->in, column, from), count, total);
         mtk_store(column_at(&r->out, column, to), r->out.dtype, r->out.stride[3], count, total);
     }

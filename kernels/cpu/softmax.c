@@ -40,8 +40,7 @@ static void add_value(double x, double *maximum, double *sum)
 static double log_sum_exp(const struct mtk_row *in, double scale, int64_t count)
 {
     double tile[MTK_TILE], maximum = -INFINITY, sum = 0;
-    for (int64_t column = 0; column < count; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(count - column);
+    MTK_EACH_TILE (column, here, count) {
         mtk_row_load(in, column, here, tile);
         for (int64_t c = 0; c < here; c++)
             add_value(scale * tile[c], &maximum, &sum);
@@ -52,8 +51,7 @@ static double log_sum_exp(const struct mtk_row *in, double scale, int64_t count)
 static void exponentials(const struct mtk_row *out, const struct mtk_row *in, double scale, double lse, int64_t count)
 {
     double tile[MTK_TILE];
-    for (int64_t column = 0; column < count; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(count - column);
+    MTK_EACH_TILE (column, here, count) {
         mtk_row_load(in, column, here, tile);
         for (int64_t c = 0; c < here; c++)
             tile[c] = exp(scale * tile[c] - lse);
@@ -67,8 +65,7 @@ mt_status mtk_cpu_softmax(double scale, mtk_keys keys, const struct mtk_view *ou
     (void)queue;
     int64_t length = out->shape[3];
     assert(mtk_same_shape(out, in) && (lse == NULL || mtk_has_rows_of(lse, out, 1)));
-    MTK_EACH_ROW(out)
-    {
+    MTK_EACH_ROW (out) {
         struct mtk_row from = mtk_row_of(in, i, j, n), to = mtk_row_of(out, i, j, n);
         int64_t count = visible(keys, n, length);
         double sum = log_sum_exp(&from, scale, count);
@@ -97,8 +94,7 @@ static void weights_load(const struct kept_row *kept, int64_t column, int64_t co
 static double weighted_sum(const struct kept_row *kept, const struct mtk_row *grad, int64_t count)
 {
     double weights[MTK_TILE], tile[MTK_TILE], sum = 0;
-    for (int64_t column = 0; column < count; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(count - column);
+    MTK_EACH_TILE (column, here, count) {
         weights_load(kept, column, here, weights);
         mtk_row_load(grad, column, here, tile);
         for (int64_t c = 0; c < here; c++)
@@ -111,8 +107,7 @@ static void gradients(const struct mtk_row *out, const struct kept_row *kept, co
                       int64_t count)
 {
     double weights[MTK_TILE], tile[MTK_TILE];
-    for (int64_t column = 0; column < count; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(count - column);
+    MTK_EACH_TILE (column, here, count) {
         weights_load(kept, column, here, weights);
         mtk_row_load(grad, column, here, tile);
         for (int64_t c = 0; c < here; c++)
@@ -127,8 +122,7 @@ mt_status mtk_cpu_softmax_grad(double scale, mtk_keys keys, const struct mtk_vie
     (void)queue;
     int64_t length = out->shape[3];
     assert(mtk_same_shape(out, grad) && mtk_same_shape(out, kept) && (lse == NULL || mtk_has_rows_of(lse, out, 1)));
-    MTK_EACH_ROW(out)
-    {
+    MTK_EACH_ROW (out) {
         struct mtk_row to = mtk_row_of(out, i, j, n), from = mtk_row_of(grad, i, j, n);
         struct kept_row row = {mtk_row_of(kept, i, j, n), lse != NULL, scale,
                                lse != NULL ? mtk_load_one(mtk_at(lse, i, j, n, 0), lse->dtype) : 0};
@@ -145,8 +139,7 @@ mt_status mtk_cpu_softmax_grad(double scale, mtk_keys keys, const struct mtk_vie
 static double row_maximum(const struct mtk_row *logits, int64_t length)
 {
     double tile[MTK_TILE], maximum = -INFINITY;
-    for (int64_t column = 0; column < length; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(length - column);
+    MTK_EACH_TILE (column, here, length) {
         mtk_row_load(logits, column, here, tile);
         for (int64_t c = 0; c < here; c++)
             maximum = tile[c] > maximum ? tile[c] : maximum;
@@ -158,8 +151,7 @@ static double row_maximum(const struct mtk_row *logits, int64_t length)
 static double row_log_sum(const struct mtk_row *logits, int64_t length)
 {
     double tile[MTK_TILE], maximum = row_maximum(logits, length), sum = 0;
-    for (int64_t column = 0; column < length; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(length - column);
+    MTK_EACH_TILE (column, here, length) {
         mtk_row_load(logits, column, here, tile);
         for (int64_t c = 0; c < here; c++)
             sum += exp(tile[c] - maximum);
@@ -172,8 +164,7 @@ static void differentiate_row(double scale, const struct mtk_row *logits, int64_
                               int64_t target)
 {
     double tile[MTK_TILE];
-    for (int64_t column = 0; column < length; column += MTK_TILE) {
-        int64_t here = mtk_tile_count(length - column);
+    MTK_EACH_TILE (column, here, length) {
         mtk_row_load(logits, column, here, tile);
         for (int64_t c = 0; c < here; c++)
             tile[c] = scale * (exp(tile[c] - log_sum) - (column + c == target ? 1 : 0));
@@ -187,8 +178,7 @@ mt_status mtk_cpu_cross_entropy(double scale, const struct mtk_view *logits, con
     (void)queue;
     int64_t length = logits->shape[3];
     assert(mtk_is_contiguous(logits) && mtk_has_rows_of(loss, logits, 1) && mtk_has_rows_of(target, logits, 1));
-    MTK_EACH_ROW(logits)
-    {
+    MTK_EACH_ROW (logits) {
         struct mtk_row row = mtk_row_of(logits, i, j, n);
         int64_t index = mtk_load_index(mtk_at(target, i, j, n, 0));
         assert(index >= 0 && index < length);

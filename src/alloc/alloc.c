@@ -382,16 +382,6 @@ void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use)
     mt_biased_lock_give(&alloc->lock);
 }
 
-mt_status mt_alloc_flush(struct mt_alloc *alloc)
-{
-    if (alloc->sink.flush == NULL)
-        return MT_OK;
-    mt_biased_lock_take(&alloc->lock);
-    mt_status status = alloc->sink.flush(alloc->sink.context);
-    mt_biased_lock_give(&alloc->lock);
-    return status;
-}
-
 /* ---- statistics ---- */
 
 static uint64_t largest_free(const struct mt_alloc *alloc)

@@ -99,9 +99,6 @@ void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use);
  * sequences do not count. Takes time proportional to the number of blocks. */
 uint64_t mt_alloc_fingerprint(struct mt_alloc *alloc);
 
-/* Returns once the sink has stored everything so far, or its first error. */
-mt_status mt_alloc_flush(struct mt_alloc *alloc);
-
 /* Copies the counters. */
 void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out);
 

@@ -85,9 +85,7 @@ static mt_status check_tiling(const struct mt_alloc *alloc, const struct mt_segm
     if (segment->first->before != NULL)
         return differ(segment->first, "is the first and has a block before it");
     for (const struct mt_block *block = segment->first; block != NULL; block = block->after) {
-        mt_status status = check_block(alloc, segment, block, offset, found);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check_block(alloc, segment, block, offset, found));
         offset += block->bytes;
         mapped += block->is_hole ? 0 : block->bytes;
         holes += block->is_hole;
@@ -150,34 +148,28 @@ static mt_status compare_count(const char *owner, const struct mt_alloc_count *c
 static mt_status compare_stats(const struct mt_alloc *alloc, const struct found *found)
 {
     const struct mt_alloc_stats *counted = &alloc->stats;
-    mt_status status = compare_count("all", &counted->all, &found->stats.all);
-    for (mt_category c = 0; c < MT_MOST_CATEGORIES && status == MT_OK; c++)
-        status =
-            compare_count(mt_sink_category_name(&alloc->sink, c), &counted->category[c], &found->stats.category[c]);
+    MT_TRY(compare_count("all", &counted->all, &found->stats.all));
+    for (mt_category c = 0; c < MT_MOST_CATEGORIES; c++)
+        MT_TRY(compare_count(mt_sink_category_name(&alloc->sink, c), &counted->category[c], &found->stats.category[c]));
     const struct counter counters[] = {{"segments", counted->segments, found->stats.segments},
                                        {"reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes}};
-    if (status == MT_OK)
-        status = compare("all", counters, sizeof counters / sizeof counters[0]);
-    if (status == MT_OK && counted->peak_reserved_bytes < counted->reserved_bytes)
-        status = mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
-    if (status == MT_OK && alloc->device->reserved_bytes < counted->reserved_bytes)
-        status = mt_fail(MT_FAILED, "the device counts fewer reserved bytes than the allocator");
-    return status;
+    MT_TRY(compare("all", counters, sizeof counters / sizeof counters[0]));
+    if (counted->peak_reserved_bytes < counted->reserved_bytes)
+        return mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
+    if (alloc->device->reserved_bytes < counted->reserved_bytes)
+        return mt_fail(MT_FAILED, "the device counts fewer reserved bytes than the allocator");
+    return MT_OK;
 }
 
 static mt_status check_all(const struct mt_alloc *alloc)
 {
     struct found found = {0};
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer) {
-        mt_status status = check_segment(alloc, segment, &found);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check_segment(alloc, segment, &found));
     }
-    mt_status status = compare_stats(alloc, &found);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(compare_stats(alloc, &found));
     uint64_t indexed;
-    status = alloc->policy->check(alloc, &indexed);
+    mt_status status = alloc->policy->check(alloc, &indexed);
     const struct counter free_blocks = {"free blocks", indexed, found.free_blocks};
     return status == MT_OK ? compare("index", &free_blocks, 1) : status;
 }

@@ -52,9 +52,7 @@ static mt_status parse_max_split(const char *value, struct mt_alloc_settings *se
 static mt_status parse_divisions(const char *value, struct mt_alloc_settings *settings)
 {
     int64_t divisions;
-    mt_status status = mt_parse_integer("roundup_power2_divisions", value, 0, MOST_DIVISIONS, &divisions);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_parse_integer("roundup_power2_divisions", value, 0, MOST_DIVISIONS, &divisions));
     if ((divisions & (divisions - 1)) != 0)
         return mt_fail(MT_USAGE, "roundup_power2_divisions=%s: expected a power of two up to %d, or 0 for off", value,
                        MOST_DIVISIONS);
@@ -117,9 +115,7 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
     struct mt_alloc_settings settings = {.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX};
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
-        mt_status status = parse_item(text, length, &settings);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(parse_item(text, length, &settings));
         text += length;
         if (*text == ',' && *++text == '\0')
             return mt_fail(MT_USAGE, "the allocator settings end with a comma");

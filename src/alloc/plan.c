@@ -97,9 +97,7 @@ static mt_status check_repeats(const struct history *history)
 
 static mt_status read_history(struct history *history)
 {
-    mt_status status = find_parts(history);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_parts(history));
     if (history->part_count < 3)
         return mt_fail(MT_USAGE, "a plan needs two steps that are equal, there are %zu",
                        history->part_count > 0 ? history->part_count - 1 : 0);

@@ -260,9 +260,7 @@ static mt_status tight_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
     *out_blocks = 0;
     for (uint32_t stream = 0; stream < tight->stream_count; stream++)
         for (mt_pool pool = 0; pool < MT_POOL_COUNT && tight->streams[stream] != NULL; pool++) {
-            mt_status status = mt_size_classes_check(&tight->streams[stream]->pool[pool], out_blocks);
-            if (status != MT_OK)
-                return status;
+            MT_TRY(mt_size_classes_check(&tight->streams[stream]->pool[pool], out_blocks));
         }
     return MT_OK;
 }

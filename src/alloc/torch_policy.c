@@ -15,13 +15,139 @@
  *
  * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
 #include "alloc/block.h"
-#include "alloc/free_tree.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/random.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+/* A set of free blocks in the order of mt_block_compare: by bytes, then segment birth, then offset.
+ *
+ * It is a treap inside the blocks themselves: link[] are the children, priority is the heap order. Every operation takes
+ * O(log n) steps on average and no memory. Priorities belong to the structures, so they are the same in every run that
+ * makes the same requests. Seidel, Aragon, "Randomized search trees", Algorithmica 1996.
+ *
+ * Invariants: an in-order walk ascends strictly; no child has a higher priority than its parent. */
+struct free_tree {
+    struct mt_block *root; /* NULL: empty */
+    uint64_t count;
+};
+
+enum { LEFT, RIGHT };
+
+/* Parts `tree` at `block`: the blocks before it go to *left, the others to *right. */
+static void part(struct mt_block *tree, const struct mt_block *block, struct mt_block **left, struct mt_block **right)
+{
+    while (tree != NULL) {
+        if (mt_block_compare(tree, block) < 0) {
+            *left = tree;
+            left = &tree->link[RIGHT];
+            tree = *left;
+        } else {
+            *right = tree;
+            right = &tree->link[LEFT];
+            tree = *right;
+        }
+    }
+    *left = NULL;
+    *right = NULL;
+}
+
+/* Returns the tree of both; every block of `left` comes before every block of `right`. */
+static struct mt_block *join(struct mt_block *left, struct mt_block *right)
+{
+    struct mt_block *root;
+    struct mt_block **place = &root;
+    while (left != NULL && right != NULL) {
+        if (left->priority >= right->priority) {
+            *place = left;
+            place = &left->link[RIGHT];
+            left = *place;
+        } else {
+            *place = right;
+            place = &right->link[LEFT];
+            right = *place;
+        }
+    }
+    *place = left != NULL ? left : right;
+    return root;
+}
+
+/* Adds a block that is not in the tree, and removes one that is. */
+static void free_tree_insert(struct free_tree *tree, struct mt_block *block)
+{
+    struct mt_block **place = &tree->root;
+    assert((tree->root == NULL) == (tree->count == 0));
+    while (*place != NULL && (*place)->priority >= block->priority)
+        place = &(*place)->link[mt_block_compare(*place, block) < 0 ? RIGHT : LEFT];
+    part(*place, block, &block->link[LEFT], &block->link[RIGHT]);
+    *place = block;
+    for (int side = LEFT; side <= RIGHT; side++)
+        assert(block->link[side] == NULL || block->link[side]->priority <= block->priority);
+    tree->count++;
+}
+
+static void free_tree_remove(struct free_tree *tree, struct mt_block *block)
+{
+    struct mt_block **place = &tree->root;
+    assert(tree->count > 0);
+    while (*place != block) {
+        assert(*place != NULL); /* or the block is not in the tree */
+        place = &(*place)->link[mt_block_compare(*place, block) < 0 ? RIGHT : LEFT];
+    }
+    *place = join(block->link[LEFT], block->link[RIGHT]);
+    tree->count--;
+    assert((tree->root == NULL) == (tree->count == 0));
+}
+
+/* Returns the first block of at least `bytes`, or NULL. */
+static struct mt_block *free_tree_find(const struct free_tree *tree, uint64_t bytes)
+{
+    struct mt_block *found = NULL;
+    for (struct mt_block *block = tree->root; block != NULL;) {
+        if (block->bytes >= bytes) {
+            found = block;
+            block = block->link[LEFT];
+        } else {
+            block = block->link[RIGHT];
+        }
+    }
+    return found;
+}
+
+/* Returns the first block after `block`, which need not be in the tree, or NULL. */
+static struct mt_block *free_tree_next(const struct free_tree *tree, const struct mt_block *block)
+{
+    struct mt_block *found = NULL;
+    for (struct mt_block *candidate = tree->root; candidate != NULL;) {
+        if (mt_block_compare(candidate, block) > 0) {
+            found = candidate;
+            candidate = candidate->link[LEFT];
+        } else {
+            candidate = candidate->link[RIGHT];
+        }
+    }
+    return found;
+}
+
+/* True if a search for `block` finds it. */
+static bool free_tree_holds(const struct free_tree *tree, const struct mt_block *block)
+{
+    const struct mt_block *at = tree->root;
+    while (at != NULL && at != block)
+        at = at->link[mt_block_compare(at, block) < 0 ? RIGHT : LEFT];
+    return at == block;
+}
+
+/* Returns the last block, or NULL. */
+static struct mt_block *free_tree_last(const struct free_tree *tree)
+{
+    struct mt_block *block = tree->root;
+    while (block != NULL && block->link[RIGHT] != NULL)
+        block = block->link[RIGHT];
+    return block;
+}
 
 enum {
     SMALL_LIMIT_BYTES = 1 << 20,
@@ -33,7 +159,7 @@ enum {
 
 /* The free blocks of one stream. */
 struct stream_trees {
-    struct mt_free_tree pool[MT_POOL_COUNT];
+    struct free_tree pool[MT_POOL_COUNT];
 };
 
 /* Invariant: stream_count is above every stream that has, or had, a free block. */
@@ -55,7 +181,7 @@ static void torch_destroy(void *index)
     free(torch);
 }
 
-static struct mt_free_tree *tree_of(const struct mt_alloc *alloc, mt_stream stream, mt_pool pool)
+static struct free_tree *tree_of(const struct mt_alloc *alloc, mt_stream stream, mt_pool pool)
 {
     struct torch_index *torch = alloc->index;
     if (stream >= torch->stream_count) {
@@ -117,12 +243,12 @@ static void torch_insert(struct mt_alloc *alloc, struct mt_block *block)
     const struct mt_segment *segment = block->segment;
     assert(segment->pool < MT_POOL_COUNT && mt_block_is_sound(block));
     block->freed_at = torch->searches[segment->pool];
-    mt_free_tree_insert(tree_of(alloc, segment->stream, segment->pool), block);
+    free_tree_insert(tree_of(alloc, segment->stream, segment->pool), block);
 }
 
 static void torch_remove(struct mt_alloc *alloc, struct mt_block *block)
 {
-    mt_free_tree_remove(tree_of(alloc, block->segment->stream, block->segment->pool), block);
+    free_tree_remove(tree_of(alloc, block->segment->stream, block->segment->pool), block);
 }
 
 static struct mt_block *cut(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
@@ -137,11 +263,11 @@ static struct mt_block *torch_take(struct mt_alloc *alloc, mt_stream stream, uin
     struct torch_index *torch = alloc->index;
     mt_pool pool = pool_of(bytes);
     torch->searches[pool]++;
-    struct mt_free_tree *tree = tree_of(alloc, stream, pool);
-    struct mt_block *block = mt_free_tree_find(tree, bytes);
+    struct free_tree *tree = tree_of(alloc, stream, pool);
+    struct mt_block *block = free_tree_find(tree, bytes);
     if (block == NULL || !suits(alloc, block, bytes))
         return NULL;
-    mt_free_tree_remove(tree, block);
+    free_tree_remove(tree, block);
     return cut(alloc, block, bytes);
 }
 
@@ -217,11 +343,11 @@ static void collect_garbage(struct mt_alloc *alloc)
 
 /* Releases idle oversize segments of the stream, the largest first, until they amount to `bytes`; false if they are
  * fewer. */
-static bool release_largest(struct mt_alloc *alloc, struct mt_free_tree *tree, uint64_t bytes)
+static bool release_largest(struct mt_alloc *alloc, struct free_tree *tree, uint64_t bytes)
 {
     uint64_t released = 0;
     while (released < bytes) {
-        struct mt_block *block = mt_free_tree_last(tree);
+        struct mt_block *block = free_tree_last(tree);
         if (block == NULL || !is_oversize(alloc, block->bytes) || !mt_segment_is_idle(block->segment))
             return false;
         released += block->bytes;
@@ -237,8 +363,8 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
     if (limit == UINT64_MAX)
         return false;
     uint64_t wanted = bytes < limit ? limit : bytes;
-    struct mt_free_tree *tree = tree_of(alloc, stream, pool_of(bytes));
-    struct mt_block *block = mt_free_tree_find(tree, wanted);
+    struct free_tree *tree = tree_of(alloc, stream, pool_of(bytes));
+    struct mt_block *block = free_tree_find(tree, wanted);
     if (block == NULL || !mt_segment_is_idle(block->segment))
         return release_largest(alloc, tree, wanted);
     mt_segment_unmap(alloc, block->segment);
@@ -281,16 +407,15 @@ static uint64_t torch_fingerprint(const struct mt_alloc *alloc)
 
 static bool torch_holds(const struct mt_alloc *alloc, const struct mt_block *block)
 {
-    return mt_free_tree_holds(tree_of(alloc, block->segment->stream, block->segment->pool), block);
+    return free_tree_holds(tree_of(alloc, block->segment->stream, block->segment->pool), block);
 }
 
 /* Walks a tree in order. Fails with MT_FAILED unless the walk finds `count` blocks. */
 static mt_status check_tree(const struct mt_alloc *alloc, mt_stream stream, mt_pool pool)
 {
-    const struct mt_free_tree *tree = tree_of(alloc, stream, pool);
+    const struct free_tree *tree = tree_of(alloc, stream, pool);
     uint64_t count = 0;
-    for (const struct mt_block *block = mt_free_tree_find(tree, 0); block != NULL;
-         block = mt_free_tree_next(tree, block))
+    for (const struct mt_block *block = free_tree_find(tree, 0); block != NULL; block = free_tree_next(tree, block))
         count++;
     if (count == tree->count)
         return MT_OK;
@@ -304,9 +429,7 @@ static mt_status torch_check(const struct mt_alloc *alloc, uint64_t *out_blocks)
     *out_blocks = 0;
     for (uint32_t stream = 0; stream < torch->stream_count; stream++)
         for (mt_pool pool = 0; pool < MT_POOL_COUNT; pool++) {
-            mt_status status = check_tree(alloc, (mt_stream)stream, pool);
-            if (status != MT_OK)
-                return status;
+            MT_TRY(check_tree(alloc, (mt_stream)stream, pool));
             *out_blocks += torch->streams[stream].pool[pool].count;
         }
     return MT_OK;

@@ -104,7 +104,7 @@ static void sort_parts(struct mt_diff_parts *parts)
 }
 
 /* True if the rows' and the causes' bytes each sum to the difference. */
-static bool is_complete(const struct mt_diff_parts *parts)
+static __attribute__((unused)) bool is_complete(const struct mt_diff_parts *parts)
 {
     uint64_t of_rows = 0, of_causes = 0, delta = (uint64_t)parts->delta_bytes;
     for (size_t i = 0; i < parts->row_count; i++)

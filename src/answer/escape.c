@@ -1,7 +1,8 @@
 #include "answer/escape.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
@@ -17,6 +18,7 @@ size_t mt_text_width(const char *text, size_t bytes)
 void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, size_t width)
 {
     size_t column = indent;
+    assert(width > 0);
     for (const char *word = text; *word != '\0';) {
         size_t bytes = strcspn(word, " "), taken = mt_text_width(word, bytes);
         if (column > indent && column + 1 + taken > width) {
@@ -30,14 +32,14 @@ void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, s
     mt_text_add(out, "\n");
 }
 
-/* C0 and C1 control characters and DEL. */
+/* True for control characters of C0 and C1, and for DEL. */
 static bool is_control(const char *text, int length)
 {
     const unsigned char *byte = (const unsigned char *)text;
     return (length == 1 && (byte[0] < 0x20 || byte[0] == 0x7F)) || (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0);
 }
 
-/* How many bytes at `name` may be shown as they are. */
+/* Returns the bytes at `name` that may be shown as they are. */
 static int visible_length(const char *name)
 {
     int length = 0;
@@ -78,7 +80,7 @@ void mt_text_add_markup(struct mt_text *out, const char *text)
     mt_text_release(&visible);
 }
 
-/* Whether the character at `at` of `text` would mean something. A low line inside a word does not. */
+/* True if the character at `at` has a meaning in Markdown. A low line inside a word has none. */
 static bool is_markdown(const char *text, size_t at)
 {
     if (text[at] == '_')
@@ -96,7 +98,7 @@ void mt_text_add_markdown(struct mt_text *out, const char *text)
     mt_text_release(&visible);
 }
 
-/* What a terminal would obey, spelled so that a shell reads it and a terminal does not: $'a\x1bb'. */
+/* Adds a word with its control characters escaped, as a shell reads it: $'a\x1bb'. */
 static void add_escaped_word(struct mt_text *out, const char *word)
 {
     mt_text_add(out, "$'");
@@ -128,7 +130,7 @@ void mt_text_add_shell_word(struct mt_text *out, const char *word)
     mt_text_add(out, "'");
 }
 
-/* Quotes are doubled, and the field is put between two. */
+/* Adds the field between quotes. Quotes in it are doubled. */
 static void add_quoted(struct mt_text *out, const char *field)
 {
     mt_text_add(out, "\"");

@@ -1,6 +1,4 @@
-/* Text of strangers, made safe for where it goes: a terminal, HTML, Markdown, a shell, CSV.
- *
- * Names in a trace come from whoever wrote it, and may hold any bytes. */
+/* Escapes text for a terminal, HTML, Markdown, a shell or CSV. Names in a trace may hold any bytes. */
 #ifndef MT_ANSWER_ESCAPE_H
 #define MT_ANSWER_ESCAPE_H
 
@@ -15,8 +13,8 @@ static inline bool mt_continues_character(char byte)
 /* Returns the columns that `bytes` of text take on a terminal: one for each character. */
 size_t mt_text_width(const char *text, size_t bytes);
 
-/* Adds words from column `indent` on, which is reached, with lines broken between them at `width` columns, and ends the
- * last line. */
+/* Adds words, wrapped at `width` columns, and ends the last line. The text is in column `indent`, where each line
+ * begins. */
 void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, size_t width);
 
 /* Adds `name` with control characters and invalid UTF-8 written as \x1b. */

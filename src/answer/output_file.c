@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "trace/store/trace_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -50,14 +51,14 @@ static mt_status fail_to_write(const struct mt_output_file *file, int error)
     return mt_fail(MT_NOT_WRITTEN, "can't write %s: %s", what(file), strerror(error));
 }
 
-/* Where a symbolic link leads, so that the link stays one. */
+/* Returns the target of a symbolic link, so that the link stays one; the caller frees it. */
 static char *resolve(const char *name)
 {
     char *target = realpath(name, NULL);
     return target != NULL ? target : mt_host_strdup(name);
 }
 
-/* Of two files that are not there yet: whether both names lead to one. */
+/* True if two names of files that are not there yet lead to one place. */
 static bool is_same_place(const char *a, const char *b)
 {
     char *of_a = mt_host_strdup(a), *of_b = mt_host_strdup(b); /* which dirname changes */
@@ -85,7 +86,7 @@ static bool is_standard_output(const char *name)
     return name == NULL || strcmp(name, "-") == 0;
 }
 
-/* Any trace: whether the command reads it, as --trace or in a FILE:RUN, or not. */
+/* Fails for any trace, whether the command reads it or not. */
 static mt_status check_no_trace(const char *name)
 {
     if (is_standard_output(name) || !mt_trace_file_is_database(name))
@@ -105,8 +106,8 @@ mt_status mt_output_file_check(const char *option, const char *name, const char 
     return status == MT_OK ? status : mt_fail_context(status, "%s", option);
 }
 
-/* Opens what will be renamed, or the name itself if it is appended to or is no file that could be replaced. Who may read a
- * file may read what replaces it, and nobody else. */
+/* Opens the file that will be renamed. Opens the name itself if it is appended to, or is a pipe or device. The new
+ * file has the mode of the one that it replaces. */
 static int open_descriptor(struct mt_output_file *file, mt_output_form form)
 {
     struct stat found;
@@ -121,7 +122,7 @@ static int open_descriptor(struct mt_output_file *file, mt_output_form form)
     mode_t mode = is_there ? found.st_mode & ALL_MODES : FILE_MODE;
     int descriptor = open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (is_there && descriptor >= 0)
-        fchmod(descriptor, mode); /* what the umask took; not every file system has modes */
+        fchmod(descriptor, mode); /* undoes the umask; not every file system has modes */
     return descriptor;
 }
 
@@ -181,6 +182,7 @@ void mt_output_file_write(struct mt_output_file *file, const void *data, size_t 
 {
     const char *rest = data;
     while (bytes > 0) {
+        assert(file->used < BUFFER_BYTES);
         size_t room = BUFFER_BYTES - file->used, part = bytes < room ? bytes : room;
         memcpy(file->buffer + file->used, rest, part);
         file->used += part;
@@ -206,7 +208,7 @@ bool mt_output_file_is_terminal(const struct mt_output_file *file)
     return file->is_terminal;
 }
 
-/* Writes what is left, of the compressed stream too. */
+/* Writes the rest, also of the compressed stream. */
 static void finish_stream(struct mt_output_file *file)
 {
     flush(file);
@@ -215,7 +217,7 @@ static void finish_stream(struct mt_output_file *file)
         file->error = errno != 0 ? errno : EIO;
 }
 
-/* Gives it its name, or takes it away. */
+/* Renames the file to its name, or removes it after a failure. */
 static mt_status settle(const struct mt_output_file *file, mt_status status)
 {
     if (file->partial == NULL)
@@ -229,6 +231,7 @@ static mt_status settle(const struct mt_output_file *file, mt_status status)
 
 mt_status mt_output_file_close(struct mt_output_file *file, mt_status status)
 {
+    assert(file->partial == NULL || file->name != NULL);
     finish_stream(file);
     bool reader_has_left = file->name == NULL && file->error == EPIPE;
     if (status == MT_OK)

@@ -13,38 +13,38 @@
 
 struct mt_output_file;
 
-/* What becomes of the bytes, and of the file that has the name already. */
+/* The form of the bytes, and the treatment of a file that has the name already. */
 typedef enum mt_output_form {
     MT_OUTPUT_BY_NAME,    /* compressed if the name ends in .gz; replaces it */
     MT_OUTPUT_COMPRESSED, /* replaces it */
     MT_OUTPUT_APPENDED    /* as they are, behind what is there */
 } mt_output_form;
 
-/* For the start of a command, before it works or prints: MT_USAGE if `name` is empty, a trace, or one file with `other`, which
- * the command reads or writes too. `option` is what named it ("-o"). Either name may be NULL, and there need be no such
- * file. Links of both kinds are seen through; pipes and /dev/null may be named twice. */
+/* Checks the name of an output before a command works or prints. Fails with MT_USAGE if `name` is empty, a trace,
+ * or the same file as `other`, which the command reads or writes, too. `option` named it ("-o"). Either name may
+ * be NULL, and neither file need exist. Follows links of both kinds; pipes and /dev/null may be named twice. */
 mt_status mt_output_file_check(const char *option, const char *name, const char *other);
 
-/* `name` NULL or "-" is the standard output. A name that is already something else than a file (a pipe, /dev/null) is written to
- * directly. MT_USAGE for what is compressed and would go to a terminal, and for a trace. */
+/* Opens an output. `name` NULL or "-" is the standard output. A pipe or a device, such as /dev/null, is written
+ * directly. Fails with MT_USAGE for a trace, and if compressed bytes would go to a terminal. */
 mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_output_file **out);
 
-/* Writes go on after a failure, to nowhere: the first one is kept. */
+/* Write. After a failure nothing more is written, and the first failure is kept. */
 void mt_output_file_write(struct mt_output_file *file, const void *data, size_t bytes);
 void mt_output_file_print(struct mt_output_file *file, const char *text);
 
-/* MT_NOT_WRITTEN once more writing is useless. */
+/* Fails with MT_NOT_WRITTEN once a write has failed. */
 mt_status mt_output_file_go_on(const struct mt_output_file *file);
 
-/* Whether what is written is shown on a terminal, which may obey it. */
+/* True if the output is a terminal, which would obey control characters. */
 bool mt_output_file_is_terminal(const struct mt_output_file *file);
 
-/* Ends the file and frees it: if `status`, what became of the output so far, is MT_OK, the file gets its name, and
- * otherwise it goes away (but for what was appended). Returns the first failure of both, but none where the reader of
- * the standard output has left. */
+/* Ends the output and frees it. If `status`, that of the command so far, is MT_OK, the file gets its name;
+ * otherwise it is removed, except if it was appended to. Returns the first failure; MT_OK if the reader of the
+ * standard output has left. */
 mt_status mt_output_file_close(struct mt_output_file *file, mt_status status);
 
-/* Opens, writes and closes: for a text that is there as a whole. */
+/* Opens, writes a whole text and closes. */
 mt_status mt_output_file_put(const char *name, mt_output_form form, const char *text);
 
 #endif

@@ -1,10 +1,11 @@
 #include "answer/row.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,13 +56,63 @@ json_t *mt_json_number(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+struct mt_figure mt_figure_number(double value, const char *format, ...)
+{
+    struct mt_figure figure = {.value = value};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(figure.text, sizeof figure.text, format, arguments);
+    va_end(arguments);
+    assert(figure.text[0] != '\0');
+    return figure;
+}
+
+struct mt_figure mt_figure_bytes(uint64_t bytes)
+{
+    struct mt_figure figure = {.bytes = (int64_t)bytes, .is_bytes = true};
+    mt_format_bytes(bytes, figure.text);
+    return figure;
+}
+
+struct mt_figure mt_figure_difference(int64_t bytes)
+{
+    struct mt_figure figure = {.bytes = bytes, .is_bytes = true};
+    mt_format_difference(bytes, figure.text);
+    return figure;
+}
+
+struct mt_figure mt_figure_words(const char *words)
+{
+    return mt_figure_number(NAN, "%s", words);
+}
+
+/* Returns a figure as JSON; null if it is not known or only words. */
+static json_t *figure_json(const struct mt_figure *figure)
+{
+    if (figure->text[0] == '\0')
+        return json_null();
+    return figure->is_bytes ? json_integer(figure->bytes) : mt_json_number(figure->value);
+}
+
+/* Returns the field of that name; NULL: there is none. */
+static const struct mt_field *find_field(const struct mt_row_type *type, const char *name)
+{
+    for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
+        const struct mt_field *found = field;
+        if (field->kind == MT_FIELD_PART && field->offset == 0)
+            found = find_field(field->of, name);
+        else if (strcmp(field->name, name) != 0)
+            found = NULL;
+        if (found != NULL)
+            return found;
+    }
+    return NULL;
+}
+
 const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name)
 {
-    const struct mt_field *field = type->fields;
-    while (strcmp(field->name, name) != 0) {
-        field++;
-        assert(field->name != NULL);
-    }
+    const struct mt_field *field = find_field(type, name);
+    assert(field != NULL);
     return field;
 }
 
@@ -97,6 +148,8 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
         return json_integer(AT(int64_t));
     case MT_FIELD_STREAM:
         return json_integer(AT(mt_stream));
+    case MT_FIELD_POSITIVE:
+        return known_json(AT(int64_t) > 0 ? AT(int64_t) : -1);
     case MT_FIELD_KNOWN:
     case MT_FIELD_STEP:
         return known_json(AT(int64_t));
@@ -113,7 +166,10 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
     case MT_FIELD_SHARE:
         return mt_json_number(AT(double));
     case MT_FIELD_CHOICE:
+        assert(AT(int) >= 0 && field->names[AT(int)] != NULL);
         return json_string(field->names[AT(int)]);
+    case MT_FIELD_FIGURE:
+        return figure_json(&AT(struct mt_figure));
     case MT_FIELD_VALUE:
         return AT(json_t *) != NULL ? json_incref(AT(json_t *)) : json_null();
     case MT_FIELD_ROW:
@@ -124,14 +180,22 @@ json_t *mt_field_json(const struct mt_field *field, const void *row)
         return AT(void *) != NULL ? mt_rows_json(field->of, AT(void *), count_at(field, row)) : json_null();
     case MT_FIELD_ROWS:
         return mt_rows_json(field->of, AT(void *), count_at(field, row));
+    case MT_FIELD_PART:
+    case MT_FIELD_MEMBERS:
+        break;
     }
+    assert(!"a field that is one member");
     return json_null();
 }
 
 void mt_row_add_json(const struct mt_row_type *type, const void *row, json_t *object)
 {
     for (const struct mt_field *field = type->fields; field->name != NULL; field++)
-        if (!field->is_shown_only)
+        if (field->kind == MT_FIELD_PART)
+            mt_row_add_json(field->of, &AT(char), object);
+        else if (field->kind == MT_FIELD_MEMBERS)
+            json_object_update(object, AT(json_t *));
+        else if (!field->is_shown_only)
             json_object_set_new(object, field->name, mt_field_json(field, row));
 }
 
@@ -145,6 +209,7 @@ json_t *mt_row_json(const struct mt_row_type *type, const void *row)
 json_t *mt_rows_json(const struct mt_row_type *type, const void *rows, size_t count)
 {
     json_t *list = json_array();
+    assert(count == 0 || rows != NULL);
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, mt_row_json(type, (const char *)rows + i * type->bytes));
     return list;
@@ -183,6 +248,10 @@ static bool add_for_people(const struct mt_field *field, const void *row, struct
     case MT_FIELD_STEP:
         mt_text_add(out, "%s", mt_format_step(AT(int64_t), text));
         return true;
+    case MT_FIELD_POSITIVE:
+        if (AT(int64_t) == 0)
+            mt_text_add(out, "-");
+        return AT(int64_t) == 0;
     case MT_FIELD_KNOWN:
         if (AT(int64_t) < 0)
             mt_text_add(out, "-");
@@ -214,6 +283,9 @@ static bool add_for_people(const struct mt_field *field, const void *row, struct
     case MT_FIELD_SHARE:
         mt_text_add(out, "%s", isfinite(AT(double)) ? mt_format_share(AT(double), 1, text) : "-");
         return true;
+    case MT_FIELD_FIGURE:
+        mt_text_add(out, "%s", AT(struct mt_figure).text[0] != '\0' ? AT(struct mt_figure).text : "-");
+        return true;
     default:
         return false;
     }
@@ -239,29 +311,12 @@ void mt_field_add_exact(const struct mt_field *field, const void *row, struct mt
     json_decref(value);
 }
 
-static const char *const json_types[] = {
+const char *mt_field_json_type(const struct mt_field *field)
+{
+    static const char *const types[] = {
 #define X(kind, json) [MT_FIELD_##kind] = json,
-    MT_FIELD_KINDS(X)
+        MT_FIELD_KINDS(X)
 #undef X
-};
-
-static void document_fields(const struct mt_row_type *type, const char *path, struct mt_text *out)
-{
-    for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
-        struct mt_text inner = {0};
-        if (field->is_shown_only)
-            continue;
-        mt_text_add(out, "| `%s%s` | %s | %s |\n", path, field->name, json_types[field->kind],
-                    field->meaning != NULL ? field->meaning : "");
-        mt_text_add(&inner, "%s%s%s.", path, field->name, field->kind >= MT_FIELD_SOME_ROWS ? "[]" : "");
-        if (field->of != NULL)
-            document_fields(field->of, inner.data, out);
-        mt_text_release(&inner);
-    }
-}
-
-void mt_row_type_document(const struct mt_row_type *type, struct mt_text *out)
-{
-    mt_text_add(out, "| field | type | meaning |\n|---|---|---|\n");
-    document_fields(type, "", out);
+    };
+    return types[field->kind];
 }

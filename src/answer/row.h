@@ -7,7 +7,7 @@
  *   struct + struct mt_row_type ──┬─▶ mt_row_json      {"max_bytes": 1048576}
  *                                 ├─▶ mt_table         1.00 MiB            (table.h)
  *                                 ├─▶ mt_row_stream    rows as they come   (row_stream.h)
- *                                 └─▶ mt_rows_document docs/json.md
+ *                                 └─▶ memtrace help    docs/json.md
  *
  * Threads: descriptions are constant; everything else belongs to its caller. */
 #ifndef MT_ANSWER_ROW_H
@@ -21,37 +21,57 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The kind of a field, which decides its type in the struct, in JSON and in a table. X(kind, its type in JSON). */
+/* The kind of a field, which decides its type in the struct, in JSON and in a table. X(kind, its type in JSON, with ? if it
+ * may be null). */
 #define MT_FIELD_KINDS(X)                                                                                              \
-    X(TEXT, "text")                         /* const char *; NULL is null, and empty in a table */                     \
-    X(DIGITS, "text")                       /* const char * that holds a number */                                     \
-    X(NAME, "text or null")                 /* const char *; NULL and "" are null */                                   \
-    X(INTEGER, "integer")                   /* int64_t */                                                              \
-    X(STREAM, "integer")                    /* mt_stream */                                                            \
-    X(KNOWN, "integer or null")             /* int64_t; below 0 is null, and "-" in a table */                         \
-    X(STEP, "integer or null")              /* int64_t; below 0 is null: before the first step */                      \
-    X(COUNT, "integer")                     /* uint64_t */                                                             \
-    X(BYTES, "integer")                     /* uint64_t; a table shows 1.00 MiB */                                     \
-    X(SOME_BYTES, "integer or null")        /* uint64_t; 0 is null, and "-" in a table */                              \
-    X(DIFFERENCE, "integer")                /* int64_t of bytes; a table shows +1.00 MiB */                            \
-    X(SIGNED_BYTES, "integer")              /* int64_t; a table shows -1.00 MiB */                                     \
-    X(NANOSECONDS, "integer")               /* uint64_t; a table shows milliseconds */                                 \
-    X(FLAG, "true or false")                /* bool; "yes" or "no" */                                                  \
-    X(NUMBER, "number or null")             /* double; NAN is null, and "-" in a table */                              \
-    X(MS, "number or null")                 /* double of milliseconds; a table shows three decimals */                 \
-    X(SHARE, "number or null")              /* double, of 1; a table shows 41.7 % */                                   \
-    X(CHOICE, "text")                       /* int: an index of `names` */                                             \
-    X(VALUE, "any")                         /* json_t *, borrowed; NULL is null. For what has no fixed fields */       \
-    X(ROW, "object")                        /* a struct of type `of` in the row */                                     \
-    X(ROW_OR_NULL, "object or null")        /* a pointer to one; NULL is null */                                       \
-    X(SOME_ROWS, "list of objects or null") /* as ROWS; a NULL pointer is null */                                      \
-    X(ROWS, "list of objects")              /* a pointer to the first of some, with a size_t that counts them */
+    X(TEXT, "text")            /* const char *; NULL is null, and empty in a table */                                  \
+    X(DIGITS, "text")          /* const char * that holds a number */                                                  \
+    X(NAME, "text?")           /* const char *; NULL and "" are null */                                                \
+    X(INTEGER, "integer")      /* int64_t */                                                                           \
+    X(STREAM, "integer")       /* mt_stream */                                                                         \
+    X(KNOWN, "integer?")       /* int64_t; below 0 is null, and "-" in a table */                                      \
+    X(POSITIVE, "integer?")    /* int64_t; 0 is null, and "-" in a table */                                            \
+    X(STEP, "integer?")        /* int64_t; below 0 is null: before the first step */                                   \
+    X(COUNT, "integer")        /* uint64_t */                                                                          \
+    X(BYTES, "integer")        /* uint64_t; a table shows 1.00 MiB */                                                  \
+    X(SOME_BYTES, "integer?")  /* uint64_t; 0 is null, and "-" in a table */                                           \
+    X(DIFFERENCE, "integer")   /* int64_t of bytes; a table shows +1.00 MiB */                                         \
+    X(SIGNED_BYTES, "integer") /* int64_t; a table shows -1.00 MiB */                                                  \
+    X(NANOSECONDS, "integer")  /* uint64_t; a table shows milliseconds */                                              \
+    X(FLAG, "boolean")         /* bool; "yes" or "no" */                                                               \
+    X(NUMBER, "number?")       /* double; NAN is null, and "-" in a table */                                           \
+    X(MS, "number?")           /* double of milliseconds; a table shows three decimals */                              \
+    X(SHARE, "number?")        /* double, of 1; a table shows 41.7 % */                                                \
+    X(CHOICE, "text")          /* int: an index of `names` */                                                          \
+    X(FIGURE, "number?")       /* struct mt_figure; "-" in a table where it is not known */                            \
+    X(VALUE, "any")            /* json_t *, borrowed; NULL is null. For what has no fixed fields */                    \
+    X(ROW, "object")           /* a struct of type `of` in the row */                                                  \
+    X(ROW_OR_NULL, "object?")  /* a pointer to one; NULL is null */                                                    \
+    X(SOME_ROWS, "list?")      /* as ROWS; a NULL pointer is null */                                                   \
+    X(ROWS, "list")            /* a pointer to the first of some, with a size_t that counts them */                    \
+    X(PART, "")                /* a struct of type `of` in the row: its fields are the row's */                        \
+    X(MEMBERS, "")             /* json_t *, an object, borrowed: its members are the row's */
 
 typedef enum mt_field_kind {
 #define X(kind, json) MT_FIELD_##kind,
     MT_FIELD_KINDS(X)
 #undef X
 } mt_field_kind;
+
+/* A number that a table shows in words of its own, as "0.52 ± 0.03"; or words instead of a number, as "out of memory". All
+ * zero: not known. */
+struct mt_figure {
+    char text[2 * MT_BYTES_TEXT]; /* as shown; "": not known */
+    bool is_bytes;
+    int64_t bytes; /* if is_bytes */
+    double value;  /* otherwise; NAN: none, the words are all */
+};
+
+/* Make a figure: of a number shown as `format` says; of a size; of a difference of sizes, with its sign; of words alone. */
+struct mt_figure mt_figure_number(double value, const char *format, ...) __attribute__((format(printf, 2, 3)));
+struct mt_figure mt_figure_bytes(uint64_t bytes);
+struct mt_figure mt_figure_difference(int64_t bytes);
+struct mt_figure mt_figure_words(const char *words);
 
 struct mt_row_type;
 
@@ -69,13 +89,13 @@ struct mt_field {
     bool is_shown_only; /* in tables, and not in JSON or CSV */
 };
 
-/* A kind of row. Field names are unique. */
+/* A kind of row. Field names are unique, but for those of fields that are only shown. */
 struct mt_row_type {
     size_t bytes;                  /* of the struct, and so from one row of an array to the next */
     const struct mt_field *fields; /* ends with a NULL name */
 };
 
-/* Where the member is; does not compile if it has another type than that. */
+/* The offset of the member. Does not compile if its type is another. */
 #define MT_FIELD_AT(row, member, type) (offsetof(row, member) + 0 * sizeof((type *)0 == &((row *)0)->member))
 
 /* Entries of a list of fields: MT_FIELD(BYTES, uint64_t, struct mt_top_row, bytes, "bytes", "size", "as requested"). */
@@ -97,6 +117,7 @@ struct mt_row_type {
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
 #define MT_STREAM(...) MT_FIELD(STREAM, mt_stream, __VA_ARGS__)
 #define MT_KNOWN(...) MT_FIELD(KNOWN, int64_t, __VA_ARGS__)
+#define MT_POSITIVE(...) MT_FIELD(POSITIVE, int64_t, __VA_ARGS__)
 #define MT_STEP(...) MT_FIELD(STEP, int64_t, __VA_ARGS__)
 #define MT_COUNT(...) MT_FIELD(COUNT, uint64_t, __VA_ARGS__)
 #define MT_BYTES(...) MT_FIELD(BYTES, uint64_t, __VA_ARGS__)
@@ -144,6 +165,24 @@ struct mt_row_type {
         .kind = MT_FIELD_SOME_ROWS, .offset = offsetof(row, member), .count_offset = MT_FIELD_AT(row, count, size_t),  \
         .name = (field_name), .of = (type), .meaning = (words)                                                         \
     }
+#define MT_PART(row, member, type)                                                                                     \
+    {                                                                                                                  \
+        .kind = MT_FIELD_PART, .offset = offsetof(row, member), .name = "", .of = (type)                               \
+    }
+/* The fields of another description of the same struct. Tables find them as the row's own. */
+#define MT_FIELDS_OF(type)                                                                                             \
+    {                                                                                                                  \
+        .kind = MT_FIELD_PART, .name = "", .of = (type)                                                                \
+    }
+#define MT_MEMBERS(row, member, words)                                                                                 \
+    {                                                                                                                  \
+        .kind = MT_FIELD_MEMBERS, .offset = MT_FIELD_AT(row, member, json_t *), .name = "", .meaning = (words)         \
+    }
+/* Rows that are written as they come (row_stream.h), so that no struct holds them. */
+#define MT_STREAMED(field_name, type, words)                                                                           \
+    {                                                                                                                  \
+        .kind = MT_FIELD_ROWS, .name = (field_name), .of = (type), .meaning = (words)                                  \
+    }
 #define MT_FIELDS_END                                                                                                  \
     {                                                                                                                  \
         .name = NULL                                                                                                   \
@@ -155,7 +194,7 @@ struct mt_row_type {
         .bytes = sizeof(row), .fields = (list)                                                                         \
     }
 
-/* Returns the field of that name; there must be one. */
+/* Returns the field of that name, of the row or of a part that it begins with; there must be one. */
 const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name);
 
 /* Returns the row as a JSON object, its fields in their order; the caller releases it. */
@@ -179,8 +218,8 @@ void mt_field_add_exact(const struct mt_field *field, const void *row, struct mt
 /* True if columns of the field are aligned right, as numbers are. */
 bool mt_field_is_number(const struct mt_field *field);
 
-/* Adds a Markdown table of the fields, name, type and meaning, and those of rows within, each named by its path. */
-void mt_row_type_document(const struct mt_row_type *type, struct mt_text *out);
+/* Returns the type that the field has in JSON, in words: "integer?". */
+const char *mt_field_json_type(const struct mt_field *field);
 
 /* Returns a JSON string of text in any encoding: bytes that are not UTF-8 become U+FFFD. NULL becomes null. */
 json_t *mt_json_text(const char *text);

@@ -2,6 +2,7 @@
 
 #include "answer/escape.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 enum { NUMBER_TEXT = 24 };
 
-/* What a terminal shows must be ASCII: JSON lets control characters of C1 pass. */
+/* Returns flags that make JSON pure ASCII on a terminal: it lets control characters of C1 pass. */
 static size_t json_flags(const struct mt_row_stream *stream)
 {
     return mt_output_file_is_terminal(stream->file) ? JSON_ENSURE_ASCII : 0;
@@ -28,7 +29,7 @@ static void begin_csv(struct mt_row_stream *stream)
     }
 }
 
-/* The object without the brace that closes it. */
+/* Writes the object without its closing brace. */
 static void begin_json(struct mt_row_stream *stream, const json_t *head)
 {
     char *text = json_dumps(head, json_flags(stream));
@@ -40,6 +41,7 @@ static void begin_json(struct mt_row_stream *stream, const json_t *head)
 void mt_row_stream_begin(struct mt_row_stream *stream, struct mt_output_file *file, mt_row_form form,
                          const struct mt_row_type *type, json_t *head)
 {
+    assert(form == MT_ROWS_CSV || json_object_size(head) > 0);
     *stream = (struct mt_row_stream){.file = file, .type = type, .form = form};
     if (form == MT_ROWS_CSV)
         begin_csv(stream);
@@ -117,10 +119,11 @@ static void print_any(struct mt_row_stream *stream, const struct mt_field *field
     mt_text_release(&text);
 }
 
-/* Most of a million fields are of these kinds: they are written without a JSON value of each. */
+/* Writes a field. The most frequent kinds are written without making a JSON value of each. */
 static void print_field(struct mt_row_stream *stream, const struct mt_field *field, const void *row)
 {
     const void *at = (const char *)row + field->offset;
+    assert(field->of == NULL);
     if (field->kind == MT_FIELD_TEXT && *(const char *const *)at != NULL)
         print_text(stream, *(const char *const *)at);
     else if (field->kind == MT_FIELD_INTEGER)

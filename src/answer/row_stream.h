@@ -20,7 +20,7 @@ struct mt_row_stream {
 void mt_row_stream_begin(struct mt_row_stream *stream, struct mt_output_file *file, mt_row_form form,
                          const struct mt_row_type *type, json_t *head);
 
-/* Writes a row. Fails with MT_NOT_WRITTEN once more writing is useless: what a visitor of rows returns. */
+/* Writes a row. Fails with MT_NOT_WRITTEN once a write has failed. */
 mt_status mt_row_stream_add(struct mt_row_stream *stream, const void *row);
 
 void mt_row_stream_end(struct mt_row_stream *stream);

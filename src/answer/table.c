@@ -33,8 +33,8 @@ struct mt_table {
     const char *const *spare; /* titles; NULL: none */
     struct row_columns *rows; /* of a table of rows; NULL: cells come one by one */
     int *widths;              /* in characters */
-    int *least;               /* what the column can be shortened to */
-    int *shown;               /* what of it is shown: less where a terminal is too narrow, or LEFT_OUT */
+    int *least;               /* widths to which columns can be shortened */
+    int *shown;               /* widths that are shown: less on a narrow terminal, or LEFT_OUT */
     struct mt_text text;
     size_t *starts; /* of the cells in `text`; each ends with '\n', which no visible text has */
     size_t cell_count;
@@ -66,13 +66,13 @@ static void widen(int *width, int at_least)
         *width = at_least;
 }
 
-/* Whether it is a number or a date, and would mean something else if it were shortened. */
+/* True if it is a number or a date, which would be wrong if it were shortened. */
 static bool is_number(const char *text, size_t bytes)
 {
     return strspn(text, "+-.0123456789e:TZ") >= bytes;
 }
 
-/* Makes room for a text in a column: what is right-aligned is numbers, and not shortened at all. */
+/* Makes room for a text in a column. Right-aligned columns hold numbers, which are never shortened. */
 static void make_room(struct mt_table *table, size_t column, const char *text, size_t bytes)
 {
     int width = width_of(text, bytes);
@@ -97,10 +97,16 @@ struct mt_table *mt_table_of_cells(struct mt_screen screen, const struct mt_colu
     return table;
 }
 
-/* Puts the fields that `names` lists, separated by blanks, into `out`; returns how many. */
+/* Puts the fields that `names` lists, separated by blanks, into `out`, or all if it is NULL; returns how many. */
 static size_t find_fields(const struct mt_row_type *type, const char *names, const struct mt_field **out)
 {
     size_t count = 0;
+    for (; names == NULL && type->fields[count].name != NULL; count++) {
+        assert(count < MOST_COLUMNS);
+        out[count] = &type->fields[count];
+    }
+    if (names == NULL)
+        return count;
     for (const char *name = names; *name != '\0'; name += strspn(name, " ")) {
         char one[LONGEST_NAME];
         size_t length = strcspn(name, " ");
@@ -137,6 +143,7 @@ struct mt_table *mt_table_of_rows(struct mt_screen screen, const struct mt_row_t
 void mt_table_add_rows(struct mt_table *table, const void *rows, size_t count)
 {
     struct mt_text cell = {0};
+    assert(table->rows != NULL && table->cell_count % table->column_count == 0);
     for (size_t i = 0; i < count * table->column_count; i++) {
         const char *row = (const char *)rows + i / table->column_count * table->rows->type->bytes;
         cell.length = 0;
@@ -161,6 +168,7 @@ void mt_table_destroy(struct mt_table *table)
 
 void mt_table_spare(struct mt_table *table, const char *const *titles)
 {
+    assert(table->cell_count == 0 && !table->has_header);
     table->spare = titles;
 }
 
@@ -168,6 +176,7 @@ void mt_table_add(struct mt_table *table, const char *text)
 {
     table->starts = mt_host_room(table->starts, table->cell_count, sizeof *table->starts);
     size_t cell = table->cell_count++;
+    assert(cell == 0 || table->starts[cell - 1] < table->text.length);
     table->starts[cell] = table->text.length;
     mt_text_add_visible(&table->text, text);
     mt_text_add(&table->text, "\n");
@@ -195,7 +204,7 @@ void mt_table_add_share(struct mt_table *table, double part, double whole)
     mt_table_add(table, mt_format_share(part, whole, text));
 }
 
-/* Shows all columns in full, without those that are left out. Returns how wide that is. */
+/* Shows all columns in full, except those that are left out, and returns the width of the table. */
 static int show_whole(struct mt_table *table)
 {
     int total = -COLUMN_GAP;
@@ -208,7 +217,7 @@ static int show_whole(struct mt_table *table)
     return total;
 }
 
-/* The widest column that can be shortened, and is wider than `readable`; column_count: there is none. */
+/* Returns the widest column that can be shortened and is wider than `readable`; column_count if there is none. */
 static size_t find_widest(const struct mt_table *table, int readable)
 {
     size_t widest = table->column_count;
@@ -219,7 +228,7 @@ static size_t find_widest(const struct mt_table *table, int readable)
     return widest;
 }
 
-/* Shortens the widest columns, to `readable` characters at least, until all have room. Whether they do. */
+/* Shortens the widest columns, to `readable` characters at least. True if all have room then. */
 static bool shorten(struct mt_table *table, int columns, int readable)
 {
     for (int total = show_whole(table); total > columns; total--) {
@@ -231,17 +240,19 @@ static bool shorten(struct mt_table *table, int columns, int readable)
     return true;
 }
 
-/* The column with a title. */
+/* Returns the column with that title; there must be one. */
 static size_t find_column(const struct mt_table *table, const char *title)
 {
     size_t column = 0;
-    while (strcmp(table->columns[column].title, title) != 0)
+    while (strcmp(table->columns[column].title, title) != 0) {
         column++;
+        assert(column < table->column_count);
+    }
     return column;
 }
 
-/* Leaves columns out, in their order, until the rest has room that is easily read; and puts back, the last first, for
- * which there is room all the same: they are of unlike width. */
+/* Leaves columns out, in the order of `spare`, until the rest is easily read. Then puts those back, the last
+ * first, for which there is still room: their widths differ. */
 static void leave_columns_out(struct mt_table *table, int columns)
 {
     const char *const *next = table->spare;
@@ -255,7 +266,7 @@ static void leave_columns_out(struct mt_table *table, int columns)
     }
 }
 
-/* Decides what the terminal shows. Part of a table that goes on has the columns of its header. */
+/* Decides the widths that are shown. Later parts of a table have the columns of its header. */
 static void fit(struct mt_table *table)
 {
     int columns = table->screen.columns;
@@ -268,7 +279,7 @@ static void fit(struct mt_table *table)
     show_whole(table);
 }
 
-/* Tells the columns that the terminal has no room for. */
+/* Notes the columns that are left out. */
 static void note_what_is_left_out(const struct mt_table *table)
 {
     struct mt_text titles = {0};
@@ -280,14 +291,14 @@ static void note_what_is_left_out(const struct mt_table *table)
     mt_text_release(&titles);
 }
 
-/* What is printed of a cell: all, or its beginning and its end with an ellipsis in between, since names begin alike in one
- * table and end alike in another. */
+/* The printed part of a cell: all of it, or its beginning, an ellipsis and its end. Both matter: some names begin
+ * alike, others end alike. */
 struct shown {
     size_t head_bytes, tail_bytes; /* no tail: all */
     int width;
 };
 
-/* How many bytes of `text` its first characters take, as many as a column of `width` has room for. */
+/* Returns the bytes of the first `width` characters of the text. */
 static size_t bytes_of_width(const char *text, size_t bytes, int width)
 {
     size_t end = 0;
@@ -307,8 +318,8 @@ static struct shown shown_of(const struct mt_table *table, size_t column, const 
                           .width = room};
 }
 
-/* Blanks wait for text after them, so that no line ends in some: `pending` stand before this cell. Returns how many stand
- * behind it. */
+/* Prints a cell after `pending` blanks, and returns the blanks that follow it. They are printed with the next
+ * text, so that no line ends in blanks. */
 static int print_cell(const struct mt_table *table, size_t column, const char *text, size_t bytes, int pending)
 {
     FILE *out = table->screen.file;
@@ -353,6 +364,7 @@ static void print_header(struct mt_table *table)
 
 void mt_table_print(struct mt_table *table)
 {
+    assert(table->cell_count % table->column_count == 0);
     bool is_first = !table->has_header;
     fit(table);
     if (is_first)

@@ -34,7 +34,7 @@ void mt_screen_say(const struct mt_screen *screen, const char *words);
 
 struct mt_table;
 
-/* Creates a table with columns for those fields of a row, their names separated by blanks. `spare` names the fields that a
+/* Creates a table with columns for those fields of a row, their names separated by blanks; NULL: all. `spare` names the fields that a
  * narrow terminal may leave out, the first of them first, likewise; NULL: none. The headings are borrowed. */
 struct mt_table *mt_table_of_rows(struct mt_screen screen, const struct mt_row_type *type, const char *fields,
                                   const char *spare);

@@ -16,9 +16,7 @@ static void end_innermost(struct memtrace_run *run, struct mt_api_thread *thread
 {
     assert(thread->depth > 0 && thread->run == run);
     mt_span_id span = thread->places[--thread->depth].span;
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_span_end(run->notes, mt_api_now_ns(run), span);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_span_end(run->notes, mt_api_now_ns(run), span));
 }
 
 /* Ends the spans of a thread that ends. Does nothing in a child of fork, since the run is its parent's. */
@@ -102,8 +100,7 @@ static int layer_of(const char *name, int outer)
 
 static void push(struct mt_api_thread *thread, struct mt_api_place place)
 {
-    thread->places = mt_host_room(thread->places, thread->depth, sizeof *thread->places);
-    thread->places[thread->depth++] = place;
+    *MT_HOST_ADD(thread->places, thread->depth) = place;
 }
 
 static mt_status check_name(const char *what, const char *name)
@@ -113,18 +110,14 @@ static mt_status check_name(const char *what, const char *name)
 
 memtrace_status memtrace_span_begin(memtrace_run *run, const char *name)
 {
-    mt_status status = check_name("span", name);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_name("span", name));
     struct mt_api_thread *thread = enter_thread(run);
     struct mt_api_place outer = *innermost(thread);
     const struct mt_sink *sink = mt_api_sink(run);
     struct mt_api_place place = {sink->intern_span(sink->context, outer.span, name), layer_of(name, outer.layer)};
     assert(place.span != 0);
     push(thread, place);
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span));
     return MEMTRACE_OK;
 }
 
@@ -179,9 +172,7 @@ static mt_status copy_shape(const memtrace_label *label, struct mt_label *out)
 static mt_status convert(const struct mt_sink *sink, const memtrace_label *given, struct mt_label *out)
 {
     memtrace_label label;
-    mt_status status = mt_api_copy_in("memtrace_label", given, &label, sizeof label);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
     if (!find_role(label.role, &out->role))
         return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_DATA);
     if (!find_dtype(label.dtype, &out->dtype))
@@ -204,9 +195,7 @@ mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt
                              .op = "",
                              .span = place->span,
                              .layer = place->layer};
-    mt_status status = label != NULL ? convert(sink, label, &whole) : MT_OK;
-    if (status != MT_OK)
-        return status;
+    MT_TRY(label != NULL ? convert(sink, label, &whole) : MT_OK);
     assert((unsigned)whole.phase < MT_PHASE_COUNT);
     *out_label = sink->intern_label(sink->context, &whole);
     *out_span = place->span;
@@ -224,31 +213,23 @@ memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_phase phase)
     if ((size_t)phase >= MT_PHASE_COUNT)
         return mt_api_status(mt_fail(MT_USAGE, "phase %d; there are 0 to %d", (int)phase, MT_PHASE_COUNT - 1));
     atomic_store(&run->phase, (int)phase);
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase));
     return MEMTRACE_OK;
 }
 
 void memtrace_step_begin(memtrace_run *run)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_step_begin(run->notes, mt_api_now_ns(run));
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_step_begin(run->notes, mt_api_now_ns(run)));
 }
 
 void memtrace_step_end(memtrace_run *run)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_step_end(run->notes, mt_api_now_ns(run));
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_step_end(run->notes, mt_api_now_ns(run)));
 }
 
 memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value)
 {
-    mt_status status = check_name("measurement", name);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_name("measurement", name));
     mt_lock_take(&run->notes_lock);
     mt_lock_take(&run->joint.lock);
     mt_recorder_measure(run->recorder, name, mt_foreign_step(run->notes), value);

@@ -50,13 +50,9 @@ memtrace_status memtrace_take(memtrace_run *run, uint64_t bytes, uint16_t stream
     mt_label_id id = 0;
     mt_span_id span = 0;
     struct mt_block *block = NULL;
-    mt_status status = check_device(run);
-    if (status == MT_OK)
-        status = mt_api_label(run, label, &id, &span);
-    if (status == MT_OK)
-        status = mt_alloc_take(run->alloc, bytes, stream, id, span, &block);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_device(run));
+    MT_API_TRY(mt_api_label(run, label, &id, &span));
+    MT_API_TRY(mt_alloc_take(run->alloc, bytes, stream, id, span, &block));
     put_block(run, block);
     *out_address = mt_block_address(block);
     return MEMTRACE_OK;
@@ -67,9 +63,7 @@ memtrace_status memtrace_give(memtrace_run *run, uint64_t address)
     uint64_t block;
     if (address == 0)
         return MEMTRACE_OK;
-    mt_status status = check_device(run);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_device(run));
     if (!take_block(run, address, &block))
         return mt_api_status(fail_unknown(address));
     mt_alloc_give(run->alloc, (struct mt_block *)(uintptr_t)block);
@@ -79,9 +73,7 @@ memtrace_status memtrace_give(memtrace_run *run, uint64_t address)
 memtrace_status memtrace_use_on(memtrace_run *run, uint64_t address, uint16_t stream)
 {
     uint64_t block;
-    mt_status status = check_device(run);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_device(run));
     if (!find_block(run, address, &block))
         return mt_api_status(fail_unknown(address));
     mt_alloc_use_on(run->alloc, (struct mt_block *)(uintptr_t)block, stream);
@@ -100,18 +92,15 @@ void *memtrace_pointer(uint64_t address)
 
 memtrace_status memtrace_release_cached(memtrace_run *run)
 {
-    mt_status status = check_device(run);
-    if (status == MT_OK)
-        mt_alloc_release_cached(run->alloc);
-    return mt_api_status(status);
+    MT_API_TRY(check_device(run));
+    mt_alloc_release_cached(run->alloc);
+    return MEMTRACE_OK;
 }
 
 memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *out_statistics)
 {
     struct mt_alloc_stats stats;
-    mt_status status = check_device(run);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(check_device(run));
     mt_alloc_stats(run->alloc, &stats);
     assert(stats.all.requested_bytes <= stats.all.allocated_bytes && stats.reserved_bytes <= stats.peak_reserved_bytes);
     assert(stats.all.allocated_bytes <= stats.all.peak_allocated_bytes);
@@ -141,46 +130,32 @@ memtrace_status memtrace_note_take(memtrace_run *run, uint64_t address, uint64_t
                                    const memtrace_label *label)
 {
     struct mt_foreign_block block;
-    mt_status status = describe(run, address, bytes, stream, label, &block);
-    if (status != MT_OK)
-        return mt_api_status(status);
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_take(run->notes, mt_api_now_ns(run), &block);
-    mt_lock_give(&run->notes_lock);
+    MT_API_TRY(describe(run, address, bytes, stream, label, &block));
+    MT_API_NOTE(run, mt_foreign_take(run->notes, mt_api_now_ns(run), &block));
     return MEMTRACE_OK;
 }
 
 void memtrace_note_give(memtrace_run *run, uint64_t address)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_give(run->notes, mt_api_now_ns(run), address);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_give(run->notes, mt_api_now_ns(run), address));
 }
 
 memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream, const memtrace_label *label)
 {
     struct mt_foreign_block request;
-    mt_status status = describe(run, 0, bytes, stream, label, &request);
-    if (status != MT_OK)
-        return mt_api_status(status);
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_oom(run->notes, mt_api_now_ns(run), &request);
-    mt_lock_give(&run->notes_lock);
+    MT_API_TRY(describe(run, 0, bytes, stream, label, &request));
+    MT_API_NOTE(run, mt_foreign_oom(run->notes, mt_api_now_ns(run), &request));
     return MEMTRACE_OK;
 }
 
 void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_map(run->notes, mt_api_now_ns(run), address, bytes, stream);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_map(run->notes, mt_api_now_ns(run), address, bytes, stream));
 }
 
 void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes)
 {
-    mt_lock_take(&run->notes_lock);
-    mt_foreign_unmap(run->notes, mt_api_now_ns(run), address, bytes);
-    mt_lock_give(&run->notes_lock);
+    MT_API_NOTE(run, mt_foreign_unmap(run->notes, mt_api_now_ns(run), address, bytes));
 }
 
 memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts)

@@ -3,7 +3,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "kernels/kernels.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -12,10 +11,6 @@
 #define DEFAULT_TRACE "memtrace.db"
 #define DEFAULT_NOTED_DEVICE "noted"
 #define ALLOC_SETTING "alloc"
-
-/* The library hands out memory and runs no ops. So its "cpu" has no kernels, where the program's has those of
- * kernels/cpu, and linking it takes no OpenBLAS. */
-const struct mtk_table mtk_cpu = {0};
 
 static mt_status open_device(struct memtrace_run *run, const memtrace_run_options *options)
 {
@@ -97,30 +92,24 @@ static mt_status release_run(struct memtrace_run *run, mt_run_state state)
 static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options *options)
 {
     struct mt_alloc_settings alloc;
-    mt_status status = mt_alloc_settings_parse(options->alloc != NULL ? options->alloc : "", &alloc);
-    if (status == MT_OK)
-        status = open_device(run, options);
-    if (status == MT_OK)
-        status = open_recorder(run, options, &alloc);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_alloc_settings_parse(options->alloc != NULL ? options->alloc : "", &alloc));
+    MT_TRY(open_device(run, options));
+    MT_TRY(open_recorder(run, options, &alloc));
     assert(run->recorder != NULL && (run->device != NULL) == (options->device != NULL));
     mt_joint_sink_create(&run->joint, mt_recorder_sink(run->recorder));
     run->notes = mt_foreign_create(&run->joint.sources[MT_API_NOTES].sink);
-    status = open_alloc(run, &alloc);
-    return status == MT_OK ? mt_api_threads_create(run) : status;
+    MT_TRY(open_alloc(run, &alloc));
+    return mt_api_threads_create(run);
 }
 
 memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run)
 {
     memtrace_run_options known;
-    mt_status status = mt_api_copy_in("memtrace_run_options", options, &known, sizeof known);
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(mt_api_copy_in("memtrace_run_options", options, &known, sizeof known));
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
     mt_number_map_create(&run->blocks);
     run->process = getpid();
-    status = open_parts(run, &known);
+    mt_status status = open_parts(run, &known);
     if (status == MT_OK)
         *out_run = run;
     else

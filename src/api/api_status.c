@@ -1,5 +1,6 @@
 /* Outcomes, errors, the version, and structs of a caller that was compiled with another version. */
 #include "api/run_parts.h"
+#include "base/order.h"
 
 #include <assert.h>
 #include <string.h>
@@ -26,11 +27,6 @@ const char *memtrace_last_error(void)
     return mt_last_error();
 }
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static mt_status read_size(const char *what, const void *given, size_t *out_bytes)
 {
     enum { MOST_BYTES = 4096 }; /* larger sizes are uninitialized memory */
@@ -46,11 +42,9 @@ mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t 
 {
     size_t given_bytes = 0;
     assert(out_bytes > sizeof given_bytes);
-    mt_status status = read_size(what, given, &given_bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_size(what, given, &given_bytes));
     memset(out, 0, out_bytes);
-    memcpy(out, given, smaller(given_bytes, out_bytes));
+    memcpy(out, given, mt_smaller(given_bytes, out_bytes));
     return MT_OK;
 }
 
@@ -58,11 +52,9 @@ mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes,
 {
     size_t bytes = 0;
     assert(from_bytes > sizeof bytes);
-    mt_status status = read_size(what, out, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_size(what, out, &bytes));
     memset(out, 0, bytes);
-    memcpy(out, from, smaller(from_bytes, bytes));
+    memcpy(out, from, mt_smaller(from_bytes, bytes));
     memcpy(out, &bytes, sizeof bytes);
     return MT_OK;
 }

@@ -5,10 +5,9 @@
  *   └──┼───┼────────┴─▲───────▲─────────────────┘
  *      ╰───┼──────────╯       │
  *          ╰──────────────────╯ */
-#include "api/run_parts.h"
+#include "api/trace_parts.h"
 
 #include "base/memory.h"
-#include "trace/query/trace.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -21,13 +20,12 @@ struct memtrace_trace {
     size_t count;
 };
 
-static const char *text_of(const char *text)
+const char *mt_api_text(const char *text)
 {
     return text != NULL ? text : "";
 }
 
-/* Returns room for `count` rows, behind as many pointers to them. */
-static const void **make_rows(size_t count, size_t row_bytes)
+const void **mt_api_rows(size_t count, size_t row_bytes)
 {
     assert(row_bytes % sizeof(void *) == 0);
     const void **pointers = mt_host_alloc(count * (sizeof *pointers + row_bytes) + 1);
@@ -40,10 +38,10 @@ static const void **make_rows(size_t count, size_t row_bytes)
 static memtrace_run_row make_run_row(const struct mt_run *run)
 {
     return (memtrace_run_row){.number = run->id,
-                              .name = text_of(run->name),
-                              .state = text_of(run->state),
-                              .device = text_of(run->device),
-                              .started_at = text_of(run->started_at),
+                              .name = mt_api_text(run->name),
+                              .state = mt_api_text(run->state),
+                              .device = mt_api_text(run->device),
+                              .started_at = mt_api_text(run->started_at),
                               .capacity_bytes = run->capacity_bytes,
                               .events = run->event_count,
                               .lost_events = run->lost_events,
@@ -53,9 +51,7 @@ static memtrace_run_row make_run_row(const struct mt_run *run)
 memtrace_status memtrace_trace_open(const char *path, memtrace_trace **out_trace)
 {
     struct mt_trace *trace;
-    mt_status status = path != NULL ? mt_trace_open(path, &trace) : mt_fail(MT_USAGE, "the path of a trace is NULL");
-    if (status != MT_OK)
-        return mt_api_status(status);
+    MT_API_TRY(path != NULL ? mt_trace_open(path, &trace) : mt_fail(MT_USAGE, "the path of a trace is NULL"));
     struct memtrace_trace *made = mt_host_alloc(sizeof *made);
     made->trace = trace;
     made->runs = mt_trace_runs(trace, &made->count);
@@ -82,7 +78,7 @@ void memtrace_free(const void *answer)
 
 memtrace_status memtrace_trace_runs(memtrace_trace *trace, const memtrace_run_row *const **out_rows, size_t *out_count)
 {
-    const void **pointers = make_rows(trace->count, 0);
+    const void **pointers = mt_api_rows(trace->count, 0);
     for (size_t i = 0; i < trace->count; i++)
         pointers[i] = &trace->rows[i];
     *out_rows = (const memtrace_run_row *const *)pointers;
@@ -100,8 +96,12 @@ memtrace_status memtrace_trace_find_run(memtrace_trace *trace, const char *which
     return mt_api_status(status);
 }
 
-/* Finds the run of a caller's row, which may be of another trace. */
-static mt_status find_ours(const memtrace_trace *trace, const memtrace_run_row *row, const struct mt_run **out)
+struct mt_trace *mt_api_trace_of(const memtrace_trace *trace)
+{
+    return trace->trace;
+}
+
+mt_status mt_api_find_run(const memtrace_trace *trace, const memtrace_run_row *row, const struct mt_run **out)
 {
     for (size_t i = 0; i < trace->count; i++)
         if (row == &trace->rows[i]) {
@@ -125,16 +125,16 @@ static const memtrace_peak *make_peak(const struct mt_peak_row *row)
     memtrace_share *shares = (memtrace_share *)(void *)(answer->pointers + count);
     for (size_t i = 0; i < count; i++) {
         const struct mt_peak_share *share = &row->shares[i];
-        shares[i] =
-            (memtrace_share){text_of(share->category), share->allocated_bytes, share->requested_bytes, share->blocks};
+        shares[i] = (memtrace_share){mt_api_text(share->category), share->allocated_bytes, share->requested_bytes,
+                                     share->blocks};
         answer->pointers[i] = &shares[i];
     }
     answer->peak = (memtrace_peak){.bytes = row->bytes,
                                    .cached_bytes = row->cached_bytes,
                                    .step = row->step,
                                    .time_ns = row->time_ns,
-                                   .phase = text_of(row->phase),
-                                   .span = text_of(row->span),
+                                   .phase = mt_api_text(row->phase),
+                                   .span = mt_api_text(row->span),
                                    .share_count = count,
                                    .shares = answer->pointers};
     return &answer->peak;
@@ -159,12 +159,9 @@ memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_ro
     const struct mt_run *ours = NULL;
     mt_measure measure = MT_MEASURE_ALLOCATED;
     struct mt_peak_row row = {0};
-    mt_status status = find_ours(trace, run, &ours);
-    if (status == MT_OK)
-        status = find_measure(measured, &measure);
-    if (status != MT_OK)
-        return mt_api_status(status);
-    status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    MT_API_TRY(find_measure(measured, &measure));
+    mt_status status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);
     if (status == MT_OK)
         *out_peak = make_peak(&row);
     mt_peak_row_release(&row);
@@ -175,13 +172,13 @@ static memtrace_top_row make_top_row(const struct mt_top_row *row)
 {
     return (memtrace_top_row){.bytes = row->bytes,
                               .count = row->count,
-                              .category = text_of(row->category),
-                              .op = text_of(row->op),
-                              .phase = text_of(row->phase),
-                              .role = text_of(row->role),
-                              .dtype = text_of(row->dtype),
-                              .shape = text_of(row->shape),
-                              .span = text_of(row->span),
+                              .category = mt_api_text(row->category),
+                              .op = mt_api_text(row->op),
+                              .phase = mt_api_text(row->phase),
+                              .role = mt_api_text(row->role),
+                              .dtype = mt_api_text(row->dtype),
+                              .shape = mt_api_text(row->shape),
+                              .span = mt_api_text(row->span),
                               .step = row->step};
 }
 
@@ -192,16 +189,13 @@ memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row
     struct mt_top_row *rows = NULL;
     size_t count = 0;
     bool is_complete;
-    mt_status status = find_ours(trace, run, &ours);
-    if (status == MT_OK && moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
-        status = mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN);
-    if (status == MT_OK)
-        status = mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
-                              moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
-                              &is_complete);
-    if (status != MT_OK)
-        return mt_api_status(status);
-    const void **pointers = make_rows(count, sizeof(memtrace_top_row));
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    if (moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
+        return mt_api_status(mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN));
+    MT_API_TRY(mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
+                            moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
+                            &is_complete));
+    const void **pointers = mt_api_rows(count, sizeof(memtrace_top_row));
     for (size_t i = 0; i < count; i++)
         *(memtrace_top_row *)pointers[i] = make_top_row(&rows[i]);
     free(rows);
@@ -216,15 +210,12 @@ memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_
     const struct mt_run *ours = NULL;
     struct mt_category_row *rows = NULL;
     size_t count = 0;
-    mt_status status = find_ours(trace, run, &ours);
-    if (status == MT_OK)
-        status = mt_trace_categories(trace->trace, ours, phase, &rows, &count);
-    if (status != MT_OK)
-        return mt_api_status(status);
-    const void **pointers = make_rows(count, sizeof(memtrace_category_row));
+    MT_API_TRY(mt_api_find_run(trace, run, &ours));
+    MT_API_TRY(mt_trace_categories(trace->trace, ours, phase, &rows, &count));
+    const void **pointers = mt_api_rows(count, sizeof(memtrace_category_row));
     for (size_t i = 0; i < count; i++)
-        *(memtrace_category_row *)pointers[i] = (memtrace_category_row){text_of(rows[i].category), rows[i].max_bytes,
-                                                                        rows[i].total_bytes, rows[i].per_step};
+        *(memtrace_category_row *)pointers[i] = (memtrace_category_row){
+            mt_api_text(rows[i].category), rows[i].max_bytes, rows[i].total_bytes, rows[i].per_step};
     free(rows);
     *out_rows = (const memtrace_category_row *const *)pointers;
     *out_count = count;

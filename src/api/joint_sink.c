@@ -19,8 +19,7 @@ static uint32_t joint_birth(struct mt_joint_source *source, uint32_t birth)
     assert(birth <= source->count);
     if (birth < source->count)
         return source->births[birth];
-    source->births = mt_host_room(source->births, source->count, sizeof *source->births);
-    source->births[source->count++] = source->joint->births;
+    *MT_HOST_ADD(source->births, source->count) = source->joint->births;
     return source->joint->births++;
 }
 
@@ -90,14 +89,6 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     return id;
 }
 
-static mt_status flush(void *context)
-{
-    const struct mt_sink *target = enter(context);
-    mt_status status = target->flush != NULL ? target->flush(target->context) : MT_OK;
-    leave(context);
-    return status;
-}
-
 void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *target)
 {
     *joint = (struct mt_joint_sink){.target = *target, .start_ns = mt_clock_ns()};
@@ -109,8 +100,7 @@ void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *tar
                                         .intern_label = intern_label,
                                         .intern_category = intern_category,
                                         .category_name = category_name,
-                                        .intern_span = intern_span,
-                                        .flush = flush};
+                                        .intern_span = intern_span};
     }
 }
 

@@ -64,6 +64,22 @@ static inline memtrace_status mt_api_status(mt_status status)
     return (memtrace_status)status;
 }
 
+/* As MT_TRY, in a function that a caller calls. */
+#define MT_API_TRY(call)                                                                                               \
+    do {                                                                                                               \
+        mt_status mt_outcome = (call);                                                                                 \
+        if (mt_outcome != MT_OK)                                                                                       \
+            return mt_api_status(mt_outcome);                                                                          \
+    } while (0)
+
+/* Does `call`, which tells run->notes something, under its lock. */
+#define MT_API_NOTE(run, call)                                                                                         \
+    do {                                                                                                               \
+        mt_lock_take(&(run)->notes_lock);                                                                              \
+        call;                                                                                                          \
+        mt_lock_give(&(run)->notes_lock);                                                                              \
+    } while (0)
+
 /* Interns a label of a caller (NULL: an empty one) with the thread's span and layer and the run's phase. *out_span is
  * that span. MT_USAGE for a label with impossible values. */
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,

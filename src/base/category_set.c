@@ -1,7 +1,7 @@
 #include "base/category_set.h"
 
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <stdlib.h>

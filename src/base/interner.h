@@ -7,6 +7,7 @@
 #include "base/sink.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct mt_interner;
 
@@ -30,5 +31,19 @@ const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, 
 
 /* Returns a sink that interns and wants no events, for runs that are not traced. Borrows the interner. */
 struct mt_sink mt_sink_discarding(struct mt_interner *interner);
+
+/* A set of texts with their numbers, for callers that give the same few names again and again, each time by the same
+ * pointer: a known pointer is not hashed, only its text compared. One thread at a time. */
+struct mt_name_set;
+
+struct mt_name_set *mt_name_set_create(void);
+void mt_name_set_destroy(struct mt_name_set *set); /* may be NULL */
+
+/* Returns the number of a name, from 1 in order of first use, the same for equal names. Copies it: another name may lie at
+ * its place later. Sets *is_new, unless that is NULL. */
+uint32_t mt_name_set_number(struct mt_name_set *set, const char *name, bool *is_new);
+
+/* Returns the name of a number of this set; it lives as long as the set. */
+const char *mt_name_set_name(const struct mt_name_set *set, uint32_t number);
 
 #endif

@@ -16,6 +16,11 @@ void *mt_host_resize(void *old, size_t count, size_t size);
  * not zeroed. */
 void *mt_host_room(void *items, size_t count, size_t item_bytes);
 
+/* Adds an item to such an array, which `items` and `count` are, and yields its address: *MT_HOST_ADD(list, count) = item.
+ * Evaluates both more than once. */
+#define MT_HOST_ADD(items, count)                                                                                      \
+    ((items) = mt_host_room((items), (size_t)(count), sizeof *(items)), &(items)[(count)++])
+
 /* Returns a copy of `text`, which the caller frees. */
 char *mt_host_strdup(const char *text);
 

@@ -31,9 +31,6 @@ struct mt_sink {
 
     /* Stores the uses of a live block, before the event that frees it. NULL: not wanted. */
     void (*use)(void *context, const struct mt_use *use);
-
-    /* Returns once everything so far is stored, or with the first error. NULL: nothing to do. */
-    mt_status (*flush)(void *context);
 };
 
 /* Call the sink's entry where it has one; elsewhere every name means MT_CATEGORY_OTHER. */

@@ -6,7 +6,9 @@
  *
  *   struct mt_error error = mt_error_save(status);
  *   mt_status closed = close_file(file);
- *   return mt_error_restore(&error, closed); */
+ *   return mt_error_restore(&error, closed);
+ *
+ * A function that has nothing to clean up calls others in MT_TRY, and ends at the first failure. */
 #ifndef MT_BASE_STATUS_H
 #define MT_BASE_STATUS_H
 
@@ -41,6 +43,14 @@ mt_status mt_fail_context(mt_status status, const char *format, ...) __attribute
 
 /* Returns the text of this thread's last failure; "" before the first. Valid until the thread's next failure. */
 const char *mt_last_error(void);
+
+/* Returns from the function that it stands in, with the status of `call`, if that is a failure. */
+#define MT_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        mt_status mt_outcome = (call);                                                                                 \
+        if (mt_outcome != MT_OK)                                                                                       \
+            return mt_outcome;                                                                                         \
+    } while (0)
 
 /* Returns the first of two outcomes that is a failure, or MT_OK. The text stays that of the last failure: where the
  * second may fail with one of its own, save and restore the first. */

@@ -1,4 +1,4 @@
-/* Commands: what each is, and the table of them (main.c). A command's help text stands beside its function. */
+/* Commands, and the table of them (main.c). A command's help text stands beside its function. */
 #ifndef MT_CLI_COMMAND_H
 #define MT_CLI_COMMAND_H
 
@@ -15,19 +15,20 @@ struct mt_command {
     const char *summary;             /* one sentence: the list of commands and the first line of its help */
     const char *usage;               /* what follows the name: "[N] [OPTIONS]" */
     const char *details;             /* paragraphs between usage and options; NULL: none */
-    const char *failed_means;        /* what exit code 1 says, where it is an answer; NULL: that it failed */
+    const char *failed_means;        /* the meaning of exit code 1, if it is an answer; NULL: the command failed */
     const char *examples;            /* lines to paste into a shell */
     const struct mt_option *options; /* ends with a NULL name */
     const void *defaults;            /* the options struct before anything is parsed */
     size_t options_bytes;
-    const struct mt_row_type *answer; /* of --json, after the members that say whose it is; NULL: see docs/json.md */
+    const struct mt_row_type
+        *answer; /* of --json, behind the fields that name the run; NULL: its fields are not fixed */
     /* Prints its answer; main prints a failure's text. A command has one of the two: `ask` if it questions a run of a
      * trace, which is opened for it and closed after it. */
     mt_status (*run)(const void *options);
     mt_status (*ask)(const struct mt_question *question, const void *options);
 };
 
-/* What every command that questions a trace takes; the first member of its options struct. */
+/* The options of every command that questions a trace: the first member of its own struct. */
 struct mt_trace_options {
     bool help;
     bool json;
@@ -37,17 +38,11 @@ struct mt_trace_options {
 
 #define MT_DEFAULT_TRACE "memtrace.db"
 
-/* The members of a command that tell its options: the type of their struct, and its values before anything is parsed. */
+/* The members of a command that describe its options struct: its type, and its values before parsing. */
 #define MT_OPTIONS_OF(type, ...) .defaults = &(const type){__VA_ARGS__}, .options_bytes = sizeof(type)
 
-/* An entry of a table of options, whose value goes into a member of the options' struct:
- * MT_GIVEN(TEXT, struct check_options, budget, "--budget", .value = "FILE", .help = "JSON with the same names"). */
-#define MT_GIVEN(option_kind, type, member, option, ...)                                                               \
-    {                                                                                                                  \
-        .name = (option), .kind = MT_OPTION_##option_kind, .offset = offsetof(type, member), __VA_ARGS__               \
-    }
-#define MT_OPTION_HELP(type) MT_GIVEN(FLAG, type, help, "--help", .alias = "-h", .help = "print this and exit")
-#define MT_OPTION_JSON(type) MT_GIVEN(FLAG, type, json, "--json", .help = "print JSON")
+#define MT_OPTION_HELP(type) MT_OPTION(FLAG, type, help, "--help", .alias = "-h", .help = "print this and exit")
+#define MT_OPTION_JSON(type) MT_OPTION(FLAG, type, json, "--json", .help = "print JSON")
 #define MT_OPTIONS_END                                                                                                 \
     {                                                                                                                  \
         .name = NULL                                                                                                   \
@@ -55,10 +50,10 @@ struct mt_trace_options {
 
 /* The last entries of the table of a command that questions a trace. */
 #define MT_TRACE_OPTIONS                                                                                               \
-    MT_GIVEN(TEXT, struct mt_trace_options, run, "--run", .value = "N|NAME",                                           \
-             .help = "the run to speak of (the newest unless given)", .takes = MT_TAKES_RUN),                          \
-        MT_GIVEN(TEXT, struct mt_trace_options, trace, "--trace", .value = "FILE",                                     \
-                 .help = "the trace (" MT_DEFAULT_TRACE " unless given)", .takes = MT_TAKES_FILE),                     \
+    MT_OPTION(TEXT, struct mt_trace_options, run, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,                   \
+              .help = "the run to speak of (the newest unless given)"),                                                \
+        MT_OPTION(TEXT, struct mt_trace_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,            \
+                  .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),                                            \
         MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
 
 extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak, mt_command_top, mt_command_categories,
@@ -67,7 +62,7 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
     mt_command_check, mt_command_import, mt_command_report, mt_command_export, mt_command_timeline,
     mt_command_attention, mt_command_record;
 
-/* What the program is, in a sentence, and lines to paste into a shell: where no command is named. */
+/* The help of the program: a sentence, and lines to paste into a shell. */
 #define MT_PROGRAM_SUMMARY "Tells where every byte of GPU memory goes in training a transformer, and why."
 #define MT_PROGRAM_EXAMPLES                                                                                            \
     "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"                                                           \
@@ -78,10 +73,10 @@ extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak,
 /* Every command in the order of the help, ending with NULL. */
 extern const struct mt_command *const mt_commands[];
 
-/* The command of that name; MT_USAGE with the list and the nearest. */
+/* Finds the command of that name. Fails with MT_USAGE, naming the nearest and all. */
 mt_status mt_command_find(const char *name, const struct mt_command **out);
 
-/* Prints the list of commands, or what one does. */
+/* Print the list of commands, and the help of one. */
 void mt_help_print_all(void);
 void mt_help_print(const struct mt_command *command);
 

@@ -7,6 +7,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,8 @@ static mt_status ask(const struct mt_command *command, const void *options)
 
 static mt_status run_command(const struct mt_command *command, int count, char **arguments)
 {
+    assert((command->run != NULL) != (command->ask != NULL));
+    assert(command->ask == NULL || command->options_bytes >= sizeof(struct mt_trace_options));
     void *options = mt_host_alloc(command->options_bytes);
     memcpy(options, command->defaults, command->options_bytes);
     mt_status status = mt_options_parse(command->options, count, arguments, options);
@@ -61,7 +64,7 @@ static mt_status run_command(const struct mt_command *command, int count, char *
     return status;
 }
 
-/* The word that was meant by the first argument: --help and --version are commands spelled as options. */
+/* Returns the command that the first argument names: --help and --version are commands, too. */
 static const char *command_word(const char *argument)
 {
     if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
@@ -80,7 +83,7 @@ static mt_status run_program(int count, char **arguments)
     return status == MT_OK ? run_command(command, count - 2, arguments + 2) : status;
 }
 
-/* After what was answered until then. A message's further lines are indented, so that none can pass for another's. */
+/* Prints the failure after the answer so far. Further lines of the message are indented. */
 static void print_failure(void)
 {
     fflush(stdout);

@@ -127,9 +127,7 @@ static uint64_t physical_bytes(void)
 mt_status mt_cpu_open(const char *argument, struct mt_device **out)
 {
     uint64_t capacity = physical_bytes();
-    mt_status status = argument != NULL ? mt_capacity_parse(argument, &capacity) : MT_OK;
-    if (status != MT_OK)
-        return status;
+    MT_TRY(argument != NULL ? mt_capacity_parse(argument, &capacity) : MT_OK);
     struct cpu *cpu = mt_host_alloc(sizeof *cpu);
     cpu->device = (struct mt_device){
         .table = &cpu_table,

@@ -79,10 +79,8 @@ static mt_status admit(struct mt_device *device, uint64_t bytes)
 
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
-    mt_status status = admit(device, bytes);
-    if (status != MT_OK)
-        return status;
-    status = device->table->reserve(device, bytes, out_address);
+    MT_TRY(admit(device, bytes));
+    mt_status status = device->table->reserve(device, bytes, out_address);
     if (status != MT_OK)
         unclaim(device, bytes);
     return status;
@@ -122,10 +120,8 @@ void mt_device_range_close(struct mt_device *device, mt_addr address, uint64_t b
 mt_status mt_device_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     assert(mt_device_has_ranges(device) && is_whole_pages(bytes));
-    mt_status status = admit(device, bytes);
-    if (status != MT_OK)
-        return status;
-    status = device->table->range_map(device, address, bytes);
+    MT_TRY(admit(device, bytes));
+    mt_status status = device->table->range_map(device, address, bytes);
     if (status != MT_OK)
         unclaim(device, bytes);
     return status;

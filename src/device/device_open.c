@@ -33,10 +33,8 @@ static mt_status find_driver(void)
 
 static mt_status find_cuda(mt_cuda_open_function *out)
 {
-    mt_status status = find_driver();
-    if (status != MT_OK)
-        return status;
-    status = mt_module_find(CUDA_MODULE, MT_CUDA_OPEN_NAME, (void **)out);
+    MT_TRY(find_driver());
+    mt_status status = mt_module_find(CUDA_MODULE, MT_CUDA_OPEN_NAME, (void **)out);
     if (status == MT_OK)
         return MT_OK;
     return mt_fail(status,
@@ -48,11 +46,9 @@ static mt_status open_cuda(const char *argument, struct mt_device **out)
 {
     int64_t ordinal = 0;
     mt_cuda_open_function open_card = NULL;
-    mt_status status =
-        argument != NULL ? mt_parse_integer("the number of a GPU", argument, 0, MOST_CARDS - 1, &ordinal) : MT_OK;
-    if (status == MT_OK)
-        status = find_cuda(&open_card);
-    return status == MT_OK ? open_card((int)ordinal, out) : status;
+    MT_TRY(argument != NULL ? mt_parse_integer("the number of a GPU", argument, 0, MOST_CARDS - 1, &ordinal) : MT_OK);
+    MT_TRY(find_cuda(&open_card));
+    return open_card((int)ordinal, out);
 }
 
 /* ---- all kinds ---- */
@@ -109,9 +105,7 @@ char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text)
 
 mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out)
 {
-    mt_status status = mt_sim_open(NULL, out);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_sim_open(NULL, out));
     struct mt_device *device = *out;
     device->capacity_bytes = device->profile.memory_bytes = capacity_bytes;
     mt_device_spell_simulated(capacity_bytes, device->name);
@@ -124,9 +118,7 @@ enum { LEAST_CAPACITY_BYTES = 4096 };
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes)
 {
     uint64_t bytes;
-    mt_status status = mt_parse_bytes(text, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_parse_bytes(text, &bytes));
     if (bytes == 0)
         return mt_fail(MT_USAGE, "\"%s\": a device needs a capacity above 0", text);
     if (bytes < LEAST_CAPACITY_BYTES)

@@ -1,7 +1,7 @@
 #include "device/kernel_log.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "base/number_map.h"
 
 #include <assert.h>
@@ -59,10 +59,8 @@ void mt_kernel_log_launch(struct mt_kernel_log *log, const struct mt_kernel_laun
 {
     pthread_mutex_lock(&log->launch_lock);
     size_t count = log->launch_count;
-    if (count == 0 || !launches_equal(&log->launches[count - 1], launch)) {
-        log->launches = mt_host_room(log->launches, count, sizeof *log->launches);
-        log->launches[log->launch_count++] = *launch;
-    }
+    if (count == 0 || !launches_equal(&log->launches[count - 1], launch))
+        *MT_HOST_ADD(log->launches, log->launch_count) = *launch;
     pthread_mutex_unlock(&log->launch_lock);
 }
 
@@ -70,8 +68,7 @@ void mt_kernel_log_ran(struct mt_kernel_log *log, const struct mt_kernel_run *ru
 {
     assert(run->start_ns <= run->end_ns);
     pthread_mutex_lock(&log->run_lock);
-    log->runs = mt_host_room(log->runs, log->run_count, sizeof *log->runs);
-    log->runs[log->run_count++] = *run;
+    *MT_HOST_ADD(log->runs, log->run_count) = *run;
     pthread_mutex_unlock(&log->run_lock);
 }
 
@@ -116,8 +113,7 @@ static const char *find_spelling(struct mt_kernel_log *log, const char *name)
     uint32_t number = mt_name_set_number(log->names, name != NULL ? name : "", &is_new);
     const char *known = mt_name_set_name(log->names, number);
     if (is_new) {
-        log->spellings = mt_host_room(log->spellings, log->spelling_count, sizeof *log->spellings);
-        log->spellings[log->spelling_count++] = log->spell(known);
+        *MT_HOST_ADD(log->spellings, log->spelling_count) = log->spell(known);
     }
     assert(number >= 1 && number <= log->spelling_count);
     return log->spellings[number - 1] != NULL ? log->spellings[number - 1] : known;

@@ -134,9 +134,7 @@ mt_status mt_sim_open(const char *argument, struct mt_device **out)
     if (argument == NULL)
         argument = DEFAULT_CARD;
     struct mt_profile profile;
-    mt_status status = profile_parse(argument, &profile);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(profile_parse(argument, &profile));
     struct sim *sim = mt_host_alloc(sizeof *sim);
     sim->device = (struct mt_device){
         .table = &sim_table,

@@ -1,7 +1,6 @@
 /* Attention, eager. A tensor is released where the reference program's name for it goes out of scope. */
 #include "model/attention_layer.h"
 
-#include "model/einsum.h"
 #include "model/functions.h"
 
 #include <assert.h>

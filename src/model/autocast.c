@@ -69,8 +69,7 @@ struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter 
         return mt_tensor_retain(parameter->value);
     if (parameter->cast == NULL) {
         parameter->cast = cast_to(rt, MT_ROLE_WEIGHT_CAST, parameter->value, MT_BF16);
-        cache->parameters = mt_host_room(cache->parameters, cache->count, sizeof(struct mt_parameter *));
-        cache->parameters[cache->count++] = parameter;
+        *MT_HOST_ADD(cache->parameters, cache->count) = parameter;
     }
     assert(parameter->cast == NULL || parameter->cast->dtype == MT_BF16);
     return mt_tensor_retain(parameter->cast);

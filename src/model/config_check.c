@@ -78,22 +78,15 @@ static mt_status check_implementation(const struct mt_training_config *config)
 mt_status mt_training_config_check(const struct mt_training_config *config)
 {
     const struct mt_model_config *m = &config->model;
-    mt_status status = check_ranges(config);
-    if (status == MT_OK)
-        status = check_products(config);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_ranges(config));
+    MT_TRY(check_products(config));
     if (m->d_model % m->heads != 0)
         return mt_fail(MT_USAGE, "%" PRId64 " heads do not divide d_model %" PRId64, m->heads, m->d_model);
     if (m->rope && m->d_model / m->heads % 2 != 0)
         return mt_fail(MT_USAGE, "RoPE rotates pairs; d_model / heads = %" PRId64 " is odd", m->d_model / m->heads);
     if (config->attention == MT_ATTENTION_FLASH)
-        status = check_flash(m);
-    if (status != MT_OK)
-        return status;
-    status = check_implementation(config);
-    if (status != MT_OK)
-        return status;
+        MT_TRY(check_flash(m));
+    MT_TRY(check_implementation(config));
     if (config->data == MT_DATA_FILE && m->vocab < 256)
         return mt_fail(MT_USAGE, "the bytes of a file need a vocabulary of 256; this model has %" PRId64, m->vocab);
     if (config->parameter_dtype != MT_F32 && config->parameter_dtype != MT_F64)

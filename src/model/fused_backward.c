@@ -140,9 +140,9 @@ static void layer_grad(struct mt_runtime *rt, struct mt_fused_model *model, stru
                                                          layer->qkv, layer->ln1});
 }
 
-void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
-                       struct mt_gradient_watch watch)
+void mt_fused_backward(struct mt_runtime *rt, void *fused, int64_t step, struct mt_gradient_watch watch)
 {
+    struct mt_fused_model *model = fused;
     struct residual_grad residual = {0};
     assert(model->loss != NULL || rt->status != MT_OK);
     mt_fused_update_begin(model, step);
@@ -179,8 +179,9 @@ static void drop_layer(struct mt_runtime *rt, struct mt_fused_layer *layer)
     mt_tensor_drop(rt, &layer->gates);
 }
 
-void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model)
+void mt_fused_end_step(struct mt_runtime *rt, void *fused)
 {
+    struct mt_fused_model *model = fused;
     mt_tensor_drop(rt, &model->inputs);
     for (int64_t i = 0; i < model->config->model.layers; i++)
         drop_layer(rt, &model->layers[i]);

@@ -203,21 +203,6 @@ static const struct mt_tensor *loss(const void *model)
     return ((const struct mt_fused_model *)model)->loss;
 }
 
-static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch)
-{
-    mt_fused_backward(rt, model, step, watch);
-}
-
-static void update(struct mt_runtime *rt, void *model, int64_t step)
-{
-    mt_fused_update(rt, model, step);
-}
-
-static void zero_grad(struct mt_runtime *rt, void *model)
-{
-    mt_fused_zero_grad(rt, model);
-}
-
 static uint64_t gradient_places(const void *model)
 {
     const struct mt_fused_model *fused = model;
@@ -227,19 +212,14 @@ static uint64_t gradient_places(const void *model)
     return sum;
 }
 
-static void end_step(struct mt_runtime *rt, void *model)
-{
-    mt_fused_end_step(rt, model);
-}
-
 const struct mt_implementation mt_fused_implementation = {
     .create = create,
     .destroy = destroy,
     .forward = forward,
     .loss = loss,
-    .backward = backward,
-    .update = update,
-    .zero_grad = zero_grad,
+    .backward = mt_fused_backward,
+    .update = mt_fused_update,
+    .zero_grad = mt_fused_zero_grad,
     .gradient_places = gradient_places,
-    .end_step = end_step,
+    .end_step = mt_fused_end_step,
 };

@@ -86,18 +86,19 @@ void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struc
 /* Computes the mean loss against targets (B,T), and turns the logits into their gradient. */
 void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets);
 
+/* The functions down to end_step are in the table of the implementation, whose model is any. */
+
 /* Adds to the parameters' gradients from that of the logits, and reports each complete gradient to `watch`. With
  * optimizer_in_backward on or beside, makes AdamW number `step` (from 1) on the way. */
-void mt_fused_backward(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step,
-                       struct mt_gradient_watch watch);
+void mt_fused_backward(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch);
 
 /* Makes AdamW number `step` (from 1) of all parameters that have a gradient, as one op. With optimizer_in_backward
  * beside it only lets the model's stream wait for the updates that were made beside backward, also after a failure. */
-void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step);
-void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model);
+void mt_fused_update(struct mt_runtime *rt, void *model, int64_t step);
+void mt_fused_zero_grad(struct mt_runtime *rt, void *model);
 
 /* Releases the tensors that the step made. */
-void mt_fused_end_step(struct mt_runtime *rt, struct mt_fused_model *model);
+void mt_fused_end_step(struct mt_runtime *rt, void *model);
 
 /* Returns the rows of a part of `of`, the value or the gradient of its weight, as a view; a new reference. NULL if `of`
  * is. */

@@ -139,8 +139,9 @@ static mt_status wait_for_updates(void *context)
     return mt_device_follow(rt->device, rt->stream, UPDATE_STREAM);
 }
 
-void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_t step)
+void mt_fused_update(struct mt_runtime *rt, void *fused, int64_t step)
 {
+    struct mt_fused_model *model = fused;
     if (model->config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_BESIDE)
         update_all(rt, model, step);
     if (model->has_updates_beside)
@@ -148,8 +149,9 @@ void mt_fused_update(struct mt_runtime *rt, struct mt_fused_model *model, int64_
     model->has_updates_beside = false;
 }
 
-void mt_fused_zero_grad(struct mt_runtime *rt, struct mt_fused_model *model)
+void mt_fused_zero_grad(struct mt_runtime *rt, void *fused)
 {
+    struct mt_fused_model *model = fused;
     for (int64_t i = 0; i < model->weight_count; i++)
         mt_tensor_drop(rt, &model->weights[i].parameter.grad);
 }

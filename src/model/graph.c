@@ -109,8 +109,7 @@ static void schedule_add(struct schedule *schedule, struct mt_node *node)
     if (node->reached)
         return;
     node->reached = true;
-    schedule->nodes = mt_host_room(schedule->nodes, schedule->count, sizeof(struct mt_node *));
-    schedule->nodes[schedule->count++] = node;
+    *MT_HOST_ADD(schedule->nodes, schedule->count) = node;
 }
 
 static int compare_latest_first(const void *a, const void *b)

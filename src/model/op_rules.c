@@ -95,12 +95,6 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor)
     return view;
 }
 
-const struct mtk_view *mt_op_optional_view(const struct mt_tensor *tensor, struct mtk_view *room)
-{
-    *room = mt_op_view(tensor);
-    return tensor != NULL ? room : NULL;
-}
-
 void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
                  bool matrix_product)
 {

@@ -1,5 +1,5 @@
 /* The frame that all ops share. An op checks its tensors, notes how it uses them (use.h), accounts for its cost, and
- * then, if mt_op_launches says so, calls the device's kernel and keeps its error. */
+ * then, if the device computes, calls its kernel and keeps its error. */
 #ifndef MT_MODEL_OP_RULES_H
 #define MT_MODEL_OP_RULES_H
 
@@ -28,8 +28,10 @@ struct mtk_view mt_op_view(const struct mt_tensor *tensor);
 /* Returns the view of a tensor with a last dimension of 1 added, like an index beside the rows that it selects. */
 struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 
-/* Writes the view of a tensor to *room and returns `room`; returns NULL for NULL. */
-const struct mtk_view *mt_op_optional_view(const struct mt_tensor *tensor, struct mtk_view *room);
+/* Yield the addresses of such views, which last as long as the block around them; the third that of none for NULL. */
+#define MT_OP_VIEW(tensor) ((const struct mtk_view[]){mt_op_view(tensor)})
+#define MT_OP_COLUMN_VIEW(tensor) ((const struct mtk_view[]){mt_op_column_view(tensor)})
+#define MT_OP_OPTIONAL_VIEW(tensor) ((tensor) != NULL ? MT_OP_VIEW(tensor) : NULL)
 
 /* Accounts for `operations` on the tensors that are not NULL, each of which is read or written once. The dtype of
  * the last one, which is not NULL, counts. */
@@ -43,8 +45,13 @@ bool mt_op_launches(struct mt_runtime *rt, const char *op);
 /* Keeps a launch's error. */
 void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status);
 
-/* Calls the device's kernel `kernel` with the arguments that follow, on the runtime's stream, and keeps its error. */
+/* If the device computes, calls its kernel `kernel` with the arguments that follow, on the runtime's stream, and keeps
+ * its error. */
 #define MT_OP_LAUNCH(rt, op, kernel, ...)                                                                              \
-    mt_op_launched((rt), (op), (rt)->device->kernels->kernel(__VA_ARGS__, mt_device_queue((rt)->device, (rt)->stream)))
+    do {                                                                                                               \
+        if (mt_op_launches((rt), (op)))                                                                                \
+            mt_op_launched((rt), (op),                                                                                 \
+                           (rt)->device->kernels->kernel(__VA_ARGS__, mt_device_queue((rt)->device, (rt)->stream)));   \
+    } while (0)
 
 #endif

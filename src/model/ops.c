@@ -49,7 +49,7 @@ static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_t
     }
     mt_use_note(rt, out, tensors + 1, count - 1);
     mt_op_spend(rt, (double)mt_tensor_count(out), tensors, count, false);
-    return mt_op_launches(rt, op);
+    return true;
 }
 
 void mt_op_fill(struct mt_runtime *rt, struct mt_tensor *out, double value)
@@ -99,9 +99,7 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
         return;
     mt_use_note(rt, out, &in, 1);
     mt_op_spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
-    struct mtk_view out_view = mt_op_view(out), in_view = mt_op_view(in);
-    if (mt_op_launches(rt, name))
-        MT_OP_LAUNCH(rt, name, reduce, op, &out_view, &in_view);
+    MT_OP_LAUNCH(rt, name, reduce, op, MT_OP_VIEW(out), MT_OP_VIEW(in));
 }
 
 void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in)
@@ -162,10 +160,8 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
     mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, out}, beta != 0 ? 3 : 2);
     mt_op_spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
     const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
-    struct mtk_view out_view = mt_op_view(out), a_view = mt_op_view(a), b_view = mt_op_view(b);
-    if (mt_op_launches(rt, "matmul"))
-        MT_OP_LAUNCH(rt, "matmul", matmul, &product, &out_view, &a_view, &b_view, workspace->address,
-                     MT_MATMUL_WORKSPACE_BYTES);
+    MT_OP_LAUNCH(rt, "matmul", matmul, &product, MT_OP_VIEW(out), MT_OP_VIEW(a), MT_OP_VIEW(b), workspace->address,
+                 MT_MATMUL_WORKSPACE_BYTES);
 }
 
 /* Checks an op that selects by an index: `wide` is (…, c), `index` is (…) of int64. */
@@ -198,11 +194,10 @@ static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_
            mt_op_expect(rt, mt_tensor_same_shape(narrow, index) && narrow->storage != wide->storage, op, narrow, index);
 }
 
-/* Accounts for an op that reads and writes as many elements as `moved` has. True if the op is to be launched. */
-static bool spend_moved(struct mt_runtime *rt, const char *op, const struct mt_tensor *moved)
+/* Accounts for an op that reads and writes as many elements as `moved` has. */
+static void spend_moved(struct mt_runtime *rt, const struct mt_tensor *moved)
 {
     mt_op_spend(rt, (double)mt_tensor_count(moved), (const struct mt_tensor *[]){moved, moved}, 2, false);
-    return mt_op_launches(rt, op);
 }
 
 void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
@@ -211,9 +206,8 @@ void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struc
     if (!rows_fit(rt, "gather_rows", out, table, index))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){table, index}, 2);
-    struct mtk_view out_view = mt_op_view(out), table_view = mt_op_view(table), index_view = mt_op_column_view(index);
-    if (spend_moved(rt, "gather_rows", out))
-        MT_OP_LAUNCH(rt, "gather_rows", gather_rows, &out_view, &table_view, &index_view);
+    spend_moved(rt, out);
+    MT_OP_LAUNCH(rt, "gather_rows", gather_rows, MT_OP_VIEW(out), MT_OP_VIEW(table), MT_OP_COLUMN_VIEW(index));
 }
 
 void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, const struct mt_tensor *index,
@@ -222,9 +216,8 @@ void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, cons
     if (!rows_fit(rt, "scatter_add_rows", in, table, index))
         return;
     mt_use_note(rt, table, (const struct mt_tensor *[]){table, index, in}, 3);
-    struct mtk_view table_view = mt_op_view(table), in_view = mt_op_view(in), index_view = mt_op_column_view(index);
-    if (spend_moved(rt, "scatter_add_rows", in))
-        MT_OP_LAUNCH(rt, "scatter_add_rows", scatter_add_rows, &table_view, &index_view, &in_view);
+    spend_moved(rt, in);
+    MT_OP_LAUNCH(rt, "scatter_add_rows", scatter_add_rows, MT_OP_VIEW(table), MT_OP_COLUMN_VIEW(index), MT_OP_VIEW(in));
 }
 
 void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *in, const struct mt_tensor *index)
@@ -232,9 +225,8 @@ void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_te
     if (!elements_fit(rt, "pick", in, index, out))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){in, index}, 2);
-    struct mtk_view out_view = mt_op_column_view(out), in_view = mt_op_view(in), index_view = mt_op_column_view(index);
-    if (spend_moved(rt, "pick", out))
-        MT_OP_LAUNCH(rt, "pick", pick, &out_view, &in_view, &index_view);
+    spend_moved(rt, out);
+    MT_OP_LAUNCH(rt, "pick", pick, MT_OP_COLUMN_VIEW(out), MT_OP_VIEW(in), MT_OP_COLUMN_VIEW(index));
 }
 
 void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *index,
@@ -243,9 +235,8 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
     if (!elements_fit(rt, "place_add", out, index, in))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){out, index, in}, 3);
-    struct mtk_view out_view = mt_op_view(out), in_view = mt_op_column_view(in), index_view = mt_op_column_view(index);
-    if (spend_moved(rt, "place_add", in))
-        MT_OP_LAUNCH(rt, "place_add", place_add, &out_view, &index_view, &in_view);
+    spend_moved(rt, in);
+    MT_OP_LAUNCH(rt, "place_add", place_add, MT_OP_VIEW(out), MT_OP_COLUMN_VIEW(index), MT_OP_COLUMN_VIEW(in));
 }
 
 void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_tensor *out, const struct mt_tensor *in)

@@ -3,14 +3,20 @@
 #include "model/op_rules.h"
 #include "model/ops.h"
 
-/* Returns `has_kernel`. If that is false, fails with MT_USAGE. */
-static bool expect_kernel(struct mt_runtime *rt, const char *op, bool has_kernel)
+static void fail_without_kernel(struct mt_runtime *rt, const char *op)
 {
-    if (!has_kernel)
-        mt_runtime_fail(
-            rt, mt_fail(MT_USAGE, "%s: %s has no kernel for it; attention custom needs none", op, rt->device->name));
-    return has_kernel;
+    mt_runtime_fail(
+        rt, mt_fail(MT_USAGE, "%s: %s has no kernel for it; attention custom needs none", op, rt->device->name));
 }
+
+/* Calls the kernel as MT_OP_LAUNCH does, or fails with MT_USAGE if the device computes and lacks it. */
+#define LAUNCH(rt, op, kernel, ...)                                                                                    \
+    do {                                                                                                               \
+        if (mt_device_executes((rt)->device) && (rt)->device->kernels->kernel == NULL)                                 \
+            fail_without_kernel((rt), (op));                                                                           \
+        else                                                                                                           \
+            MT_OP_LAUNCH(rt, op, kernel, __VA_ARGS__);                                                                 \
+    } while (0)
 
 /* True if `column` has one element for each row of `wide`, in the dtype of sums. */
 static bool is_column_of(const struct mt_tensor *column, const struct mt_tensor *wide)
@@ -51,15 +57,13 @@ void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt
                    const struct mt_tensor *in)
 {
     const struct mt_tensor *const tensors[] = {out, in};
-    struct mtk_view v[2], lse_view;
+    struct mtk_view v[2];
     if (!softmax_fits(rt, "softmax", tensors, 2, lse, v))
         return;
     mt_use_note(rt, out, &in, 1);
     mt_use_write(rt, lse);
     mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
-    if (!mt_op_launches(rt, "softmax") || !expect_kernel(rt, "softmax", rt->device->kernels->softmax != NULL))
-        return;
-    MT_OP_LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], mt_op_optional_view(lse, &lse_view), &v[1]);
+    LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], MT_OP_OPTIONAL_VIEW(lse), &v[1]);
 }
 
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
@@ -67,14 +71,12 @@ void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, stru
 {
     const char *op = "softmax_grad";
     const struct mt_tensor *const tensors[] = {out, grad, kept};
-    struct mtk_view v[3], lse_view;
+    struct mtk_view v[3];
     if (!softmax_fits(rt, op, tensors, 3, lse, v))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){grad, kept, lse}, 3);
     mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
-    if (!mt_op_launches(rt, op) || !expect_kernel(rt, op, rt->device->kernels->softmax_grad != NULL))
-        return;
-    MT_OP_LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2], mt_op_optional_view(lse, &lse_view));
+    LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2], MT_OP_OPTIONAL_VIEW(lse));
 }
 
 /* True if `head` has the shape and dtype of q, with dense rows of a size that kernels know. */
@@ -138,11 +140,8 @@ void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_note(rt, a->out, heads, 3);
     mt_use_write(rt, lse);
     mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
-    if (!mt_op_launches(rt, "attention") || !expect_kernel(rt, "attention", rt->device->kernels->attention != NULL))
-        return;
-    struct mtk_view q = mt_op_view(a->q), k = mt_op_view(a->k), v = mt_op_view(a->v), out = mt_op_view(a->out),
-                    lse_view;
-    MT_OP_LAUNCH(rt, "attention", attention, a->scale, rt->math, &out, mt_op_optional_view(lse, &lse_view), &q, &k, &v);
+    LAUNCH(rt, "attention", attention, a->scale, rt->math, MT_OP_VIEW(a->out), MT_OP_OPTIONAL_VIEW(lse),
+           MT_OP_VIEW(a->q), MT_OP_VIEW(a->k), MT_OP_VIEW(a->v));
 }
 
 static struct mtk_attention_grad gradient_call(const struct mt_runtime *rt, const struct mt_attention *a)
@@ -176,8 +175,5 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_write(rt, a->dv);
     mt_use_scratch(rt, a->delta);
     mt_op_spend(rt, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
-    if (!mt_op_launches(rt, op) || !expect_kernel(rt, op, rt->device->kernels->attention_grad != NULL))
-        return;
-    const struct mtk_attention_grad call = gradient_call(rt, a);
-    MT_OP_LAUNCH(rt, op, attention_grad, &call);
+    LAUNCH(rt, op, attention_grad, (const struct mtk_attention_grad[]){gradient_call(rt, a)});
 }

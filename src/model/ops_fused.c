@@ -84,12 +84,9 @@ void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm)
     mt_use_write(rt, norm->rstd);
     mt_op_spend(rt, 4.0 * (double)mt_tensor_count(norm->x),
                 (const struct mt_tensor *[]){norm->out, norm->y, written_sum, norm->x}, 4, false);
-    if (!mt_op_launches(rt, "rms_norm"))
-        return;
-    struct mtk_view out = mt_op_view(norm->out), x = mt_op_view(norm->x), weight = mt_op_view(norm->weight);
-    struct mtk_view rstd, sum, y;
-    MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, &out, mt_op_optional_view(norm->rstd, &rstd),
-                 mt_op_optional_view(written_sum, &sum), &x, mt_op_optional_view(norm->y, &y), &weight);
+    MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, MT_OP_VIEW(norm->out), MT_OP_OPTIONAL_VIEW(norm->rstd),
+                 MT_OP_OPTIONAL_VIEW(written_sum), MT_OP_VIEW(norm->x), MT_OP_OPTIONAL_VIEW(norm->y),
+                 MT_OP_VIEW(norm->weight));
 }
 
 /* Checks the gradients of a norm. Only `before` may share memory with dx. */
@@ -125,24 +122,26 @@ static void note_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tens
                 false);
 }
 
+static struct mtk_norm_grad call_of(const struct mt_norm_grad_tensors *norm)
+{
+    return (struct mtk_norm_grad){.dx = mt_op_view(norm->dx),
+                                  .before = mt_op_view(norm->before),
+                                  .cast = mt_op_view(norm->cast),
+                                  .grad = mt_op_view(norm->grad),
+                                  .dweight = mt_op_view(norm->dweight),
+                                  .x = mt_op_view(norm->x),
+                                  .rstd = mt_op_view(norm->rstd),
+                                  .weight = mt_op_view(norm->weight),
+                                  .partial_sum = mt_op_view(norm->partial_sum),
+                                  .beta = norm->beta};
+}
+
 void mt_op_rms_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tensors *norm)
 {
     if (!norm_grad_fits(rt, "rms_norm_grad", norm))
         return;
     note_norm_grad(rt, norm);
-    if (!mt_op_launches(rt, "rms_norm_grad"))
-        return;
-    const struct mtk_norm_grad call = {.dx = mt_op_view(norm->dx),
-                                       .before = mt_op_view(norm->before),
-                                       .cast = mt_op_view(norm->cast),
-                                       .grad = mt_op_view(norm->grad),
-                                       .dweight = mt_op_view(norm->dweight),
-                                       .x = mt_op_view(norm->x),
-                                       .rstd = mt_op_view(norm->rstd),
-                                       .weight = mt_op_view(norm->weight),
-                                       .partial_sum = mt_op_view(norm->partial_sum),
-                                       .beta = norm->beta};
-    MT_OP_LAUNCH(rt, "rms_norm_grad", rms_norm_grad, &call);
+    MT_OP_LAUNCH(rt, "rms_norm_grad", rms_norm_grad, (const struct mtk_norm_grad[]){call_of(norm)});
 }
 
 /* Checks that `both` is (…, 2F) for a `half` of (…, F). */
@@ -164,10 +163,7 @@ void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
         return;
     mt_use_note(rt, out, &in, 1);
     mt_op_spend(rt, 5.0 * (double)mt_tensor_count(out), (const struct mt_tensor *[]){out, in}, 2, false);
-    if (!mt_op_launches(rt, "swiglu"))
-        return;
-    struct mtk_view out_view = mt_op_view(out), in_view = mt_op_view(in);
-    MT_OP_LAUNCH(rt, "swiglu", swiglu, &out_view, &in_view);
+    MT_OP_LAUNCH(rt, "swiglu", swiglu, MT_OP_VIEW(out), MT_OP_VIEW(in));
 }
 
 void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *grad)
@@ -177,10 +173,7 @@ void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_te
     mt_use_note(rt, in, (const struct mt_tensor *[]){in, grad}, 2);
     mt_use_write(rt, grad);
     mt_op_spend(rt, 10.0 * (double)mt_tensor_count(grad), (const struct mt_tensor *[]){in, in, grad, grad}, 4, false);
-    if (!mt_op_launches(rt, "swiglu_grad"))
-        return;
-    struct mtk_view in_view = mt_op_view(in), grad_view = mt_op_view(grad);
-    MT_OP_LAUNCH(rt, "swiglu_grad", swiglu_grad, &in_view, &grad_view);
+    MT_OP_LAUNCH(rt, "swiglu_grad", swiglu_grad, MT_OP_VIEW(in), MT_OP_VIEW(grad));
 }
 
 /* True if each row of `rows` has one element of `narrow`. */
@@ -202,11 +195,8 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
     mt_use_note(rt, logits, (const struct mt_tensor *[]){logits, targets}, 2);
     mt_use_write(rt, losses);
     mt_op_spend(rt, 6.0 * (double)mt_tensor_count(logits), (const struct mt_tensor *[]){logits, logits}, 2, false);
-    if (!mt_op_launches(rt, "cross_entropy"))
-        return;
-    struct mtk_view logits_view = mt_op_view(logits), losses_view = mt_op_column_view(losses);
-    struct mtk_view targets_view = mt_op_column_view(targets);
-    MT_OP_LAUNCH(rt, "cross_entropy", cross_entropy, scale, &logits_view, &losses_view, &targets_view);
+    MT_OP_LAUNCH(rt, "cross_entropy", cross_entropy, scale, MT_OP_VIEW(logits), MT_OP_COLUMN_VIEW(losses),
+                 MT_OP_COLUMN_VIEW(targets));
 }
 
 /* Checks one parameter: tensors of its shape in memory of their own, of `dtype`, but the cast of bf16. */
@@ -258,7 +248,7 @@ void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
     for (int i = 0; i < count; i++)
         note_adamw(rt, &parameters[i], &work);
     mt_device_spend(rt->device, &work);
-    if (!mt_op_launches(rt, "adamw"))
+    if (!mt_device_executes(rt->device))
         return;
     struct mtk_adamw_item *items = mt_host_alloc((size_t)count * sizeof *items);
     for (int i = 0; i < count; i++)

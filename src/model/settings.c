@@ -213,11 +213,10 @@ static mt_status set_given(struct mt_run_plan *plan, const char *const given[])
 
 mt_status mt_run_plan_set(struct mt_run_plan *plan, const char *const given[MT_SETTING_COUNT])
 {
-    mt_status status = set_given(plan, given);
-    for (mt_setting setting = 0; setting < MT_SETTING_COUNT && status == MT_OK; setting++)
+    MT_TRY(set_given(plan, given));
+    for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++)
         if (given[setting] == NULL && mt_setting_table[setting].settle != NULL)
             mt_setting_table[setting].settle(plan);
-    if (status == MT_OK)
-        status = check_graph(plan);
-    return status == MT_OK ? mt_training_config_check(&plan->config) : status;
+    MT_TRY(check_graph(plan));
+    return mt_training_config_check(&plan->config);
 }

@@ -210,8 +210,7 @@ static struct mt_node **node_destroy(struct mt_runtime *rt, struct mt_node *node
         assert(input == NULL || input->references > 0);
         if (input == NULL || --input->references > 0)
             continue;
-        dying = mt_host_room(dying, *count, sizeof(struct mt_node *));
-        dying[(*count)++] = input;
+        *MT_HOST_ADD(dying, *count) = input;
     }
     free(node);
     return dying;

@@ -114,9 +114,7 @@ static mt_status write_tokens(struct mt_runtime *rt, struct mt_token_source *sou
         return MT_OK;
     if (source->tokens == NULL)
         source->tokens = mt_host_alloc((size_t)mt_tensor_bytes(block));
-    mt_status status = fill_tokens(source, step);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(fill_tokens(source, step));
     return mt_device_write(rt->device, block->address, source->tokens, mt_tensor_bytes(block), rt->stream);
 }
 

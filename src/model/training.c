@@ -229,11 +229,8 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
                           const struct mt_training_observer *observer)
 {
     struct training run = {.config = config, .observer = observer, .implementation = implementation_of(config)};
-    mt_status status = mt_training_config_check(config);
-    if (status == MT_OK)
-        status = mt_token_source_open(config, &run.tokens);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_training_config_check(config));
+    MT_TRY(mt_token_source_open(config, &run.tokens));
     mt_runtime_open(&run.rt, device, alloc);
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;
     run.rt.math = config->math;

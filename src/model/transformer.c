@@ -4,7 +4,6 @@
 #include "model/transformer.h"
 
 #include "base/memory.h"
-#include "model/einsum.h"
 #include "model/functions.h"
 #include "model/use.h"
 

@@ -1,6 +1,6 @@
 #include "page/page.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "mt_page_shell.h"
 #include "page/page_chunk.h"
 #include "page/page_run.h"
@@ -146,8 +146,8 @@ static mt_status describe_run(const struct mt_page_source *source, const struct 
     json_object_set_new(object, "time_unit_ns", json_of_number(page->time_unit_ns));
     json_object_set_new(object, "tables", describe_tables(page));
     json_array_append_new(runs, object);
-    mt_status status = describe_settings(source, object);
-    return status == MT_OK ? describe_peaks(source, object) : status;
+    MT_TRY(describe_settings(source, object));
+    return describe_peaks(source, object);
 }
 
 /* Makes the JSON of all runs: *out, which the caller frees. */
@@ -176,10 +176,8 @@ static mt_status write_description(const struct mt_page_output *out, const struc
                                    const struct mt_page_run *runs, const struct mt_page_names *names)
 {
     char *description;
-    mt_status status = describe(plan, runs, names, &description);
-    if (status != MT_OK)
-        return status;
-    status = mt_page_chunk_write(out, 0, description, strlen(description));
+    MT_TRY(describe(plan, runs, names, &description));
+    mt_status status = mt_page_chunk_write(out, 0, description, strlen(description));
     free(description);
     return status;
 }

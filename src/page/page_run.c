@@ -113,17 +113,12 @@ static void number_sizes(struct mt_page_run *page)
 static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
 {
     int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
-    mt_status status = mt_trace_blocks(trace, page->run, first, last, &page->blocks, &page->block_count);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_blocks(trace, page->run, first, last, &page->blocks, &page->block_count));
     number_sizes(page);
     page->uses = mt_host_alloc(page->block_count * sizeof *page->uses + 1);
-    status = mt_trace_uses(trace, page->run, page->blocks, page->block_count, page->uses);
-    if (status == MT_OK)
-        status = mt_trace_segments(trace, page->run, &page->segments, &page->segment_count);
-    if (status == MT_OK)
-        status = mt_trace_parts(trace, page->run, &page->parts, &page->part_count);
-    return status;
+    MT_TRY(mt_trace_uses(trace, page->run, page->blocks, page->block_count, page->uses));
+    MT_TRY(mt_trace_segments(trace, page->run, &page->segments, &page->segment_count));
+    return mt_trace_parts(trace, page->run, &page->parts, &page->part_count);
 }
 
 /* Numbers the texts of marks and kernels. */
@@ -163,12 +158,9 @@ static void release_beside(struct mt_page_beside *beside)
 static mt_status read_rows(struct mt_trace *trace, const struct mt_run *run, struct mt_page_beside *out)
 {
     int64_t first = run->first_event, last = first + run->event_count - 1;
-    mt_status status = mt_trace_times(trace, run, first, last, &out->times);
-    if (status == MT_OK)
-        status = mt_trace_marks(trace, run, first, last, &out->marks, &out->mark_count);
-    if (status == MT_OK)
-        status = mt_trace_launches(trace, run, &out->kernels, &out->kernel_count);
-    return status;
+    MT_TRY(mt_trace_times(trace, run, first, last, &out->times));
+    MT_TRY(mt_trace_marks(trace, run, first, last, &out->marks, &out->mark_count));
+    return mt_trace_launches(trace, run, &out->kernels, &out->kernel_count);
 }
 
 /* True if the trace has this run with all its events. Another file may have taken the name since it was opened. */
@@ -277,9 +269,7 @@ mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struc
                            struct mt_page_names *names, struct mt_page_run *out)
 {
     *out = (struct mt_page_run){.run = run, .time_count = (size_t)run->event_count};
-    mt_status status = load_rows(trace, path, names, out);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(load_rows(trace, path, names, out));
     number_texts(names, out);
     uint64_t *times = out->beside.times;
     straighten(times, out->time_count);
@@ -293,12 +283,11 @@ mt_status mt_page_run_load(struct mt_trace *trace, const char *path, const struc
 mt_status mt_page_run_measure(struct mt_page_run *page, enum mt_page_table_id from, enum mt_page_table_id to,
                               size_t *next_chunk)
 {
-    mt_status status = MT_OK;
     assert(from <= to && to <= MT_PAGE_TABLE_COUNT);
-    for (int i = (int)from; i < (int)to && status == MT_OK; i++)
+    for (int i = (int)from; i < (int)to; i++)
         if (page->tables[i].name != NULL)
-            status = mt_page_table_measure(&page->tables[i], next_chunk);
-    return status;
+            MT_TRY(mt_page_table_measure(&page->tables[i], next_chunk));
+    return MT_OK;
 }
 
 void mt_page_run_release(struct mt_page_run *page)

@@ -2,7 +2,7 @@
 #ifndef MT_PAGE_PAGE_RUN_H
 #define MT_PAGE_PAGE_RUN_H
 
-#include "base/name_set.h"
+#include "base/interner.h"
 #include "page/page_knots.h"
 #include "page/page_table.h"
 #include "trace/query/blocks.h"

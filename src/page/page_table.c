@@ -65,9 +65,7 @@ static mt_status measure_column(struct mt_page_table *table, size_t index)
     size_t highest_row = 0;
     for (size_t row = 0; row < table->row_count; row++) {
         uint64_t previous = value, number = stored_number(table, column, row, &value);
-        mt_status status = check_value(table, index, row, value, previous);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check_value(table, index, row, value, previous));
         bits |= number;
         highest_row = number > highest ? row : highest_row;
         highest = number > highest ? number : highest;

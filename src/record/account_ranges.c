@@ -60,8 +60,7 @@ static bool is_emitted(struct mt_account_ranges *ranges, const struct mt_account
 static void keep_name(struct mt_account_ranges *ranges, mt_span_id span, const char *name)
 {
     while (ranges->name_count <= span) {
-        ranges->names = mt_host_room(ranges->names, ranges->name_count, sizeof *ranges->names);
-        ranges->names[ranges->name_count++] = NULL;
+        *MT_HOST_ADD(ranges->names, ranges->name_count) = NULL;
     }
     if (ranges->names[span] == NULL)
         ranges->names[span] = mt_host_strdup(name);
@@ -77,8 +76,7 @@ static mt_span_id intern_span(struct mt_account *account, mt_span_id parent, con
 
 static void push(struct mt_account_thread *thread, struct mt_account_range range)
 {
-    thread->ranges = mt_host_room(thread->ranges, thread->depth, sizeof *thread->ranges);
-    thread->ranges[thread->depth++] = range;
+    *MT_HOST_ADD(thread->ranges, thread->depth) = range;
 }
 
 /* Steps are not part of the path, so that a place in the program is the same span in every step. */

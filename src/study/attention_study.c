@@ -10,7 +10,7 @@
 
 enum { WARMUP = 1, PROJECTIONS = 4 };
 
-/* The generator of the input's values is beyond those of the parameters. */
+/* The number of the generator of the input's values; parameters have lower ones. */
 enum { INPUT_NUMBER = PROJECTIONS + 1 };
 
 /* A case under way. */
@@ -96,6 +96,8 @@ static struct mt_attention_kept measure_kept(struct mt_alloc *alloc)
     struct mt_alloc_stats stats;
     mt_alloc_stats(alloc, &stats);
     const struct mt_alloc_count *workspaces = &stats.category[MT_CATEGORY_WORKSPACE];
+    assert(workspaces->requested_bytes <= stats.all.requested_bytes);
+    assert(workspaces->allocated_bytes <= stats.all.allocated_bytes);
     return (struct mt_attention_kept){.is_known = true,
                                       .requested_bytes = stats.all.requested_bytes - workspaces->requested_bytes,
                                       .allocated_bytes = stats.all.allocated_bytes - workspaces->allocated_bytes};
@@ -185,4 +187,81 @@ mt_status mt_attention_study_run(struct mt_device *device, struct mt_alloc *allo
     destroy(&study);
     mt_op_workspaces_release(&study.rt);
     return study.rt.status;
+}
+
+/* The sizes that terms are made of. */
+struct sizes {
+    uint64_t activation; /* B·T·C·w */
+    uint64_t square;     /* B·H·T²·w */
+    uint64_t rows;       /* B·H·T */
+    uint64_t width;      /* w */
+};
+
+struct account {
+    struct mt_attention_term *terms;
+    size_t count;
+};
+
+static void add(struct account *account, const char *what, const char *formula, uint64_t bytes)
+{
+    assert(account->count < MT_ATTENTION_MOST_TERMS);
+    account->terms[account->count++] = (struct mt_attention_term){.what = what, .formula = formula, .bytes = bytes};
+}
+
+static void add_square(struct account *account, const char *what, const char *formula, uint64_t bytes)
+{
+    add(account, what, formula, bytes);
+    account->terms[account->count - 1].is_square = true;
+}
+
+/* A mask that is a tensor comes with another one: the root that the scores are divided by. */
+static void add_masked(struct account *account, const struct sizes *sizes, uint64_t length)
+{
+    add_square(account, "causal mask", "T²", length * length);
+    add(account, "root of the head size", "w", sizes->width);
+    add_square(account, "masked scores", "B·H·T²·w", sizes->square);
+}
+
+static void add_kind(struct account *account, const struct mt_attention_case *study, const struct sizes *sizes)
+{
+    mt_attention_kind kind = study->attention;
+    if (kind == MT_ATTENTION_CUSTOM || kind == MT_ATTENTION_SOFTMAX)
+        add_masked(account, sizes, (uint64_t)study->seq);
+    if (kind == MT_ATTENTION_CUSTOM) {
+        add(account, "row maxima", "B·H·T·w", sizes->rows * sizes->width);
+        add_square(account, "exponentials", "B·H·T²·w", sizes->square);
+        add(account, "row sums", "B·H·T·w", sizes->rows * sizes->width);
+    }
+    if (kind == MT_ATTENTION_SOFTMAX || kind == MT_ATTENTION_FLASH)
+        add(account, "log-sum-exp", "B·H·T·4", sizes->rows * sizeof(float));
+    if (kind != MT_ATTENTION_FLASH)
+        add_square(account, "weights of attention", "B·H·T²·w", sizes->square);
+}
+
+size_t mt_attention_account(const struct mt_attention_case *study, struct mt_attention_term *out)
+{
+    const uint64_t B = (uint64_t)study->batch, H = (uint64_t)study->heads, T = (uint64_t)study->seq,
+                   C = (uint64_t)study->d_model, w = mt_dtype_bytes(study->dtype);
+    const struct sizes sizes = {B * T * C * w, B * H * T * T * w, B * H * T, w};
+    struct account account = {.terms = out};
+    add(&account, "projection weights", "4·C²·w", 4 * C * C * w);
+    add(&account, "input", "B·T·C·w", sizes.activation);
+    add(&account, "q, k and v", "3·B·T·C·w", 3 * sizes.activation);
+    add(&account, "weighted values", "B·T·C·w", sizes.activation);
+    add(&account, "output", "B·T·C·w", sizes.activation);
+    add_kind(&account, study, &sizes);
+    return account.count;
+}
+
+uint64_t mt_attention_account_bytes(const struct mt_attention_case *study, uint64_t *out_square_bytes)
+{
+    struct mt_attention_term terms[MT_ATTENTION_MOST_TERMS];
+    size_t count = mt_attention_account(study, terms);
+    uint64_t bytes = 0;
+    *out_square_bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += terms[i].bytes;
+        *out_square_bytes += terms[i].is_square ? terms[i].bytes : 0;
+    }
+    return bytes;
 }

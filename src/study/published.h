@@ -1,4 +1,5 @@
-/* What others published and measured of the model that `--impl eager` repeats, to stand beside our figures.
+/* Figures of others, published and measured, to stand beside ours: of the model that `--impl eager` repeats, and of one
+ * attention layer.
  *
  * The publication gives reserved memory as GiB with two digits. The measurements repeat it with PyTorch 2.11 on an H200,
  * batch 4, vocabulary 10000, no RoPE, eight steps (tests/data/pytorch_h200.json). */
@@ -6,36 +7,50 @@
 #define MT_STUDY_PUBLISHED_H
 
 #include "analysis/run_settings.h"
+#include "study/attention_study.h"
 
-/* One configuration. Texts are spelled as the settings of a run are. */
+/* One configuration, in the spelling of the settings of a run. */
 struct mt_published_cell {
     const char *seq, *mode, *autocast;
     double reserved_gib;               /* NAN: was out of memory on 80 GB */
-    double autocast_gib;               /* under autocast, what it reserved more than fp32, as published, that is rounded
-                                        * after the subtraction; NAN: in fp32, and where reserved_gib is */
+    double autocast_gib;               /* reserved under autocast less in fp32, rounded last; NAN: none published */
     uint64_t measured_allocated_bytes; /* peaks of the repetition */
     uint64_t measured_reserved_bytes;
 };
 
-/* The cell of a run with these settings; NULL where there is none: it was another model, batch, vocabulary or mode. */
+/* Returns the cell of a run with these settings; NULL if it has another model, batch, vocabulary or mode than all cells. */
 const struct mt_published_cell *mt_published_find(const struct mt_settings *settings);
 
-/* Whether a run with these settings reserved memory by PyTorch's rules, as they are by themselves: figures of reserved
- * bytes are comparable with no other. */
+/* True if a run with these settings reserved memory by PyTorch's rules, without changes to them: reserved bytes of no other
+ * are comparable. */
 bool mt_published_is_comparable(const struct mt_settings *settings);
 
-/* All cells: by mode, then precision, then length. */
-const struct mt_published_cell *mt_published_cells(size_t *out_count);
+/* Returns how many cells of a precision there are ("off", "bf16"). */
+size_t mt_published_count(const char *autocast);
 
-/* The largest allocation of a category in the published tables, in fp32 and under autocast, forward and full step alike;
- * the training state of full steps only, of which the longest sequence has no table. */
+/* The largest allocation of a category in the published tables, in fp32 and under autocast. Forward and full step have the
+ * same. The training state is of full steps only; the longest sequence has no table of it. */
 struct mt_published_largest {
     const char *seq, *category;
     double baseline_mib, autocast_mib;
 };
 
-/* Of the cell's length and mode; NULL where the tables have none. */
+/* Returns the one of the cell's length and mode; NULL if the tables have none. */
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell,
                                                              const char *category);
+
+/* One attention layer in PyTorch 2.11 on an H200, batch 8, one head, fp32 with products in TF32, and bf16; not with every
+ * variant in each (tests/data/pytorch_h200.json). Its program with torch.softmax stands for ours with softmax, and
+ * scaled_dot_product_attention for flash. Memory is of torch.cuda.memory_allocated with the two workspaces of 32 MiB that it
+ * held. */
+struct mt_attention_peer {
+    double kept_mib, peak_mib, forward_ms, backward_ms;
+};
+
+/* Returns the cell of a case; NULL if it was not measured. Cases in fp32 and in TF32 have the same. */
+const struct mt_attention_peer *mt_attention_peer_find(const struct mt_attention_case *study);
+
+/* Returns bytes without the workspaces, of MiB with them. */
+uint64_t mt_attention_peer_bytes(double mib);
 
 #endif

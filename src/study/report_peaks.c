@@ -1,7 +1,8 @@
 /* Peaks by sequence length, beside what was published and what PyTorch measured, and the runs that did not fit. */
 #include "answer/escape.h"
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,104 +10,51 @@
 
 static const double GIB = 1024.0 * 1024 * 1024;
 
-/* Measured processes that had run backward before still held the workspace of its matrix products. */
+/* The workspace of backward's matrix products. Measured processes that had run backward before still held it. */
 enum { BACKWARD_WORKSPACE_BYTES = 33554432 };
 
-/* Forward runs shared a process, and all but the first came after a full step (tests/data/pytorch_h200.json). */
+/* True of forward runs but the first: they shared a process with full steps (tests/data/pytorch_h200.json). */
 static bool held_backward_workspace(const struct mt_published_cell *cell)
 {
     bool is_first = strcmp(cell->seq, "128") == 0 && strcmp(cell->autocast, "off") == 0;
     return strcmp(cell->mode, "fwd") == 0 && !is_first;
 }
 
-/* What was published as reserved; NULL: nothing that the run's allocator is comparable with. */
-static const struct mt_published_cell *published_of(const struct mt_report_run *run)
-{
-    return mt_published_is_comparable(&run->settings) ? run->published : NULL;
-}
+static const struct mt_field plain_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, pass, "pass"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, allocated_peak, "allocated"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, reserved_peak, "reserved"),
+    MT_FIELDS_END,
+};
+static const struct mt_field published_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, pass, "pass"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, allocated_peak, "allocated"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, measured_allocated, "PyTorch on H200"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, allocated_difference, "difference"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, reserved_peak, "reserved"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, measured_reserved, "PyTorch on H200"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, reserved_difference, "difference"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, published_reserved, "published reserved"),
+    MT_FIELDS_END,
+};
 
-/* On a smaller card than the measured one an allocator gives segments back that it would keep there. */
-static bool has_measured(const struct mt_report_run *run)
-{
-    return run->published != NULL && mt_report_is_prediction(run) &&
-           run->run->capacity_bytes > run->published->measured_reserved_bytes;
-}
-
-static void add_figure(struct mt_page *page, const struct mt_report_run *run, uint64_t ours, uint64_t measured)
-{
-    if (run->is_oom)
-        mt_page_cell(page, "out of memory");
-    else
-        mt_page_cell_bytes(page, ours);
-    if (measured == 0)
-        return;
-    if (!has_measured(run)) {
-        mt_page_cell_absent(page);
-        mt_page_cell_absent(page);
-        return;
-    }
-    mt_page_cell_bytes(page, measured);
-    mt_page_cell_difference(page, (int64_t)(ours - measured));
-}
-
-static void add_published(struct mt_page *page, const struct mt_published_cell *cell)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, "%.2f GiB", cell->reserved_gib);
-    if (isnan(cell->reserved_gib))
-        mt_page_cell(page, "out of memory");
-    else
-        mt_page_cell_number(page, cell->reserved_gib, text);
-}
-
-static void add_row(struct mt_page *page, const struct mt_report_columns *columns, const struct mt_report_run *run)
-{
-    const struct mt_published_cell *cell = published_of(run);
-    mt_report_axis_cells(page, columns, run);
-    mt_page_cell(page, mt_report_mode(run));
-    mt_page_cell_count(page, run->seq);
-    add_figure(page, run, run->allocated.bytes, cell != NULL ? cell->measured_allocated_bytes : 0);
-    add_figure(page, run, run->reserved.bytes, cell != NULL ? cell->measured_reserved_bytes : 0);
-    if (cell != NULL)
-        add_published(page, cell);
-}
-
-static void add_table(struct mt_page *page, const struct mt_report_rows *rows, const char *key, const char *title)
-{
-    struct mt_report_columns columns = mt_report_columns_of(rows);
-    bool has_published = published_of(rows->runs[0]) != NULL;
-    static const char *const measures[] = {"allocated", "reserved"};
-    mt_report_column(&columns, "pass", MT_ALIGN_LEFT);
-    mt_report_column(&columns, "seq", MT_ALIGN_RIGHT);
-    for (int i = 0; i < 2; i++) {
-        mt_report_column(&columns, measures[i], MT_ALIGN_RIGHT);
-        if (!has_published)
-            continue;
-        mt_report_column(&columns, "PyTorch on H200", MT_ALIGN_RIGHT);
-        mt_report_column(&columns, "difference", MT_ALIGN_RIGHT);
-    }
-    if (has_published)
-        mt_report_column(&columns, "published reserved", MT_ALIGN_RIGHT);
-    mt_report_table(page, rows, &columns, key, title);
-    for (size_t i = 0; i < rows->count; i++)
-        add_row(page, &columns, rows->runs[i]);
-}
-
-/* The rows that have published figures, or those that have none. */
+/* Rows that have published figures, or those that have none. */
 typedef enum origin { ORIGIN_PUBLISHED, ORIGIN_OTHER } origin;
 
 static struct mt_report_rows select_rows(const struct mt_report *report, const char *autocast, origin wanted)
 {
-    struct mt_report_rows rows = mt_report_select(report, autocast, NULL);
+    struct mt_report_rows rows = mt_report_select(report, autocast);
     size_t kept = 0;
     for (size_t i = 0; i < rows.count; i++)
-        if ((published_of(rows.runs[i]) != NULL) == (wanted == ORIGIN_PUBLISHED))
+        if ((rows.runs[i]->comparable != NULL) == (wanted == ORIGIN_PUBLISHED))
             rows.runs[kept++] = rows.runs[i];
     rows.count = kept;
     return rows;
 }
 
-/* How far our figures are from others'. */
+/* The distance of our figures from those of others. Invariant: with_workspace <= rows. */
 struct distance {
     size_t rows, with_workspace;
     int64_t allocated, reserved; /* the largest, without the workspace */
@@ -128,7 +76,7 @@ static struct distance distance_of(const struct mt_report_rows *rows)
     for (size_t i = 0; i < rows->count; i++) {
         const struct mt_report_run *run = rows->runs[i];
         const struct mt_published_cell *cell = run->published;
-        if (!has_measured(run))
+        if (run->measured_reserved.text[0] == '\0')
             continue;
         int64_t workspace = held_backward_workspace(cell) ? BACKWARD_WORKSPACE_BYTES : 0;
         distance.rows++;
@@ -147,6 +95,7 @@ static struct distance distance_of(const struct mt_report_rows *rows)
 static void say_distance(struct mt_page *page, const struct mt_report_rows *rows)
 {
     struct distance distance = distance_of(rows);
+    assert(distance.with_workspace <= distance.rows && distance.rows <= rows->count);
     char allocated[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], workspace[MT_BYTES_TEXT];
     if (distance.rows == 0)
         return;
@@ -169,7 +118,7 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
     mt_text_release(&text);
 }
 
-/* What the training state took at the peak: parameters, their gradients, and the optimizer's moments. */
+/* Returns the bytes of the training state at the peak: parameters, their gradients, and the optimizer's moments. */
 static uint64_t state_bytes(const struct mt_report_run *run)
 {
     static const char *const categories[] = {"Param", "Gradient", "Opt State"};
@@ -181,7 +130,7 @@ static uint64_t state_bytes(const struct mt_report_run *run)
     return bytes;
 }
 
-/* "12.82 GiB at either length", or "5.51 GiB (at 128) and 30.94 GiB (at 512)". */
+/* Adds "12.82 GiB at either length", or "5.51 GiB (at 128) and 30.94 GiB (at 512)". */
 static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const runs[2], const uint64_t bytes[2])
 {
     char a[MT_BYTES_TEXT], b[MT_BYTES_TEXT];
@@ -193,8 +142,8 @@ static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const
         mt_text_add(out, "%s (at %s) and %s (at %s)", a, runs[0]->seq_text, b, runs[1]->seq_text);
 }
 
-/* First and last are of one group, from the shortest sequence to the longest. */
-static void say_growth(struct mt_page *page, const struct mt_report_columns *columns, const struct mt_report_run *first,
+/* Says how the peak grows from the shortest sequence of a group to the longest. */
+static void say_growth(struct mt_page *page, const struct mt_report_axes *axes, const struct mt_report_run *first,
                        const struct mt_report_run *last)
 {
     struct mt_text text = {0};
@@ -202,10 +151,11 @@ static void say_growth(struct mt_page *page, const struct mt_report_columns *col
     if (first->seq == last->seq || first->allocated.bytes == 0)
         return;
     bool is_step = strcmp(first->mode, "fwd_bwd") == 0;
+    assert(first->seq < last->seq && strcmp(first->mode, last->mode) == 0);
     const struct mt_report_run *const runs[] = {first, last};
     const uint64_t state[] = {state_bytes(first), state_bytes(last)};
     const uint64_t rest[] = {first->allocated.bytes - state[0], last->allocated.bytes - state[1]};
-    mt_report_describe(columns, first, &text);
+    mt_report_describe(axes, first, &text);
     mt_text_add(&text, ": for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
                 (double)last->seq / (double)first->seq, first->seq_text, last->seq_text,
                 (double)last->allocated.bytes / (double)first->allocated.bytes,
@@ -218,40 +168,19 @@ static void say_growth(struct mt_page *page, const struct mt_report_columns *col
     mt_text_release(&text);
 }
 
-/* The last of rows begin up to end that did not end out of memory. */
-static const struct mt_report_run *last_whole(const struct mt_report_rows *rows, size_t begin, size_t end)
-{
-    while (end > begin && rows->runs[end - 1]->is_oom)
-        end--;
-    return end > begin ? rows->runs[end - 1] : NULL;
-}
-
-/* Groups are named by what tells them from all others of the page. */
+/* Says so of each group, which is named by the axes in which runs of the page differ. */
 static void say_group_growth(const struct mt_report *report, const struct mt_report_rows *rows)
 {
-    struct mt_report_rows all = mt_report_select(report, NULL, NULL);
-    struct mt_report_columns columns = mt_report_columns_of(&all);
-    for (size_t begin = 0; begin < rows->count;) {
-        size_t end = mt_report_group_end(rows, begin);
-        const struct mt_report_run *last = last_whole(rows, begin, end);
+    const struct mt_report_axes axes = mt_report_all_axes(report);
+    for (size_t begin = 0, end; begin < rows->count; begin = end) {
+        end = mt_report_group_end(rows, begin);
+        const struct mt_report_run *last = mt_report_last_whole(rows, begin, end);
         if (last != NULL && !rows->runs[begin]->is_oom)
-            say_growth(report->page, &columns, rows->runs[begin], last);
-        begin = end;
+            say_growth(report->page, &axes, rows->runs[begin], last);
     }
-    mt_report_rows_release(&all);
 }
 
-/* How many cells of that precision were published. */
-static size_t count_published(const char *autocast)
-{
-    size_t count, found = 0;
-    const struct mt_published_cell *cells = mt_published_cells(&count);
-    for (size_t i = 0; i < count; i++)
-        found += strcmp(cells[i].autocast, autocast) == 0;
-    return found;
-}
-
-/* How many of them the rows have, whatever the device. */
+/* Returns how many different published cells the rows have, on any device. */
 static size_t count_present(const struct mt_report_rows *rows)
 {
     size_t found = 0;
@@ -266,7 +195,8 @@ static size_t count_present(const struct mt_report_rows *rows)
 
 static void hint_at_study(struct mt_report *report, const struct mt_report_rows *published, const char *autocast)
 {
-    size_t there = count_present(published), all = count_published(autocast);
+    size_t there = count_present(published), all = mt_published_count(autocast);
+    assert(there <= all);
     struct mt_text reason = {0};
     if (there == all)
         return;
@@ -275,87 +205,71 @@ static void hint_at_study(struct mt_report *report, const struct mt_report_rows 
     mt_text_release(&reason);
 }
 
-/* Both tables of one precision. */
 void mt_report_peak_tables(struct mt_report *report, const char *autocast)
 {
     struct mt_report_rows published = select_rows(report, autocast, ORIGIN_PUBLISHED);
     struct mt_report_rows other = select_rows(report, autocast, ORIGIN_OTHER);
     if (published.count > 0) {
-        add_table(report->page, &published, "published", "Peaks of the published configuration");
+        mt_report_table(report->page, &published, "published", "Peaks of the published configuration",
+                        published_fields);
         say_distance(report->page, &published);
         say_group_growth(report, &published);
     }
     hint_at_study(report, &published, autocast);
     if (other.count > 0) {
-        add_table(report->page, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks");
+        mt_report_table(report->page, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks",
+                        plain_fields);
         say_group_growth(report, &other);
     }
     mt_report_rows_release(&published);
     mt_report_rows_release(&other);
 }
 
-static void add_refusal(struct mt_page *page, const struct mt_report_columns *columns, const struct mt_report_run *run)
-{
-    mt_report_axis_cells(page, columns, run);
-    mt_page_cell(page, mt_report_mode(run));
-    mt_page_cell(page, run->steps.precision);
-    mt_page_cell_count(page, run->seq);
-    mt_page_cell_bytes(page, run->run->capacity_bytes);
-    mt_page_cell_bytes(page, run->allocated.bytes);
-    mt_page_cell_bytes(page, run->reserved.bytes);
-    mt_page_cell_bytes(page, run->steps.oom_bytes >= 0 ? (uint64_t)run->steps.oom_bytes : 0);
-    mt_page_cell(page, run->steps.oom_category);
-    mt_page_cell(page, run->steps.oom_span);
-    if (published_of(run) == NULL)
-        mt_page_cell_absent(page);
-    else
-        add_published(page, run->published);
-}
+static const struct mt_field refusal_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, pass, "pass"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, steps.precision, "precision"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_report_run, run.capacity_bytes, "card has"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_report_run, allocated.bytes, "allocated"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_report_run, reserved.bytes, "reserved"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_report_run, refused_bytes, "asked for"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, steps.oom_category, "for"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, steps.oom_span, "by"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, published_reserved, "published reserved"),
+    MT_FIELDS_END,
+};
 
-/* The runs that did not fit. */
+/* Adds the runs that did not fit. */
 static void add_refusals(struct mt_report *report)
 {
-    struct mt_report_rows rows = mt_report_select(report, NULL, NULL);
+    struct mt_report_rows rows = mt_report_select(report, NULL);
     size_t kept = 0;
     for (size_t i = 0; i < rows.count; i++)
         if (rows.runs[i]->is_oom)
             rows.runs[kept++] = rows.runs[i];
     rows.count = kept;
-    if (kept > 0) {
-        struct mt_report_columns columns = mt_report_columns_of(&rows);
-        static const char *const texts[] = {"pass", "precision"}, *const numbers[] = {"seq", "card has", "allocated",
-                                                                                      "reserved", "asked for"};
-        for (int i = 0; i < 2; i++)
-            mt_report_column(&columns, texts[i], MT_ALIGN_LEFT);
-        for (int i = 0; i < 5; i++)
-            mt_report_column(&columns, numbers[i], MT_ALIGN_RIGHT);
-        mt_report_column(&columns, "for", MT_ALIGN_LEFT);
-        mt_report_column(&columns, "by", MT_ALIGN_LEFT);
-        mt_report_column(&columns, "published reserved", MT_ALIGN_RIGHT);
-        mt_report_table(report->page, &rows, &columns, "out-of-memory",
-                        "Runs that ended out of memory, peaks until then");
-        for (size_t i = 0; i < kept; i++)
-            add_refusal(report->page, &columns, rows.runs[i]);
-    }
+    if (kept > 0)
+        mt_report_table(report->page, &rows, "out-of-memory", "Runs that ended out of memory, peaks until then",
+                        refusal_fields);
     mt_report_rows_release(&rows);
 }
 
-/* Where the publication had no memory left but a run on no more than 80 GiB went to its end. */
+/* Says which runs fit on 80 GiB or less although they were published as out of memory. */
 static void say_narrow_fits(struct mt_report *report)
 {
     static const double card_bytes = 80 * 1024.0 * 1024 * 1024;
     char reserved[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
     for (size_t i = 0; i < report->run_count; i++) {
         const struct mt_report_run *run = &report->runs[i];
-        if (run->is_oom || published_of(run) == NULL || !isnan(run->published->reserved_gib) ||
-            (double)run->run->capacity_bytes > card_bytes)
+        if (run->is_oom || run->comparable == NULL || !isnan(run->published->reserved_gib) ||
+            (double)run->run.capacity_bytes > card_bytes)
             continue;
         mt_page_say(
             report->page,
             "On %s the %s in %s at %s fits, with %s of %s reserved. It was published as out of memory on a card "
             "of 80 GB, of which the driver and CUDA's context keep a part for themselves.",
-            run->run->device, mt_report_mode(run), run->steps.precision, run->seq_text,
-            mt_format_bytes(run->reserved.bytes, reserved), mt_format_bytes(run->run->capacity_bytes, capacity));
+            run->run.device, run->pass, run->steps.precision, run->seq_text,
+            mt_format_bytes(run->reserved.bytes, reserved), mt_format_bytes(run->run.capacity_bytes, capacity));
     }
 }
 

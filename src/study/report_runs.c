@@ -1,10 +1,11 @@
 #include "study/report_runs.h"
 
 #include "base/memory.h"
+#include "base/order.h"
 #include "device/device.h"
 
 #include <assert.h>
-#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,12 @@ static int64_t number(const struct mt_report_run *run, const char *name)
     return strtoll(setting(run, name), NULL, 10);
 }
 
+/* Returns the text, which is empty if nothing was added. The caller frees it. */
+static char *text_of(struct mt_text *text)
+{
+    return text->data != NULL ? text->data : mt_host_strdup("");
+}
+
 static char *model_text(const struct mt_report_run *run)
 {
     struct mt_text text = {0};
@@ -31,7 +38,7 @@ static char *model_text(const struct mt_report_run *run)
     else
         mt_text_add(&text, "%s layers of %s (d_ff %s, %s heads, vocabulary %s)", setting(run, "layers"),
                     setting(run, "d_model"), setting(run, "d_ff"), setting(run, "heads"), setting(run, "vocab"));
-    return text.data != NULL ? text.data : mt_host_strdup("");
+    return text_of(&text);
 }
 
 /* Returns "policy=torch", and the settings that are not usual for it. The caller frees it. */
@@ -39,23 +46,47 @@ static char *allocator_text(const struct mt_report_run *run)
 {
     struct mt_text text = {0};
     mt_setting_add_value("alloc", setting(run, "alloc"), &text);
-    return text.data != NULL ? text.data : mt_host_strdup("");
+    return text_of(&text);
+}
+
+static const char *pass_name(const char *mode)
+{
+    if (strcmp(mode, "fwd_bwd") == 0)
+        return "full step";
+    return strcmp(mode, "fwd") == 0 ? "forward pass" : "inference";
+}
+
+/* Sets the values of the axes. An axis is a setting in which runs differ that no table compares. */
+static void load_axes(struct mt_report_run *run)
+{
+    mt_setting axes[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_REPORT, axes);
+    for (size_t i = 0; i < count; i++)
+        run->axis[axes[i]] = setting(run, mt_setting_table[axes[i]].name);
+    run->axis[MT_SETTING_MODEL] = run->model;
+    run->axis[MT_SETTING_ALLOC] = run->allocator;
+    run->axis[MT_SETTING_DEVICE] = run->run.device;
 }
 
 static mt_status load_settings(struct mt_trace *trace, struct mt_report_run *run)
 {
-    mt_status status = mt_settings_load(trace, run->run, &run->settings);
+    mt_status status = mt_settings_load(trace, &run->run, &run->settings);
     run->mode = setting(run, "mode");
     run->autocast = setting(run, "autocast");
     run->seq_text = setting(run, "seq");
+    run->name = run->run.name != NULL ? run->run.name : "";
+    run->pass = pass_name(run->mode);
     run->batch = number(run, "batch");
     run->seq = number(run, "seq");
     run->d_model = number(run, "d_model");
-    run->is_oom = mt_run_is(run->run, MT_RUN_OOM);
-    run->is_estimated = mt_device_is_simulated(run->run->device);
+    run->is_oom = mt_run_is(&run->run, MT_RUN_OOM);
+    run->is_estimated = mt_device_is_simulated(run->run.device);
+    run->basis = run->is_estimated ? "estimate" : "measured";
     run->published = mt_published_find(&run->settings);
+    run->comparable = mt_published_is_comparable(&run->settings) ? run->published : NULL;
     run->model = model_text(run);
     run->allocator = allocator_text(run);
+    load_axes(run);
     return status;
 }
 
@@ -72,7 +103,7 @@ static void run_release(struct mt_report_run *run)
 /* True if the run's peaks would not rise in a further step. Out of memory in a first step is steady, too. */
 static bool is_steady(const struct mt_report_run *run)
 {
-    return run->is_oom || run->run->last_full_step >= 1 || strcmp(run->mode, "fwd_bwd") != 0;
+    return run->is_oom || run->run.last_full_step >= 1 || strcmp(run->mode, "fwd_bwd") != 0;
 }
 
 bool mt_report_is_prediction(const struct mt_report_run *run)
@@ -105,7 +136,7 @@ static bool has_settings(const struct mt_report_run *run)
 /* True of a run for the tables. Those under way have no place there. */
 static bool is_wanted(const struct mt_report_run *run)
 {
-    return has_settings(run) && (run->is_oom || mt_run_is(run->run, MT_RUN_DONE));
+    return has_settings(run) && (run->is_oom || mt_run_is(&run->run, MT_RUN_DONE));
 }
 
 static mt_status keep_runs(struct mt_report *report)
@@ -115,7 +146,7 @@ static mt_status keep_runs(struct mt_report *report)
     mt_status status = MT_OK;
     report->runs = mt_host_alloc((count + 1) * sizeof *report->runs);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
-        struct mt_report_run run = {.run = &runs[i]};
+        struct mt_report_run run = {.run = runs[i]};
         status = load_settings(report->trace, &run);
         report->without_settings += status == MT_OK && !has_settings(&run);
         if (status == MT_OK && is_wanted(&run))
@@ -126,14 +157,59 @@ static mt_status keep_runs(struct mt_report *report)
     return status;
 }
 
+/* A deviation that would be shown as nothing is not shown. */
+static struct mt_figure time_figure(const struct mt_time_statistics *time)
+{
+    static const double least_shown = 0.005;
+    if (time->count == 0)
+        return (struct mt_figure){0};
+    if (time->count == 1 || time->deviation < least_shown)
+        return mt_figure_number(time->mean, "%.2f", time->mean);
+    return mt_figure_number(time->mean, "%.2f ± %.2f", time->mean, time->deviation);
+}
+
+/* True if the measurement compares: on a smaller card an allocator gives segments back that it would keep there. */
+static bool has_measured(const struct mt_report_run *run)
+{
+    return run->comparable != NULL && mt_report_is_prediction(run) &&
+           run->run.capacity_bytes > run->published->measured_reserved_bytes;
+}
+
+/* Fills in the figures of others that stand beside the run's. */
+static void compare_with_others(struct mt_report_run *run)
+{
+    const struct mt_published_cell *cell = run->comparable;
+    if (cell == NULL)
+        return;
+    run->published_reserved = isnan(cell->reserved_gib)
+                                  ? mt_figure_words("out of memory")
+                                  : mt_figure_number(cell->reserved_gib, "%.2f GiB", cell->reserved_gib);
+    if (!has_measured(run))
+        return;
+    run->measured_allocated = mt_figure_bytes(cell->measured_allocated_bytes);
+    run->measured_reserved = mt_figure_bytes(cell->measured_reserved_bytes);
+    run->allocated_difference = mt_figure_difference((int64_t)(run->allocated.bytes - cell->measured_allocated_bytes));
+    run->reserved_difference = mt_figure_difference((int64_t)(run->reserved.bytes - cell->measured_reserved_bytes));
+}
+
 static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
 {
-    mt_status status = mt_trace_steps(trace, run->run, &run->steps);
+    mt_status status = mt_trace_steps(trace, &run->run, &run->steps);
     if (status == MT_OK)
-        status = mt_trace_peak(trace, run->run, MT_MEASURE_ALLOCATED, &run->allocated);
+        status = mt_trace_peak(trace, &run->run, MT_MEASURE_ALLOCATED, &run->allocated);
     if (status == MT_OK)
-        status = mt_trace_peak(trace, run->run, MT_MEASURE_RESERVED, &run->reserved);
-    return status;
+        status = mt_trace_peak(trace, &run->run, MT_MEASURE_RESERVED, &run->reserved);
+    if (status != MT_OK)
+        return status;
+    for (int part = 0; part < MT_TIMED_PART_COUNT; part++)
+        run->times[part] = time_figure(&run->steps.part[part]);
+    const struct mt_figure oom = mt_figure_words("out of memory");
+    run->allocated_peak = run->is_oom ? oom : mt_figure_bytes(run->allocated.bytes);
+    run->reserved_peak = run->is_oom ? oom : mt_figure_bytes(run->reserved.bytes);
+    run->refused_bytes = run->steps.oom_bytes >= 0 ? (uint64_t)run->steps.oom_bytes : 0;
+    compare_with_others(run);
+    assert(run->seq > 0 && run->batch > 0 && (run->comparable == NULL || run->comparable == run->published));
+    return MT_OK;
 }
 
 /* Returns a number nearly proportional to the count of parameters, to put models in order. */
@@ -142,31 +218,17 @@ static double size_of(const struct mt_report_run *run)
     return (double)number(run, "layers") * (double)run->d_model * (double)run->d_model;
 }
 
-static int compare_numbers(double a, double b)
-{
-    return (a > b) - (a < b);
-}
-
-/* Returns the value of an axis (MT_ORDER_OF_REPORT), a setting in which runs differ that no table compares. */
-static const char *axis_value(const struct mt_report_run *run, mt_setting axis)
-{
-    if (axis == MT_SETTING_MODEL)
-        return run->model;
-    if (axis == MT_SETTING_ALLOC)
-        return run->allocator;
-    return axis == MT_SETTING_DEVICE ? run->run->device : setting(run, mt_setting_table[axis].name);
-}
-
 /* Orders small models before large ones, and large cards before small ones. */
 static int compare_axes(const struct mt_report_run *a, const struct mt_report_run *b)
 {
     mt_setting axes[MT_SETTING_COUNT];
     size_t count = mt_settings_in_order(MT_ORDER_OF_REPORT, axes);
-    int order = compare_numbers(size_of(a), size_of(b));
+    double size_a = size_of(a), size_b = size_of(b);
+    int order = MT_COMPARE(size_a, size_b);
     if (order == 0)
-        order = -compare_numbers((double)a->run->capacity_bytes, (double)b->run->capacity_bytes);
+        order = MT_COMPARE(b->run.capacity_bytes, a->run.capacity_bytes);
     for (size_t i = 0; i < count && order == 0; i++)
-        order = strcmp(axis_value(a, axes[i]), axis_value(b, axes[i]));
+        order = strcmp(a->axis[axes[i]], b->axis[axes[i]]);
     return order;
 }
 
@@ -179,8 +241,8 @@ static int compare_runs(const void *left, const void *right)
     if (order == 0)
         order = -strcmp(a->autocast, b->autocast); /* "off" before "bf16" */
     if (order == 0)
-        order = compare_numbers((double)a->seq, (double)b->seq);
-    return order != 0 ? order : compare_numbers((double)a->steps.warmup, (double)b->steps.warmup);
+        order = MT_COMPARE(a->seq, b->seq);
+    return order != 0 ? order : MT_COMPARE(a->steps.warmup, b->steps.warmup);
 }
 
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out)
@@ -204,18 +266,13 @@ void mt_report_release(struct mt_report *report)
     report->run_count = 0;
 }
 
-static bool is_selected(const struct mt_report_run *run, const char *autocast, const char *mode)
-{
-    return (autocast == NULL || strcmp(run->autocast, autocast) == 0) && (mode == NULL || strcmp(run->mode, mode) == 0);
-}
-
-struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast, const char *mode)
+struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast)
 {
     static const char *const but[] = {"warmup", NULL};
     struct mt_report_rows rows = {.runs = mt_host_alloc((report->run_count + 1) * sizeof(void *))};
     for (size_t i = 0; i < report->run_count; i++) {
         const struct mt_report_run *run = &report->runs[i];
-        if (!is_selected(run, autocast, mode))
+        if (autocast != NULL && strcmp(run->autocast, autocast) != 0)
             continue;
         bool repeats = rows.count > 0 && mt_report_agree(run, rows.runs[rows.count - 1], but);
         rows.runs[repeats ? rows.count - 1 : rows.count++] = run;
@@ -232,11 +289,20 @@ void mt_report_rows_release(struct mt_report_rows *rows)
 size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin)
 {
     static const char *const but[] = {"seq", "warmup", NULL};
+    assert(begin < rows->count);
     const struct mt_report_run *first = rows->runs[begin];
     size_t end = begin + 1;
     while (end < rows->count && mt_report_agree(first, rows->runs[end], but))
         end++;
     return end;
+}
+
+const struct mt_report_run *mt_report_last_whole(const struct mt_report_rows *rows, size_t begin, size_t end)
+{
+    assert(begin <= end && end <= rows->count);
+    while (end > begin && rows->runs[end - 1]->is_oom)
+        end--;
+    return end > begin ? rows->runs[end - 1] : NULL;
 }
 
 void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end)
@@ -273,17 +339,33 @@ static const struct mt_report_run *find_baseline(const struct mt_report *report,
     return found;
 }
 
+/* Fills in the differences of a pair, ours and those of others. */
+static void fill_pair(struct mt_report_pair *pair)
+{
+    const struct mt_report_run *a = &pair->baseline, *b = &pair->autocast;
+    pair->allocated_bytes = (int64_t)(b->allocated.bytes - a->allocated.bytes);
+    pair->reserved_bytes = (int64_t)(b->reserved.bytes - a->reserved.bytes);
+    if (a->published == NULL || b->published == NULL || !mt_report_is_prediction(b))
+        return;
+    pair->measured =
+        mt_figure_difference((int64_t)(b->published->measured_reserved_bytes - a->published->measured_reserved_bytes));
+    if (!isnan(b->published->autocast_gib))
+        pair->published = mt_figure_number(b->published->autocast_gib, "%+.2f GiB", b->published->autocast_gib);
+}
+
 struct mt_report_pairs mt_report_pair(const struct mt_report *report)
 {
-    struct mt_report_pairs pairs = {.autocast = mt_report_select(report, "bf16", NULL)};
+    struct mt_report_pairs pairs = {.autocast = mt_report_select(report, "bf16")};
     size_t kept = 0;
-    pairs.baselines = mt_host_alloc((pairs.autocast.count + 1) * sizeof(void *));
+    pairs.pairs = mt_host_alloc((pairs.autocast.count + 1) * sizeof *pairs.pairs);
     for (size_t i = 0; i < pairs.autocast.count; i++) {
         const struct mt_report_run *run = pairs.autocast.runs[i], *baseline = find_baseline(report, run);
         if (!has_peak(run) || baseline == NULL || !has_peak(baseline))
             continue;
-        pairs.baselines[kept] = baseline;
-        pairs.autocast.runs[kept++] = run;
+        pairs.pairs[kept] = (struct mt_report_pair){.autocast = *run, .baseline = *baseline};
+        fill_pair(&pairs.pairs[kept]);
+        pairs.autocast.runs[kept] = &pairs.pairs[kept].autocast;
+        kept++;
     }
     pairs.autocast.count = kept;
     return pairs;
@@ -292,96 +374,103 @@ struct mt_report_pairs mt_report_pair(const struct mt_report *report)
 void mt_report_pairs_release(struct mt_report_pairs *pairs)
 {
     mt_report_rows_release(&pairs->autocast);
-    free(pairs->baselines);
-    pairs->baselines = NULL;
+    free(pairs->pairs);
+    pairs->pairs = NULL;
 }
 
 static bool axis_varies(const struct mt_report_rows *rows, mt_setting axis)
 {
     for (size_t i = 1; i < rows->count; i++)
-        if (strcmp(axis_value(rows->runs[0], axis), axis_value(rows->runs[i], axis)) != 0)
+        if (strcmp(rows->runs[0]->axis[axis], rows->runs[i]->axis[axis]) != 0)
             return true;
     return false;
 }
 
-void mt_report_column(struct mt_report_columns *columns, const char *title, mt_align align)
+struct mt_report_axes mt_report_axes_of(const struct mt_report_rows *rows)
 {
-    assert(columns->count < MT_REPORT_COLUMNS);
-    columns->items[columns->count++] = (struct mt_column){title, align};
-}
-
-struct mt_report_columns mt_report_columns_of(const struct mt_report_rows *rows)
-{
-    struct mt_report_columns columns = {0};
+    struct mt_report_axes varying = {0};
     mt_setting axes[MT_SETTING_COUNT];
     size_t count = mt_settings_in_order(MT_ORDER_OF_REPORT, axes);
-    for (size_t i = 0; i < count; i++) {
-        const struct mt_setting_entry *entry = &mt_setting_table[axes[i]];
-        if (!axis_varies(rows, axes[i]))
-            continue;
-        columns.axes[columns.axis_count++] = axes[i];
-        mt_report_column(&columns, entry->title, entry->kind == MT_SETTING_IS_INTEGER ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT);
-    }
-    return columns;
+    for (size_t i = 0; i < count; i++)
+        if (axis_varies(rows, axes[i]))
+            varying.axes[varying.count++] = axes[i];
+    return varying;
 }
 
-void mt_report_axis_cells(struct mt_page *page, const struct mt_report_columns *columns,
-                          const struct mt_report_run *run)
+struct mt_report_axes mt_report_all_axes(const struct mt_report *report)
 {
-    for (size_t i = 0; i < columns->axis_count; i++)
-        mt_page_cell(page, axis_value(run, columns->axes[i]));
+    struct mt_report_rows rows = mt_report_select(report, NULL);
+    struct mt_report_axes axes = mt_report_axes_of(&rows);
+    mt_report_rows_release(&rows);
+    return axes;
 }
 
-static bool has_axis(const struct mt_report_columns *columns, mt_setting axis)
+static bool has_axis(const struct mt_report_axes *axes, mt_setting axis)
 {
-    for (size_t i = 0; i < columns->axis_count; i++)
-        if (columns->axes[i] == axis)
+    for (size_t i = 0; i < axes->count; i++)
+        if (axes->axes[i] == axis)
             return true;
     return false;
 }
 
 /* Adds the axes that all rows share, of those that a reader asks for first. */
-static void add_common(struct mt_text *out, const struct mt_report_rows *rows, const struct mt_report_columns *columns)
+static void add_common(struct mt_text *out, const struct mt_report_rows *rows, const struct mt_report_axes *axes)
 {
     static const mt_setting told[] = {MT_SETTING_MODEL, MT_SETTING_BATCH, MT_SETTING_DEVICE};
     const char *before = ": ";
-    for (size_t i = 0; i < sizeof told / sizeof told[0] && rows->count > 0; i++) {
-        if (has_axis(columns, told[i]))
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) {
+        if (has_axis(axes, told[i]))
             continue;
-        mt_text_add(out, "%s%s%s", before, told[i] == MT_SETTING_BATCH ? "batch " : "",
-                    axis_value(rows->runs[0], told[i]));
+        mt_text_add(out, "%s%s%s", before, told[i] == MT_SETTING_BATCH ? "batch " : "", rows->runs[0]->axis[told[i]]);
         before = ", ";
     }
 }
 
-void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const struct mt_report_columns *columns,
-                     const char *key, const char *title)
+/* Returns the column of an axis. */
+static struct mt_field axis_field(mt_setting axis)
 {
+    const struct mt_setting_entry *entry = &mt_setting_table[axis];
+    return (struct mt_field){.kind = entry->kind == MT_SETTING_IS_INTEGER ? MT_FIELD_DIGITS : MT_FIELD_TEXT,
+                             .name = entry->name,
+                             .heading = entry->title,
+                             .offset = offsetof(struct mt_report_run, axis) + axis * sizeof(const char *)};
+}
+
+void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const char *key, const char *title,
+                     const struct mt_field *fields)
+{
+    enum { MOST_COLUMNS = 2 * MT_SETTING_COUNT };
+    struct mt_field columns[MOST_COLUMNS + 1] = {0};
+    struct mt_report_axes axes = mt_report_axes_of(rows);
     struct mt_text whole = {0};
+    size_t count = axes.count;
+    assert(rows->count > 0);
+    for (size_t i = 0; i < axes.count; i++)
+        columns[i] = axis_field(axes.axes[i]);
+    for (const struct mt_field *field = fields; field->name != NULL; field++) {
+        assert(count < MOST_COLUMNS);
+        columns[count++] = *field;
+    }
     mt_text_add(&whole, "%s", title);
-    add_common(&whole, rows, columns);
-    mt_page_table(page, key, whole.data, columns->items, columns->count);
+    add_common(&whole, rows, &axes);
+    const struct mt_row_type type = MT_ROW_TYPE(struct mt_report_run, columns);
+    mt_page_table(page, key, whole.data, &type, NULL, 0);
+    for (size_t i = 0; i < rows->count; i++)
+        mt_page_row(page, &type, rows->runs[i]);
     mt_text_release(&whole);
 }
 
-void mt_report_describe(const struct mt_report_columns *columns, const struct mt_report_run *run, struct mt_text *out)
+void mt_report_describe(const struct mt_report_axes *axes, const struct mt_report_run *run, struct mt_text *out)
 {
-    mt_text_add(out, "%s, %s", run->model, mt_report_mode(run));
-    for (size_t i = 0; i < columns->axis_count; i++)
-        if (columns->axes[i] != MT_SETTING_MODEL)
-            mt_text_add(out, ", %s%s", columns->axes[i] == MT_SETTING_BATCH ? "batch " : "",
-                        axis_value(run, columns->axes[i]));
-}
-
-const char *mt_report_mode(const struct mt_report_run *run)
-{
-    if (strcmp(run->mode, "fwd_bwd") == 0)
-        return "full step";
-    return strcmp(run->mode, "fwd") == 0 ? "forward pass" : "inference";
+    mt_text_add(out, "%s, %s", run->model, run->pass);
+    for (size_t i = 0; i < axes->count; i++)
+        if (axes->axes[i] != MT_SETTING_MODEL)
+            mt_text_add(out, ", %s%s", axes->axes[i] == MT_SETTING_BATCH ? "batch " : "", run->axis[axes->axes[i]]);
 }
 
 void mt_report_join(struct mt_text *out, size_t index, size_t count)
 {
+    assert(index < count);
     if (index > 0)
         mt_text_add(out, "%s", index + 1 == count ? " and " : ", ");
 }

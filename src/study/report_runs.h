@@ -1,31 +1,44 @@
-/* The runs of a report: one for each configuration of the trace, with the figures of its tables and in their order; and
- * the axes in which the runs of a table differ.
+/* The report of a trace: its runs, one for each configuration, with the figures of the tables and in their order; the axes
+ * in which runs of a table differ; and the sections that make a page of them.
  *
  * Runs of equal axes differ in mode, precision and sequence length only. They are a group, and tables compare within it. */
 #ifndef MT_STUDY_REPORT_RUNS_H
 #define MT_STUDY_REPORT_RUNS_H
 
+#include "analysis/session.h"
 #include "answer/report_page.h"
 #include "study/published.h"
 #include "trace/query/trace.h"
 
 #include <stdbool.h>
 
-/* Texts are borrowed from the trace. */
+/* A run and everything that a table shows of it. Texts are borrowed from the trace.
+ * Invariants of a loaded one: seq > 0 and batch > 0; it ended, done or out of memory; `comparable` is `published` or NULL. */
 struct mt_report_run {
-    const struct mt_run *run;
+    struct mt_run run;
     struct mt_settings settings;
-    char *model;     /* "2.7B", or the sizes of one without a name */
-    char *allocator; /* "policy=torch", and settings that are not usual for it */
+    const char *axis[MT_SETTING_COUNT]; /* values of the settings of MT_ORDER_OF_REPORT */
+    char *model;                        /* "2.7B", or the sizes of one without a name; owned */
+    char *allocator;                    /* "policy=torch", and settings that are not usual for it; owned */
     const char *mode, *autocast, *seq_text;
+    const char *name;  /* "": none */
+    const char *pass;  /* "forward pass", "full step" or "inference" */
+    const char *basis; /* of its times: "estimate" or "measured" */
     int64_t batch, seq, d_model;
     bool is_oom, is_estimated;
     struct mt_steps_row steps;
+    struct mt_figure times[MT_TIMED_PART_COUNT]; /* ms, with the deviation where there is one */
     struct mt_peak_row allocated, reserved;
-    const struct mt_published_cell *published; /* NULL: there is none */
+    struct mt_figure allocated_peak, reserved_peak; /* or "out of memory" */
+    uint64_t refused_bytes;                         /* asked for when memory ran out */
+    const struct mt_published_cell *published;      /* of its configuration; NULL: none */
+    const struct mt_published_cell *comparable;     /* the same if its allocator is the published one's */
+    struct mt_figure published_reserved;
+    struct mt_figure measured_allocated, measured_reserved;     /* of PyTorch */
+    struct mt_figure allocated_difference, reserved_difference; /* ours less PyTorch's */
 };
 
-/* What a report may lack, so that a table is missing. */
+/* The tables that a trace may lack the runs for. */
 typedef enum mt_report_lack {
     MT_LACKS_AUTOCAST_PAIRS, /* runs under autocast beside those in fp32 */
     MT_LACKS_AUTOCAST,
@@ -39,7 +52,6 @@ typedef enum mt_report_lack {
 struct mt_report {
     const char *const *remedies; /* by mt_report_lack: the command that adds it; borrowed */
     struct mt_trace *trace;
-    const char *path; /* of the trace, borrowed */
     struct mt_page *page;
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
     size_t run_count;
@@ -47,8 +59,8 @@ struct mt_report {
 };
 
 /* Loads the newest run of each configuration that ended, also one that ended out of memory. Of full steps it prefers a
- * run with a second step, since the first makes the optimizer's state. Leaves out->page and out->path as they are. Release
- * in any case. */
+ * run with a second step, since the first makes the optimizer's state. Leaves out->page and out->remedies as they are.
+ * Release in any case. */
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out);
 void mt_report_release(struct mt_report *report);
 
@@ -58,9 +70,9 @@ struct mt_report_rows {
     size_t count;
 };
 
-/* Returns the runs of that precision ("off", "bf16"; NULL: any) and mode (NULL: any), without those that differ from another one
- * in warm-up only. Release the rows. */
-struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast, const char *mode);
+/* Returns the runs of that precision ("off", "bf16"; NULL: any). Of those that differ in warm-up only it takes the last. The
+ * caller releases the rows. */
+struct mt_report_rows mt_report_select(const struct mt_report *report, const char *autocast);
 void mt_report_rows_release(struct mt_report_rows *rows);
 
 /* True if two runs agree in all settings that matter to a step, but for those named (NULL after the last). */
@@ -69,15 +81,25 @@ bool mt_report_agree(const struct mt_report_run *a, const struct mt_report_run *
 /* Returns the end of the group that begins at row `begin`: equal axes, mode and precision. */
 size_t mt_report_group_end(const struct mt_report_rows *rows, size_t begin);
 
+/* Returns the last of the rows begin up to end that did not end out of memory; NULL if there is none. */
+const struct mt_report_run *mt_report_last_whole(const struct mt_report_rows *rows, size_t begin, size_t end);
+
 /* Finds the group with most runs that did not end out of memory, of equals the last: *begin up to *end; both 0 of no
  * rows. */
 void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end);
 
-/* Runs under autocast, each beside the one in fp32 that differs from it in that only, but for warm-up; all went to their
- * end and had memory. */
+/* A run under autocast beside the one in fp32 that differs from it in that only, but for warm-up. Both went to their end
+ * and had memory. Begins with a run, as every row of a report's tables does. */
+struct mt_report_pair {
+    struct mt_report_run autocast, baseline; /* borrowed from the report, with all that they own */
+    int64_t allocated_bytes, reserved_bytes; /* more under autocast */
+    struct mt_figure measured, published;    /* the same of reserved bytes, by PyTorch and as published */
+};
+
+/* Pairs, and the rows of those under autocast, in one order. */
 struct mt_report_pairs {
-    struct mt_report_rows autocast;
-    const struct mt_report_run **baselines; /* as many */
+    struct mt_report_rows autocast; /* autocast.runs[i] is &pairs[i].autocast */
+    struct mt_report_pair *pairs;
 };
 struct mt_report_pairs mt_report_pair(const struct mt_report *report);
 void mt_report_pairs_release(struct mt_report_pairs *pairs);
@@ -85,32 +107,43 @@ void mt_report_pairs_release(struct mt_report_pairs *pairs);
 /* True if PyTorch's rules decided what the run reserved, in steps that repeat: its peaks compare with PyTorch's. */
 bool mt_report_is_prediction(const struct mt_report_run *run);
 
-/* Columns of a table: those of the axes in which its rows differ, then its own. */
-enum { MT_REPORT_COLUMNS = 32 };
-struct mt_report_columns {
-    struct mt_column items[MT_REPORT_COLUMNS];
+/* The axes in which runs differ, in the order of MT_ORDER_OF_REPORT. */
+struct mt_report_axes {
+    mt_setting axes[MT_SETTING_COUNT];
     size_t count;
-    mt_setting axes[MT_REPORT_COLUMNS]; /* of the first columns */
-    size_t axis_count;
 };
-struct mt_report_columns mt_report_columns_of(const struct mt_report_rows *rows);
-void mt_report_column(struct mt_report_columns *columns, const char *title, mt_align align);
+struct mt_report_axes mt_report_axes_of(const struct mt_report_rows *rows);
+struct mt_report_axes mt_report_all_axes(const struct mt_report *report); /* of all runs that tables have */
 
-/* Adds a run's cells of the axes. */
-void mt_report_axis_cells(struct mt_page *page, const struct mt_report_columns *columns,
-                          const struct mt_report_run *run);
+/* Adds a table of rows, each a struct that begins with its run. The first columns are the axes in which the runs differ,
+ * then come the fields, which end with MT_FIELDS_END. The title goes on with what all runs have in common: "…: 2.7B, batch
+ * 4, sim:h200". */
+void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const char *key, const char *title,
+                     const struct mt_field *fields);
 
-/* Begins a table whose title goes on with what all rows have in common: "…: 2.7B, batch 4, sim:h200". */
-void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const struct mt_report_columns *columns,
-                     const char *key, const char *title);
-
-/* Adds a run for a sentence, its model, its mode and the axes that the columns show: "2.7B, forward pass, sim:h200". */
-void mt_report_describe(const struct mt_report_columns *columns, const struct mt_report_run *run, struct mt_text *out);
-
-/* Returns "forward pass", "full step" or "inference". */
-const char *mt_report_mode(const struct mt_report_run *run);
+/* Adds a run for a sentence, its model, its mode and those axes: "2.7B, forward pass, sim:h200". */
+void mt_report_describe(const struct mt_report_axes *axes, const struct mt_report_run *run, struct mt_text *out);
 
 /* Adds ", " or " and " before item `index` of `count`, where one belongs. */
 void mt_report_join(struct mt_text *out, size_t index, size_t count);
+
+/* Add the sections of the page, here in their order: the heading, the tables, and under each table what its numbers show.
+ * Of runs that the trace lacks they name the command that adds them. Fail as reading the trace does. */
+mt_status mt_report_timing(struct mt_report *report);
+mt_status mt_report_peaks(struct mt_report *report);
+mt_status mt_report_autocast(struct mt_report *report);
+mt_status mt_report_residual(struct mt_report *report);
+mt_status mt_report_categories(struct mt_report *report);
+mt_status mt_report_largest(struct mt_report *report);
+mt_status mt_report_kernels(struct mt_report *report);
+mt_status mt_report_dtypes(struct mt_report *report);
+mt_status mt_report_accumulation(struct mt_report *report);
+
+/* Adds the tables of peaks of runs of one precision ("off", "bf16"), which two of the sections have. */
+void mt_report_peak_tables(struct mt_report *report, const char *autocast);
+
+/* Runs what the trace at `path` lacks of the published study, on `device`, and adds it; cards of 80 GB are simulated on any.
+ * The observer is told of the progress. Running out of device memory is an answer, not a failure. */
+mt_status mt_report_study(const char *path, const char *device, const struct mt_session_observer *observer);
 
 #endif

@@ -1,37 +1,39 @@
-#include "study/report_study.h"
-
-#include "analysis/run_settings.h"
-#include "analysis/session.h"
-#include "answer/escape.h"
+/* The runs of the published study, and adding those that a trace lacks.
+ *
+ * They are the 2.7B model at three lengths, forward and full step, in fp32 and under autocast, with the rules of PyTorch's
+ * allocator; full steps of all sizes, with and without warm-up; and the length that was out of memory on 80 GB. */
 #include "base/clock.h"
+#include "study/report_runs.h"
 #include "trace/query/trace.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A run of the study. One that the trace has takes its place if it went on to a second step and has as much warm-up. */
+/* A run of the study. A run of the trace takes its place if it went on to a second step and has enough warm-up. */
 struct study_run {
     const char *model;
     int64_t seq;
     mt_mode mode;
     bool autocast;
     int64_t warmup, steps;
-    int64_t least_warmup, most_warmup; /* of one that takes its place */
-    bool wants_kernels;                /* where there are some */
-    const char *device;                /* NULL: the one that is asked for */
+    int64_t least_warmup, most_warmup; /* of a run that takes its place; least <= warmup <= most */
+    bool wants_kernels;
+    const char *device; /* NULL: the study's */
 };
 
 enum { ANY_WARMUP = INT32_MAX, STUDY_RUNS = 64 };
 
+/* The runs that are left to do. Invariant: no run could take the place of a later one. */
 struct study {
+    const char *path, *device; /* of the trace; of runs that name none */
+    const struct mt_session_observer *observer;
     struct study_run runs[STUDY_RUNS];
     size_t count;
-    const struct mt_session_observer *observer;
 };
 
-/* The mode, precision and device of two runs, of one model and length. */
+/* True if two runs agree in model, length, mode, precision and device. */
 static bool is_same_cell(const struct study_run *a, const struct study_run *b)
 {
     bool same_device = a->device == b->device || (a->device && b->device && strcmp(a->device, b->device) == 0);
@@ -39,9 +41,11 @@ static bool is_same_cell(const struct study_run *a, const struct study_run *b)
            same_device;
 }
 
-/* Adds a run for which no earlier one of the study stands. */
+/* Adds a run unless an earlier one takes its place. Only a GPU has kernels. */
 static void add_run(struct study *study, struct study_run run)
 {
+    run.wants_kernels = run.wants_kernels && strncmp(study->device, "cuda", 4) == 0;
+    assert(run.least_warmup <= run.warmup && run.warmup <= run.most_warmup && study->count < STUDY_RUNS);
     for (size_t i = 0; i < study->count; i++) {
         const struct study_run *other = &study->runs[i];
         if (is_same_cell(other, &run) && other->warmup >= run.least_warmup && other->warmup <= run.most_warmup &&
@@ -71,42 +75,32 @@ static void add_peaks(struct study *study)
     static const int64_t lengths[] = {128, 256, 512};
     static const mt_mode modes[] = {MT_MODE_FWD, MT_MODE_FWD_BWD};
     struct study_run run = {.model = "2.7B", .warmup = 1, .steps = 3, .most_warmup = ANY_WARMUP, .wants_kernels = true};
-    for (size_t mode = 0; mode < 2; mode++)
-        for (int autocast = 0; autocast < 2; autocast++)
-            for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-                run.seq = lengths[i];
-                run.mode = modes[mode];
-                run.autocast = autocast != 0;
-                add_run(study, run);
-            }
+    for (size_t i = 0; i < 12; i++) {
+        run.mode = modes[i / 6];
+        run.autocast = i / 3 % 2 != 0;
+        run.seq = lengths[i % 3];
+        add_run(study, run);
+    }
 }
 
-/* What a card of 80 GB leaves to a program lies between its memory and a GiB less: the driver and CUDA's context have
- * the rest. */
+/* A card of 80 GB leaves a program between its memory and a GiB less: the driver and CUDA's context have the rest. */
 static void add_smaller_cards(struct study *study)
 {
     static const char *const cards[] = {"sim:h100", "sim:79GiB"};
     struct study_run run = {
         .model = "2.7B", .seq = 512, .mode = MT_MODE_FWD_BWD, .warmup = 1, .steps = 3, .most_warmup = ANY_WARMUP};
-    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++)
-        for (int autocast = 0; autocast < 2; autocast++) {
-            run.device = cards[i];
-            run.autocast = autocast != 0;
-            add_run(study, run);
-        }
+    for (size_t i = 0; i < 4; i++) {
+        run.device = cards[i / 2];
+        run.autocast = i % 2 != 0;
+        add_run(study, run);
+    }
 }
 
-/* Where no kernels run there are none to watch. */
-static void drop_kernels(struct study *study, const char *device)
+static mt_status plan_run(const struct study *study, const struct study_run *run, struct mt_run_plan *out)
 {
-    for (size_t i = 0; i < study->count && strncmp(device, "cuda", 4) != 0; i++)
-        study->runs[i].wants_kernels = false;
-}
-
-static mt_status plan_run(const struct study_run *run, const char *path, const char *device, struct mt_run_plan *out)
-{
-    *out = (struct mt_run_plan){
-        .config = mt_training_config_default(), .device = run->device != NULL ? run->device : device, .trace = path};
+    *out = (struct mt_run_plan){.config = mt_training_config_default(),
+                                .device = run->device != NULL ? run->device : study->device,
+                                .trace = study->path};
     out->config.seq = run->seq;
     out->config.mode = run->mode;
     out->config.autocast = run->autocast;
@@ -117,14 +111,14 @@ static mt_status plan_run(const struct study_run *run, const char *path, const c
     return status == MT_OK ? mt_alloc_settings_parse("policy=torch", &out->alloc) : status;
 }
 
-/* Whether the run in the trace is one of the study, which was to have those settings. */
+/* True if a run of these settings takes the place of the wanted one, whose settings those are. */
 static bool is_in_place(const struct mt_settings *found, const struct mt_settings *settings,
                         const struct study_run *wanted)
 {
-    static const char *const looked_at[] = {"warmup", NULL};
+    static const char *const but[] = {"warmup", NULL};
     int64_t warmup = strtoll(mt_settings_value(found, "warmup"), NULL, 10);
     bool has_kernels = !wanted->wants_kernels || strcmp(mt_settings_value(found, "kernels"), "on") == 0;
-    return mt_settings_agree(found, settings, MT_SETTINGS_OF_STEPS, looked_at) && has_kernels &&
+    return mt_settings_agree(found, settings, MT_SETTINGS_OF_STEPS, but) && has_kernels &&
            warmup >= wanted->least_warmup && warmup <= wanted->most_warmup;
 }
 
@@ -134,61 +128,59 @@ static mt_status find_in_trace(struct mt_trace *trace, const struct study_run *w
     size_t count;
     const struct mt_run *runs = mt_trace_runs(trace, &count);
     mt_status status = MT_OK;
-    *out_found = false;
     for (size_t i = 0; i < count && !*out_found && status == MT_OK; i++) {
         struct mt_settings found = {0};
-        bool has_ended =
-            mt_run_is(&runs[i], MT_RUN_OOM) || (mt_run_is(&runs[i], MT_RUN_DONE) && runs[i].last_full_step >= 1);
-        if (has_ended)
-            status = mt_settings_load(trace, &runs[i], &found);
-        *out_found = has_ended && is_in_place(&found, settings, wanted);
+        if (!mt_run_is(&runs[i], MT_RUN_OOM) && !(mt_run_is(&runs[i], MT_RUN_DONE) && runs[i].last_full_step >= 1))
+            continue;
+        status = mt_settings_load(trace, &runs[i], &found);
+        *out_found = is_in_place(&found, settings, wanted);
         mt_settings_release(&found);
     }
     return status;
 }
 
-static mt_status is_lacking(const struct study *study, struct mt_trace *trace, const struct study_run *run,
-                            const struct mt_run_plan *plan, bool *out)
+static mt_status find_run(const struct study *study, struct mt_trace *trace, const struct study_run *run,
+                          bool *out_found)
 {
+    struct mt_run_plan plan;
     struct mt_device *device;
-    bool is_found = false;
-    mt_status status = mt_run_device_open(plan->device, study->observer, &device);
+    mt_status status = plan_run(study, run, &plan);
+    if (status == MT_OK)
+        status = mt_run_device_open(plan.device, study->observer, &device);
     if (status != MT_OK)
         return status;
-    struct mt_settings settings = mt_settings_of_plan(plan, device);
+    struct mt_settings settings = mt_settings_of_plan(&plan, device);
     if (trace != NULL)
-        status = find_in_trace(trace, run, &settings, &is_found);
-    *out = !is_found;
+        status = find_in_trace(trace, run, &settings, out_found);
     mt_settings_release(&settings);
     mt_device_close(device);
     return status;
 }
 
-/* Leaves what the trace lacks. */
-static mt_status drop_present(struct study *study, const char *path, const char *device)
+/* Leaves the runs that the trace lacks: all if there is no trace yet. Opens each device, so one that is not there fails
+ * before the first run. */
+static mt_status drop_present(struct study *study)
 {
     struct mt_trace *trace = NULL;
-    mt_status status = access(path, F_OK) == 0 ? mt_trace_open(path, &trace) : MT_OK;
+    mt_status status = access(study->path, F_OK) == 0 ? mt_trace_open(study->path, &trace) : MT_OK;
     size_t kept = 0;
     for (size_t i = 0; i < study->count && status == MT_OK; i++) {
-        struct mt_run_plan plan;
-        bool lacks = true;
-        status = plan_run(&study->runs[i], path, device, &plan);
-        if (status == MT_OK)
-            status = is_lacking(study, trace, &study->runs[i], &plan, &lacks);
-        if (lacks)
+        bool is_found = false;
+        status = find_run(study, trace, &study->runs[i], &is_found);
+        if (!is_found)
             study->runs[kept++] = study->runs[i];
     }
+    assert(kept <= study->count);
     study->count = kept;
     mt_trace_close(trace);
     return status;
 }
 
-static mt_status run_one(const struct study *study, const struct study_run *run, const char *path, const char *device)
+static mt_status run_one(const struct study *study, const struct study_run *run)
 {
     struct mt_run_plan plan;
     struct mt_run_result result;
-    mt_status status = plan_run(run, path, device, &plan);
+    mt_status status = plan_run(study, run, &plan);
     if (status != MT_OK)
         return status;
     status = mt_run_session(&plan, study->observer, &result);
@@ -214,29 +206,18 @@ static void note_run(const struct study *study, size_t index)
     note(study, &text);
 }
 
-/* On a device without kernels, timed runs stand for those that would have watched them. */
-static struct study study_create(const char *device)
-{
-    struct study wanted = {0}, study = {0};
-    add_timing(&wanted);
-    add_peaks(&wanted);
-    add_smaller_cards(&wanted);
-    drop_kernels(&wanted, device);
-    for (size_t i = 0; i < wanted.count; i++)
-        add_run(&study, wanted.runs[i]);
-    return study;
-}
-
 mt_status mt_report_study(const char *path, const char *device, const struct mt_session_observer *observer)
 {
     struct mt_text text = {0};
-    struct study study = study_create(device);
-    study.observer = observer;
+    struct study study = {.path = path, .device = device, .observer = observer};
     uint64_t start_ns = mt_clock_ns();
-    mt_status status = drop_present(&study, path, device);
+    add_timing(&study);
+    add_peaks(&study);
+    add_smaller_cards(&study);
+    mt_status status = drop_present(&study);
     for (size_t i = 0; i < study.count && status == MT_OK; i++) {
         note_run(&study, i);
-        status = run_one(&study, &study.runs[i], path, device);
+        status = run_one(&study, &study.runs[i]);
     }
     if (status != MT_OK)
         return status;

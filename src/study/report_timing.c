@@ -1,34 +1,14 @@
-/* How long forward, backward and optimizer took, and what warming up changes. */
+/* The sections of time: how long the phases of a step take and what warming up changes, and what takes the GPU's time in
+ * runs whose kernels were watched. */
+#include "answer/kernel_text.h"
 #include "base/memory.h"
-#include "study/report_sections.h"
+#include "study/report_runs.h"
 
+#include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const mt_timed_part parts[] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
-enum { PARTS = sizeof parts / sizeof parts[0] };
-
-/* Of milliseconds with two digits. */
-static const double LEAST_SHOWN = 0.005;
-
-/* A deviation that would be shown as nothing is not shown. */
-static void add_time(struct mt_page *page, const struct mt_time_statistics *time)
-{
-    char text[2 * MT_BYTES_TEXT];
-    if (time->count == 0) {
-        mt_page_cell_absent(page);
-        return;
-    }
-    if (time->count == 1 || time->deviation < LEAST_SHOWN)
-        snprintf(text, sizeof text, "%.2f", time->mean);
-    else
-        snprintf(text, sizeof text, "%.2f ± %.2f", time->mean, time->deviation);
-    mt_page_cell_number(page, time->mean, text);
-}
-
-/* Of one configuration the full step says it all; a forward pass by itself is timed where there is no step. */
 static bool has_full_step(const struct mt_report_rows *rows, const struct mt_report_run *run)
 {
     static const char *const but[] = {"mode", "warmup", NULL};
@@ -40,47 +20,36 @@ static bool has_full_step(const struct mt_report_rows *rows, const struct mt_rep
     return false;
 }
 
-static void keep_timed(struct mt_report_rows *rows, const struct mt_report_rows *all)
+/* Returns the runs that were timed, of one configuration the full step alone. The caller releases the rows. */
+static struct mt_report_rows select_timed(const struct mt_report *report)
 {
-    rows->count = 0;
-    for (size_t i = 0; i < all->count; i++) {
-        const struct mt_report_run *run = all->runs[i];
+    struct mt_report_rows all = mt_report_select(report, NULL), rows = mt_report_select(report, NULL);
+    rows.count = 0;
+    for (size_t i = 0; i < all.count; i++) {
+        const struct mt_report_run *run = all.runs[i];
         bool is_timed = !run->is_oom && run->steps.part[MT_TIMED_STEP].count > 0;
-        if (is_timed && (strcmp(run->mode, "fwd_bwd") == 0 || !has_full_step(all, run)))
-            rows->runs[rows->count++] = run;
+        if (is_timed && (strcmp(run->mode, "fwd_bwd") == 0 || !has_full_step(&all, run)))
+            rows.runs[rows.count++] = run;
     }
+    mt_report_rows_release(&all);
+    return rows;
 }
 
-static void add_row(struct mt_page *page, const struct mt_report_columns *columns, const struct mt_report_run *run)
-{
-    mt_report_axis_cells(page, columns, run);
-    mt_page_cell(page, mt_report_mode(run));
-    mt_page_cell(page, run->steps.precision);
-    mt_page_cell_count(page, run->seq);
-    mt_page_cell_count(page, run->steps.warmup);
-    mt_page_cell_count(page, run->steps.part[MT_TIMED_STEP].count);
-    for (int i = 0; i < PARTS; i++)
-        add_time(page, &run->steps.part[parts[i]]);
-    mt_page_cell(page, run->is_estimated ? "estimate" : "measured");
-}
-
-static void add_table(struct mt_page *page, const struct mt_report_rows *rows)
-{
-    struct mt_report_columns columns = mt_report_columns_of(rows);
-    mt_report_column(&columns, "pass", MT_ALIGN_LEFT);
-    mt_report_column(&columns, "precision", MT_ALIGN_LEFT);
-    mt_report_column(&columns, "seq", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "warm-up", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "steps", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "forward ms", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "backward ms", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "optimizer ms", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "step ms", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "time is", MT_ALIGN_LEFT);
-    mt_report_table(page, rows, &columns, "steps", "Time of a step, mean ± standard deviation where there is one");
-    for (size_t i = 0; i < rows->count; i++)
-        add_row(page, &columns, rows->runs[i]);
-}
+#define TIME(part, title) MT_COLUMN(FIGURE, struct mt_figure, struct mt_report_run, times[MT_TIMED_##part], title)
+static const struct mt_field step_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, pass, "pass"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, steps.precision, "precision"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, steps.warmup, "warm-up"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, steps.part[MT_TIMED_STEP].count, "steps"),
+    TIME(FORWARD, "forward ms"),
+    TIME(BACKWARD, "backward ms"),
+    TIME(OPTIMIZER, "optimizer ms"),
+    TIME(STEP, "step ms"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, basis, "time is"),
+    MT_FIELDS_END,
+};
+#undef TIME
 
 static void say_estimates(struct mt_page *page, const struct mt_report_rows *rows)
 {
@@ -123,12 +92,26 @@ static void say_times(struct mt_page *page, const struct mt_report_rows *rows)
         mt_page_say(page, "After the warm-up every step takes as long as the others.");
 }
 
-/* The same run without warm-up and with. */
+/* The same run with warm-up and without. Begins with the run of its row. */
 struct warmth {
-    const struct mt_report_run *cold, *warm;
+    struct mt_report_run warm; /* borrowed from the report */
+    struct mt_figure cold_ms, change_ms;
+    double change; /* of a step's mean, ms */
+    const char *slowest;
+    double percent; /* the change, of the warm mean */
 };
 
-/* Runs are in order of warm-up, so the warm one follows the cold one. */
+static const struct mt_field warmth_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct warmth, warm.steps.precision, "precision"),
+    MT_COLUMN(INTEGER, int64_t, struct warmth, warm.seq, "seq"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct warmth, cold_ms, "without warm-up, ms"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct warmth, warm.times[MT_TIMED_STEP], "with, ms"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct warmth, change_ms, "difference"),
+    MT_COLUMN(TEXT, const char *, struct warmth, slowest, "most of it in"),
+    MT_FIELDS_END,
+};
+
+/* True of neighbours, since runs are in order of warm-up. */
 static bool is_pair(const struct mt_report_run *cold, const struct mt_report_run *warm)
 {
     static const char *const but[] = {"warmup", NULL};
@@ -136,103 +119,207 @@ static bool is_pair(const struct mt_report_run *cold, const struct mt_report_run
            !warm->is_oom;
 }
 
-static double mean_change(const struct warmth *pair, mt_timed_part part)
+static double mean_change(const struct mt_report_run *cold, const struct mt_report_run *warm, int part)
 {
-    return pair->cold->steps.part[part].mean - pair->warm->steps.part[part].mean;
+    return cold->steps.part[part].mean - warm->steps.part[part].mean;
 }
 
-/* The phase that the first steps make longer by most. */
-static mt_timed_part slowest_phase(const struct warmth *pair)
+/* Returns the phase that the first steps make longer by most. */
+static mt_timed_part slowest_phase(const struct mt_report_run *cold, const struct mt_report_run *warm)
 {
-    mt_timed_part slowest = MT_TIMED_FORWARD;
+    int slowest = MT_TIMED_FORWARD;
     for (int part = 0; part < MT_TIMED_STEP; part++)
-        if (mean_change(pair, (mt_timed_part)part) > mean_change(pair, slowest) || isnan(mean_change(pair, slowest)))
-            slowest = (mt_timed_part)part;
-    return slowest;
+        if (mean_change(cold, warm, part) > mean_change(cold, warm, slowest) || isnan(mean_change(cold, warm, slowest)))
+            slowest = part;
+    return (mt_timed_part)slowest;
 }
 
-static void add_pair(struct mt_page *page, const struct mt_report_columns *columns, const struct warmth *pair)
+static struct warmth warmth_of(const struct mt_report_run *cold, const struct mt_report_run *warm)
 {
-    char text[MT_BYTES_TEXT];
-    double change = mean_change(pair, MT_TIMED_STEP);
-    mt_report_axis_cells(page, columns, pair->warm);
-    mt_page_cell(page, pair->warm->steps.precision);
-    mt_page_cell_count(page, pair->warm->seq);
-    add_time(page, &pair->cold->steps.part[MT_TIMED_STEP]);
-    add_time(page, &pair->warm->steps.part[MT_TIMED_STEP]);
-    snprintf(text, sizeof text, "%+.2f", change);
-    mt_page_cell_number(page, change, text);
-    mt_page_cell(page, mt_timed_part_name(slowest_phase(pair)));
+    double change = mean_change(cold, warm, MT_TIMED_STEP);
+    assert(cold->steps.warmup == 0 && warm->steps.warmup > 0);
+    return (struct warmth){.warm = *warm,
+                           .cold_ms = cold->times[MT_TIMED_STEP],
+                           .change_ms = mt_figure_number(change, "%+.2f", change),
+                           .change = change,
+                           .slowest = mt_timed_part_name(slowest_phase(cold, warm)),
+                           .percent = 100 * change / warm->steps.part[MT_TIMED_STEP].mean};
 }
 
-static void say_pairs(struct mt_page *page, const struct warmth *pairs, size_t count)
+static void say_warmth(struct mt_page *page, const struct warmth *pairs, size_t count)
 {
     double most = 0;
     bool is_optimizer = true;
     for (size_t i = 0; i < count; i++) {
-        most = fmax(most, 100 * mean_change(&pairs[i], MT_TIMED_STEP) / pairs[i].warm->steps.part[MT_TIMED_STEP].mean);
-        is_optimizer = is_optimizer && slowest_phase(&pairs[i]) == MT_TIMED_OPTIMIZER;
+        most = fmax(most, pairs[i].percent);
+        is_optimizer = is_optimizer && strcmp(pairs[i].slowest, mt_timed_part_name(MT_TIMED_OPTIMIZER)) == 0;
     }
     if (most <= 0)
         return;
     mt_page_say(page,
                 "Without warm-up the first step counts, too: the mean of a step is up to %.1f %% longer, and the "
-                "deviation speaks of that one step.%s",
+                "deviation comes from that one step.%s",
                 most,
-                is_optimizer ? " In every row it is the optimizer that is longer at first: it makes and clears its "
-                               "state in the first step."
+                is_optimizer ? " In every row the optimizer takes most of that: it creates and clears its state in "
+                               "the first step."
                              : "");
 }
 
-static size_t find_pairs(const struct mt_report *report, struct warmth *pairs)
+static void add_warmup(struct mt_report *report)
 {
-    size_t count = 0;
+    struct warmth *pairs = mt_host_alloc((report->run_count + 1) * sizeof *pairs);
+    struct mt_report_rows rows = {.runs = mt_host_alloc((report->run_count + 1) * sizeof(void *))};
     for (size_t i = 1; i < report->run_count; i++)
-        if (is_pair(&report->runs[i - 1], &report->runs[i]))
-            pairs[count++] = (struct warmth){&report->runs[i - 1], &report->runs[i]};
-    return count;
-}
-
-static void add_warmup(struct mt_report *report, struct mt_report_rows *rows, struct warmth *pairs)
-{
-    size_t count = find_pairs(report, pairs);
-    rows->count = count;
-    for (size_t i = 0; i < count; i++)
-        rows->runs[i] = pairs[i].warm;
-    if (count == 0) {
+        if (is_pair(&report->runs[i - 1], &report->runs[i])) {
+            pairs[rows.count] = warmth_of(&report->runs[i - 1], &report->runs[i]);
+            rows.runs[rows.count] = &pairs[rows.count].warm;
+            rows.count++;
+        }
+    if (rows.count > 0) {
+        mt_report_table(report->page, &rows, "warm-up", "A step without and with warm-up", warmth_fields);
+        say_warmth(report->page, pairs, rows.count);
+    } else {
         mt_page_hint(report->page, report->remedies[MT_LACKS_WARMUP],
                      "No run differs from another in its warm-up only, so what that changes is not shown");
-        return;
     }
-    struct mt_report_columns columns = mt_report_columns_of(rows);
-    mt_report_column(&columns, "precision", MT_ALIGN_LEFT);
-    mt_report_column(&columns, "seq", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "without warm-up, ms", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "with, ms", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "difference", MT_ALIGN_RIGHT);
-    mt_report_column(&columns, "most of it in", MT_ALIGN_LEFT);
-    mt_report_table(report->page, rows, &columns, "warm-up", "A step without and with warm-up");
-    for (size_t i = 0; i < count; i++)
-        add_pair(report->page, &columns, &pairs[i]);
-    say_pairs(report->page, pairs, count);
+    mt_report_rows_release(&rows);
+    free(pairs);
 }
 
 mt_status mt_report_timing(struct mt_report *report)
 {
+    struct mt_report_rows rows = select_timed(report);
     mt_page_section(report->page, "timing", "Timing");
-    struct mt_report_rows all = mt_report_select(report, NULL, NULL), rows = mt_report_select(report, NULL, NULL);
-    keep_timed(&rows, &all);
     if (rows.count > 0) {
-        add_table(report->page, &rows);
+        mt_report_table(report->page, &rows, "steps", "Time of a step, mean ± standard deviation where there is one",
+                        step_fields);
         say_estimates(report->page, &rows);
         say_times(report->page, &rows);
     }
-    struct warmth *pairs = mt_host_alloc((report->run_count + 1) * sizeof *pairs);
     mt_report_rows_release(&rows);
-    rows.runs = mt_host_alloc((report->run_count + 1) * sizeof(void *));
-    add_warmup(report, &rows, pairs);
-    free(pairs);
-    mt_report_rows_release(&rows);
-    mt_report_rows_release(&all);
+    add_warmup(report);
     return MT_OK;
+}
+
+/* A phase of a run's kernels, in a step. */
+struct phase_row {
+    const char *phase;
+    struct mt_figure ms, share, product_ms, product_share;
+    uint64_t kernels;
+    struct mt_figure other_ms; /* of the largest kernel that is no product */
+    const char *other;         /* its name; NULL: there is none */
+};
+
+static const struct mt_field phase_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct phase_row, phase, "phase"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, ms, "ms"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, share, "share"),
+    MT_COLUMN(COUNT, uint64_t, struct phase_row, kernels, "kernels"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_ms, "products"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_share, "share of phase"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, other_ms, "largest other"),
+    MT_COLUMN(TEXT, const char *, struct phase_row, other, ""),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
+
+static double ms_a_step(const struct mt_kernels *kernels, uint64_t total_ns)
+{
+    return (double)total_ns * 1e-6 / (double)kernels->steps;
+}
+
+static struct mt_figure ms_figure(const struct mt_kernels *kernels, uint64_t total_ns)
+{
+    double ms = ms_a_step(kernels, total_ns);
+    return mt_figure_number(ms, "%.3f", ms);
+}
+
+static struct mt_figure share_figure(uint64_t part, uint64_t whole)
+{
+    char text[MT_BYTES_TEXT];
+    double percent = whole > 0 ? 100 * (double)part / (double)whole : 0;
+    return mt_figure_number(percent, "%s", mt_format_share((double)part, (double)whole, text));
+}
+
+static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_kernel_phase *phase)
+{
+    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
+    struct mt_text name = {0};
+    assert(kernels->steps > 0);
+    struct phase_row row = {.phase = phase->phase[0] != '\0' ? phase->phase : "no op",
+                            .ms = ms_figure(kernels, phase->total_ns),
+                            .share = share_figure(phase->total_ns, kernels->total_ns),
+                            .product_ms = ms_figure(kernels, phase->product_ns),
+                            .product_share = share_figure(phase->product_ns, phase->total_ns),
+                            .kernels = phase->count / kernels->steps};
+    if (other != NULL) {
+        mt_kernel_text_add(&name, other->name);
+        row.other_ms = ms_figure(kernels, other->total_ns);
+        row.other = mt_text_get(&name);
+    }
+    mt_page_row(page, &phase_type, &row);
+    mt_text_release(&name);
+}
+
+static void say_shares(struct mt_page *page, const struct mt_kernels *kernels)
+{
+    char share[MT_BYTES_TEXT];
+    mt_page_say(page, "Matrix products take %s of the kernels' time of a step.",
+                mt_format_share((double)kernels->product_ns, (double)kernels->total_ns, share));
+    if (kernels->softmax_ns > 0 && kernels->attention_product_ns > 0)
+        mt_page_say(
+            page, "Softmax of the forward pass takes %.3f ms and attention's two products %.3f ms: %.2f times as long.",
+            ms_a_step(kernels, kernels->softmax_ns), ms_a_step(kernels, kernels->attention_product_ns),
+            (double)kernels->softmax_ns / (double)kernels->attention_product_ns);
+    if (kernels->lost > 0)
+        mt_page_say(page, "Of %zu kernels there is no record, so the figures are too low.", (size_t)kernels->lost);
+}
+
+static void add_kernels(struct mt_page *page, const struct mt_run *run, const struct mt_steps_row *steps,
+                        const struct mt_kernels *kernels)
+{
+    struct mt_text title = {0};
+    mt_text_add(&title, "Kernels of a step: %s, %s, seq %s, %s on %s", steps->model, steps->mode, steps->seq,
+                steps->precision, run->device);
+    mt_page_table(page, "kernels", title.data, &phase_type, NULL, 0);
+    for (size_t i = 0; i < kernels->phase_count; i++)
+        add_phase(page, kernels, &kernels->phases[i]);
+    say_shares(page, kernels);
+    mt_text_release(&title);
+}
+
+/* Adds the kernels of a run, if they were watched, and counts it in *shown. */
+static mt_status add_watched(struct mt_report *report, const struct mt_run *run, size_t *shown)
+{
+    struct mt_settings settings;
+    struct mt_steps_row steps;
+    struct mt_kernels kernels = {0};
+    mt_status status = mt_settings_load(report->trace, run, &settings);
+    bool is_watched = status == MT_OK && strcmp(mt_settings_value(&settings, "kernels"), "on") == 0;
+    mt_settings_release(&settings);
+    if (!is_watched)
+        return status;
+    status = mt_trace_steps(report->trace, run, &steps);
+    if (status == MT_OK)
+        status = mt_trace_kernels(report->trace, run, &kernels);
+    if (status == MT_OK && kernels.total_ns > 0 && kernels.steps > 0) {
+        add_kernels(report->page, run, &steps, &kernels);
+        ++*shown;
+    }
+    mt_kernels_release(&kernels);
+    return status;
+}
+
+mt_status mt_report_kernels(struct mt_report *report)
+{
+    size_t count, shown = 0;
+    const struct mt_run *runs = mt_trace_runs(report->trace, &count);
+    mt_status status = MT_OK;
+    mt_page_section(report->page, "kernels", "Kernels");
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = add_watched(report, &runs[i], &shown);
+    if (status == MT_OK && shown == 0)
+        mt_page_hint(report->page, report->remedies[MT_LACKS_KERNELS],
+                     "No run has records of kernels; on an NVIDIA GPU this adds them");
+    return status;
 }

@@ -125,14 +125,12 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
     struct mt_text path = {0};
     struct mt_torch_memory_settings settings = {.program = library.program != NULL ? library.program : "PyTorch",
                                                 .names = &library.names};
-    mt_status status = mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
         name_trace(&path, library.trace_path, device);
         settings.trace_path = path.data;
     }
-    status = mt_torch_memory_open(device, &settings, out);
+    mt_status status = mt_torch_memory_open(device, &settings, out);
     mt_text_release(&path);
     return status;
 }
@@ -169,8 +167,8 @@ mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_ad
     *out = 0;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
-    mt_status status = memory_for(device, &memory);
-    return status == MT_OK ? mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out) : status;
+    MT_TRY(memory_for(device, &memory));
+    return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
 }
 
 static void set_text(char **place, const char *text)

@@ -94,14 +94,6 @@ static const char *category_name(void *context, mt_category category)
     return name;
 }
 
-static mt_status flush(void *context)
-{
-    const struct mt_sink *target = enter(context);
-    mt_status status = target->flush != NULL ? target->flush(target->context) : MT_OK;
-    leave(context);
-    return status;
-}
-
 /* Without a recorder there is no emit, so that the allocator makes no events. */
 static struct mt_sink sink_of(struct trace *trace)
 {
@@ -110,16 +102,13 @@ static struct mt_sink sink_of(struct trace *trace)
                             .intern_label = intern_label,
                             .intern_category = intern_category,
                             .category_name = category_name,
-                            .intern_span = intern_span,
-                            .flush = flush};
+                            .intern_span = intern_span};
 }
 
 /* Without a path nothing is stored from the beginning. */
 static mt_status open_trace(struct trace *trace, const char *path, const struct mt_run_info *info)
 {
-    mt_status status = path != NULL ? mt_recorder_open(path, info, &trace->recorder) : MT_OK;
-    if (status != MT_OK)
-        return status;
+    MT_TRY(path != NULL ? mt_recorder_open(path, info, &trace->recorder) : MT_OK);
     trace->is_open = trace->recorder != NULL;
     trace->interner = mt_interner_create();
     trace->target = trace->recorder != NULL ? *mt_recorder_sink(trace->recorder) : mt_sink_discarding(trace->interner);
@@ -279,15 +268,11 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     *out = 0;
     if (bytes == 0)
         return MT_OK;
-    mt_status status = mt_torch_card_stream(memory->card, stream, &number);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_torch_card_stream(memory->card, stream, &number));
     mt_lock_take(&memory->lock);
     uint64_t numbers = label_of(memory, label);
     mt_lock_give(&memory->lock);
-    status = mt_alloc_take(memory->alloc, bytes, number, (mt_label_id)(numbers >> 32), (mt_span_id)numbers, &block);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_alloc_take(memory->alloc, bytes, number, (mt_label_id)(numbers >> 32), (mt_span_id)numbers, &block));
     *out = mt_block_address(block);
     assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == bytes);
     mt_lock_take(&memory->lock);

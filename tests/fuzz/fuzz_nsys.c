@@ -1,5 +1,5 @@
-/* A fuzzer's way into the reader of Nsight's exports: the bytes are the file. Most of what it tries ends in SQLite;
- * fuzz_nsys_rows begins behind that. */
+/* Fuzzes the reader of Nsight's exports: the bytes are the file. Most inputs end in SQLite; fuzz_nsys_rows begins
+ * behind it. */
 #include "fuzzed_export.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);

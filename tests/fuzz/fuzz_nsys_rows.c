@@ -1,7 +1,7 @@
-/* A fuzzer's way into the reader of Nsight's exports past SQLite: the bytes are the rows of a database that is sound.
+/* Fuzzes the reader of Nsight's exports behind SQLite: the bytes are the rows of a sound database.
  *
- *   of each table   what kind of table it is (1 byte), which columns it lacks (2 bytes)
- *   of each row     which table (1), then of each column the kind of value (1) and the value (0 to 80) */
+ *  of each table   the kind of table (1 byte), the columns that it lacks (2 bytes)
+ *  of each row     the table (1), then for each column the kind of value (1) and the value (0 to 80) */
 #include "fuzzed_export.h"
 
 #include "base/text.h"
@@ -24,18 +24,18 @@ static const struct table {
 };
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
-/* Kinds of tables; the others are as they should be. */
+/* Kinds of tables; the others are normal. */
 enum { ABSENT = 1, WITHOUT_ROW_NUMBERS, VIEW, TABLE_KINDS = 8 };
 
 /* A database that is being filled. */
 struct filling {
-    const uint8_t *at, *end; /* what is left of the input */
+    const uint8_t *at, *end; /* the rest of the input */
     struct mt_database *database;
     struct mt_statement *inserts[TABLES]; /* NULL: nothing can be inserted */
-    int columns[TABLES];                  /* that are there */
+    int columns[TABLES];                  /* the number of columns that are there */
 };
 
-/* A number of so many bytes; those that are missing are 0. */
+/* Takes a number of so many bytes; missing ones are 0. */
 static uint64_t take(struct filling *filling, int bytes)
 {
     uint64_t number = 0;
@@ -44,7 +44,7 @@ static uint64_t take(struct filling *filling, int bytes)
     return number;
 }
 
-/* Adds the names of the columns that are there, and returns how many. */
+/* Adds the names of the columns that are there, and returns their number. */
 static int add_columns(struct mt_text *sql, const struct table *table, uint64_t lacks)
 {
     int count = 0;
@@ -96,18 +96,18 @@ static void bind_text(struct filling *filling, struct mt_statement *insert, int 
     mt_statement_bind_text(insert, index, text);
 }
 
-/* Small numbers are likeliest: most of what is there is an id, a kind or a time. */
+/* Small numbers are most likely: most values are an id, a kind or a time. */
 static void bind_value(struct filling *filling, struct mt_statement *insert, int index)
 {
     switch (take(filling, 1) % 8) {
     case 0:
-        mt_statement_bind_null(insert, index);
+        mt_statement_bind(insert, index, MT_NULL);
         break;
     case 1:
         mt_statement_bind_integer(insert, index, (int64_t)take(filling, 8));
         break;
     case 2:
-        mt_statement_bind_real(insert, index, (double)(int64_t)take(filling, 8) / 3);
+        mt_statement_bind(insert, index, MT_REAL((double)(int64_t)take(filling, 8) / 3));
         break;
     case 3:
     case 4:

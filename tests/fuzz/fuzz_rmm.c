@@ -1,6 +1,6 @@
-/* A fuzzer's way into the reader of RMM's logs. */
+/* Fuzzes the reader of RMM's logs. */
 #include "base/interner.h"
-#include "trace/import/rmm_import.h"
+#include "trace/import/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     struct mt_import_report report = {0};
-    mt_rmm_tell(data, length, rules, &sink, &report);
+    const struct mt_import_input input = {.rules = rules, .file = {(unsigned char *)data, length}};
+    mt_rmm_reader.replay(&input, &sink, &report);
     mt_import_report_release(&report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);

@@ -1,4 +1,4 @@
-/* A fuzzer's way into rules: a text of rules, a zero, and the name of a frame that they are asked about. */
+/* Fuzzes rules: the bytes are a text of rules, a zero, and the name of a frame for which the rules are asked. */
 #include "base/memory.h"
 #include "trace/import/rules.h"
 
@@ -26,7 +26,7 @@ static void ask(const struct mt_rules *rules, const char *name)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
     struct mt_rules *rules = mt_rules_create();
-    char *text = mt_host_alloc(length + 2); /* which ends with two zeros */
+    char *text = mt_host_alloc(length + 2); /* ends with two zeros */
     if (length > 0)
         memcpy(text, data, length);
     if (mt_rules_add(rules, "fuzz", text) == MT_OK)

@@ -1,10 +1,10 @@
-/* A file that a fuzzer made and the reader of Nsight's exports reads. It has a name, since SQLite follows the links of
- * /proc/self/fd to where nothing is; and it lies in memory where there is such a folder, since there is one for each input. */
+/* A file of a fuzzer for the reader of Nsight's exports. It has a name, since SQLite follows the links of
+ * /proc/self/fd to nowhere. It lies in memory where there is such a folder, since each input gets one. */
 #ifndef MT_TESTS_FUZZ_FUZZED_EXPORT_H
 #define MT_TESTS_FUZZ_FUZZED_EXPORT_H
 
 #include "base/interner.h"
-#include "trace/import/nsys_import.h"
+#include "trace/import/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static inline struct fuzzed_export fuzzed_export_create(void)
     return export;
 }
 
-/* Removes it, and what SQLite puts beside a file that says that it has a write-ahead log. */
+/* Removes it, and the files that SQLite puts beside one that claims to have a write-ahead log. */
 static inline void fuzzed_export_remove(const struct fuzzed_export *export)
 {
     static const char *const ends[] = {"", "-wal", "-shm"};
@@ -37,14 +37,16 @@ static inline void fuzzed_export_remove(const struct fuzzed_export *export)
     }
 }
 
-/* Reads it as an import does. */
+/* Replays it as an import does. */
 static inline void fuzzed_export_tell(const struct fuzzed_export *export)
 {
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_rules *rules = mt_rules_create();
     struct mt_import_report report = {0};
-    mt_nsys_tell(export->path, MT_TORCH_ANY_DEVICE, rules, &sink, &report);
+    const struct mt_import_plan plan = {.file = export->path, .device = MT_IMPORT_ANY_DEVICE};
+    const struct mt_import_input input = {.plan = &plan, .rules = rules, .is_database = true};
+    mt_nsys_reader.replay(&input, &sink, &report);
     mt_import_report_release(&report);
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);

@@ -13,12 +13,8 @@ struct categories_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--phase",
-     .value = "PHASE",
-     .help = "what was allocated in this phase, whatever its category",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct categories_options, phase),
-     .choices = mt_phase_names},
+    MT_OPTION(CHOICE, struct categories_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
+              .help = "what was allocated in this phase, whatever its category"),
     MT_TRACE_OPTIONS,
 };
 
@@ -28,15 +24,13 @@ struct categories_answer {
     size_t count;
 };
 
-#define ROW struct mt_category_row
 static const struct mt_field row_fields[] = {
-    MT_TEXT(ROW, category, "category", "category", "the kind of tensor"),
-    MT_BYTES(ROW, max_bytes, "max_bytes", "largest", "the largest one, over the run; as requested"),
-    MT_COUNT(ROW, per_step, "per_step", "per step", "how many in the last full step"),
-    MT_BYTES(ROW, total_bytes, "total_bytes", "total", "of all, over the run"),
+    MT_TEXT(struct mt_category_row, category, "category", "category", "the kind of tensor"),
+    MT_BYTES(struct mt_category_row, max_bytes, "max_bytes", "largest", "the largest one, over the run; as requested"),
+    MT_COUNT(struct mt_category_row, per_step, "per_step", "per step", "how many in the last full step"),
+    MT_BYTES(struct mt_category_row, total_bytes, "total_bytes", "total", "of all, over the run"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_category_row, row_fields);
 
 static const struct mt_field answer_fields[] = {

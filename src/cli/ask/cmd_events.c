@@ -10,36 +10,30 @@ struct events_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--step",
-     .value = "N",
-     .help = "only this step; steps count from 0",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct events_options, step),
-     .low = 0,
-     .high = INT64_MAX},
-    {.name = "--csv",
-     .help = "print comma-separated values",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct events_options, csv)},
+    MT_OPTION(INTEGER, struct events_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
+              .help = "only this step; steps count from 0"),
+    MT_OPTION(FLAG, struct events_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };
 
-#define ROW struct mt_event_row
 static const struct mt_field row_fields[] = {
-    MT_INTEGER(ROW, n, "n", "n", "from 0, in this answer"),
-    MT_TEXT(ROW, action, "action", "action", "`alloc` or `free`"),
-    MT_INTEGER(ROW, id, "id", "id", "of the allocation; a free has that of the one it ends, -1 if not known"),
-    MT_COUNT(ROW, bytes, "bytes", "bytes", "as requested"),
-    MT_TEXT(ROW, category, "category", "category", NULL),
-    MT_TEXT(ROW, op, "op", "op", NULL),
-    MT_TEXT(ROW, phase, "phase", "phase", "in which the block was allocated"),
-    MT_TEXT(ROW, span, "span", "span", NULL),
+    MT_INTEGER(struct mt_event_row, n, "n", "n", "from 0, in this answer"),
+    MT_TEXT(struct mt_event_row, action, "action", "action", "`alloc` or `free`"),
+    MT_INTEGER(struct mt_event_row, id, "id", "id",
+               "of the allocation; a free has that of the one it ends, -1 if not known"),
+    MT_COUNT(struct mt_event_row, bytes, "bytes", "bytes", "as requested"),
+    MT_TEXT(struct mt_event_row, category, "category", "category", NULL),
+    MT_TEXT(struct mt_event_row, op, "op", "op", NULL),
+    MT_TEXT(struct mt_event_row, phase, "phase", "phase", "in which the block was allocated"),
+    MT_TEXT(struct mt_event_row, span, "span", "span", NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_fields);
 
-/* The place of the rows: one of the two. */
+static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &row_type, "in order"), MT_FIELDS_END};
+static const struct mt_row_type answer_type = {.fields = answer_fields};
+
+/* The place where rows go: a table or a file. */
 struct listing {
     const struct mt_question *question;
     const struct events_options *options;
@@ -121,6 +115,6 @@ const struct mt_command mt_command_events = {
                 "  memtrace events --step 0 --json\n",
     .options = options,
     MT_OPTIONS_OF(struct events_options, .trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS),
-    .answer = &row_type,
+    .answer = &answer_type,
     .ask = ask_events,
 };

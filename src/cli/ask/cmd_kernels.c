@@ -1,9 +1,10 @@
 /* memtrace kernels: what took the GPU's time. */
 #include "answer/kernel_text.h"
-#include "answer/table.h"
+#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,30 +20,120 @@ struct kernels_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "N",
-     .help = "how many kernels of each phase (5 unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct kernels_options, limit),
-     .low = 1,
-     .high = INT32_MAX},
-    {.name = "--phase",
-     .value = "PHASE",
-     .help = "only the kernels of this phase",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct kernels_options, phase),
-     .choices = mt_phase_names},
+    MT_OPTION(INTEGER, struct kernels_options, limit, "N", .low = 1, .high = INT32_MAX,
+              .help = "how many kernels of each phase (5 unless given)"),
+    MT_OPTION(CHOICE, struct kernels_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
+              .help = "only the kernels of this phase"),
     MT_TRACE_OPTIONS,
 };
 
-/* What is told. Operations are of a forward pass, by formula; NAN where the run does not say its sizes. */
+/* A kernel of a phase. */
+struct kernel_row {
+    struct mt_kernel_row kernel;
+    struct mt_figure per_step;
+    double ms, share;
+    const char *shown_op;
+    char *shown_name; /* as short as tables have it; owned */
+};
+
+static const struct mt_field kernel_fields[] = {
+    MT_TEXT(struct kernel_row, kernel.name, "name", NULL, "in full"),
+    MT_NAME(struct kernel_row, kernel.op, "op", NULL, "to which most of its time belongs"),
+    MT_FLAG(struct kernel_row, kernel.is_product, "product", NULL, "launched by ops that end in `.matmul`"),
+    MT_COUNT(struct kernel_row, kernel.count, "count", NULL, NULL),
+    MT_COUNT(struct kernel_row, kernel.total_ns, "total_ns", NULL, NULL),
+    MT_FIELD(FIGURE, struct mt_figure, struct kernel_row, per_step, "count_per_step", "count", NULL),
+    MT_MS(struct kernel_row, ms, "ms_per_step", "ms", NULL),
+    MT_SHARE(struct kernel_row, share, "share", "share", "of the phase's time"),
+    MT_SHOWN(TEXT, const char *, struct kernel_row, shown_op, "shown_op", "op"),
+    MT_SHOWN(TEXT, char *, struct kernel_row, shown_name, "kernel", "kernel"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type kernel_type = MT_ROW_TYPE(struct kernel_row, kernel_fields);
+
+/* The kernels of a phase, or of the whole step. */
+struct phase_row {
+    struct mt_kernel_phase phase;
+    const char *title;
+    struct mt_figure per_step;
+    double ms, share, product_ms, product_share;
+    const struct kernel_row *other; /* the one with most time that is no product; NULL: none */
+    double other_ms;
+    const char *other_name;
+    struct kernel_row *rows;
+    size_t shown_rows;
+};
+
+static const struct mt_field total_fields[] = {
+    MT_COUNT(struct phase_row, phase.count, "count", NULL, NULL),
+    MT_COUNT(struct phase_row, phase.total_ns, "total_ns", NULL, NULL),
+    MT_COUNT(struct phase_row, phase.product_ns, "product_ns", NULL, "of matrix products"),
+    MT_FIELD(FIGURE, struct mt_figure, struct phase_row, per_step, "count_per_step", "kernels", NULL),
+    MT_MS(struct phase_row, ms, "ms_per_step", "ms", NULL),
+    MT_MS(struct phase_row, product_ms, "product_ms_per_step", "products ms", NULL),
+    MT_SHARE(struct phase_row, product_share, "product_share", "share", "of this time"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type total_type = MT_ROW_TYPE(struct phase_row, total_fields);
+static const struct mt_field phase_fields[] = {
+    MT_FIELDS_OF(&total_type),
+    MT_NAME(struct phase_row, phase.phase, "phase", NULL, "null if no op launched them"),
+    MT_ROW_OR_NULL(struct phase_row, other, "top_other", &kernel_type, "the one with most time that is no product"),
+    MT_ROWS(struct phase_row, rows, shown_rows, "rows", &kernel_type, "as many as were asked for, most time first"),
+    MT_SHOWN(TEXT, const char *, struct phase_row, title, "title", "phase"),
+    MT_SHOWN(SHARE, double, struct phase_row, share, "share", "share"),
+    MT_SHOWN(MS, double, struct phase_row, other_ms, "other_ms", "largest other"),
+    MT_SHOWN(TEXT, const char *, struct phase_row, other_name, "other_name", "its name"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
+
+/* Softmax and the two products of attention, in the forward pass. Operations are counted by formula; NAN where the run does
+ * not say its sizes. */
+struct attention {
+    uint64_t softmax_ns, product_ns;
+    double time_ratio, softmax_operations, product_operations, operation_ratio;
+};
+
+static const struct mt_field attention_fields[] = {
+    MT_COUNT(struct attention, softmax_ns, "softmax_ns", NULL, NULL),
+    MT_COUNT(struct attention, product_ns, "product_ns", NULL, "queries with keys, and weights with values"),
+    MT_NUMBER(struct attention, time_ratio, "time_ratio", NULL, NULL),
+    MT_NUMBER(struct attention, softmax_operations, "softmax_operations", NULL, "5·layers·B·H·T²"),
+    MT_NUMBER(struct attention, product_operations, "product_operations", NULL, "4·layers·B·H·T²·D"),
+    MT_NUMBER(struct attention, operation_ratio, "operation_ratio", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type attention_type = MT_ROW_TYPE(struct attention, attention_fields);
+
+/* The answer. Invariant: all[kernels.phase_count] is the sum of the phases before it. */
 struct answer {
     const struct mt_question *question;
     const struct kernels_options *options;
     struct mt_kernels kernels;
-    double softmax_operations, product_operations;
+    double named_share;
+    struct attention attention;
+    struct phase_row *all, *step; /* every phase, then the step */
+    struct phase_row *asked;      /* of all, those of --phase */
+    size_t asked_count;
 };
 
-/* A setting as a number; NAN: it is none. */
+#define ROW struct answer
+static const struct mt_field answer_fields[] = {
+    MT_COUNT(ROW, kernels.recorded, "recorded", NULL, "kernels of the whole run; 0: they were not watched"),
+    MT_COUNT(ROW, kernels.lost, "lost", NULL, "kernels of the whole run without a record"),
+    MT_COUNT(ROW, kernels.steps, "steps", NULL, "full ones that count: totals are their sums, means divide by them"),
+    MT_COUNT(ROW, kernels.warmup, "warmup", NULL, "full ones before them that do not count"),
+    MT_NUMBER(ROW, named_share, "named_share", NULL, "part of the time that belongs to a named op"),
+    MT_ROW_OR_NULL(ROW, step, "step", &total_type, "all phases"),
+    MT_ROW(ROW, attention, "attention", &attention_type, "in the forward pass"),
+    MT_ROWS(ROW, asked, asked_count, "phases", &phase_type, "in the order of a step, or the one of `--phase`"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct answer, answer_fields);
+
+/* Reads a setting as a number; NAN if it is none. */
 static mt_status load_number(const struct mt_question *question, const char *name, double *out)
 {
     const char *text;
@@ -56,8 +147,9 @@ static mt_status load_number(const struct mt_question *question, const char *nam
     return MT_OK;
 }
 
-/* Softmax: maximum, subtraction, exponential, sum and division for each of B·H·T·T scores in every layer. The two
- * products: a multiplication and an addition for each score and each of the D elements of a head, twice. */
+/* Counts the operations of attention. Softmax takes a maximum, a subtraction, an exponential, a sum and a division
+ * for each of the B·H·T·T scores of a layer. Each of the two products takes a multiplication and an addition for
+ * each score and each of the D elements of a head. */
 static mt_status load_operations(struct answer *answer)
 {
     enum { BATCH, SEQ, LAYERS, HEADS, D_MODEL, COUNT };
@@ -69,204 +161,120 @@ static mt_status load_operations(struct answer *answer)
     if (status != MT_OK)
         return status;
     double scores = value[LAYERS] * value[BATCH] * value[HEADS] * value[SEQ] * value[SEQ];
-    answer->softmax_operations = SOFTMAX_OPERATIONS * scores;
-    answer->product_operations = PRODUCT_OPERATIONS * scores * (value[D_MODEL] / value[HEADS]);
+    answer->attention.softmax_operations = SOFTMAX_OPERATIONS * scores;
+    answer->attention.product_operations = PRODUCT_OPERATIONS * scores * (value[D_MODEL] / value[HEADS]);
     return MT_OK;
 }
 
-static double per_step(const struct answer *answer, uint64_t total)
-{
-    return (double)total / (double)answer->kernels.steps;
-}
-
-static double ms_per_step(const struct answer *answer, uint64_t total_ns)
-{
-    return per_step(answer, total_ns) * 1e-6;
-}
-
-/* NAN of nothing. */
+/* Returns NAN if the whole is nothing. */
 static double ratio(double part, double whole)
 {
     return whole > 0 ? part / whole : NAN;
 }
 
-static bool is_asked(const struct answer *answer, const struct mt_kernel_phase *phase)
+static double ms_per_step(const struct answer *answer, uint64_t total_ns)
 {
-    return answer->options->phase == EVERY_PHASE || strcmp(phase->phase, mt_phase_names[answer->options->phase]) == 0;
+    return (double)total_ns / (double)answer->kernels.steps * 1e-6;
 }
 
-static size_t shown_rows(const struct answer *answer, const struct mt_kernel_phase *phase)
+/* Returns the mean of a step; shown whole where every step ran as many. */
+static struct mt_figure count_per_step(const struct answer *answer, uint64_t count)
 {
+    uint64_t steps = answer->kernels.steps;
+    double mean = (double)count / (double)steps;
+    if (steps > 0 && count % steps == 0)
+        return mt_figure_number(mean, "%.0f", mean);
+    return mt_figure_number(mean, "%.1f", mean);
+}
+
+static void fill_kernel(const struct answer *answer, const struct mt_kernel_phase *phase,
+                        const struct mt_kernel_row *kernel, struct kernel_row *out)
+{
+    struct mt_text name = {0};
+    mt_text_add(&name, "%s", "");
+    mt_kernel_text_add(&name, kernel->name);
+    *out = (struct kernel_row){.kernel = *kernel,
+                               .per_step = count_per_step(answer, kernel->count),
+                               .ms = ms_per_step(answer, kernel->total_ns),
+                               .share = ratio((double)kernel->total_ns, (double)phase->total_ns),
+                               .shown_op = kernel->op[0] != '\0' ? kernel->op : "-",
+                               .shown_name = name.data};
+}
+
+static void fill_phase(const struct answer *answer, const struct mt_kernel_phase *phase, struct phase_row *out)
+{
+    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
     size_t limit = (size_t)answer->options->limit;
-    return phase->row_count < limit ? phase->row_count : limit;
+    *out = (struct phase_row){.phase = *phase,
+                              .title = phase->phase[0] != '\0' ? phase->phase : "no op",
+                              .per_step = count_per_step(answer, phase->count),
+                              .ms = ms_per_step(answer, phase->total_ns),
+                              .share = ratio((double)phase->total_ns, (double)answer->kernels.total_ns),
+                              .product_ms = ms_per_step(answer, phase->product_ns),
+                              .product_share = ratio((double)phase->product_ns, (double)phase->total_ns),
+                              .other_ms = NAN,
+                              .other_name = "",
+                              .rows = mt_host_alloc(phase->row_count * sizeof *out->rows),
+                              .shown_rows = phase->row_count < limit ? phase->row_count : limit};
+    for (size_t i = 0; i < phase->row_count; i++)
+        fill_kernel(answer, phase, &phase->rows[i], &out->rows[i]);
+    if (other == NULL)
+        return;
+    assert(other >= phase->rows && other < phase->rows + phase->row_count);
+    out->other = &out->rows[other - phase->rows];
+    out->other_ms = out->other->ms;
+    out->other_name = out->other->shown_name;
 }
 
-static json_t *row_json(const struct answer *answer, const struct mt_kernel_phase *phase,
-                        const struct mt_kernel_row *row)
-{
-    return json_pack("{s:o, s:o, s:b, s:I, s:I, s:o, s:o, s:o}", "name", mt_json_text(row->name), "op",
-                     row->op[0] != '\0' ? mt_json_text(row->op) : json_null(), "product", row->is_product, "count",
-                     (json_int_t)row->count, "total_ns", (json_int_t)row->total_ns, "count_per_step",
-                     mt_json_number(per_step(answer, row->count)), "ms_per_step",
-                     mt_json_number(ms_per_step(answer, row->total_ns)), "share",
-                     mt_json_number(ratio((double)row->total_ns, (double)phase->total_ns)));
-}
-
-/* The members that a phase and the whole step have in common. */
-static json_t *total_json(const struct answer *answer, uint64_t count, uint64_t total_ns, uint64_t product_ns)
-{
-    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "count", (json_int_t)count, "total_ns",
-                     (json_int_t)total_ns, "product_ns", (json_int_t)product_ns, "count_per_step",
-                     mt_json_number(per_step(answer, count)), "ms_per_step",
-                     mt_json_number(ms_per_step(answer, total_ns)), "product_ms_per_step",
-                     mt_json_number(ms_per_step(answer, product_ns)), "product_share",
-                     mt_json_number(ratio((double)product_ns, (double)total_ns)));
-}
-
-static json_t *phase_json(const struct answer *answer, const struct mt_kernel_phase *phase)
-{
-    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
-    json_t *object = total_json(answer, phase->count, phase->total_ns, phase->product_ns), *rows = json_array();
-    for (size_t i = 0; i < shown_rows(answer, phase); i++)
-        json_array_append_new(rows, row_json(answer, phase, &phase->rows[i]));
-    json_object_set_new(object, "phase", phase->phase[0] != '\0' ? mt_json_text(phase->phase) : json_null());
-    json_object_set_new(object, "top_other", other != NULL ? row_json(answer, phase, other) : json_null());
-    json_object_set_new(object, "rows", rows);
-    return object;
-}
-
-static json_t *attention_json(const struct answer *answer)
+static void fill(struct answer *answer)
 {
     const struct mt_kernels *kernels = &answer->kernels;
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "softmax_ns", (json_int_t)kernels->softmax_ns, "product_ns",
-                     (json_int_t)kernels->attention_product_ns, "time_ratio",
-                     mt_json_number(ratio((double)kernels->softmax_ns, (double)kernels->attention_product_ns)),
-                     "softmax_operations", mt_json_number(answer->softmax_operations), "product_operations",
-                     mt_json_number(answer->product_operations), "operation_ratio",
-                     mt_json_number(ratio(answer->softmax_operations, answer->product_operations)));
-}
-
-static void print_json(const struct answer *answer)
-{
-    const struct mt_kernels *kernels = &answer->kernels;
-    json_t *object = mt_question_json(answer->question, "kernels"), *list = json_array();
-    for (size_t i = 0; i < kernels->phase_count; i++)
-        if (is_asked(answer, &kernels->phases[i]))
-            json_array_append_new(list, phase_json(answer, &kernels->phases[i]));
-    json_object_set_new(object, "recorded", json_integer((json_int_t)kernels->recorded));
-    json_object_set_new(object, "lost", json_integer((json_int_t)kernels->lost));
-    json_object_set_new(object, "steps", json_integer((json_int_t)kernels->steps));
-    json_object_set_new(object, "warmup", json_integer((json_int_t)kernels->warmup));
-    json_object_set_new(object, "named_share",
-                        mt_json_number(ratio((double)kernels->named_ns, (double)kernels->total_ns)));
-    json_object_set_new(object, "step", total_json(answer, kernels->count, kernels->total_ns, kernels->product_ns));
-    json_object_set_new(object, "attention", attention_json(answer));
-    json_object_set_new(object, "phases", list);
-    mt_json_print(object);
-}
-
-static void add_ms(struct mt_table *table, const struct answer *answer, uint64_t total_ns)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, "%.3f", ms_per_step(answer, total_ns));
-    mt_table_add(table, text);
-}
-
-/* Whole where every step ran as many. */
-static void add_count(struct mt_table *table, const struct answer *answer, uint64_t count)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, count % answer->kernels.steps == 0 ? "%.0f" : "%.1f", per_step(answer, count));
-    mt_table_add(table, text);
-}
-
-static void add_name(struct mt_table *table, const struct mt_kernel_row *row)
-{
-    struct mt_text text = {0};
-    if (row != NULL)
-        mt_kernel_text_add(&text, row->name);
-    mt_table_add(table, mt_text_get(&text));
-    mt_text_release(&text);
-}
-
-static const char *phase_title(const struct mt_kernel_phase *phase)
-{
-    return phase->phase[0] != '\0' ? phase->phase : "no op";
-}
-
-static void add_total(struct mt_table *table, const struct answer *answer, const struct mt_kernel_phase *phase)
-{
-    const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
-    mt_table_add(table, phase_title(phase));
-    add_ms(table, answer, phase->total_ns);
-    mt_table_add_share(table, (double)phase->total_ns, (double)answer->kernels.total_ns);
-    add_count(table, answer, phase->count);
-    add_ms(table, answer, phase->product_ns);
-    mt_table_add_share(table, (double)phase->product_ns, (double)phase->total_ns);
-    if (other != NULL)
-        add_ms(table, answer, other->total_ns);
-    else
-        mt_table_add(table, "-");
-    add_name(table, other);
-}
-
-/* A row a phase, and one of their sum. */
-static void print_totals(const struct answer *answer)
-{
-    static const struct mt_column columns[] = {{"phase", MT_ALIGN_LEFT},          {"ms", MT_ALIGN_RIGHT},
-                                               {"share", MT_ALIGN_RIGHT},         {"kernels", MT_ALIGN_RIGHT},
-                                               {"products ms", MT_ALIGN_RIGHT},   {"share", MT_ALIGN_RIGHT},
-                                               {"largest other", MT_ALIGN_RIGHT}, {"its name", MT_ALIGN_LEFT}};
-    const struct mt_kernels *kernels = &answer->kernels;
+    struct attention *attention = &answer->attention;
     const struct mt_kernel_phase step = {
         .phase = "step", .count = kernels->count, .total_ns = kernels->total_ns, .product_ns = kernels->product_ns};
-    static const char *const spare[] = {"its name", "kernels", "share", NULL};
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    mt_table_spare(table, spare);
-    for (size_t i = 0; i < kernels->phase_count; i++)
-        add_total(table, answer, &kernels->phases[i]);
-    add_total(table, answer, &step);
-    mt_table_print(table);
-    mt_table_destroy(table);
+    int asked = answer->options->phase;
+    answer->named_share = ratio((double)kernels->named_ns, (double)kernels->total_ns);
+    attention->softmax_ns = kernels->softmax_ns;
+    attention->product_ns = kernels->attention_product_ns;
+    attention->time_ratio = ratio((double)attention->softmax_ns, (double)attention->product_ns);
+    attention->operation_ratio = ratio(attention->softmax_operations, attention->product_operations);
+    answer->asked = answer->all = mt_host_alloc((kernels->phase_count + 1) * sizeof *answer->all);
+    answer->asked_count = asked == EVERY_PHASE ? kernels->phase_count : 0;
+    for (size_t i = 0; i < kernels->phase_count; i++) {
+        fill_phase(answer, &kernels->phases[i], &answer->all[i]);
+        if (asked != EVERY_PHASE && strcmp(kernels->phases[i].phase, mt_phase_names[asked]) == 0) {
+            answer->asked = &answer->all[i];
+            answer->asked_count = 1;
+        }
+    }
+    answer->step = &answer->all[kernels->phase_count];
+    fill_phase(answer, &step, answer->step);
 }
 
-static void print_phase(const struct answer *answer, const struct mt_kernel_phase *phase)
+static void release(struct answer *answer)
 {
-    static const struct mt_column columns[] = {{"ms", MT_ALIGN_RIGHT},
-                                               {"share", MT_ALIGN_RIGHT},
-                                               {"count", MT_ALIGN_RIGHT},
-                                               {"op", MT_ALIGN_LEFT},
-                                               {"kernel", MT_ALIGN_LEFT}};
-    printf("\nKernels of %s:\n", phase_title(phase));
-    static const char *const spare[] = {"count", "share", NULL};
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    mt_table_spare(table, spare);
-    for (size_t i = 0; i < shown_rows(answer, phase); i++) {
-        const struct mt_kernel_row *row = &phase->rows[i];
-        add_ms(table, answer, row->total_ns);
-        mt_table_add_share(table, (double)row->total_ns, (double)phase->total_ns);
-        add_count(table, answer, row->count);
-        mt_table_add(table, row->op[0] != '\0' ? row->op : "-");
-        add_name(table, row);
+    for (size_t i = 0; answer->all != NULL && i <= answer->kernels.phase_count; i++) {
+        for (size_t row = 0; row < answer->all[i].phase.row_count; row++)
+            free(answer->all[i].rows[row].shown_name);
+        free(answer->all[i].rows);
     }
-    mt_table_print(table);
-    mt_table_destroy(table);
+    free(answer->all);
+    mt_kernels_release(&answer->kernels);
 }
 
 static void print_attention(const struct answer *answer)
 {
-    const struct mt_kernels *kernels = &answer->kernels;
-    if (kernels->softmax_ns == 0 || kernels->attention_product_ns == 0)
+    const struct attention *attention = &answer->attention;
+    if (attention->softmax_ns == 0 || attention->product_ns == 0)
         return;
     printf("\nSoftmax of the forward pass takes %.3f ms, attention's two products %.3f ms: %.2f times as long",
-           ms_per_step(answer, kernels->softmax_ns), ms_per_step(answer, kernels->attention_product_ns),
-           ratio((double)kernels->softmax_ns, (double)kernels->attention_product_ns));
-    double operations = ratio(answer->softmax_operations, answer->product_operations);
-    if (isnan(operations))
+           ms_per_step(answer, attention->softmax_ns), ms_per_step(answer, attention->product_ns),
+           attention->time_ratio);
+    if (isnan(attention->operation_ratio))
         puts(".");
     else
-        printf(", for %.4f times the operations\n(%d a score, against %d a score and element of a head).\n", operations,
-               SOFTMAX_OPERATIONS, PRODUCT_OPERATIONS);
+        printf(", for %.4f times the operations\n(%d a score, against %d a score and element of a head).\n",
+               attention->operation_ratio, SOFTMAX_OPERATIONS, PRODUCT_OPERATIONS);
 }
 
 static void print_basis(const struct answer *answer)
@@ -275,8 +283,7 @@ static void print_basis(const struct answer *answer)
     printf("Time on the GPU, of a step: the mean of %" PRIu64, kernels->steps);
     if (kernels->warmup > 0)
         printf(", after %" PRIu64 " to warm up", kernels->warmup);
-    printf(". %.2f %% of it belongs to a named op.\n",
-           100 * ratio((double)kernels->named_ns, (double)kernels->total_ns));
+    printf(". %.2f %% of it belongs to a named op.\n", 100 * answer->named_share);
 }
 
 static void print_tables(const struct answer *answer)
@@ -292,29 +299,33 @@ static void print_tables(const struct answer *answer)
         return;
     }
     print_basis(answer);
-    print_totals(answer);
-    for (size_t i = 0; i < kernels->phase_count; i++)
-        if (is_asked(answer, &kernels->phases[i]))
-            print_phase(answer, &kernels->phases[i]);
+    mt_rows_print(&phase_type,
+                  "title ms_per_step share count_per_step product_ms_per_step product_share other_ms other_name",
+                  "other_name count_per_step share", answer->all, kernels->phase_count + 1);
+    for (size_t i = 0; i < answer->asked_count; i++) {
+        printf("\nKernels of %s:\n", answer->asked[i].title);
+        mt_rows_print(&kernel_type, "ms_per_step share count_per_step shown_op kernel", "count_per_step share",
+                      answer->asked[i].rows, answer->asked[i].shown_rows);
+    }
     print_attention(answer);
 }
 
-static mt_status run_kernels(const void *given)
+static mt_status ask_kernels(const struct mt_question *question, const void *given)
 {
-    struct mt_question question;
-    struct answer answer = {.question = &question, .options = given};
-    mt_status status = mt_question_open(&answer.options->trace, &question);
-    if (status != MT_OK)
-        return status;
-    status = mt_trace_kernels(question.trace, question.run, &answer.kernels);
+    struct answer answer = {.question = question, .options = given};
+    mt_status status = mt_trace_kernels(question->trace, question->run, &answer.kernels);
     if (status == MT_OK)
         status = load_operations(&answer);
     if (status == MT_OK && answer.kernels.lost > 0)
         mt_note("the run lost %" PRIu64 " records of kernels: its figures are too low", answer.kernels.lost);
-    if (status == MT_OK)
-        (answer.options->trace.json ? print_json : print_tables)(&answer);
-    mt_kernels_release(&answer.kernels);
-    mt_question_close(&question);
+    if (status == MT_OK) {
+        fill(&answer);
+        if (answer.options->trace.json)
+            mt_question_print_json(question, "kernels", &answer_type, &answer);
+        else
+            print_tables(&answer);
+    }
+    release(&answer);
     return status;
 }
 
@@ -331,7 +342,7 @@ const struct mt_command mt_command_kernels = {
                 "  memtrace kernels 20 --phase backward\n"
                 "  memtrace kernels --json\n",
     .options = options,
-    .defaults = &(const struct kernels_options){.trace.trace = MT_DEFAULT_TRACE, .limit = 5, .phase = EVERY_PHASE},
-    .options_bytes = sizeof(struct kernels_options),
-    .run = run_kernels,
+    MT_OPTIONS_OF(struct kernels_options, .trace.trace = MT_DEFAULT_TRACE, .limit = 5, .phase = EVERY_PHASE),
+    .answer = &answer_type,
+    .ask = ask_kernels,
 };

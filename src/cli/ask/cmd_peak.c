@@ -10,9 +10,8 @@ static mt_status ask_peak(const struct mt_question *question, const void *given)
     struct mt_run_peaks peaks;
     mt_status status = mt_run_peaks_load(question, &peaks);
     if (status == MT_OK && trace->json) {
-        json_t *answer = mt_question_json(question, "peak");
-        mt_run_peaks_add_json(&peaks, answer);
-        mt_json_print(answer);
+        struct mt_run_peaks_answer answer = mt_run_peaks_answer_of(&peaks);
+        mt_question_print_json(question, "peak", &mt_run_peaks_type, &answer);
     } else if (status == MT_OK) {
         mt_question_print_title(question);
         mt_run_peaks_print(&peaks);

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 
 #include <stdlib.h>
 
@@ -19,31 +18,29 @@ struct run_row {
     const char *alloc_shown;
 };
 
-#define ROW struct run_row
 static const struct mt_field row_fields[] = {
-    MT_INTEGER(ROW, run.id, "run", "run", "its number"),
-    MT_TEXT(ROW, run.name, "name", "name", NULL),
-    MT_TEXT(ROW, run.state, "state", "state", "running, done, failed, oom or interrupted"),
-    MT_TEXT(ROW, run.started_at, "started_at", "started", "UTC"),
-    MT_TEXT(ROW, run.device, "device", "device", NULL),
-    MT_BYTES(ROW, run.capacity_bytes, "capacity_bytes", NULL, "of the device"),
-    MT_INTEGER(ROW, run.steps, "steps", "steps", "that were begun"),
-    MT_INTEGER(ROW, run.event_count, "events", "events", NULL),
-    MT_INTEGER(ROW, run.lost_events, "lost_events", NULL, "that could not be stored"),
-    MT_INTEGER(ROW, run.stall_count, "stall_count", NULL, "how often the program waited for the disk"),
-    MT_INTEGER(ROW, run.stall_ns, "stall_ns", NULL, "and how long in all"),
-    MT_BYTES(ROW, peak_bytes, "allocated_bytes", "peak allocated", "the peak"),
-    MT_VALUE(ROW, settings, "settings", NULL, "an object: every setting by name, as text"),
-    MT_SHOWN(TEXT, const char *, ROW, model, "model", "model"),
-    MT_SHOWN(TEXT, const char *, ROW, impl, "impl", "impl"),
-    MT_SHOWN(DIGITS, const char *, ROW, batch, "batch", "batch"),
-    MT_SHOWN(DIGITS, const char *, ROW, seq, "seq", "seq"),
-    MT_SHOWN(TEXT, const char *, ROW, mode, "mode", "mode"),
-    MT_SHOWN(TEXT, const char *, ROW, autocast, "autocast", "autocast"),
-    MT_SHOWN(TEXT, const char *, ROW, alloc_shown, "alloc", "alloc"),
+    MT_INTEGER(struct run_row, run.id, "run", "run", "its number"),
+    MT_TEXT(struct run_row, run.name, "name", "name", NULL),
+    MT_TEXT(struct run_row, run.state, "state", "state", "running, done, failed, oom or interrupted"),
+    MT_TEXT(struct run_row, run.started_at, "started_at", "started", "UTC"),
+    MT_TEXT(struct run_row, run.device, "device", "device", NULL),
+    MT_BYTES(struct run_row, run.capacity_bytes, "capacity_bytes", NULL, "of the device"),
+    MT_INTEGER(struct run_row, run.steps, "steps", "steps", "that were begun"),
+    MT_INTEGER(struct run_row, run.event_count, "events", "events", NULL),
+    MT_INTEGER(struct run_row, run.lost_events, "lost_events", NULL, "that could not be stored"),
+    MT_INTEGER(struct run_row, run.stall_count, "stall_count", NULL, "how often the program waited for the disk"),
+    MT_INTEGER(struct run_row, run.stall_ns, "stall_ns", NULL, "and how long in all"),
+    MT_BYTES(struct run_row, peak_bytes, "allocated_bytes", "peak allocated", "the peak"),
+    MT_VALUE(struct run_row, settings, "settings", NULL, "an object: every setting by name, as text"),
+    MT_SHOWN(TEXT, const char *, struct run_row, model, "model", "model"),
+    MT_SHOWN(TEXT, const char *, struct run_row, impl, "impl", "impl"),
+    MT_SHOWN(DIGITS, const char *, struct run_row, batch, "batch", "batch"),
+    MT_SHOWN(DIGITS, const char *, struct run_row, seq, "seq", "seq"),
+    MT_SHOWN(TEXT, const char *, struct run_row, mode, "mode", "mode"),
+    MT_SHOWN(TEXT, const char *, struct run_row, autocast, "autocast", "autocast"),
+    MT_SHOWN(TEXT, const char *, struct run_row, alloc_shown, "alloc", "alloc"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct run_row, row_fields);
 
 struct runs_answer {
@@ -79,16 +76,13 @@ static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_
     struct runs_answer *answer = context;
     struct mt_setting_row *settings = NULL;
     size_t setting_count = 0;
-    struct mt_peak_row peak = {0};
     answer->rows = mt_host_room(answer->rows, answer->count, sizeof *answer->rows);
     struct run_row *row = &answer->rows[answer->count++];
     *row = (struct run_row){.run = *run};
     mt_status status = mt_trace_settings(trace, run, &settings, &setting_count);
     if (status == MT_OK)
-        status = mt_trace_peak(trace, run, MT_MEASURE_ALLOCATED, &peak);
+        status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &row->peak_bytes);
     read_settings(settings, setting_count, row);
-    row->peak_bytes = peak.bytes;
-    mt_peak_row_release(&peak);
     free(settings);
     return status;
 }

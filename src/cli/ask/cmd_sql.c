@@ -4,7 +4,6 @@
 #include "cli/output/question.h"
 
 #include "base/memory.h"
-#include "cli/output/way_out.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,18 +16,13 @@ struct sql_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "QUERY",
-     .help = "one statement that reads; :run stands for the number of the run",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct sql_options, query)},
-    {.name = "--csv",
-     .help = "print comma-separated values",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct sql_options, csv)},
+    MT_OPTION(TEXT, struct sql_options, query, "QUERY",
+              .help = "one statement that reads; :run stands for the number of the run"),
+    MT_OPTION(FLAG, struct sql_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };
 
-/* Where rows go; the forms that are not asked for have nothing. */
+/* The place where rows go: a table or JSON. The members of the other are zero. */
 struct listing {
     struct mt_column *columns;
     char **titles; /* copies: the statement's are gone when the table is printed */
@@ -40,7 +34,7 @@ struct listing {
 
 enum { VALUE_TEXT = 64 };
 
-/* What a person or a CSV file sees: into `text` of VALUE_TEXT bytes where it is a number. */
+/* Returns the value as people and CSV files have it. A number is written into `text`, of VALUE_TEXT bytes. */
 static const char *value_text(const struct mt_sql_value *value, char *text)
 {
     switch (value->type) {
@@ -203,7 +197,6 @@ const struct mt_command mt_command_sql = {
                 "  memtrace sql 'SELECT name, value FROM setting WHERE run = :run' --csv\n"
                 "  memtrace sql \"SELECT step, value FROM measurement WHERE name = 'loss'\" --json\n",
     .options = options,
-    .defaults = &(const struct sql_options){.trace.trace = MT_DEFAULT_TRACE},
-    .options_bytes = sizeof(struct sql_options),
+    MT_OPTIONS_OF(struct sql_options, .trace.trace = MT_DEFAULT_TRACE),
     .run = run_sql,
 };

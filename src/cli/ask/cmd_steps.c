@@ -2,9 +2,9 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 #include "device/device.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,46 +14,31 @@ struct steps_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "--full",
-     .help = "a row for each phase, with median, minimum and maximum",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct steps_options, full)},
+    MT_OPTION(FLAG, struct steps_options, full, "--full",
+              .help = "a row for each phase, with median, minimum and maximum"),
     MT_TRACE_OPTIONS,
 };
 
-#define ROW struct mt_time_statistics
 static const struct mt_field time_fields[] = {
-    MT_INTEGER(ROW, count, "count", NULL, "of steps"),
-    MT_NUMBER(ROW, mean, "mean", NULL, NULL),
-    MT_NUMBER(ROW, deviation, "std", NULL, "of a sample; null for fewer than two"),
-    MT_NUMBER(ROW, median, "median", NULL, NULL),
-    MT_NUMBER(ROW, minimum, "min", NULL, NULL),
-    MT_NUMBER(ROW, maximum, "max", NULL, NULL),
+    MT_INTEGER(struct mt_time_statistics, count, "count", NULL, "of steps"),
+    MT_NUMBER(struct mt_time_statistics, mean, "mean", NULL, NULL),
+    MT_NUMBER(struct mt_time_statistics, deviation, "std", NULL, "of a sample; null for fewer than two"),
+    MT_NUMBER(struct mt_time_statistics, median, "median", NULL, NULL),
+    MT_NUMBER(struct mt_time_statistics, minimum, "min", NULL, NULL),
+    MT_NUMBER(struct mt_time_statistics, maximum, "max", NULL, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type time_type = MT_ROW_TYPE(struct mt_time_statistics, time_fields);
 
-#define ROW struct mt_steps_row
 static const struct mt_field times_fields[] = {
-    MT_ROW(ROW, part[MT_TIMED_FORWARD], "forward", &time_type, "milliseconds by the device's clock"),
-    MT_ROW(ROW, part[MT_TIMED_LOSS], "loss", &time_type, NULL),
-    MT_ROW(ROW, part[MT_TIMED_BACKWARD], "backward", &time_type, NULL),
-    MT_ROW(ROW, part[MT_TIMED_OPTIMIZER], "optimizer", &time_type, NULL),
-    MT_ROW(ROW, part[MT_TIMED_STEP], "step", &time_type, NULL),
+    MT_ROW(struct mt_steps_row, part[MT_TIMED_FORWARD], "forward", &time_type, "milliseconds by the device's clock"),
+    MT_ROW(struct mt_steps_row, part[MT_TIMED_LOSS], "loss", &time_type, NULL),
+    MT_ROW(struct mt_steps_row, part[MT_TIMED_BACKWARD], "backward", &time_type, NULL),
+    MT_ROW(struct mt_steps_row, part[MT_TIMED_OPTIMIZER], "optimizer", &time_type, NULL),
+    MT_ROW(struct mt_steps_row, part[MT_TIMED_STEP], "step", &time_type, NULL),
     MT_FIELDS_END,
 };
-static const struct mt_row_type times_type = MT_ROW_TYPE(ROW, times_fields);
-
-static const struct mt_field oom_fields[] = {
-    MT_INTEGER(ROW, oom_bytes, "requested_bytes", NULL, "asked for last"),
-    MT_TEXT(ROW, oom_category, "category", NULL, NULL),
-    MT_TEXT(ROW, oom_phase, "phase", NULL, NULL),
-    MT_TEXT(ROW, oom_span, "span", NULL, NULL),
-    MT_FIELDS_END,
-};
-#undef ROW
-static const struct mt_row_type oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
+static const struct mt_row_type times_type = MT_ROW_TYPE(struct mt_steps_row, times_fields);
 
 enum { MEANS = 4, TIME_TEXT = 2 * MT_BYTES_TEXT };
 
@@ -69,36 +54,34 @@ struct row {
     const char *shown[MEANS], *note; /* as above; the note is the row's */
 };
 
-#define ROW struct row
 static const struct mt_field row_fields[] = {
-    MT_INTEGER(ROW, run.id, "run", "run", NULL),
-    MT_TEXT(ROW, run.name, "name", "name", NULL),
-    MT_TEXT(ROW, run.state, "state", NULL, NULL),
-    MT_TEXT(ROW, run.device, "device", "device", NULL),
-    MT_TEXT(ROW, steps.model, "model", "model", NULL),
-    MT_DIGITS(ROW, steps.batch, "batch", "batch", NULL),
-    MT_DIGITS(ROW, steps.seq, "seq", "seq", NULL),
-    MT_TEXT(ROW, steps.mode, "mode", "mode", NULL),
-    MT_TEXT(ROW, steps.precision, "precision", "precision", "fp32, tf32, bf16 autocast, or empty"),
-    MT_INTEGER(ROW, steps.warmup, "warmup", "warm-up", "steps that do not count"),
-    MT_FLAG(ROW, is_estimated, "estimated", NULL, "true on sim: the sum of the ops' roofline times"),
-    MT_ROW(ROW, steps, "ms", &times_type, NULL),
-    MT_ROW_OR_NULL(ROW, oom, "oom", &oom_type, "of a run that ended out of memory"),
-    MT_SHOWN(INTEGER, int64_t, ROW, time.count, "steps", "steps"),
-    MT_SHOWN(DIGITS, const char *, ROW, shown[0], "forward", "forward ms"),
-    MT_SHOWN(DIGITS, const char *, ROW, shown[1], "backward", "backward ms"),
-    MT_SHOWN(DIGITS, const char *, ROW, shown[2], "optimizer", "optimizer ms"),
-    MT_SHOWN(DIGITS, const char *, ROW, shown[3], "step", "step ms"),
-    MT_SHOWN(TEXT, const char *, ROW, note, "note", "note"),
-    MT_SHOWN(TEXT, const char *, ROW, part, "of", "of"),
-    MT_SHOWN(MS, double, ROW, time.mean, "mean", "mean ms"),
-    MT_SHOWN(MS, double, ROW, time.deviation, "std", "std"),
-    MT_SHOWN(MS, double, ROW, time.median, "median", "median"),
-    MT_SHOWN(MS, double, ROW, time.minimum, "min", "min"),
-    MT_SHOWN(MS, double, ROW, time.maximum, "max", "max"),
+    MT_INTEGER(struct row, run.id, "run", "run", NULL),
+    MT_TEXT(struct row, run.name, "name", "name", NULL),
+    MT_TEXT(struct row, run.state, "state", NULL, NULL),
+    MT_TEXT(struct row, run.device, "device", "device", NULL),
+    MT_TEXT(struct row, steps.model, "model", "model", NULL),
+    MT_DIGITS(struct row, steps.batch, "batch", "batch", NULL),
+    MT_DIGITS(struct row, steps.seq, "seq", "seq", NULL),
+    MT_TEXT(struct row, steps.mode, "mode", "mode", NULL),
+    MT_TEXT(struct row, steps.precision, "precision", "precision", "fp32, tf32, bf16 autocast, or empty"),
+    MT_INTEGER(struct row, steps.warmup, "warmup", "warm-up", "steps that do not count"),
+    MT_FLAG(struct row, is_estimated, "estimated", NULL, "true on sim: the sum of the ops' roofline times"),
+    MT_ROW(struct row, steps, "ms", &times_type, NULL),
+    MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, "of a run that ended out of memory"),
+    MT_SHOWN(INTEGER, int64_t, struct row, time.count, "steps", "steps"),
+    MT_SHOWN(DIGITS, const char *, struct row, shown[0], "forward", "forward ms"),
+    MT_SHOWN(DIGITS, const char *, struct row, shown[1], "backward", "backward ms"),
+    MT_SHOWN(DIGITS, const char *, struct row, shown[2], "optimizer", "optimizer ms"),
+    MT_SHOWN(DIGITS, const char *, struct row, shown[3], "step", "step ms"),
+    MT_SHOWN(TEXT, const char *, struct row, note, "note", "note"),
+    MT_SHOWN(TEXT, const char *, struct row, part, "of", "of"),
+    MT_SHOWN(MS, double, struct row, time.mean, "mean", "mean ms"),
+    MT_SHOWN(MS, double, struct row, time.deviation, "std", "std"),
+    MT_SHOWN(MS, double, struct row, time.median, "median", "median"),
+    MT_SHOWN(MS, double, struct row, time.minimum, "min", "min"),
+    MT_SHOWN(MS, double, struct row, time.maximum, "max", "max"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
 
 #define RUN_FIELDS "run name device model batch seq mode precision warmup steps "
@@ -117,7 +100,7 @@ static const struct mt_field answer_fields[] = {
 };
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct steps_answer, answer_fields);
 
-/* "12.30 ± 0.40", "12.30" where there was one step, "OOM", "-" for a phase that the run does not have. */
+/* Writes "12.30 ± 0.40"; "12.30" if there was one step; "OOM", or "-" for a phase that the run does not have. */
 static void write_mean(bool is_oom, const struct mt_time_statistics *time, char *text)
 {
     if (time->count == 0)
@@ -128,7 +111,7 @@ static void write_mean(bool is_oom, const struct mt_time_statistics *time, char 
         snprintf(text, TIME_TEXT, "%.2f ± %.2f", time->mean, time->deviation);
 }
 
-/* Returns what a reader must know of the run's times; the caller frees it. */
+/* Returns a remark about the times of the run; the caller frees it. */
 static char *note_of(const struct row *row)
 {
     struct mt_text note = {0};
@@ -144,7 +127,7 @@ static char *note_of(const struct row *row)
     return note.data != NULL ? note.data : mt_host_strdup("");
 }
 
-/* The texts of a row lie in it, so they are set once rows move no more. */
+/* Sets the pointers to texts that lie in the row itself: the row must not be moved later. */
 static void write_texts(struct row *row)
 {
     static const mt_timed_part parts[MEANS] = {MT_TIMED_FORWARD, MT_TIMED_BACKWARD, MT_TIMED_OPTIMIZER, MT_TIMED_STEP};
@@ -161,6 +144,7 @@ static void add_part(struct steps_answer *answer, const struct row *row, mt_time
     answer->rows = mt_host_room(answer->rows, answer->count, sizeof *answer->rows);
     struct row *out = &answer->rows[answer->count++];
     *out = *row;
+    assert(part == MT_TIMED_STEP || answer->is_full);
     out->part = mt_timed_part_name(part);
     out->time = row->steps.part[part];
 }

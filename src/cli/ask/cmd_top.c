@@ -14,22 +14,12 @@ struct top_options {
 static const char *const moments[] = {[MT_TOP_WHOLE_RUN] = "run", [MT_TOP_AT_PEAK] = "peak", NULL};
 
 static const struct mt_option options[] = {
-    {.name = "N",
-     .help = "how many rows (10 unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct top_options, limit),
-     .low = 1,
-     .high = INT32_MAX},
-    {.name = "--each",
-     .help = "list every block singly, in place of merging alike ones",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct top_options, each)},
-    {.name = "--at",
-     .value = "MOMENT",
-     .help = "blocks of the whole run, or only what was live at its allocated peak",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct top_options, moment),
-     .choices = moments},
+    MT_OPTION(INTEGER, struct top_options, limit, "N", .low = 1, .high = INT32_MAX,
+              .help = "how many rows (10 unless given)"),
+    MT_OPTION(FLAG, struct top_options, each, "--each",
+              .help = "list every block singly, in place of merging alike ones"),
+    MT_OPTION(CHOICE, struct top_options, moment, "--at", .value = "MOMENT", .choices = moments,
+              .help = "blocks of the whole run, or only what was live at its allocated peak"),
     MT_TRACE_OPTIONS,
 };
 
@@ -40,21 +30,19 @@ struct top_answer {
     bool complete;
 };
 
-#define ROW struct mt_top_row
 static const struct mt_field row_fields[] = {
-    MT_BYTES(ROW, bytes, "bytes", "size", "of one block, as requested"),
-    MT_COUNT(ROW, count, "count", "count", "alike blocks: of the run, or live at its peak"),
-    MT_TEXT(ROW, category, "category", "category", "the kind of tensor"),
-    MT_TEXT(ROW, op, "op", "op", "what asked for it"),
-    MT_TEXT(ROW, phase, "phase", "phase", NULL),
-    MT_TEXT(ROW, span, "span", "span", "the module that asked; `*` for the number of the layer"),
-    MT_TEXT(ROW, role, "role", "role", NULL),
-    MT_TEXT(ROW, dtype, "dtype", "dtype", NULL),
-    MT_TEXT(ROW, shape, "shape", "shape", NULL),
-    MT_STEP(ROW, step, "step", "step", "of the first of them"),
+    MT_BYTES(struct mt_top_row, bytes, "bytes", "size", "of one block, as requested"),
+    MT_COUNT(struct mt_top_row, count, "count", "count", "alike blocks: of the run, or live at its peak"),
+    MT_TEXT(struct mt_top_row, category, "category", "category", "the kind of tensor"),
+    MT_TEXT(struct mt_top_row, op, "op", "op", "what asked for it"),
+    MT_TEXT(struct mt_top_row, phase, "phase", "phase", NULL),
+    MT_TEXT(struct mt_top_row, span, "span", "span", "the module that asked; `*` for the number of the layer"),
+    MT_TEXT(struct mt_top_row, role, "role", "role", NULL),
+    MT_TEXT(struct mt_top_row, dtype, "dtype", "dtype", NULL),
+    MT_TEXT(struct mt_top_row, shape, "shape", "shape", NULL),
+    MT_STEP(struct mt_top_row, step, "step", "step", "of the first of them"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
 #define FIELDS "category op phase role dtype shape span" /* that every table has */
 

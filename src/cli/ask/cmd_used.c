@@ -1,8 +1,8 @@
 /* memtrace used: who holds the memory that the driver says this process has. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,33 +26,30 @@ struct used_answer {
     size_t count;
 };
 
-#define ROW struct part
 static const struct mt_field part_fields[] = {
-    MT_TEXT(ROW, name, "name", "held by", NULL),
-    MT_SIGNED_BYTES(ROW, bytes, "bytes", "bytes", "below 0 where the driver counts less than the parts"),
-    MT_SHARE(ROW, share, "share", "share", "of `used_bytes`"),
-    MT_SHOWN(TEXT, const char *, ROW, meaning, "meaning", "what it is"),
+    MT_TEXT(struct part, name, "name", "held by", NULL),
+    MT_SIGNED_BYTES(struct part, bytes, "bytes", "bytes", "below 0 where the driver counts less than the parts"),
+    MT_SHARE(struct part, share, "share", "share", "of `used_bytes`"),
+    MT_SHOWN(TEXT, const char *, struct part, meaning, "meaning", "what it is"),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type part_type = MT_ROW_TYPE(struct part, part_fields);
 
-#define ROW struct used_answer
 static const struct mt_field answer_fields[] = {
-    MT_STEP(ROW, used.step, "step", NULL, "at whose end the driver was asked; null: before the first"),
-    MT_INTEGER(ROW, used.used, "used_bytes", NULL, "the driver's figure for the process: the sum of the six below"),
-    MT_INTEGER(ROW, used.requested, "requested_bytes", NULL, "by live tensors and workspaces"),
-    MT_INTEGER(ROW, used.rounding, "rounding_bytes", NULL, "what their blocks have beyond that"),
-    MT_INTEGER(ROW, used.cached, "cached_bytes", NULL, "segments' bytes that no block holds"),
-    MT_INTEGER(ROW, used.context, "context_bytes", NULL, "CUDA's context and modules"),
-    MT_INTEGER(ROW, used.libraries, "library_bytes", NULL, "taken by cuBLAS and others when they began"),
-    MT_INTEGER(ROW, used.unexplained, "unexplained_bytes", NULL, "the rest"),
-    MT_ROWS(ROW, rows, count, "rows", &part_type, "the same six"),
-    MT_KNOWN(ROW, used.free, "card_free_bytes", NULL, NULL),
-    MT_KNOWN(ROW, used.total, "card_total_bytes", NULL, NULL),
+    MT_STEP(struct used_answer, used.step, "step", NULL, "at whose end the driver was asked; null: before the first"),
+    MT_INTEGER(struct used_answer, used.used, "used_bytes", NULL,
+               "the driver's figure for the process: the sum of the six below"),
+    MT_INTEGER(struct used_answer, used.requested, "requested_bytes", NULL, "by live tensors and workspaces"),
+    MT_INTEGER(struct used_answer, used.rounding, "rounding_bytes", NULL, "what their blocks have beyond that"),
+    MT_INTEGER(struct used_answer, used.cached, "cached_bytes", NULL, "segments' bytes that no block holds"),
+    MT_INTEGER(struct used_answer, used.context, "context_bytes", NULL, "CUDA's context and modules"),
+    MT_INTEGER(struct used_answer, used.libraries, "library_bytes", NULL, "taken by cuBLAS and others when they began"),
+    MT_INTEGER(struct used_answer, used.unexplained, "unexplained_bytes", NULL, "the rest"),
+    MT_ROWS(struct used_answer, rows, count, "rows", &part_type, "the same six"),
+    MT_KNOWN(struct used_answer, used.free, "card_free_bytes", NULL, NULL),
+    MT_KNOWN(struct used_answer, used.total, "card_total_bytes", NULL, NULL),
     MT_FIELDS_END,
 };
-#undef ROW
 static const struct mt_row_type answer_type = MT_ROW_TYPE(struct used_answer, answer_fields);
 
 static void list_parts(struct used_answer *answer)
@@ -70,6 +67,7 @@ static void list_parts(struct used_answer *answer)
     memcpy(answer->parts, listed, sizeof listed);
     for (size_t i = 0; i <= PART_COUNT; i++)
         answer->parts[i].share = used->used > 0 ? (double)listed[i].bytes / (double)used->used : NAN;
+    assert(sizeof listed == sizeof answer->parts);
     answer->rows = answer->parts;
     answer->count = PART_COUNT;
 }
@@ -95,7 +93,7 @@ static mt_status ask_used(const struct mt_question *question, const void *given)
     struct used_answer answer;
     mt_status status = mt_trace_used(question->trace, question->run, &answer.used);
     if (status == MT_USAGE)
-        mt_fail_way_out(status, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
+        mt_fail_hint(status, "memtrace peak says what the run took, memtrace run --device cuda asks a driver");
     if (status != MT_OK)
         return status;
     list_parts(&answer);

@@ -4,7 +4,6 @@
 #include "cli/check/check_report.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -20,30 +19,30 @@ struct check_options {
 };
 
 static const struct mt_option options[] = {
-    MT_GIVEN(BYTES, struct check_options, most_bytes[MT_MEASURE_ALLOCATED], "--max-allocated", .value = "SIZE",
-             .help = "the most that the peak of live blocks may be: 52GiB"),
-    MT_GIVEN(BYTES, struct check_options, most_bytes[MT_MEASURE_REQUESTED], "--max-requested", .value = "SIZE",
-             .help = "the same of what was asked for, without rounding"),
-    MT_GIVEN(BYTES, struct check_options, most_bytes[MT_MEASURE_RESERVED], "--max-reserved", .value = "SIZE",
-             .help = "the most that may be taken of the device"),
-    MT_GIVEN(LIST, struct check_options, live, "--category", .value = "NAME<=SIZE",
-             .help = "the most of a category that may live at the allocated peak; may be repeated"),
-    MT_GIVEN(LIST, struct check_options, largest, "--largest", .value = "NAME<=SIZE",
-             .help = "the most that one allocation of a category may ask for; may be repeated"),
-    MT_GIVEN(FLAG, struct check_options, no_leaks, "--no-leaks",
-             .help = "no kind of block may grow from one step's end to the next"),
-    MT_GIVEN(TEXT, struct check_options, against, "--against", .value = "RUN|FILE:RUN",
-             .help = "no peak and no category may be more than in that run", .takes = MT_TAKES_RUN),
-    MT_GIVEN(PERCENT, struct check_options, tolerance_percent, "--tolerance", .value = "PERCENT",
-             .help = "but for so much (1%)"),
-    MT_GIVEN(TEXT, struct check_options, budget, "--budget", .value = "FILE",
-             .help = "JSON with the same names; what is given here goes before it", .takes = MT_TAKES_FILE),
-    MT_GIVEN(TEXT, struct check_options, junit, "--junit", .value = "FILE", .help = "write JUnit's XML there, too",
-             .takes = MT_TAKES_FILE),
-    MT_GIVEN(TEXT, struct check_options, summary, "--summary", .value = "FILE",
-             .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"", .takes = MT_TAKES_FILE),
-    MT_GIVEN(FLAG, struct check_options, self_test, "--self-test",
-             .help = "check a run into which a leak is injected: exits with 1 since it is found"),
+    MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_ALLOCATED], "--max-allocated", .value = "SIZE",
+              .help = "the most that the peak of live blocks may be: 52GiB"),
+    MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_REQUESTED], "--max-requested", .value = "SIZE",
+              .help = "the same of what was asked for, without rounding"),
+    MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_RESERVED], "--max-reserved", .value = "SIZE",
+              .help = "the most that may be taken of the device"),
+    MT_OPTION(LIST, struct check_options, live, "--category", .value = "NAME<=SIZE",
+              .help = "the most of a category that may live at the allocated peak; may be repeated"),
+    MT_OPTION(LIST, struct check_options, largest, "--largest", .value = "NAME<=SIZE",
+              .help = "the most that one allocation of a category may ask for; may be repeated"),
+    MT_OPTION(FLAG, struct check_options, no_leaks, "--no-leaks",
+              .help = "no kind of block may grow from one step's end to the next"),
+    MT_OPTION(TEXT, struct check_options, against, "--against", .value = "RUN|FILE:RUN",
+              .help = "no peak and no category may be more than in that run", .takes = MT_TAKES_RUN),
+    MT_OPTION(PERCENT, struct check_options, tolerance_percent, "--tolerance", .value = "PERCENT",
+              .help = "but for so much (1%)"),
+    MT_OPTION(TEXT, struct check_options, budget, "--budget", .value = "FILE",
+              .help = "JSON with the same names; what is given here goes before it", .takes = MT_TAKES_FILE),
+    MT_OPTION(TEXT, struct check_options, junit, "--junit", .value = "FILE", .help = "write JUnit's XML there, too",
+              .takes = MT_TAKES_FILE),
+    MT_OPTION(TEXT, struct check_options, summary, "--summary", .value = "FILE",
+              .help = "append Markdown to it, too: \"$GITHUB_STEP_SUMMARY\"", .takes = MT_TAKES_FILE),
+    MT_OPTION(FLAG, struct check_options, self_test, "--self-test",
+              .help = "check a run into which a leak is injected: exits with 1 since it is found"),
     MT_TRACE_OPTIONS,
 };
 
@@ -141,7 +140,7 @@ static mt_status check_run(const struct mt_budget *budget, const struct mt_quest
     struct mt_check check;
     mt_status status = mt_check_run(budget, question, against, &check);
     if (status == MT_USAGE && check.leaks_unknown)
-        mt_fail_way_out(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
+        mt_fail_hint(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
     if (check.leaks_unknown)
         mt_fail_context(status, "--no-leaks");
     if (status == MT_OK)

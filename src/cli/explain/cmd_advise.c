@@ -17,10 +17,10 @@ struct advise_options {
 };
 
 static const struct mt_option options[] = {
-    MT_GIVEN(INTEGER, struct advise_options, limit, "--top", .value = "N",
-             .help = "how many findings (5 unless given; all of them with --all)", .low = 1, .high = INT32_MAX),
-    MT_GIVEN(FLAG, struct advise_options, all, "--all",
-             .help = "tell also of what saves nothing, and of the parts of what is told"),
+    MT_OPTION(INTEGER, struct advise_options, limit, "--top", .value = "N",
+              .help = "how many findings (5 unless given; all of them with --all)", .low = 1, .high = INT32_MAX),
+    MT_OPTION(FLAG, struct advise_options, all, "--all",
+              .help = "tell also of what saves nothing, and of the parts of what is told"),
     MT_TRACE_OPTIONS,
 };
 

@@ -4,7 +4,6 @@
 #include "cli/explain/diff_report.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 #include "study/published.h"
 
 #include <assert.h>
@@ -21,15 +20,15 @@ struct diff_options {
 };
 
 static const struct mt_option options[] = {
-    MT_GIVEN(TEXT, struct diff_options, a, "A",
-             .help = "a run: its number, its name, or FILE:RUN of another trace; FILE alone is its newest run",
-             .takes = MT_TAKES_RUN),
-    MT_GIVEN(TEXT, struct diff_options, b, "B", .help = "the run that is compared with it", .takes = MT_TAKES_RUN),
-    MT_GIVEN(INTEGER, struct diff_options, rows, "--rows", .value = "N",
-             .help = "how many rows of what was live (8 unless given)", .low = 0, .high = INT32_MAX),
-    MT_GIVEN(FLAG, struct diff_options, all, "--all", .help = "all rows, and the causes that matter little too"),
-    MT_GIVEN(TEXT, struct diff_options, trace, "--trace", .value = "FILE",
-             .help = "the trace (" MT_DEFAULT_TRACE " unless given)", .takes = MT_TAKES_FILE),
+    MT_OPTION(TEXT, struct diff_options, a, "A",
+              .help = "a run: its number, its name, or FILE:RUN of another trace; FILE alone is its newest run",
+              .takes = MT_TAKES_RUN),
+    MT_OPTION(TEXT, struct diff_options, b, "B", .help = "the run that is compared with it", .takes = MT_TAKES_RUN),
+    MT_OPTION(INTEGER, struct diff_options, rows, "--rows", .value = "N",
+              .help = "how many rows of what was live (8 unless given)", .low = 0, .high = INT32_MAX),
+    MT_OPTION(FLAG, struct diff_options, all, "--all", .help = "all rows, and the causes that matter little too"),
+    MT_OPTION(TEXT, struct diff_options, trace, "--trace", .value = "FILE",
+              .help = "the trace (" MT_DEFAULT_TRACE " unless given)", .takes = MT_TAKES_FILE),
     MT_OPTION_JSON(struct diff_options),
     MT_OPTION_HELP(struct diff_options),
     MT_OPTIONS_END,
@@ -264,9 +263,9 @@ static mt_status load(struct mt_diff_answer *answer)
     if (status == MT_OK)
         status = mt_trace_diff(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->diff);
     if (status == MT_USAGE)
-        return mt_fail_way_out(status, "choose another one (memtrace runs lists them), or repeat it");
+        return mt_fail_hint(status, "choose another one (memtrace runs lists them), or repeat it");
     if (status == MT_BAD_TRACE)
-        return mt_fail_way_out(status, "memtrace run records it anew");
+        return mt_fail_hint(status, "memtrace run records it anew");
     if (status != MT_OK)
         return status;
     mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,

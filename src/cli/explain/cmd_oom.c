@@ -2,7 +2,6 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/output/way_out.h"
 #include "words/oom_words.h"
 #include "words/run_words.h"
 
@@ -332,10 +331,10 @@ static mt_status run_oom(const void *given)
     struct mt_oom_answer answer;
     status = mt_oom_answer_load(&question, &answer);
     if (status == MT_USAGE && answer.event == 0 && !mt_run_is(question.run, MT_RUN_OOM))
-        mt_fail_way_out(status,
-                        "memtrace runs lists those that did, memtrace fit --run %" PRId64
-                        " --device sim:24GiB tells whether this one fits another device",
-                        question.run->id);
+        mt_fail_hint(status,
+                     "memtrace runs lists those that did, memtrace fit --run %" PRId64
+                     " --device sim:24GiB tells whether this one fits another device",
+                     question.run->id);
     if (status == MT_OK)
         asked->json ? mt_json_print(mt_oom_json(&answer)) : print_answer(&answer);
     mt_oom_answer_release(&answer);

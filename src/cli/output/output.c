@@ -1,5 +1,6 @@
 #include "cli/output/output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,10 +16,12 @@
 /* More than any terminal has. */
 enum { MOST_COLUMNS = 10000 };
 
+enum { LONGEST_HINT = 512 };
+
 void mt_output_begin(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    /* Opened for reading: what is written to a stdout that was closed must fail, not vanish. */
+    /* Opened for reading, so that writes to a closed stdout fail and do not vanish. */
     int opened;
     do
         opened = open("/dev/null", O_RDONLY);
@@ -27,7 +30,7 @@ void mt_output_begin(void)
         close(opened);
 }
 
-/* Whether stdout is a pipe that nobody reads any more. */
+/* True if stdout is a pipe without a reader. */
 static bool reader_has_left(void)
 {
     struct pollfd output = {.fd = STDOUT_FILENO};
@@ -68,7 +71,7 @@ bool mt_output_is_styled(void)
     return mt_output_is_terminal() && !refused && able;
 }
 
-/* What COLUMNS says; 0: nothing of use. */
+/* Returns the value of COLUMNS; 0 if it is none. */
 static int columns_wanted(void)
 {
     const char *text = getenv("COLUMNS");
@@ -113,6 +116,7 @@ void mt_rows_print(const struct mt_row_type *type, const char *fields, const cha
 int mt_output_width(void)
 {
     int columns = mt_output_columns();
+    assert(columns >= 0);
     if (columns == 0 || columns > MT_MOST_WIDTH)
         return MT_MOST_WIDTH;
     return columns < MT_LEAST_WIDTH ? MT_LEAST_WIDTH : columns;
@@ -139,6 +143,26 @@ void mt_note(const char *format, ...)
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
+}
+
+mt_status mt_fail_hint(mt_status status, const char *format, ...)
+{
+    char hint[LONGEST_HINT];
+    va_list arguments;
+    assert(status != MT_OK);
+    va_start(arguments, format);
+    vsnprintf(hint, sizeof hint, format, arguments);
+    va_end(arguments);
+    return mt_fail(status, "%s; %s", mt_last_error(), hint);
+}
+
+mt_status mt_fail_writing_hint(mt_status status, const char *untraced)
+{
+    if (status != MT_FAILED)
+        return status;
+    if (untraced == NULL)
+        return mt_fail_hint(status, "--trace FILE writes the trace elsewhere");
+    return mt_fail_hint(status, "--trace FILE writes the trace elsewhere, %s none", untraced);
 }
 
 void mt_print_name(const char *name)
@@ -178,6 +202,7 @@ static size_t json_flags(void)
 
 void mt_json_print(json_t *value)
 {
+    assert(json_is_object(value));
     json_dumpf(value, stdout, JSON_INDENT(2) | json_flags());
     json_decref(value);
     putchar('\n');
@@ -194,6 +219,7 @@ void mt_answer_print_json(const char *name, const struct mt_row_type *type, cons
 
 void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const char *key)
 {
+    assert(json_object_size(head) > 0);
     char *text = json_dumps(head, json_flags());
     *stream = (struct mt_json_stream){0};
     /* Without the brace that closes it. */

@@ -1,33 +1,35 @@
-/* What the program says: data on stdout, notes and progress on stderr.
- *
- * Names in a trace come from whoever wrote it. Nothing of them reaches a terminal that the terminal would obey. */
+/* The output of the program: data on stdout, notes and progress on stderr. Names in a trace may hold any bytes:
+ * control characters are escaped before they reach a terminal. */
 #ifndef MT_CLI_OUTPUT_H
 #define MT_CLI_OUTPUT_H
 
 #include "answer/escape.h"
 #include "answer/row.h"
 #include "answer/table.h"
+#include "base/status.h"
 
-/* Makes sure that stdin, stdout and stderr are open, so that no file that is opened later takes their numbers, and
- * that a reader who stops reading ends the output and not the process. Call first. */
+/* For people, or as JSON. */
+typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON } mt_report_form;
+
+/* Opens stdin, stdout and stderr if they are closed, so that no later file takes their numbers. Ignores SIGPIPE,
+ * so that a reader who leaves ends the output and not the process. Call it first. */
 void mt_output_begin(void);
 
-/* Flushes stdout. MT_NOT_WRITTEN if something could not be written, except to a reader who has left. */
+/* Flushes stdout. Fails with MT_NOT_WRITTEN if something could not be written, except if the reader has left. */
 mt_status mt_output_end(void);
 
-/* Whether writing more to stdout is useless: a write has failed. */
+/* True if a write to stdout has failed, so that more are useless. */
 bool mt_output_broken(void);
 
-/* MT_NOT_WRITTEN if so: what a visitor of rows returns, to end the query when nobody reads any more. */
+/* Fails with MT_NOT_WRITTEN if so. A visitor of rows returns it, to end the query when nobody reads. */
 mt_status mt_output_go_on(void);
 
-/* Whether stdout, or stderr, is a terminal, and whether it may be styled (NO_COLOR, TERM=dumb). */
+/* True if stdout is a terminal; if it may be styled, too (NO_COLOR, TERM=dumb); if stderr is a terminal. */
 bool mt_output_is_terminal(void);
 bool mt_output_is_styled(void);
 bool mt_notes_are_on_terminal(void);
 
-/* The columns of the terminal that stdout is, or as many of them as the variable COLUMNS asks for; 0: it is none, or does
- * not say. */
+/* Returns the columns of the terminal, or of the variable COLUMNS; 0 if stdout is no terminal, or not known. */
 int mt_output_columns(void);
 
 /* Returns stdout as the place that tables are printed on. */
@@ -40,19 +42,26 @@ struct mt_table *mt_table_create(const struct mt_column *columns, size_t count);
 void mt_rows_print(const struct mt_row_type *type, const char *fields, const char *spare, const void *rows,
                    size_t count);
 
-/* How many columns sentences on stdout may take: those of the terminal, MT_LEAST_WIDTH at least and MT_MOST_WIDTH, which
- * is as wide as reads well, at most; MT_MOST_WIDTH too where stdout is no terminal, so that files are the same
- * everywhere. */
+/* Returns the width of sentences on stdout: the columns of the terminal, from MT_LEAST_WIDTH to MT_MOST_WIDTH. It
+ * is MT_MOST_WIDTH if stdout is no terminal, so that files are the same everywhere. */
 enum { MT_LEAST_WIDTH = 60, MT_MOST_WIDTH = 110 };
 int mt_output_width(void);
 
-/* Prints words from column `indent` on, which is reached, with lines broken between them, and ends the last line. */
+/* Prints words, wrapped, and ends the last line. The cursor is in column `indent`, where each line begins. */
 void mt_print_wrapped(const char *text, size_t indent);
 
-/* A line on stderr, "memtrace: …". */
+/* Prints a line on stderr, "memtrace: …". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints a name as mt_text_add_visible does; raw where stdout is not a terminal and so obeys nothing. */
+/* Adds "; HINT" to the text of the failure, and returns `status`. The libraries say what is wrong, for whichever program
+ * calls them, and know no options; the hint says what the command line can do about it. */
+mt_status mt_fail_hint(mt_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Returns the status of opening a trace to write. If it failed, adds a hint of where else the trace can go. `untraced` is
+ * the command that needs none; NULL: there is no such one. */
+mt_status mt_fail_writing_hint(mt_status status, const char *untraced);
+
+/* Prints a name, on a terminal with its control characters escaped. */
 void mt_print_name(const char *name);
 
 /* Prints a text as mt_print_name does, ends the line, and releases the text. */
@@ -64,11 +73,11 @@ void mt_print_parameter_count(uint64_t count);
 /* Prints `value` on stdout with a newline and releases it. */
 void mt_json_print(json_t *value);
 
-/* Prints an answer that is about no single run: {schema: "memtrace.<name>/1", …the members of its row…}. */
+/* Prints an answer that is about no single run: {schema: "memtrace.<name>/1", …fields of its row…}. */
 void mt_answer_print_json(const char *name, const struct mt_row_type *type, const void *answer);
 
-/* A JSON object whose last member is a list that may be too long to hold: {…members of `head`…, "key": [row, row]}.
- * Zero-initialized is ready to begin. */
+/* A JSON object whose last member is a list that may be too long for memory: {…members of `head`…, "key": [row,
+ * row]}. */
 struct mt_json_stream {
     bool has_rows;
 };
@@ -76,7 +85,7 @@ void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const cha
 void mt_json_stream_row(struct mt_json_stream *stream, json_t *row);                     /* takes row */
 void mt_json_stream_end(struct mt_json_stream *stream);
 
-/* Prints a field of CSV, its characters visible on a terminal, and what follows it, ',' or a newline. */
+/* Prints a field of CSV, on a terminal with its control characters escaped, and `after`: ',' or a newline. */
 void mt_csv_print(const char *field, char after);
 
 #endif

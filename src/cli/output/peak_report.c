@@ -31,7 +31,7 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
     }};
 }
 
-/* Peaks of stats have no event, and a run that never got a block has no peak. */
+/* True if it is known when the peak was. Peaks of statistics have no event, and a run without a block has no peak. */
 static bool has_moment(const struct mt_peak_row *peak)
 {
     return peak->event != 0 && peak->bytes > 0;
@@ -47,52 +47,49 @@ static const struct mt_field share_fields[] = {
 static const struct mt_row_type share_type = MT_ROW_TYPE(struct mt_peak_share, share_fields);
 
 #define ROW struct mt_peak_row
-#define MOMENT_FIELDS                                                                                                  \
-    MT_BYTES(ROW, bytes, "bytes", NULL, NULL), MT_STEP(ROW, step, "step", NULL, "null: before the first"),             \
-        MT_TEXT(ROW, phase, "phase", NULL, NULL), MT_TEXT(ROW, span, "span", NULL, "the module that was running"),     \
-        MT_NANOSECONDS(ROW, time_ns, "time_ns", NULL, "since the run began, by the device's clock")
 static const struct mt_field moment_fields[] = {
-    MOMENT_FIELDS,
+    MT_BYTES(ROW, bytes, "bytes", NULL, NULL),
+    MT_STEP(ROW, step, "step", NULL, "null before the first"),
+    MT_TEXT(ROW, phase, "phase", NULL, NULL),
+    MT_TEXT(ROW, span, "span", NULL, "the module that was running"),
+    MT_NANOSECONDS(ROW, time_ns, "time_ns", NULL, "since the run began, by the device's clock"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type moment_type = MT_ROW_TYPE(ROW, moment_fields);
+static const struct mt_field live_fields[] = {
+    MT_FIELDS_OF(&moment_type),
     MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "the largest first; they add up to `bytes`"),
     MT_FIELDS_END,
 };
+static const struct mt_row_type live_type = MT_ROW_TYPE(ROW, live_fields);
 static const struct mt_field reserved_fields[] = {
-    MOMENT_FIELDS,
+    MT_FIELDS_OF(&moment_type),
     MT_BYTES(ROW, cached_bytes, "cached_bytes", NULL, "segments' bytes that no block held"),
     MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "with `cached_bytes` they add up to `bytes`"),
     MT_FIELDS_END,
 };
+static const struct mt_row_type reserved_type = MT_ROW_TYPE(ROW, reserved_fields);
 #undef ROW
-static const struct mt_row_type moment_type = MT_ROW_TYPE(struct mt_peak_row, moment_fields);
-static const struct mt_row_type reserved_type = MT_ROW_TYPE(struct mt_peak_row, reserved_fields);
 
-/* The peaks as JSON has them: those whose moment is not known are NULL. */
-struct peaks_answer {
-    uint64_t bytes[MT_MEASURE_COUNT];
-    const struct mt_peak_row *of[MT_MEASURE_COUNT];
-    const struct mt_peak_share *shares; /* of the allocated peak; NULL: not known */
-    size_t share_count;
-};
-
-#define ROW struct peaks_answer
+#define ROW struct mt_run_peaks_answer
 static const struct mt_field peaks_fields[] = {
     MT_BYTES(ROW, bytes[MT_MEASURE_ALLOCATED], "allocated_bytes", NULL, "the peak of live blocks, rounded up"),
     MT_BYTES(ROW, bytes[MT_MEASURE_REQUESTED], "requested_bytes", NULL, "the same without rounding"),
     MT_BYTES(ROW, bytes[MT_MEASURE_RESERVED], "reserved_bytes", NULL, "the peak of what was taken from the device"),
-    MT_SOME_ROWS(ROW, shares, share_count, "by_category", &share_type, "those of `allocated`"),
-    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &moment_type, "the moment of that peak"),
-    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &moment_type, "likewise"),
-    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_type, "likewise"),
+    MT_SOME_ROWS(ROW, shares, share_count, "by_category", &share_type, "live at the peak of allocated bytes"),
+    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &live_type, "that peak by itself"),
+    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &live_type, NULL),
+    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_type, NULL),
     MT_FIELDS_END,
 };
 #undef ROW
-const struct mt_row_type mt_run_peaks_type = MT_ROW_TYPE(struct peaks_answer, peaks_fields);
+const struct mt_row_type mt_run_peaks_type = MT_ROW_TYPE(struct mt_run_peaks_answer, peaks_fields);
 
-void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object)
+struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks)
 {
     static const struct mt_peak_share none[1];
     const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
-    struct peaks_answer answer = {.share_count = allocated->share_count};
+    struct mt_run_peaks_answer answer = {.share_count = allocated->share_count};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
@@ -101,44 +98,64 @@ void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object)
         answer.shares = allocated->shares;
     else if (allocated->bytes == 0)
         answer.shares = none;
-    mt_row_add_json(&mt_run_peaks_type, &answer, object);
+    return answer;
 }
 
-static void add_moment(struct mt_table *table, const struct mt_peak_row *peak)
-{
-    char text[MT_BYTES_TEXT];
-    if (!has_moment(peak)) {
-        for (int i = 0; i < 4; i++)
-            mt_table_add(table, "-");
-        return;
-    }
-    mt_table_add(table, mt_format_step(peak->step, text));
-    mt_table_add(table, peak->phase);
-    mt_table_add(table, peak->span);
-    snprintf(text, sizeof text, "%.3f ms", (double)peak->time_ns / 1e6);
-    mt_table_add(table, text);
-}
+/* A peak as the table shows it. */
+struct peak_row {
+    const char *measure, *step, *phase, *span;
+    uint64_t bytes;
+    struct mt_figure time;
+    char step_text[MT_BYTES_TEXT];
+};
+
+static const struct mt_field peak_fields[] = {
+    MT_SHOWN(TEXT, const char *, struct peak_row, measure, "measure", "peak of"),
+    MT_SHOWN(BYTES, uint64_t, struct peak_row, bytes, "size", "size"),
+    MT_SHOWN(COUNT, uint64_t, struct peak_row, bytes, "bytes", "bytes"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, step, "step", "step"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, phase, "phase", "phase"),
+    MT_SHOWN(TEXT, const char *, struct peak_row, span, "span", "span"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct peak_row, time, "time", "time"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type peak_type = MT_ROW_TYPE(struct peak_row, peak_fields);
 
 static void print_peaks(const struct mt_run_peaks *peaks)
 {
-    static const struct mt_column columns[] = {
-        {"peak of", MT_ALIGN_LEFT}, {"size", MT_ALIGN_RIGHT}, {"bytes", MT_ALIGN_RIGHT}, {"step", MT_ALIGN_LEFT},
-        {"phase", MT_ALIGN_LEFT},   {"span", MT_ALIGN_LEFT},  {"time", MT_ALIGN_RIGHT}};
-    static const char *const spare[] = {"time", "bytes", "phase", NULL};
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    mt_table_spare(table, spare);
+    struct peak_row rows[MT_MEASURE_COUNT];
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         const struct mt_peak_row *peak = &peaks->of[measure];
-        mt_table_add(table, mt_measure_name((mt_measure)measure));
-        mt_table_add_bytes(table, peak->bytes);
-        mt_table_add_number(table, (int64_t)peak->bytes);
-        add_moment(table, peak);
+        struct peak_row *row = &rows[measure];
+        *row = (struct peak_row){mt_measure_name((mt_measure)measure), "-", "-", "-", .bytes = peak->bytes};
+        if (!has_moment(peak))
+            continue;
+        row->step = mt_format_step(peak->step, row->step_text);
+        row->phase = peak->phase;
+        row->span = peak->span;
+        row->time = mt_figure_number((double)peak->time_ns, "%.3f ms", (double)peak->time_ns / 1e6);
     }
-    mt_table_print(table);
-    mt_table_destroy(table);
+    mt_rows_print(&peak_type, "measure size bytes step phase span time", "time bytes phase", rows, MT_MEASURE_COUNT);
 }
 
-/* What a category had at a peak; nothing if it had nothing. */
+/* A category, what no block held, or their sum: at the allocated peak, and the sizes at the other two. */
+struct made_of_row {
+    const char *category;
+    struct mt_figure allocated, share, blocks, requested, reserved;
+};
+
+static const struct mt_field made_of_fields[] = {
+    MT_SHOWN(TEXT, const char *, struct made_of_row, category, "category", "made of"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, allocated, "allocated", "allocated"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, share, "share", "share"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, blocks, "blocks", "blocks"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, requested, "requested", "requested"),
+    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, reserved, "reserved", "reserved"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type made_of_type = MT_ROW_TYPE(struct made_of_row, made_of_fields);
+
+/* Returns the part of a category at a peak; one of no blocks if it had none. */
 static struct mt_peak_share find_share(const struct mt_peak_row *peak, const char *category)
 {
     for (size_t i = 0; i < peak->share_count; i++)
@@ -147,66 +164,64 @@ static struct mt_peak_share find_share(const struct mt_peak_row *peak, const cha
     return (struct mt_peak_share){.category = category};
 }
 
-/* A row of the table of shares: of the allocated peak size, share and blocks, then the sizes at the other two. */
-static void add_share(struct mt_table *table, const struct mt_run_peaks *peaks, const char *category)
+/* Adds a row of bytes at the three peaks. */
+static void add_row(struct mt_table *table, const struct mt_run_peaks *peaks, const char *category,
+                    const uint64_t bytes[MT_MEASURE_COUNT], uint64_t blocks)
 {
-    struct mt_peak_share allocated = find_share(&peaks->of[MT_MEASURE_ALLOCATED], category);
-    mt_table_add(table, category);
-    mt_table_add_bytes(table, allocated.allocated_bytes);
-    mt_table_add_share(table, (double)allocated.allocated_bytes, (double)peaks->of[MT_MEASURE_ALLOCATED].bytes);
-    mt_table_add_number(table, (int64_t)allocated.blocks);
-    mt_table_add_bytes(table, find_share(&peaks->of[MT_MEASURE_REQUESTED], category).requested_bytes);
-    mt_table_add_bytes(table, find_share(&peaks->of[MT_MEASURE_RESERVED], category).allocated_bytes);
+    char share[MT_BYTES_TEXT];
+    mt_format_share((double)bytes[MT_MEASURE_ALLOCATED], (double)peaks->of[MT_MEASURE_ALLOCATED].bytes, share);
+    const struct made_of_row row = {.category = category,
+                                    .allocated = mt_figure_bytes(bytes[MT_MEASURE_ALLOCATED]),
+                                    .share = mt_figure_words(share),
+                                    .blocks = mt_figure_number((double)blocks, "%" PRIu64, blocks),
+                                    .requested = mt_figure_bytes(bytes[MT_MEASURE_REQUESTED]),
+                                    .reserved = mt_figure_bytes(bytes[MT_MEASURE_RESERVED])};
+    mt_table_add_rows(table, &row, 1);
 }
 
-/* The categories of `peak` that none of the `before` peaks had. */
+/* Adds the categories of a peak that none of the peaks before it had. */
 static void add_shares(struct mt_table *table, const struct mt_run_peaks *peaks, int measure)
 {
-    const struct mt_peak_row *peak = &peaks->of[measure];
-    for (size_t i = 0; i < peak->share_count; i++) {
+    const struct mt_peak_row *of = peaks->of;
+    for (size_t i = 0; i < of[measure].share_count; i++) {
+        const char *category = of[measure].shares[i].category;
+        struct mt_peak_share allocated = find_share(&of[MT_MEASURE_ALLOCATED], category);
+        const uint64_t bytes[] = {
+            [MT_MEASURE_ALLOCATED] = allocated.allocated_bytes,
+            [MT_MEASURE_REQUESTED] = find_share(&of[MT_MEASURE_REQUESTED], category).requested_bytes,
+            [MT_MEASURE_RESERVED] = find_share(&of[MT_MEASURE_RESERVED], category).allocated_bytes};
         bool was_shown = false;
         for (int before = 0; before < measure; before++)
-            was_shown = was_shown || find_share(&peaks->of[before], peak->shares[i].category).blocks > 0;
+            was_shown = was_shown || find_share(&of[before], category).blocks > 0;
         if (!was_shown)
-            add_share(table, peaks, peak->shares[i].category);
+            add_row(table, peaks, category, bytes, allocated.blocks);
     }
 }
 
-static void add_cached(struct mt_table *table, uint64_t cached_bytes)
+/* Adds the bytes of segments that no block held, and the sums. */
+static void add_totals(struct mt_table *table, const struct mt_run_peaks *peaks)
 {
-    mt_table_add(table, "(cached)");
-    for (int i = 0; i < 4; i++)
-        mt_table_add(table, "");
-    mt_table_add_bytes(table, cached_bytes);
-}
-
-static void add_total(struct mt_table *table, const struct mt_run_peaks *peaks)
-{
+    const struct mt_figure none = mt_figure_words(" ");
+    const struct made_of_row cached = {"(cached)", none, none,
+                                       none,       none, mt_figure_bytes(peaks->of[MT_MEASURE_RESERVED].cached_bytes)};
     const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
-    uint64_t blocks = 0;
+    uint64_t bytes[MT_MEASURE_COUNT], blocks = 0;
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        bytes[measure] = peaks->of[measure].bytes;
     for (size_t i = 0; i < allocated->share_count; i++)
         blocks += allocated->shares[i].blocks;
-    mt_table_add(table, "total");
-    mt_table_add_bytes(table, allocated->bytes);
-    mt_table_add_share(table, (double)allocated->bytes, (double)allocated->bytes);
-    mt_table_add_number(table, (int64_t)blocks);
-    mt_table_add_bytes(table, peaks->of[MT_MEASURE_REQUESTED].bytes);
-    mt_table_add_bytes(table, peaks->of[MT_MEASURE_RESERVED].bytes);
+    mt_table_add_rows(table, &cached, 1);
+    add_row(table, peaks, "total", bytes, blocks);
 }
 
-/* Each column is what was live at its own peak, so each adds up to it. */
+/* Prints the parts. Each column has the bytes live at its own peak, and adds up to it. */
 static void print_shares(const struct mt_run_peaks *peaks)
 {
-    static const struct mt_column columns[] = {{"made of", MT_ALIGN_LEFT},    {"allocated", MT_ALIGN_RIGHT},
-                                               {"share", MT_ALIGN_RIGHT},     {"blocks", MT_ALIGN_RIGHT},
-                                               {"requested", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
-    static const char *const spare[] = {"blocks", "requested", NULL};
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    mt_table_spare(table, spare);
+    struct mt_table *table = mt_table_of_rows(mt_output_screen(), &made_of_type,
+                                              "category allocated share blocks requested reserved", "blocks requested");
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
         add_shares(table, peaks, measure);
-    add_cached(table, peaks->of[MT_MEASURE_RESERVED].cached_bytes);
-    add_total(table, peaks);
+    add_totals(table, peaks);
     putchar('\n');
     mt_table_print(table);
     mt_table_destroy(table);

@@ -1,4 +1,4 @@
-/* How high memory got and what it was made of, as `peak` and `run` show it. */
+/* The peaks of a run and their parts, as `peak`, `run` and `import` show them. */
 #ifndef MT_CLI_PEAK_REPORT_H
 #define MT_CLI_PEAK_REPORT_H
 
@@ -10,21 +10,24 @@ struct mt_run_peaks {
     struct mt_peak_row of[MT_MEASURE_COUNT];
 };
 
-/* Release in any case. */
+/* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
 mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out);
 void mt_run_peaks_release(struct mt_run_peaks *peaks);
 
-/* Of a run that was not traced: how high, but neither when nor of what. */
+/* Returns the peaks of a run without a trace: their bytes, without moments and parts. */
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats);
 
-/* Adds allocated_bytes, requested_bytes, reserved_bytes, by_category (of the allocated peak) and an object for each
- * peak that says when it was and what it was made of; of peaks of stats, null for what is not known. */
-void mt_run_peaks_add_json(const struct mt_run_peaks *peaks, json_t *object);
-
-/* Describes those members. */
+/* The peaks as JSON has them: those whose moment is not known are NULL. Borrows. */
+struct mt_run_peaks_answer {
+    uint64_t bytes[MT_MEASURE_COUNT];
+    const struct mt_peak_row *of[MT_MEASURE_COUNT];
+    const struct mt_peak_share *shares; /* of the allocated peak; NULL: not known */
+    size_t share_count;
+};
 extern const struct mt_row_type mt_run_peaks_type;
+struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 
-/* Two tables: the peaks, and what each was made of. */
+/* Prints two tables: the peaks, and the parts of each. */
 void mt_run_peaks_print(const struct mt_run_peaks *peaks);
 
 #endif

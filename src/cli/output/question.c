@@ -4,8 +4,8 @@
 #include "base/label.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,15 @@
 const char *const mt_phase_names[] = {MT_PHASES(X) NULL};
 #undef X
 
+static const struct mt_field oom_fields[] = {
+    MT_INTEGER(struct mt_steps_row, oom_bytes, "requested_bytes", NULL, "asked for last"),
+    MT_TEXT(struct mt_steps_row, oom_category, "category", NULL, NULL),
+    MT_TEXT(struct mt_steps_row, oom_phase, "phase", NULL, NULL),
+    MT_TEXT(struct mt_steps_row, oom_span, "span", NULL, NULL),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_steps_oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
+
 static void note_state(const struct mt_run *run)
 {
     if (mt_run_is(run, MT_RUN_RUNNING))
@@ -25,6 +34,19 @@ static void note_state(const struct mt_run *run)
         mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
     if (run->lost_events > 0)
         mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
+}
+
+mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
+{
+    mt_status status = mt_trace_open(path, out);
+    if (status != MT_BAD_TRACE || path[0] == '\0' || access(path, F_OK) == 0)
+        return status;
+    struct mt_text word = {0};
+    assert(*out == NULL);
+    mt_text_add_shell_word(&word, path);
+    mt_fail_hint(status, "memtrace run --trace %s makes one", word.data);
+    mt_text_release(&word);
+    return status;
 }
 
 static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
@@ -75,7 +97,7 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
         options->trace, mt_run_state_name(state));
 }
 
-/* The file that FILE:RUN begins with, the caller's; NULL if no file is named before any colon. */
+/* Returns the file that FILE:RUN begins with; NULL if no file is named before any colon. The caller frees it. */
 static char *file_of(const char *which)
 {
     for (const char *colon = strchr(which, ':'); colon != NULL; colon = strchr(colon + 1, ':')) {
@@ -133,6 +155,22 @@ mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit 
     return status;
 }
 
+mt_status mt_trace_find_numbered(struct mt_trace *trace, int64_t number, const struct mt_run **out)
+{
+    char text[MT_BYTES_TEXT];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return mt_trace_find_run(trace, text, out);
+}
+
+mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes)
+{
+    struct mt_peak_row peak = {0};
+    mt_status status = mt_trace_peak(trace, run, measure, &peak);
+    *out_bytes = peak.bytes;
+    mt_peak_row_release(&peak);
+    return status;
+}
+
 void mt_question_close(struct mt_question *question)
 {
     mt_trace_close(question->trace);
@@ -142,6 +180,7 @@ void mt_question_close(struct mt_question *question)
 
 json_t *mt_question_json(const struct mt_question *question, const char *name)
 {
+    assert(question->run != NULL);
     return mt_answer_begin(name, question->run);
 }
 
@@ -153,15 +192,28 @@ void mt_question_print_json(const struct mt_question *question, const char *name
     mt_json_print(object);
 }
 
+void mt_run_print_name(const struct mt_run *run)
+{
+    printf("run %" PRId64, run->id);
+    if (run->name == NULL)
+        return;
+    fputs(" (", stdout);
+    mt_print_name(run->name);
+    putchar(')');
+}
+
+void mt_text_add_trace_option(struct mt_text *out, const char *trace)
+{
+    if (strcmp(trace, MT_DEFAULT_TRACE) == 0)
+        return;
+    mt_text_add(out, " --trace ");
+    mt_text_add_shell_word(out, trace);
+}
+
 void mt_question_print_title(const struct mt_question *question)
 {
     const struct mt_run *run = question->run;
-    printf("run %" PRId64, run->id);
-    if (run->name != NULL) {
-        fputs(" (", stdout);
-        mt_print_name(run->name);
-        putchar(')');
-    }
+    mt_run_print_name(run);
     fputs(", ", stdout);
     mt_print_name(run->device);
     printf(", ");

@@ -1,4 +1,4 @@
-/* What the commands that question a trace share: opening it, and telling which run it is about. */
+/* Questions about a trace: opening it, finding the run, and the parts that their answers share. */
 #ifndef MT_CLI_QUESTION_H
 #define MT_CLI_QUESTION_H
 
@@ -8,17 +8,20 @@
 
 #include <jansson.h>
 
-/* Opens --trace and finds --run. Notes on stderr what must be known of a run that did not end in order. Close it if
- * MT_OK. */
+/* Opens a trace (mt_trace_open). If there is none, the failure has a hint of how to make one. */
+mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out);
+
+/* Opens --trace and finds --run. Notes on stderr that the run is still running, was interrupted or lacks events.
+ * The caller closes it, unless this fails. */
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 
-/* The same, but without --run the newest run that ended in that state: MT_USAGE if none did. */
+/* Does the same, but without --run finds the newest run that ended in that state. Fails with MT_USAGE if none did. */
 mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_state state, struct mt_question *out);
 
-/* The same for a run that is named beside --run, as where two are compared: a number or a name of the trace `trace`, or
- * FILE:RUN of another one (what stands before a colon is a file if there is one of that name). FILE:, or FILE where
- * `trace` has no run of that name, is the file's newest. `which` NULL: the newest run of `trace`. Each question has an
- * opening of its own, of the same file too, so texts of two are not to be compared by their pointers. */
+/* Does the same for the second run of a comparison. `which` is a number or a name in `trace`, or FILE:RUN of
+ * another trace, if there is a file of that name. FILE: is the newest run of the file, and so is FILE if `trace`
+ * has no run of that name. NULL is the newest run of `trace`. Each question opens its own trace, even of the same
+ * file, so texts of two questions must not be compared by their pointers. */
 mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out);
 void mt_question_close(struct mt_question *question);
 
@@ -26,18 +29,35 @@ void mt_question_close(struct mt_question *question);
 typedef mt_status (*mt_run_visit)(void *context, struct mt_trace *trace, const struct mt_run *run);
 mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit visit, void *context);
 
-/* The members that every JSON answer begins with: schema ("memtrace.<name>/1"), run, name, state, device. The caller's. */
+/* Returns the members that an answer about a run begins with: schema ("memtrace.<name>/1"), run, name, state,
+ * device. The caller releases it. */
 json_t *mt_question_json(const struct mt_question *question, const char *name);
 
 /* Prints an answer as JSON: the members above, then those of its row. */
 void mt_question_print_json(const struct mt_question *question, const char *name, const struct mt_row_type *type,
                             const void *answer);
 
-/* "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
+/* Finds the run of that number. */
+mt_status mt_trace_find_numbered(struct mt_trace *trace, int64_t number, const struct mt_run **out);
+
+/* Reads a peak alone, without its moment. */
+mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                              uint64_t *out_bytes);
+
+/* Adds " --trace FILE" to a command that questions the trace; nothing if it is the usual one. */
+void mt_text_add_trace_option(struct mt_text *out, const char *trace);
+
+/* Prints "run 3 (baseline)". */
+void mt_run_print_name(const struct mt_run *run);
+
+/* Prints "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
 void mt_question_print_title(const struct mt_question *question);
 
-/* The value of a setting of the run, "" if it has none. Borrowed from the trace. */
+/* Finds the value of a setting of the run, "" if it has none. *out_value is borrowed from the trace. */
 mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value);
+
+/* Describes what a run that ended out of memory asked for last, of a struct mt_steps_row. */
+extern const struct mt_row_type mt_steps_oom_type;
 
 /* The phases by enumeration, ending with NULL: the choices of --phase. */
 extern const char *const mt_phase_names[];

@@ -1,10 +1,14 @@
-/* memtrace help: the list of commands, or what one does; and the same for man and for shells. */
+/* memtrace help: the list of commands, or one of them explained; also for man, for shells and as docs/json.md. */
+#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/program/completion.h"
+#include "cli/program/json_page.h"
 #include "cli/program/man_page.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A shell that completions are made for. */
@@ -14,33 +18,26 @@ static void (*const add_completion[])(struct mt_text *out) = {mt_completion_add_
                                                               mt_completion_add_fish};
 
 struct help_options {
-    bool help, json, man;
+    bool help, json, man, json_fields;
     int shell;
     const char *command; /* NULL: all */
 };
 
 static const struct mt_option options[] = {
-    {.name = "COMMAND",
-     .help = "the command to explain",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct help_options, command),
-     .takes = MT_TAKES_COMMAND},
-    {.name = "--man",
-     .help = "print the page for man, of the command or of the program",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct help_options, man)},
-    {.name = "--completions",
-     .value = "SHELL",
-     .help = "print what the shell reads to complete commands, options and values",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct help_options, shell),
-     .choices = shell_names},
+    MT_OPTION(TEXT, struct help_options, command, "COMMAND", .takes = MT_TAKES_COMMAND,
+              .help = "the command to explain"),
+    MT_OPTION(FLAG, struct help_options, man, "--man",
+              .help = "print the page for man, of the command or of the program"),
+    MT_OPTION(CHOICE, struct help_options, shell, "--completions", .value = "SHELL", .choices = shell_names,
+              .help = "print what the shell reads to complete commands, options and values"),
+    MT_OPTION(FLAG, struct help_options, json_fields, "--json-fields",
+              .help = "print the fields that --json has, of the command or of all, in Markdown"),
     MT_OPTION_JSON(struct help_options),
     MT_OPTION_HELP(struct help_options),
     MT_OPTIONS_END,
 };
 
-/* Prints the sentences that have gathered, if any. */
+/* Prints the sentences gathered so far, and empties them. */
 static void end_paragraph(struct mt_text *sentences)
 {
     if (sentences->length > 0)
@@ -48,7 +45,7 @@ static void end_paragraph(struct mt_text *sentences)
     mt_text_release(sentences);
 }
 
-/* Prints lines, whose sentences are broken as the terminal is wide; what is indented stays as it is. */
+/* Prints sentences wrapped to the width of the terminal, and indented lines as they are. */
 static void print_details(const char *details)
 {
     struct mt_text sentences = {0};
@@ -79,7 +76,7 @@ void mt_help_print(const struct mt_command *command)
     mt_text_release(&list);
 }
 
-/* "Exit codes: 0 done; 1 failed; …" */
+/* Prints "Exit codes: 0 done; 1 failed; …". */
 static void print_exit_codes(void)
 {
     struct mt_text text = {0};
@@ -108,41 +105,85 @@ void mt_help_print_all(void)
     fputs(MT_PROGRAM_EXAMPLES, stdout);
 }
 
-static json_t *option_json(const struct mt_option *option)
+/* An option, as the answer has it. */
+struct option_row {
+    const char *name, *value, *help;
+    json_t *choices;
+};
+
+static const struct mt_field option_fields[] = {
+    MT_TEXT(struct option_row, name, "name", NULL, "without a dash: an argument by its place"),
+    MT_TEXT(struct option_row, value, "value", NULL, "null for a flag"),
+    MT_TEXT(struct option_row, help, "help", NULL, NULL),
+    MT_VALUE(struct option_row, choices, "choices", NULL,
+             "texts: the values that may be or, where others may too, the usual ones"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type option_type = MT_ROW_TYPE(struct option_row, option_fields);
+
+struct command_row {
+    const char *name, *summary;
+    struct option_row options[MT_MOST_OPTIONS], *first;
+    size_t option_count;
+    struct mt_option_table table; /* which the options' texts are of */
+};
+
+static const struct mt_field command_fields[] = {
+    MT_TEXT(struct command_row, name, "name", NULL, NULL),
+    MT_TEXT(struct command_row, summary, "summary", NULL, NULL),
+    MT_ROWS(struct command_row, first, option_count, "options", &option_type, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type command_type = MT_ROW_TYPE(struct command_row, command_fields);
+
+struct help_answer {
+    struct command_row *rows;
+    size_t count;
+};
+static const struct mt_field answer_fields[] = {
+    MT_ROWS(struct help_answer, rows, count, "rows", &command_type, "every command, or the one that was named"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct help_answer, answer_fields);
+
+static void fill_command(const struct mt_command *command, struct command_row *out)
 {
-    json_t *choices = json_array();
-    for (int i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
-        json_array_append_new(choices, json_string(option->choices[i]));
-    return json_pack("{s:s, s:o, s:s, s:o}", "name", option->name, "value",
-                     option->kind == MT_OPTION_FLAG ? json_null() : mt_json_text(option->value), "help", option->help,
-                     "choices", choices);
+    out->name = command->name;
+    out->summary = command->summary;
+    out->first = out->options;
+    mt_options_expand(command->options, &out->table);
+    for (const struct mt_option *option = out->table.items; option->name != NULL; option++) {
+        json_t *choices = json_array();
+        for (int i = 0; option->choices != NULL && option->choices[i] != NULL; i++)
+            json_array_append_new(choices, json_string(option->choices[i]));
+        assert(out->option_count < MT_MOST_OPTIONS);
+        out->options[out->option_count++] = (struct option_row){
+            option->name, option->kind == MT_OPTION_FLAG ? NULL : option->value, option->help, choices};
+    }
 }
 
-static json_t *command_json(const struct mt_command *command)
-{
-    json_t *list = json_array();
-    struct mt_option_table table;
-    mt_options_expand(command->options, &table);
-    for (const struct mt_option *option = table.items; option->name != NULL; option++)
-        json_array_append_new(list, option_json(option));
-    return json_pack("{s:s, s:s, s:o}", "name", command->name, "summary", command->summary, "options", list);
-}
-
-/* Of one command, or of all. */
+/* Prints one command, or all. */
 static void print_json(const struct mt_command *command)
 {
-    json_t *rows = json_array();
-    if (command != NULL)
-        json_array_append_new(rows, command_json(command));
-    for (size_t i = 0; command == NULL && mt_commands[i] != NULL; i++)
-        json_array_append_new(rows, command_json(mt_commands[i]));
-    mt_json_print(json_pack("{s:s, s:o}", "schema", "memtrace.help/1", "rows", rows));
+    const struct mt_command *const one[] = {command, NULL}, *const *listed = command != NULL ? one : mt_commands;
+    struct help_answer answer = {0};
+    while (listed[answer.count] != NULL)
+        answer.count++;
+    answer.rows = mt_host_alloc(answer.count * sizeof *answer.rows);
+    for (size_t i = 0; i < answer.count; i++)
+        fill_command(listed[i], &answer.rows[i]);
+    mt_answer_print_json("help", &answer_type, &answer);
+    for (size_t i = 0; i < answer.count; i++)
+        for (size_t option = 0; option < answer.rows[i].option_count; option++)
+            json_decref(answer.rows[i].options[option].choices);
+    free(answer.rows);
 }
 
-static void print_man_page(const struct mt_command *command)
+static void print_page(void (*add)(const struct mt_command *command, struct mt_text *out),
+                       const struct mt_command *command)
 {
     struct mt_text page = {0};
-    mt_man_page_add(command, &page);
+    add(command, &page);
     fputs(mt_text_get(&page), stdout);
     mt_text_release(&page);
 }
@@ -150,6 +191,7 @@ static void print_man_page(const struct mt_command *command)
 static void print_completion(int shell)
 {
     struct mt_text script = {0};
+    assert(shell >= 0 && shell_names[shell] != NULL);
     add_completion[shell](&script);
     fputs(mt_text_get(&script), stdout);
     mt_text_release(&script);
@@ -157,8 +199,8 @@ static void print_completion(int shell)
 
 static mt_status check_options(const struct help_options *help)
 {
-    if (help->man + help->json + (help->shell != NO_SHELL) > 1)
-        return mt_fail(MT_USAGE, "--man, --completions and --json exclude each other");
+    if (help->man + help->json + help->json_fields + (help->shell != NO_SHELL) > 1)
+        return mt_fail(MT_USAGE, "--man, --completions, --json and --json-fields exclude each other");
     if (help->shell != NO_SHELL && help->command != NULL)
         return mt_fail(MT_USAGE, "completions are of all commands at once: memtrace help --completions %s",
                        shell_names[help->shell]);
@@ -177,7 +219,9 @@ static mt_status run_help(const void *given)
     if (help->shell != NO_SHELL)
         print_completion(help->shell);
     else if (help->man)
-        print_man_page(command);
+        print_page(mt_man_page_add, command);
+    else if (help->json_fields)
+        print_page(mt_json_page_add, command);
     else if (help->json)
         print_json(command);
     else if (command != NULL)
@@ -199,10 +243,11 @@ const struct mt_command mt_command_help = {
                "  memtrace help --completions fish | source\n",
     .examples = "  memtrace help\n"
                 "  memtrace help run\n"
+                "  memtrace help peak --json-fields\n"
                 "  memtrace help run --man >memtrace-run.1\n"
                 "  memtrace help --completions bash >memtrace.bash\n",
     .options = options,
-    .defaults = &(const struct help_options){.shell = NO_SHELL},
-    .options_bytes = sizeof(struct help_options),
+    MT_OPTIONS_OF(struct help_options, .shell = NO_SHELL),
+    .answer = &answer_type,
     .run = run_help,
 };

@@ -15,11 +15,20 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
+struct version_answer {
+    const char *version;
+};
+static const struct mt_field answer_fields[] = {
+    MT_TEXT(struct version_answer, version, "version", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct version_answer, answer_fields);
+
 static mt_status run_version(const void *given)
 {
     const struct version_options *version = given;
     if (version->json)
-        mt_json_print(json_pack("{s:s, s:s}", "schema", "memtrace.version/1", "version", MT_VERSION));
+        mt_answer_print_json("version", &answer_type, &(struct version_answer){MT_VERSION});
     else
         puts("memtrace " MT_VERSION);
     return MT_OK;
@@ -32,7 +41,7 @@ const struct mt_command mt_command_version = {
     .examples = "  memtrace version\n"
                 "  memtrace version --json\n",
     .options = options,
-    .defaults = &(const struct version_options){0},
-    .options_bytes = sizeof(struct version_options),
+    MT_OPTIONS_OF(struct version_options, 0),
+    .answer = &answer_type,
     .run = run_version,
 };

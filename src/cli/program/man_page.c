@@ -1,20 +1,22 @@
 #include "cli/program/man_page.h"
 
-#include "base/utf8.h"
+#include "base/text.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
-/* The code point of a character of `length` bytes. */
+/* Returns the code point of a character of `length` bytes. */
 static unsigned code_point(const char *text, int length)
 {
+    assert(length >= 2 && length <= 4);
     unsigned code = (unsigned char)text[0] & (0xFFu >> (length + 1));
     for (int i = 1; i < length; i++)
         code = code << 6 | ((unsigned char)text[i] & 0x3Fu);
     return code;
 }
 
-/* Adds a character as a keyboard has it, where roff would print a finer one: what is in a page gets pasted. */
+/* Adds an ASCII character. For some roff would print a typographic one, which can't be pasted into a shell. */
 static void add_ascii(struct mt_text *out, char character)
 {
     static const char special[] = "\\-'`^~";
@@ -56,7 +58,7 @@ static bool is_indented(const char *line)
     return line[0] == ' ' && line[1] == ' ';
 }
 
-/* Paragraphs of a help text: filled, and left alone where they are indented. */
+/* Adds the paragraphs of a help text. Indented lines are not filled. */
 static void add_paragraphs(struct mt_text *out, const char *text)
 {
     bool verbatim = false;
@@ -76,7 +78,7 @@ static void add_paragraphs(struct mt_text *out, const char *text)
         mt_text_add(out, ".fi\n");
 }
 
-/* "memtrace-run", or "memtrace" of the program. */
+/* Adds "memtrace-run", or "memtrace" for the program. */
 static void add_page_name(struct mt_text *out, const struct mt_command *command)
 {
     mt_text_add(out, "memtrace");
@@ -96,7 +98,7 @@ static void add_title(struct mt_text *out, const struct mt_command *command)
     mt_text_release(&name);
 }
 
-/* A sentence as what follows a dash: no capital, no full stop. */
+/* Adds a sentence without its capital and its full stop, as it follows a dash. */
 static void add_name(struct mt_text *out, const struct mt_command *command, const char *sentence)
 {
     struct mt_text line = {0};

@@ -1,4 +1,4 @@
-/* The manual, made of the command table: what `memtrace help --man` prints and `man memtrace-run` shows. */
+/* The manual, made of the command table. `memtrace help --man` prints it, and `man memtrace-run` shows it. */
 #ifndef MT_CLI_MAN_PAGE_H
 #define MT_CLI_MAN_PAGE_H
 

@@ -21,7 +21,7 @@ bool mt_option_is_positional(const struct mt_option *option)
     return option->name[0] != '-';
 }
 
-/* Adds the options that the entry stands for after the `count` that there are; returns how many there are then. */
+/* Appends the options that the entry stands for to a table of `count`, and returns the new count. */
 static size_t expand(const struct mt_option *entry, size_t count, struct mt_option_table *out)
 {
     struct mt_option made;

@@ -66,6 +66,13 @@ struct mt_option {
     mt_option_group group; /* not NULL: this entry stands for all that it makes, with fields from `offset` on */
 };
 
+/* An entry of a table, of an option whose value goes to a member of the command's struct:
+ * MT_OPTION(TEXT, struct run_options, name, "--name", .value = "TEXT", .help = "the run's name"). */
+#define MT_OPTION(option_kind, type, member, option_name, ...)                                                         \
+    {                                                                                                                  \
+        .kind = MT_OPTION_##option_kind, .offset = offsetof(type, member), .name = (option_name), __VA_ARGS__          \
+    }
+
 /* A table without groups, as it is parsed and described. Ends with a NULL name. Entries borrow its texts, so that it is
  * not to be copied. */
 struct mt_option_table {

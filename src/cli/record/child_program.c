@@ -1,5 +1,6 @@
 #include "cli/record/child_program.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +10,7 @@
 
 enum { NOT_STARTED = 126, NOT_FOUND = 127, ENDED_BY_SIGNAL = 128 };
 
-/* Those that say something to a process and can be waited for. */
+/* The signals that are passed on to the program. */
 static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
 
 static void list_awaited(sigset_t *out)
@@ -20,13 +21,13 @@ static void list_awaited(sigset_t *out)
         sigaddset(out, passed_on[i]);
 }
 
-/* What was so before us, and is so again for the program. */
+/* The handling of signals before this call, which the program inherits. */
 struct before {
     sigset_t mask;
     struct sigaction child;
 };
 
-/* In the child: becomes the program. Why it can't goes through the pipe, which closes by itself if it can. */
+/* Becomes the program, in the child. A failure goes through the pipe as an errno; success closes the pipe. */
 static void become(char *const *words, const struct before *before, int failure_end)
 {
     signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
@@ -39,7 +40,7 @@ static void become(char *const *words, const struct before *before, int failure_
     _exit(error == ENOENT ? NOT_FOUND : NOT_STARTED);
 }
 
-/* Whether a signal was sent by a process; those of the terminal and the kernel go to the program by themselves. */
+/* True if a process sent the signal. Those of the terminal and the kernel reach the program by themselves. */
 static int is_sent(const siginfo_t *signal)
 {
     return signal->si_code <= 0 && signal->si_signo != SIGCHLD;
@@ -55,7 +56,7 @@ static int wait_for(pid_t child, const sigset_t *awaited)
     return WIFSIGNALED(status) ? ENDED_BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* What kept the child from becoming the program; 0: nothing did. */
+/* Returns the errno that kept the child from becoming the program; 0 if it became the program. */
 static int read_failure(int end)
 {
     int error = 0;
@@ -83,11 +84,12 @@ static mt_status start(char *const *words, const struct before *before, pid_t *o
 
 mt_status mt_child_program_run(char *const *words, int *out_code)
 {
-    const struct sigaction usual = {.sa_handler = SIG_DFL}; /* of an ignored child there would be nothing to wait for */
+    const struct sigaction usual = {.sa_handler = SIG_DFL}; /* a child whose SIGCHLD is ignored can't be waited for */
     struct before before;
     sigset_t awaited;
     pid_t child = 0;
     int error;
+    assert(words[0] != NULL);
     list_awaited(&awaited);
     sigaction(SIGCHLD, &usual, &before.child);
     sigprocmask(SIG_BLOCK, &awaited, &before.mask);

@@ -4,13 +4,11 @@
 
 #include "base/status.h"
 
-/* Runs `words` (the program and its arguments, ending with NULL), found as a shell finds it, and waits until it ends.
- *
- * What the terminal sends (Ctrl-C, Ctrl-\) reaches it as it reaches us, who go on waiting; what is sent to us alone
- * is passed on. Signals that were ignored when we were started stay so for it.
- *
- * *out_code is what a shell would say: its exit code, or 128 and the signal's number if one ended it. MT_FAILED if it
- * can't be started; *out_code is then 127 if there is no such program, 126 if there is one. */
+/* Runs `words` (the program and its arguments, ending with NULL), found as a shell finds it, and waits until it
+ * ends. Signals of the terminal (Ctrl-C, Ctrl-\) reach both processes, and this one goes on waiting. Signals that
+ * are sent to this one alone are passed on. Signals that were ignored stay ignored for the program. *out_code is
+ * as a shell has it: the exit code, or 128 and the number of the signal that ended the program. Fails with
+ * MT_FAILED if it can't be started; *out_code is then 127 if there is no such program, and 126 if there is one. */
 mt_status mt_child_program_run(char *const *words, int *out_code);
 
 #endif

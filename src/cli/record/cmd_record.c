@@ -1,17 +1,17 @@
 /* memtrace record: any program, recorded. */
 #include "base/memory.h"
-#include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 #include "cli/record/child_program.h"
-#include "cli/record/record_report.h"
 #include "device/module.h"
 #include "record/account.h"
 #include "record/handover.h"
 #include "trace/store/trace_file.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,54 +26,30 @@ struct record_options {
     char *const *words; /* the program and its arguments */
 };
 
-static const struct record_options defaults = {.trace = MT_DEFAULT_TRACE, .device = MT_EVERY_DEVICE};
-
 static const struct mt_option options[] = {
-    {.name = "PROGRAM",
-     .value = "PROGRAM [ARGS]",
-     .help = "what to run, and its arguments, which are left as they are",
-     .kind = MT_OPTION_REST,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct record_options, words)},
-    {.name = "--kernels",
-     .help = "trace each kernel, too: memtrace kernels asks about them",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct record_options, kernels)},
-    {.name = "--step",
-     .value = "TEXT",
-     .help = "ranges of NVTX whose name begins so are training steps",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct record_options, step)},
-    {.name = "--device",
-     .value = "N",
-     .help = "count the memory of this GPU only, by CUDA's number (all of them unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .low = 0,
-     .high = 1023,
-     .offset = offsetof(struct record_options, device)},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "where the run is added (" MT_DEFAULT_TRACE ")",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct record_options, trace)},
-    {.name = "--name",
-     .value = "TEXT",
-     .help = "what to call the run",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct record_options, name)},
+    MT_OPTION(REST, struct record_options, words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,
+              .help = "what to run, and its arguments, which are left as they are"),
+    MT_OPTION(FLAG, struct record_options, kernels, "--kernels",
+              .help = "trace each kernel, too: memtrace kernels asks about them"),
+    MT_OPTION(TEXT, struct record_options, step, "--step", .value = "TEXT",
+              .help = "ranges of NVTX whose name begins so are training steps"),
+    MT_OPTION(INTEGER, struct record_options, device, "--device", .value = "N", .low = 0, .high = 1023,
+              .help = "count the memory of this GPU only, by CUDA's number (all of them unless given)"),
+    MT_OPTION(TEXT, struct record_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
+    MT_OPTION(TEXT, struct record_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
     MT_OPTION_HELP(struct record_options),
     MT_OPTIONS_END,
 };
 
-/* What a recording needs beside the program. */
+/* The files of a recording. */
 struct recording {
     char *trace_path;       /* absolute: the program may change its folder */
     char answers[PATH_MAX]; /* "" until there is one */
     char *library;          /* NULL: there is none that can be used */
 };
 
-/* An existing trace, an empty file, or a new one in its folder. */
+/* Fails unless the path is that of a trace, an empty file or a new file, and can be written. */
 static mt_status check_file(const char *path)
 {
     struct stat file;
@@ -91,7 +67,7 @@ static mt_status check_file(const char *path)
     return can ? MT_OK : mt_fail(MT_FAILED, "%s can't be written", path);
 }
 
-/* Whether traces can be written there, before the program has run for hours. */
+/* Finds the absolute path of the trace. Fails if it can't be written, before the program runs for hours. */
 static mt_status find_trace(const char *trace, struct recording *recording)
 {
     char folder[PATH_MAX];
@@ -105,18 +81,19 @@ static mt_status find_trace(const char *trace, struct recording *recording)
         mt_text_add(&path, "%s/", folder);
     mt_text_add(&path, "%s", trace);
     recording->trace_path = path.data;
+    assert(path.data[0] == '/');
     return check_file(path.data);
 }
 
-/* By opening it, which also finds CUPTI, or says that it is not there. */
+/* Finds the library by opening it, which fails if there is no CUPTI. */
 static mt_status find_library(struct recording *recording)
 {
     mt_inject_refusal_function refusal = NULL;
     Dl_info where;
     mt_status status = mt_module_find(MT_INJECT_FILE, MT_INJECT_REFUSAL_NAME, (void **)&refusal);
     if (status != MT_OK)
-        return mt_fail_way_out(status,
-                               "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
+        return mt_fail_hint(status,
+                            "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
     if (refusal() != NULL)
         return mt_fail(MT_FAILED, "%s", refusal());
     if (dladdr((void *)refusal, &where) == 0 || (recording->library = realpath(where.dli_fname, NULL)) == NULL)
@@ -140,7 +117,7 @@ static mt_status make_answers(struct recording *recording)
     return status;
 }
 
-/* Drivers and NVTX load one library each: one that is named already is another tool's. */
+/* Fails if another tool is there: the driver and NVTX load one library each. */
 static mt_status check_environment(void)
 {
     static const char *const taken[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
@@ -183,7 +160,94 @@ static void finish(struct recording *recording)
     free(recording->library);
 }
 
-/* The program's exit code is ours, whatever it is: so this one command does not end with a status. */
+struct report {
+    const char *trace, *path; /* as the user wrote it, and where it is */
+    int runs, notes;
+};
+
+/* Returns a trace's path as the user would write it; the caller frees it. */
+static char *shorten(const struct report *report, const char *path)
+{
+    struct mt_text text = {0};
+    size_t length = strlen(report->path);
+    if (strncmp(path, report->path, length) == 0)
+        mt_text_add(&text, "%s%s", report->trace, path + length);
+    else
+        mt_text_add(&text, "%s", path);
+    return text.data;
+}
+
+static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt_text *out)
+{
+    const struct mt_run *run;
+    uint64_t peak_bytes;
+    char bytes[MT_BYTES_TEXT];
+    mt_status status = mt_trace_find_numbered(trace, number, &run);
+    if (status == MT_OK)
+        status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes);
+    if (status != MT_OK)
+        return status;
+    mt_text_add(out, "peak %s", mt_format_bytes(peak_bytes, bytes));
+    if (!mt_run_is(run, MT_RUN_DONE))
+        mt_text_add(out, " (%s)", run->state);
+    return MT_OK;
+}
+
+/* Notes a run and its peak. Opening the trace stores the events that a killed process left in the ring. */
+static void tell_run(const struct report *report, const struct mt_record_answer *answer)
+{
+    struct mt_text peak = {0}, option = {0};
+    struct mt_trace *trace = NULL;
+    char *name = shorten(report, answer->text);
+    mt_status status = mt_trace_open(answer->text, &trace);
+    if (status == MT_OK)
+        status = describe_peak(trace, answer->number, &peak);
+    mt_trace_close(trace);
+    mt_text_add_trace_option(&option, name);
+    if (status == MT_OK)
+        mt_note("run %" PRId64 " of %s: %s; see memtrace peak --run %" PRId64 "%s", answer->number, name, peak.data,
+                answer->number, mt_text_get(&option));
+    else
+        mt_note("run %" PRId64 " of %s: %s", answer->number, name, mt_last_error());
+    mt_text_release(&peak);
+    mt_text_release(&option);
+    free(name);
+}
+
+static void tell_answer(void *context, const struct mt_record_answer *answer)
+{
+    struct report *report = context;
+    if (answer->kind == MT_RECORD_RUN) {
+        report->runs++;
+        tell_run(report, answer);
+        return;
+    }
+    report->notes++;
+    if (answer->kind == MT_RECORD_LOST)
+        mt_note("process %" PRId64 ": %" PRId64 " %s are missing", answer->pid, answer->number, answer->text);
+    else
+        mt_note("process %" PRId64 ": %s", answer->pid, answer->text);
+}
+
+static void tell_nothing(void)
+{
+    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == NULL)
+        mt_note("there is no CUDA driver here, so there was nothing to record");
+    else
+        mt_note("the program did not use CUDA, so there was nothing to record");
+}
+
+/* Notes each run of the program, or why there is none. */
+static void tell_results(const struct recording *recording, const char *trace)
+{
+    struct report report = {.trace = trace, .path = recording->trace_path};
+    if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
+        mt_note("%s", mt_last_error());
+    else if (report.runs == 0 && report.notes == 0)
+        tell_nothing();
+}
+
+/* Exits with the program's exit code, so this one command returns no status. */
 static mt_status run_record(const void *given)
 {
     const struct record_options *record = given;
@@ -198,7 +262,7 @@ static mt_status run_record(const void *given)
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else if (is_recorded)
-        mt_record_report(recording.answers, record->trace, recording.trace_path);
+        tell_results(&recording, record->trace);
     finish(&recording);
     exit(code);
 }
@@ -222,7 +286,6 @@ const struct mt_command mt_command_record = {
                 "  memtrace record --step iteration --trace train.db -- python3 train.py\n"
                 "  memtrace peak\n",
     .options = options,
-    .defaults = &defaults,
-    .options_bytes = sizeof(struct record_options),
+    MT_OPTIONS_OF(struct record_options, .trace = MT_DEFAULT_TRACE, .device = MT_EVERY_DEVICE),
     .run = run_record,
 };

@@ -1,8 +1,8 @@
-/* memtrace fit: does a run fit a device, and what would make it? */
+/* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
 #include "analysis/run_settings.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_options.h"
 
@@ -11,42 +11,28 @@
 #include <string.h>
 
 struct fit_options {
-    struct mt_run_options run; /* what to ask about, if any of it is given, and the device, the trace and --json */
+    struct mt_run_options run; /* the run to ask about, if any setting is given; the device, the trace and --json */
     const char *which;         /* of the trace's runs */
     uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
 };
 
 static const struct mt_option options[] = {
-    {.name = "--device",
-     .value = "DEVICE",
-     .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_DEVICE,
-     .offset = offsetof(struct fit_options, run.device)},
-    {.name = "--reserve",
-     .value = "SIZE",
-     .help = "keep that much of its memory free (of a card 600MiB, for CUDA's context; of a size 0)",
-     .kind = MT_OPTION_BYTES,
-     .offset = offsetof(struct fit_options, reserve_bytes)},
-    {.name = "--run",
-     .value = "N|NAME",
-     .help = "the run of the trace to ask about (the newest unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct fit_options, which),
-     .takes = MT_TAKES_RUN},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct fit_options, run.trace),
-     .takes = MT_TAKES_FILE},
+    MT_OPTION(TEXT, struct fit_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+              .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)"),
+    MT_OPTION(BYTES, struct fit_options, reserve_bytes, "--reserve", .value = "SIZE",
+              .help = "keep that much of its memory free (of a card 600MiB, for CUDA's context; of a size 0)"),
+    MT_OPTION(TEXT, struct fit_options, which, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
+              .help = "the run of the trace to ask about (the newest unless given)"),
+    MT_OPTION(TEXT, struct fit_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_RUN_SETTINGS(mt_run_setting_option, offsetof(struct fit_options, run)),
     MT_OPTIONS_END,
 };
 
-/* What is asked about: the plan's texts may be the trace's, or `device`. Its own device is the part that a run may have. */
+/* The run that is asked about. The texts of the plan belong to the trace or to `device`. The device of the plan is
+ * as large as a run may be. */
 struct asked {
     struct mt_trace *trace;   /* NULL: the plan is of options */
     const struct mt_run *run; /* the trace's */
@@ -61,7 +47,7 @@ static mt_status plan_options(const struct fit_options *fit, struct asked *asked
     return status == MT_OK ? mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device) : status;
 }
 
-/* A card or the host is asked about as a simulated one of its size. */
+/* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
     char size[MT_BYTES_TEXT];
@@ -74,7 +60,7 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
                                 fit->reserve_bytes, &asked->device);
 }
 
-/* Of a run that goes on still only the settings matter, which are all there. */
+/* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
     mt_status status = mt_trace_open_to_ask(fit->run.trace, &asked->trace);
@@ -117,7 +103,7 @@ static mt_status answer(const struct fit_options *fit, struct asked *asked)
     mt_status status = mt_fit_find(&asked->plan, asked->device.card_reserve_bytes, &found);
     if (status != MT_OK)
         return status;
-    (fit->run.json ? mt_fit_print_json : mt_fit_print_text)(&question, &found);
+    mt_fit_report(&question, &found, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     return found.fit.fits ? MT_OK : fail_short(asked, &found.fit);
 }
 
@@ -150,7 +136,7 @@ const struct mt_command mt_command_fit = {
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
                 "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n",
     .options = options,
-    .defaults = &(const struct fit_options){.run = MT_RUN_OPTIONS_NONE, .reserve_bytes = MT_RESERVE_UNSET},
-    .options_bytes = sizeof(struct fit_options),
+    MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET),
+    .answer = &mt_fit_answer_type,
     .run = run_fit,
 };

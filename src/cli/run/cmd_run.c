@@ -1,48 +1,257 @@
 /* memtrace run: a training run, traced. */
-#include "cli/command.h"
-#include "cli/run/interrupt.h"
+#include "cli/output/output.h"
+#include "cli/output/peak_report.h"
 #include "cli/run/run_options.h"
-#include "cli/run/run_report.h"
 #include "cli/run/told_session.h"
 #include "model/token_source.h"
 
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_run_setting_option, 0),
-    {.name = "--device",
-     .value = "DEVICE",
-     .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_DEVICE,
-     .offset = offsetof(struct mt_run_options, device)},
-    {.name = "--kernels",
-     .help = "trace each kernel of a GPU, too: memtrace kernels asks about them",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct mt_run_options, kernels)},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "where the run is added (" MT_DEFAULT_TRACE ")",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct mt_run_options, trace),
-     .takes = MT_TAKES_FILE},
-    {.name = "--name",
-     .value = "TEXT",
-     .help = "what to call the run",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct mt_run_options, name)},
-    {.name = "--no-trace",
-     .help = "write no trace",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct mt_run_options, no_trace)},
-    {.name = "--no-grad-norms",
-     .help = "with --json: read no gradients back, which takes seconds of a large model on a card",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct mt_run_options, no_grad_norms)},
+    MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+              .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
+    MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
+              .help = "trace each kernel of a GPU, too: memtrace kernels asks about them"),
+    MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
+    MT_OPTION(TEXT, struct mt_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
+    MT_OPTION(FLAG, struct mt_run_options, no_trace, "--no-trace", .help = "write no trace"),
+    MT_OPTION(FLAG, struct mt_run_options, no_grad_norms, "--no-grad-norms",
+              .help = "with --json: read no gradients back, which takes seconds of a large model on a card"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
 };
 
-/* Ends the program as usual, and says first that nothing is lost. */
+/* The peaks and the traced run. Of a run without a trace, the peaks are the allocator's counters. */
+struct findings {
+    struct mt_question question; /* zero: not traced */
+    struct mt_run_peaks peaks;
+};
+
+static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_run_result *result, struct findings *out)
+{
+    *out = (struct findings){.peaks = mt_run_peaks_of_stats(&result->stats)};
+    if (plan->trace == NULL)
+        return MT_OK;
+    mt_status status = mt_trace_open(plan->trace, &out->question.trace);
+    if (status == MT_OK)
+        status = mt_trace_find_numbered(out->question.trace, result->run, &out->question.run);
+    if (status == MT_OK)
+        status = mt_run_peaks_load(&out->question, &out->peaks);
+    return status;
+}
+
+static void findings_release(struct findings *findings)
+{
+    mt_run_peaks_release(&findings->peaks);
+    mt_question_close(&findings->question);
+}
+
+/* The answer in JSON. */
+struct run_answer {
+    int64_t run, events; /* run 0, events below 0: not traced */
+    const char *name, *trace, *state, *device;
+    json_t *losses, *grad_norms, *step_ms, *wall_ms;
+    struct mt_run_peaks_answer peaks;
+    const struct mt_run_result *plan; /* NULL: none was followed */
+};
+
+static const struct mt_field plan_fields[] = {
+    MT_COUNT(struct mt_run_result, plan_bytes, "bytes", NULL, "of the plan's places"),
+    MT_COUNT(struct mt_run_result, plan_peak_bytes, "peak_bytes", NULL, "the least that any plan needs"),
+    MT_COUNT(struct mt_run_result, stats.planned_requests, "planned_requests", NULL,
+             "that got the place planned for them"),
+    MT_COUNT(struct mt_run_result, stats.unplanned_requests, "unplanned_requests", NULL, "that got another"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type plan_type = MT_ROW_TYPE(struct mt_run_result, plan_fields);
+
+#define ROW struct run_answer
+static const struct mt_field answer_fields[] = {
+    MT_POSITIVE(ROW, run, "run", NULL, "null with `--no-trace`"),
+    MT_TEXT(ROW, name, "name", NULL, NULL),
+    MT_TEXT(ROW, trace, "trace", NULL, "the file"),
+    MT_TEXT(ROW, state, "state", NULL, "`done`, `oom` or `failed`"),
+    MT_TEXT(ROW, device, "device", NULL, NULL),
+    MT_VALUE(ROW, losses, "losses", NULL, "a number a step, warm-up included; null where none was computed"),
+    MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
+             "by parameter, the Euclidean norm of its gradient in the first step; `--no-grad-norms` leaves them out"),
+    MT_VALUE(ROW, step_ms, "step_ms", NULL, "a number for each step after the warm-up, by the device's clock"),
+    MT_VALUE(ROW, wall_ms, "wall_ms", NULL, "the same by the wall clock; empty where nothing is computed"),
+    MT_KNOWN(ROW, events, "events", NULL, "that the trace has of this run"),
+    MT_ROW(ROW, peaks, "peak", &mt_run_peaks_type, "all but the first three are null with `--no-trace`"),
+    MT_ROW_OR_NULL(ROW, plan, "plan", &plan_type, "of `--plan on`"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct run_answer, answer_fields);
+
+static json_t *grad_norms_json(const struct mt_run_result *result)
+{
+    json_t *norms = json_object();
+    for (size_t i = 0; i < result->grad_norm_count; i++)
+        json_object_set_new(norms, result->grad_norms[i].parameter, mt_json_number(result->grad_norms[i].norm));
+    return norms;
+}
+
+static json_t *numbers_json(const double *numbers, int64_t begin, int64_t end)
+{
+    json_t *list = json_array();
+    for (int64_t i = begin; i < end; i++)
+        json_array_append_new(list, mt_json_number(numbers[i]));
+    return list;
+}
+
+static mt_run_state state_of(const struct mt_run_result *result)
+{
+    if (result->status == MT_OK)
+        return MT_RUN_DONE;
+    return result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
+}
+
+static void print_json(const struct mt_run_plan *plan, const struct mt_run_result *result,
+                       const struct findings *findings)
+{
+    const struct mt_run *run = findings->question.run;
+    const int64_t warmup = plan->config.warmup, steps = result->step_count;
+    assert((run == NULL) == (result->run == 0) && warmup >= 0);
+    struct run_answer answer = {.run = result->run,
+                                .events = run != NULL ? run->event_count : -1,
+                                .name = plan->name,
+                                .trace = plan->trace,
+                                .state = mt_run_state_name(state_of(result)),
+                                .device = result->device,
+                                .losses = numbers_json(result->losses, 0, steps),
+                                .grad_norms = grad_norms_json(result),
+                                .step_ms = numbers_json(result->step_ms, warmup, steps),
+                                .wall_ms = numbers_json(result->wall_ms, warmup, result->executes ? steps : 0),
+                                .peaks = mt_run_peaks_answer_of(&findings->peaks),
+                                .plan = result->plan_bytes > 0 ? result : NULL};
+    mt_answer_print_json("run", &answer_type, &answer);
+    json_decref(answer.losses);
+    json_decref(answer.grad_norms);
+    json_decref(answer.step_ms);
+    json_decref(answer.wall_ms);
+}
+
+static void print_title(const struct mt_run_plan *plan, const struct mt_run_result *result)
+{
+    const struct mt_training_config *config = &plan->config;
+    const struct mt_model_config *model = &config->model;
+    if (result->run != 0)
+        printf("run %" PRId64 ": ", result->run);
+    printf("%s (", model->name);
+    mt_print_parameter_count(mt_model_parameter_count(model));
+    printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n",
+           mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
+           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], result->device);
+}
+
+static void print_losses(const struct mt_run_result *result)
+{
+    fputs("losses        ", stdout);
+    bool any = false;
+    for (int64_t i = 0; i < result->step_count; i++) {
+        if (isnan(result->losses[i]))
+            continue;
+        printf(any ? ", %.4f" : "%.4f", result->losses[i]);
+        any = true;
+    }
+    puts(any ? "" : "not computed");
+}
+
+/* Returns the mean of the steps from `begin` on that have a time; NAN if there is none. */
+static double mean_of(const double *ms, int64_t begin, int64_t end)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = begin; i < end; i++) {
+        if (isnan(ms[i]))
+            continue;
+        sum += ms[i];
+        count++;
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+/* Prints the size of the plan, and how many requests followed it. */
+static void print_plan(const struct mt_run_result *result)
+{
+    const struct mt_alloc_stats *stats = &result->stats;
+    char bytes[MT_BYTES_TEXT];
+    if (result->plan_bytes == 0)
+        return;
+    printf("plan          %s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64
+           " requests got their place\n",
+           mt_format_bytes(result->plan_bytes, bytes), (double)result->plan_bytes / (double)result->plan_peak_bytes,
+           stats->planned_requests, stats->planned_requests + stats->unplanned_requests);
+}
+
+static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_result *result)
+{
+    int64_t warmup = plan->config.warmup;
+    double device_ms = mean_of(result->step_ms, warmup, result->step_count);
+    double wall_ms = mean_of(result->wall_ms, warmup, result->step_count);
+    printf("steps         %" PRId64, result->step_count);
+    if (warmup > 0)
+        printf(", the first %" PRId64 " to warm up", warmup);
+    if (!isnan(device_ms))
+        printf(", %.2f ms each by the device's clock", device_ms);
+    if (result->executes && !isnan(wall_ms))
+        printf(", %.2f ms by the wall clock", wall_ms);
+    putchar('\n');
+}
+
+/* Prints a command to ask next and a remark on it, aligned with those of its neighbours. */
+static void print_hint(const char *command, const char *trace_option, const char *tells)
+{
+    printf("  memtrace %s%s%*s  # %s\n", command, trace_option, 18 - (int)strlen(command), "", tells);
+}
+
+static void print_next(const struct mt_run_plan *plan, const struct mt_run *run)
+{
+    struct mt_text option = {0};
+    mt_text_add_trace_option(&option, plan->trace);
+    const char *trace_option = mt_text_get(&option);
+    printf("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:\n", run->event_count, plan->trace, run->id);
+    print_hint("top 10 --at peak", trace_option, "the largest blocks at the peak");
+    print_hint("categories", trace_option, "what kinds of tensors there are");
+    print_hint(run->steps > 0 ? "events --step 0" : "events", trace_option, "every allocation and free, in order");
+    mt_text_release(&option);
+}
+
+static void print_text(const struct mt_run_plan *plan, const struct mt_run_result *result,
+                       const struct findings *findings)
+{
+    print_title(plan, result);
+    print_step_time(plan, result);
+    print_losses(result);
+    print_plan(result);
+    putchar('\n');
+    mt_run_peaks_print(&findings->peaks);
+    if (findings->question.run != NULL)
+        print_next(plan, findings->question.run);
+    else
+        puts("\nThe run was not traced: when the peaks were and what they were made of is not known.");
+}
+
+static mt_status report(const struct mt_run_plan *plan, const struct mt_run_result *result, mt_report_form form)
+{
+    struct findings findings;
+    mt_status status = findings_load(plan, result, &findings);
+    if (status == MT_OK)
+        (form == MT_REPORT_JSON ? print_json : print_text)(plan, result, &findings);
+    findings_release(&findings);
+    return status;
+}
+
+/* Says that nothing is lost, and ends the program as usual. */
 static void on_interrupt(int number)
 {
     mt_interrupt_say("\nmemtrace: interrupted; what was traced by then can be asked for, as of any run\n");
@@ -79,7 +288,7 @@ static mt_status run_run(const void *given)
     struct mt_run_result result;
     status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
     if (status == MT_OK)
-        status = mt_run_report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
+        status = report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)
         status = mt_fail(result.status, "%s", result.error);
     mt_run_result_release(&result);
@@ -103,7 +312,7 @@ const struct mt_command mt_command_run = {
                 "  memtrace run --device sim:24GiB --model medium --seq 512 --json\n"
                 "  memtrace run --device cpu --vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32\n",
     .options = options,
-    .defaults = &(const struct mt_run_options)MT_RUN_OPTIONS_NONE,
-    .options_bytes = sizeof(struct mt_run_options),
+    MT_OPTIONS_OF(struct mt_run_options, .trace = MT_DEFAULT_TRACE),
+    .answer = &answer_type,
     .run = run_run,
 };

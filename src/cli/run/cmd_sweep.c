@@ -4,10 +4,10 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/run/interrupt.h"
 #include "cli/run/sweep_report.h"
 #include "cli/run/told_session.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,37 +19,20 @@ struct sweep_options {
 
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_sweep_setting_option, offsetof(struct sweep_options, run)),
-    {.name = "--device",
-     .value = "DEVICE",
-     .help = "as of memtrace run (auto)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_DEVICE,
-     .offset = offsetof(struct sweep_options, run.device)},
-    {.name = "--kernels",
-     .help = "trace each kernel of a GPU, too",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct sweep_options, run.kernels)},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "where the runs are added (" MT_DEFAULT_TRACE ")",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct sweep_options, run.trace),
-     .takes = MT_TAKES_FILE},
-    {.name = "--name",
-     .value = "TEXT",
-     .help = "what to call the runs: TEXT and the values that vary, with dashes between",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct sweep_options, run.name)},
-    {.name = "--again",
-     .help = "run also the cells that the trace has already",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct sweep_options, again)},
+    MT_OPTION(TEXT, struct sweep_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+              .help = "as of memtrace run (auto)"),
+    MT_OPTION(FLAG, struct sweep_options, run.kernels, "--kernels", .help = "trace each kernel of a GPU, too"),
+    MT_OPTION(TEXT, struct sweep_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "where the runs are added (" MT_DEFAULT_TRACE ")"),
+    MT_OPTION(TEXT, struct sweep_options, run.name, "--name", .value = "TEXT",
+              .help = "what to call the runs: TEXT and the values that vary, with dashes between"),
+    MT_OPTION(FLAG, struct sweep_options, again, "--again", .help = "run also the cells that the trace has already"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
 };
 
-/* The runs of the trace that a cell may be equal to, with their settings. */
+/* The runs of the trace that cells are compared with, and their settings. */
 struct earlier {
     struct mt_trace *trace; /* NULL: there is none yet */
     struct earlier_run {
@@ -116,7 +99,7 @@ static mt_status find_cells(const struct sweep_options *sweep, const struct mt_s
     return status;
 }
 
-/* Opens the device once before all cells, so that an error of it is said once. It is known then which device "auto" is,
+/* Opens the device once before all cells, so that its error is printed once. Settles the device that "auto" is,
  * and if its kernels can be watched. */
 static mt_status prepare(const struct sweep_options *sweep, struct mt_sweep_grid *grid, struct mt_sweep_result *results)
 {
@@ -160,6 +143,7 @@ static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_resu
     const char *error = status != MT_OK ? mt_last_error() : result.error;
     if (status == MT_OK && result.status != MT_OUT_OF_MEMORY)
         status = result.status;
+    assert(out->outcome != MT_CELL_WAS_THERE && out->run == 0);
     out->run = result.run;
     if (status != MT_OK) {
         out->outcome = MT_CELL_FAILED;
@@ -171,7 +155,7 @@ static mt_status run_cell(const struct mt_sweep_cell *cell, struct mt_sweep_resu
     return status;
 }
 
-/* Set by the first ^C, which is all that a handler may do: the one variable here that outlives a call. */
+/* Set by the first ^C: a handler may do no more. It is the one global variable of the command line. */
 static volatile sig_atomic_t is_interrupted;
 
 static void on_interrupt(int number)
@@ -181,9 +165,9 @@ static void on_interrupt(int number)
     mt_interrupt_say("\nmemtrace: this cell is ended first; ^C again leaves it undone\n");
 }
 
-/* Runs every cell that the trace does not have, also after one that failed, and returns the status of the first that did.
- * A trace that takes no run, such as one that another process writes, would take none of the next either: that ends it,
- * and so does ^C. The first *out_count cells were dealt with. */
+/* Runs every cell that the trace does not have, and returns the status of the first that failed. Goes on after a
+ * failed run. Ends early at ^C, or if the trace takes no run, as when another process writes it: it would not take
+ * the next one. *out_count is the number of cells that were dealt with. */
 static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_result *results, size_t *out_count)
 {
     mt_status first = MT_OK;
@@ -201,12 +185,13 @@ static mt_status run_cells(const struct mt_sweep_grid *grid, struct mt_sweep_res
     return first;
 }
 
-/* Returns the program's status if cells failed, or if it ended after the first `count` of them. */
+/* Fails for a sweep that ended after `count` cells, or some of whose cells failed. */
 static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, const struct mt_sweep_result *results,
                             size_t count)
 {
     static const char resume[] = "the same command, without --again, runs the others";
     size_t failed = 0;
+    assert(count <= grid->cell_count);
     if (count < grid->cell_count && status != MT_OK && results[count].error != NULL)
         return mt_fail(status, "cell %zu of %zu can't be begun: %s", count + 1, grid->cell_count, results[count].error);
     if (count < grid->cell_count)
@@ -230,7 +215,7 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
     mt_interrupt_release(&before);
     const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
     if (seen_to.cell_count > 0)
-        status = (sweep->run.json ? mt_sweep_print_json : mt_sweep_print_table)(&done);
+        status = mt_sweep_report(&done, sweep->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (cells == MT_OK && seen_to.cell_count == grid->cell_count)
         return status;
     return fail_cells(cells, grid, results, seen_to.cell_count);
@@ -240,7 +225,7 @@ static mt_status run_sweep(const void *given)
 {
     const struct sweep_options *sweep = given;
     struct mt_run_options base = sweep->run;
-    base.json = false; /* so that no gradient is read back for an answer that does not tell of them */
+    base.json = false; /* the answer of a sweep has no gradients, so none is read back */
     struct mt_sweep_grid grid;
     mt_status status = mt_sweep_grid_create(&base, &grid);
     if (status == MT_OK) {
@@ -271,7 +256,7 @@ const struct mt_command mt_command_sweep = {
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n",
     .options = options,
-    .defaults = &(const struct sweep_options){.run = MT_RUN_OPTIONS_NONE},
-    .options_bytes = sizeof(struct sweep_options),
+    MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE),
+    .answer = &mt_sweep_answer_type,
     .run = run_sweep,
 };

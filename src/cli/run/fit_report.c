@@ -1,24 +1,192 @@
 #include "cli/run/fit_report.h"
 
-#include "answer/table.h"
-#include "cli/output/output.h"
+#include "base/memory.h"
+#include "cli/output/question.h"
 #include "cli/run/run_options.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-/* Prints "run 3 (baseline): ". */
-static void print_run(const struct mt_run *run)
+/* A run on the device, as the answer has it. */
+struct fitted {
+    struct mt_fit fit;
+    int64_t room_bytes;
+};
+
+static const struct mt_field fitted_fields[] = {
+    MT_FLAG(struct fitted, fit.fits, "fits", "fits", NULL),
+    MT_SOME_BYTES(struct fitted, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak; null if it does not fit"),
+    MT_SOME_BYTES(struct fitted, fit.enough_bytes, "enough_bytes", "would do",
+                  "a capacity that suffices, where 2 MiB less does not; null if it fits"),
+    MT_DIFFERENCE(struct fitted, room_bytes, "room_bytes", "room", "capacity less the one of the two that there is"),
+    MT_BYTES(struct fitted, fit.unlimited_bytes, "unlimited_bytes", NULL,
+             "the peak with unlimited memory; above the capacity, the run fits only by giving cached segments back"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type fitted_type = MT_ROW_TYPE(struct fitted, fitted_fields);
+
+/* A run with changes. */
+struct remedy_row {
+    struct fitted fitted; /* first, so that tables have its columns */
+    struct mt_text change, command;
+    const char *shown_change, *shown_command; /* those texts */
+};
+
+static const struct mt_field remedy_fields[] = {
+    MT_TEXT(struct remedy_row, shown_change, "change", "with the change", "the options"),
+    MT_TEXT(struct remedy_row, shown_command, "command", NULL, "to run it"),
+    MT_PART(struct remedy_row, fitted, &fitted_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type remedy_type = MT_ROW_TYPE(struct remedy_row, remedy_fields);
+
+static const struct mt_field largest_fields[] = {
+    MT_POSITIVE(struct mt_fit_answer, batch.size, "batch", NULL, NULL),
+    MT_INTEGER(struct mt_fit_answer, batch.tried_to, "batch_tried_to", NULL,
+               "no larger batch up to this one fits, by simulation"),
+    MT_FLAG(struct mt_fit_answer, batch.is_certain, "batch_is_certain", NULL,
+            "no other fits either: all ask for too many bytes at once"),
+    MT_POSITIVE(struct mt_fit_answer, seq.size, "seq", NULL, NULL),
+    MT_INTEGER(struct mt_fit_answer, seq.tried_to, "seq_tried_to", NULL, NULL),
+    MT_FLAG(struct mt_fit_answer, seq.is_certain, "seq_is_certain", NULL, NULL),
+    MT_TEXT(struct mt_fit_answer, largest_model, "model", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type largest_type = MT_ROW_TYPE(struct mt_fit_answer, largest_fields);
+
+enum { MOST_REMEDIES = MT_SETTING_COUNT + MT_MOST_COMBINED + 1 };
+
+/* The answer. Invariant: remedies are the single ones, then the combined, then the gentler. */
+struct answer {
+    int64_t run; /* 0: options described it */
+    const char *name, *model, *device, *simulated_device, *command, *best_command, *smallest_card;
+    uint64_t parameters, memory_bytes, reserve_bytes;
+    json_t *settings;
+    int64_t steps;
+    struct fitted fitted;
+    struct remedy_row remedies[MOST_REMEDIES], *single, *combined, *gentler;
+    size_t single_count, combined_count, gentler_count;
+    const struct mt_fit_answer *found;
+    struct mt_text command_text, best_text;
+};
+
+static const struct mt_field answer_fields[] = {
+    MT_POSITIVE(struct answer, run, "run", NULL, NULL),
+    MT_TEXT(struct answer, name, "name", NULL, NULL),
+    MT_TEXT(struct answer, model, "model", NULL, NULL),
+    MT_COUNT(struct answer, parameters, "parameters", NULL, NULL),
+    MT_MEMBERS(struct answer, settings,
+               "settings of the run by name: `mode`, `autocast`, `attention`, `impl`, `weight_cast`, `checkpoint`, "
+               "`optimizer_in_backward`, `zero_grad`, `batch`, `seq`, `alloc`, `plan`"),
+    MT_TEXT(struct answer, device, "device", NULL, NULL),
+    MT_TEXT(struct answer, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
+    MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has"),
+    MT_BYTES(struct answer, reserve_bytes, "reserve_bytes", NULL,
+             "kept free: of a card 600 MiB unless `--reserve` says otherwise"),
+    MT_BYTES(struct answer, fitted.fit.capacity_bytes, "capacity_bytes", NULL, "`memory_bytes` less `reserve_bytes`"),
+    MT_INTEGER(struct answer, steps, "steps", NULL, "simulated for each figure: 12 at most"),
+    MT_PART(struct answer, fitted, &fitted_type),
+    MT_ROWS(struct answer, single, single_count, "changes", &remedy_type,
+            "single ones, the cheapest for the training first; empty if the run fits"),
+    MT_ROWS(struct answer, combined, combined_count, "combined", &remedy_type,
+            "where no single one suffices: the cheapest pair that fits, or the best pair and all that help"),
+    MT_ROWS(struct answer, gentler, gentler_count, "gentler", &remedy_type,
+            "one or none: where the remedy cuts the batch or the sequence, the least cut, with all that costs nothing"),
+    MT_TEXT(struct answer, command, "command", NULL, "the run on that device"),
+    MT_TEXT(struct answer, best_command, "remedy", NULL, "the run with the least change that fits, or null"),
+    MT_ROW_OR_NULL(struct answer, found, "largest", &largest_type, "that fit with everything else as it is, or null"),
+    MT_TEXT(struct answer, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_fit_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
+
+static const char *command_of(const struct mt_run_plan *plan, struct mt_text *out)
 {
-    if (run == NULL)
-        return;
-    printf("run %" PRId64, run->id);
-    if (run->name != NULL) {
-        fputs(" (", stdout);
-        mt_print_name(run->name);
-        putchar(')');
+    mt_run_command_add(plan, out);
+    return mt_text_get(out);
+}
+
+static struct fitted fitted_of(const struct mt_fit *fit)
+{
+    assert(fit->fits ? fit->enough_bytes == 0 : fit->reserved_bytes == 0 && fit->enough_bytes > fit->capacity_bytes);
+    return (struct fitted){*fit, mt_fit_room_bytes(fit)};
+}
+
+static void fill_remedies(const struct mt_fit_remedy *remedies, size_t count, struct remedy_row *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[i] = (struct remedy_row){.fitted = fitted_of(&remedies[i].fit)};
+        mt_fit_remedy_add_changes(&remedies[i], &out[i].change);
+        out[i].shown_change = mt_text_get(&out[i].change);
+        out[i].shown_command = command_of(&remedies[i].plan, &out[i].command);
     }
-    fputs(": ", stdout);
+}
+
+/* Returns the run that is asked about, as an object. */
+static json_t *settings_json(const struct mt_run_plan *plan)
+{
+    mt_setting settings[MT_SETTING_COUNT];
+    size_t count = mt_settings_in_order(MT_ORDER_OF_ANSWER, settings);
+    struct mt_text value = {0};
+    json_t *object = json_object();
+    for (size_t i = 0; i < count; i++) {
+        value.length = 0;
+        mt_setting_format_short(settings[i], plan, &value);
+        json_object_set_new(object, mt_setting_table[settings[i]].name,
+                            mt_run_setting_json(settings[i], mt_text_get(&value)));
+    }
+    mt_text_release(&value);
+    return object;
+}
+
+static int64_t simulated_steps(const struct mt_training_config *config)
+{
+    int64_t steps = config->steps + config->warmup;
+    return steps < MT_SIMULATED_STEPS ? steps : MT_SIMULATED_STEPS;
+}
+
+static void fill(const struct mt_fit_question *question, const struct mt_fit_answer *found, struct answer *out)
+{
+    const struct mt_run_plan *plan = question->plan;
+    const struct mt_fit_remedy *best = mt_fit_best_remedy(found);
+    *out = (struct answer){.run = question->run != NULL ? question->run->id : 0,
+                           .name = question->run != NULL ? question->run->name : NULL,
+                           .model = plan->config.model.name,
+                           .parameters = mt_model_parameter_count(&plan->config.model),
+                           .settings = settings_json(plan),
+                           .device = question->device->name,
+                           .simulated_device = question->device->simulated,
+                           .memory_bytes = question->device->memory_bytes,
+                           .reserve_bytes = question->device->reserve_bytes,
+                           .steps = simulated_steps(&plan->config),
+                           .fitted = fitted_of(&found->fit),
+                           .single_count = found->single_count,
+                           .combined_count = found->combined_count,
+                           .gentler_count = found->has_gentler,
+                           .found = found,
+                           .smallest_card = found->smallest_card};
+    assert(out->single_count + out->combined_count + out->gentler_count <= MOST_REMEDIES);
+    out->single = out->remedies;
+    out->combined = out->single + out->single_count;
+    out->gentler = out->combined + out->combined_count;
+    fill_remedies(found->single, found->single_count, out->single);
+    fill_remedies(found->combined, found->combined_count, out->combined);
+    fill_remedies(&found->gentler, found->has_gentler, out->gentler);
+    out->command = command_of(plan, &out->command_text);
+    out->best_command = best != NULL ? command_of(&best->plan, &out->best_text) : NULL;
+}
+
+static void release(struct answer *answer)
+{
+    for (size_t i = 0; i < MOST_REMEDIES; i++) {
+        mt_text_release(&answer->remedies[i].change);
+        mt_text_release(&answer->remedies[i].command);
+    }
+    mt_text_release(&answer->command_text);
+    mt_text_release(&answer->best_text);
+    json_decref(answer->settings);
 }
 
 /* Prints "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
@@ -38,7 +206,10 @@ static void print_title(const struct mt_fit_question *question)
 {
     const struct mt_training_config *config = &question->plan->config;
     struct mt_text alloc = {0};
-    print_run(question->run);
+    if (question->run != NULL) {
+        mt_run_print_name(question->run);
+        fputs(": ", stdout);
+    }
     mt_print_name(config->model.name);
     fputs(" (", stdout);
     mt_print_parameter_count(mt_model_parameter_count(&config->model));
@@ -74,56 +245,6 @@ static void print_verdict(const struct mt_fit *fit)
     print_squeeze(fit);
 }
 
-static void add_bytes_if(struct mt_table *table, bool is_known, uint64_t bytes)
-{
-    if (is_known)
-        mt_table_add_bytes(table, bytes);
-    else
-        mt_table_add(table, "-");
-}
-
-static void add_remedies(struct mt_table *table, const struct mt_fit_remedy *remedies, size_t count)
-{
-    char room[MT_BYTES_TEXT];
-    for (size_t i = 0; i < count; i++) {
-        const struct mt_fit *fit = &remedies[i].fit;
-        struct mt_text changes = {0};
-        mt_fit_remedy_add_changes(&remedies[i], &changes);
-        mt_table_add(table, mt_text_get(&changes));
-        mt_table_add(table, fit->fits ? "yes" : "no");
-        add_bytes_if(table, fit->fits, fit->reserved_bytes);
-        add_bytes_if(table, !fit->fits, fit->enough_bytes);
-        mt_table_add(table, mt_format_difference(mt_fit_room_bytes(fit), room));
-        mt_text_release(&changes);
-    }
-}
-
-static void print_remedies(const struct mt_fit_answer *answer)
-{
-    static const struct mt_column columns[] = {{"with the change", MT_ALIGN_LEFT},
-                                               {"fits", MT_ALIGN_LEFT},
-                                               {"reserves", MT_ALIGN_RIGHT},
-                                               {"would do", MT_ALIGN_RIGHT},
-                                               {"room", MT_ALIGN_RIGHT}};
-    if (answer->single_count == 0)
-        return;
-    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
-    add_remedies(table, answer->single, answer->single_count);
-    add_remedies(table, answer->combined, answer->combined_count);
-    add_remedies(table, &answer->gentler, answer->has_gentler);
-    putchar('\n');
-    mt_table_print(table);
-    mt_table_destroy(table);
-}
-
-static void print_command(const struct mt_fit_remedy *remedy)
-{
-    struct mt_text text = {0};
-    mt_run_command_add(&remedy->plan, &text);
-    printf("  %s\n", mt_text_get(&text));
-    mt_text_release(&text);
-}
-
 /* Returns the bytes of parameters and, where they are trained, of their gradients and the optimizer's two moments. */
 static uint64_t state_bytes(const struct mt_training_config *config)
 {
@@ -144,22 +265,22 @@ static void print_no_remedy(const struct mt_fit_question *question, const struct
                mt_format_bytes(bytes, size));
 }
 
-static void print_advice(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
+static void print_advice(const struct mt_fit_question *question, const struct mt_fit_answer *answer,
+                         const struct answer *rows)
 {
-    const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
     if (answer->fit.fits)
         return;
-    if (best == NULL) {
+    if (rows->best_command == NULL) {
         print_no_remedy(question, &answer->fit);
         return;
     }
     puts(answer->combined_count > 0 ? "\nNo single change suffices. The least that does:"
                                     : "\nThe least change that makes it fit:");
-    print_command(best);
+    printf("  %s\n", rows->best_command);
     if (answer->has_gentler) {
         bool cuts = answer->gentler.changes.has[MT_SETTING_BATCH] || answer->gentler.changes.has[MT_SETTING_SEQ];
         printf("With what computes the same in less memory, %s has to be cut:\n", cuts ? "less" : "nothing");
-        print_command(&answer->gentler);
+        printf("  %s\n", rows->gentler->shown_command);
     }
 }
 
@@ -191,13 +312,7 @@ static void print_largest(const struct mt_fit_answer *answer)
         puts("The run as it is fits none of the known cards.");
 }
 
-static int64_t simulated_steps(const struct mt_training_config *config)
-{
-    int64_t steps = config->steps + config->warmup;
-    return steps < MT_SIMULATED_STEPS ? steps : MT_SIMULATED_STEPS;
-}
-
-/* Prints what the figures are of. */
+/* Prints the basis of the figures. */
 static void print_basis(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
 {
     int64_t steps = simulated_steps(&question->plan->config);
@@ -222,118 +337,30 @@ static void print_reserve(const struct mt_fit_device *device)
     printf(" (--reserve SIZE);\nmemtrace run --device %s has what is left, to try each claim.\n", device->simulated);
 }
 
-void mt_fit_print_text(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
+static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,
+                       const struct answer *answer)
 {
     print_title(question);
-    print_verdict(&answer->fit);
-    print_remedies(answer);
-    print_advice(question, answer);
-    print_largest(answer);
-    print_basis(question, answer);
+    print_verdict(&found->fit);
+    if (found->single_count > 0) {
+        putchar('\n');
+        mt_rows_print(&remedy_type, "change fits reserved_bytes enough_bytes room_bytes", NULL, answer->remedies,
+                      answer->single_count + answer->combined_count + answer->gentler_count);
+    }
+    print_advice(question, found, answer);
+    print_largest(found);
+    print_basis(question, found);
     print_reserve(question->device);
 }
 
-static json_t *bytes_json_if(bool is_known, uint64_t bytes)
+void mt_fit_report(const struct mt_fit_question *question, const struct mt_fit_answer *found, mt_report_form form)
 {
-    return is_known ? json_integer((json_int_t)bytes) : json_null();
-}
-
-/* Adds the members of a run that fits or does not. */
-static void add_fit_json(const struct mt_fit *fit, json_t *object)
-{
-    json_object_set_new(object, "fits", json_boolean(fit->fits));
-    json_object_set_new(object, "reserved_bytes", bytes_json_if(fit->fits, fit->reserved_bytes));
-    json_object_set_new(object, "enough_bytes", bytes_json_if(!fit->fits, fit->enough_bytes));
-    json_object_set_new(object, "room_bytes", json_integer(mt_fit_room_bytes(fit)));
-    json_object_set_new(object, "unlimited_bytes", json_integer((json_int_t)fit->unlimited_bytes));
-}
-
-static json_t *command_json(const struct mt_run_plan *plan)
-{
-    struct mt_text text = {0};
-    mt_run_command_add(plan, &text);
-    json_t *json = mt_json_text(mt_text_get(&text));
-    mt_text_release(&text);
-    return json;
-}
-
-static json_t *remedies_json(const struct mt_fit_remedy *remedies, size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        struct mt_text changes = {0};
-        mt_fit_remedy_add_changes(&remedies[i], &changes);
-        json_t *object = json_pack("{s:o, s:o}", "change", mt_json_text(mt_text_get(&changes)), "command",
-                                   command_json(&remedies[i].plan));
-        add_fit_json(&remedies[i].fit, object);
-        json_array_append_new(list, object);
-        mt_text_release(&changes);
-    }
-    return list;
-}
-
-static json_t *largest_json(const struct mt_fit_answer *answer)
-{
-    json_t *object = json_object();
-    const struct {
-        const char *key, *tried_key, *certain_key;
-        const struct mt_fit_largest *largest;
-    } sizes[] = {{"batch", "batch_tried_to", "batch_is_certain", &answer->batch},
-                 {"seq", "seq_tried_to", "seq_is_certain", &answer->seq}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const struct mt_fit_largest *largest = sizes[i].largest;
-        json_object_set_new(object, sizes[i].key, largest->size > 0 ? json_integer(largest->size) : json_null());
-        json_object_set_new(object, sizes[i].tried_key, json_integer(largest->tried_to));
-        json_object_set_new(object, sizes[i].certain_key, json_boolean(largest->is_certain));
-    }
-    json_object_set_new(object, "model", mt_json_text(answer->largest_model));
-    return object;
-}
-
-/* Adds the run that is asked about. */
-static void add_plan_json(const struct mt_run_plan *plan, json_t *object)
-{
-    mt_setting settings[MT_SETTING_COUNT];
-    size_t count = mt_settings_in_order(MT_ORDER_OF_ANSWER, settings);
-    struct mt_text value = {0};
-    json_object_set_new(object, "model", mt_json_text(plan->config.model.name));
-    json_object_set_new(object, "parameters", json_integer((json_int_t)mt_model_parameter_count(&plan->config.model)));
-    for (size_t i = 0; i < count; i++) {
-        value.length = 0;
-        mt_setting_format_short(settings[i], plan, &value);
-        json_object_set_new(object, mt_setting_table[settings[i]].name,
-                            mt_run_setting_json(settings[i], mt_text_get(&value)));
-    }
-    mt_text_release(&value);
-}
-
-/* Adds the device, and the memory of it that the run may have. */
-static void add_device_json(const struct mt_fit_device *device, json_t *object)
-{
-    json_object_set_new(object, "device", mt_json_text(device->name));
-    json_object_set_new(object, "simulated_device", mt_json_text(device->simulated));
-    json_object_set_new(object, "memory_bytes", json_integer((json_int_t)device->memory_bytes));
-    json_object_set_new(object, "reserve_bytes", json_integer((json_int_t)device->reserve_bytes));
-}
-
-void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
-{
-    const struct mt_run *run = question->run;
-    const struct mt_fit_remedy *best = mt_fit_best_remedy(answer);
-    json_t *object = json_pack("{s:s, s:o, s:o}", "schema", "memtrace.fit/1", "run",
-                               run != NULL ? json_integer(run->id) : json_null(), "name",
-                               mt_json_text(run != NULL ? run->name : NULL));
-    add_plan_json(question->plan, object);
-    add_device_json(question->device, object);
-    json_object_set_new(object, "capacity_bytes", json_integer((json_int_t)answer->fit.capacity_bytes));
-    json_object_set_new(object, "steps", json_integer(simulated_steps(&question->plan->config)));
-    add_fit_json(&answer->fit, object);
-    json_object_set_new(object, "changes", remedies_json(answer->single, answer->single_count));
-    json_object_set_new(object, "combined", remedies_json(answer->combined, answer->combined_count));
-    json_object_set_new(object, "gentler", remedies_json(&answer->gentler, answer->has_gentler));
-    json_object_set_new(object, "command", command_json(question->plan));
-    json_object_set_new(object, "remedy", best != NULL ? command_json(&best->plan) : json_null());
-    json_object_set_new(object, "largest", largest_json(answer));
-    json_object_set_new(object, "smallest_card", mt_json_text(answer->smallest_card));
-    mt_json_print(object);
+    struct answer *answer = mt_host_alloc(sizeof *answer);
+    fill(question, found, answer);
+    if (form == MT_REPORT_JSON)
+        mt_answer_print_json("fit", &mt_fit_answer_type, answer);
+    else
+        print_text(question, found, answer);
+    release(answer);
+    free(answer);
 }

@@ -4,6 +4,7 @@
 
 #include "analysis/fit.h"
 #include "analysis/fit_device.h"
+#include "cli/output/output.h"
 #include "trace/query/trace.h"
 
 /* The question. `run` is the traced run that the plan was taken from; NULL: it was taken from options. The plan's device
@@ -14,7 +15,10 @@ struct mt_fit_question {
     const struct mt_fit_device *device;
 };
 
-void mt_fit_print_text(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
-void mt_fit_print_json(const struct mt_fit_question *question, const struct mt_fit_answer *answer);
+/* Describes the answer in JSON. */
+extern const struct mt_row_type mt_fit_answer_type;
+
+/* Prints the answer. */
+void mt_fit_report(const struct mt_fit_question *question, const struct mt_fit_answer *found, mt_report_form form);
 
 #endif

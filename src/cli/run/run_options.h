@@ -1,5 +1,6 @@
-/* The options that describe a run: `run` takes them as they are, `sweep` a grid of them, and `fit` asks about the run
- * that they describe. They are derived from the table of settings, and so is the command that makes a run again. */
+/* The options that describe a run. `run` takes them as they are, `sweep` takes lists of values, and `fit` asks
+ * about the run that they describe. They derive from the table of settings, as does the command that repeats a
+ * run. */
 #ifndef MT_CLI_RUN_OPTIONS_H
 #define MT_CLI_RUN_OPTIONS_H
 
@@ -13,18 +14,12 @@
 struct mt_run_options {
     bool help, json, no_trace, kernels, no_grad_norms;
     const char *device, *trace, *name;
-    const char
-        *given[MT_SETTING_COUNT]; /* the value, or in `sweep` the list of values, of settings that have an option */
+    const char *given[MT_SETTING_COUNT]; /* the value, in `sweep` the list of values, of a setting with an option */
 };
 
-/* Nothing given, as an initializer. */
-#define MT_RUN_OPTIONS_NONE                                                                                            \
-    {                                                                                                                  \
-        .trace = MT_DEFAULT_TRACE                                                                                      \
-    }
-
-/* The entry of a command's table that stands for the options of all settings, kept in `given` at an offset of the
- * command's struct: mt_run_setting_option, or mt_sweep_setting_option for lists of what can vary. */
+/* An entry of a command's table that stands for the options of all settings. Their values are kept in `given` of
+ * the struct mt_run_options that lies at an offset of the command's struct. `group_function` is
+ * mt_run_setting_option, or mt_sweep_setting_option for lists of values. */
 #define MT_RUN_SETTINGS(group_function, at)                                                                            \
     {                                                                                                                  \
         .name = "settings", .group = group_function, .offset = (at) + offsetof(struct mt_run_options, given)           \

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ struct values {
     const char *of[MT_SETTING_COUNT][MOST_VALUES];
 };
 
-/* Returns the length of the value at `text`: up to a comma before another one, or to the end. */
+/* Returns the length of the value at `text`. It ends at the comma before the next value, which starts with
+ * `begin`, or at the end. */
 static size_t value_length(const char *text, const char *begin)
 {
     for (const char *comma = strchr(text, ','); comma != NULL; comma = strchr(comma + 1, ','))
@@ -77,7 +79,7 @@ static mt_status cut_lists(const char *const given[], struct mt_sweep_grid *grid
     return MT_OK;
 }
 
-/* Chooses the values of cell `number`: its digits, of which the last axis counts fastest. */
+/* Chooses the values of cell `number`. The last axis changes fastest. */
 static void choose_values(const struct mt_sweep_grid *grid, const struct values *values, size_t number,
                           struct mt_sweep_cell *cell)
 {
@@ -87,6 +89,7 @@ static void choose_values(const struct mt_sweep_grid *grid, const struct values 
         cell->value[axis] = values->of[axis][number % grid->value_count[axis]];
         number /= grid->value_count[axis];
     }
+    assert(number == 0);
 }
 
 /* Returns the sweep's name and the values that tell its cells apart: "baseline-small-128". The caller frees it. */
@@ -128,6 +131,7 @@ mt_status mt_sweep_grid_create(const struct mt_run_options *base, struct mt_swee
     mt_status status = cut_lists(base->given, out, &values);
     if (status != MT_OK)
         return status;
+    assert(out->cell_count >= 1 && out->cell_count <= MOST_CELLS);
     out->cells = mt_host_alloc(out->cell_count * sizeof *out->cells);
     for (size_t i = 0; i < out->cell_count && status == MT_OK; i++) {
         struct mt_sweep_cell *cell = &out->cells[i];

@@ -24,10 +24,11 @@ struct mt_sweep_grid {
     size_t value_count[MT_SETTING_COUNT]; /* 0: not given, or no axis */
 };
 
-/* Makes the cells of `base`, in which settings that are axes (model/settings.h) have lists of values with commas between,
- * and checks them all: MT_USAGE for an empty, repeated or wrong value, or a combination that can't be run. Settings of an
- * allocator have commas themselves: there a value begins at "policy=". With a name in `base` each cell has that and its
- * values of the axes that vary. Borrows the texts of `base`. Release in any case. */
+/* Makes and checks the cells of `base`. Its settings that are axes (model/settings.h) have lists of values with
+ * commas between. Settings of an allocator have commas themselves, so each value begins at "policy=". If `base`
+ * has a name, each cell is called by it and by its values of the axes that vary. Borrows the texts of `base`.
+ * Fails with MT_USAGE for an empty, repeated or wrong value, or a combination that can't be run. The caller
+ * releases the grid, also after a failure. */
 mt_status mt_sweep_grid_create(const struct mt_run_options *base, struct mt_sweep_grid *out);
 void mt_sweep_grid_release(struct mt_sweep_grid *grid);
 

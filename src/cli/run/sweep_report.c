@@ -1,51 +1,90 @@
 #include "cli/run/sweep_report.h"
 
-#include "answer/table.h"
+#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-/* Counts of cells by their end. */
-struct tally {
-    size_t done, oom, failed, there;
-};
 
 /* A cell, and its run as the trace has it. */
 struct row {
     const struct mt_sweep_cell *cell;
-    const struct mt_sweep_result *result;
+    struct mt_sweep_result result;
     const struct mt_run *run; /* NULL: it has none */
     struct mt_steps_row steps;
-    uint64_t allocated_bytes, reserved_bytes; /* the peaks */
+    const struct mt_steps_row *oom;          /* NULL: it did not run out of memory */
+    int64_t allocated_bytes, reserved_bytes; /* the peaks; below 0: there is no run */
+    const char *name, *state;
+    bool was_there;
+    json_t *axes;
+    double step_ms;
 };
 
-static mt_status load_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes)
+static const struct mt_field row_fields[] = {
+    MT_POSITIVE(struct row, result.run, "run", NULL, "null where it failed before it had a number"),
+    MT_TEXT(struct row, name, "name", NULL, NULL),
+    MT_TEXT(struct row, state, "state", NULL, NULL),
+    MT_FLAG(struct row, was_there, "was_there", NULL, "the trace had it already, so that it was not run"),
+    MT_MEMBERS(
+        struct row, axes,
+        "the cell: `model`, `mode`, `autocast`, `attention`, `seq`, `batch`, `zero_grad`, `impl`, `weight_cast`, "
+        "`checkpoint`, `optimizer_in_backward`, `alloc`; `seq` and `batch` are numbers"),
+    MT_KNOWN(struct row, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
+    MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, "likewise"),
+    MT_MS(struct row, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
+    MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, NULL),
+    MT_FIELD(TEXT, char *, struct row, result.error, "error", NULL, "why it failed, or null"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
+
+/* All cells, and how many of them ended so. */
+struct answer {
+    const char *trace;
+    size_t done, oom, failed, was_there;
+    struct row *rows;
+    size_t count;
+};
+
+static const struct mt_field answer_fields[] = {
+    MT_TEXT(struct answer, trace, "trace", NULL, "the file"),
+    MT_COUNT(struct answer, done, "done", NULL, NULL),
+    MT_COUNT(struct answer, oom, "oom", NULL, NULL),
+    MT_COUNT(struct answer, failed, "failed", NULL, NULL),
+    MT_COUNT(struct answer, was_there, "was_there", NULL, NULL),
+    MT_ROWS(struct answer, rows, count, "rows", &row_type, NULL),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_sweep_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
+
+/* Adds the cell's value of the axis, given or not. A text is added as it was given. */
+static void add_axis_value(const struct mt_sweep_cell *cell, mt_setting axis, struct mt_text *text)
 {
-    struct mt_peak_row peak = {0};
-    mt_status status = mt_trace_peak(trace, run, measure, &peak);
-    *out_bytes = peak.bytes;
-    mt_peak_row_release(&peak);
-    return status;
+    if (mt_setting_table[axis].kind == MT_SETTING_IS_TEXT && cell->value[axis] != NULL)
+        mt_text_add(text, "%s", cell->value[axis]);
+    else
+        mt_setting_format(axis, &cell->plan, text);
 }
 
-static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_trace *trace, struct row *out)
+/* Returns the cell's values by axis, numbers where they are some. */
+static json_t *axes_json(const struct mt_sweep_cell *cell)
 {
-    *out = (struct row){.cell = &sweep->grid->cells[cell], .result = &sweep->results[cell]};
-    out->steps.oom_bytes = -1;
-    if (out->result->run == 0)
-        return MT_OK;
-    char number[MT_BYTES_TEXT];
-    snprintf(number, sizeof number, "%" PRId64, out->result->run);
-    mt_status status = mt_trace_find_run(trace, number, &out->run);
-    if (status == MT_OK)
-        status = mt_trace_steps(trace, out->run, &out->steps);
-    if (status == MT_OK)
-        status = load_peak(trace, out->run, MT_MEASURE_ALLOCATED, &out->allocated_bytes);
-    return status == MT_OK ? load_peak(trace, out->run, MT_MEASURE_RESERVED, &out->reserved_bytes) : status;
+    struct mt_text text = {0};
+    json_t *object = json_object();
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
+        if (mt_setting_table[axis].axis == MT_AXIS_NONE)
+            continue;
+        text.length = 0;
+        add_axis_value(cell, axis, &text);
+        json_object_set_new(object, mt_setting_table[axis].name, mt_run_setting_json(axis, mt_text_get(&text)));
+    }
+    mt_text_release(&text);
+    return object;
 }
 
 static bool is_oom(const struct row *row)
@@ -53,34 +92,69 @@ static bool is_oom(const struct row *row)
     return row->run != NULL && mt_run_is(row->run, MT_RUN_OOM);
 }
 
-static void count_row(const struct row *row, struct tally *tally)
+/* Reads what the trace has of the row's run. */
+static mt_status load_run(struct mt_trace *trace, struct row *row)
 {
-    tally->failed += row->result->outcome == MT_CELL_FAILED;
-    tally->there += row->result->outcome == MT_CELL_WAS_THERE;
-    tally->oom += is_oom(row);
-    tally->done += row->result->outcome != MT_CELL_FAILED && !is_oom(row);
+    uint64_t allocated, reserved;
+    mt_status status = mt_trace_find_numbered(trace, row->result.run, &row->run);
+    if (status == MT_OK)
+        status = mt_trace_steps(trace, row->run, &row->steps);
+    if (status == MT_OK)
+        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated);
+    if (status == MT_OK)
+        status = mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved);
+    if (status != MT_OK)
+        return status;
+    const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
+    row->allocated_bytes = (int64_t)allocated;
+    row->reserved_bytes = (int64_t)reserved;
+    row->name = row->run->name;
+    row->state = row->run->state;
+    row->step_ms = time->count > 0 ? time->mean : NAN;
+    row->oom = row->steps.oom_bytes >= 0 ? &row->steps : NULL;
+    return MT_OK;
 }
 
-typedef void (*row_visit)(void *context, const struct row *row);
-
-/* Calls `visit` with every cell's row, in the order of the grid, and counts them. */
-static mt_status visit_rows(const struct mt_sweep *sweep, row_visit visit, void *context, struct tally *out)
+static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_trace *trace, struct row *out)
 {
+    const struct mt_sweep_result *result = &sweep->results[cell];
+    *out = (struct row){.cell = &sweep->grid->cells[cell],
+                        .result = *result,
+                        .allocated_bytes = -1,
+                        .reserved_bytes = -1,
+                        .name = sweep->grid->cells[cell].name,
+                        .state = mt_run_state_name(MT_RUN_FAILED),
+                        .was_there = result->outcome == MT_CELL_WAS_THERE,
+                        .axes = axes_json(&sweep->grid->cells[cell]),
+                        .step_ms = NAN};
+    return result->run != 0 ? load_run(trace, out) : MT_OK;
+}
+
+static void count_row(const struct row *row, struct answer *answer)
+{
+    bool has_failed = row->result.outcome == MT_CELL_FAILED;
+    answer->failed += has_failed;
+    answer->was_there += row->was_there;
+    answer->oom += is_oom(row);
+    answer->done += !has_failed && !is_oom(row);
+}
+
+/* Loads the rows, in the order of the grid. Their texts are those of *out_trace, NULL if no cell has a run. */
+static mt_status load(const struct mt_sweep *sweep, struct mt_trace **out_trace, struct answer *out)
+{
+    size_t count = sweep->grid->cell_count;
     bool has_runs = false;
-    for (size_t i = 0; i < sweep->grid->cell_count; i++)
+    for (size_t i = 0; i < count; i++)
         has_runs = has_runs || sweep->results[i].run != 0;
-    struct mt_trace *trace = NULL;
-    mt_status status = has_runs ? mt_trace_open(sweep->trace, &trace) : MT_OK;
-    *out = (struct tally){0};
-    for (size_t i = 0; i < sweep->grid->cell_count && status == MT_OK; i++) {
-        struct row row;
-        status = load_row(sweep, i, trace, &row);
-        if (status != MT_OK)
-            break;
-        visit(context, &row);
-        count_row(&row, out);
+    *out_trace = NULL;
+    *out = (struct answer){.trace = sweep->trace, .rows = mt_host_alloc(count * sizeof *out->rows)};
+    mt_status status = has_runs ? mt_trace_open(sweep->trace, out_trace) : MT_OK;
+    while (out->count < count && status == MT_OK) {
+        struct row *row = &out->rows[out->count++];
+        status = load_row(sweep, out->count - 1, *out_trace, row);
+        count_row(row, out);
     }
-    mt_trace_close(trace);
+    assert(out->done + out->oom <= out->count);
     return status;
 }
 
@@ -106,15 +180,6 @@ static const char *axis_title(mt_setting axis, char text[MT_OPTION_TEXT_BYTES])
     return mt_run_option_spell(axis, text) + strlen("--");
 }
 
-/* Adds the value of the cell on that axis, given or not; a text as it was given. */
-static void add_axis_value(const struct mt_sweep_cell *cell, mt_setting axis, struct mt_text *text)
-{
-    if (mt_setting_table[axis].kind == MT_SETTING_IS_TEXT && cell->value[axis] != NULL)
-        mt_text_add(text, "%s", cell->value[axis]);
-    else
-        mt_setting_format(axis, &cell->plan, text);
-}
-
 void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sweep_cell *cell, struct mt_text *out)
 {
     char title[MT_OPTION_TEXT_BYTES];
@@ -133,55 +198,47 @@ void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sw
 static void add_state(const struct row *row, struct mt_text *text)
 {
     char asked[MT_BYTES_TEXT];
-    if (row->result->outcome == MT_CELL_FAILED)
-        mt_text_add(text, "failed: %.*s", (int)strcspn(row->result->error, "\n"), row->result->error);
-    else if (is_oom(row) && row->steps.oom_bytes >= 0)
-        mt_text_add(text, "out of memory: %s asked for %s in %s",
-                    mt_format_bytes((uint64_t)row->steps.oom_bytes, asked), row->steps.oom_category,
-                    row->steps.oom_phase);
+    if (row->result.outcome == MT_CELL_FAILED)
+        mt_text_add(text, "failed: %.*s", (int)strcspn(row->result.error, "\n"), row->result.error);
+    else if (is_oom(row) && row->oom != NULL)
+        mt_text_add(text, "out of memory: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
+                    row->oom->oom_category, row->oom->oom_phase);
     else
         mt_text_add(text, "%s", row->run->state);
-    if (row->result->outcome == MT_CELL_WAS_THERE)
+    if (row->was_there)
         mt_text_add(text, ", was there");
 }
-
-struct table_context {
-    struct mt_table *table;
-    const struct mt_sweep_grid *grid;
-};
 
 static void add_results(struct mt_table *table, const struct row *row)
 {
     char ms[MT_BYTES_TEXT] = "-";
-    const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
     if (row->run == NULL) {
         for (int i = 0; i < 4; i++)
             mt_table_add(table, "-");
         return;
     }
-    mt_table_add_bytes(table, row->allocated_bytes);
-    mt_table_add_bytes(table, row->reserved_bytes);
-    if (time->count > 0)
-        snprintf(ms, sizeof ms, "%.2f", time->mean);
+    mt_table_add_bytes(table, (uint64_t)row->allocated_bytes);
+    mt_table_add_bytes(table, (uint64_t)row->reserved_bytes);
+    if (!isnan(row->step_ms))
+        snprintf(ms, sizeof ms, "%.2f", row->step_ms);
     mt_table_add(table, ms);
-    mt_table_add_number(table, row->run->id);
+    mt_table_add_number(table, row->result.run);
 }
 
-static void add_row(void *context, const struct row *row)
+static void add_row(struct mt_table *table, const struct mt_sweep_grid *grid, const struct row *row)
 {
-    struct table_context *into = context;
     struct mt_text text = {0};
     for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
-        if (!is_shown(into->grid, axis))
+        if (!is_shown(grid, axis))
             continue;
         text.length = 0;
         add_axis_value(row->cell, axis, &text);
-        mt_table_add(into->table, mt_text_get(&text));
+        mt_table_add(table, mt_text_get(&text));
     }
-    add_results(into->table, row);
+    add_results(table, row);
     text.length = 0;
     add_state(row, &text);
-    mt_table_add(into->table, mt_text_get(&text));
+    mt_table_add(table, mt_text_get(&text));
     mt_text_release(&text);
 }
 
@@ -193,7 +250,8 @@ struct columns {
     char titles[MT_SETTING_COUNT][MT_OPTION_TEXT_BYTES];
 };
 
-/* Spares what is the same in all cells, then what is asked for least. */
+/* Chooses the columns. A narrow terminal leaves out first those that are the same in all cells, then those of
+ * least interest. */
 static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out)
 {
     size_t spare = 0;
@@ -215,89 +273,42 @@ static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out
     out->spare[spare] = NULL;
 }
 
-static void print_tally(const struct mt_sweep *sweep, const struct tally *tally)
+static void print_tally(const struct mt_sweep_grid *grid, const struct answer *answer)
 {
-    printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", sweep->grid->cell_count,
-           sweep->grid->cell_count == 1 ? "" : "s", tally->done, tally->oom, tally->failed);
-    if (tally->there > 0)
-        printf("; %zu were in the trace already (--again runs them anew)", tally->there);
+    printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count, answer->count == 1 ? "" : "s",
+           answer->done, answer->oom, answer->failed);
+    if (answer->was_there > 0)
+        printf("; %zu were in the trace already (--again runs them anew)", answer->was_there);
     putchar('\n');
-    if (mt_device_is_simulated(sweep->grid->cells[0].plan.device))
+    if (mt_device_is_simulated(grid->cells[0].plan.device))
         mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
 }
 
-mt_status mt_sweep_print_table(const struct mt_sweep *sweep)
+static void print_table(const struct mt_sweep_grid *grid, const struct answer *answer)
 {
     struct columns columns;
-    choose_columns(sweep->grid, &columns);
-    struct table_context context = {mt_table_create(columns.items, columns.count), sweep->grid};
-    mt_table_spare(context.table, columns.spare);
-    struct tally tally;
-    mt_status status = visit_rows(sweep, add_row, &context, &tally);
-    if (status == MT_OK) {
-        mt_table_print(context.table);
-        print_tally(sweep, &tally);
-    }
-    mt_table_destroy(context.table);
+    choose_columns(grid, &columns);
+    struct mt_table *table = mt_table_create(columns.items, columns.count);
+    mt_table_spare(table, columns.spare);
+    for (size_t i = 0; i < answer->count; i++)
+        add_row(table, grid, &answer->rows[i]);
+    mt_table_print(table);
+    mt_table_destroy(table);
+    print_tally(grid, answer);
+}
+
+mt_status mt_sweep_report(const struct mt_sweep *sweep, mt_report_form form)
+{
+    struct mt_trace *trace;
+    struct answer answer;
+    mt_status status = load(sweep, &trace, &answer);
+    if (status == MT_OK && form == MT_REPORT_JSON)
+        mt_answer_print_json("sweep", &mt_sweep_answer_type, &answer);
+    else if (status == MT_OK)
+        print_table(sweep->grid, &answer);
+    for (size_t i = 0; i < answer.count; i++)
+        json_decref(answer.rows[i].axes);
+    free(answer.rows);
+    mt_trace_close(trace);
     return status;
-}
-
-static json_t *oom_json(const struct row *row)
-{
-    const struct mt_steps_row *steps = &row->steps;
-    if (steps->oom_bytes < 0)
-        return json_null();
-    return json_pack("{s:I, s:o, s:o, s:o}", "requested_bytes", (json_int_t)steps->oom_bytes, "category",
-                     mt_json_text(steps->oom_category), "phase", mt_json_text(steps->oom_phase), "span",
-                     mt_json_text(steps->oom_span));
-}
-
-/* Adds the axes as members, numbers where they are some. */
-static void add_axes_json(const struct mt_sweep_cell *cell, json_t *object)
-{
-    struct mt_text text = {0};
-    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
-        if (mt_setting_table[axis].axis == MT_AXIS_NONE)
-            continue;
-        text.length = 0;
-        add_axis_value(cell, axis, &text);
-        json_object_set_new(object, mt_setting_table[axis].name, mt_run_setting_json(axis, mt_text_get(&text)));
-    }
-    mt_text_release(&text);
-}
-
-static json_t *known_integer(const struct row *row, uint64_t value)
-{
-    return row->run != NULL ? json_integer((json_int_t)value) : json_null();
-}
-
-static void append_json(void *context, const struct row *row)
-{
-    const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
-    json_t *object = json_pack("{s:o, s:o, s:o, s:b}", "run", known_integer(row, (uint64_t)row->result->run), "name",
-                               mt_json_text(row->run != NULL ? row->run->name : row->cell->name), "state",
-                               mt_json_text(row->run != NULL ? row->run->state : mt_run_state_name(MT_RUN_FAILED)),
-                               "was_there", row->result->outcome == MT_CELL_WAS_THERE);
-    add_axes_json(row->cell, object);
-    json_object_set_new(object, "allocated_bytes", known_integer(row, row->allocated_bytes));
-    json_object_set_new(object, "reserved_bytes", known_integer(row, row->reserved_bytes));
-    json_object_set_new(object, "step_ms", mt_json_number(time->count > 0 ? time->mean : NAN));
-    json_object_set_new(object, "oom", oom_json(row));
-    json_object_set_new(object, "error", mt_json_text(row->result->error));
-    json_array_append_new(context, object);
-}
-
-mt_status mt_sweep_print_json(const struct mt_sweep *sweep)
-{
-    json_t *rows = json_array();
-    struct tally tally;
-    mt_status status = visit_rows(sweep, append_json, rows, &tally);
-    if (status != MT_OK) {
-        json_decref(rows);
-        return status;
-    }
-    mt_json_print(json_pack("{s:s, s:o, s:i, s:i, s:i, s:i, s:o}", "schema", "memtrace.sweep/1", "trace",
-                            mt_json_text(sweep->trace), "done", (int)tally.done, "oom", (int)tally.oom, "failed",
-                            (int)tally.failed, "was_there", (int)tally.there, "rows", rows));
-    return MT_OK;
 }

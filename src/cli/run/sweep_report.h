@@ -2,6 +2,7 @@
 #ifndef MT_CLI_SWEEP_REPORT_H
 #define MT_CLI_SWEEP_REPORT_H
 
+#include "cli/output/output.h"
 #include "cli/run/sweep_grid.h"
 
 /* The end of a cell. */
@@ -24,9 +25,11 @@ struct mt_sweep {
     const struct mt_sweep_result *results;
 };
 
-/* Print the cells with what the trace has of their runs. */
-mt_status mt_sweep_print_table(const struct mt_sweep *sweep);
-mt_status mt_sweep_print_json(const struct mt_sweep *sweep);
+/* Describes the answer in JSON. */
+extern const struct mt_row_type mt_sweep_answer_type;
+
+/* Prints the cells with what the trace has of their runs. */
+mt_status mt_sweep_report(const struct mt_sweep *sweep, mt_report_form form);
 
 /* Adds a cell in words, with what else varies in its grid: "small, fwd_bwd, autocast off, seq 128, batch 4". */
 void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sweep_cell *cell, struct mt_text *out);

@@ -1,13 +1,14 @@
 #include "cli/run/told_session.h"
 
-#include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_note(void *context, const char *text)
 {
@@ -15,7 +16,7 @@ static void print_note(void *context, const char *text)
     mt_note("%s", text);
 }
 
-/* One line that overwrites itself, for a person who waits. */
+/* Prints the step on a line that overwrites itself. */
 static void show_progress(void *context, int64_t step, int64_t total, double loss)
 {
     (void)context;
@@ -39,7 +40,7 @@ static void add_asker(const struct mt_alloc_refusal *refusal, const struct mt_in
                 mt_phase_name(label->phase));
 }
 
-/* Its largest category that is not yet told, which is then 0; MT_MOST_CATEGORIES if all are. */
+/* Returns the category with most live bytes, and sets it to 0; MT_MOST_CATEGORIES if none is left. */
 static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
 {
     mt_category largest = MT_MOST_CATEGORIES;
@@ -50,12 +51,13 @@ static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
         *out_bytes = live_bytes[c];
         largest = c;
     }
+    assert((largest == MT_MOST_CATEGORIES) == (*out_bytes == 0));
     if (largest != MT_MOST_CATEGORIES)
         live_bytes[largest] = 0;
     return largest;
 }
 
-/* Largest first, those below a hundredth together. */
+/* Adds the live bytes by category, the largest first. Those below a hundredth are added up. */
 static void add_live(struct mt_alloc_refusal refusal, const struct mt_interner *interner, struct mt_text *out)
 {
     char size[MT_BYTES_TEXT];
@@ -78,15 +80,13 @@ static void add_next(const char *trace, struct mt_text *out)
     if (trace == NULL)
         return;
     mt_text_add(out, "\nask next    memtrace oom");
-    if (strcmp(trace, MT_DEFAULT_TRACE) != 0) {
-        mt_text_add(out, " --trace ");
-        mt_text_add_shell_word(out, trace);
-    }
+    mt_text_add_trace_option(out, trace);
     mt_text_add(out, ", which tells why that was, and what would have sufficed");
 }
 
-/* Adds the lines that follow the allocator's message: who asked, what was live by category, what was given back in vain,
- * and what to ask next of the trace, if there is one. Adds nothing if every request was met. */
+/* Adds the lines that follow the allocator's message: the op that asked, the live bytes by category, the segments
+ * that were given back in vain, and the command to ask next if there is a trace. Adds nothing if every request was
+ * met. */
 static void describe_refusal(void *context, const struct mt_alloc_refusal *refusal, const struct mt_interner *interner,
                              struct mt_text *out)
 {
@@ -114,7 +114,7 @@ mt_status mt_told_device_failure(mt_status status, const char *spelling)
 {
     if (status != MT_NO_DEVICE || strncmp(spelling, "cuda", strlen("cuda")) != 0)
         return status;
-    return mt_fail_way_out(status, "--device sim plans without a GPU");
+    return mt_fail_hint(status, "--device sim plans without a GPU");
 }
 
 struct mt_session_observer mt_told_observer(void)
@@ -127,7 +127,7 @@ mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *
     const struct mt_session_observer observer = observer_of(plan);
     mt_status status = mt_run_session(plan, &observer, out);
     if (out->is_untraceable)
-        return mt_way_out_of_writing(status, "memtrace run --no-trace");
+        return mt_fail_writing_hint(status, "memtrace run --no-trace");
     return mt_told_device_failure(status, plan->device);
 }
 
@@ -135,4 +135,22 @@ mt_status mt_told_device_open(const char *spelling, struct mt_device **out)
 {
     const struct mt_session_observer observer = mt_told_observer();
     return mt_told_device_failure(mt_run_device_open(spelling, &observer, out), spelling);
+}
+
+void mt_interrupt_catch(void (*handler)(int number), struct sigaction *out_before)
+{
+    const struct sigaction catching = {.sa_handler = handler, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    if (sigaction(SIGINT, NULL, out_before) == 0 && out_before->sa_handler != SIG_IGN)
+        sigaction(SIGINT, &catching, NULL);
+}
+
+void mt_interrupt_release(const struct sigaction *before)
+{
+    sigaction(SIGINT, before, NULL);
+}
+
+void mt_interrupt_say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        return; /* nobody to tell */
 }

@@ -1,8 +1,11 @@
-/* A session as the command line runs it: with notes and progress on stderr, and failures that name options. */
+/* A session as the command line runs it: with notes and progress on stderr, failures that name
+ * options, and ^C. */
 #ifndef MT_CLI_TOLD_SESSION_H
 #define MT_CLI_TOLD_SESSION_H
 
 #include "analysis/session.h"
+
+#include <signal.h>
 
 /* Runs the plan (mt_run_session). */
 mt_status mt_told_session(const struct mt_run_plan *plan, struct mt_run_result *out);
@@ -13,7 +16,16 @@ mt_status mt_told_device_open(const char *spelling, struct mt_device **out);
 /* Returns the observer of both, for sessions that others run. */
 struct mt_session_observer mt_told_observer(void);
 
-/* Adds to a failure of opening the device `spelling` what can be done about it, and returns `status`. */
+/* Adds a hint to a failure of opening the device `spelling`, and returns `status`. */
 mt_status mt_told_device_failure(mt_status status, const char *spelling);
+
+/* Has the first ^C call the handler; the next one ends the program. If ^C is ignored, as in a background job, it
+ * stays ignored. *out_before is for mt_interrupt_release. */
+void mt_interrupt_catch(void (*handler)(int number), struct sigaction *out_before);
+
+void mt_interrupt_release(const struct sigaction *before);
+
+/* Writes to stderr. A signal handler may call it. */
+void mt_interrupt_say(const char *text);
 
 #endif

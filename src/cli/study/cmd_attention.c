@@ -2,12 +2,10 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 #include "cli/run/told_session.h"
-#include "cli/study/value_list.h"
 #include "model/settings.h"
-#include "study/attention_limits.h"
-#include "study/attention_report.h"
+#include "study/attention_answer.h"
+#include "study/attention_session.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +50,7 @@ static const struct mt_option options[] = {
     OPTION(FLAG, no_trace, .name = "--no-trace", .help = "write no trace"),
     OPTION(TEXT, name, .name = "--name", .value = "TEXT",
            .help = "what the names of the runs begin with (attention): attention-flash-bf16-d64-16384"),
-    OPTION(FLAG, peer, .name = "--peer", .help = "beside it what PyTorch took on an H200, where that was measured"),
+    OPTION(FLAG, peer, .name = "--peer", .help = "compare with PyTorch on an H200, where that was measured"),
     OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
            .help = "tables and sentences, or a line a cell (text)", .choices = format_names),
     MT_OPTION_JSON(struct attention_options),
@@ -61,36 +59,79 @@ static const struct mt_option options[] = {
 };
 #undef OPTION
 
-/* Lengths at which plain C on a few cores takes seconds, and those of the published study. */
-static const char *usual_lengths(const struct mt_device *device)
+/* The values that a list may have: names out of choices, or numbers. */
+struct rule {
+    const char *option;
+    const char *const *choices; /* NULL: numbers */
+    int64_t low, high;
+};
+
+static mt_status read_choice(const struct rule *rule, const char *text, int64_t *out)
 {
-    return strcmp(mt_device_kind(device), "cpu") == 0 ? "256" : "256,1024,4096,8192,16384,65536";
+    size_t count = 0;
+    for (; rule->choices[count] != NULL; count++) {
+        if (strcmp(rule->choices[count], text) != 0)
+            continue;
+        *out = (int64_t)count;
+        return MT_OK;
+    }
+    mt_status status = mt_fail_unknown("value", text, rule->choices, count);
+    return mt_fail_context(status, "%s", rule->option);
 }
 
-static const char *given_or(const char *given, const char *usual)
+static mt_status add_value(const struct rule *rule, const char *text, struct mt_value_list *out)
 {
-    return given != NULL ? given : usual;
+    int64_t value = 0;
+    if (out->count == MT_MOST_LIST_VALUES)
+        return mt_fail(MT_USAGE, "%s: a list has %d values at most", rule->option, MT_MOST_LIST_VALUES);
+    mt_status status = rule->choices != NULL ? read_choice(rule, text, &value)
+                                             : mt_parse_integer(rule->option, text, rule->low, rule->high, &value);
+    if (status != MT_OK)
+        return status;
+    for (size_t i = 0; i < out->count; i++)
+        if (out->values[i] == value)
+            return mt_fail(MT_USAGE, "%s: the list has %s twice", rule->option, text);
+    out->values[out->count++] = value;
+    return MT_OK;
 }
 
+/* Reads values with commas between ("256,1024"), each once. Fails with MT_USAGE for anything else, none, or one twice. */
+static mt_status read_list(const struct rule *rule, const char *text, struct mt_value_list *out)
+{
+    char *copy = mt_host_strdup(text), *rest = copy;
+    mt_status status = MT_OK;
+    *out = (struct mt_value_list){0};
+    while (rest != NULL && status == MT_OK)
+        status = add_value(rule, strsep(&rest, ","), out);
+    free(copy);
+    return status;
+}
+
+/* The usual lengths are those of the published study; on the slow device, one that takes plain C seconds. */
 static mt_status fill_grid(const struct attention_options *given, const struct mt_device *device,
                            struct mt_attention_grid *out)
 {
+    bool is_slow = strcmp(mt_device_kind(device), "cpu") == 0;
+    const char *usual_lengths = is_slow ? "256" : "256,1024,4096,8192,16384,65536";
     *out = (struct mt_attention_grid){
         .batch = given->batch, .heads = given->heads, .repeats = given->repeat, .seed = given->seed};
-    mt_status status =
-        mt_value_list_numbers("--seq", given_or(given->seq, usual_lengths(device)), 1, MT_STUDY_LONGEST, &out->lengths);
-    if (status == MT_OK)
-        status = mt_value_list_numbers("--d", given_or(given->d, "16,32,64,128"), 1, INT32_MAX, &out->widths);
-    if (status == MT_OK)
-        status = mt_value_list_choices("--attention", given_or(given->attention, "custom,softmax,weights,flash"),
-                                       mt_attention_names, &out->variants);
-    if (status == MT_OK)
-        status = mt_value_list_choices("--precision", given_or(given->precision, "fp32,bf16"), mt_study_precision_names,
-                                       &out->precisions);
+    const struct {
+        struct rule rule;
+        const char *text;
+        struct mt_value_list *values;
+    } lists[] = {
+        {{"--seq", NULL, 1, MT_STUDY_LONGEST}, given->seq != NULL ? given->seq : usual_lengths, &out->lengths},
+        {{"--d", NULL, 1, INT32_MAX}, given->d, &out->widths},
+        {{"--attention", mt_attention_names, 0, 0}, given->attention, &out->variants},
+        {{"--precision", mt_study_precision_names, 0, 0}, given->precision, &out->precisions},
+    };
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0] && status == MT_OK; i++)
+        status = read_list(&lists[i].rule, lists[i].text, lists[i].values);
     return status == MT_OK ? mt_attention_grid_check(out) : status;
 }
 
-/* One line that overwrites itself, for a person who waits. */
+/* Writes a line that overwrites itself, for a person who waits. */
 static void show_progress(size_t cell, size_t count, const struct mt_attention_case *study)
 {
     struct mt_text text = {0};
@@ -102,24 +143,25 @@ static void show_progress(size_t cell, size_t count, const struct mt_attention_c
     mt_text_release(&text);
 }
 
-static mt_status run_cells(struct mt_attention_session *session, const struct mt_attention_grid *grid,
-                           struct mt_attention_result *results)
+static mt_status run_cells(struct mt_attention_session *session, struct mt_attention_answer *answer)
 {
-    size_t count = mt_attention_grid_count(grid);
     mt_status status = MT_OK;
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        const struct mt_attention_case cell = mt_attention_grid_cell(grid, i);
-        show_progress(i, count, &cell);
-        status = mt_attention_session_run(session, &cell, &results[i]);
+    for (size_t i = 0; i < answer->cell_count && status == MT_OK; i++) {
+        struct mt_attention_cell *cell = &answer->cells[i];
+        cell->of = mt_attention_grid_cell(&answer->grid, i);
+        show_progress(i, answer->cell_count, &cell->of);
+        status = mt_attention_session_run(session, &cell->of, &cell->result);
         if (session->is_untraceable)
-            mt_way_out_of_writing(status, "--no-trace");
-        if (status != MT_OK)
-            mt_fail_context(status, "cell %zu of %zu", i + 1, count);
+            mt_fail_writing_hint(status, "--no-trace");
+        if (status == MT_OK)
+            mt_attention_cell_fill(cell);
+        else
+            mt_fail_context(status, "cell %zu of %zu", i + 1, answer->cell_count);
     }
     return mt_status_keep(status, mt_attention_session_close(session));
 }
 
-/* What a run could have: of a card, what nobody has taken. */
+/* Returns the bytes that a run could have: of a card, those that nobody has taken. */
 static uint64_t usable_bytes(struct mt_device *device)
 {
     struct mt_device_memory memory;
@@ -128,76 +170,70 @@ static uint64_t usable_bytes(struct mt_device *device)
     return device->capacity_bytes;
 }
 
-static size_t limit_place(const struct mt_attention_grid *grid, size_t precision, size_t width, size_t variant)
+/* A limit is of the cells that differ in length alone. */
+static mt_status find_limits(const struct mt_attention_session *session, struct mt_attention_answer *answer)
 {
-    return (precision * grid->widths.count + width) * grid->variants.count + variant;
-}
-
-const struct mt_attention_limit *mt_attention_limit_at(const struct mt_attention_answer *answer, size_t precision,
-                                                       size_t width, size_t variant)
-{
-    return &answer->limits[limit_place(answer->grid, precision, width, variant)];
-}
-
-static mt_status find_limits(const struct mt_attention_session *session, const struct mt_attention_grid *grid,
-                             uint64_t memory_bytes, struct mt_attention_limit *limits)
-{
+    const struct mt_attention_grid *grid = &answer->grid;
+    const size_t variants = grid->variants.count;
     mt_status status = MT_OK;
-    size_t count = mt_attention_grid_count(grid) / grid->lengths.count;
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        size_t variant = i % grid->variants.count, width = i / grid->variants.count % grid->widths.count,
-               precision = i / grid->variants.count / grid->widths.count;
-        const struct mt_attention_case study =
-            mt_attention_grid_case(grid, (mt_study_precision)grid->precisions.values[precision],
-                                   grid->widths.values[width], 1, (mt_attention_kind)grid->variants.values[variant]);
-        struct mt_attention_limit *limit = &limits[limit_place(grid, precision, width, variant)];
-        limit->square_from = mt_attention_square_from(&study);
-        status = mt_attention_longest(&study, &session->alloc, memory_bytes, &limit->longest);
+    for (size_t i = 0; i < answer->limit_count && status == MT_OK; i++) {
+        struct mt_attention_limit *limit = &answer->limits[i];
+        limit->of = mt_attention_grid_cell(grid, i / variants * grid->lengths.count * variants + i % variants);
+        limit->square_from = mt_attention_square_from(&limit->of);
+        status = mt_attention_longest(&limit->of, &session->alloc, answer->memory_bytes, &limit->longest);
+        mt_attention_limit_fill(limit);
     }
     return status;
 }
 
-/* Tells how to go on with the runs of the trace. */
+/* Names the commands that ask about the runs of the trace. */
 static void print_next(const struct mt_attention_answer *answer)
 {
-    size_t last = mt_attention_grid_count(answer->grid) - 1;
+    int64_t first = answer->cells[0].run, last = answer->cells[answer->cell_count - 1].run;
     struct mt_text file = {0};
     if (answer->trace == NULL)
         return;
     mt_text_add_shell_word(&file, answer->trace);
     printf("Each cell is a run of %s, %" PRId64 " to %" PRId64
            ": memtrace runs lists them, memtrace peak --run %" PRId64 " asks about one.\n",
-           mt_text_get(&file), answer->results[0].run, answer->results[last].run, answer->results[last].run);
+           mt_text_get(&file), first, last, last);
     mt_text_release(&file);
 }
 
 static void print_answer(const struct attention_options *given, const struct mt_attention_answer *answer)
 {
-    if (given->json)
+    if (given->json) {
         mt_json_print(mt_attention_json(answer));
-    else if (given->format == FORMAT_CSV)
+    } else if (given->format == FORMAT_CSV) {
         mt_attention_write_csv(answer);
-    else
+    } else {
         mt_attention_write_text(answer);
-    if (!given->json && given->format != FORMAT_CSV)
         print_next(answer);
+    }
 }
 
 static mt_status study_grid(const struct attention_options *given, struct mt_attention_session *session,
                             const struct mt_attention_grid *grid)
 {
-    struct mt_attention_result *results = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *results);
-    struct mt_attention_limit *limits = mt_host_alloc(mt_attention_grid_count(grid) * sizeof *limits);
-    uint64_t memory_bytes = usable_bytes(session->device);
-    const struct mt_attention_answer answer = {grid,         results,        limits,      session->device,
-                                               memory_bytes, session->trace, given->peer, mt_output_screen()};
-    mt_status status = run_cells(session, grid, results);
+    struct mt_attention_answer answer = {.grid = *grid,
+                                         .memory_bytes = usable_bytes(session->device),
+                                         .trace = session->trace,
+                                         .schema = "memtrace.attention/1",
+                                         .device_name = session->device->name,
+                                         .executes = mt_device_executes(session->device),
+                                         .has_peer = given->peer,
+                                         .screen = mt_output_screen()};
+    answer.cell_count = mt_attention_grid_count(grid);
+    answer.limit_count = answer.cell_count / grid->lengths.count;
+    answer.cells = mt_host_alloc(answer.cell_count * sizeof *answer.cells);
+    answer.limits = mt_host_alloc(answer.limit_count * sizeof *answer.limits);
+    mt_status status = run_cells(session, &answer);
     if (status == MT_OK)
-        status = find_limits(session, grid, memory_bytes, limits);
+        status = find_limits(session, &answer);
     if (status == MT_OK)
         print_answer(given, &answer);
-    free(results);
-    free(limits);
+    free(answer.cells);
+    free(answer.limits);
     return status;
 }
 
@@ -208,9 +244,9 @@ static mt_status run_attention(const void *options_given)
     struct mt_attention_grid grid;
     if (given->json && given->format != FORMAT_TEXT)
         return mt_fail(MT_USAGE, "--json and --format csv are two ways to print the same: choose one");
-    mt_status status = mt_alloc_settings_parse(given_or(given->alloc, ""), &session.alloc);
+    mt_status status = mt_alloc_settings_parse(given->alloc, &session.alloc);
     if (status == MT_OK)
-        status = mt_told_device_open(given_or(given->device, MT_DEVICE_AUTO), &session.device);
+        status = mt_told_device_open(given->device, &session.device);
     if (status != MT_OK)
         return status;
     status = fill_grid(given, session.device, &grid);
@@ -222,15 +258,15 @@ static mt_status run_attention(const void *options_given)
 
 const struct mt_command mt_command_attention = {
     .name = "attention",
-    .summary = "Runs one attention layer alone, in four variants, and tells what each keeps and how long it takes.",
+    .summary = "Runs one attention layer alone, in four variants: the memory that each keeps, and the time it takes.",
     .usage = "[OPTIONS]",
     .details =
-        "Input and weights are of one precision, without autocast; backward starts from a gradient of ones, as of the\n"
-        "output's sum, and goes to the weights and to the input. Of each cell it tells what is live before backward,\n"
-        "the peak, and the times of both, and puts beside what was measured what it must be by formula. Running out "
-        "of\n"
-        "memory is a result. Memory is told without the workspaces of matrix products.\n\n"
-        "Where a value ends in ,... it may be several, with commas between. Each cell is a run of the trace, which\n"
+        "Input and weights have one precision, without autocast. Backward starts from a gradient of ones, that of the\n"
+        "output's sum, and goes to the weights and to the input. Each cell has the memory live before backward, "
+        "beside\n"
+        "what it must be by formula, the peak, and the times of forward and backward. Running out of memory is a\n"
+        "result. Memory is without the workspaces of matrix products.\n\n"
+        "An option with ,... takes several values with commas between. Each cell is a run of the trace, which\n"
         "memtrace peak, top and diff ask about. On sim memory is exact and times are rooflines: nothing is computed.\n",
     .examples =
         "  memtrace attention --device sim --no-trace\n"
@@ -239,9 +275,9 @@ const struct mt_command mt_command_attention = {
         "  memtrace attention --device sim:a100-80gb --d 64 --precision bf16 --seq 1024,4096 --trace attention.db\n"
         "  memtrace diff attention-custom-bf16-d64-4096 attention-flash-bf16-d64-4096 --trace attention.db\n",
     .options = options,
-    .defaults =
-        &(const struct attention_options){
-            .batch = 8, .heads = 1, .repeat = 5, .trace = MT_DEFAULT_TRACE, .name = "attention"},
-    .options_bytes = sizeof(struct attention_options),
+    MT_OPTIONS_OF(struct attention_options, .d = "16,32,64,128", .attention = "custom,softmax,weights,flash",
+                  .precision = "fp32,bf16", .alloc = "", .device = MT_DEVICE_AUTO, .batch = 8, .heads = 1, .repeat = 5,
+                  .trace = MT_DEFAULT_TRACE, .name = "attention"),
+    .answer = &mt_attention_answer_type,
     .run = run_attention,
 };

@@ -3,10 +3,9 @@
 #include "answer/report_page.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
+#include "cli/output/question.h"
 #include "cli/run/told_session.h"
-#include "study/report_sections.h"
-#include "study/report_study.h"
+#include "study/report_runs.h"
 
 #include <string.h>
 #include <strings.h>
@@ -20,39 +19,25 @@ struct report_options {
     int format;
 };
 
+#define OPTION(value_kind, field, ...)                                                                                 \
+    {                                                                                                                  \
+        .kind = MT_OPTION_##value_kind, .offset = offsetof(struct report_options, field), __VA_ARGS__                  \
+    }
 static const struct mt_option options[] = {
-    {.name = "--study",
-     .help = "first run what the published study needs and the trace lacks",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct report_options, study)},
-    {.name = "--device",
-     .value = "DEVICE",
-     .help = "where the study runs (sim)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_DEVICE,
-     .offset = offsetof(struct report_options, device)},
-    {.name = "--format",
-     .value = "FORMAT",
-     .help = "how the page is written (by the ending of FILE, else markdown)",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct report_options, format),
-     .choices = format_names},
-    {.name = "-o",
-     .value = "FILE",
-     .help = "where the page goes (standard output)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct report_options, output),
-     .takes = MT_TAKES_FILE},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct report_options, trace),
-     .takes = MT_TAKES_FILE},
+    OPTION(FLAG, study, .name = "--study", .help = "first run what the published study needs and the trace lacks"),
+    OPTION(TEXT, device, .name = "--device", .value = "DEVICE", .help = "where the study runs (sim)",
+           .takes = MT_TAKES_DEVICE),
+    OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
+           .help = "how the page is written (by the ending of FILE, else markdown)", .choices = format_names),
+    OPTION(TEXT, output, .name = "-o", .value = "FILE", .help = "where the page goes (standard output)",
+           .takes = MT_TAKES_FILE),
+    OPTION(TEXT, trace, .name = "--trace", .value = "FILE", .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
+           .takes = MT_TAKES_FILE),
     MT_OPTION_JSON(struct report_options),
     MT_OPTION_HELP(struct report_options),
     MT_OPTIONS_END,
 };
+#undef OPTION
 
 static format format_of(const struct report_options *report)
 {
@@ -93,20 +78,40 @@ static void introduce(const struct mt_report *report)
                 "and MiB are 2³⁰ and 2²⁰ bytes.",
                 report->run_count, report->run_count == 1 ? "" : "s");
     if (report->without_settings > 0)
-        mt_page_hint(report->page, "memtrace runs",
-                     "The trace has further runs that do not say which mode, batch and sequence were trained, as those "
-                     "that were imported or recorded: no table can compare them, and the other commands tell of them");
+        mt_page_hint(
+            report->page, "memtrace runs",
+            "The trace has further runs that do not say which mode, batch and sequence were trained, as imported "
+            "and recorded ones. No table can compare them; the other commands answer about them");
 }
+
+static const struct mt_field run_fields[] = {
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, run.id, "run"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, name, "name"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, run.device, "device"),
+    MT_COLUMN(TEXT, char *, struct mt_report_run, model, "model"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, batch, "batch"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, seq, "seq"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, pass, "pass"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, steps.precision, "precision"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, steps.warmup, "warm-up"),
+    MT_COLUMN(INTEGER, int64_t, struct mt_report_run, run.steps, "steps"),
+    MT_COLUMN(TEXT, char *, struct mt_report_run, allocator, "allocator"),
+    MT_COLUMN(TEXT, const char *, struct mt_report_run, run.state, "ended"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_report_run, run_fields);
 
 static mt_status fill_page(struct mt_report *report)
 {
     static mt_status (*const sections[])(struct mt_report *) = {
-        mt_report_timing,  mt_report_peaks,   mt_report_autocast, mt_report_residual,     mt_report_categories,
-        mt_report_largest, mt_report_kernels, mt_report_dtypes,   mt_report_accumulation, mt_report_sources};
+        mt_report_timing,  mt_report_peaks,   mt_report_autocast, mt_report_residual,    mt_report_categories,
+        mt_report_largest, mt_report_kernels, mt_report_dtypes,   mt_report_accumulation};
     mt_status status = MT_OK;
     introduce(report);
     for (size_t i = 0; i < sizeof sections / sizeof sections[0] && status == MT_OK; i++)
         status = sections[i](report);
+    mt_page_section(report->page, "runs", "Runs");
+    mt_page_table(report->page, "runs", "The runs of this page", &run_type, report->runs, report->run_count);
     return status;
 }
 
@@ -122,14 +127,13 @@ static mt_status load(const struct report_options *options_given, struct mt_trac
                        options_given->trace);
     return mt_fail(
         MT_USAGE,
-        "no run of %s says which mode, batch and sequence were trained, by which the page's tables compare "
-        "runs: what was imported or recorded does not. There is nothing to report of them; memtrace peak, "
-        "top, diff, advise and timeline tell of such a run, and `memtrace run` adds one of ours to compare it "
-        "with",
+        "no run of %s says which mode, batch and sequence were trained, so there is nothing to report: the tables "
+        "compare runs by these, and imported and recorded runs lack them. memtrace peak, top, diff, advise and "
+        "timeline answer about such a run; `memtrace run` adds one that the tables can show",
         options_given->trace);
 }
 
-/* Adds to a failure of the study what can be done about it. */
+/* Runs what the trace lacks of the study. A failure also says what to do about it. */
 static mt_status run_study(const struct report_options *report)
 {
     const struct mt_session_observer observer = mt_told_observer();
@@ -150,8 +154,7 @@ static mt_status run_report(const void *given)
         [MT_LACKS_KERNELS] = "memtrace run --device cuda --kernels --warmup 2",
         [MT_LACKS_PUBLISHED] = study.data,
         [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10"};
-    struct mt_report report = {
-        .remedies = remedies, .path = report_options->trace, .page = mt_page_create("Memory of transformer training")};
+    struct mt_report report = {.remedies = remedies, .page = mt_page_create("Memory of transformer training")};
     mt_status status = check_output(report_options);
     if (status == MT_OK && report_options->study)
         status = run_study(report_options);
@@ -184,7 +187,6 @@ const struct mt_command mt_command_report = {
                 "  memtrace report --trace memtrace.db > report.md\n"
                 "  memtrace report --json\n",
     .options = options,
-    .defaults = &(const struct report_options){.trace = MT_DEFAULT_TRACE, .device = "sim", .format = FORMAT_BY_NAME},
-    .options_bytes = sizeof(struct report_options),
+    MT_OPTIONS_OF(struct report_options, .trace = MT_DEFAULT_TRACE, .device = "sim", .format = FORMAT_BY_NAME),
     .run = run_report,
 };

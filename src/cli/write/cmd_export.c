@@ -3,6 +3,7 @@
 #include "cli/output/question.h"
 #include "trace/export/export.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -38,51 +39,28 @@ static const char *const formats[] = {"csv",    "json",     "folded", "pprof", "
 static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
 
 static const struct mt_option options[] = {
-    {.name = "WHAT",
-     .help = "what is written (blocks, or what the format is of)",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct export_options, what),
-     .choices = whats},
-    {.name = "--format",
-     .value = "FORMAT",
-     .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct export_options, format),
-     .choices = formats},
-    {.name = "--output",
-     .alias = "-o",
-     .value = "FILE",
-     .help = "where it goes (stdout unless given); through gzip if FILE ends in .gz",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct export_options, output)},
-    {.name = "--step",
-     .value = "N",
-     .help = "of tables: only this step; steps count from 0",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct export_options, step),
-     .low = 0,
-     .high = INT64_MAX},
-    {.name = "--at",
-     .value = "MOMENT",
-     .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated",
-     .kind = MT_OPTION_CHOICE,
-     .offset = offsetof(struct export_options, moment),
-     .choices = moments},
-    {.name = "--diff",
-     .value = "N|NAME|FILE:RUN",
-     .help = "of folded: put the bytes of this run before those of --run",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_RUN,
-     .offset = offsetof(struct export_options, diff)},
-    {.name = "--merge-layers",
-     .help = "of stacks: one frame for all layers",
-     .kind = MT_OPTION_FLAG,
-     .offset = offsetof(struct export_options, merge_layers)},
+    MT_OPTION(CHOICE, struct export_options, what, "WHAT", .choices = whats,
+              .help = "what is written (blocks, or what the format is of)"),
+    MT_OPTION(CHOICE, struct export_options, format, "--format", .value = "FORMAT", .choices = formats,
+              .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite"),
+    MT_OPTION(TEXT, struct export_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "where it goes (stdout unless given); through gzip if FILE ends in .gz"),
+    MT_OPTION(INTEGER, struct export_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
+              .help = "of tables: only this step; steps count from 0"),
+    MT_OPTION(CHOICE, struct export_options, moment, "--at", .value = "MOMENT", .choices = moments,
+              .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated"),
+    MT_OPTION(TEXT, struct export_options, diff, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
+              .help = "of folded: put the bytes of this run before those of --run"),
+    MT_OPTION(FLAG, struct export_options, merge_layers, "--merge-layers",
+              .help = "of stacks: one frame for all layers"),
     MT_TRACE_OPTIONS,
 };
 
-/* Whether `name`, without .gz, ends in `end`. */
+/* The answer of `export blocks`. Other tables have rows of their own. */
+static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &mt_export_block_type, NULL), MT_FIELDS_END};
+static const struct mt_row_type answer_type = {.fields = answer_fields};
+
+/* True if `name`, without .gz, ends in `end`. */
 static bool ends_in(const char *name, const char *end)
 {
     size_t length = strlen(name), end_length = strlen(end);
@@ -91,7 +69,7 @@ static bool ends_in(const char *name, const char *end)
     return length > end_length && memcmp(name + length - end_length, end, end_length) == 0;
 }
 
-/* The format that a file of that name has; NOT_GIVEN if it does not say. */
+/* Returns the format that the name of a file implies; NOT_GIVEN if it implies none. */
 static int format_of_name(const char *name)
 {
     static const struct {
@@ -105,7 +83,7 @@ static int format_of_name(const char *name)
     return NOT_GIVEN;
 }
 
-/* What a format is of, tables being blocks unless it is said which, and what else it can't be of. */
+/* Returns the contents of a format: blocks stand for all tables. */
 static export_what what_of_format(int format)
 {
     if (format == FORMAT_CSV || format == FORMAT_JSON)
@@ -159,7 +137,7 @@ static mt_status fail_meaningless(const struct export_options *export, const cha
                    advice);
 }
 
-/* Options that are for another format. */
+/* Fails for options of another format. */
 static mt_status check_options(const struct export_options *export)
 {
     bool is_pprof = export->format == FORMAT_PPROF;
@@ -189,7 +167,7 @@ static mt_status write_folded(const struct export_options *export, const struct 
     return status;
 }
 
-/* What is no text, and so is not for a terminal. */
+/* Fails if a binary format would go to a terminal. */
 static mt_status check_terminal(const struct export_options *export, const struct mt_output_file *file)
 {
     bool is_text = export->format != FORMAT_PICKLE && export->format != FORMAT_NSYS;
@@ -229,6 +207,7 @@ static mt_status write_stacks(const struct export_options *export, const struct 
 static mt_status write_export(const struct export_options *export, const struct mt_export_run *from,
                               struct mt_output_file *file)
 {
+    assert(export->what != NOT_GIVEN && kind_of(export->what) == what_of_format(export->format));
     mt_row_form form = export->format == FORMAT_JSON ? MT_ROWS_JSON : MT_ROWS_CSV;
     switch ((export_what) export->what) {
     case WHAT_BLOCKS:
@@ -266,7 +245,7 @@ static mt_status export_run(const struct export_options *export, const struct mt
     return status;
 }
 
-static mt_status run_export(const void *given)
+static mt_status ask_export(const struct mt_question *question, const void *given)
 {
     struct export_options export = *(const struct export_options *)given;
     mt_status status = choose_format(&export);
@@ -274,15 +253,7 @@ static mt_status run_export(const void *given)
         status = check_options(&export);
     if (status == MT_OK)
         status = mt_output_file_check("-o", export.output, NULL);
-    if (status != MT_OK)
-        return status;
-    struct mt_question question;
-    status = mt_question_open(&export.trace, &question);
-    if (status != MT_OK)
-        return status;
-    status = export_run(&export, &question);
-    mt_question_close(&question);
-    return status;
+    return status == MT_OK ? export_run(&export, question) : status;
 }
 
 const struct mt_command mt_command_export = {
@@ -304,11 +275,8 @@ const struct mt_command mt_command_export = {
         "  memtrace export -o run.pickle                  # drop it on https://pytorch.org/memory_viz\n"
         "  memtrace export --format perfetto -o run.json.gz  # open it in https://ui.perfetto.dev\n",
     .options = options,
-    .defaults = &(const struct export_options){.trace.trace = MT_DEFAULT_TRACE,
-                                               .what = NOT_GIVEN,
-                                               .format = NOT_GIVEN,
-                                               .moment = NOT_GIVEN,
-                                               .step = MT_ALL_STEPS},
-    .options_bytes = sizeof(struct export_options),
-    .run = run_export,
+    MT_OPTIONS_OF(struct export_options, .trace.trace = MT_DEFAULT_TRACE, .what = NOT_GIVEN, .format = NOT_GIVEN,
+                  .moment = NOT_GIVEN, .step = MT_ALL_STEPS),
+    .answer = &answer_type,
+    .ask = ask_export,
 };

@@ -1,7 +1,6 @@
 /* memtrace import: files of other programs as runs of a trace. */
 #include "base/clock.h"
 #include "cli/output/output.h"
-#include "cli/output/way_out.h"
 #include "cli/write/import_report.h"
 
 #include <inttypes.h>
@@ -16,35 +15,16 @@ struct import_options {
 };
 
 static const struct mt_option options[] = {
-    {.name = "FILE",
-     .help = "what to import",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct import_options, file)},
-    {.name = "--rules",
-     .value = "FILE",
-     .help = "rules that say what blocks are for, asked before those that are built in",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct import_options, rules)},
-    {.name = "--name",
-     .value = "TEXT",
-     .help = "a name for the run (of one that memtrace exported, its own unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct import_options, name)},
-    {.name = "--device",
-     .value = "N",
-     .help = "of a file about several devices, the one to import (that with most events, or memory, unless given)",
-     .kind = MT_OPTION_INTEGER,
-     .offset = offsetof(struct import_options, device),
-     .low = 0,
-     .high = INT32_MAX},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .takes = MT_TAKES_FILE,
-     .offset = offsetof(struct import_options, trace)},
+    MT_OPTION(TEXT, struct import_options, file, "FILE", .takes = MT_TAKES_FILE, .help = "what to import"),
+    MT_OPTION(TEXT, struct import_options, rules, "--rules", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "rules that say what blocks are for, asked before those that are built in"),
+    MT_OPTION(TEXT, struct import_options, name, "--name", .value = "TEXT",
+              .help = "a name for the run (of one that memtrace exported, its own unless given)"),
+    MT_OPTION(
+        INTEGER, struct import_options, device, "--device", .value = "N", .low = 0, .high = INT32_MAX,
+        .help = "of a file about several devices, the one to import (that with most events, or memory, unless given)"),
+    MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct import_options),
     MT_OPTION_HELP(struct import_options),
     MT_OPTIONS_END,
@@ -65,7 +45,7 @@ static mt_status print_run(const struct import_options *import, struct mt_import
     return status;
 }
 
-/* The run as it is stored, so that what is printed is what every other command will say. */
+/* Reads the run back from the trace, so that the answer agrees with those of all other commands. */
 static mt_status show_import(const struct import_options *import, const struct mt_import_report *report, double seconds)
 {
     char number[MT_BYTES_TEXT];
@@ -102,7 +82,7 @@ static mt_status run_import(const void *given)
     uint64_t begin = mt_clock_ns();
     mt_status status = mt_import(&plan, &report);
     if (is_readable(import->file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
-        mt_way_out_of_writing(status, NULL);
+        mt_fail_writing_hint(status, NULL);
     double seconds = (double)(mt_clock_ns() - begin) / 1e9;
     if (status == MT_OK)
         status = show_import(import, &report, seconds);
@@ -128,7 +108,7 @@ const struct mt_command mt_command_import = {
                 "  memtrace diff before after\n"
                 "  memtrace import snapshot.pickle --rules mine.rules\n",
     .options = options,
-    .defaults = &(const struct import_options){.trace = MT_DEFAULT_TRACE, .device = MT_TORCH_ANY_DEVICE},
-    .options_bytes = sizeof(struct import_options),
+    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .device = MT_IMPORT_ANY_DEVICE),
+    .answer = &mt_import_answer_type,
     .run = run_import,
 };

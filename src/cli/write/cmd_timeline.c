@@ -12,37 +12,20 @@
 #define DEFAULT_OUTPUT "timeline.html"
 
 struct timeline_options {
-    bool help;
-    const char *trace, *run, *compared, *output;
+    struct mt_trace_options trace;
+    const char *compared, *output;
 };
 
 static const struct mt_option options[] = {
-    {.name = "--run",
-     .value = "N|NAME",
-     .help = "the run to show (the newest unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct timeline_options, run),
-     .takes = MT_TAKES_RUN},
-    {.name = "--diff",
-     .value = "N|NAME|FILE:RUN",
-     .help = "a second run, compared with it on the same axis",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct timeline_options, compared),
-     .takes = MT_TAKES_RUN},
-    {.name = "--output",
-     .alias = "-o",
-     .value = "FILE",
-     .help = "the page (" DEFAULT_OUTPUT " unless given); - is stdout",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct timeline_options, output),
-     .takes = MT_TAKES_FILE},
-    {.name = "--trace",
-     .value = "FILE",
-     .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
-     .kind = MT_OPTION_TEXT,
-     .offset = offsetof(struct timeline_options, trace),
-     .takes = MT_TAKES_FILE},
-    MT_OPTION_HELP(struct timeline_options),
+    MT_OPTION(TEXT, struct timeline_options, trace.run, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
+              .help = "the run to show (the newest unless given)"),
+    MT_OPTION(TEXT, struct timeline_options, compared, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
+              .help = "a second run, compared with it on the same axis"),
+    MT_OPTION(TEXT, struct timeline_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "the page (" DEFAULT_OUTPUT " unless given); - is stdout"),
+    MT_OPTION(TEXT, struct timeline_options, trace.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
+              .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
+    MT_OPTION_HELP(struct mt_trace_options),
     MT_OPTIONS_END,
 };
 
@@ -51,7 +34,7 @@ static void write_part(void *context, const void *data, size_t bytes)
     mt_output_file_write(context, data, bytes);
 }
 
-/* Says what is there now, unless it is stdout that it went to. */
+/* Says that the page was written, unless it went to stdout. */
 static void tell_result(const char *path)
 {
     struct stat found;
@@ -85,30 +68,24 @@ static mt_status show_compared(const struct timeline_options *timeline, struct m
     struct mt_question compared;
     if (timeline->compared == NULL)
         return write_page(plan, timeline->output);
-    mt_status status = mt_question_open_named(timeline->trace, timeline->compared, &compared);
+    mt_status status = mt_question_open_named(timeline->trace.trace, timeline->compared, &compared);
     if (status != MT_OK)
         return status;
-    add_source(&compared, timeline->trace, plan);
+    add_source(&compared, timeline->trace.trace, plan);
     status = write_page(plan, timeline->output);
     mt_question_close(&compared);
     return status;
 }
 
-static mt_status run_timeline(const void *given)
+static mt_status ask_timeline(const struct mt_question *question, const void *given)
 {
     const struct timeline_options *timeline = given;
-    const struct mt_trace_options asked = {.trace = timeline->trace, .run = timeline->run};
     struct mt_page_plan plan = {.program = "memtrace " MT_VERSION};
-    struct mt_question question;
     mt_status status = mt_output_file_check("-o", timeline->output, NULL);
-    if (status == MT_OK)
-        status = mt_question_open(&asked, &question);
     if (status != MT_OK)
         return status;
-    add_source(&question, timeline->trace, &plan);
-    status = show_compared(timeline, &plan);
-    mt_question_close(&question);
-    return status;
+    add_source(question, timeline->trace.trace, &plan);
+    return show_compared(timeline, &plan);
 }
 
 const struct mt_command mt_command_timeline = {
@@ -121,7 +98,6 @@ const struct mt_command mt_command_timeline = {
     .examples = "  memtrace timeline\n"
                 "  memtrace timeline --run 1 --diff 2 -o autocast.html\n",
     .options = options,
-    .defaults = &(const struct timeline_options){.trace = MT_DEFAULT_TRACE, .output = DEFAULT_OUTPUT},
-    .options_bytes = sizeof(struct timeline_options),
-    .run = run_timeline,
+    MT_OPTIONS_OF(struct timeline_options, .trace.trace = MT_DEFAULT_TRACE, .output = DEFAULT_OUTPUT),
+    .ask = ask_timeline,
 };

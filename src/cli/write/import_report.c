@@ -6,51 +6,115 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What did not fit the rest: the word for it in JSON, and what one of it is. */
-struct contradiction {
-    const char *name, *noun, *words;
-    uint64_t count;
+/* Headings are nouns, and meanings say what is wrong: "3 blocks whose free is missing". */
+static const struct mt_field contradiction_fields[] = {
+    MT_COUNT(struct mt_foreign_counts, unseen_gives, "unseen_frees", "free", "of blocks that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, lost_gives, "lost_frees", "block", "whose free is missing"),
+    MT_COUNT(struct mt_foreign_counts, unmapped_gives, "unmapped_blocks", "block", "whose memory was given back first"),
+    MT_COUNT(struct mt_foreign_counts, lost_unmaps, "lost_unmaps", "segment", "whose end is missing"),
+    MT_COUNT(struct mt_foreign_counts, unseen_unmaps, "unseen_unmaps", "end", "of segments that nobody took"),
+    MT_COUNT(struct mt_foreign_counts, straddles, "straddling_blocks", "block", "across segments"),
+    MT_COUNT(struct mt_foreign_counts, refused, "refused", "event", "of no bytes, or beyond all addresses"),
+    MT_COUNT(struct mt_foreign_counts, times_back, "times_back", "time", "going back"),
+    MT_FIELDS_END,
 };
-enum { CONTRADICTIONS = 8 };
+static const struct mt_row_type contradictions_type = MT_ROW_TYPE(struct mt_foreign_counts, contradiction_fields);
 
-static void list_contradictions(const struct mt_foreign_counts *counts, struct contradiction *out)
-{
-    const struct contradiction all[CONTRADICTIONS] = {
-        {"unseen_frees", "free", "of blocks that nobody took", counts->unseen_gives},
-        {"lost_frees", "block", "whose free is missing", counts->lost_gives},
-        {"unmapped_blocks", "block", "whose memory was given back first", counts->unmapped_gives},
-        {"lost_unmaps", "segment", "whose end is missing", counts->lost_unmaps},
-        {"unseen_unmaps", "end", "of segments that nobody took", counts->unseen_unmaps},
-        {"straddling_blocks", "block", "across segments", counts->straddles},
-        {"refused", "event", "of no bytes, or beyond all addresses", counts->refused},
-        {"times_back", "time", "going back", counts->times_back},
-    };
-    for (int i = 0; i < CONTRADICTIONS; i++)
-        out[i] = all[i];
-}
+static const struct mt_field before_fields[] = {
+    MT_COUNT(struct mt_import_report, torch.before.blocks, "blocks", NULL, NULL),
+    MT_BYTES(struct mt_import_report, torch.before.requested_bytes, "requested_bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_report, torch.before.freed, "freed", NULL, "blocks that were freed later"),
+    MT_COUNT(struct mt_import_report, torch.before.recorded, "recorded", NULL,
+             "blocks that an earlier recording saw taken"),
+    MT_COUNT(struct mt_import_report, torch.before.segments, "segments", NULL, NULL),
+    MT_BYTES(struct mt_import_report, torch.before.reserved_bytes, "reserved_bytes", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type before_type = MT_ROW_TYPE(struct mt_import_report, before_fields);
 
-/* What was live at the allocated peak, as it was asked for. */
-static uint64_t requested_at_peak(const struct mt_imported_run *imported)
+static const struct mt_field uncovered_fields[] = {
+    MT_FIELD(TEXT, char *, struct mt_import_uncovered, who, "who", NULL, NULL),
+    MT_BYTES(struct mt_import_uncovered, bytes, "bytes", NULL, NULL),
+    MT_COUNT(struct mt_import_uncovered, blocks, "blocks", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type uncovered_type = MT_ROW_TYPE(struct mt_import_uncovered, uncovered_fields);
+
+/* The part of all blocks that rules give a category. */
+struct coverage {
+    uint64_t rules;
+    struct mt_import_coverage of;
+    const struct mt_import_uncovered *largest;
+    size_t count;
+};
+
+static const struct mt_field coverage_fields[] = {
+    MT_COUNT(struct coverage, rules, "rules", NULL, "that were asked"),
+    MT_BYTES(struct coverage, of.all_bytes, "bytes", NULL, "requested by all blocks"),
+    MT_BYTES(struct coverage, of.other_bytes, "bytes_without", NULL, "by those without a category"),
+    MT_COUNT(struct coverage, of.all_blocks, "blocks", NULL, NULL),
+    MT_COUNT(struct coverage, of.other_blocks, "blocks_without", NULL, NULL),
+    MT_ROWS(struct coverage, largest, count, "largest", &uncovered_type, "those without, by who asked for them"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type coverage_type = MT_ROW_TYPE(struct coverage, coverage_fields);
+
+struct answer {
+    const char *file, *trace;
+    double seconds;
+    struct mt_import_report report;
+    json_t *by_kind;
+    struct mt_run_peaks_answer peaks;
+    uint64_t rounding_bytes;
+    struct coverage coverage;
+};
+
+static const struct mt_field answer_fields[] = {
+    MT_TEXT(struct answer, file, "file", NULL, NULL),
+    MT_TEXT(struct answer, report.format, "format", NULL, NULL),
+    MT_TEXT(struct answer, trace, "trace", NULL, NULL),
+    MT_NUMBER(struct answer, seconds, "seconds", NULL, "that the import took"),
+    MT_COUNT(struct answer, report.entries, "events", NULL, "of the file about the device"),
+    MT_KNOWN(struct answer, report.device, "device", NULL, "of the file, instead of the run's"),
+    MT_COUNT(struct answer, report.elsewhere, "elsewhere", NULL,
+             "events of other devices or processes, which were left out"),
+    MT_VALUE(struct answer, by_kind, "by_kind", NULL, "the number of events by the file's word for them"),
+    MT_PART(struct answer, peaks, &mt_run_peaks_type),
+    MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
+    MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
+    MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
+            "the recording was full, and overwrote its oldest events"),
+    MT_ROW(struct answer, report.foreign, "contradictions", &contradictions_type, "in the file, which were mended"),
+    MT_ROW(struct answer, coverage, "categories", &coverage_type, NULL),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_import_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
+
+/* Returns the bytes that rounding added to the live blocks at the allocated peak. */
+static uint64_t rounding_at_peak(const struct mt_run_peaks *peaks)
 {
-    const struct mt_peak_row *peak = &imported->peaks->of[MT_MEASURE_ALLOCATED];
+    const struct mt_peak_row *peak = &peaks->of[MT_MEASURE_ALLOCATED];
     uint64_t requested = 0;
     for (size_t i = 0; i < peak->share_count; i++)
         requested += peak->shares[i].requested_bytes;
-    return requested;
+    return peak->bytes - requested;
 }
+
+static const struct mt_field count_fields[] = {
+    MT_SHOWN(TEXT, const char *, struct mt_import_count, what, "what", "came in"),
+    MT_SHOWN(COUNT, uint64_t, struct mt_import_count, count, "count", "events"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type count_type = MT_ROW_TYPE(struct mt_import_count, count_fields);
 
 static void print_entries(const struct mt_import_report *report)
 {
-    static const struct mt_column columns[] = {{"came in", MT_ALIGN_LEFT}, {"events", MT_ALIGN_RIGHT}};
-    struct mt_table *table = mt_table_create(columns, 2);
-    for (size_t i = 0; i < report->count_count; i++) {
-        if (report->counts[i].count == 0)
-            continue;
-        mt_table_add(table, report->counts[i].what);
-        mt_table_add_number(table, (int64_t)report->counts[i].count);
-    }
-    mt_table_add(table, "total");
-    mt_table_add_number(table, (int64_t)report->entries);
+    const struct mt_import_count total = {"total", report->entries};
+    struct mt_table *table = mt_table_of_rows(mt_output_screen(), &count_type, "what count", NULL);
+    for (size_t i = 0; i < report->count_count; i++)
+        if (report->counts[i].count > 0)
+            mt_table_add_rows(table, &report->counts[i], 1);
+    mt_table_add_rows(table, &total, 1);
     mt_table_print(table);
     mt_table_destroy(table);
     putchar('\n');
@@ -72,28 +136,27 @@ static void print_beginning(const struct mt_import_report *report)
 {
     char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     struct mt_text text = {0};
-    const struct mt_torch_tally *before = &report->before;
+    const struct mt_torch_before *before = &report->torch.before;
     if (report->entries == 0)
         mt_text_add(&text, "No events were recorded, which torch.cuda.memory._record_memory_history() begins. ");
     mt_text_add(&text, "Live before the first event: ");
-    add_count(&text, before->blocks_before, "block");
-    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_before, requested));
-    add_count(&text, before->segments_before, "segment");
-    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_before, reserved));
-    mt_text_add(&text, before->freed_before > 0 ? "; %" PRIu64 " of them were freed later." : ".",
-                before->freed_before);
-    if (report->lost_beginning)
+    add_count(&text, before->blocks, "block");
+    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_bytes, requested));
+    add_count(&text, before->segments, "segment");
+    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_bytes, reserved));
+    mt_text_add(&text, before->freed > 0 ? "; %" PRIu64 " of them were freed later." : ".", before->freed);
+    if (report->torch.lost_beginning)
         mt_text_add(&text,
                     " The beginning is lost: with %" PRIu64 " events the recording was full (max_entries), and "
                     "overwrote its oldest; what came and went until then is not in the file.",
                     report->entries);
-    else if (report->coverage.before_recorded > 0)
+    else if (before->recorded > 0)
         mt_text_add(&text, " An earlier recording saw %" PRIu64 " of them taken; its events are not in the file.",
-                    report->coverage.before_recorded);
+                    before->recorded);
     print_sentence(&text);
 }
 
-/* Only where there was a choice. */
+/* Prints the device that was imported, if the file is about several. */
 static void print_device(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
@@ -108,15 +171,15 @@ static void print_device(const struct mt_import_report *report)
 
 static void print_contradictions(const struct mt_import_report *report)
 {
-    struct contradiction all[CONTRADICTIONS];
     struct mt_text text = {0};
-    list_contradictions(&report->foreign, all);
-    for (int i = 0; i < CONTRADICTIONS; i++)
-        if (all[i].count > 0) {
-            mt_text_add(&text, "%s", text.length > 0 ? ", " : "It contradicts itself, and was mended: ");
-            add_count(&text, all[i].count, all[i].noun);
-            mt_text_add(&text, " %s", all[i].words);
-        }
+    for (const struct mt_field *field = contradiction_fields; field->name != NULL; field++) {
+        uint64_t count = *(const uint64_t *)((const char *)&report->foreign + field->offset);
+        if (count == 0)
+            continue;
+        mt_text_add(&text, "%s", text.length > 0 ? ", " : "It contradicts itself, and was mended: ");
+        add_count(&text, count, field->heading);
+        mt_text_add(&text, " %s", field->meaning);
+    }
     if (text.length > 0) {
         mt_text_add(&text, ".");
         print_sentence(&text);
@@ -127,12 +190,11 @@ static void print_rounding(const struct mt_imported_run *imported)
 {
     char added[MT_BYTES_TEXT];
     struct mt_text text = {0};
-    uint64_t allocated = imported->peaks->of[MT_MEASURE_ALLOCATED].bytes;
     mt_text_add(
         &text,
         "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
-        mt_format_bytes(allocated - requested_at_peak(imported), added));
-    if (imported->report->rounds_by_size)
+        mt_format_bytes(rounding_at_peak(imported->peaks), added));
+    if (imported->report->torch.rounds_by_size)
         mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
     print_sentence(&text);
 }
@@ -173,67 +235,21 @@ void mt_import_print(const struct mt_imported_run *imported)
         print_coverage(imported->report);
 }
 
-static json_t *json_of_events(const struct mt_import_report *report)
-{
-    json_t *events = json_object();
-    for (size_t i = 0; i < report->count_count; i++)
-        json_object_set_new(events, report->counts[i].what, json_integer((json_int_t)report->counts[i].count));
-    return events;
-}
-
-static json_t *json_of_before(const struct mt_import_report *report)
-{
-    const struct mt_torch_tally *before = &report->before;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "blocks", (json_int_t)before->blocks_before, "requested_bytes",
-                     (json_int_t)before->requested_before, "freed", (json_int_t)before->freed_before, "recorded",
-                     (json_int_t)report->coverage.before_recorded, "segments", (json_int_t)before->segments_before,
-                     "reserved_bytes", (json_int_t)before->reserved_before);
-}
-
-static json_t *json_of_contradictions(const struct mt_import_report *report)
-{
-    struct contradiction all[CONTRADICTIONS];
-    json_t *object = json_object();
-    list_contradictions(&report->foreign, all);
-    for (int i = 0; i < CONTRADICTIONS; i++)
-        json_object_set_new(object, all[i].name, json_integer((json_int_t)all[i].count));
-    return object;
-}
-
-static json_t *json_of_coverage(const struct mt_import_report *report)
-{
-    const struct mt_torch_coverage *coverage = &report->coverage;
-    json_t *rows = json_array();
-    for (size_t i = 0; i < report->uncovered_count; i++)
-        json_array_append_new(rows, json_pack("{s:o, s:I, s:I}", "who", mt_json_text(report->uncovered[i].who), "bytes",
-                                              (json_int_t)report->uncovered[i].bytes, "blocks",
-                                              (json_int_t)report->uncovered[i].blocks));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o}", "rules", (json_int_t)report->rule_count, "bytes",
-                     (json_int_t)coverage->all_bytes, "bytes_without", (json_int_t)coverage->other_bytes, "blocks",
-                     (json_int_t)coverage->all_blocks, "blocks_without", (json_int_t)coverage->other_blocks, "largest",
-                     rows);
-}
-
 void mt_import_print_json(const struct mt_imported_run *imported)
 {
     const struct mt_import_report *report = imported->report;
-    json_t *object = mt_question_json(imported->question, "import");
-    json_object_set_new(object, "file", mt_json_text(imported->file));
-    json_object_set_new(object, "format", json_string(report->format));
-    json_object_set_new(object, "trace", mt_json_text(imported->trace));
-    json_object_set_new(object, "seconds", json_real(imported->seconds));
-    json_object_set_new(object, "events", json_integer((json_int_t)report->entries));
-    json_object_set_new(object, "device",
-                        report->device != MT_TORCH_ANY_DEVICE ? json_integer(report->device) : json_null());
-    json_object_set_new(object, "elsewhere", json_integer((json_int_t)report->elsewhere));
-    json_object_set_new(object, "by_kind", json_of_events(report));
-    mt_run_peaks_add_json(imported->peaks, object);
-    json_object_set_new(
-        object, "rounding_bytes",
-        json_integer((json_int_t)(imported->peaks->of[MT_MEASURE_ALLOCATED].bytes - requested_at_peak(imported))));
-    json_object_set_new(object, "before", json_of_before(report));
-    json_object_set_new(object, "lost_beginning", json_boolean(report->lost_beginning));
-    json_object_set_new(object, "contradictions", json_of_contradictions(report));
-    json_object_set_new(object, "categories", json_of_coverage(report));
-    mt_json_print(object);
+    json_t *by_kind = json_object();
+    for (size_t i = 0; i < report->count_count; i++)
+        json_object_set_new(by_kind, report->counts[i].what, json_integer((json_int_t)report->counts[i].count));
+    const struct answer answer = {
+        .file = imported->file,
+        .trace = imported->trace,
+        .seconds = imported->seconds,
+        .report = *report,
+        .by_kind = by_kind,
+        .peaks = mt_run_peaks_answer_of(imported->peaks),
+        .rounding_bytes = rounding_at_peak(imported->peaks),
+        .coverage = {report->rule_count, report->coverage, report->uncovered, report->uncovered_count}};
+    mt_question_print_json(imported->question, "import", &mt_import_answer_type, &answer);
+    json_decref(by_kind);
 }

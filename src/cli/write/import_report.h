@@ -1,11 +1,11 @@
-/* What an import brought, as `import` shows it. */
+/* The report of an import. */
 #ifndef MT_CLI_IMPORT_REPORT_H
 #define MT_CLI_IMPORT_REPORT_H
 
 #include "cli/output/peak_report.h"
 #include "trace/import/import.h"
 
-/* What is told of the run that was added, beside the report. */
+/* The run that was added. Borrows everything. */
 struct mt_imported_run {
     const struct mt_import_report *report;
     const struct mt_question *question;
@@ -13,6 +13,9 @@ struct mt_imported_run {
     const char *file, *trace;
     double seconds; /* that the import took */
 };
+
+/* Describes the answer in JSON. */
+extern const struct mt_row_type mt_import_answer_type;
 
 void mt_import_print(const struct mt_imported_run *imported);
 void mt_import_print_json(const struct mt_imported_run *imported);

@@ -15,17 +15,98 @@
 #include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_range.h"
 #include "device/cuda/cuda_stream.h"
-#include "device/cuda/process_memory.h"
 #include "device/cupti/cupti_watch.h"
 #include "device/module.h"
 #include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/cuda_ops.h"
 
 #include <assert.h>
+#include <dlfcn.h>
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- the part of a card's memory that this process holds ---- */
+
+/* The driver's management library, opened for one card. All fields are NULL if it can't be used. */
+struct process_memory {
+    void *library; /* from dlopen */
+    void *card;    /* its handle of the card */
+    int (*list)(void *card, unsigned *count, void *processes);
+    int (*shutdown)(void);
+};
+
+/* From the published interface of the management library (NVML), whose header is not part of every toolkit. */
+enum { NVML_SUCCESS = 0, MOST_PROCESSES = 256 };
+
+struct nvml_process {
+    unsigned process;
+    unsigned long long used_bytes; /* all ones: unknown */
+    unsigned gpu_instance, compute_instance;
+};
+
+/* Returns the library's function of that name, which the caller casts to its type, or NULL. */
+static void (*find(void *library, const char *name))(void)
+{
+    void (*function)(void) = NULL;
+    *(void **)&function = dlsym(library, name);
+    return function;
+}
+
+/* Opens the library for the card at that PCI bus address ("0000:3B:00.0"). Never fails: without library, card or
+ * permission, process_memory_bytes returns false. */
+static void process_memory_open(struct process_memory *memory, const char *bus_address)
+{
+    *memory = (struct process_memory){.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)};
+    if (memory->library == NULL)
+        return;
+    int (*init)(void) = (int (*)(void))find(memory->library, "nvmlInit_v2");
+    int (*by_bus)(const char *, void **) =
+        (int (*)(const char *, void **))find(memory->library, "nvmlDeviceGetHandleByPciBusId_v2");
+    memory->list =
+        (int (*)(void *, unsigned *, void *))find(memory->library, "nvmlDeviceGetComputeRunningProcesses_v3");
+    memory->shutdown = (int (*)(void))find(memory->library, "nvmlShutdown");
+    bool is_usable = init != NULL && by_bus != NULL && memory->list != NULL && memory->shutdown != NULL;
+    if (is_usable && init() == NVML_SUCCESS) {
+        if (by_bus(bus_address, &memory->card) == NVML_SUCCESS)
+            return;
+        memory->shutdown();
+    }
+    dlclose(memory->library);
+    *memory = (struct process_memory){0};
+}
+
+static void process_memory_close(struct process_memory *memory)
+{
+    if (memory->library == NULL)
+        return;
+    memory->shutdown();
+    dlclose(memory->library);
+    *memory = (struct process_memory){0};
+}
+
+/* Sets the bytes that this process holds, context and libraries included. Returns false if the driver does not tell. It
+ * does not in a container with its own process numbers, since the driver lists the numbers outside. */
+static bool process_memory_bytes(const struct process_memory *memory, uint64_t *out_bytes)
+{
+    struct nvml_process processes[MOST_PROCESSES];
+    unsigned count = MOST_PROCESSES;
+    if (memory->library == NULL || memory->list(memory->card, &count, processes) != NVML_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        if (processes[i].process == (unsigned)getpid() && processes[i].used_bytes != ~0ull) {
+            *out_bytes = processes[i].used_bytes;
+            return true;
+        }
+    return false;
+}
+
+/* ---- the device ---- */
 
 enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8, FIRST_TO_OVERLAP = 9 /* compute capabilities */ };
 
@@ -39,7 +120,7 @@ struct cuda {
     struct mt_cuda_graphs graphs; /* of stream 0 */
     cudaEvent_t marks[MT_DEVICE_MARKS];
     struct mt_cuda_range range;
-    struct mt_process_memory process_memory;
+    struct process_memory process_memory;
     uint64_t context_bytes, library_bytes; /* as in struct mt_device_memory */
     uint64_t opened_ns;                    /* mt_clock_ns at 0 of the device's clock */
 };
@@ -84,10 +165,8 @@ static mt_status use_card(const struct cuda *cuda)
 static mt_status cuda_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
     void *memory = NULL;
-    mt_status status = use_card(cuda_of(device));
-    if (status != MT_OK)
-        return status;
-    status = mtk_cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
+    MT_TRY(use_card(cuda_of(device)));
+    mt_status status = mtk_cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
     if (status != MT_OK)
         return mt_fail_context(status, "%s: %" PRIu64 " bytes", device->name, bytes);
     *out_address = (mt_addr)(uintptr_t)memory;
@@ -113,8 +192,8 @@ static void cuda_release(struct mt_device *device, mt_addr address, uint64_t byt
 
 static mt_status cuda_range_open(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
 {
-    mt_status status = use_card(cuda_of(device));
-    return status == MT_OK ? mt_cuda_range_open(&cuda_of(device)->range, bytes, out_address) : status;
+    MT_TRY(use_card(cuda_of(device)));
+    return mt_cuda_range_open(&cuda_of(device)->range, bytes, out_address);
 }
 
 static void cuda_range_close(struct mt_device *device, mt_addr address, uint64_t bytes)
@@ -125,8 +204,8 @@ static void cuda_range_close(struct mt_device *device, mt_addr address, uint64_t
 
 static mt_status cuda_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
-    mt_status status = use_card(cuda_of(device));
-    return status == MT_OK ? mt_cuda_range_map(&cuda_of(device)->range, address, bytes) : status;
+    MT_TRY(use_card(cuda_of(device)));
+    return mt_cuda_range_map(&cuda_of(device)->range, address, bytes);
 }
 
 static void cuda_range_unmap(struct mt_device *device, mt_addr address, uint64_t bytes)
@@ -142,10 +221,10 @@ static mt_status copy(struct mt_device *device, void *to, const void *from, uint
                       mt_stream stream)
 {
     cudaStream_t queue = mt_cuda_stream_queue(&cuda_of(device)->streams, stream)->stream;
-    mt_status status = mtk_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, queue),
-                                      kind == cudaMemcpyHostToDevice ? "cudaMemcpyAsync to the device"
-                                                                     : "cudaMemcpyAsync to the host");
-    return status == MT_OK ? mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize") : status;
+    MT_TRY(mtk_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, queue), kind == cudaMemcpyHostToDevice
+                                                                             ? "cudaMemcpyAsync to the device"
+                                                                             : "cudaMemcpyAsync to the host"));
+    return mtk_cuda_check(cudaStreamSynchronize(queue), "cudaStreamSynchronize");
 }
 
 static mt_status cuda_write(struct mt_device *device, mt_addr to, const void *from, uint64_t bytes, mt_stream stream)
@@ -178,8 +257,8 @@ static void *cuda_stream_handle(struct mt_device *device, mt_stream stream)
 
 static mt_status cuda_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
 {
-    mt_status status = use_card(cuda_of(device));
-    return status == MT_OK ? mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier) : status;
+    MT_TRY(use_card(cuda_of(device)));
+    return mt_cuda_stream_follow(&cuda_of(device)->streams, later, earlier);
 }
 
 /* While a graph does the work, nothing else may be queued: the device has no kernels then. */
@@ -241,12 +320,11 @@ static uint64_t cuda_now_ns(const struct mt_device *device)
 static mt_status used_bytes(struct cuda *cuda, uint64_t *out_bytes)
 {
     size_t free_bytes, total_bytes;
-    if (mt_process_memory_bytes(&cuda->process_memory, out_bytes))
+    if (process_memory_bytes(&cuda->process_memory, out_bytes))
         return MT_OK;
-    mt_status status = mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-    if (status == MT_OK)
-        *out_bytes = total_bytes - free_bytes;
-    return status;
+    MT_TRY(mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
+    *out_bytes = total_bytes - free_bytes;
+    return MT_OK;
 }
 
 static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *out)
@@ -285,7 +363,7 @@ static void cuda_close(struct mt_device *device)
         mt_cuda_graphs_forget(&cuda->graphs);
         mt_cuda_streams_end(&cuda->streams);
     }
-    mt_process_memory_close(&cuda->process_memory);
+    process_memory_close(&cuda->process_memory);
     free(cuda);
 }
 
@@ -339,12 +417,9 @@ static mt_status describe(struct cuda *cuda)
 {
     struct cudaDeviceProp properties;
     char bus_address[BUS_ADDRESS_BYTES];
-    mt_status status = mtk_cuda_check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties");
-    if (status == MT_OK)
-        status = mtk_cuda_check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal),
-                                "cudaDeviceGetPCIBusId");
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mtk_cuda_check(cudaGetDeviceProperties(&properties, cuda->ordinal), "cudaGetDeviceProperties"));
+    MT_TRY(
+        mtk_cuda_check(cudaDeviceGetPCIBusId(bus_address, sizeof bus_address, cuda->ordinal), "cudaDeviceGetPCIBusId"));
     if (properties.major < FIRST_SUPPORTED)
         return mt_fail(MT_NO_DEVICE, "%s is of compute capability %d.%d; the kernels are made for %d.0 and later",
                        properties.name, properties.major, properties.minor, FIRST_SUPPORTED);
@@ -352,7 +427,7 @@ static mt_status describe(struct cuda *cuda)
     cuda->device.capacity_bytes = properties.totalGlobalMem;
     cuda->overlaps = properties.major >= FIRST_TO_OVERLAP;
     cuda->device.profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
-    mt_process_memory_open(&cuda->process_memory, bus_address);
+    process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
 }
 
@@ -381,13 +456,10 @@ static void start_ranges(struct cuda *cuda)
 /* Starts the context, stream 0 and the marks. CUDA loads each kernel when it is first launched. */
 static mt_status start_context(struct cuda *cuda)
 {
-    mt_status status = claim_card(cuda);
-    if (status == MT_OK)
-        status = mt_cuda_streams_start(&cuda->streams, cuda->overlaps);
-    for (int i = 0; i < MT_DEVICE_MARKS && status == MT_OK; i++)
-        status = mtk_cuda_check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate");
-    if (status != MT_OK)
-        return status;
+    MT_TRY(claim_card(cuda));
+    MT_TRY(mt_cuda_streams_start(&cuda->streams, cuda->overlaps));
+    for (int i = 0; i < MT_DEVICE_MARKS; i++)
+        MT_TRY(mtk_cuda_check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate"));
     start_ranges(cuda);
     return used_bytes(cuda, &cuda->context_bytes);
 }
@@ -404,15 +476,13 @@ static mt_status start_library(struct cuda *cuda)
 
 mt_status mt_cuda_open(int ordinal, struct mt_device **out)
 {
-    mt_status status = find_card(ordinal);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_card(ordinal));
     struct cuda *cuda = mt_host_alloc(sizeof *cuda);
     cuda->table = cuda_table;
     cuda->device = (struct mt_device){.table = &cuda->table, .kernels = &mtk_cuda};
     cuda->ordinal = ordinal;
     cuda->opened_ns = mt_clock_ns();
-    status = describe(cuda);
+    mt_status status = describe(cuda);
     if (status == MT_OK)
         status = start_context(cuda);
     if (status == MT_OK)

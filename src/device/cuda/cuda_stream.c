@@ -27,10 +27,7 @@ mt_status mt_cuda_library_start(struct mtk_queue *queue, const char *device)
 static mt_status create_queue(mt_stream number, cudaStream_t *out)
 {
     int lowest = 0, highest = 0;
-    mt_status status =
-        mtk_cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mtk_cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange"));
     return mtk_cuda_check(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, number == 0 ? highest : lowest),
                           "cudaStreamCreateWithPriority");
 }
@@ -41,9 +38,7 @@ static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, b
     stream->number = number;
     stream->is_own = true;
     stream->queue.overlaps = overlaps;
-    mt_status status = create_queue(number, &stream->queue.stream);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(create_queue(number, &stream->queue.stream));
     return mtk_cuda_check(cudaEventCreateWithFlags(&stream->reached, cudaEventDisableTiming),
                           "cudaEventCreateWithFlags");
 }
@@ -122,9 +117,7 @@ static mt_status follow(struct mt_cuda_stream *later, struct mt_cuda_stream *ear
 {
     if (later == earlier)
         return MT_OK;
-    mt_status status = mtk_cuda_check(cudaEventRecord(earlier->reached, earlier->queue.stream), "cudaEventRecord");
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mtk_cuda_check(cudaEventRecord(earlier->reached, earlier->queue.stream), "cudaEventRecord"));
     return mtk_cuda_check(cudaStreamWaitEvent(later->queue.stream, earlier->reached, 0), "cudaStreamWaitEvent");
 }
 

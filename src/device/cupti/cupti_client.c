@@ -48,10 +48,9 @@ mt_status mt_cupti_subscribe(CUpti_CallbackFunc callback, void *context, CUpti_S
 mt_status mt_cupti_listen(CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
                           const CUpti_CallbackId *functions, size_t count)
 {
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < count && status == MT_OK; i++)
-        status = mt_cupti_check(cuptiEnableCallback(1, subscriber, domain, functions[i]), "cuptiEnableCallback");
-    return status;
+    for (size_t i = 0; i < count; i++)
+        MT_TRY(mt_cupti_check(cuptiEnableCallback(1, subscriber, domain, functions[i]), "cuptiEnableCallback"));
+    return MT_OK;
 }
 
 mt_status mt_cupti_listen_to_launches(CUpti_SubscriberHandle subscriber)
@@ -74,11 +73,8 @@ mt_status mt_cupti_listen_to_launches(CUpti_SubscriberHandle subscriber)
         CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
         CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
     };
-    mt_status status =
-        mt_cupti_listen(subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, runtime, sizeof runtime / sizeof runtime[0]);
-    if (status == MT_OK)
-        status = mt_cupti_listen(subscriber, CUPTI_CB_DOMAIN_DRIVER_API, driver, sizeof driver / sizeof driver[0]);
-    return status;
+    MT_TRY(mt_cupti_listen(subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, runtime, sizeof runtime / sizeof runtime[0]));
+    return mt_cupti_listen(subscriber, CUPTI_CB_DOMAIN_DRIVER_API, driver, sizeof driver / sizeof driver[0]);
 }
 
 /* ---- buffers ---- */

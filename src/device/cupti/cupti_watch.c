@@ -150,14 +150,10 @@ static const struct mt_kernel_watch_table cupti_table = {
 
 static mt_status begin(struct cupti_watch *watch)
 {
-    mt_status status = mt_cupti_subscribe(on_launch, watch, &watch->subscriber);
-    if (status == MT_OK)
-        status = mt_cupti_register(on_buffer_requested, on_buffer_completed);
-    if (status == MT_OK)
-        status = mt_cupti_listen_to_launches(watch->subscriber);
-    if (status == MT_OK)
-        status = mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
-    return status;
+    MT_TRY(mt_cupti_subscribe(on_launch, watch, &watch->subscriber));
+    MT_TRY(mt_cupti_register(on_buffer_requested, on_buffer_completed));
+    MT_TRY(mt_cupti_listen_to_launches(watch->subscriber));
+    return mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "cuptiActivityEnable");
 }
 
 /* Makes `watch` the one that CUPTI's buffers go to. Fails with MT_FAILED if there is another. */
@@ -176,15 +172,13 @@ static mt_status claim(struct cupti_watch *watch)
 
 mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out)
 {
-    mt_status status = mt_cupti_check_version();
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_cupti_check_version());
     struct cupti_watch *watch = mt_host_alloc(sizeof *watch);
     watch->watch.table = &cupti_table;
     watch->device = device;
     watch->step = MT_NO_STEP;
     watch->log = mt_kernel_log_create(mt_kernel_name_spell);
-    status = claim(watch);
+    mt_status status = claim(watch);
     if (status == MT_OK)
         status = begin(watch);
     if (status == MT_OK)

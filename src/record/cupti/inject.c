@@ -6,7 +6,6 @@
  * it answers so to `memtrace record`. If it can record nothing, it leaves CUPTI to others. */
 #include "base/memory.h"
 #include "device/cupti/cupti_client.h"
-#include "device/cupti/kernel_name.h"
 #include "record/cupti/cuda_calls.h"
 #include "record/cupti/nvtx_ranges.h"
 #include "record/process_run.h"
@@ -347,11 +346,10 @@ static void in_child(void)
 
 static mt_status listen_to_calls(CUpti_CallbackDomain domain)
 {
-    mt_status status = MT_OK;
-    for (CUpti_CallbackId id = 0; id < MT_LISTENED_IDS && status == MT_OK; id++)
+    for (CUpti_CallbackId id = 0; id < MT_LISTENED_IDS; id++)
         if (mt_listened_call_find(domain, id) != NULL)
-            status = mt_cupti_listen(watch.subscriber, domain, &id, 1);
-    return status;
+            MT_TRY(mt_cupti_listen(watch.subscriber, domain, &id, 1));
+    return MT_OK;
 }
 
 static mt_status listen_to_contexts_and_ranges(void)
@@ -360,23 +358,16 @@ static mt_status listen_to_contexts_and_ranges(void)
                                                 CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING};
     size_t count;
     const CUpti_CallbackId *ranges = mt_range_functions(&count);
-    mt_status status =
-        mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RESOURCE, contexts, sizeof contexts / sizeof contexts[0]);
-    if (status == MT_OK)
-        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_NVTX, ranges, count);
-    return status;
+    MT_TRY(mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RESOURCE, contexts, sizeof contexts / sizeof contexts[0]));
+    return mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_NVTX, ranges, count);
 }
 
 static mt_status listen_to_memory(void)
 {
-    mt_status status = listen_to_calls(CUPTI_CB_DOMAIN_DRIVER_API);
-    if (status == MT_OK)
-        status = listen_to_calls(CUPTI_CB_DOMAIN_RUNTIME_API);
-    if (status == MT_OK)
-        status = listen_to_contexts_and_ranges();
-    if (status == MT_OK)
-        status = mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2), "cuptiActivityEnable");
-    return status;
+    MT_TRY(listen_to_calls(CUPTI_CB_DOMAIN_DRIVER_API));
+    MT_TRY(listen_to_calls(CUPTI_CB_DOMAIN_RUNTIME_API));
+    MT_TRY(listen_to_contexts_and_ranges());
+    return mt_cupti_check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMORY2), "cuptiActivityEnable");
 }
 
 static mt_status listen_to_launches(void)
@@ -385,12 +376,9 @@ static mt_status listen_to_launches(void)
                                                       CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_ptsz_v10000},
                                   driver_graphs[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
                                                      CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
-    mt_status status = mt_cupti_listen_to_launches(watch.subscriber);
-    if (status == MT_OK)
-        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, runtime_graphs, 2);
-    if (status == MT_OK)
-        status = mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_DRIVER_API, driver_graphs, 2);
-    return status;
+    MT_TRY(mt_cupti_listen_to_launches(watch.subscriber));
+    MT_TRY(mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, runtime_graphs, 2));
+    return mt_cupti_listen(watch.subscriber, CUPTI_CB_DOMAIN_DRIVER_API, driver_graphs, 2);
 }
 
 /* Sets one of the two conditions for listening to launches: the program uses NVTX, and its kernels are watched. The
@@ -429,16 +417,11 @@ static mt_status join_process(void)
 
 static mt_status begin_watch(void)
 {
-    mt_status status = mt_cupti_check_version();
-    if (status == MT_OK)
-        status = join_process();
-    if (status == MT_OK)
-        status = mt_cupti_subscribe(on_callback, NULL, &watch.subscriber);
-    if (status == MT_OK)
-        status = mt_cupti_register(on_buffer_requested, on_buffer_completed);
-    if (status == MT_OK)
-        status = listen_to_memory();
-    return status;
+    MT_TRY(mt_cupti_check_version());
+    MT_TRY(join_process());
+    MT_TRY(mt_cupti_subscribe(on_callback, NULL, &watch.subscriber));
+    MT_TRY(mt_cupti_register(on_buffer_requested, on_buffer_completed));
+    return listen_to_memory();
 }
 
 static char *copy(const char *text)

@@ -77,10 +77,8 @@ static mt_status card_reserve(struct mt_device *device, uint64_t bytes, mt_addr 
 {
     struct cuda_card *card = card_of(device);
     int before;
-    mt_status status = enter(card, &before);
-    if (status != MT_OK)
-        return status;
-    status = take_memory(card, bytes, out_address);
+    MT_TRY(enter(card, &before));
+    mt_status status = take_memory(card, bytes, out_address);
     leave(card, before);
     return status;
 }
@@ -109,10 +107,8 @@ static void card_range_close(struct mt_device *device, mt_addr address, uint64_t
 static mt_status card_range_map(struct mt_device *device, mt_addr address, uint64_t bytes)
 {
     int before;
-    mt_status status = enter(card_of(device), &before);
-    if (status != MT_OK)
-        return status;
-    status = mt_cuda_range_map(&card_of(device)->range, address, bytes);
+    MT_TRY(enter(card_of(device), &before));
+    mt_status status = mt_cuda_range_map(&card_of(device)->range, address, bytes);
     leave(card_of(device), before);
     return status;
 }
@@ -150,10 +146,8 @@ static mt_status card_follow(struct mt_device *device, mt_stream later, mt_strea
 {
     struct cuda_card *card = card_of(device);
     int before;
-    mt_status status = enter(card, &before);
-    if (status != MT_OK)
-        return status;
-    status = wait_for(card, stream_of(card, later), stream_of(card, earlier));
+    MT_TRY(enter(card, &before));
+    mt_status status = wait_for(card, stream_of(card, later), stream_of(card, earlier));
     leave(card, before);
     return status;
 }
@@ -161,10 +155,8 @@ static mt_status card_follow(struct mt_device *device, mt_stream later, mt_strea
 static mt_status card_synchronize(struct mt_device *device)
 {
     int before;
-    mt_status status = enter(card_of(device), &before);
-    if (status != MT_OK)
-        return status;
-    status = check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    MT_TRY(enter(card_of(device), &before));
+    mt_status status = check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     leave(card_of(device), before);
     return status;
 }
@@ -227,10 +219,9 @@ static mt_status describe(struct cuda_card *card)
 static mt_status start(struct cuda_card *card)
 {
     int before;
-    mt_status status = enter(card, &before);
-    if (status != MT_OK)
-        return status;
-    status = check(cudaEventCreateWithFlags(&card->reached, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    MT_TRY(enter(card, &before));
+    mt_status status =
+        check(cudaEventCreateWithFlags(&card->reached, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     if (status == MT_OK)
         mt_cuda_range_start(&card->range, card->ordinal);
     leave(card, before);

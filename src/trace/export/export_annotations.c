@@ -7,13 +7,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A list under way. `entries` of the trace precede what comes next. */
+/* A list under way. */
 struct annotations {
     struct mt_plain_writer *writer;  /* borrowed */
     const struct mt_span_row *spans; /* borrowed */
     uint32_t first_kept;
-    uint64_t entries, last_ns;
-    const char *phase; /* that goes on; NULL: none */
+    uint64_t entries; /* of the trace so far */
+    uint64_t last_ns;
+    const char *phase; /* the current one; NULL: none */
 };
 
 static void open_annotation(const struct annotations *annotations, const char *name, const char *stage,
@@ -35,7 +36,7 @@ static void close_annotation(struct mt_plain_writer *writer)
     mt_plain_line(writer);
 }
 
-/* The names of a span and those it lies in, outermost first. */
+/* Adds the names of a span and of the spans around it, outermost first. */
 static void add_chain(const struct annotations *annotations, uint32_t span)
 {
     struct mt_plain_writer *writer = annotations->writer;

@@ -8,11 +8,12 @@
  * Times are microseconds from the start of the run. */
 #include "answer/escape.h"
 #include "answer/kernel_text.h"
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "trace/export/export.h"
 #include "trace/query/walk.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +21,20 @@
 enum { THE_PROCESS = 1, THREAD_STEPS = 1, THREAD_PHASES, THREAD_SPANS, FIRST_KERNEL_THREAD };
 enum { NUMBER_TEXT = 24 };
 
-/* Spans that were begun and not ended, the innermost last. */
+/* Spans that have begun and not ended, the innermost last. */
 struct open_spans {
     uint32_t *spans;
     size_t count;
 };
 
-/* A thread of kernels: those of a stream, which run one after another. Where some overlap, a stream has several. */
+/* A thread of kernels that run one after another. A stream whose kernels overlap has several. */
 struct kernel_lane {
     uint32_t stream;
     uint64_t end_ns; /* of its last kernel */
 };
 
-/* An export under way. Invariants: category_of[label] is the number of its category; category_bytes, by that number, sum
- * to allocated_bytes. */
+/* An export under way. Invariants: category_of[label] is the number of its category; category_bytes, by that number,
+ * sum to allocated_bytes. */
 struct perfetto_export {
     struct mt_plain_writer writer;
     struct mt_walk *walk;
@@ -44,8 +45,8 @@ struct perfetto_export {
     uint64_t *category_bytes;
     uint64_t allocated_bytes, reserved_bytes, last_ns;
     struct open_spans open;
-    const char *phase; /* that goes on; NULL: none */
-    int64_t step;      /* that goes on; -1: none */
+    const char *phase; /* the current one; NULL: none */
+    int64_t step;      /* the current one; -1: none */
     struct kernel_lane *lanes;
     size_t lane_count;
 };
@@ -55,7 +56,7 @@ static uint32_t kept_details(uint32_t label)
     return label;
 }
 
-/* What every event but a name has. */
+/* Opens an event with the members that all but names have. */
 static void open_event(struct perfetto_export *export, const char *phase, const char *name, uint64_t time_ns)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -79,7 +80,8 @@ static void open_args(struct mt_plain_writer *writer)
     mt_plain_open_dict(writer);
 }
 
-static void write_name(struct mt_plain_writer *writer, const char *what, uint64_t thread, const char *name)
+/* Opens metadata of a thread, and its arguments. */
+static void open_metadata(struct mt_plain_writer *writer, const char *what, uint64_t thread)
 {
     mt_plain_open_dict(writer);
     mt_plain_add_text(writer, "ph", "M");
@@ -87,28 +89,28 @@ static void write_name(struct mt_plain_writer *writer, const char *what, uint64_
     mt_plain_add_number(writer, "pid", THE_PROCESS);
     mt_plain_add_number(writer, "tid", thread);
     open_args(writer);
-    mt_plain_add_text(writer, "name", name);
+}
+
+/* Closes the arguments and the event. */
+static void close_args(struct mt_plain_writer *writer)
+{
     mt_plain_close_dict(writer);
     close_event(writer);
 }
 
-static void write_place(struct mt_plain_writer *writer, uint64_t thread)
+static void write_name(struct mt_plain_writer *writer, const char *what, uint64_t thread, const char *name)
 {
-    mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "ph", "M");
-    mt_plain_add_text(writer, "name", "thread_sort_index");
-    mt_plain_add_number(writer, "pid", THE_PROCESS);
-    mt_plain_add_number(writer, "tid", thread);
-    open_args(writer);
-    mt_plain_add_number(writer, "sort_index", thread);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    open_metadata(writer, what, thread);
+    mt_plain_add_text(writer, "name", name);
+    close_args(writer);
 }
 
 static void write_thread(struct mt_plain_writer *writer, uint64_t thread, const char *name)
 {
     write_name(writer, "thread_name", thread, name);
-    write_place(writer, thread);
+    open_metadata(writer, "thread_sort_index", thread);
+    mt_plain_add_number(writer, "sort_index", thread);
+    close_args(writer);
 }
 
 static void write_names(struct perfetto_export *export, const struct mt_run *run)
@@ -125,7 +127,7 @@ static void write_names(struct perfetto_export *export, const struct mt_run *run
     write_thread(&export->writer, THREAD_SPANS, "spans");
 }
 
-/* One sample of two tracks: of the label's category, and of all. */
+/* Writes one sample of two tracks: the label's category, and all. */
 static void write_allocated(struct perfetto_export *export, const struct mt_walk_event *event)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -134,8 +136,7 @@ static void write_allocated(struct perfetto_export *export, const struct mt_walk
     mt_plain_add_number(writer, export->labels[event->label].category,
                         export->category_bytes[export->category_of[event->label]]);
     mt_plain_add_number(writer, "(all)", export->allocated_bytes);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 static void write_reserved(struct perfetto_export *export, const struct mt_walk_event *event)
@@ -149,13 +150,13 @@ static void write_reserved(struct perfetto_export *export, const struct mt_walk_
     open_event(export, "C", "reserved", event->time_ns);
     open_args(writer);
     mt_plain_add_number(writer, "bytes", export->reserved_bytes);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
-/* What a label says but for its category; kept, as the value of a key. */
+/* Adds the label without its category, as a kept value. */
 static void add_details(struct perfetto_export *export, uint32_t number)
 {
+    assert(number < export->label_count);
     struct mt_plain_writer *writer = &export->writer;
     const struct mt_label_row *label = &export->labels[number];
     mt_plain_key(writer, "label");
@@ -177,7 +178,7 @@ static void open_block_event(struct perfetto_export *export, const char *phase, 
                              const struct mt_walk_event *block)
 {
     char id[NUMBER_TEXT];
-    snprintf(id, sizeof id, "%" PRId64, block->id); /* what tells events apart is text in this format */
+    snprintf(id, sizeof id, "%" PRId64, block->id); /* identifiers are texts in this format */
     open_event(export, phase, export->labels[block->label].category, time_ns);
     mt_plain_add_text(&export->writer, "cat", "allocation");
     mt_plain_add_text(&export->writer, "id", id);
@@ -197,12 +198,12 @@ static void write_begin(struct perfetto_export *export, const struct mt_walk_eve
     mt_plain_add_number(writer, "offset", event->offset);
     mt_plain_add_number(writer, "stream", event->stream);
     add_details(export, event->label);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 static void write_end(struct perfetto_export *export, const struct mt_walk_event *event)
 {
+    assert(export->category_bytes[export->category_of[event->label]] >= event->block_bytes);
     export->category_bytes[export->category_of[event->label]] -= event->block_bytes;
     export->allocated_bytes -= event->block_bytes;
     open_block_event(export, "e", event->time_ns, event);
@@ -221,8 +222,7 @@ static void write_refusal(struct perfetto_export *export, const struct mt_walk_e
     mt_plain_add_number(writer, "reserved_bytes", export->reserved_bytes);
     mt_plain_add_text(writer, "category", export->labels[event->label].category);
     add_details(export, event->label);
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
 }
 
 static void write_slice(struct perfetto_export *export, const char *phase, uint64_t thread, const char *name,
@@ -235,6 +235,7 @@ static void write_slice(struct perfetto_export *export, const char *phase, uint6
 
 static void begin_span(struct perfetto_export *export, uint32_t span, uint64_t time_ns)
 {
+    assert(span < export->span_count);
     struct open_spans *open = &export->open;
     open->spans = mt_host_room(open->spans, open->count, sizeof *open->spans);
     open->spans[open->count++] = span;
@@ -243,11 +244,12 @@ static void begin_span(struct perfetto_export *export, uint32_t span, uint64_t t
 
 static void end_innermost_span(struct perfetto_export *export, uint64_t time_ns)
 {
+    assert(export->open.count > 0);
     uint32_t span = export->open.spans[--export->open.count];
     write_slice(export, "E", THREAD_SPANS, export->spans[span].path, time_ns);
 }
 
-/* Slices lie in each other: those within one that ends end with it, and what was not begun is passed over. */
+/* Ends a span and those within it, since slices nest. A span that was not begun is ignored. */
 static void end_span(struct perfetto_export *export, uint32_t span, uint64_t time_ns)
 {
     size_t depth = export->open.count;
@@ -330,7 +332,7 @@ static mt_status write_event(struct perfetto_export *export, const struct mt_wal
     }
 }
 
-/* What goes on when the run ends, ends with it. */
+/* Ends everything that is open at the end of the run. */
 static void end_all(struct perfetto_export *export)
 {
     size_t count;
@@ -344,8 +346,7 @@ static void end_all(struct perfetto_export *export)
         open_args(&export->writer);
         mt_plain_key(&export->writer, "freed");
         mt_plain_truth(&export->writer, false);
-        mt_plain_close_dict(&export->writer);
-        close_event(&export->writer);
+        close_args(&export->writer);
     }
     free(live);
 }
@@ -365,7 +366,7 @@ static mt_status write_events(struct perfetto_export *export)
     return status;
 }
 
-/* The first thread of the stream on which nothing runs at that moment. */
+/* Returns the first thread of the stream on which no kernel runs at that moment. */
 static size_t find_lane(struct perfetto_export *export, const struct mt_launch_row *launch)
 {
     struct mt_text name = {0};
@@ -405,12 +406,11 @@ static mt_status write_kernel(void *context, const struct mt_launch_row *launch)
         mt_plain_add_text(writer, "category", export->labels[launch->label].category);
         add_details(export, launch->label);
     }
-    mt_plain_close_dict(writer);
-    close_event(writer);
+    close_args(writer);
     return mt_output_file_go_on(writer->file);
 }
 
-/* Numbers from 1 in the order in which they come up, so there are no more than labels. */
+/* Numbers categories from 1 in the order of labels, so there are no more of them than labels. */
 static void number_categories(struct perfetto_export *export)
 {
     struct mt_name_set *names = mt_name_set_create();

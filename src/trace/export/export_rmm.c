@@ -1,4 +1,4 @@
-/* A run as RMM's logging adaptor writes it: a row an allocation, a free and a refusal, in CSV. */
+/* A run as RMM's logging adaptor writes it: CSV with a row for each allocation, free and refusal. */
 #include "trace/export/export.h"
 #include "trace/query/walk.h"
 
@@ -7,7 +7,7 @@
 
 enum { LINE_BYTES = 256 };
 
-/* The program's one thread, as far as a trace tells. */
+/* A trace does not know the program's threads. */
 enum { THE_THREAD = 1 };
 
 static const char *action_of(mt_event_kind kind)
@@ -24,7 +24,7 @@ static const char *action_of(mt_event_kind kind)
     }
 }
 
-/* A log has times of a day: here the time since the run began. */
+/* A log has times of day; here they begin with the run. */
 static void write_row(struct mt_output_file *file, const struct mt_walk_event *event, const char *action)
 {
     char line[LINE_BYTES];

@@ -1,5 +1,6 @@
 #include "trace/export/export_segments.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 void mt_export_segments_create(struct mt_export_segments *segments)
@@ -28,13 +29,14 @@ static void add_piece(struct mt_export_segments *segments, const struct mt_expor
 
 static struct mt_export_piece take_piece(struct mt_export_segments *segments, const struct mt_export_piece *found)
 {
+    assert(segments->mapped_bytes >= length(found));
     struct mt_export_piece piece = *found;
     mt_address_map_remove(&segments->pieces, piece.range.begin);
     segments->mapped_bytes -= length(&piece);
     return piece;
 }
 
-/* What has memory in the range has none any more. */
+/* Removes the memory in the range. */
 static void clear_range(struct mt_export_segments *segments, struct mt_address_range range)
 {
     const struct mt_export_piece *found;
@@ -47,14 +49,14 @@ static void clear_range(struct mt_export_segments *segments, struct mt_address_r
     }
 }
 
-/* The part of the addresses that an event speaks of. */
+/* Returns the addresses of an event. */
 static struct mt_address_range range_of(const struct mt_walk_event *event)
 {
     mt_addr end = event->address + event->block_bytes;
     return (struct mt_address_range){event->address, end < event->address ? UINT64_MAX : end};
 }
 
-/* Makes the piece one with what has memory in [begin, end) beside it, if that is of the same segment. */
+/* Joins the piece with the memory in [begin, end) beside it, if that is of the same segment. */
 static void join(struct mt_export_segments *segments, struct mt_export_piece *piece, mt_addr begin, mt_addr end)
 {
     const struct mt_export_piece *found = mt_address_map_find(&segments->pieces, begin, end);
@@ -119,6 +121,7 @@ mt_status mt_export_segments_place(struct mt_export_segments *segments, const st
 
 struct mt_export_tile mt_export_tile_begin(const struct mt_export_piece *piece)
 {
+    assert(piece->range.begin < piece->range.end);
     return (struct mt_export_tile){.address = piece->range.begin, .next_block = piece->first_block};
 }
 
@@ -137,5 +140,6 @@ bool mt_export_tile_next(const struct mt_export_segments *segments, const struct
         return true;
     }
     tile->bytes = (block != NULL ? block->address : piece->range.end) - tile->address;
+    assert(tile->bytes > 0);
     return true;
 }

@@ -1,58 +1,166 @@
-/* Exports for the tools that draw flame graphs: folded stacks and pprof. */
+/* Folded stacks, for the tools that draw flame graphs, and the stacks themselves, which profiles have, too. */
+#include "trace/export/export_stacks.h"
+
 #include "answer/escape.h"
-#include "trace/export/export.h"
-#include "trace/export/pprof.h"
+#include "base/memory.h"
+#include "base/order.h"
+#include "base/text.h"
+#include "base/utf8.h"
 
+#include <assert.h>
+#include <ctype.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* The labels of a run and what they add up to: as many of each. */
-struct sums {
-    struct mt_label_row *labels;
-    struct mt_label_sum *sums;
+enum { FRAMES_AFTER_SPAN = 2 };
+
+static void add_frame(struct mt_stack *stack, const char *name)
+{
+    assert(stack->depth < MT_MOST_FRAMES);
+    if (name[0] != '\0')
+        stack->frames[stack->depth++] = name;
+}
+
+void mt_stack_create(struct mt_stack *stack, const struct mt_label_row *label, mt_stack_layers layers)
+{
+    *stack = (struct mt_stack){.span = mt_host_strdup(layers == MT_LAYERS_MERGED ? label->place : label->span)};
+    char *part = stack->span;
+    while (part != NULL && stack->depth < MT_MOST_FRAMES - FRAMES_AFTER_SPAN - 1) {
+        char *dot = strchr(part, '.');
+        if (dot != NULL)
+            *dot = '\0';
+        add_frame(stack, part);
+        part = dot != NULL ? dot + 1 : NULL;
+    }
+    if (part != NULL)
+        add_frame(stack, part);
+    add_frame(stack, label->category);
+    add_frame(stack, label->op);
+    if (stack->depth == 0)
+        add_frame(stack, "unlabelled");
+}
+
+void mt_stack_release(struct mt_stack *stack)
+{
+    free(stack->span);
+    *stack = (struct mt_stack){0};
+}
+
+/* A line of folded stacks: the frames with ';' between them, and the bytes in each column. */
+struct folded_row {
+    char *stack;
+    uint64_t bytes[2];
+};
+
+/* Lines. All zero: none. Invariant: once merged, they are sorted by stack, and no two have the same. */
+struct folded {
+    struct folded_row *rows;
     size_t count;
 };
 
-static void sums_release(struct sums *sums)
+/* Adds a frame without the characters that have a meaning in folded stacks: ';' begins a frame, a line end begins a
+ * stack, and a number after a blank is a column. */
+static void add_plain(struct mt_text *out, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        bool has_meaning =
+            *name == ';' || iscntrl((unsigned char)*name) || (*name == ' ' && !isalpha((unsigned char)name[1]));
+        mt_text_add(out, "%c", has_meaning ? '_' : *name);
+    }
+}
+
+static char *fold(const struct mt_label_row *label, mt_stack_layers layers)
+{
+    struct mt_stack stack;
+    struct mt_text line = {0}, repaired = {0};
+    mt_stack_create(&stack, label, layers);
+    for (size_t i = 0; i < stack.depth; i++) {
+        if (i > 0)
+            mt_text_add(&line, ";");
+        add_plain(&line, stack.frames[i]);
+    }
+    mt_stack_release(&stack);
+    mt_utf8_add_repaired(&repaired, mt_text_get(&line));
+    mt_text_release(&line);
+    return repaired.data;
+}
+
+static void folded_add(struct folded *folded, const struct mt_label_sums *sums, mt_stack_moment moment,
+                       mt_stack_layers layers, int column)
+{
+    assert(column == 0 || column == 1);
+    folded->rows = mt_host_resize(folded->rows, folded->count + sums->count, sizeof *folded->rows);
+    for (size_t i = 0; i < sums->count; i++) {
+        const struct mt_label_sum *sum = &sums->sums[i];
+        uint64_t bytes = moment == MT_STACKS_AT_PEAK ? sum->live_bytes : sum->allocated_bytes;
+        if (bytes == 0)
+            continue;
+        struct folded_row row = {.stack = fold(&sums->labels[i], layers)};
+        row.bytes[column] = bytes;
+        folded->rows[folded->count++] = row;
+    }
+}
+
+static void folded_merge(struct folded *folded)
+{
+    size_t kept = 0;
+    if (folded->count > 1)
+        qsort(folded->rows, folded->count, sizeof *folded->rows, mt_compare_text);
+    for (size_t i = 0; i < folded->count; i++) {
+        struct folded_row *row = &folded->rows[i], *last = kept > 0 ? &folded->rows[kept - 1] : NULL;
+        if (last == NULL || strcmp(last->stack, row->stack) != 0) {
+            folded->rows[kept++] = *row;
+            continue;
+        }
+        last->bytes[0] += row->bytes[0];
+        last->bytes[1] += row->bytes[1];
+        free(row->stack);
+    }
+    folded->count = kept;
+}
+
+static void folded_release(struct folded *folded)
+{
+    for (size_t i = 0; i < folded->count; i++)
+        free(folded->rows[i].stack);
+    free(folded->rows);
+    *folded = (struct folded){0};
+}
+
+void mt_label_sums_release(struct mt_label_sums *sums)
 {
     free(sums->labels);
     free(sums->sums);
-    *sums = (struct sums){0};
+    *sums = (struct mt_label_sums){0};
 }
 
-/* A run that is being written may get labels between the two questions; what is asked for names none of them. */
-static mt_status sums_read(const struct mt_export_run *from, struct sums *out)
+/* A run that is being written may get labels between the two queries. The sums refer to none of those. */
+mt_status mt_label_sums_read(const struct mt_export_run *from, struct mt_label_sums *out)
 {
     size_t label_count = 0, sum_count = 0;
-    *out = (struct sums){0};
+    *out = (struct mt_label_sums){0};
     mt_status status = mt_trace_labels(from->trace, from->run, &out->labels, &label_count);
     if (status == MT_OK)
         status = mt_trace_label_sums(from->trace, from->run, &out->sums, &sum_count);
     if (status != MT_OK)
-        sums_release(out);
+        mt_label_sums_release(out);
     out->count = status == MT_OK ? (label_count < sum_count ? label_count : sum_count) : 0;
     return status;
 }
 
-/* How stacks are made of labels. */
-struct folding {
-    mt_stack_moment moment;
-    mt_stack_layers layers;
-};
-
-static mt_status add_run(const struct mt_export_run *from, const struct folding *folding, int column,
-                         struct mt_folded *folded)
+static mt_status add_run(const struct mt_export_run *from, mt_stack_moment moment, mt_stack_layers layers, int column,
+                         struct folded *folded)
 {
-    struct sums sums;
-    mt_status status = sums_read(from, &sums);
+    struct mt_label_sums sums;
+    mt_status status = mt_label_sums_read(from, &sums);
     if (status == MT_OK)
-        mt_folded_add(folded, sums.labels, sums.sums, sums.count, folding->moment, folding->layers, column);
-    sums_release(&sums);
+        folded_add(folded, &sums, moment, layers, column);
+    mt_label_sums_release(&sums);
     return status;
 }
 
-static void print_line(struct mt_output_file *file, const struct mt_folded_row *row, int columns)
+static void print_line(struct mt_output_file *file, const struct folded_row *row, int columns)
 {
     struct mt_text line = {0};
     if (mt_output_file_is_terminal(file))
@@ -69,36 +177,16 @@ static void print_line(struct mt_output_file *file, const struct mt_folded_row *
 mt_status mt_export_folded(const struct mt_export_run *from, const struct mt_export_run *before,
                            struct mt_output_file *file, mt_stack_moment moment, mt_stack_layers layers)
 {
-    struct folding folding = {moment, layers};
-    struct mt_folded folded = {0};
+    struct folded folded = {0};
     int columns = 0;
-    mt_status status = before != NULL ? add_run(before, &folding, columns++, &folded) : MT_OK;
+    mt_status status = before != NULL ? add_run(before, moment, layers, columns++, &folded) : MT_OK;
     if (status == MT_OK)
-        status = add_run(from, &folding, columns++, &folded);
-    mt_folded_merge(&folded);
+        status = add_run(from, moment, layers, columns++, &folded);
+    folded_merge(&folded);
     for (size_t i = 0; i < folded.count && status == MT_OK; i++) {
         print_line(file, &folded.rows[i], columns);
         status = mt_output_file_go_on(file);
     }
-    mt_folded_release(&folded);
+    folded_release(&folded);
     return status;
-}
-
-mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_file *file, mt_stack_layers layers)
-{
-    struct sums sums;
-    mt_status status = sums_read(from, &sums);
-    if (status != MT_OK)
-        return status;
-    struct mt_text title = {0};
-    struct mt_proto profile = {0};
-    const char *name = from->run->name;
-    mt_text_add(&title, "memtrace run %" PRId64 "%s%s", from->run->id, name != NULL ? ": " : "",
-                name != NULL ? name : "");
-    mt_pprof_write(&(struct mt_pprof){mt_text_get(&title), sums.labels, sums.sums, sums.count, layers}, &profile);
-    mt_output_file_write(file, profile.data, profile.length);
-    mt_proto_release(&profile);
-    mt_text_release(&title);
-    sums_release(&sums);
-    return mt_output_file_go_on(file);
 }

@@ -1,23 +1,25 @@
-/* A run as a memory snapshot of PyTorch: what memory_viz opens, and what scripts for such snapshots read.
+/* A run as a memory snapshot of PyTorch, for memory_viz and for scripts that read such snapshots.
  *
- *   device_traces         every event of memory, a free as two entries (requested, completed)
- *   segments              what had memory when the run ended, tiled by blocks
- *   external_annotations  spans, steps and phases, each after so many entries of the trace
- *   memtrace              the run
+ *  device_traces         every event of memory, a free as two entries (requested, completed)
+ *  segments              the memory at the end of the run, tiled by blocks
+ *  external_annotations  spans, steps and phases, each with the number of entries before it
+ *  memtrace              the run
  *
- * docs/export.md describes every member, for whoever reads it back. */
+ * docs/export.md describes every member, for readers. */
 #include "answer/escape.h"
 #include "answer/row.h"
+#include "base/order.h"
 #include "trace/export/export.h"
 #include "trace/export/export_annotations.h"
 #include "trace/export/export_segments.h"
 #include "trace/export/plain_writer.h"
 #include "trace/query/walk.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* An export under way. Invariants: `growing` ascends; has_unknown tells whether an entry of category "unknown" was
- * written, without which memory_viz takes no other. */
+/* An export under way. Invariants: `growing` ascends; has_unknown is true once an entry of category "unknown" is
+ * written, without which memory_viz ignores all categories. */
 struct torch_export {
     const struct mt_export_run *from;
     struct mt_plain_writer writer;
@@ -31,7 +33,7 @@ struct torch_export {
     bool has_unknown;
 };
 
-/* What is kept of a label, by number; behind them, what is kept of spans. */
+/* Numbers of kept values: two for each label, then one for each span. */
 static uint32_t kept_metadata(uint32_t label)
 {
     return 2 * label;
@@ -56,7 +58,7 @@ static void add_frame(struct mt_plain_writer *writer, const char *name, const ch
     mt_plain_close_dict(writer);
 }
 
-/* The op, then the spans, innermost first. */
+/* Adds the op, then the spans, innermost first. */
 static void add_frame_list(struct torch_export *export, uint32_t label, uint32_t span)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -67,7 +69,7 @@ static void add_frame_list(struct torch_export *export, uint32_t label, uint32_t
     mt_plain_close_list(writer);
 }
 
-/* Those of a label are written once, but where somebody else asked. */
+/* Adds the frames of a request. Those of a label are kept, unless the request came from another span. */
 static void add_frames(struct torch_export *export, uint32_t label, uint32_t span)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -91,6 +93,7 @@ static void add_no_frames(struct mt_plain_writer *writer)
 
 static void add_metadata(struct torch_export *export, uint32_t number)
 {
+    assert(number < export->label_count);
     struct mt_plain_writer *writer = &export->writer;
     const struct mt_label_row *label = &export->labels[number];
     mt_plain_key(writer, "user_metadata");
@@ -111,7 +114,7 @@ static void add_metadata(struct torch_export *export, uint32_t number)
     mt_plain_keep_end(writer, kept_metadata(number));
 }
 
-/* What every entry has. */
+/* Opens an entry with the members that all have. */
 static void open_entry(struct torch_export *export, const char *action, const struct mt_walk_event *event,
                        uint64_t size)
 {
@@ -158,8 +161,7 @@ static void write_free(struct torch_export *export, const struct mt_walk_event *
 
 static int compare_numbers(const void *left, const void *right)
 {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
+    return MT_COMPARE(*(const uint32_t *)left, *(const uint32_t *)right);
 }
 
 static bool is_growing(const struct torch_export *export, uint32_t segment)
@@ -170,6 +172,7 @@ static bool is_growing(const struct torch_export *export, uint32_t segment)
 
 static void write_segment_event(struct torch_export *export, const struct mt_walk_event *event)
 {
+    assert(event->kind == MT_EVENT_SEGMENT_MAP || event->kind == MT_EVENT_SEGMENT_UNMAP);
     bool begins = event->kind == MT_EVENT_SEGMENT_MAP, grows = is_growing(export, event->segment);
     const char *action = begins ? (grows ? "segment_map" : "segment_alloc") : grows ? "segment_unmap" : "segment_free";
     open_entry(export, action, event, event->block_bytes);
@@ -241,7 +244,7 @@ static mt_status write_device_traces(struct torch_export *export)
     return status;
 }
 
-/* A block of a segment that is not live has no `alloc`. */
+/* Writes a block of a segment. One that is not live has no `alloc`. */
 static void write_block(struct torch_export *export, const struct mt_export_tile *tile)
 {
     struct mt_plain_writer *writer = &export->writer;
@@ -260,7 +263,7 @@ static void write_block(struct torch_export *export, const struct mt_export_tile
     mt_plain_close_dict(writer);
 }
 
-/* PyTorch's segments of up to 2 MiB hold its small blocks. */
+/* PyTorch's small blocks lie in segments of up to 2 MiB. */
 #define SMALL_SEGMENT_BYTES (UINT64_C(2) << 20)
 
 static void open_segment(struct torch_export *export, const struct mt_export_piece *piece)

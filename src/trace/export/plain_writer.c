@@ -3,8 +3,9 @@
 #include "answer/escape.h"
 #include "answer/row.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +34,11 @@ enum {
     PICKLE_LONG_BINGET = 'j'
 };
 
-/* A batch of a list's items: readers push a batch onto a stack, and that of a web page ends below 120,000. */
+/* The items of a list are written in batches: readers push a batch onto a stack, and that of a web page ends below
+ * 120,000. */
 enum { PICKLE_BATCH = 1000, NUMBER_TEXT = 32 };
 
-/* A value that can be recalled: as JSON its text, in a pickle its place in the memo. */
+/* A value that can be recalled: its text in JSON, its place in the memo in a pickle. */
 struct mt_plain_kept {
     bool is_known;
     uint32_t memo;
@@ -62,7 +64,7 @@ static void put_byte(struct mt_plain_writer *writer, int byte)
     mt_output_file_write(writer->file, &data, 1);
 }
 
-/* An opcode and a number of so many bytes, lowest first. */
+/* Writes an opcode and a number of so many bytes, lowest first. */
 static void put_operand(struct mt_plain_writer *writer, int opcode, uint64_t number, int bytes)
 {
     unsigned char data[1 + sizeof number] = {(unsigned char)opcode};
@@ -86,6 +88,7 @@ void mt_plain_begin(struct mt_plain_writer *writer, struct mt_output_file *file,
 
 mt_status mt_plain_end(struct mt_plain_writer *writer)
 {
+    assert(writer->capture == NULL);
     if (is_json(writer))
         put_text(writer, "\n");
     else
@@ -98,7 +101,7 @@ mt_status mt_plain_end(struct mt_plain_writer *writer)
     return mt_output_file_go_on(writer->file);
 }
 
-/* What stands before a value, which is counted: in a list a comma, or the ends of batches. */
+/* Counts a value and writes what precedes it: a comma in a list of JSON, the ends of batches in one of a pickle. */
 static void begin_value(struct mt_plain_writer *writer)
 {
     if (writer->depth == 0 || !writer->in_list[writer->depth - 1])
@@ -117,6 +120,7 @@ static void begin_value(struct mt_plain_writer *writer)
 
 static void open_value(struct mt_plain_writer *writer, bool is_list)
 {
+    assert(writer->depth < MT_PLAIN_MOST_DEPTH);
     begin_value(writer);
     if (is_json(writer))
         put_text(writer, is_list ? "[" : "{");
@@ -136,22 +140,24 @@ void mt_plain_open_list(struct mt_plain_writer *writer)
     open_value(writer, true);
 }
 
-void mt_plain_close_dict(struct mt_plain_writer *writer)
+static void close_value(struct mt_plain_writer *writer, bool is_list)
 {
+    assert(writer->depth > 0 && writer->in_list[writer->depth - 1] == is_list);
     bool is_empty = writer->counts[--writer->depth] == 0;
     if (is_json(writer))
-        put_text(writer, "}");
+        put_text(writer, is_list ? "]" : "}");
     else if (!is_empty)
-        put_byte(writer, PICKLE_SETITEMS);
+        put_byte(writer, is_list ? PICKLE_APPENDS : PICKLE_SETITEMS);
+}
+
+void mt_plain_close_dict(struct mt_plain_writer *writer)
+{
+    close_value(writer, false);
 }
 
 void mt_plain_close_list(struct mt_plain_writer *writer)
 {
-    bool is_empty = writer->counts[--writer->depth] == 0;
-    if (is_json(writer))
-        put_text(writer, "]");
-    else if (!is_empty)
-        put_byte(writer, PICKLE_APPENDS);
+    close_value(writer, true);
 }
 
 static void put_pickle_text(struct mt_plain_writer *writer, const char *text, size_t bytes)
@@ -163,7 +169,7 @@ static void put_pickle_text(struct mt_plain_writer *writer, const char *text, si
     mt_output_file_write(writer->file, text, bytes);
 }
 
-/* The last value gets a place in the memo. */
+/* Gives the last value a place in the memo. */
 static uint32_t memoize(struct mt_plain_writer *writer)
 {
     put_byte(writer, PICKLE_MEMOIZE);
@@ -186,7 +192,7 @@ static void put_repaired(struct mt_plain_writer *writer, const char *text)
     mt_text_release(&repaired);
 }
 
-/* In a pickle, words are in the memo. */
+/* Writes a word to a pickle, from the memo if it is there. */
 static void put_pickle_word(struct mt_plain_writer *writer, const char *word)
 {
     bool is_new;
@@ -196,12 +202,12 @@ static void put_pickle_word(struct mt_plain_writer *writer, const char *word)
         return;
     }
     put_repaired(writer, word);
-    if ((number & (number - 1)) == 0) /* room for the powers of two */
+    if ((number & (number - 1)) == 0) /* room is made at the powers of two */
         writer->word_memo = mt_host_resize(writer->word_memo, 2 * (size_t)number, sizeof *writer->word_memo);
     writer->word_memo[number] = memoize(writer);
 }
 
-/* Whether a JSON string of it is the text itself in quotes. */
+/* True if the JSON string is the text itself in quotes. */
 static bool is_plain(const char *text)
 {
     for (; *text != '\0'; text++)
@@ -227,6 +233,7 @@ static void put_json_text(struct mt_plain_writer *writer, const char *text)
 
 void mt_plain_key(struct mt_plain_writer *writer, const char *key)
 {
+    assert(writer->depth > 0 && !writer->in_list[writer->depth - 1]);
     bool is_first = writer->counts[writer->depth - 1]++ == 0;
     if (!is_json(writer)) {
         if (is_first)
@@ -257,7 +264,7 @@ void mt_plain_word(struct mt_plain_writer *writer, const char *word)
         put_pickle_word(writer, word);
 }
 
-/* A number of LONG1 is signed, so that one with the highest bit takes a byte more. */
+/* A number of LONG1 is signed, so one with the highest bit set takes a byte more. */
 static void put_long(struct mt_plain_writer *writer, uint64_t number)
 {
     int bytes = (64 - __builtin_clzll(number)) / 8 + 1;
@@ -301,6 +308,7 @@ void mt_plain_truth(struct mt_plain_writer *writer, bool truth)
 
 void mt_plain_microseconds(struct mt_plain_writer *writer, uint64_t nanoseconds)
 {
+    assert(is_json(writer));
     char text[NUMBER_TEXT];
     begin_value(writer);
     int length = snprintf(text, sizeof text, "%" PRIu64 ".%03u", nanoseconds / 1000, (unsigned)(nanoseconds % 1000));
@@ -355,6 +363,7 @@ static void make_room(struct mt_plain_writer *writer, uint32_t number)
 
 void mt_plain_keep_begin(struct mt_plain_writer *writer, uint32_t number)
 {
+    assert(writer->capture == NULL);
     make_room(writer, number);
     if (is_json(writer))
         writer->capture = &writer->kept[number].text;
@@ -362,6 +371,7 @@ void mt_plain_keep_begin(struct mt_plain_writer *writer, uint32_t number)
 
 void mt_plain_keep_end(struct mt_plain_writer *writer, uint32_t number)
 {
+    assert(number < writer->kept_count && !writer->kept[number].is_known);
     struct mt_plain_kept *kept = &writer->kept[number];
     kept->is_known = true;
     if (!is_json(writer)) {

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "trace/import/glob.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +20,17 @@ static bool begins(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Files of Python end so, but what was typed in, or made, is called like "<stdin>". */
+/* True for names that end as Python's files do, and for code without a file, such as "<stdin>". */
 static bool is_python_file(const char *file)
 {
     size_t length = strlen(file);
     return file[0] == '<' || (length > 3 && strcmp(file + length - 3, ".py") == 0);
 }
 
-/* The number and, in *out, the kept name of so many characters. */
+/* Adds so many characters as a name to the set. Sets *out to it and returns its number. */
 static uint32_t keep_name(struct mt_name_set *names, const char *name, size_t length, const char **out)
 {
+    assert(length <= INT32_MAX);
     struct mt_text text = {0};
     mt_text_add(&text, "%.*s", (int)length, name);
     uint32_t number = mt_name_set_number(names, mt_text_get(&text), NULL);
@@ -45,7 +47,7 @@ static size_t word_length(const char *text)
     return length;
 }
 
-/* at::_ops::NAME:: */
+/* Reads the operator of at::_ops::NAME:: */
 static void read_operator(const char *name, struct mt_name_set *names, struct mt_call_stack *out)
 {
     if (!begins(name, operator_prefix))
@@ -57,7 +59,7 @@ static void read_operator(const char *name, struct mt_name_set *names, struct mt
         out->operators[out->operator_count++] = found;
 }
 
-/* …::VariableType::(anonymous namespace)::NAME( */
+/* Reads the operator of …::VariableType::(anonymous namespace)::NAME( */
 static void read_recorded(const char *name, struct mt_name_set *names, struct mt_call_stack *out)
 {
     if (out->recorded_number != 0 || !begins(name, recorded_prefix))
@@ -69,7 +71,7 @@ static void read_recorded(const char *name, struct mt_name_set *names, struct mt
         out->recorded_number = keep_name(names, word, length, &out->recorded);
 }
 
-/* …::NODE::apply( */
+/* Reads the node of …::NODE::apply( */
 static void read_node(const char *name, struct mt_name_set *names, struct mt_call_stack *out)
 {
     if (out->node[0] != '\0' || !begins(name, "torch::autograd::"))
@@ -112,6 +114,7 @@ void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names
         frame->is_python = is_python_file(frame->file);
         read_frame(frame, names, out);
     }
+    assert(out->operator_count <= out->frame_count && (out->recorded_number == 0) == (out->recorded[0] == '\0'));
 }
 
 void mt_call_stack_release(struct mt_call_stack *stack)
@@ -135,7 +138,8 @@ bool mt_call_stack_is_between(const struct mt_call_stack *stack)
     return mt_call_stack_is_backward(stack) && stack->node[0] == '\0';
 }
 
-/* Overloads are told after an underscore and begin with a capital, or with "out". */
+/* Returns the length of the name before its overload, which follows an underscore and begins with a capital or is
+ * "out". */
 static size_t length_without_overload(const char *name)
 {
     for (size_t i = 1; name[i] != '\0'; i++)
@@ -155,7 +159,7 @@ const char *mt_call_stack_op(const struct mt_call_stack *stack, struct mt_name_s
     return kept;
 }
 
-/* The next character that counts of an operator's name. */
+/* Returns the next character of an operator's name that is compared. */
 static const char *skip_underscores(const char *name)
 {
     return name + strspn(name, "_");

@@ -1,4 +1,4 @@
-/* Who asked for a block, made ready to be looked at by rules: the frames that PyTorch recorded, innermost first.
+/* A call stack, parsed for rules from the frames that PyTorch recorded, innermost first.
  *
  *   at::_ops::bmm::call(at::Tensor const&, …)            ─▶ operator bmm
  *   torch::autograd::VariableType::…::bmm(…)             ─▶ and autograd keeps a node for it
@@ -9,7 +9,7 @@
 #ifndef MT_TRACE_IMPORT_CALL_STACK_H
 #define MT_TRACE_IMPORT_CALL_STACK_H
 
-#include "base/name_set.h"
+#include "base/interner.h"
 #include "trace/import/value.h"
 
 struct mt_call_frame {
@@ -18,36 +18,37 @@ struct mt_call_frame {
     bool is_python;
 };
 
-/* Names are of the name set, and so are there as long as it. */
+/* Names belong to the name set, and live as long. Invariants: both counts are at most the number of frames;
+ * recorded_number is 0 exactly if `recorded` is "". */
 struct mt_call_stack {
     struct mt_call_frame *frames;
     uint32_t frame_count;
     const char **operators; /* of PyTorch, innermost first */
     uint32_t operator_count;
-    const char *node;         /* of autograd, the innermost: "BmmBackward0"; "" outside of one */
-    const char *recorded;     /* the operator that autograd may undo later; "" if none */
+    const char *node;         /* the innermost of autograd: "BmmBackward0"; "" outside of any */
+    const char *recorded;     /* the operator for which autograd keeps a node; "" if none */
     uint32_t recorded_number; /* of that name; 0: none */
-    bool is_engine;           /* autograd's engine asked, for a node or between two */
-    bool is_input_sum;        /* which adds what several nodes made for one */
-    bool is_recomputed;       /* a checkpoint runs forward once more */
+    bool is_engine;           /* autograd's engine made the request, for a node or between two */
+    bool is_input_sum;        /* the engine adds up gradients that several nodes made for one input */
+    bool is_recomputed;       /* a checkpoint repeats forward */
 };
 
-/* Whether it is an operator of forward that a node may undo later, and whether it undoes one. */
+/* True for an operator of forward that a node may undo later, and for a request of backward. */
 bool mt_call_stack_is_forward(const struct mt_call_stack *stack);
 bool mt_call_stack_is_backward(const struct mt_call_stack *stack);
 
-/* Whether autograd's engine asked after one node, and before the next. */
+/* True for a request of the engine after one node and before the next. */
 bool mt_call_stack_is_between(const struct mt_call_stack *stack);
 
-/* Reads the frames, which must outlive it; what is no frame is passed over. Release it. */
+/* Reads the frames, which must outlive the stack; ignores values that are no frames. Release it. */
 void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names, struct mt_call_stack *out);
 void mt_call_stack_release(struct mt_call_stack *stack);
 
-/* What to call what was done: the operator that autograd knows, or else the outermost one, without its overload ("mul" of
- * mul_Tensor); "" if none. Of the name set. */
+/* Returns a name for the operation: the operator that autograd recorded, or else the outermost one, without its
+ * overload ("mul" for mul_Tensor); "" if there is none. Belongs to the name set. */
 const char *mt_call_stack_op(const struct mt_call_stack *stack, struct mt_name_set *names);
 
-/* Whether the node undoes the operator: "MulBackward0" does mul_Tensor, "ToCopyBackward0" _to_copy. */
+/* True if the node undoes the operator: "MulBackward0" does mul_Tensor, "ToCopyBackward0" _to_copy. */
 bool mt_node_undoes(const char *node, const char *operation);
 
 #endif

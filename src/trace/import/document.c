@@ -3,10 +3,156 @@
 #include "base/memory.h"
 #include "trace/import/json_reader.h"
 #include "trace/import/pickle.h"
-#include "trace/import/whole_file.h"
 
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* zlib counts in 32 bits, so it gets pieces. */
+enum { FIRST_BYTES = 1 << 16, PIECE_BYTES = 1 << 30, MOST_RATIO = 256, WITH_GZIP_HEADER = 16 };
+
+/* Bytes that are added to. Invariant: length <= room. */
+struct growing {
+    unsigned char *data;
+    size_t length, room;
+};
+
+static mt_status set_room(struct growing *bytes, size_t room)
+{
+    assert(room > bytes->length);
+    unsigned char *data = realloc(bytes->data, room);
+    if (data == NULL)
+        return mt_fail(MT_FAILED, "there is no memory for %zu bytes of it", room);
+    bytes->data = data;
+    bytes->room = room;
+    return MT_OK;
+}
+
+/* Makes room for one byte at least. */
+static mt_status make_room(struct growing *bytes)
+{
+    assert(bytes->length <= bytes->room);
+    if (bytes->length < bytes->room)
+        return MT_OK;
+    return set_room(bytes, bytes->room == 0 ? FIRST_BYTES : bytes->room + bytes->room / 2);
+}
+
+/* Reads a file of known size at once, with room for a byte more, which shows its end. */
+static mt_status read_all(int descriptor, struct growing *bytes)
+{
+    struct stat about;
+    mt_status status = MT_OK;
+    if (fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0)
+        status = set_room(bytes, (size_t)about.st_size + 1);
+    while (status == MT_OK && (status = make_room(bytes)) == MT_OK) {
+        ssize_t got = read(descriptor, bytes->data + bytes->length, bytes->room - bytes->length);
+        if (got == 0)
+            return MT_OK;
+        if (got < 0 && errno != EINTR)
+            return mt_fail(MT_FAILED, "%s", strerror(errno));
+        bytes->length += got > 0 ? (size_t)got : 0;
+    }
+    return status;
+}
+
+static unsigned piece(size_t bytes)
+{
+    return bytes < PIECE_BYTES ? (unsigned)bytes : PIECE_BYTES;
+}
+
+static mt_status fail_to_inflate(const z_stream *stream, int code)
+{
+    if (code == Z_BUF_ERROR)
+        return mt_fail(MT_BAD_TRACE, "its gzip data are cut off");
+    return mt_fail(MT_BAD_TRACE, "its gzip data are damaged (%s)", stream->msg != NULL ? stream->msg : "zlib");
+}
+
+/* Inflates one more piece. Sets *out_ended at the end of the data. */
+static mt_status inflate_piece(z_stream *stream, const struct growing *packed, struct growing *plain, bool *out_ended)
+{
+    mt_status status = make_room(plain);
+    if (status != MT_OK)
+        return status;
+    stream->avail_in = piece((size_t)(packed->data + packed->length - stream->next_in));
+    stream->next_out = plain->data + plain->length;
+    stream->avail_out = piece(plain->room - plain->length);
+    int code = inflate(stream, Z_NO_FLUSH);
+    plain->length = (size_t)(stream->next_out - plain->data);
+    if (plain->length / MOST_RATIO > packed->length + FIRST_BYTES)
+        return mt_fail(MT_BAD_TRACE, "its %zu bytes of gzip data grow to more than %zu", packed->length, plain->length);
+    if (code == Z_OK)
+        return MT_OK;
+    if (code != Z_STREAM_END)
+        return fail_to_inflate(stream, code);
+    *out_ended = stream->next_in == packed->data + packed->length;
+    if (!*out_ended && inflateReset(stream) != Z_OK)
+        return fail_to_inflate(stream, Z_STREAM_ERROR);
+    return MT_OK;
+}
+
+static mt_status inflate_all(const struct growing *packed, struct growing *plain)
+{
+    z_stream stream = {.next_in = packed->data};
+    bool ended = false;
+    if (inflateInit2(&stream, MAX_WBITS + WITH_GZIP_HEADER) != Z_OK)
+        return mt_fail(MT_FAILED, "there is no memory for zlib");
+    mt_status status = MT_OK;
+    while (status == MT_OK && !ended)
+        status = inflate_piece(&stream, packed, plain, &ended);
+    inflateEnd(&stream);
+    return status;
+}
+
+static bool is_gzip(const struct growing *bytes)
+{
+    return bytes->length >= 2 && bytes->data[0] == 0x1F && bytes->data[1] == 0x8B;
+}
+
+static mt_status undo_gzip(struct growing *bytes)
+{
+    struct growing plain = {0};
+    mt_status status = inflate_all(bytes, &plain);
+    free(bytes->data);
+    *bytes = plain;
+    return status;
+}
+
+/* Removes the byte order mark with which some editors begin a text. */
+static void leave_out_mark(struct growing *bytes)
+{
+    static const unsigned char mark[] = {0xEF, 0xBB, 0xBF};
+    if (bytes->length < sizeof mark || memcmp(bytes->data, mark, sizeof mark) != 0)
+        return;
+    bytes->length -= sizeof mark;
+    memmove(bytes->data, bytes->data + sizeof mark, bytes->length);
+}
+
+mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out)
+{
+    struct growing bytes = {0};
+    *out = (struct mt_whole_file){0};
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return mt_fail(MT_FAILED, "can't open %s: %s", path, strerror(errno));
+    mt_status status = read_all(descriptor, &bytes);
+    close(descriptor);
+    if (status == MT_OK && is_gzip(&bytes))
+        status = undo_gzip(&bytes);
+    leave_out_mark(&bytes);
+    *out = (struct mt_whole_file){bytes.data, bytes.length};
+    return status == MT_OK ? MT_OK : mt_fail_context(status, "%s can't be read", path);
+}
+
+void mt_whole_file_release(struct mt_whole_file *file)
+{
+    free(file->data);
+    *file = (struct mt_whole_file){0};
+}
 
 struct mt_document {
     const char *format;
@@ -14,8 +160,7 @@ struct mt_document {
     struct mt_value root;
 };
 
-/* What else it is, where that can be told. */
-static mt_status fail_unknown(const struct mt_whole_file *file)
+mt_status mt_document_refuse(const struct mt_whole_file *file)
 {
     static const char database[] = "SQLite format 3";
     if (file->length == 0)
@@ -27,29 +172,33 @@ static mt_status fail_unknown(const struct mt_whole_file *file)
                    "of RMM, and no database, which nsys export --type sqlite makes of a report");
 }
 
-static mt_status read_values(const struct mt_whole_file *file, struct mt_document *document)
+bool mt_document_is_one(const struct mt_whole_file *file)
 {
-    if (mt_pickle_is_one(file->data, file->length)) {
-        document->format = "pickle";
-        return mt_pickle_read(file->data, file->length, document->store, &document->root);
-    }
-    document->format = "JSON";
-    if (mt_json_is_one(file->data, file->length))
-        return mt_json_read(file->data, file->length, document->store, &document->root);
-    return fail_unknown(file);
+    return mt_pickle_is_one(file->data, file->length) || mt_json_is_one(file->data, file->length);
 }
 
-mt_status mt_document_read(const char *path, const struct mt_whole_file *file, struct mt_document **out)
+static mt_status read_values(const struct mt_whole_file *file, struct mt_document *document)
 {
+    bool is_pickle = mt_pickle_is_one(file->data, file->length);
+    document->format = is_pickle ? "pickle" : "JSON";
+    return is_pickle ? mt_pickle_read(file->data, file->length, document->store, &document->root)
+                     : mt_json_read(file->data, file->length, document->store, &document->root);
+}
+
+mt_status mt_document_read(const struct mt_whole_file *file, struct mt_document **out)
+{
+    *out = NULL;
+    if (!mt_document_is_one(file))
+        return mt_document_refuse(file);
     struct mt_document *document = mt_host_alloc(sizeof *document);
     const struct mt_value_limits limits = mt_value_limits_of(file->length);
     document->store = mt_value_store_create(&limits);
     mt_status status = read_values(file, document);
-    *out = status == MT_OK ? document : NULL;
     if (status == MT_OK)
-        return MT_OK;
-    mt_document_close(document);
-    return mt_fail_context(status, "%s can't be imported", path);
+        *out = document;
+    else
+        mt_document_close(document);
+    return status;
 }
 
 mt_status mt_document_open(const char *path, struct mt_document **out)
@@ -57,8 +206,8 @@ mt_status mt_document_open(const char *path, struct mt_document **out)
     struct mt_whole_file file;
     *out = NULL;
     mt_status status = mt_whole_file_read(path, &file);
-    if (status == MT_OK)
-        status = mt_document_read(path, &file, out);
+    if (status == MT_OK && (status = mt_document_read(&file, out)) != MT_OK)
+        mt_fail_context(status, "%s can't be imported", path);
     mt_whole_file_release(&file);
     return status;
 }
@@ -73,6 +222,7 @@ void mt_document_close(struct mt_document *document)
 
 const struct mt_value *mt_document_root(const struct mt_document *document)
 {
+    assert(document->store != NULL && document->format != NULL);
     return &document->root;
 }
 

@@ -1,6 +1,6 @@
-/* A file of plain values, opened whole: a pickle or JSON, as it is or gzipped.
+/* A file, read whole, and the plain values in it: a pickle or JSON, as it is or compressed with gzip.
  *
- *   file ──▶ gzip? undo it ──▶ begins as a pickle? as JSON? ──▶ values
+ *   file ──▶ bytes without gzip ──▶ begins as a pickle or as JSON? ──▶ values
  *
  * Threads: one at a time for each document. */
 #ifndef MT_TRACE_IMPORT_DOCUMENT_H
@@ -9,21 +9,39 @@
 #include "base/status.h"
 #include "trace/import/value.h"
 
+/* The bytes of a file. All zero: none. */
+struct mt_whole_file {
+    unsigned char *data;
+    size_t length;
+};
+
+/* Reads the file, which may be a pipe, to its end, and undoes gzip, also where several compressed files follow each other.
+ * Leaves out a byte order mark. Fails with MT_FAILED if the file can't be read or there is no memory for it, and with
+ * MT_BAD_TRACE if its gzip data are damaged, cut off, or grow to hundreds of times their size. Release it in any case. */
+mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out);
+void mt_whole_file_release(struct mt_whole_file *file);
+
 struct mt_document;
 
-/* Reads the file, which may be a pipe. MT_FAILED if it can't be read; MT_BAD_TRACE, with the place, if it holds nothing of
- * the kind, is damaged, or would take far more memory than files of its size do: hostile files end so, too. Owned by the
- * caller; *out is NULL after a failure. */
+/* True if the bytes begin as a pickle or as JSON. */
+bool mt_document_is_one(const struct mt_whole_file *file);
+
+/* Reads the values; copies what it keeps of the bytes. Fails with MT_BAD_TRACE and the place if the bytes are neither a
+ * pickle nor JSON, are damaged, or would take far more memory than files of their size do. The caller closes *out, which is
+ * NULL after a failure. */
+mt_status mt_document_read(const struct mt_whole_file *file, struct mt_document **out);
+
+/* The same for a file at a path. */
 mt_status mt_document_open(const char *path, struct mt_document **out);
-/* The same of a file that was read. */
-struct mt_whole_file;
-mt_status mt_document_read(const char *path, const struct mt_whole_file *file, struct mt_document **out);
 void mt_document_close(struct mt_document *document); /* may be NULL */
 
-/* The value that the file is; the document's. */
+/* Fails with MT_BAD_TRACE for a file that no reader recognizes, and says what it is where that can be told. */
+mt_status mt_document_refuse(const struct mt_whole_file *file);
+
+/* Returns the outermost value; it belongs to the document. */
 const struct mt_value *mt_document_root(const struct mt_document *document);
 
-/* "pickle" or "JSON". */
+/* Returns "pickle" or "JSON". */
 const char *mt_document_format(const struct mt_document *document);
 
 #endif

@@ -1,22 +1,23 @@
-/* Entries before the position are looked at from the newest on, and each at most once: what is left is counted by name, so a
- * node that finds nothing looks at nothing. PyTorch has some hundreds of operators that can be undone; names beyond that
- * are of no snapshot, and passed over. */
+/* Entries before the position are searched from the newest on, and each at most once. Those that are left are
+ * counted by name, so a node that undoes none of them searches nothing. PyTorch has some hundreds of operators that
+ * can be undone; a tape with more names than MOST_NAMES is of no snapshot, and ignores further ones. */
 #include "trace/import/forward_tape.h"
 
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/import/call_stack.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { MOST_NAMES = 2048 };
 
-/* Invariants: entries [0, position) are not undone yet, and left[n] of them have the name n; if
- * `undoes`, entries[position] is what `node` undoes. */
+/* Invariants: position <= count; entries [0, position) are not undone yet, and left[n] of them have the name n; if
+ * `undoes`, entries[position] is the operator that `node` undoes. */
 struct mt_forward_tape {
     struct mt_forward_op *entries;
     size_t count, position;
-    const char *node; /* that ran last; NULL: none since an operator ran */
+    const char *node; /* the last that ran; NULL: none since an operator ran */
     bool undoes;
     struct mt_number_map left; /* by the name's pointer */
 };
@@ -37,9 +38,10 @@ void mt_forward_tape_destroy(struct mt_forward_tape *tape)
     free(tape);
 }
 
-/* False: there are too many names. */
+/* Changes the count of a name. False if there are too many names. */
 static bool count_left(struct mt_forward_tape *tape, const char *name, int64_t change)
 {
+    assert(change == 1 || change == -1);
     uint64_t left = 0, key = (uint64_t)(uintptr_t)name;
     if (!mt_number_map_get(&tape->left, key, &left) && tape->left.count == MOST_NAMES)
         return false;
@@ -54,6 +56,7 @@ static bool is_alike(const struct mt_forward_op *a, const struct mt_forward_op *
 
 void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_op *op)
 {
+    assert(tape->position <= tape->count && op->name[0] != '\0');
     tape->count = tape->position;
     tape->node = NULL;
     tape->undoes = false;
@@ -66,7 +69,7 @@ void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_o
     tape->position = tape->count;
 }
 
-/* Whether something that the node undoes is left. */
+/* True if an operator is left that the node undoes. */
 static bool has_left(const struct mt_forward_tape *tape, const char *node)
 {
     for (size_t i = 0; i <= tape->left.mask; i++) {
@@ -86,19 +89,22 @@ bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node)
     tape->undoes = has_left(tape, node);
     if (!tape->undoes)
         return false;
-    do
+    do {
+        assert(tape->position > 0);
         count_left(tape, tape->entries[--tape->position].name, -1);
-    while (!mt_node_undoes(node, tape->entries[tape->position].name));
+    } while (!mt_node_undoes(node, tape->entries[tape->position].name));
     return true;
 }
 
 const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape *tape)
 {
+    assert(!tape->undoes || tape->position < tape->count);
     return tape->position < tape->count ? &tape->entries[tape->position] : NULL;
 }
 
 const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape *tape)
 {
+    assert(tape->position <= tape->count);
     size_t at = tape->position;
     while (at > 0 && tape->undoes && tape->entries[at - 1].name == tape->entries[tape->position].name)
         at--;

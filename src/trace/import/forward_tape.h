@@ -1,12 +1,12 @@
-/* What forward did, so that blocks of backward go to what they undo. Snapshots do not say which operator a node of autograd
- * belongs to. But nodes run backwards in the order in which operators ran:
+/* The operators of forward, so that a block of backward goes to the operator that its node undoes. Snapshots do not
+ * name that operator. But nodes run in the reverse order of operators:
  *
- *   forward    pow  rsqrt  mul │ bmm  sigmoid  mul          an entry each, with what its block is for
- *   backward                                  Mul ─▶ the last mul before, where we are
+ *   forward    pow  rsqrt  mul │ bmm  sigmoid  mul          an entry each, with the category and span of its block
+ *   backward                                  Mul ─▶ the last mul before the position
  *                              Sigmoid ◀──────┘      Bmm … Mul ─▶ the mul before that
  *
- * so the last operator before the one undone last that a node can undo is taken for its own. What runs in a row and is
- * alike is one entry, and one node. Forward again, of a checkpoint or of the next step, begins where backward stands.
+ * So a node undoes the last operator before the position that it can undo. Equal operators in a row are one entry,
+ * and one node. When forward runs again, for a checkpoint or the next step, it begins at backward's position.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_FORWARD_TAPE_H
@@ -16,12 +16,12 @@
 
 #include <stdbool.h>
 
-/* What the block of an operator is for. */
+/* An operator and the label of its block. */
 struct mt_forward_op {
     const char *name; /* of the operator; borrowed, and the same pointer for equal ones */
     mt_category category;
     mt_span_id span;
-    uint32_t caller; /* tells apart who asked */
+    uint32_t caller; /* number of the call stack */
 };
 
 struct mt_forward_tape;
@@ -29,22 +29,22 @@ struct mt_forward_tape;
 struct mt_forward_tape *mt_forward_tape_create(void);
 void mt_forward_tape_destroy(struct mt_forward_tape *tape); /* may be NULL */
 
-/* An operator ran that may be undone later. Copies it. */
+/* Adds an operator that may be undone later. Copies it. */
 void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_op *op);
 
-/* A node runs ("MulBackward0"; the same pointer for equal ones): makes the operator that it undoes the current one. False:
- * there is none, and the current one stays. */
+/* Notes that a node runs ("MulBackward0"; the same pointer for equal ones), and makes the operator that it undoes
+ * the current one. False if there is none; then the current one stays. */
 bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node);
 
-/* The operator that is being undone; NULL: none yet. */
+/* Returns the operator that is being undone; NULL: none yet. */
 const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape *tape);
 
-/* The one before it whose result it took: of those that ran just before, the last of another name, since what shares an
- * input runs in a row. NULL: none. */
+/* Returns the operator that made the current one's input: the last before it with another name, since operators that
+ * share an input run in a row. NULL: none. */
 const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape *tape);
 
-/* The addition or subtraction whose node takes nothing, and so was not seen to run, if one is next to be undone; the current
- * one otherwise. */
+/* Returns the addition or subtraction that is undone next, if it is one: its node allocates nothing, so it is not
+ * seen to run. Otherwise returns the current operator. */
 const struct mt_forward_op *mt_forward_tape_passed(const struct mt_forward_tape *tape);
 
 #endif

@@ -1,13 +1,14 @@
 #include "trace/import/glob.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
-/* Where a text may begin to fit: with its first character, or also behind a "/". */
+/* The places where a match may begin: the first character, or also any character after a "/". */
 typedef enum glob_begin { BEGIN_FIRST, BEGIN_PART } glob_begin;
 
-/* The part behind the next "/", NULL if there is none. A loop, since strchr reads each text to its end where sanitizers
- * check strings strictly. */
+/* Returns the part after the next "/"; NULL if there is none. A loop, since sanitizers that check strings strictly
+ * make strchr read each text to its end. */
 static const char *next_part(const char *text)
 {
     while (*text != '/' && *text != '\0')
@@ -15,10 +16,12 @@ static const char *next_part(const char *text)
     return *text == '/' ? text + 1 : NULL;
 }
 
-/* One alternative, pattern[0 .. end). After a mismatch what the last star stands for grows by one character, and before the
- * first star the next part is tried: what follows a star and did not fit to the end of the text fits no part behind. */
+/* True if the alternative pattern[0 .. end) matches. After a mismatch, the text of the last star gets one more
+ * character. Before the first star, the next part is tried: after a star, a part that begins later can't match if
+ * this one did not. */
 static bool fits_one(const char *pattern, const char *end, const char *text, glob_begin begin)
 {
+    assert(pattern <= end);
     const char *first = pattern, *star = NULL, *taken = text;
     while (*text != '\0') {
         if (pattern < end && *pattern == '*') {

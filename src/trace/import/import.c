@@ -1,61 +1,138 @@
+/* The table of readers and the steps that all imports share: recognize, check, open the run, replay, close it. */
 #include "trace/import/import.h"
 
+#include "base/interner.h"
 #include "base/memory.h"
-#include "trace/import/document.h"
-#include "trace/import/nsys_import.h"
-#include "trace/import/rmm_import.h"
-#include "trace/import/torch_import.h"
-#include "trace/import/whole_file.h"
+#include "trace/store/recorder.h"
 #include "trace/store/trace_file.h"
 
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-static mt_status import_document(const struct mt_import_plan *plan, const struct mt_document *document,
-                                 const struct mt_rules *rules, struct mt_import_report *out)
+/* Asked in this order. */
+static const struct mt_import_reader *const readers[] = {&mt_nsys_reader, &mt_rmm_reader, &mt_torch_reader};
+
+static const struct mt_import_reader *find_reader(const struct mt_import_input *input)
 {
-    if (mt_torch_snapshot_is_one(mt_document_root(document)))
-        return mt_torch_import(plan, document, rules, out);
-    return mt_fail(
-        MT_BAD_TRACE,
-        "%s is %s, but no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
-        "torch.cuda.memory._dump_snapshot() writes it",
-        plan->file, mt_document_format(document));
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++)
+        if (readers[i]->recognizes(input))
+            return readers[i];
+    return NULL;
 }
 
-/* What was read is let go of before it is replayed. */
-static mt_status import_file(const struct mt_import_plan *plan, const struct mt_rules *rules,
-                             struct mt_import_report *out)
+/* Replays into a sink that keeps nothing, so that a damaged file fails before it has added a run. */
+static mt_status rehearse(const struct mt_import_reader *reader, const struct mt_import_input *input)
 {
-    struct mt_whole_file file;
-    struct mt_document *document = NULL;
-    mt_status status = mt_whole_file_read(plan->file, &file);
-    bool is_log = status == MT_OK && mt_rmm_is_one(file.data, file.length);
-    if (is_log)
-        status = mt_rmm_import(plan, file.data, file.length, rules, out);
-    else if (status == MT_OK)
-        status = mt_document_read(plan->file, &file, &document);
-    mt_whole_file_release(&file);
-    if (status == MT_OK && !is_log)
-        status = import_document(plan, document, rules, out);
-    mt_document_close(document);
+    struct mt_import_report unused = {0};
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    mt_status status = reader->replay(input, &sink, &unused);
+    mt_interner_destroy(interner);
+    mt_import_report_release(&unused);
     return status;
 }
 
-static mt_status import_any(const struct mt_import_plan *plan, const struct mt_rules *rules,
-                            struct mt_import_report *out)
+static const char *file_name(const char *path)
 {
-    return mt_trace_file_is_database(plan->file) ? mt_nsys_import(plan, rules, out) : import_file(plan, rules, out);
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static const char *run_name(const struct mt_import_plan *plan, const struct mt_import_source *source)
+{
+    if (plan->name != NULL)
+        return plan->name;
+    return source->name != NULL && source->name[0] != '\0' ? source->name : NULL;
+}
+
+/* Adds the run to the trace. Of two settings with one name the recorder keeps the last, which is ours. */
+static mt_status open_run(const struct mt_import_plan *plan, const struct mt_import_source *source,
+                          struct mt_recorder **out)
+{
+    enum { OWN_SETTINGS = 2 };
+    size_t count = source->setting_count;
+    struct mt_run_setting *settings = mt_host_alloc((count + OWN_SETTINGS) * sizeof *settings);
+    if (count > 0)
+        memcpy(settings, source->settings, count * sizeof *settings);
+    settings[count++] = (struct mt_run_setting){"file", file_name(plan->file)};
+    settings[count++] = (struct mt_run_setting){"format", source->format};
+    const struct mt_run_info info = {.name = run_name(plan, source),
+                                     .device = source->device,
+                                     .capacity_bytes = source->capacity_bytes,
+                                     .settings = settings,
+                                     .setting_count = count};
+    mt_status status = mt_recorder_open(plan->trace, &info, out);
+    free(settings);
+    return status;
+}
+
+/* Returns the run's state: the one that the file names, or one that follows from its events. A run that was going on when it
+ * was exported is there only in part. */
+static mt_run_state end_of(const struct mt_import_source *source, const struct mt_import_report *report)
+{
+    for (int state = 0; state < MT_RUN_STATE_COUNT && source->state != NULL; state++)
+        if (strcmp(source->state, mt_run_state_name((mt_run_state)state)) == 0)
+            return state == MT_RUN_RUNNING ? MT_RUN_INTERRUPTED : (mt_run_state)state;
+    return report->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
+}
+
+static mt_status add_run(const struct mt_import_reader *reader, const struct mt_import_input *input,
+                         const struct mt_import_source *source, struct mt_import_report *out)
+{
+    struct mt_recorder *recorder;
+    mt_status status = open_run(input->plan, source, &recorder);
+    if (status != MT_OK)
+        return status;
+    out->kind = reader->kind;
+    out->format = source->title;
+    out->run = mt_recorder_run(recorder);
+    status = reader->replay(input, mt_recorder_sink(recorder), out);
+    struct mt_error error = mt_error_save(status);
+    mt_run_state state = status == MT_OK ? end_of(source, out) : MT_RUN_FAILED;
+    return mt_error_restore(&error, mt_recorder_close(recorder, state));
+}
+
+static mt_status import_by(const struct mt_import_reader *reader, struct mt_import_input *input,
+                           struct mt_import_report *out)
+{
+    assert((reader->read == NULL) == (reader->release == NULL));
+    struct mt_import_source source = reader->source;
+    mt_status status = reader->read != NULL ? reader->read(input, &source) : rehearse(reader, input);
+    if (status == MT_OK)
+        status = add_run(reader, input, &source, out);
+    else
+        mt_fail_context(status, "%s can't be imported", input->plan->file);
+    if (reader->release != NULL)
+        reader->release(input);
+    assert(input->state == NULL);
+    return status;
+}
+
+static mt_status import_file(const struct mt_import_plan *plan, const struct mt_rules *rules,
+                             struct mt_import_report *out)
+{
+    struct mt_import_input input = {.plan = plan, .rules = rules, .is_database = mt_trace_file_is_database(plan->file)};
+    mt_status status = input.is_database ? MT_OK : mt_whole_file_read(plan->file, &input.file);
+    const struct mt_import_reader *reader = status == MT_OK ? find_reader(&input) : NULL;
+    if (reader != NULL)
+        status = import_by(reader, &input, out);
+    else if (status == MT_OK)
+        status = mt_fail_context(mt_document_refuse(&input.file), "%s can't be imported", plan->file);
+    mt_whole_file_release(&input.file);
+    return status;
 }
 
 mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out)
 {
+    assert(plan->file != NULL && plan->trace != NULL && plan->device >= MT_IMPORT_ANY_DEVICE);
     struct mt_rules *rules = mt_rules_create();
     *out = (struct mt_import_report){0};
     mt_status status = plan->rules != NULL ? mt_rules_add_file(rules, plan->rules) : MT_OK;
     if (status == MT_OK)
         status = mt_rules_add_built_in(rules);
     if (status == MT_OK)
-        status = import_any(plan, rules, out);
+        status = import_file(plan, rules, out);
     out->rule_count = mt_rules_count(rules);
     mt_rules_destroy(rules);
     return status;
@@ -63,6 +140,7 @@ mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *
 
 void mt_import_report_release(struct mt_import_report *report)
 {
+    assert(report->uncovered_count <= MT_IMPORT_MOST_UNCOVERED);
     for (size_t i = 0; i < report->uncovered_count; i++)
         free(report->uncovered[i].who);
     *report = (struct mt_import_report){0};

@@ -1,4 +1,4 @@
-/* One pass, without recursion: values lie on a stack until the list or object that they are in ends, which takes them off
+/* Reads in one pass, without recursion. Values lie on a stack until their list or object ends, which takes them off
  * together.
  *
  *   [{"a": 1, "b": [2, 3   ▲ at
@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +17,12 @@ enum { FIRST_VALUES = 64, MOST_NUMBER_BYTES = 400 };
 
 /* A list or object that has not ended. */
 struct opened {
-    uint32_t first; /* its place on the stack */
+    uint32_t first; /* place of its first value on the stack */
     mt_value_kind kind;
 };
 
-/* Invariants: data <= at <= end; the `first` of what is open ascend; there is room for as many as the store's depth. */
+/* Invariants: data <= at <= end; the `first` of open lists ascend, and none is above `count`; open_count <=
+ * most_open, the depth that the store allows. */
 struct reader {
     const unsigned char *data, *at, *end;
     struct mt_value_store *store;
@@ -28,19 +30,11 @@ struct reader {
     size_t count, capacity;
     struct opened *open;
     uint32_t open_count, most_open;
-    char *scratch; /* a text without its escapes */
+    char *scratch; /* the text that is being read, without its escapes */
     size_t scratch_bytes;
 };
 
-bool mt_json_is_one(const unsigned char *data, size_t length)
-{
-    size_t at = 0;
-    while (at < length && (data[at] == ' ' || data[at] == '\t' || data[at] == '\n' || data[at] == '\r'))
-        at++;
-    return at < length && (data[at] == '{' || data[at] == '[');
-}
-
-/* What stands where it should not. */
+/* Fails at the next byte, with the byte and the thing that should come there. */
 static mt_status fail_here(const struct reader *reader, const char *expected)
 {
     if (reader->at == reader->end)
@@ -50,12 +44,20 @@ static mt_status fail_here(const struct reader *reader, const char *expected)
 
 static void skip_space(struct reader *reader)
 {
+    assert(reader->at >= reader->data && reader->at <= reader->end);
     while (reader->at < reader->end &&
            (*reader->at == ' ' || *reader->at == '\n' || *reader->at == '\r' || *reader->at == '\t'))
         reader->at++;
 }
 
-/* Steps over a byte, if it is the next one. */
+bool mt_json_is_one(const unsigned char *data, size_t length)
+{
+    struct reader reader = {.data = data, .at = data, .end = data + length};
+    skip_space(&reader);
+    return reader.at < reader.end && (*reader.at == '{' || *reader.at == '[');
+}
+
+/* Steps over the byte and returns true, if it is the next one. */
 static bool take(struct reader *reader, unsigned char byte)
 {
     if (reader->at == reader->end || *reader->at != byte)
@@ -66,6 +68,7 @@ static bool take(struct reader *reader, unsigned char byte)
 
 static mt_status push(struct reader *reader, struct mt_value value)
 {
+    assert(reader->count <= reader->capacity);
     if (reader->count == reader->capacity) {
         size_t capacity = reader->capacity * 2;
         mt_status status = mt_value_store_count(reader->store, reader->capacity * sizeof *reader->stack);
@@ -88,9 +91,10 @@ static mt_status begin(struct reader *reader, mt_value_kind kind)
     return MT_OK;
 }
 
-/* What was open becomes a value, in the place of those in it. */
+/* Replaces the values of the innermost open list or object by one value. */
 static mt_status end(struct reader *reader)
 {
+    assert(reader->open_count > 0);
     const struct opened *opened = &reader->open[--reader->open_count];
     struct mt_value made;
     mt_status status = mt_value_store_share(reader->store, opened->kind, reader->stack + opened->first,
@@ -109,7 +113,7 @@ static int digit_of(unsigned char byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* The four digits after \u. */
+/* Reads the four digits after \u. */
 static mt_status read_unit(struct reader *reader, uint32_t *out)
 {
     *out = 0;
@@ -134,6 +138,7 @@ static bool is_low_half(uint32_t unit)
 
 static char *put_character(char *out, uint32_t character)
 {
+    assert(character < 0x110000);
     if (character < 0x80) {
         *out++ = (char)character;
         return out;
@@ -146,7 +151,7 @@ static char *put_character(char *out, uint32_t character)
     return out;
 }
 
-/* After \u: one character, of one unit or of two. Writes no more bytes than were read. */
+/* Reads one character after \u, of one unit or of two. Writes no more bytes than it reads. */
 static mt_status read_character(struct reader *reader, char **out)
 {
     enum { REPLACEMENT = 0xFFFD };
@@ -165,14 +170,14 @@ static mt_status read_character(struct reader *reader, char **out)
         }
     }
     if (is_high_half(unit) || is_low_half(unit)) {
-        reader->at = after; /* what follows stands for itself */
+        reader->at = after; /* the unit that follows is a character of its own */
         unit = REPLACEMENT;
     }
     *out = put_character(*out, unit);
     return MT_OK;
 }
 
-/* After a backslash. */
+/* Reads the rest of an escape, after the backslash. */
 static mt_status read_escape(struct reader *reader, char **out)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -186,7 +191,7 @@ static mt_status read_escape(struct reader *reader, char **out)
     return MT_OK;
 }
 
-/* Up to what ends a run of plain characters: a quote, a backslash, or what must not stand in a text. */
+/* Returns the end of a run of plain characters: a quote, a backslash, or a byte that a text must not have. */
 static const unsigned char *find_special(const unsigned char *at, const unsigned char *last)
 {
     while (at < last && *at != '"' && *at != '\\' && *at >= 0x20)
@@ -194,7 +199,7 @@ static const unsigned char *find_special(const unsigned char *at, const unsigned
     return at;
 }
 
-/* Room for a text of so many bytes, written out. */
+/* Makes room for a text of so many bytes. */
 static mt_status scratch_room(struct reader *reader, size_t bytes)
 {
     if (bytes <= reader->scratch_bytes)
@@ -207,7 +212,7 @@ static mt_status scratch_room(struct reader *reader, size_t bytes)
     return MT_OK;
 }
 
-/* The end of the text that begins here, which is at its closing quote; the data's if there is none. */
+/* Returns the closing quote of the text that begins here, or the end of the data. */
 static const unsigned char *find_end(const struct reader *reader)
 {
     const unsigned char *at = reader->at;
@@ -241,7 +246,7 @@ static mt_status read_escaped_text(struct reader *reader)
     return status;
 }
 
-/* After the opening quote. */
+/* Reads a text after its opening quote. */
 static mt_status read_text(struct reader *reader)
 {
     const unsigned char *special = find_special(reader->at, reader->end);
@@ -260,7 +265,7 @@ static size_t skip_digits(struct reader *reader)
     return (size_t)(reader->at - first);
 }
 
-/* Steps over the fraction and the exponent; *out_there: there is one of them. */
+/* Steps over a fraction and an exponent. Sets *out_there if there is one of them. */
 static mt_status skip_rest(struct reader *reader, bool *out_there)
 {
     const unsigned char *first = reader->at;
@@ -276,7 +281,7 @@ static mt_status skip_rest(struct reader *reader, bool *out_there)
     return MT_OK;
 }
 
-/* The number that these bytes spell, as the nearest of those that there are. */
+/* Pushes the double that is nearest to the number in these bytes. */
 static mt_status push_real(struct reader *reader, const unsigned char *first)
 {
     char text[MOST_NUMBER_BYTES];
@@ -288,7 +293,7 @@ static mt_status push_real(struct reader *reader, const unsigned char *first)
     return push(reader, (struct mt_value){.kind = MT_VALUE_REAL, .real = strtod(text, NULL)});
 }
 
-/* The integer that digits spell; false if it takes more than 64 bits with a sign. */
+/* Sets *out to the integer in these digits. False if it does not fit in an int64_t. */
 static bool sum_digits(const unsigned char *digits, size_t count, bool is_negative, int64_t *out)
 {
     bool fits = true;
@@ -340,7 +345,7 @@ static mt_status read_word(struct reader *reader)
     return read_number(reader);
 }
 
-/* The key of a pair and its colon. */
+/* Reads the key of a pair and its colon. */
 static mt_status read_key(struct reader *reader)
 {
     skip_space(reader);
@@ -353,9 +358,10 @@ static mt_status read_key(struct reader *reader)
     return take(reader, ':') ? MT_OK : fail_here(reader, "a colon");
 }
 
-/* What is open and has just begun: its end, or its first key. */
+/* Reads on in a list or object that has just begun: its end, or its first key. */
 static mt_status after_opening(struct reader *reader, bool *out_complete)
 {
+    assert(reader->open_count > 0 && reader->open_count <= reader->most_open);
     bool is_dict = reader->open[reader->open_count - 1].kind == MT_VALUE_DICT;
     skip_space(reader);
     *out_complete = take(reader, is_dict ? '}' : ']');
@@ -364,7 +370,7 @@ static mt_status after_opening(struct reader *reader, bool *out_complete)
     return is_dict ? read_key(reader) : MT_OK;
 }
 
-/* A value, or the beginning of one; *out_complete: it is on the stack. */
+/* Reads a value or the beginning of one. Sets *out_complete if the whole value is on the stack. */
 static mt_status read_value(struct reader *reader, bool *out_complete)
 {
     mt_status status;
@@ -381,10 +387,11 @@ static mt_status read_value(struct reader *reader, bool *out_complete)
     return status == MT_OK ? after_opening(reader, out_complete) : status;
 }
 
-/* After a value within what is open: the end of it, or a comma and, of an object, the next key. *out_complete: it ended,
- * and is a value itself. */
+/* Reads on after a value in a list or object: the end, or a comma and, in an object, the next key. Sets
+ * *out_complete if the list or object ended, and so is a value itself. */
 static mt_status after_value(struct reader *reader, bool *out_complete)
 {
+    assert(reader->open_count > 0 && reader->count > reader->open[reader->open_count - 1].first);
     bool is_dict = reader->open[reader->open_count - 1].kind == MT_VALUE_DICT;
     skip_space(reader);
     *out_complete = take(reader, is_dict ? '}' : ']');
@@ -416,6 +423,7 @@ mt_status mt_json_read(const unsigned char *data, size_t length, struct mt_value
     reader.capacity = FIRST_VALUES;
     *out = (struct mt_value){0};
     mt_status status = read_all(&reader);
+    assert(status != MT_OK || (reader.count == 1 && reader.open_count == 0));
     if (status == MT_OK)
         *out = reader.stack[0];
     else

@@ -1,20 +1,20 @@
 /* JSON (RFC 8259), as the same values as a pickle.
  *
- * Objects become dicts, and what was written out many times is kept once: a snapshot in JSON repeats each call chain
- * wherever it occurs, and takes hardly more memory than one that refers to it.
+ * Objects become dicts. Equal lists and objects are kept once: a snapshot in JSON repeats a call stack wherever it
+ * occurs, and still takes hardly more memory than a pickle, which refers to it.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_JSON_READER_H
 #define MT_TRACE_IMPORT_JSON_READER_H
 
-#include "trace/import/value_store.h"
+#include "trace/import/value.h"
 
-/* Whether data begins as a JSON object or array does. */
+/* True if the data begin as a JSON object or array. */
 bool mt_json_is_one(const unsigned char *data, size_t length);
 
-/* Reads the value into the store. MT_BAD_TRACE, with the byte's position, for what is no JSON, ends too early, is followed
- * by something else, or passes the store's limits. Half of a surrogate pair becomes U+FFFD. Takes time in proportion to
- * `length`. */
+/* Reads the value into the store. Fails with MT_BAD_TRACE and the byte's position for wrong JSON, an early end,
+ * bytes after the value, or a limit of the store. Half of a surrogate pair becomes U+FFFD. Takes time in proportion
+ * to `length`. */
 mt_status mt_json_read(const unsigned char *data, size_t length, struct mt_value_store *store, struct mt_value *out);
 
 #endif

@@ -1,213 +1,213 @@
-#include "trace/import/nsys_import.h"
-
-#include "base/interner.h"
+/* An export of Nsight Systems to SQLite as a run: the memory that one process took on one device, its NVTX ranges as spans,
+ * steps and phases, and its kernels. Each allocation is a segment of its own, since an export does not have the segments of
+ * pools. */
+#include "base/memory.h"
 #include "base/text.h"
-#include "trace/import/frugal_names.h"
-#include "trace/import/import_run.h"
-#include "trace/import/import_sizes.h"
-#include "trace/import/nsys_ranges.h"
-#include "trace/import/nsys_strings.h"
+#include "trace/import/import_reader.h"
+#include "trace/import/import_spans.h"
 #include "trace/import/nsys_tables.h"
-#include "trace/store/database.h"
+#include "trace/import/plain_labels.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* What a row of the story is. */
-enum { STORY_RANGE_BEGINS, STORY_RANGE_ENDS, STORY_ALLOCATION, STORY_FREE };
+typedef enum range_kind { RANGE_SPAN, RANGE_STEP, RANGE_PHASE } range_kind;
 
-#define MEMORY_TABLE "CUDA_GPU_MEMORY_USAGE_EVENTS"
-#define RANGE_TABLE "NVTX_EVENTS"
-#define KERNEL_TABLE "CUPTI_ACTIVITY_KIND_KERNEL"
-#define STRING_TABLE "StringIds"
+struct range {
+    range_kind kind;
+    int64_t thread;
+    mt_span_id span;
+    char *path; /* of a span */
+    bool has_ended;
+};
 
-/* Numbers of processes are multiples of it; those of their threads lie between. */
-#define PROCESS_UNIT INT64_C(0x1000000)
+/* Deeper ranges are ignored: a damaged file may have any number. */
+enum { MOST_OPEN = 512 };
 
-struct nsys {
-    struct mt_database *database;
-    int64_t device, process, start_ns;
-    bool knows_device, knows_process; /* whether memory tells of them */
+/* The ranges that are open, in order of time. Those of one thread nest; those of several threads are replayed as
+ * they come. The innermost span is the place of an allocation. Invariants: `places` has the index in `open` of each
+ * range that has not ended; the last of `open` has not ended; count <= MOST_OPEN. */
+struct ranges {
+    struct mt_sink sink;
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
-    struct mt_nsys_ranges *ranges;
-    struct mt_nsys_strings strings;
+    struct range open[MOST_OPEN];
+    uint32_t count;
+    struct mt_number_map places; /* by the number of the range */
+    uint32_t open_phases;        /* a range within one that is named like a phase is a span */
+};
+
+static struct ranges *ranges_create(const struct mt_sink *sink, struct mt_foreign *foreign,
+                                    struct mt_plain_labels *labels)
+{
+    struct ranges *ranges = mt_host_alloc(sizeof *ranges);
+    ranges->sink = *sink;
+    ranges->foreign = foreign;
+    ranges->labels = labels;
+    mt_number_map_create(&ranges->places);
+    return ranges;
+}
+
+static void ranges_destroy(struct ranges *ranges)
+{
+    if (ranges == NULL)
+        return;
+    for (uint32_t i = 0; i < ranges->count; i++)
+        free(ranges->open[i].path);
+    mt_number_map_release(&ranges->places);
+    free(ranges);
+}
+
+static const struct range *innermost_span(const struct ranges *ranges)
+{
+    for (uint32_t i = ranges->count; i > 0; i--)
+        if (ranges->open[i - 1].kind == RANGE_SPAN && !ranges->open[i - 1].has_ended)
+            return &ranges->open[i - 1];
+    return NULL;
+}
+
+static const char *ranges_path(const struct ranges *ranges)
+{
+    const struct range *range = innermost_span(ranges);
+    return range != NULL ? range->path : "";
+}
+
+static bool is_phase(const char *text, mt_phase *out)
+{
+    for (int i = 0; i < MT_PHASE_COUNT; i++)
+        if (strcmp(text, mt_phase_name((mt_phase)i)) == 0) {
+            *out = (mt_phase)i;
+            return true;
+        }
+    return false;
+}
+
+static bool is_step(const char *text)
+{
+    return strncmp(text, "step ", 5) == 0 && text[5] != '\0' && text[strspn(text + 5, "0123456789") + 5] == '\0';
+}
+
+/* Returns the path of a range within its parent's path, which the text may repeat. The caller frees it. */
+static char *path_within(const char *parent, const char *text)
+{
+    struct mt_text path = {0};
+    size_t length = strlen(parent);
+    if (length > 0 && !(strncmp(text, parent, length) == 0 && text[length] == '.'))
+        mt_text_add(&path, "%s.", parent);
+    mt_text_add(&path, "%s", text[0] != '\0' ? text : "(range)");
+    return path.data;
+}
+
+static void begin_span(struct ranges *ranges, uint64_t time_ns, const char *text, struct range *range)
+{
+    const struct range *parent = innermost_span(ranges);
+    bool is_within = parent != NULL && parent->thread == range->thread;
+    range->path = path_within(is_within ? parent->path : "", text);
+    range->span = mt_span_of_path(&ranges->sink, range->path);
+    if (range->span != 0)
+        mt_foreign_span_begin(ranges->foreign, time_ns, range->span);
+}
+
+static void ranges_begin(struct ranges *ranges, uint64_t time_ns, int64_t number, int64_t thread, const char *text)
+{
+    assert(ranges->count <= MOST_OPEN);
+    struct range range = {.thread = thread};
+    mt_phase phase;
+    if (ranges->count == MOST_OPEN)
+        return;
+    if (is_step(text)) {
+        range.kind = RANGE_STEP;
+        mt_foreign_step_begin(ranges->foreign, time_ns);
+    } else if (ranges->open_phases == 0 && is_phase(text, &phase)) {
+        range.kind = RANGE_PHASE;
+        ranges->open_phases++;
+        mt_plain_labels_phase(ranges->labels, phase);
+        mt_foreign_phase(ranges->foreign, time_ns, phase);
+    } else {
+        begin_span(ranges, time_ns, text, &range);
+    }
+    mt_number_map_put(&ranges->places, (uint64_t)number, ranges->count);
+    ranges->open[ranges->count++] = range;
+}
+
+static void ranges_end(struct ranges *ranges, uint64_t time_ns, int64_t number)
+{
+    uint64_t place;
+    if (!mt_number_map_take(&ranges->places, (uint64_t)number, &place))
+        return;
+    struct range *range = &ranges->open[place];
+    assert(place < ranges->count && !range->has_ended);
+    range->has_ended = true;
+    ranges->open_phases -= range->kind == RANGE_PHASE;
+    if (range->kind == RANGE_STEP && mt_foreign_step(ranges->foreign) != MT_NO_STEP)
+        mt_foreign_step_end(ranges->foreign, time_ns);
+    if (range->kind == RANGE_SPAN && range->span != 0)
+        mt_foreign_span_end(ranges->foreign, time_ns, range->span);
+    for (; ranges->count > 0 && ranges->open[ranges->count - 1].has_ended; ranges->count--)
+        free(ranges->open[ranges->count - 1].path);
+    assert(ranges->open_phases <= ranges->count);
+}
+
+/* A replay of the tables. */
+struct nsys {
+    struct mt_nsys_tables tables;
+    struct mt_foreign *foreign;
+    struct mt_plain_labels *labels;
+    struct ranges *ranges;
     uint64_t allocations, frees, range_count, kernels;
     struct mt_import_sizes sizes; /* of allocations */
 };
 
-/* Adds the column's name, or what stands for it where there is none. */
-static mt_status add_column(struct nsys *nsys, struct mt_text *sql, const char *table, const char *column,
-                            const char *otherwise)
+/* Returns the text of a row: its own, or the one whose number it has. */
+static const char *text_of(const struct nsys *nsys, const struct mt_statement *row)
 {
-    bool is_there;
-    mt_status status = mt_nsys_has_column(nsys->database, table, column, &is_there);
-    mt_text_add(sql, "%s", is_there ? column : otherwise);
-    return status;
-}
-
-/* Adds what makes a row of the table with memory one about memory of a device. */
-static mt_status add_about_device(struct nsys *nsys, struct mt_text *sql)
-{
-    mt_text_add(sql, " memoryOperationType IN (0, 1) AND ");
-    mt_status status = add_column(nsys, sql, MEMORY_TABLE, "memKind", "2");
-    mt_text_add(sql, " NOT IN (0, 1)");
-    return status;
-}
-
-/* Adds what makes a row one of the process and of the device, as far as the table and that with memory tell of them. A
- * thread's number lies within its process's. */
-static mt_status add_owner(struct nsys *nsys, struct mt_text *sql, const char *table)
-{
-    const struct {
-        const char *column;
-        int64_t unit, value;
-        bool is_known;
-    } owners[] = {{"deviceId", 1, nsys->device, nsys->knows_device},
-                  {"globalPid", PROCESS_UNIT, nsys->process, nsys->knows_process},
-                  {"globalTid", PROCESS_UNIT, nsys->process, nsys->knows_process}};
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < sizeof owners / sizeof owners[0] && status == MT_OK; i++) {
-        bool is_there;
-        status = mt_nsys_has_column(nsys->database, table, owners[i].column, &is_there);
-        if (status == MT_OK && is_there && owners[i].is_known)
-            mt_text_add(sql, " AND %s / %" PRId64 " = %" PRId64, owners[i].column, owners[i].unit,
-                        owners[i].value / owners[i].unit);
-    }
-    return status;
-}
-
-/* The process and the device with most allocations, or of the device that is asked for. */
-static mt_status choose_process(struct nsys *nsys, int64_t device)
-{
-    struct mt_statement *statement = NULL;
-    struct mt_text sql = {0};
-    bool row = false;
-    mt_text_add(&sql, "SELECT ");
-    mt_status status = add_column(nsys, &sql, MEMORY_TABLE, "deviceId", "0");
-    mt_text_add(&sql, " AS device, ");
-    if (status == MT_OK)
-        status = add_column(nsys, &sql, MEMORY_TABLE, "globalPid", "0");
-    mt_text_add(&sql,
-                " AS process, min(start) FROM " MEMORY_TABLE " WHERE memoryOperationType = 0 AND (%" PRId64
-                " < 0 OR device = %" PRId64 ") AND",
-                device, device);
-    if (status == MT_OK)
-        status = add_about_device(nsys, &sql);
-    mt_text_add(&sql, " GROUP BY 1, 2 ORDER BY count(*) DESC LIMIT 1");
-    if (status == MT_OK)
-        status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
-    if (status == MT_OK)
-        status = mt_statement_step(statement, &row);
-    if (status == MT_OK && !row)
-        status = mt_fail(MT_BAD_TRACE,
-                         "it has no allocations of device memory%s: nsys profile records them with "
-                         "--cuda-memory-usage=true",
-                         device >= 0 ? " on that device" : "");
-    if (status == MT_OK) {
-        nsys->device = mt_statement_integer(statement, 0);
-        nsys->process = mt_statement_integer(statement, 1);
-        nsys->start_ns = mt_statement_integer(statement, 2);
-    }
-    mt_statement_finalize(statement);
-    mt_text_release(&sql);
-    return status;
-}
-
-/* (what, time, number, a, b, text): allocations and frees with address, bytes, stream and name. */
-static mt_status add_memory(struct nsys *nsys, struct mt_text *sql)
-{
-    mt_text_add(
-        sql,
-        "SELECT * FROM (SELECT start AS time, 2 + (memoryOperationType <> 0) AS what, rowid AS number, address AS a,"
-        " bytes AS b, ");
-    mt_status status = add_column(nsys, sql, MEMORY_TABLE, "streamId", "0");
-    mt_text_add(sql, " AS c, ");
-    if (status == MT_OK)
-        status = add_column(nsys, sql, MEMORY_TABLE, "name", "NULL");
-    mt_text_add(sql, " AS text, NULL AS string FROM " MEMORY_TABLE " WHERE");
-    if (status == MT_OK)
-        status = add_about_device(nsys, sql);
-    return status == MT_OK ? add_owner(nsys, sql, MEMORY_TABLE) : status;
-}
-
-/* What a range is called: its own text, or the number of one that it shares. */
-static mt_status add_range_text(struct nsys *nsys, struct mt_text *sql)
-{
-    mt_status status = add_column(nsys, sql, RANGE_TABLE, "text", "NULL");
-    mt_text_add(sql, ", ");
-    return status == MT_OK ? add_column(nsys, sql, RANGE_TABLE, "textId", "NULL") : status;
-}
-
-static mt_status add_ranges(struct nsys *nsys, struct mt_text *sql)
-{
-    bool is_there;
-    struct mt_text thread = {0}, text = {0}, source = {0};
-    mt_status status = mt_nsys_has_column(nsys->database, RANGE_TABLE, "eventType", &is_there);
-    mt_text_add(&source, " FROM " RANGE_TABLE " WHERE eventType = 59 AND end >= start");
-    if (status == MT_OK && is_there)
-        status = add_owner(nsys, &source, RANGE_TABLE);
-    if (status == MT_OK && is_there)
-        status = add_column(nsys, &thread, RANGE_TABLE, "globalTid", "0");
-    if (status == MT_OK && is_there)
-        status = add_range_text(nsys, &text);
-    if (status == MT_OK && is_there) {
-        mt_text_add(sql, " UNION ALL SELECT start, 0, rowid, %s, 0, -end, %s%s", mt_text_get(&thread),
-                    mt_text_get(&text), mt_text_get(&source));
-        mt_text_add(sql, " UNION ALL SELECT end, 1, rowid, 0, 0, -start, NULL, NULL%s", mt_text_get(&source));
-    }
-    mt_text_release(&source);
-    mt_text_release(&thread);
-    mt_text_release(&text);
-    return status;
-}
-
-/* Of two columns: the text itself, and the number of one. */
-static const char *text_of(const struct nsys *nsys, const struct mt_statement *row, int column)
-{
-    const char *text = mt_statement_text(row, column);
-    if (text == NULL && !mt_statement_is_null(row, column + 1))
-        text = mt_nsys_strings_find(&nsys->strings, mt_statement_integer(row, column + 1));
+    const char *text = mt_statement_text(row, MT_NSYS_TEXT);
+    if (text == NULL && !mt_statement_is_null(row, MT_NSYS_TEXT_ID))
+        text = mt_nsys_tables_string(&nsys->tables, mt_statement_integer(row, MT_NSYS_TEXT_ID));
     return text != NULL ? text : "";
 }
 
-/* From the first allocation on. */
+/* Returns the time since the first allocation. */
 static uint64_t run_time(const struct nsys *nsys, int64_t time_ns)
 {
     int64_t since;
-    return __builtin_sub_overflow(time_ns, nsys->start_ns, &since) || since < 0 ? 0 : (uint64_t)since;
+    return __builtin_sub_overflow(time_ns, nsys->tables.start_ns, &since) || since < 0 ? 0 : (uint64_t)since;
 }
 
-static mt_status tell_allocation(struct nsys *nsys, uint64_t now, int64_t row, const char *name,
-                                 struct mt_foreign_block *block)
+static mt_status replay_allocation(struct nsys *nsys, uint64_t now, int64_t row, const char *name,
+                                   struct mt_foreign_block *block)
 {
+    assert(nsys->foreign != NULL);
     mt_status status = mt_import_sizes_add(&nsys->sizes, block->requested_bytes);
     if (status != MT_OK)
-        return mt_fail_context(status, "row %" PRId64 " of " MEMORY_TABLE, row);
+        return mt_fail_context(status, "row %" PRId64 " of " MT_NSYS_MEMORY_TABLE, row);
     nsys->allocations++;
-    mt_plain_labels_give(nsys->labels, name, mt_nsys_ranges_path(nsys->ranges), block);
+    mt_plain_labels_give(nsys->labels, name, ranges_path(nsys->ranges), block);
     mt_plain_labels_count(nsys->labels, block);
     mt_foreign_take(nsys->foreign, now, block);
     return MT_OK;
 }
 
-static mt_status tell_row(struct nsys *nsys, const struct mt_statement *row)
+static mt_status replay_row(struct nsys *nsys, const struct mt_statement *row)
 {
-    uint64_t now = run_time(nsys, mt_statement_integer(row, 0));
-    int64_t number = mt_statement_integer(row, 2);
-    const char *text = text_of(nsys, row, 6);
-    struct mt_foreign_block block = {.address = (uint64_t)mt_statement_integer(row, 3),
-                                     .requested_bytes = (uint64_t)mt_statement_integer(row, 4),
-                                     .stream = (uint64_t)mt_statement_integer(row, 5)};
-    switch (mt_statement_integer(row, 1)) {
-    case STORY_RANGE_BEGINS:
+    uint64_t now = run_time(nsys, mt_statement_integer(row, MT_NSYS_TIME));
+    int64_t number = mt_statement_integer(row, MT_NSYS_NUMBER);
+    const char *text = text_of(nsys, row);
+    struct mt_foreign_block block = {.address = (uint64_t)mt_statement_integer(row, MT_NSYS_A),
+                                     .requested_bytes = (uint64_t)mt_statement_integer(row, MT_NSYS_B),
+                                     .stream = (uint64_t)mt_statement_integer(row, MT_NSYS_C)};
+    switch (mt_statement_integer(row, MT_NSYS_KIND)) {
+    case MT_NSYS_RANGE_BEGINS:
         nsys->range_count++;
-        mt_nsys_ranges_begin(nsys->ranges, now, number, mt_statement_integer(row, 3), text);
+        ranges_begin(nsys->ranges, now, number, mt_statement_integer(row, MT_NSYS_A), text);
         break;
-    case STORY_RANGE_ENDS:
-        mt_nsys_ranges_end(nsys->ranges, now, number);
+    case MT_NSYS_RANGE_ENDS:
+        ranges_end(nsys->ranges, now, number);
         break;
-    case STORY_ALLOCATION:
-        return tell_allocation(nsys, now, number, text, &block);
+    case MT_NSYS_ALLOCATION:
+        return replay_allocation(nsys, now, number, text, &block);
     default:
         nsys->frees++;
         mt_foreign_give(nsys->foreign, now, block.address);
@@ -215,28 +215,9 @@ static mt_status tell_row(struct nsys *nsys, const struct mt_statement *row)
     return MT_OK;
 }
 
-/* Of equal times what ends comes first, then what begins, the longest first, then memory in its order. */
-static mt_status tell_story(struct nsys *nsys)
+static mt_status replay_kernel(struct nsys *nsys, const struct mt_statement *row)
 {
-    struct mt_statement *statement = NULL;
-    struct mt_text sql = {0};
-    bool row = true;
-    mt_status status = add_memory(nsys, &sql);
-    if (status == MT_OK)
-        status = add_ranges(nsys, &sql);
-    mt_text_add(&sql, ") ORDER BY time, what = 1 DESC, what > 1, CASE WHEN what < 2 THEN c END, number");
-    if (status == MT_OK)
-        status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
-        status = tell_row(nsys, statement);
-    mt_statement_finalize(statement);
-    mt_text_release(&sql);
-    return status;
-}
-
-static void tell_kernel(struct nsys *nsys, const struct mt_statement *row)
-{
-    const char *name = mt_nsys_strings_find(&nsys->strings, mt_statement_integer(row, 3));
+    const char *name = mt_nsys_tables_string(&nsys->tables, mt_statement_integer(row, 3));
     const struct mt_kernel kernel = {.start_ns = run_time(nsys, mt_statement_integer(row, 0)),
                                      .end_ns = run_time(nsys, mt_statement_integer(row, 1)),
                                      .name = name != NULL ? name : "(unknown)",
@@ -245,96 +226,34 @@ static void tell_kernel(struct nsys *nsys, const struct mt_statement *row)
     nsys->kernels++;
     if (kernel.end_ns >= kernel.start_ns)
         mt_foreign_kernel(nsys->foreign, &kernel);
+    return MT_OK;
 }
 
-static mt_status tell_kernels(struct nsys *nsys)
+/* Calls `replay_one` for each row of a statement, and finalizes it. NULL: no rows. */
+static mt_status replay_rows(struct nsys *nsys, struct mt_statement *statement,
+                             mt_status (*replay_one)(struct nsys *, const struct mt_statement *))
 {
-    struct mt_statement *statement = NULL;
-    struct mt_text sql = {0};
-    bool has_kernels = false, row = true;
-    mt_status status = mt_nsys_has_column(nsys->database, KERNEL_TABLE, "demangledName", &has_kernels);
-    if (status != MT_OK || !has_kernels)
-        return status;
-    mt_text_add(&sql, "SELECT start, end, ");
-    status = add_column(nsys, &sql, KERNEL_TABLE, "streamId", "0");
-    mt_text_add(&sql, ", demangledName FROM " KERNEL_TABLE " WHERE TRUE");
-    if (status == MT_OK)
-        status = add_owner(nsys, &sql, KERNEL_TABLE);
-    mt_text_add(&sql, " ORDER BY start, rowid");
-    if (status == MT_OK)
-        status = mt_database_prepare(nsys->database, mt_text_get(&sql), &statement);
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
-        tell_kernel(nsys, statement);
+    mt_status status = MT_OK;
+    bool row = statement != NULL;
+    while (row && status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+        status = replay_one(nsys, statement);
     mt_statement_finalize(statement);
-    mt_text_release(&sql);
     return status;
 }
 
-/* Without these an event says nothing. */
-static mt_status check_columns(struct nsys *nsys)
+static mt_status replay_tables(struct nsys *nsys, const struct mt_import_input *input, struct mt_import_report *out)
 {
-    static const char *const needed[] = {"start", "address", "bytes"};
-    bool is_there = true;
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0] && status == MT_OK; i++) {
-        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, needed[i], &is_there);
-        if (status == MT_OK && !is_there)
-            status = mt_fail(MT_BAD_TRACE,
-                             "its table " MEMORY_TABLE " has no column %s, which every version of nsys "
-                             "export writes",
-                             needed[i]);
-    }
+    struct mt_statement *statement;
+    uint64_t all = 0;
+    mt_status status = mt_nsys_tables_open(input->plan->file, input->plan->device, &nsys->tables);
+    if (status == MT_OK && (status = mt_nsys_tables_events(&nsys->tables, &statement)) == MT_OK)
+        status = replay_rows(nsys, statement, replay_row);
+    if (status == MT_OK && (status = mt_nsys_tables_kernels(&nsys->tables, &statement)) == MT_OK)
+        status = replay_rows(nsys, statement, replay_kernel);
     if (status == MT_OK)
-        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "deviceId", &nsys->knows_device);
-    if (status == MT_OK)
-        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "globalPid", &nsys->knows_process);
+        status = mt_nsys_tables_count(&nsys->tables, &all);
+    out->elsewhere = all - nsys->allocations - nsys->frees;
     return status;
-}
-
-static mt_status check_tables(struct nsys *nsys)
-{
-    static const char *const tables[] = {MEMORY_TABLE, RANGE_TABLE, KERNEL_TABLE, STRING_TABLE};
-    bool is_there;
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == MT_OK; i++)
-        status = mt_nsys_check_table(nsys->database, tables[i]);
-    if (status == MT_OK)
-        status = mt_nsys_has_column(nsys->database, MEMORY_TABLE, "memoryOperationType", &is_there);
-    if (status != MT_OK)
-        return status;
-    if (is_there)
-        return check_columns(nsys);
-    int64_t application = 0;
-    if (mt_database_integer(nsys->database, "PRAGMA application_id", &application) == MT_OK &&
-        application == MT_TRACE_APPLICATION_ID)
-        return mt_fail(MT_BAD_TRACE, "it is a trace already: memtrace runs lists what it holds");
-    return mt_fail(MT_BAD_TRACE, "it is a database without the table " MEMORY_TABLE
-                                 ": nsys profile --cuda-memory-usage=true records it, nsys export --type sqlite "
-                                 "writes it");
-}
-
-/* What of the memory's events is about other devices and other processes. */
-static mt_status count_elsewhere(struct nsys *nsys, uint64_t *out)
-{
-    struct mt_text sql = {0};
-    int64_t all = 0;
-    mt_text_add(&sql, "SELECT count(*) FROM " MEMORY_TABLE " WHERE");
-    mt_status status = add_about_device(nsys, &sql);
-    if (status == MT_OK)
-        status = mt_database_integer(nsys->database, mt_text_get(&sql), &all);
-    mt_text_release(&sql);
-    *out = (uint64_t)all - nsys->allocations - nsys->frees;
-    return status;
-}
-
-static mt_status read_strings(struct nsys *nsys)
-{
-    bool has_ids = false, has_values = false;
-    mt_status status = mt_nsys_has_column(nsys->database, STRING_TABLE, "id", &has_ids);
-    if (status == MT_OK)
-        status = mt_nsys_has_column(nsys->database, STRING_TABLE, "value", &has_values);
-    return status == MT_OK && has_ids && has_values ? mt_nsys_strings_read(nsys->database, STRING_TABLE, &nsys->strings)
-                                                    : status;
 }
 
 static void report(const struct nsys *nsys, struct mt_import_report *out)
@@ -343,62 +262,41 @@ static void report(const struct nsys *nsys, struct mt_import_report *out)
     mt_import_count(out, "frees", nsys->frees);
     mt_import_count(out, "ranges", nsys->range_count);
     mt_import_count(out, "kernels", nsys->kernels);
-    out->entries = nsys->allocations + nsys->frees + nsys->range_count + nsys->kernels;
-    out->device = nsys->knows_device ? nsys->device : MT_TORCH_ANY_DEVICE;
+    out->device = nsys->tables.knows_device ? nsys->tables.device : MT_IMPORT_ANY_DEVICE;
     out->foreign = mt_foreign_counts(nsys->foreign);
     out->coverage = mt_plain_labels_coverage(nsys->labels);
+    assert(out->coverage.all_blocks == nsys->allocations);
 }
 
-mt_status mt_nsys_tell(const char *path, int64_t device, const struct mt_rules *rules, const struct mt_sink *sink,
-                       struct mt_import_report *out)
+static mt_status replay(const struct mt_import_input *input, const struct mt_sink *sink, struct mt_import_report *out)
 {
     struct nsys nsys = {0};
-    struct mt_frugal_names frugal;
-    mt_status status = mt_database_open_foreign(path, &nsys.database);
-    mt_frugal_names_create(&frugal, sink);
-    const struct mt_sink names = mt_frugal_names_sink(&frugal);
+    struct mt_bounded_names bounded;
+    mt_bounded_names_create(&bounded, sink);
+    const struct mt_sink names = mt_bounded_names_sink(&bounded);
     nsys.foreign = mt_foreign_create(sink);
-    nsys.labels = mt_plain_labels_create(rules, &names);
-    nsys.ranges = mt_nsys_ranges_create(&names, nsys.foreign, nsys.labels);
-    if (status == MT_OK)
-        status = check_tables(&nsys);
-    if (status == MT_OK)
-        status = read_strings(&nsys);
-    if (status == MT_OK)
-        status = choose_process(&nsys, device);
-    if (status == MT_OK)
-        status = tell_story(&nsys);
-    if (status == MT_OK)
-        status = tell_kernels(&nsys);
-    if (status == MT_OK)
-        status = count_elsewhere(&nsys, &out->elsewhere);
+    nsys.labels = mt_plain_labels_create(input->rules, &names);
+    nsys.ranges = ranges_create(&names, nsys.foreign, nsys.labels);
+    mt_status status = replay_tables(&nsys, input, out);
     report(&nsys, out);
-    mt_nsys_ranges_destroy(nsys.ranges);
+    ranges_destroy(nsys.ranges);
     mt_plain_labels_destroy(nsys.labels);
     mt_foreign_destroy(nsys.foreign);
-    mt_nsys_strings_release(&nsys.strings);
-    mt_frugal_names_release(&frugal);
-    mt_database_close(nsys.database);
+    mt_bounded_names_release(&bounded);
+    mt_nsys_tables_close(&nsys.tables);
     return status;
 }
 
-mt_status mt_nsys_import(const struct mt_import_plan *plan, const struct mt_rules *rules, struct mt_import_report *out)
+static bool recognizes(const struct mt_import_input *input)
 {
-    const struct mt_import_source source = {.device = "Nsight Systems", .format = "Nsight Systems (SQLite)"};
-    struct mt_import_report unused = {0};
-    struct mt_recorder *recorder;
-    struct mt_interner *interner = mt_interner_create();
-    const struct mt_sink nobody = mt_sink_discarding(interner);
-    out->kind = MT_IMPORT_NSYS;
-    out->format = "Nsight Systems export (SQLite)";
-    mt_status status = mt_nsys_tell(plan->file, plan->device, rules, &nobody, &unused);
-    mt_interner_destroy(interner);
-    if (status != MT_OK)
-        return mt_fail_context(status, "%s can't be imported", plan->file);
-    status = mt_import_run_open(plan, &source, &recorder);
-    if (status != MT_OK)
-        return status;
-    out->run = mt_recorder_run(recorder);
-    status = mt_nsys_tell(plan->file, plan->device, rules, mt_recorder_sink(recorder), out);
-    return mt_status_keep(status, mt_recorder_close(recorder, status == MT_OK ? MT_RUN_DONE : MT_RUN_FAILED));
+    return input->is_database;
 }
+
+const struct mt_import_reader mt_nsys_reader = {
+    .kind = MT_IMPORT_NSYS,
+    .source = {.title = "Nsight Systems export (SQLite)",
+               .format = "Nsight Systems (SQLite)",
+               .device = "Nsight Systems"},
+    .recognizes = recognizes,
+    .replay = replay,
+};

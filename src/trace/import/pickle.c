@@ -1,16 +1,16 @@
 /* The stack machine of pickle.h.
  *
  *   data    80 04 95 … 7d 94 28 8c 08 73 65 67 …   ▲ at
- *   stack   value value │ value value value         what is being built; │ a mark: a list's or dict's elements follow
- *   memo    0: value, 1: value, …                   what is used again
+ *   stack   value value │ value value value         values under construction; │ a mark: elements of a list or dict follow
+ *   memo    0: value, 1: value, …                   values that are used again
  *
- * Lengths are compared with what is left of the data before anything is taken, each instruction takes a bounded number of
- * bytes for each byte that it has, and the memo's numbers must be near those that were given out before. */
+ * A length is compared with the rest of the data before memory is taken. Each instruction takes a bounded number of
+ * bytes for each of its own, and the numbers of the memo must be near those that were used before. */
 #include "trace/import/pickle.h"
 
 #include "base/memory.h"
-#include "trace/import/pickle_refusal.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 
 enum { FIRST_PROTOCOL = 2, LAST_PROTOCOL = 5, FIRST_ENTRIES = 64, MEMO_SLACK = 1024 };
 
-/* An array of values that doubles. */
+/* An array that doubles. */
 struct value_list {
     struct mt_value *values;
     size_t count, capacity;
@@ -27,7 +27,7 @@ struct value_list {
 /* Invariants: data <= at <= end; the marks ascend, and none is above the stack's count. */
 struct machine {
     const unsigned char *data, *at, *end;
-    const unsigned char *opcode; /* that is being carried out */
+    const unsigned char *opcode; /* of the current instruction */
     struct mt_value_store *store;
     struct value_list stack, memo;
     uint32_t *marks; /* positions in the stack */
@@ -35,7 +35,8 @@ struct machine {
     bool ended;
 };
 
-/* What carries an instruction out, and what tells it from others of its kind: how long its number is, or what it makes. */
+/* A function that carries an instruction out, and its argument: the bytes of its number, or the kind of value it
+ * makes. */
 struct instruction {
     mt_status (*carry_out)(struct machine *machine, unsigned argument);
     unsigned argument;
@@ -46,28 +47,24 @@ bool mt_pickle_is_one(const unsigned char *data, size_t length)
     return length >= 2 && data[0] == 0x80 && data[1] >= FIRST_PROTOCOL && data[1] <= LAST_PROTOCOL;
 }
 
-static mt_status fail_short(void)
-{
-    return mt_fail(MT_BAD_TRACE, "it ends within an instruction");
-}
-
 static mt_status fail_empty(void)
 {
     return mt_fail(MT_BAD_TRACE, "an instruction takes more than there is on the stack");
 }
 
-/* An unsigned number of so many bytes, lowest first. */
+/* Reads an unsigned number of so many bytes, lowest first. */
 static mt_status read_number(struct machine *machine, size_t bytes, uint64_t *out)
 {
+    assert(machine->at <= machine->end && bytes <= sizeof *out);
     if (bytes > (size_t)(machine->end - machine->at))
-        return fail_short();
+        return mt_fail(MT_BAD_TRACE, "it ends within an instruction");
     *out = 0;
     memcpy(out, machine->at, bytes);
     machine->at += bytes;
     return MT_OK;
 }
 
-/* What a length of so many bytes is followed by. */
+/* Reads a length of so many bytes, and the text that follows it. */
 static mt_status read_counted(struct machine *machine, size_t length_bytes, const char **out, uint32_t *out_length)
 {
     uint64_t length = 0;
@@ -85,31 +82,38 @@ static mt_status read_counted(struct machine *machine, size_t length_bytes, cons
     return MT_OK;
 }
 
-/* Room for one more. */
-static mt_status list_room(struct mt_value_store *store, struct value_list *list)
+/* Returns the items with room for one more after `count` of them; new memory counts in the store. NULL:
+ * MT_BAD_TRACE, the store's limit is reached. */
+static void *make_room(struct mt_value_store *store, void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
-    if (list->count < list->capacity)
-        return MT_OK;
-    size_t capacity = list->capacity == 0 ? FIRST_ENTRIES : list->capacity * 2;
-    mt_status status = mt_value_store_count(store, (capacity - list->capacity) * sizeof *list->values);
-    if (status != MT_OK)
-        return status;
-    list->values = mt_host_resize(list->values, capacity, sizeof *list->values);
-    list->capacity = capacity;
+    if (count < *capacity)
+        return items;
+    size_t larger = *capacity == 0 ? FIRST_ENTRIES : *capacity * 2;
+    if (mt_value_store_count(store, (larger - *capacity) * item_bytes) != MT_OK)
+        return NULL;
+    *capacity = larger;
+    return mt_host_resize(items, larger, item_bytes);
+}
+
+static mt_status list_add(struct mt_value_store *store, struct value_list *list, struct mt_value value)
+{
+    void *values = make_room(store, list->values, list->count, &list->capacity, sizeof value);
+    if (values == NULL)
+        return MT_BAD_TRACE;
+    list->values = values;
+    list->values[list->count++] = value;
     return MT_OK;
 }
 
 static mt_status push(struct machine *machine, struct mt_value value)
 {
-    mt_status status = list_room(machine->store, &machine->stack);
-    if (status == MT_OK)
-        machine->stack.values[machine->stack.count++] = value;
-    return status;
+    return list_add(machine->store, &machine->stack, value);
 }
 
-/* The lowest position that an instruction may take from: above the newest mark. */
+/* Returns the lowest position that an instruction may take from: above the newest mark. */
 static size_t stack_floor(const struct machine *machine)
 {
+    assert(machine->mark_count == 0 || machine->marks[machine->mark_count - 1] <= machine->stack.count);
     return machine->mark_count > 0 ? machine->marks[machine->mark_count - 1] : 0;
 }
 
@@ -120,10 +124,11 @@ static bool has_values(const struct machine *machine, size_t count)
 
 static struct mt_value *top(struct machine *machine, size_t below)
 {
+    assert(below < machine->stack.count);
     return &machine->stack.values[machine->stack.count - 1 - below];
 }
 
-/* Takes the newest mark, and tells how many values lie above it. */
+/* Takes the newest mark and sets *out_count to the number of values above it. */
 static mt_status take_mark(struct machine *machine, uint32_t *out_count)
 {
     *out_count = 0;
@@ -145,7 +150,7 @@ static mt_status do_protocol(struct machine *machine, unsigned argument)
     return status;
 }
 
-/* Frames say how much to read at once, and here all is there. */
+/* Steps over a frame's length, which says how much to read at once. Here all is read. */
 static mt_status do_frame(struct machine *machine, unsigned argument)
 {
     (void)argument;
@@ -169,15 +174,11 @@ static mt_status do_stop(struct machine *machine, unsigned argument)
 static mt_status do_mark(struct machine *machine, unsigned argument)
 {
     (void)argument;
-    if (machine->mark_count == machine->mark_capacity) {
-        size_t capacity = machine->mark_capacity == 0 ? FIRST_ENTRIES : machine->mark_capacity * 2;
-        mt_status status =
-            mt_value_store_count(machine->store, (capacity - machine->mark_capacity) * sizeof *machine->marks);
-        if (status != MT_OK)
-            return status;
-        machine->marks = mt_host_resize(machine->marks, capacity, sizeof *machine->marks);
-        machine->mark_capacity = capacity;
-    }
+    void *marks =
+        make_room(machine->store, machine->marks, machine->mark_count, &machine->mark_capacity, sizeof *machine->marks);
+    if (marks == NULL)
+        return MT_BAD_TRACE;
+    machine->marks = marks;
     if (machine->stack.count > UINT32_MAX)
         return mt_fail(MT_BAD_TRACE, "it has more than %" PRIu32 " values on the stack", UINT32_MAX);
     machine->marks[machine->mark_count++] = (uint32_t)machine->stack.count;
@@ -192,7 +193,7 @@ static mt_status do_pop(struct machine *machine, unsigned argument)
         return MT_OK;
     }
     uint32_t count;
-    return take_mark(machine, &count); /* as Python's, it pops a mark too */
+    return take_mark(machine, &count); /* as Python's POP, it takes a mark, too */
 }
 
 static mt_status do_pop_mark(struct machine *machine, unsigned argument)
@@ -212,8 +213,7 @@ static mt_status do_duplicate(struct machine *machine, unsigned argument)
 
 static mt_status do_none(struct machine *machine, unsigned argument)
 {
-    (void)argument;
-    return push(machine, (struct mt_value){.kind = MT_VALUE_NONE});
+    return push(machine, (struct mt_value){.kind = MT_VALUE_NONE, .integer = argument});
 }
 
 static mt_status do_bool(struct machine *machine, unsigned argument)
@@ -226,7 +226,7 @@ static mt_status push_integer(struct machine *machine, int64_t integer)
     return push(machine, (struct mt_value){.kind = MT_VALUE_INTEGER, .integer = integer});
 }
 
-/* Of one or two bytes without a sign, of four with one. */
+/* Numbers of one or two bytes have no sign, those of four have one. */
 static mt_status do_integer(struct machine *machine, unsigned bytes)
 {
     uint64_t number = 0;
@@ -236,10 +236,11 @@ static mt_status do_integer(struct machine *machine, unsigned bytes)
     return push_integer(machine, bytes == 4 ? (int32_t)number : (int64_t)number);
 }
 
-/* Two's complement of more than eight bytes, lowest first, as the nearest double: that of the highest eight, of which the
- * last bit says whether anything follows. */
+/* Returns the double nearest to a number in two's complement of more than eight bytes, lowest first: that of the
+ * highest eight, whose last bit says if a byte below them is not 0. */
 static double round_long(const unsigned char *bytes, uint32_t length)
 {
+    assert(length > sizeof(int64_t));
     enum { MOST_BYTES = 200 }; /* beyond all doubles */
     uint32_t rest = length - (uint32_t)sizeof(int64_t);
     uint64_t highest;
@@ -264,7 +265,7 @@ static mt_status do_long(struct machine *machine, unsigned length_bytes)
     return push_integer(machine, (int64_t)number);
 }
 
-/* An IEEE double, highest byte first. */
+/* Reads an IEEE double, highest byte first. */
 static mt_status do_real(struct machine *machine, unsigned argument)
 {
     (void)argument;
@@ -278,26 +279,27 @@ static mt_status do_real(struct machine *machine, unsigned argument)
     return push(machine, value);
 }
 
-static mt_status do_text(struct machine *machine, unsigned length_bytes)
+/* Pushes the text or the bytes after a length of `length_bytes`, as `store` keeps them. */
+static mt_status push_counted(struct machine *machine, unsigned length_bytes,
+                              mt_status (*store)(struct mt_value_store *, const char *, uint32_t, struct mt_value *))
 {
     const char *data = NULL;
     uint32_t length = 0;
     struct mt_value value;
     mt_status status = read_counted(machine, length_bytes, &data, &length);
     if (status == MT_OK)
-        status = mt_value_store_text(machine->store, data, length, &value);
+        status = store(machine->store, data, length, &value);
     return status == MT_OK ? push(machine, value) : status;
+}
+
+static mt_status do_text(struct machine *machine, unsigned length_bytes)
+{
+    return push_counted(machine, length_bytes, mt_value_store_text);
 }
 
 static mt_status do_bytes(struct machine *machine, unsigned length_bytes)
 {
-    const char *data = NULL;
-    uint32_t length = 0;
-    struct mt_value value;
-    mt_status status = read_counted(machine, length_bytes, &data, &length);
-    if (status == MT_OK)
-        status = mt_value_store_blob(machine->store, data, length, &value);
-    return status == MT_OK ? push(machine, value) : status;
+    return push_counted(machine, length_bytes, mt_value_store_blob);
 }
 
 static mt_status do_empty(struct machine *machine, unsigned kind)
@@ -307,9 +309,10 @@ static mt_status do_empty(struct machine *machine, unsigned kind)
     return status == MT_OK ? push(machine, value) : status;
 }
 
-/* What is above the mark, or the `count` values on top, becomes one list or dict. */
+/* Replaces the `count` values on top by one list or dict of them. */
 static mt_status gather(struct machine *machine, mt_value_kind kind, uint32_t count)
 {
+    assert(count <= machine->stack.count);
     struct mt_value made;
     if (kind == MT_VALUE_DICT && count % 2 != 0)
         return mt_fail(MT_BAD_TRACE, "a dict is made of %" PRIu32 " keys and values", count);
@@ -362,42 +365,26 @@ static mt_status do_add_one(struct machine *machine, unsigned kind)
     return add_to(machine, (mt_value_kind)kind, kind == MT_VALUE_DICT ? 2 : 1);
 }
 
-/* Makes room up to this number, which picklers give out one after another, from 0 or 1. */
-static mt_status memo_room(struct machine *machine, uint64_t number)
-{
-    struct value_list *memo = &machine->memo;
-    if (number >= 2 * (uint64_t)memo->count + MEMO_SLACK)
-        return mt_fail(MT_BAD_TRACE, "it keeps a value as number %" PRIu64 ", where the highest so far is below %zu",
-                       number, memo->count);
-    while (memo->count <= number) {
-        mt_status status = list_room(machine->store, memo);
-        if (status != MT_OK)
-            return status;
-        memo->values[memo->count++] = (struct mt_value){.kind = UINT32_MAX};
-    }
-    return MT_OK;
-}
-
+/* Gives the value on top this number. Picklers count from 0 or 1, so it must be near the numbers used before. */
 static mt_status keep(struct machine *machine, uint64_t number)
 {
-    if (!has_values(machine, 1))
-        return fail_empty();
-    mt_status status = memo_room(machine, number);
+    struct value_list *memo = &machine->memo;
+    mt_status status = has_values(machine, 1) ? MT_OK : fail_empty();
+    if (status == MT_OK && number >= 2 * (uint64_t)memo->count + MEMO_SLACK)
+        status = mt_fail(MT_BAD_TRACE, "it keeps a value as number %" PRIu64 ", where the highest so far is below %zu",
+                         number, memo->count);
+    while (status == MT_OK && memo->count <= number)
+        status = list_add(machine->store, memo, (struct mt_value){.kind = UINT32_MAX});
     if (status == MT_OK)
-        machine->memo.values[number] = *top(machine, 0);
+        memo->values[number] = *top(machine, 0);
     return status;
 }
 
-static mt_status do_memoize(struct machine *machine, unsigned argument)
-{
-    (void)argument;
-    return keep(machine, machine->memo.count);
-}
-
+/* Without bytes, the number is the next one. */
 static mt_status do_put(struct machine *machine, unsigned number_bytes)
 {
-    uint64_t number = 0;
-    mt_status status = read_number(machine, number_bytes, &number);
+    uint64_t number = machine->memo.count;
+    mt_status status = number_bytes > 0 ? read_number(machine, number_bytes, &number) : MT_OK;
     return status == MT_OK ? keep(machine, number) : status;
 }
 
@@ -412,7 +399,6 @@ static mt_status do_get(struct machine *machine, unsigned number_bytes)
     return push(machine, machine->memo.values[number]);
 }
 
-/* By the instruction's byte. */
 static const struct instruction instructions[256] = {
     [0x80] = {do_protocol, 0},
     [0x95] = {do_frame, 0},
@@ -452,12 +438,36 @@ static const struct instruction instructions[256] = {
     ['s'] = {do_add_one, MT_VALUE_DICT},
     ['e'] = {do_add_marked, MT_VALUE_LIST},
     ['u'] = {do_add_marked, MT_VALUE_DICT},
-    [0x94] = {do_memoize, 0},
+    [0x94] = {do_put, 0},
     ['q'] = {do_put, 1},
     ['r'] = {do_put, 4},
     ['h'] = {do_get, 1},
     ['j'] = {do_get, 4},
 };
+
+/* Instructions that pickles may have and this reader refuses: their opcodes, and their names in the same order. */
+static const struct refusal {
+    const char *because, *opcodes, *names;
+} refusals[] = {
+    {"could run any code", "c\x93Rbio\x81\x92\x82\x83\x84",
+     "GLOBAL STACK_GLOBAL REDUCE BUILD INST OBJ NEWOBJ NEWOBJ_EX EXT1 EXT2 EXT4"},
+    {"refers to what is not in the file", "PQ\x97\x98", "PERSID BINPERSID NEXT_BUFFER READONLY_BUFFER"},
+    {"builds what is no plain data", "\x8F\x90\x91", "EMPTY_SET ADDITEMS FROZENSET"},
+    {"is of protocol 0 or 1; 2 to 5 are read", "ILFSVpg", "INT LONG FLOAT STRING UNICODE PUT GET"},
+};
+
+static mt_status refuse(unsigned char opcode)
+{
+    assert(instructions[opcode].carry_out == NULL);
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0] && opcode != 0; i++) {
+        const char *found = strchr(refusals[i].opcodes, (char)opcode), *name = refusals[i].names;
+        for (const char *at = refusals[i].opcodes; found != NULL && at < found; at++)
+            name = strchr(name, ' ') + 1;
+        if (found != NULL)
+            return mt_fail(MT_BAD_TRACE, "the instruction %.*s %s", (int)strcspn(name, " "), name, refusals[i].because);
+    }
+    return mt_fail(MT_BAD_TRACE, "there is no instruction 0x%02x", opcode);
+}
 
 static mt_status run(struct machine *machine)
 {
@@ -467,8 +477,7 @@ static mt_status run(struct machine *machine)
         if (machine->at == machine->end)
             return mt_fail(MT_BAD_TRACE, "it ends before its last instruction");
         const struct instruction *found = &instructions[*machine->at++];
-        status =
-            found->carry_out != NULL ? found->carry_out(machine, found->argument) : mt_pickle_refuse(*machine->opcode);
+        status = found->carry_out != NULL ? found->carry_out(machine, found->argument) : refuse(*machine->opcode);
     }
     return status;
 }

@@ -1,17 +1,18 @@
 #include "trace/import/plain_labels.h"
 
 #include "base/memory.h"
-#include "trace/import/torch_spans.h"
+#include "trace/import/import_spans.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct mt_plain_labels {
     const struct mt_rules *rules;
     struct mt_sink sink;
-    struct mt_rule_choice choice; /* of a stack without frames */
+    struct mt_rule_choice choice; /* for a call stack without frames */
     mt_phase phase;
-    struct mt_torch_coverage coverage;
+    struct mt_import_coverage coverage;
 };
 
 struct mt_plain_labels *mt_plain_labels_create(const struct mt_rules *rules, const struct mt_sink *sink)
@@ -35,14 +36,16 @@ void mt_plain_labels_destroy(struct mt_plain_labels *labels)
 
 void mt_plain_labels_phase(struct mt_plain_labels *labels, mt_phase phase)
 {
+    assert(phase < MT_PHASE_COUNT);
     labels->phase = phase;
 }
 
-/* A name of our own exports, in parts. Invariant: category is MT_CATEGORY_COUNT if it is none. */
+/* A name of our own exports, in parts. Invariant: for other names, category is MT_CATEGORY_COUNT and the rest is
+ * NULL. */
 struct own_name {
     int category;
-    char *op;         /* the caller's */
-    const char *span; /* in the name */
+    char *op;         /* the user frees it */
+    const char *span; /* borrowed from the name */
 };
 
 static struct own_name split_name(const char *name)
@@ -64,6 +67,7 @@ static struct own_name split_name(const char *name)
 static mt_category category_of(const struct mt_plain_labels *labels, const struct mt_rule_answer *answer,
                                const struct own_name *own)
 {
+    assert(own->category <= MT_CATEGORY_COUNT);
     if (own->category < MT_CATEGORY_COUNT)
         return (mt_category)own->category;
     return answer->category != NULL ? mt_sink_category(&labels->sink, answer->category) : MT_CATEGORY_OTHER;
@@ -81,12 +85,13 @@ static const char *op_of(const struct mt_rule_answer *answer, const struct own_n
 void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, const char *span,
                           struct mt_foreign_block *block)
 {
+    assert(name != NULL && span != NULL && block->label == 0);
     const struct mt_rule_subject subject = {.bytes = block->requested_bytes, .metadata = name, .phase = labels->phase};
     struct mt_rule_answer answer;
     struct own_name own = split_name(name);
     mt_rules_ask(labels->rules, &labels->choice, &subject, &answer);
     const char *path = own.span != NULL ? own.span : answer.span != NULL ? answer.span : span;
-    block->span = mt_torch_span_of_path(&labels->sink, path);
+    block->span = mt_span_of_path(&labels->sink, path);
     const struct mt_label label = {.category = category_of(labels, &answer, &own),
                                    .role = answer.role != MT_RULE_SILENT ? (mt_role)answer.role : MT_ROLE_TEMPORARY,
                                    .phase = answer.phase != MT_RULE_SILENT ? (mt_phase)answer.phase : labels->phase,
@@ -99,15 +104,11 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
 
 void mt_plain_labels_count(struct mt_plain_labels *labels, const struct mt_foreign_block *block)
 {
-    struct mt_torch_coverage *coverage = &labels->coverage;
-    bool is_other = mt_label_category(block->label) == MT_CATEGORY_OTHER;
-    coverage->all_bytes += block->requested_bytes;
-    coverage->all_blocks++;
-    coverage->other_bytes += is_other ? block->requested_bytes : 0;
-    coverage->other_blocks += is_other;
+    assert(block->label != 0);
+    mt_import_coverage_add(&labels->coverage, block->requested_bytes, mt_label_category(block->label));
 }
 
-struct mt_torch_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels)
+struct mt_import_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels)
 {
     return labels->coverage;
 }

@@ -1,14 +1,12 @@
-/* CSV as RFC 4180 has it: fields may be quoted, and quoted ones hold commas, ends of lines, and quotes that are doubled.
+/* A log of RMM, the RAPIDS Memory Manager, as a run: CSV with the columns Thread, Time, Action, Pointer, Size, Stream, in any
+ * order, and a line for each event. A log has no segments, so each block is a segment of its own, and no call stacks.
  *
- * Times of a log are of the day, and have no date: one that lies half a day before the last is of the next day. */
-#include "trace/import/rmm_import.h"
-
-#include "base/interner.h"
-#include "base/text.h"
-#include "trace/import/import_run.h"
-#include "trace/import/import_sizes.h"
+ * The CSV is that of RFC 4180: fields may be quoted, and quoted ones may hold commas, line ends, and quotes that are doubled.
+ * Times are of the day, without a date: a time half a day before the last one is of the next day. */
+#include "trace/import/import_reader.h"
 #include "trace/import/plain_labels.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,15 +16,18 @@
 
 enum { FIELD_BYTES = 64, MOST_FIELDS = 16 };
 
-#define COLUMNS(X) X(TIME, "Time") X(ACTION, "Action") X(POINTER, "Pointer") X(SIZE, "Size") X(STREAM, "Stream")
 typedef enum log_column {
-#define X(name, text) COLUMN_##name,
-    COLUMNS(X)
-#undef X
-        COLUMN_COUNT
+    COLUMN_TIME,
+    COLUMN_ACTION,
+    COLUMN_POINTER,
+    COLUMN_SIZE,
+    COLUMN_STREAM,
+    COLUMN_COUNT
 } log_column;
 
-/* The fields of a line, cut where they are too long to be any that is known. */
+static const char *const column_names[COLUMN_COUNT] = {"Time", "Action", "Pointer", "Size", "Stream"};
+
+/* The fields of a line. Longer ones are cut: they are none that is known. */
 struct line {
     char fields[MOST_FIELDS][FIELD_BYTES];
     int count;
@@ -34,21 +35,22 @@ struct line {
 
 struct log {
     const unsigned char *at, *end;
-    int columns[COLUMN_COUNT]; /* where each is in a line */
-    uint64_t lines;            /* that were read */
-    uint64_t number;           /* of the line that is told of, where it begins */
+    int columns[COLUMN_COUNT]; /* the number of each column's field in a line */
+    uint64_t lines;            /* read so far */
+    uint64_t number;           /* of the current line, where it begins */
     struct mt_foreign *foreign;
     struct mt_plain_labels *labels;
-    uint64_t first_ns, last_ns, days_ns; /* of the day; in whole days since the first */
+    uint64_t first_ns, last_ns, days_ns; /* times of the day, of the first and last line; days since the first, in ns */
     bool has_time;
     uint64_t allocates, frees, failures;
     bool ends_refused;            /* nothing was allocated after the last failure */
-    struct mt_import_sizes sizes; /* of allocates */
+    struct mt_import_sizes sizes; /* of allocations */
 };
 
-/* Up to a comma or the end of the line, which is not passed. `field` is zeros, and stays a text. */
+/* Reads up to a comma or the end of the line, and stops before it. `field` comes as zeros, and ends with a NUL. */
 static void read_field(struct log *log, char *field)
 {
+    assert(log->at <= log->end);
     size_t length = 0;
     bool is_quoted = false;
     for (; log->at < log->end; log->at++) {
@@ -65,7 +67,7 @@ static void read_field(struct log *log, char *field)
     }
 }
 
-/* Steps over a byte, if it is the next one. */
+/* Steps over the byte and returns true, if it is the next one. */
 static bool skip(struct log *log, unsigned char byte)
 {
     if (log->at == log->end || *log->at != byte)
@@ -74,7 +76,7 @@ static bool skip(struct log *log, unsigned char byte)
     return true;
 }
 
-/* False at the end of the text. */
+/* Reads a line. False at the end of the log. */
 static bool next_line(struct log *log, struct line *line)
 {
     if (log->at == log->end)
@@ -96,21 +98,16 @@ static mt_status fail_line(const struct log *log, const char *what, const char *
     return mt_fail(MT_BAD_TRACE, "line %" PRIu64 " of the log has no %s, but \"%s\"", log->number, what, field);
 }
 
-/* Finds the columns in the first line. */
+/* Finds the columns in the first line. False if one is missing. */
 static bool read_header(struct log *log)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        COLUMNS(X)
-#undef X
-    };
     struct line line;
     int found = 0;
     if (!next_line(log, &line))
         return false;
     for (int column = 0; column < COLUMN_COUNT; column++)
         for (int i = 0; i < line.count; i++)
-            if (strcmp(line.fields[i], names[column]) == 0) {
+            if (strcmp(line.fields[i], column_names[column]) == 0) {
                 log->columns[column] = i;
                 found++;
                 break;
@@ -118,12 +115,12 @@ static bool read_header(struct log *log)
     return found == COLUMN_COUNT;
 }
 
-bool mt_rmm_is_one(const unsigned char *data, size_t length)
+static bool recognizes(const struct mt_import_input *input)
 {
-    return read_header(&(struct log){.at = data, .end = data + length});
+    return read_header(&(struct log){.at = input->file.data, .end = input->file.data + input->file.length});
 }
 
-/* Decimal, or hexadecimal after "0x", or what printf makes of a null pointer. */
+/* Reads a decimal number, a hexadecimal one after "0x", or printf's "(nil)". */
 static bool read_number(const char *text, uint64_t *out)
 {
     char *end;
@@ -137,7 +134,7 @@ static bool read_number(const char *text, uint64_t *out)
     return *end == '\0';
 }
 
-/* Hours, minutes, seconds and a fraction, "14:05:07.123456" or "14:05:07:123456". */
+/* Reads hours, minutes, seconds and a fraction: "14:05:07.123456" or "14:05:07:123456". */
 static bool read_time(const char *text, uint64_t *out_ns)
 {
     uint64_t parts[3];
@@ -161,24 +158,27 @@ static bool read_time(const char *text, uint64_t *out_ns)
 
 static const char *field_of(const struct log *log, const struct line *line, log_column column)
 {
+    assert(column < COLUMN_COUNT && log->columns[column] >= 0 && log->columns[column] < MOST_FIELDS);
     return log->columns[column] < line->count ? line->fields[log->columns[column]] : "";
 }
 
-/* From the first line on. */
-static uint64_t move_clock(struct log *log, uint64_t day_ns)
+/* Returns the time since the first line. */
+static uint64_t run_time(struct log *log, uint64_t day_ns)
 {
     if (!log->has_time)
         log->first_ns = day_ns;
     else if (day_ns + DAY_NS / 2 < log->last_ns)
         log->days_ns += DAY_NS;
     log->has_time = true;
+    assert(log->days_ns % DAY_NS == 0);
     log->last_ns = day_ns;
     uint64_t now = log->days_ns + day_ns;
     return now > log->first_ns ? now - log->first_ns : 0;
 }
 
-static mt_status tell_allocate(struct log *log, uint64_t now, struct mt_foreign_block *block)
+static mt_status replay_allocate(struct log *log, uint64_t now, struct mt_foreign_block *block)
 {
+    assert(log->foreign != NULL && log->labels != NULL);
     mt_status status = mt_import_sizes_add(&log->sizes, block->requested_bytes);
     if (status != MT_OK)
         return mt_fail_context(status, "line %" PRIu64 " of the log", log->number);
@@ -190,8 +190,8 @@ static mt_status tell_allocate(struct log *log, uint64_t now, struct mt_foreign_
     return MT_OK;
 }
 
-/* What was refused may be any number that a column of the trace holds. */
-static mt_status tell_failure(struct log *log, uint64_t now, struct mt_foreign_block *block)
+/* A refused size may be any number that a column of the trace holds. */
+static mt_status replay_failure(struct log *log, uint64_t now, struct mt_foreign_block *block)
 {
     if (block->requested_bytes > INT64_MAX)
         return mt_fail(MT_BAD_TRACE, "line %" PRIu64 " of the log has a size of %" PRIu64 " bytes", log->number,
@@ -203,7 +203,7 @@ static mt_status tell_failure(struct log *log, uint64_t now, struct mt_foreign_b
     return MT_OK;
 }
 
-static mt_status tell_line(struct log *log, const struct line *line)
+static mt_status replay_line(struct log *log, const struct line *line)
 {
     struct mt_foreign_block block = {0};
     uint64_t day_ns;
@@ -217,7 +217,7 @@ static mt_status tell_line(struct log *log, const struct line *line)
     bool fails = strcmp(action, "allocate failure") == 0;
     if (!read_number(pointer, &block.address) && !fails)
         return fail_line(log, "pointer", pointer);
-    uint64_t now = move_clock(log, day_ns);
+    uint64_t now = run_time(log, day_ns);
     if (strcmp(action, "free") == 0) {
         log->frees++;
         mt_foreign_give(log->foreign, now, block.address);
@@ -225,61 +225,44 @@ static mt_status tell_line(struct log *log, const struct line *line)
     }
     if (!fails && strcmp(action, "allocate") != 0)
         return fail_line(log, "action that is known", action);
-    return fails ? tell_failure(log, now, &block) : tell_allocate(log, now, &block);
+    return fails ? replay_failure(log, now, &block) : replay_allocate(log, now, &block);
 }
 
-static mt_status tell_lines(struct log *log)
+static mt_status replay_lines(struct log *log)
 {
     struct line line;
     mt_status status = MT_OK;
     while (status == MT_OK && next_line(log, &line))
         if (line.count > 1 || line.fields[0][0] != '\0')
-            status = tell_line(log, &line);
+            status = replay_line(log, &line);
     return status;
 }
 
-mt_status mt_rmm_tell(const unsigned char *data, size_t length, const struct mt_rules *rules,
-                      const struct mt_sink *sink, struct mt_import_report *out)
+static mt_status replay(const struct mt_import_input *input, const struct mt_sink *sink, struct mt_import_report *out)
 {
-    struct log log = {.at = data, .end = data + length};
+    struct log log = {.at = input->file.data, .end = input->file.data + input->file.length};
     if (!read_header(&log))
         return mt_fail(MT_BAD_TRACE, "it has no line with the columns of RMM's logs: Thread,Time,Action,Pointer,Size,"
                                      "Stream");
     log.foreign = mt_foreign_create(sink);
-    log.labels = mt_plain_labels_create(rules, sink);
-    mt_status status = tell_lines(&log);
+    log.labels = mt_plain_labels_create(input->rules, sink);
+    mt_status status = replay_lines(&log);
     mt_import_count(out, "allocate", log.allocates);
     mt_import_count(out, "free", log.frees);
     mt_import_count(out, "allocate failure", log.failures);
-    out->device = MT_TORCH_ANY_DEVICE;
-    out->entries = log.allocates + log.frees + log.failures;
+    out->device = MT_IMPORT_ANY_DEVICE;
     out->ends_refused = log.ends_refused;
     out->foreign = mt_foreign_counts(log.foreign);
     out->coverage = mt_plain_labels_coverage(log.labels);
+    assert(out->coverage.all_blocks == log.allocates);
     mt_plain_labels_destroy(log.labels);
     mt_foreign_destroy(log.foreign);
     return status;
 }
 
-mt_status mt_rmm_import(const struct mt_import_plan *plan, const unsigned char *data, size_t length,
-                        const struct mt_rules *rules, struct mt_import_report *out)
-{
-    const struct mt_import_source source = {.device = "RMM log", .format = "RMM log"};
-    struct mt_import_report unused = {0};
-    struct mt_recorder *recorder;
-    struct mt_interner *interner = mt_interner_create();
-    const struct mt_sink nobody = mt_sink_discarding(interner);
-    out->kind = MT_IMPORT_RMM;
-    out->format = "RMM log (CSV)";
-    mt_status status = mt_rmm_tell(data, length, rules, &nobody, &unused);
-    mt_interner_destroy(interner);
-    if (status != MT_OK)
-        return mt_fail_context(status, "%s can't be imported", plan->file);
-    status = mt_import_run_open(plan, &source, &recorder);
-    if (status != MT_OK)
-        return status;
-    out->run = mt_recorder_run(recorder);
-    status = mt_rmm_tell(data, length, rules, mt_recorder_sink(recorder), out);
-    mt_run_state state = out->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
-    return mt_status_keep(status, mt_recorder_close(recorder, status == MT_OK ? state : MT_RUN_FAILED));
-}
+const struct mt_import_reader mt_rmm_reader = {
+    .kind = MT_IMPORT_RMM,
+    .source = {.title = "RMM log (CSV)", .format = "RMM log", .device = "RMM log"},
+    .recognizes = recognizes,
+    .replay = replay,
+};

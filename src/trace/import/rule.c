@@ -5,12 +5,13 @@
 #include "base/text.h"
 #include "trace/import/glob.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { WORD_BYTES = 1024 };
 
-/* A line that is being read. A word is what stands between blanks; a value may be in quotes. */
+/* A line that is being read. Blanks separate words; a value may be in quotes. */
 struct line {
     const char *at;
     char name[WORD_BYTES], value[WORD_BYTES];
@@ -45,7 +46,7 @@ static mt_status read_value(struct line *line)
     return MT_OK;
 }
 
-/* "name", "name=value" or "->"; *out_more is false at the end of the line, and at a comment. */
+/* Reads "name", "name=value" or "->". Sets *out_more to false at the end of the line, and at a comment. */
 static mt_status next_word(struct line *line, bool *out_more)
 {
     line->at += strspn(line->at, blanks);
@@ -62,13 +63,14 @@ static mt_status next_word(struct line *line, bool *out_more)
 
 static mt_status set_text(char **field, const char *value)
 {
+    assert(value != NULL);
     if (*field != NULL)
-        return mt_fail(MT_USAGE, "it says the same twice: use | between values that may be instead of each other");
+        return mt_fail(MT_USAGE, "it has one word twice: use | between alternatives");
     *field = mt_host_strdup(value);
     return MT_OK;
 }
 
-/* "LOW-HIGH", where either may be missing, or one that is both. */
+/* Splits "LOW-HIGH", where either may be missing, or sets both to the one number. */
 static void split_range(char *value, char **out_low, char **out_high)
 {
     char *dash = strchr(value, '-');
@@ -78,7 +80,7 @@ static void split_range(char *value, char **out_low, char **out_high)
         *dash = '\0';
 }
 
-/* "7", "7-12", "7-", "-12" */
+/* Reads "7", "7-12", "7-" or "-12". */
 static mt_status read_lines(char *value, struct mt_rule *rule)
 {
     char *low, *high;
@@ -103,65 +105,63 @@ static mt_status read_sizes(char *value, struct mt_rule *rule)
     return status;
 }
 
-/* The number of a word in a list of names. */
-static mt_status find_word(const char *what, const char *word, const char *(*name_of)(int), int count, int *out)
+#define NAME(name, text) text,
+static const char *const phase_names[] = {MT_PHASES(NAME)};
+static const char *const role_names[] = {MT_ROLES(NAME)};
+#undef NAME
+
+/* Sets *out to the number of a word in a list of names. */
+static mt_status find_word(const char *what, const char *word, const char *const *names, int count, int *out)
 {
-    const char *names[MT_MOST_CATEGORIES];
-    for (*out = 0; *out < count; ++*out) {
-        names[*out] = name_of(*out);
+    for (*out = 0; *out < count; ++*out)
         if (strcmp(names[*out], word) == 0)
             return MT_OK;
-    }
     return mt_fail_unknown(what, word, names, (size_t)count);
 }
 
-static const char *phase_name(int phase)
-{
-    return mt_phase_name((mt_phase)phase);
-}
-
-static const char *role_name(int role)
-{
-    return mt_role_name((mt_role)role);
-}
-
-/* "forward|loss" */
+/* Reads "forward|loss". */
 static mt_status read_phases(char *value, struct mt_rule *rule)
 {
     char *rest;
     for (char *word = strtok_r(value, "|", &rest); word != NULL; word = strtok_r(NULL, "|", &rest)) {
         int phase;
-        mt_status status = find_word("phase", word, phase_name, MT_PHASE_COUNT, &phase);
+        mt_status status = find_word("phase", word, phase_names, MT_PHASE_COUNT, &phase);
         if (status != MT_OK)
             return status;
         rule->phases |= 1u << phase;
     }
-    return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase says none");
+    return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase names none");
 }
 
-/* Conditions that no value follows. */
+/* Reads a condition without a value. */
 static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
     static const char *const with_value[] = {"function", "file",     "line",       "native", "operator",
                                              "node",     "metadata", "annotation", "size",   "phase"};
-    static const char *const alone[] = {"before",        "recorded",        "outlives",         "temporary",
-                                        "forward-known", "forward-unknown", "halves-parameter", "undone"};
+    enum { SWITCHES = 8 };
+    const struct {
+        const char *name;
+        int *field, value;
+    } switches[SWITCHES] = {{"before", &rule->before, 1},
+                            {"recorded", &rule->before, 0},
+                            {"outlives", &rule->outlives, 1},
+                            {"temporary", &rule->outlives, 0},
+                            {"forward-known", &rule->forward_known, 1},
+                            {"forward-unknown", &rule->forward_known, 0},
+                            {"halves-parameter", &rule->parameter, 1},
+                            {"undone", &rule->of_undone, 1}};
+    const char *names[SWITCHES];
     if (line->has_value)
         return mt_fail_unknown("condition with a value", line->name, with_value,
                                sizeof with_value / sizeof with_value[0]);
-    if (strcmp(line->name, "before") == 0 || strcmp(line->name, "recorded") == 0)
-        rule->before = line->name[0] == 'b';
-    else if (strcmp(line->name, "forward-known") == 0 || strcmp(line->name, "forward-unknown") == 0)
-        rule->forward_known = strcmp(line->name, "forward-known") == 0;
-    else if (strcmp(line->name, "outlives") == 0 || strcmp(line->name, "temporary") == 0)
-        rule->outlives = line->name[0] == 'o';
-    else if (strcmp(line->name, "halves-parameter") == 0)
-        rule->parameter = 1;
-    else if (strcmp(line->name, "undone") == 0)
-        rule->of_undone = true;
-    else
-        return mt_fail_unknown("condition without a value", line->name, alone, sizeof alone / sizeof alone[0]);
-    return MT_OK;
+    for (size_t i = 0; i < SWITCHES; i++) {
+        names[i] = switches[i].name;
+        if (strcmp(line->name, names[i]) != 0)
+            continue;
+        *switches[i].field = switches[i].value;
+        return MT_OK;
+    }
+    return mt_fail_unknown("condition without a value", line->name, names, SWITCHES);
 }
 
 static mt_status read_condition(struct line *line, struct mt_rule *rule)
@@ -188,36 +188,36 @@ static mt_status read_category(const char *value, struct mt_rule *rule)
 {
     if (value[0] == '\0' || strlen(value) >= MT_CATEGORY_NAME_BYTES)
         return mt_fail(MT_USAGE, "a category's name has from 1 to %d bytes", MT_CATEGORY_NAME_BYTES - 1);
-    return set_text((char **)&rule->says.category, value);
+    return set_text((char **)&rule->sets.category, value);
 }
 
 static mt_status read_answer(struct line *line, struct mt_rule *rule)
 {
     static const char *const names[] = {"category", "role", "op", "span", "phase", "step"};
     if (!line->has_value && strcmp(line->name, "step") == 0) {
-        rule->says.begins_step = true;
+        rule->sets.begins_step = true;
         return MT_OK;
     }
     if (line->has_value && strcmp(line->name, "category") == 0)
         return read_category(line->value, rule);
     if (line->has_value && strcmp(line->name, "op") == 0)
-        return set_text((char **)&rule->says.op, line->value);
+        return set_text((char **)&rule->sets.op, line->value);
     if (line->has_value && strcmp(line->name, "span") == 0)
-        return set_text((char **)&rule->says.span, line->value);
+        return set_text((char **)&rule->sets.span, line->value);
     if (line->has_value && strcmp(line->name, "role") == 0)
-        return find_word("role", line->value, role_name, MT_ROLE_COUNT, &rule->says.role);
+        return find_word("role", line->value, role_names, MT_ROLE_COUNT, &rule->sets.role);
     if (line->has_value && strcmp(line->name, "phase") == 0)
-        return find_word("phase", line->value, phase_name, MT_PHASE_COUNT, &rule->says.phase);
-    return mt_fail_unknown("thing to say", line->name, names, sizeof names / sizeof names[0]);
+        return find_word("phase", line->value, phase_names, MT_PHASE_COUNT, &rule->sets.phase);
+    return mt_fail_unknown("property", line->name, names, sizeof names / sizeof names[0]);
 }
 
-static bool says_something(const struct mt_rule_answer *says)
+static bool sets_something(const struct mt_rule_answer *sets)
 {
-    return says->category != NULL || says->op != NULL || says->span != NULL || says->role != MT_RULE_SILENT ||
-           says->phase != MT_RULE_SILENT || says->begins_step;
+    return sets->category != NULL || sets->op != NULL || sets->span != NULL || sets->role != MT_RULE_SILENT ||
+           sets->phase != MT_RULE_SILENT || sets->begins_step;
 }
 
-static bool asks_python(const struct mt_rule *rule)
+static bool has_python(const struct mt_rule *rule)
 {
     return rule->function != NULL || rule->file != NULL || rule->line_low > 0 || rule->line_high < INT64_MAX;
 }
@@ -225,15 +225,16 @@ static bool asks_python(const struct mt_rule *rule)
 static mt_status check_rule(const struct mt_rule *rule, bool has_arrow)
 {
     if (!has_arrow)
-        return mt_fail(MT_USAGE, "it has no \"->\" between what must be so and what is said then");
-    if (!says_something(&rule->says))
-        return mt_fail(MT_USAGE, "it says nothing after \"->\"");
-    if (rule->of_undone && !asks_python(rule))
-        return mt_fail(MT_USAGE, "what is undone is asked for its function, file or line");
-    if (rule->says.phase != MT_RULE_SILENT &&
+        return mt_fail(MT_USAGE, "it has no \"->\" between its conditions and the properties that it sets");
+    if (!sets_something(&rule->sets))
+        return mt_fail(MT_USAGE, "it sets nothing after \"->\"");
+    if (rule->of_undone && !has_python(rule))
+        return mt_fail(MT_USAGE, "undone needs a function, file or line");
+    if (rule->sets.phase != MT_RULE_SILENT &&
         (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT || rule->outlives != MT_RULE_SILENT ||
          rule->parameter != MT_RULE_SILENT || rule->of_undone))
-        return mt_fail(MT_USAGE, "what says a phase can't ask for one, nor for what follows from it");
+        return mt_fail(MT_USAGE,
+                       "a rule that sets a phase can't have a condition on a phase, or on what follows from one");
     if (rule->line_low > rule->line_high || rule->size_low > rule->size_high)
         return mt_fail(MT_USAGE, "a range ends before it begins");
     return MT_OK;
@@ -262,7 +263,7 @@ mt_status mt_rule_read(const char *text, struct mt_rule *out, bool *out_is_rule)
                             .forward_known = MT_RULE_SILENT,
                             .outlives = MT_RULE_SILENT,
                             .parameter = MT_RULE_SILENT,
-                            .says = {.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT}};
+                            .sets = {.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT}};
     mt_status status = read_words(&line, out, out_is_rule);
     if (status != MT_OK || !*out_is_rule)
         mt_rule_release(out);
@@ -278,9 +279,9 @@ void mt_rule_release(struct mt_rule *rule)
     free(rule->node);
     free(rule->metadata);
     free(rule->annotation);
-    free((char *)rule->says.category);
-    free((char *)rule->says.op);
-    free((char *)rule->says.span);
+    free((char *)rule->sets.category);
+    free((char *)rule->sets.op);
+    free((char *)rule->sets.span);
 }
 
 static bool fits_python(const struct mt_rule *rule, const struct mt_call_frame *frame)
@@ -300,6 +301,7 @@ static bool fits_some_frame(const struct mt_rule *rule, const struct mt_call_sta
 
 static bool fits_some_native(const struct mt_rule *rule, const struct mt_call_stack *stack)
 {
+    assert(rule->native != NULL);
     for (uint32_t i = 0; i < stack->frame_count; i++)
         if (!stack->frames[i].is_python && mt_glob_fits(rule->native, stack->frames[i].name))
             return true;
@@ -308,6 +310,7 @@ static bool fits_some_native(const struct mt_rule *rule, const struct mt_call_st
 
 static bool fits_some_operator(const struct mt_rule *rule, const struct mt_call_stack *stack)
 {
+    assert(rule->operation != NULL);
     for (uint32_t i = 0; i < stack->operator_count; i++)
         if (mt_glob_fits(rule->operation, stack->operators[i]))
             return true;
@@ -318,7 +321,7 @@ bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *
 {
     return (rule->node == NULL || mt_glob_fits(rule->node, stack->node)) &&
            (rule->operation == NULL || fits_some_operator(rule, stack)) &&
-           (!asks_python(rule) || rule->of_undone || fits_some_frame(rule, stack)) &&
+           (!has_python(rule) || rule->of_undone || fits_some_frame(rule, stack)) &&
            (rule->native == NULL || fits_some_native(rule, stack));
 }
 
@@ -329,6 +332,7 @@ static bool is_as_asked(int asked, bool is_so)
 
 static bool fits_some_annotation(const struct mt_rule *rule, const struct mt_rule_subject *subject)
 {
+    assert(rule->annotation != NULL);
     for (uint32_t i = 0; i < subject->annotation_count; i++)
         if (mt_glob_fits(rule->annotation, subject->annotations[i]))
             return true;
@@ -337,6 +341,7 @@ static bool fits_some_annotation(const struct mt_rule *rule, const struct mt_rul
 
 bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject)
 {
+    assert(subject->phase < MT_PHASE_COUNT && rule->size_low <= rule->size_high);
     return subject->bytes >= rule->size_low && subject->bytes <= rule->size_high &&
            (rule->phases == 0 || (rule->phases >> subject->phase & 1) != 0) &&
            is_as_asked(rule->before, subject->was_before) &&

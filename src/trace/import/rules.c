@@ -4,20 +4,19 @@
 #include "base/memory.h"
 #include "mt_model_rules.h"
 #include "mt_pytorch_rules.h"
-#include "trace/import/glob.h"
-#include "trace/import/rule.h"
-#include "trace/import/whole_file.h"
+#include "trace/import/document.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as a choice can number. */
+/* A choice has 16-bit numbers. */
 enum { MOST_RULES = UINT16_MAX };
 
 struct mt_rules {
     struct mt_rule *rules;
     size_t count;
-    struct mt_category_set categories; /* that they say */
+    struct mt_category_set categories; /* that the rules set */
 };
 
 struct mt_rules *mt_rules_create(void)
@@ -41,7 +40,7 @@ size_t mt_rules_count(const struct mt_rules *rules)
     return rules->count;
 }
 
-/* A category beyond those that a trace can have would be no category, and nobody would know why. */
+/* Fails if the category is one too many for a trace: its blocks would silently have none. */
 static mt_status check_category(struct mt_rules *rules, const char *name)
 {
     if (name == NULL || strcmp(name, mt_category_set_name(&rules->categories, MT_CATEGORY_OTHER)) == 0 ||
@@ -58,7 +57,7 @@ static mt_status add_line(struct mt_rules *rules, const char *line)
     mt_status status = mt_rule_read(line, &rule, &is_rule);
     if (status != MT_OK || !is_rule)
         return status;
-    status = rules->count < MOST_RULES ? check_category(rules, rule.says.category)
+    status = rules->count < MOST_RULES ? check_category(rules, rule.sets.category)
                                        : mt_fail(MT_USAGE, "there can be %d rules", MOST_RULES);
     if (status != MT_OK) {
         mt_rule_release(&rule);
@@ -110,6 +109,7 @@ mt_status mt_rules_add_built_in(struct mt_rules *rules)
 
 void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *stack, struct mt_rule_choice *out)
 {
+    assert(rules->count <= MOST_RULES);
     *out = (struct mt_rule_choice){.rules = mt_host_alloc((rules->count + 1) * sizeof *out->rules)};
     for (size_t i = 0; i < rules->count; i++)
         if (mt_rule_fits_stack(&rules->rules[i], stack))
@@ -125,32 +125,34 @@ void mt_rule_choice_release(struct mt_rule_choice *choice)
 int mt_rules_phase(const struct mt_rules *rules, const struct mt_rule_choice *choice,
                    const struct mt_rule_subject *subject)
 {
+    assert(choice->rules != NULL);
     for (uint32_t i = 0; i < choice->count; i++) {
         const struct mt_rule *rule = &rules->rules[choice->rules[i]];
-        if (rule->says.phase != MT_RULE_SILENT && mt_rule_fits_subject(rule, subject))
-            return rule->says.phase;
+        if (rule->sets.phase != MT_RULE_SILENT && mt_rule_fits_subject(rule, subject))
+            return rule->sets.phase;
     }
     return MT_RULE_SILENT;
 }
 
-/* What was not said before. */
-static void add_answer(const struct mt_rule_answer *says, struct mt_rule_answer *out)
+/* Adds the properties that are not set yet. */
+static void add_answer(const struct mt_rule_answer *sets, struct mt_rule_answer *out)
 {
-    out->category = out->category != NULL ? out->category : says->category;
-    out->op = out->op != NULL ? out->op : says->op;
-    out->span = out->span != NULL ? out->span : says->span;
-    out->role = out->role != MT_RULE_SILENT ? out->role : says->role;
-    out->phase = out->phase != MT_RULE_SILENT ? out->phase : says->phase;
-    out->begins_step |= says->begins_step;
+    out->category = out->category != NULL ? out->category : sets->category;
+    out->op = out->op != NULL ? out->op : sets->op;
+    out->span = out->span != NULL ? out->span : sets->span;
+    out->role = out->role != MT_RULE_SILENT ? out->role : sets->role;
+    out->phase = out->phase != MT_RULE_SILENT ? out->phase : sets->phase;
+    out->begins_step |= sets->begins_step;
 }
 
 void mt_rules_ask(const struct mt_rules *rules, const struct mt_rule_choice *choice,
                   const struct mt_rule_subject *subject, struct mt_rule_answer *out)
 {
+    assert(choice->rules != NULL);
     *out = (struct mt_rule_answer){.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT};
     for (uint32_t i = 0; i < choice->count; i++) {
         const struct mt_rule *rule = &rules->rules[choice->rules[i]];
         if (mt_rule_fits_subject(rule, subject))
-            add_answer(&rule->says, out);
+            add_answer(&rule->sets, out);
     }
 }

@@ -1,138 +1,144 @@
-#include "trace/import/torch_import.h"
-
+/* A memory snapshot of PyTorch as a run: by rules, or, if memtrace exported it, by the labels that it carries. */
 #include "base/memory.h"
-#include "trace/import/import_run.h"
-#include "trace/import/torch_facts.h"
+#include "trace/import/import_reader.h"
+#include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* Who says what the blocks of the snapshot are for. */
-struct reading {
-    const struct mt_import_plan *plan;
-    const struct mt_document *document;
-    const struct mt_rules *rules;
+_Static_assert((int)MT_TORCH_ACTION_COUNT <= MT_IMPORT_MOST_COUNTS, "a report has a row for each action");
+
+/* A snapshot that is being imported. */
+struct torch_state {
+    struct mt_document *document;
     struct mt_torch_snapshot snapshot;
-    const struct mt_sink *sink;
-    struct mt_foreign *foreign;
+    struct mt_torch_facts facts;
 };
 
-static void report_counts(const struct mt_torch_snapshot *snapshot, struct mt_import_report *out)
-{
-    out->device = snapshot->device;
-    out->elsewhere = snapshot->elsewhere;
-    out->entries = snapshot->event_count;
-    for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++) {
-        const char *name =
-            action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action);
-        mt_import_count(out, name, out->before.events[action]);
-    }
-}
-
-/* Whether there are as many events as people choose for max_entries: a recording that was full has exactly so many. */
+/* True if there are as many events as people choose for max_entries: a full recording has exactly so many. */
 static bool is_round(uint64_t events)
 {
     return events >= 1000 && (events % 1000 == 0 || (events & (events - 1)) == 0);
 }
 
-/* What was live before the recording began is no loss: the recording just began later. Lost is what it saw, and then
- * overwrote when it was full. */
-static bool is_beginning_lost(const struct mt_import_report *report)
+/* True if the recording saw events that it then overwrote. A block that was live before the first event is no sign of that
+ * by itself: recording may have begun late. */
+static bool is_beginning_lost(uint64_t events, const struct mt_torch_before *before)
 {
-    return is_round(report->entries) && (report->before.freed_before > 0 || report->coverage.before_recorded > 0);
+    return is_round(events) && (before->freed > 0 || before->recorded > 0);
 }
 
-static void report_labels(struct mt_torch_labels *labels, struct mt_import_report *out)
+static void replay_with(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
+                        struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_uncovered uncovered[MT_IMPORT_MOST_UNCOVERED];
-    out->coverage = mt_torch_labels_coverage(labels);
-    out->uncovered_count = mt_torch_labels_uncovered(labels, MT_IMPORT_MOST_UNCOVERED, uncovered);
-    for (size_t i = 0; i < out->uncovered_count; i++)
-        out->uncovered[i] =
-            (struct mt_import_uncovered){mt_host_strdup(uncovered[i].who), uncovered[i].bytes, uncovered[i].blocks};
+    struct mt_torch_tally tally;
+    mt_torch_replay(snapshot, labeler, foreign, &tally);
+    out->device = snapshot->device;
+    out->elsewhere = snapshot->elsewhere;
+    for (int action = 0; action < MT_TORCH_ACTION_COUNT; action++)
+        mt_import_count(out,
+                        action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action),
+                        tally.events[action]);
+    assert(out->entries == snapshot->event_count);
+    out->ends_refused = tally.ends_refused;
+    out->torch.before = tally.before;
 }
 
-static void replay_by_rules(const struct reading *reading, struct mt_import_report *out)
+static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
+                            const struct mt_sink *sink, struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_labels *labels =
-        mt_torch_labels_create(&reading->snapshot, reading->rules, reading->sink, reading->foreign);
-    const struct mt_torch_reader reader = mt_torch_labels_reader(labels);
-    mt_torch_replay(&reading->snapshot, &reader, reading->foreign, &out->before);
+    struct mt_torch_labels *labels = mt_torch_labels_create(snapshot, rules, sink, foreign);
+    const struct mt_torch_labeler labeler = mt_torch_labels_labeler(labels);
+    replay_with(snapshot, &labeler, foreign, out);
     mt_torch_labels_end(labels);
-    report_labels(labels, out);
+    mt_torch_labels_report(labels, out);
     mt_torch_labels_destroy(labels);
+    out->torch.lost_beginning = is_beginning_lost(out->entries, &out->torch.before);
+    out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
 }
 
-static void replay_own(const struct reading *reading, struct mt_import_report *out)
+static void replay_own(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
+                       const struct mt_sink *sink, struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_own *own =
-        mt_torch_own_create(mt_document_root(reading->document), &reading->snapshot, reading->sink, reading->foreign);
-    const struct mt_torch_reader reader = mt_torch_own_reader(own);
-    mt_torch_replay(&reading->snapshot, &reader, reading->foreign, &out->before);
+    struct mt_torch_own *own = mt_torch_own_create(root, snapshot, sink, foreign);
+    const struct mt_torch_labeler labeler = mt_torch_own_labeler(own);
+    replay_with(snapshot, &labeler, foreign, out);
     mt_torch_own_end(own);
     mt_torch_own_destroy(own);
+    out->kind = MT_IMPORT_OWN;
 }
 
-/* Tells the run everything. */
-static void replay(struct reading *reading, const struct mt_sink *sink, struct mt_import_report *out)
+static mt_status replay(const struct mt_import_input *input, const struct mt_sink *sink, struct mt_import_report *out)
 {
-    reading->sink = sink;
-    reading->foreign = mt_foreign_create(sink);
-    bool is_own = mt_torch_own_is_one(mt_document_root(reading->document));
-    out->kind = is_own ? MT_IMPORT_OWN : MT_IMPORT_TORCH;
-    if (is_own)
-        replay_own(reading, out);
+    const struct torch_state *state = input->state;
+    struct mt_foreign *foreign = mt_foreign_create(sink);
+    if (state->facts.is_own)
+        replay_own(mt_document_root(state->document), &state->snapshot, sink, foreign, out);
     else
-        replay_by_rules(reading, out);
-    out->foreign = mt_foreign_counts(reading->foreign);
-    report_counts(&reading->snapshot, out);
-    out->ends_refused = out->before.ends_refused;
-    out->lost_beginning = out->kind == MT_IMPORT_TORCH && is_beginning_lost(out);
-    out->rounds_by_size = out->kind == MT_IMPORT_TORCH && !mt_torch_settings_is_uniform(&reading->snapshot.settings);
-    mt_foreign_destroy(reading->foreign);
+        replay_by_rules(&state->snapshot, input->rules, sink, foreign, out);
+    out->foreign = mt_foreign_counts(foreign);
+    mt_foreign_destroy(foreign);
+    return MT_OK;
 }
 
-/* How the run ended, by what is said of it or by its events. Of one that was going on when it was exported a part is there. */
-static mt_run_state end_of(const char *said, const struct mt_import_report *report)
+static mt_status read_snapshot(struct torch_state *state, int64_t device)
 {
-    for (int state = 0; state < MT_RUN_STATE_COUNT; state++)
-        if (strcmp(said, mt_run_state_name((mt_run_state)state)) == 0)
-            return state == MT_RUN_RUNNING ? MT_RUN_INTERRUPTED : (mt_run_state)state;
-    return report->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
-}
-
-static mt_status record(struct reading *reading, struct mt_import_report *out)
-{
-    struct mt_torch_facts facts;
-    struct mt_recorder *recorder;
-    mt_torch_facts_read(mt_document_root(reading->document), &reading->snapshot, &facts);
-    const struct mt_import_source source = {.device = facts.device,
-                                            .name = facts.name,
-                                            .format = mt_document_format(reading->document),
-                                            .capacity_bytes = facts.capacity_bytes,
-                                            .settings = facts.settings,
-                                            .setting_count = facts.setting_count};
-    mt_status status = mt_import_run_open(reading->plan, &source, &recorder);
-    if (status == MT_OK) {
-        out->run = mt_recorder_run(recorder);
-        replay(reading, mt_recorder_sink(recorder), out);
-        status = mt_recorder_close(recorder, end_of(facts.state, out));
-    }
-    mt_torch_facts_release(&facts);
-    return status;
-}
-
-mt_status mt_torch_import(const struct mt_import_plan *plan, const struct mt_document *document,
-                          const struct mt_rules *rules, struct mt_import_report *out)
-{
-    struct reading reading = {.plan = plan, .document = document, .rules = rules};
-    out->format = strcmp(mt_document_format(document), "pickle") == 0 ? "PyTorch memory snapshot (pickle)"
-                                                                      : "PyTorch memory snapshot (JSON)";
-    mt_status status = mt_torch_snapshot_read(mt_document_root(document), plan->device, &reading.snapshot);
+    const struct mt_value *root = mt_document_root(state->document);
+    if (!mt_torch_snapshot_is_one(root))
+        return mt_fail(
+            MT_BAD_TRACE,
+            "its %s is no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
+            "torch.cuda.memory._dump_snapshot() writes it",
+            mt_document_format(state->document));
+    mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
     if (status == MT_OK)
-        status = record(&reading, out);
-    else
-        mt_fail_context(status, "%s can't be imported", plan->file);
-    mt_torch_snapshot_release(&reading.snapshot);
+        mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
     return status;
 }
+
+static void fill_source(const struct torch_state *state, struct mt_import_source *source)
+{
+    bool is_pickle = strcmp(mt_document_format(state->document), "pickle") == 0;
+    source->title = is_pickle ? "PyTorch memory snapshot (pickle)" : "PyTorch memory snapshot (JSON)";
+    source->format = mt_document_format(state->document);
+    source->device = state->facts.device;
+    source->name = state->facts.name;
+    source->state = state->facts.state;
+    source->capacity_bytes = state->facts.capacity_bytes;
+    source->settings = state->facts.settings;
+    source->setting_count = state->facts.setting_count;
+}
+
+/* The document has copies, so the bytes are released before the replay takes memory. */
+static mt_status read(struct mt_import_input *input, struct mt_import_source *source)
+{
+    struct torch_state *state = mt_host_alloc(sizeof *state);
+    input->state = state;
+    mt_status status = mt_document_read(&input->file, &state->document);
+    mt_whole_file_release(&input->file);
+    if (status == MT_OK)
+        status = read_snapshot(state, input->plan->device);
+    if (status == MT_OK)
+        fill_source(state, source);
+    return status;
+}
+
+static void release(struct mt_import_input *input)
+{
+    struct torch_state *state = input->state;
+    mt_torch_facts_release(&state->facts);
+    mt_torch_snapshot_release(&state->snapshot);
+    mt_document_close(state->document);
+    free(state);
+    input->state = NULL;
+}
+
+static bool recognizes(const struct mt_import_input *input)
+{
+    return !input->is_database && mt_document_is_one(&input->file);
+}
+
+const struct mt_import_reader mt_torch_reader = {
+    .kind = MT_IMPORT_TORCH, .recognizes = recognizes, .read = read, .replay = replay, .release = release};

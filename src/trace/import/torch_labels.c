@@ -2,17 +2,36 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 #include "trace/import/forward_tape.h"
-#include "trace/import/frugal_names.h"
-#include "trace/import/open_annotations.h"
-#include "trace/import/torch_lives.h"
-#include "trace/import/torch_spans.h"
+#include "trace/import/import_spans.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One list of frames, which many events share. */
+/* Rules look at all open annotations for every block, and a damaged file may have any number. So within
+ * MOST_OPEN_ANNOTATIONS further ones are ignored, as are names of over MOST_ANNOTATION_BYTES. */
+enum { MOST_OPEN_ANNOTATIONS = 16, MOST_ANNOTATION_BYTES = 255 };
+
+/* The annotations that are open at a moment, such as "Optimizer.step#AdamW.step". All zero: before the first.
+ * Invariant: names[0 .. count) are those of the snapshot's first `passed` annotations that have no end among these, in the
+ * order of their beginnings. */
+struct open_annotations {
+    size_t passed;
+    uint32_t count;
+    const char *names[MOST_OPEN_ANNOTATIONS]; /* the snapshot's */
+};
+
+/* The lifetimes of a snapshot's blocks, in its events. */
+struct lifetimes {
+    size_t count;    /* of events */
+    uint8_t *phases; /* the mt_phase of each event */
+    uint32_t *ends;  /* of an allocation: the event that freed it; UINT32_MAX: none */
+};
+
+/* A call stack, which many events share. */
 struct caller {
     struct mt_call_stack stack;
     struct mt_rule_choice choice;
@@ -20,30 +39,101 @@ struct caller {
     mt_span_id span;
     bool has_span;
     uint64_t other_bytes, other_blocks;
-    char *who; /* NULL: nobody wanted to know yet */
 };
 
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
     const struct mt_rules *rules;
-    struct mt_frugal_names frugal;
-    struct mt_sink sink; /* of frugal names */
+    struct mt_bounded_names bounded;
+    struct mt_sink sink; /* of bounded names */
     struct mt_foreign *foreign;
     struct mt_name_set *names;
     struct mt_forward_tape *tape;
-    struct mt_torch_lives lives;
-    struct mt_open_annotations open;     /* as of the latest event */
-    struct mt_number_map caller_numbers; /* by where the frames are */
+    struct lifetimes lives;
+    struct open_annotations open;        /* at the latest event */
+    struct mt_number_map caller_numbers; /* by the address of the frames */
     struct caller *callers;
     size_t caller_count;
     struct mt_number_map parameter_bytes; /* the sizes of all parameters */
     int phase;                            /* of the last allocation; MT_RULE_SILENT: none yet */
     bool step_just_began;
-    uint64_t time_ns; /* of the latest event */
-    struct mt_torch_coverage coverage;
+    uint64_t time_ns;         /* of the latest event */
+    uint64_t recorded_before; /* blocks from before the recording with a call stack */
+    struct mt_import_coverage coverage;
 };
 
-/* Valid until the next is looked for. */
+/* Ends the last annotation of that name: several threads may have opened it. Equal texts of a snapshot are one. */
+static void end_annotation(struct open_annotations *open, const char *name)
+{
+    for (uint32_t i = open->count; i > 0; i--)
+        if (open->names[i - 1] == name) {
+            open->count--;
+            memmove(open->names + i - 1, open->names + i, (open->count + 1 - i) * sizeof *open->names);
+            return;
+        }
+}
+
+static void begin_annotation(struct open_annotations *open, const char *name)
+{
+    assert(open->count <= MOST_OPEN_ANNOTATIONS);
+    if (open->count < MOST_OPEN_ANNOTATIONS && strlen(name) <= MOST_ANNOTATION_BYTES)
+        open->names[open->count++] = name;
+}
+
+/* Passes the annotations up to a time. */
+static void pass_annotations(struct open_annotations *open, const struct mt_torch_snapshot *snapshot, int64_t time_us)
+{
+    for (; open->passed < snapshot->annotation_count; open->passed++) {
+        const struct mt_torch_annotation *next = &snapshot->annotations[open->passed];
+        if (next->time_us > time_us)
+            return;
+        if (next->is_end)
+            end_annotation(open, next->name);
+        else
+            begin_annotation(open, next->name);
+    }
+}
+
+/* Finds the event that frees each allocation. */
+static void find_ends(struct lifetimes *lives, const struct mt_torch_snapshot *snapshot)
+{
+    struct mt_number_map live;
+    mt_number_map_create(&live);
+    lives->count = snapshot->event_count;
+    lives->phases = mt_host_alloc(lives->count + 1);
+    lives->ends = mt_host_alloc((lives->count + 1) * sizeof *lives->ends);
+    for (size_t i = 0; i < lives->count; i++) {
+        const struct mt_torch_event *event = &snapshot->events[i];
+        uint64_t began;
+        lives->ends[i] = UINT32_MAX;
+        if (event->action == MT_TORCH_ALLOC)
+            mt_number_map_put(&live, event->address, i);
+        else if (event->action == MT_TORCH_FREE_COMPLETED && mt_number_map_take(&live, event->address, &began))
+            lives->ends[began] = (uint32_t)i;
+    }
+    mt_number_map_release(&live);
+}
+
+static void lifetimes_release(struct lifetimes *lives)
+{
+    free(lives->phases);
+    free(lives->ends);
+}
+
+/* Forward and loss count as one phase: a tensor that forward makes for the loss is freed before backward. */
+static mt_phase whole_phase(uint8_t phase)
+{
+    return phase == MT_PHASE_LOSS ? MT_PHASE_FORWARD : (mt_phase)phase;
+}
+
+static bool outlives_phase(const struct lifetimes *lives, size_t number)
+{
+    assert(number < lives->count && lives->phases[number] < MT_PHASE_COUNT);
+    uint32_t end = lives->ends[number];
+    return end == UINT32_MAX || whole_phase(lives->phases[end]) != whole_phase(lives->phases[number]);
+}
+
+/* Returns the caller with these frames. Valid until the next call. */
 static struct caller *find_caller(struct mt_torch_labels *labels, const struct mt_value *frames)
 {
     uint64_t key = frames->kind == MT_VALUE_LIST ? (uint64_t)(uintptr_t)frames->items : 0, number;
@@ -65,8 +155,8 @@ static const char *metadata_of(const struct mt_torch_request *request)
     return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
 }
 
-/* Borrows what is open. */
-static struct mt_rule_subject subject_of(const struct mt_torch_request *request, const struct mt_open_annotations *open)
+/* Borrows the open annotations. */
+static struct mt_rule_subject subject_of(const struct mt_torch_request *request, const struct open_annotations *open)
 {
     return (struct mt_rule_subject){.bytes = request->requested_bytes,
                                     .metadata = metadata_of(request),
@@ -75,7 +165,7 @@ static struct mt_rule_subject subject_of(const struct mt_torch_request *request,
                                     .was_before = request->event == NULL};
 }
 
-/* What rules say; where they are silent, an allocation goes on with what was before. */
+/* Returns the phase that rules set. Where they set none, an allocation keeps the phase before it. */
 static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *caller,
                          const struct mt_rule_subject *subject, int before)
 {
@@ -85,18 +175,18 @@ static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *ca
     return before != MT_RULE_SILENT ? (mt_phase)before : MT_PHASE_FORWARD;
 }
 
-/* The phase of every event: that of the last allocation until then. */
+/* Finds the phase of every event: that of the last allocation until then. */
 static void find_lives(struct mt_torch_labels *labels)
 {
     const struct mt_torch_snapshot *snapshot = labels->snapshot;
-    struct mt_open_annotations open = {0};
+    struct open_annotations open = {0};
     int phase = MT_RULE_SILENT;
-    mt_torch_lives_create(&labels->lives, snapshot);
+    find_ends(&labels->lives, snapshot);
     for (size_t i = 0; i < snapshot->event_count; i++) {
         const struct mt_torch_event *event = &snapshot->events[i];
         if (event->action == MT_TORCH_ALLOC) {
             const struct mt_torch_request request = {event->bytes, event->frames, event};
-            mt_open_annotations_move(&open, snapshot, event->time_us);
+            pass_annotations(&open, snapshot, event->time_us);
             const struct mt_rule_subject subject = subject_of(&request, &open);
             phase = (int)phase_of(labels, find_caller(labels, event->frames), &subject, phase);
         }
@@ -107,11 +197,12 @@ static void find_lives(struct mt_torch_labels *labels)
 struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
                                                const struct mt_sink *sink, struct mt_foreign *foreign)
 {
+    assert(snapshot->event_count < UINT32_MAX);
     struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
     labels->snapshot = snapshot;
     labels->rules = rules;
-    mt_frugal_names_create(&labels->frugal, sink);
-    labels->sink = mt_frugal_names_sink(&labels->frugal);
+    mt_bounded_names_create(&labels->bounded, sink);
+    labels->sink = mt_bounded_names_sink(&labels->bounded);
     labels->foreign = foreign;
     labels->names = mt_name_set_create();
     labels->tape = mt_forward_tape_create();
@@ -129,15 +220,14 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     for (size_t i = 0; i < labels->caller_count; i++) {
         mt_call_stack_release(&labels->callers[i].stack);
         mt_rule_choice_release(&labels->callers[i].choice);
-        free(labels->callers[i].who);
     }
     free(labels->callers);
     mt_number_map_release(&labels->caller_numbers);
     mt_number_map_release(&labels->parameter_bytes);
-    mt_torch_lives_release(&labels->lives);
+    lifetimes_release(&labels->lives);
     mt_forward_tape_destroy(labels->tape);
     mt_name_set_destroy(labels->names);
-    mt_frugal_names_release(&labels->frugal);
+    mt_bounded_names_release(&labels->bounded);
     free(labels);
 }
 
@@ -149,12 +239,13 @@ static bool is_step_begun_by(const struct mt_torch_labels *labels, const struct 
     return is_forward && (labels->phase == MT_PHASE_OPTIMIZER || labels->phase == MT_RULE_SILENT);
 }
 
-/* Steps and phases begin before the allocation that shows them. */
+/* Begins steps and phases before the allocation that shows them. */
 static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
 {
+    assert(event >= ((struct mt_torch_labels *)context)->snapshot->events);
     struct mt_torch_labels *labels = context;
     labels->time_ns = time_ns > labels->time_ns ? time_ns : labels->time_ns;
-    mt_open_annotations_move(&labels->open, labels->snapshot, event->time_us);
+    pass_annotations(&labels->open, labels->snapshot, event->time_us);
     if (event->action != MT_TORCH_ALLOC)
         return;
     const struct mt_torch_request request = {event->bytes, event->frames, event};
@@ -174,9 +265,9 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     labels->phase = (int)subject.phase;
 }
 
-/* What is undone, in backward. Blocks that the engine takes between two nodes belong to the one before, but the sum of an
- * input's gradients to what made the input, and a gradient in another precision to an addition of two precisions if that
- * is next: its node takes nothing itself. */
+/* Returns the operator that a request of backward helps to undo. A block that the engine takes between two nodes
+ * belongs to the node before, with two exceptions. A sum of gradients belongs to the operator that made the input. A
+ * cast of a gradient belongs to an addition of two precisions, if that is next, since its node allocates nothing. */
 static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct caller *caller,
                                                 mt_phase phase)
 {
@@ -194,17 +285,18 @@ static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, 
 static bool outlives(const struct mt_torch_labels *labels, const struct mt_torch_request *request)
 {
     return request->event == NULL ||
-           mt_torch_lives_outlive(&labels->lives, (size_t)(request->event - labels->snapshot->events));
+           outlives_phase(&labels->lives, (size_t)(request->event - labels->snapshot->events));
 }
 
 static mt_role role_of(const struct mt_rule_subject *subject, int said)
 {
+    assert(said >= MT_RULE_SILENT && said < MT_ROLE_COUNT);
     if (said != MT_RULE_SILENT)
         return (mt_role)said;
     return subject->outlives_phase ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
 }
 
-/* An operator of forward has its name; what undoes one is called after the node and the operator. */
+/* Returns the operator's name in forward, and the node's and the operator's in backward. */
 static const char *op_of(const struct caller *caller, struct mt_text *text)
 {
     if (caller->stack.node[0] == '\0')
@@ -217,9 +309,9 @@ static mt_span_id span_of(struct mt_torch_labels *labels, struct caller *caller,
                           const struct mt_forward_op *forward)
 {
     if (said != NULL)
-        return mt_torch_span_of_path(&labels->sink, said);
+        return mt_span_of_path(&labels->sink, said);
     if (!caller->has_span)
-        caller->span = mt_torch_span_of_stack(&labels->sink, &caller->stack);
+        caller->span = mt_span_of_stack(&labels->sink, &caller->stack);
     caller->has_span = true;
     return caller->span == 0 && forward != NULL ? forward->span : caller->span;
 }
@@ -234,23 +326,20 @@ static mt_category category_of(struct mt_torch_labels *labels, const char *said,
 static void count_coverage(struct mt_torch_labels *labels, struct caller *caller,
                            const struct mt_torch_request *request, mt_category category)
 {
-    struct mt_torch_coverage *coverage = &labels->coverage;
+    assert(caller->other_blocks <= labels->coverage.all_blocks);
     if (request->event != NULL && request->event->action == MT_TORCH_OOM)
-        return; /* nobody got anything */
-    coverage->all_bytes += request->requested_bytes;
-    coverage->all_blocks++;
-    coverage->before_recorded += request->event == NULL && caller->stack.frame_count > 0;
+        return; /* the request got no block */
+    mt_import_coverage_add(&labels->coverage, request->requested_bytes, category);
+    labels->recorded_before += request->event == NULL && caller->stack.frame_count > 0;
     if (category != MT_CATEGORY_OTHER)
         return;
-    coverage->other_bytes += request->requested_bytes;
-    coverage->other_blocks++;
     caller->other_bytes += request->requested_bytes;
     caller->other_blocks++;
 }
 
-/* Keeps what is asked about later. */
-static void remember(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
-                     const struct mt_label *label)
+/* Notes parameters and operators of forward, which later requests refer to. */
+static void note_request(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
+                         const struct mt_label *label)
 {
     if (label->role == MT_ROLE_PARAM)
         mt_number_map_put(&labels->parameter_bytes, bytes, 1);
@@ -289,16 +378,16 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     *out_span = label.span;
     mt_text_release(&op);
     count_coverage(labels, caller, request, label.category);
-    remember(labels, caller, request->requested_bytes, &label);
+    note_request(labels, caller, request->requested_bytes, &label);
 }
 
-struct mt_torch_reader mt_torch_labels_reader(struct mt_torch_labels *labels)
+struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels)
 {
     const struct mt_torch_snapshot *snapshot = labels->snapshot;
-    return (struct mt_torch_reader){.context = labels,
-                                    .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
-                                    .moment = note_moment,
-                                    .label = give_label};
+    return (struct mt_torch_labeler){.context = labels,
+                                     .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
+                                     .moment = note_moment,
+                                     .label = give_label};
 }
 
 void mt_torch_labels_end(struct mt_torch_labels *labels)
@@ -307,12 +396,7 @@ void mt_torch_labels_end(struct mt_torch_labels *labels)
         mt_foreign_step_end(labels->foreign, labels->time_ns);
 }
 
-struct mt_torch_coverage mt_torch_labels_coverage(const struct mt_torch_labels *labels)
-{
-    return labels->coverage;
-}
-
-/* The innermost frame of Python, the operator and the node: what a rule can go by. */
+/* Describes a caller, for the user to free, as conditions of a rule: its innermost frame of Python, its operator and its node. */
 static char *describe(const struct caller *caller)
 {
     struct mt_text text = {0};
@@ -333,25 +417,23 @@ static char *describe(const struct caller *caller)
 static int compare_uncovered(const void *left, const void *right)
 {
     const struct caller *a = *(const struct caller *const *)left, *b = *(const struct caller *const *)right;
-    if (a->other_bytes != b->other_bytes)
-        return a->other_bytes < b->other_bytes ? 1 : -1;
-    return (a > b) - (a < b);
+    int order = MT_COMPARE(b->other_bytes, a->other_bytes);
+    return order != 0 ? order : MT_COMPARE(a, b);
 }
 
-size_t mt_torch_labels_uncovered(struct mt_torch_labels *labels, size_t limit, struct mt_torch_uncovered *out)
+void mt_torch_labels_report(const struct mt_torch_labels *labels, struct mt_import_report *out)
 {
-    struct caller **found = mt_host_alloc((labels->caller_count + 1) * sizeof *found);
+    const struct caller **found = mt_host_alloc((labels->caller_count + 1) * sizeof *found);
     size_t count = 0;
     for (size_t i = 0; i < labels->caller_count; i++)
         if (labels->callers[i].other_blocks > 0)
             found[count++] = &labels->callers[i];
     qsort(found, count, sizeof *found, compare_uncovered);
-    count = count < limit ? count : limit;
-    for (size_t i = 0; i < count; i++) {
-        if (found[i]->who == NULL)
-            found[i]->who = describe(found[i]);
-        out[i] = (struct mt_torch_uncovered){found[i]->who, found[i]->other_bytes, found[i]->other_blocks};
-    }
+    out->uncovered_count = count < MT_IMPORT_MOST_UNCOVERED ? count : MT_IMPORT_MOST_UNCOVERED;
+    for (size_t i = 0; i < out->uncovered_count; i++)
+        out->uncovered[i] =
+            (struct mt_import_uncovered){describe(found[i]), found[i]->other_bytes, found[i]->other_blocks};
+    out->coverage = labels->coverage;
+    out->torch.before.recorded = labels->recorded_before;
     free(found);
-    return count;
 }

@@ -2,41 +2,32 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "trace/import/frugal_names.h"
+#include "trace/import/import_spans.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariants: annotations [0, told) were told; `spans` has what was made of lists, which a file refers to often. */
+/* Invariants: annotations [0, replayed) were emitted; `spans` has the span of each list seen so far, since a file
+ * refers to one list often. */
 struct mt_torch_own {
     const struct mt_torch_snapshot *snapshot;
-    struct mt_frugal_names names;
-    struct mt_sink sink; /* of names */
+    struct mt_bounded_names names;
+    struct mt_sink sink; /* of `names` */
     struct mt_foreign *foreign;
     const struct mt_value *annotations;
-    uint32_t told;
-    struct mt_number_map spans; /* by the list's items */
+    uint32_t replayed;
+    struct mt_number_map spans; /* by the address of the list's items */
 };
-
-static const struct mt_value *get(const struct mt_value *dict, const char *name)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return mt_value_get(dict, &key);
-}
 
 static int64_t get_integer(const struct mt_value *dict, const char *name, int64_t otherwise)
 {
     int64_t value = otherwise;
-    mt_value_integer(get(dict, name), &value);
+    mt_value_integer(mt_value_find(dict, name), &value);
     return value;
 }
 
-bool mt_torch_own_is_one(const struct mt_value *root)
-{
-    return get(root, "memtrace")->kind == MT_VALUE_DICT;
-}
-
-/* Streams are called by their numbers, which they keep. */
+/* Gives streams the numbers that they have in the file. */
 static void number_streams(struct mt_torch_own *own)
 {
     for (size_t i = 0; i < own->snapshot->event_count; i++) {
@@ -51,10 +42,10 @@ struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const stru
 {
     struct mt_torch_own *own = mt_host_alloc(sizeof *own);
     own->snapshot = snapshot;
-    mt_frugal_names_create(&own->names, sink);
-    own->sink = mt_frugal_names_sink(&own->names);
+    mt_bounded_names_create(&own->names, sink);
+    own->sink = mt_bounded_names_sink(&own->names);
     own->foreign = foreign;
-    own->annotations = get(root, "external_annotations");
+    own->annotations = mt_value_find(root, "external_annotations");
     mt_number_map_create(&own->spans);
     number_streams(own);
     return own;
@@ -65,37 +56,29 @@ void mt_torch_own_destroy(struct mt_torch_own *own)
     if (own == NULL)
         return;
     mt_number_map_release(&own->spans);
-    mt_frugal_names_release(&own->names);
+    mt_bounded_names_release(&own->names);
     free(own);
 }
 
-/* The number of a word among names; 0 of one that is not among them. */
-static int find_name(const char *word, const char *(*name_of)(int), int count)
+#define NAME(name, text, ...) text,
+static const char *const phase_names[] = {MT_PHASES(NAME)};
+static const char *const role_names[] = {MT_ROLES(NAME)};
+static const char *const dtype_names[] = {MT_DTYPES(NAME)};
+#undef NAME
+
+/* Returns the number of a word among names; 0 for a word that is not among them. */
+static int find_name(const char *word, const char *const *names, int count)
 {
     for (int i = 0; i < count; i++)
-        if (strcmp(word, name_of(i)) == 0)
+        if (strcmp(word, names[i]) == 0)
             return i;
     return 0;
 }
 
-static const char *phase_name(int phase)
-{
-    return mt_phase_name((mt_phase)phase);
-}
-
-static const char *role_name(int role)
-{
-    return mt_role_name((mt_role)role);
-}
-
-static const char *dtype_name(int dtype)
-{
-    return mt_dtype_name((mt_dtype)dtype);
-}
-
-/* "4,256,2560" */
+/* Reads "4,256,2560". */
 static void read_shape(const char *text, struct mt_label *label)
 {
+    assert(label->dims == 0);
     while (*text != '\0' && label->dims < MT_MAX_DIMS) {
         char *end;
         label->shape[label->dims++] = strtoll(text, &end, 10);
@@ -108,7 +91,7 @@ static mt_span_id intern_span(struct mt_torch_own *own, mt_span_id parent, const
     return own->sink.intern_span(own->sink.context, parent, mt_value_text(name));
 }
 
-/* Names, outermost first. */
+/* Joins a list of names, outermost first. */
 static mt_span_id join_names(struct mt_torch_own *own, const struct mt_value *names)
 {
     mt_span_id span = 0;
@@ -117,16 +100,16 @@ static mt_span_id join_names(struct mt_torch_own *own, const struct mt_value *na
     return span;
 }
 
-/* The frames behind the first, innermost first. */
+/* Joins the names of frames, innermost first, without the first frame, which is the op. */
 static mt_span_id join_frames(struct mt_torch_own *own, const struct mt_value *frames)
 {
     mt_span_id span = 0;
     for (uint32_t i = mt_value_count(frames); i > 1; i--)
-        span = intern_span(own, span, get(mt_value_at(frames, i - 1), "name"));
+        span = intern_span(own, span, mt_value_find(mt_value_at(frames, i - 1), "name"));
     return span;
 }
 
-/* The span that a list makes by `join`, which is asked once. */
+/* Returns the span of a list, which `join` makes once. */
 static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
                           mt_span_id (*join)(struct mt_torch_own *, const struct mt_value *))
 {
@@ -140,39 +123,41 @@ static mt_span_id span_of(struct mt_torch_own *own, const struct mt_value *list,
     return (mt_span_id)span;
 }
 
-/* From the start of the run, as the events' own. */
+/* Returns the time since the run began, as events have it. */
 static uint64_t time_of(const struct mt_value *annotation)
 {
     int64_t time_us = get_integer(annotation, "time_us", 0);
     return time_us > 0 && time_us < INT64_MAX / 1000 ? (uint64_t)time_us * 1000 : 0;
 }
 
-/* Tells an annotation. Numbers of steps are given anew, in their order. */
-static void tell(struct mt_torch_own *own, const struct mt_value *annotation)
+/* Emits an annotation. Steps get new numbers, in their order. */
+static void replay_annotation(struct mt_torch_own *own, const struct mt_value *annotation)
 {
-    const char *kind = mt_value_text(get(annotation, "kind"));
+    const char *kind = mt_value_text(mt_value_find(annotation, "kind"));
     uint64_t time_ns = time_of(annotation);
     if (strcmp(kind, "span_begin") == 0)
-        mt_foreign_span_begin(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
+        mt_foreign_span_begin(own->foreign, time_ns, span_of(own, mt_value_find(annotation, "spans"), join_names));
     else if (strcmp(kind, "span_end") == 0)
-        mt_foreign_span_end(own->foreign, time_ns, span_of(own, get(annotation, "spans"), join_names));
+        mt_foreign_span_end(own->foreign, time_ns, span_of(own, mt_value_find(annotation, "spans"), join_names));
     else if (strcmp(kind, "step_begin") == 0)
         mt_foreign_step_begin(own->foreign, time_ns);
     else if (strcmp(kind, "step_end") == 0)
         mt_foreign_step_end(own->foreign, time_ns);
     else if (strcmp(kind, "phase") == 0)
-        mt_foreign_phase(own->foreign, time_ns,
-                         (mt_phase)find_name(mt_value_text(get(annotation, "name")), phase_name, MT_PHASE_COUNT));
+        mt_foreign_phase(
+            own->foreign, time_ns,
+            (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_names, MT_PHASE_COUNT));
 }
 
-/* Tells those that `entries` of the trace precede. */
-static void tell_until(struct mt_torch_own *own, int64_t entries)
+/* Emits the annotations that come before entry `entries` of the trace. */
+static void replay_until(struct mt_torch_own *own, int64_t entries)
 {
-    for (; own->told < mt_value_count(own->annotations); own->told++) {
-        const struct mt_value *annotation = mt_value_at(own->annotations, own->told);
+    assert(own->replayed <= mt_value_count(own->annotations));
+    for (; own->replayed < mt_value_count(own->annotations); own->replayed++) {
+        const struct mt_value *annotation = mt_value_at(own->annotations, own->replayed);
         if (get_integer(annotation, "entries", 0) > entries)
             return;
-        tell(own, annotation);
+        replay_annotation(own, annotation);
     }
 }
 
@@ -180,7 +165,7 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
 {
     struct mt_torch_own *own = context;
     (void)time_ns;
-    tell_until(own, event - own->snapshot->events);
+    replay_until(own, event - own->snapshot->events);
 }
 
 static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
@@ -188,26 +173,27 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
 {
     struct mt_torch_own *own = context;
     static const struct mt_value nothing;
-    const struct mt_value *said = request->event != NULL ? get(request->event->event, "user_metadata") : &nothing;
+    const struct mt_value *said =
+        request->event != NULL ? mt_value_find(request->event->event, "user_metadata") : &nothing;
     struct mt_label label = {
-        .category = mt_sink_category(&own->sink, mt_value_text(get(said, "category"))),
-        .role = (mt_role)find_name(mt_value_text(get(said, "role")), role_name, MT_ROLE_COUNT),
-        .phase = (mt_phase)find_name(mt_value_text(get(said, "phase")), phase_name, MT_PHASE_COUNT),
-        .dtype = (mt_dtype)find_name(mt_value_text(get(said, "dtype")), dtype_name, MT_DTYPE_COUNT),
-        .op = mt_value_text(get(said, "op")),
+        .category = mt_sink_category(&own->sink, mt_value_text(mt_value_find(said, "category"))),
+        .role = (mt_role)find_name(mt_value_text(mt_value_find(said, "role")), role_names, MT_ROLE_COUNT),
+        .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_names, MT_PHASE_COUNT),
+        .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_names, MT_DTYPE_COUNT),
+        .op = mt_value_text(mt_value_find(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
-    read_shape(mt_value_text(get(said, "shape")), &label);
+    read_shape(mt_value_text(mt_value_find(said, "shape")), &label);
     *out_span = span_of(own, request->frames, join_frames);
     label.span = *out_span;
     *out_label = own->sink.intern_label(own->sink.context, &label);
 }
 
-struct mt_torch_reader mt_torch_own_reader(struct mt_torch_own *own)
+struct mt_torch_labeler mt_torch_own_labeler(struct mt_torch_own *own)
 {
-    return (struct mt_torch_reader){.context = own, .moment = note_moment, .label = give_label};
+    return (struct mt_torch_labeler){.context = own, .moment = note_moment, .label = give_label};
 }
 
 void mt_torch_own_end(struct mt_torch_own *own)
 {
-    tell_until(own, INT64_MAX);
+    replay_until(own, INT64_MAX);
 }

@@ -1,5 +1,5 @@
-/* Snapshots that memtrace export made: they carry labels, spans, steps and phases (docs/export.md), so nothing has to be
- * guessed, and the run is what it was but for the fractions of microseconds.
+/* Labels of a snapshot that memtrace exported. It carries labels, spans, steps and phases (docs/export.md), so
+ * nothing is guessed, and the run is restored up to fractions of microseconds.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_TORCH_OWN_H
@@ -9,18 +9,15 @@
 
 struct mt_torch_own;
 
-/* Whether the snapshot says that it is one. */
-bool mt_torch_own_is_one(const struct mt_value *root);
-
-/* Borrows all of it. */
+/* Borrows its arguments. */
 struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
                                          const struct mt_sink *sink, struct mt_foreign *foreign);
 void mt_torch_own_destroy(struct mt_torch_own *own); /* may be NULL */
 
-/* What mt_torch_replay asks. */
-struct mt_torch_reader mt_torch_own_reader(struct mt_torch_own *own);
+/* Returns the labeler for mt_torch_replay. */
+struct mt_torch_labeler mt_torch_own_labeler(struct mt_torch_own *own);
 
-/* Tells what came after the last event: after the replay. */
+/* Emits the annotations after the last event. Call it after the replay. */
 void mt_torch_own_end(struct mt_torch_own *own);
 
 #endif

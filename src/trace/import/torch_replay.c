@@ -1,32 +1,34 @@
-/* Blocks and segments go by their addresses, which are never two's at a time. */
+/* Blocks and segments are identified by their addresses, which no two have at one time. */
 #include "trace/import/torch_replay.h"
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 #include "trace/store/address_map.h"
 #include "trace/store/parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* A block that is live, or a segment. */
+/* A live block, or a segment. */
 struct placed {
     struct mt_address_range range;
 };
 
-/* Invariants: block_bytes[i] is what the block of event i has, 0 if that is not known; `live` has the blocks that are
- * live, and `segments` the segments that were not mapped in parts. */
+/* Invariants: block_bytes[i] is the size of the block of event i, 0 if it is not known; `live` has the live blocks,
+ * and `segments` the segments that were not mapped in parts. */
 struct replay {
     const struct mt_torch_snapshot *snapshot;
-    const struct mt_torch_reader *reader;
+    const struct mt_torch_labeler *labeler;
     struct mt_foreign *foreign;
     struct mt_torch_tally *tally;
     uint64_t *block_bytes;
     struct mt_address_map live, segments;
 };
 
-/* What was there before an event that we walk back to. Blocks by address: the number of the block in the snapshot, or that
- * of the event that frees it plus FREED. Memory as parts of one segment, by event or, in the end, by ENDED + number. */
+/* The state before an event. Blocks are kept by address: the number of the block in the snapshot, or FREED plus the
+ * number of the event that frees it. Memory is kept as parts of one segment, by the event that mapped it, or by
+ * ENDED plus its number for memory that is mapped at the end. */
 struct past {
     struct mt_number_map blocks;
     struct mt_parts memory;
@@ -48,12 +50,13 @@ static void begin_past(const struct mt_torch_snapshot *snapshot, struct past *pa
     for (size_t i = 0; i < snapshot->segment_count; i++)
         mt_parts_map(&past->memory,
                      memory_of(snapshot->segments[i].address, snapshot->segments[i].bytes, ENDED + (int64_t)i));
-    past->memory.row_count = 0; /* who asks later wants what is left */
+    past->memory.row_count = 0; /* only rows of the last unmap are wanted */
 }
 
-/* To before event `i`. An allocation whose block is there in the end tells what it has. */
+/* Moves the state to before event `i`. An allocation whose block is live at the end gets its size from there. */
 static void step_back(struct replay *replay, struct past *past, size_t i)
 {
+    assert(i < replay->snapshot->event_count);
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     uint64_t what;
     switch (event->action) {
@@ -81,11 +84,12 @@ static void step_back(struct replay *replay, struct past *past, size_t i)
 static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const struct mt_torch_request *request,
                  struct mt_address_range range)
 {
+    assert(range.end >= range.begin);
     struct mt_foreign_block block = {.address = range.begin,
                                      .requested_bytes = request->requested_bytes,
                                      .block_bytes = range.end - range.begin,
                                      .stream = stream};
-    replay->reader->label(replay->reader->context, request, &block.label, &block.span);
+    replay->labeler->label(replay->labeler->context, request, &block.label, &block.span);
     for (struct placed *other; (other = mt_address_map_find(&replay->live, range.begin, range.end)) != NULL;)
         mt_address_map_remove(&replay->live, other->range.begin);
     mt_address_map_add(&replay->live, &(struct placed){range});
@@ -94,6 +98,7 @@ static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const
 
 static void map(struct replay *replay, uint64_t time_ns, uint64_t stream, struct mt_address_range range, bool is_part)
 {
+    assert(range.end >= range.begin);
     if (range.end > range.begin && !is_part) {
         for (struct placed *other; (other = mt_address_map_find(&replay->segments, range.begin, range.end)) != NULL;)
             mt_address_map_remove(&replay->segments, other->range.begin);
@@ -102,11 +107,11 @@ static void map(struct replay *replay, uint64_t time_ns, uint64_t stream, struct
     mt_foreign_map(replay->foreign, time_ns, range.begin, range.end - range.begin, stream);
 }
 
-/* Memory that there was before, by address. */
-static void tell_memory_before(struct replay *replay, struct past *past)
+/* Maps the memory that was there before the first event, by address. */
+static void map_memory_before(struct replay *replay, struct past *past)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
-    mt_parts_unmap(&past->memory, memory_of(0, UINT64_MAX, 0), 1); /* which lists it all */
+    mt_parts_unmap(&past->memory, memory_of(0, UINT64_MAX, 0), 1); /* lists all of it */
     for (size_t i = 0; i < past->memory.row_count; i++) {
         const struct mt_part *part = &past->memory.rows[i];
         bool stayed = part->mapped_event >= ENDED;
@@ -115,13 +120,13 @@ static void tell_memory_before(struct replay *replay, struct past *past)
                               : snapshot->events[number].action == MT_TORCH_SEGMENT_UNMAP;
         uint64_t stream = stayed ? snapshot->segments[number].stream : snapshot->events[number].stream;
         map(replay, 0, stream, (struct mt_address_range){part->offset, part->offset + part->bytes}, is_part);
-        replay->tally->segments_before++;
-        replay->tally->reserved_before += part->bytes;
+        replay->tally->before.segments++;
+        replay->tally->before.reserved_bytes += part->bytes;
     }
 }
 
-/* A block that was there before: the block of the snapshot, or that of the event that frees it. */
-static void tell_block_before(struct replay *replay, uint64_t what)
+/* Takes a block that was live before the first event: a block of the snapshot, or that of the event that frees it. */
+static void take_block_before(struct replay *replay, uint64_t what)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
     const struct mt_torch_event *event = what >= FREED ? &snapshot->events[what - FREED] : NULL;
@@ -133,52 +138,40 @@ static void tell_block_before(struct replay *replay, uint64_t what)
     uint64_t bytes = event == NULL && block->bytes > 0
                          ? block->bytes
                          : mt_torch_settings_round(&snapshot->settings, request.requested_bytes);
-    replay->tally->blocks_before++;
-    replay->tally->requested_before += request.requested_bytes;
-    replay->tally->freed_before += event != NULL;
+    replay->tally->before.blocks++;
+    replay->tally->before.requested_bytes += request.requested_bytes;
+    replay->tally->before.freed += event != NULL;
     uint64_t stream = event != NULL ? event->stream : block->stream;
     take(replay, 0, stream, &request, (struct mt_address_range){address, address + bytes});
 }
 
-static int compare_addresses(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a > b) - (a < b);
-}
-
-/* By address, as nobody knows in which order they came. */
-static void tell_blocks_before(struct replay *replay, const struct past *past)
+/* Takes them by address, since their order is not known. */
+static void take_blocks_before(struct replay *replay, const struct past *past)
 {
     uint64_t *addresses = mt_host_alloc((past->blocks.count + 1) * sizeof *addresses);
     size_t count = 0;
     for (size_t i = 0; i <= past->blocks.mask; i++)
         if (past->blocks.pairs[i].key != MT_NUMBER_MAP_NO_KEY)
             addresses[count++] = past->blocks.pairs[i].key;
-    qsort(addresses, count, sizeof *addresses, compare_addresses);
+    qsort(addresses, count, sizeof *addresses, mt_compare_uint64);
     for (size_t i = 0; i < count; i++) {
         uint64_t what = 0;
         mt_number_map_get(&past->blocks, addresses[i], &what);
-        tell_block_before(replay, what);
+        take_block_before(replay, what);
     }
     free(addresses);
 }
 
-/* A number that only our own snapshots have. */
-static bool find_integer(const struct mt_value *dict, const char *name, int64_t *out)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return dict != NULL && mt_value_integer(mt_value_get(dict, &key), out);
-}
-
-/* Who has a range of addresses: the segment, where that is said, or else its stream. */
+/* Returns the owner of a range of addresses: its segment, which only our own snapshots name, or else its stream. */
 static uint64_t owner_of(const struct mt_torch_event *event)
 {
     int64_t segment;
-    return find_integer(event->event, "segment", &segment) ? (uint64_t)segment : event->stream;
+    bool is_named = event->event != NULL && mt_value_integer(mt_value_find(event->event, "segment"), &segment);
+    return is_named ? (uint64_t)segment : event->stream;
 }
 
-/* Ranges of addresses that are mapped in parts are one segment each, which has to be said before. What an event has said is
- * not said anew. */
+/* Reserves the ranges of addresses that are mapped in parts: each is one segment, which has to be known before it is
+ * mapped. Events come first; a segment of the end does not repeat them. */
 static void reserve_ranges(const struct replay *replay)
 {
     const struct mt_torch_snapshot *snapshot = replay->snapshot;
@@ -194,21 +187,21 @@ static void reserve_ranges(const struct replay *replay)
     }
 }
 
-static void tell_beginning(struct replay *replay)
+static void replay_beginning(struct replay *replay)
 {
     struct past past;
     begin_past(replay->snapshot, &past);
     for (size_t i = replay->snapshot->event_count; i-- > 0;)
         step_back(replay, &past, i);
     reserve_ranges(replay);
-    tell_memory_before(replay, &past);
-    tell_blocks_before(replay, &past);
+    map_memory_before(replay, &past);
+    take_blocks_before(replay, &past);
     mt_number_map_release(&past.blocks);
     mt_parts_release(&past.memory);
 }
 
-/* What the block of an allocation has, unless it is said. A free piece is taken from its beginning, and free neighbours are
- * always joined: so it reached to the next block, or to the end of the segment. */
+/* Returns the size of an allocation's block, unless the file has it. A free piece is taken from its beginning, and
+ * free neighbours are always coalesced. So the piece reached to the next block, or to the end of the segment. */
 static uint64_t find_block_bytes(const struct replay *replay, size_t i)
 {
     const struct mt_torch_event *event = &replay->snapshot->events[i];
@@ -229,7 +222,7 @@ static uint64_t find_block_bytes(const struct replay *replay, size_t i)
     return mt_torch_settings_split(settings, rounded, rest) ? rounded : rounded + rest;
 }
 
-static void tell_alloc(struct replay *replay, size_t i, uint64_t time_ns)
+static void replay_alloc(struct replay *replay, size_t i, uint64_t time_ns)
 {
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
@@ -238,35 +231,36 @@ static void tell_alloc(struct replay *replay, size_t i, uint64_t time_ns)
     take(replay, time_ns, event->stream, &request, (struct mt_address_range){event->address, end});
 }
 
-static void tell_oom(struct replay *replay, const struct mt_torch_event *event, uint64_t time_ns)
+static void replay_oom(struct replay *replay, const struct mt_torch_event *event, uint64_t time_ns)
 {
     const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
     struct mt_foreign_block block = {.requested_bytes = event->bytes, .stream = event->stream};
-    replay->reader->label(replay->reader->context, &request, &block.label, &block.span);
+    replay->labeler->label(replay->labeler->context, &request, &block.label, &block.span);
     mt_foreign_oom(replay->foreign, time_ns, &block);
     replay->tally->ends_refused = true;
 }
 
-static void forget(struct mt_address_map *map, uint64_t address)
+static void remove_at(struct mt_address_map *map, uint64_t address)
 {
     const struct placed *found = mt_address_map_find(map, address, address + 1);
     if (found != NULL && found->range.begin == address)
         mt_address_map_remove(map, address);
 }
 
-static void tell_event(struct replay *replay, size_t i, uint64_t time_ns)
+static void replay_event(struct replay *replay, size_t i, uint64_t time_ns)
 {
+    assert(replay->snapshot->events[i].action < MT_TORCH_ACTION_COUNT);
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     const struct mt_address_range range = {event->address, event->address + event->bytes};
     replay->tally->events[event->action]++;
-    if (replay->reader->moment != NULL)
-        replay->reader->moment(replay->reader->context, event, time_ns);
+    if (replay->labeler->moment != NULL)
+        replay->labeler->moment(replay->labeler->context, event, time_ns);
     switch (event->action) {
     case MT_TORCH_ALLOC:
-        tell_alloc(replay, i, time_ns);
+        replay_alloc(replay, i, time_ns);
         break;
     case MT_TORCH_FREE_COMPLETED:
-        forget(&replay->live, event->address);
+        remove_at(&replay->live, event->address);
         mt_foreign_give(replay->foreign, time_ns, event->address);
         break;
     case MT_TORCH_SEGMENT_ALLOC:
@@ -275,37 +269,39 @@ static void tell_event(struct replay *replay, size_t i, uint64_t time_ns)
         break;
     case MT_TORCH_SEGMENT_FREE:
     case MT_TORCH_SEGMENT_UNMAP:
-        forget(&replay->segments, event->address);
+        remove_at(&replay->segments, event->address);
         mt_foreign_unmap(replay->foreign, time_ns, event->address, event->bytes);
         break;
     case MT_TORCH_OOM:
-        tell_oom(replay, event, time_ns);
+        replay_oom(replay, event, time_ns);
         break;
     default:
         break;
     }
 }
 
-/* A clock that was set back stands still, which mt_foreign sees to. */
+/* Returns the time of an event. A clock that was set back stands still, by mt_foreign. */
 static uint64_t time_of(const struct replay *replay, size_t i)
 {
     int64_t us;
-    if (__builtin_sub_overflow(replay->snapshot->events[i].time_us, replay->reader->start_us, &us) || us < 0)
+    if (__builtin_sub_overflow(replay->snapshot->events[i].time_us, replay->labeler->start_us, &us) || us < 0)
         return 0;
     return us < INT64_MAX / 1000 ? (uint64_t)us * 1000 : INT64_MAX;
 }
 
-void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_reader *reader,
+void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
                      struct mt_foreign *foreign, struct mt_torch_tally *out)
 {
+    assert(labeler->label != NULL && mt_foreign_counts(foreign).takes == 0);
     *out = (struct mt_torch_tally){0};
-    struct replay replay = {.snapshot = snapshot, .reader = reader, .foreign = foreign, .tally = out};
+    struct replay replay = {.snapshot = snapshot, .labeler = labeler, .foreign = foreign, .tally = out};
     replay.block_bytes = mt_host_alloc((snapshot->event_count + 1) * sizeof *replay.block_bytes);
     mt_address_map_create(&replay.live, sizeof(struct placed));
     mt_address_map_create(&replay.segments, sizeof(struct placed));
-    tell_beginning(&replay);
+    replay_beginning(&replay);
     for (size_t i = 0; i < snapshot->event_count; i++)
-        tell_event(&replay, i, time_of(&replay, i));
+        replay_event(&replay, i, time_of(&replay, i));
+    assert(out->before.freed <= out->before.blocks);
     mt_address_map_release(&replay.live);
     mt_address_map_release(&replay.segments);
     free(replay.block_bytes);

@@ -1,34 +1,32 @@
-/* PyTorch's rules, in its own terms: sizes are multiples of ROUNDING; blocks of up to SMALL_BYTES are in segments of their
- * own, where all that is left over is split off; of larger ones a rest of up to SMALL_BYTES stays with its block. */
+/* PyTorch's rules: sizes are multiples of ROUNDING. Blocks of up to SMALL_BYTES lie in segments of their own, where
+ * every rest is split off. A larger block keeps a rest of up to SMALL_BYTES. */
 #include "trace/import/torch_settings.h"
 
-#include <inttypes.h>
-#include <string.h>
+#include "base/memory.h"
 
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { MOST_OF_PYTORCH = 3 };
 enum { ROUNDING = 512, SMALL_BYTES = 1 << 20, LARGE_BUFFER_BYTES = 20 << 20, MOST_DIVISIONS = 64 };
 
-static const struct mt_value *get(const struct mt_value *dict, const char *name)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return mt_value_get(dict, &key);
-}
-
-/* -1, which PyTorch writes for no limit, is none. */
+/* PyTorch writes -1 for no limit. */
 static uint64_t read_max_split(const struct mt_value *settings)
 {
     int64_t bytes;
-    if (!mt_value_integer(get(settings, "max_split_size"), &bytes) || bytes <= LARGE_BUFFER_BYTES)
+    if (!mt_value_integer(mt_value_find(settings, "max_split_size"), &bytes) || bytes <= LARGE_BUFFER_BYTES)
         return UINT64_MAX;
     return (uint64_t)bytes;
 }
 
-/* The interval's name is where it begins, in MiB. */
+/* An interval is named after its begin, in MiB. */
 static uint32_t read_divisions(const struct mt_value *by_interval, int interval)
 {
     struct mt_text name = {0};
     int64_t divisions;
     mt_text_add(&name, "%d", 1 << interval);
-    bool is_said = mt_value_integer(get(by_interval, mt_text_get(&name)), &divisions);
+    bool is_said = mt_value_integer(mt_value_find(by_interval, mt_text_get(&name)), &divisions);
     mt_text_release(&name);
     if (!is_said || divisions < 2 || divisions > MOST_DIVISIONS || (divisions & (divisions - 1)) != 0)
         return 0;
@@ -42,14 +40,15 @@ static double read_share(const struct mt_value *value)
 
 void mt_torch_settings_read(const struct mt_value *root, struct mt_torch_settings *out)
 {
-    const struct mt_value *settings = get(root, "allocator_settings"),
-                          *expandable = get(settings, "expandable_segments"),
-                          *by_interval = get(settings, "roundup_power2_divisions");
-    *out = (struct mt_torch_settings){.is_known = get(settings, "max_split_size")->kind == MT_VALUE_INTEGER,
-                                      .max_split_bytes = read_max_split(settings),
-                                      .gc_threshold = read_share(get(settings, "garbage_collection_threshold")),
-                                      .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0,
-                                      .configuration = mt_value_text(get(settings, "PYTORCH_CUDA_ALLOC_CONF"))};
+    const struct mt_value *settings = mt_value_find(root, "allocator_settings"),
+                          *expandable = mt_value_find(settings, "expandable_segments"),
+                          *by_interval = mt_value_find(settings, "roundup_power2_divisions");
+    *out =
+        (struct mt_torch_settings){.is_known = mt_value_find(settings, "max_split_size")->kind == MT_VALUE_INTEGER,
+                                   .max_split_bytes = read_max_split(settings),
+                                   .gc_threshold = read_share(mt_value_find(settings, "garbage_collection_threshold")),
+                                   .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0,
+                                   .configuration = mt_value_text(mt_value_find(settings, "PYTORCH_CUDA_ALLOC_CONF"))};
     for (int i = 0; i < MT_TORCH_INTERVALS; i++)
         out->divisions[i] = read_divisions(by_interval, i);
 }
@@ -63,11 +62,13 @@ static uint32_t divisions_of(const struct mt_torch_settings *settings, uint64_t 
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
+    assert(unit > 0);
     return (bytes + unit - 1) / unit * unit;
 }
 
 uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint64_t bytes)
 {
+    assert(bytes <= UINT64_C(1) << 62);
     if (bytes < ROUNDING)
         return ROUNDING;
     uint64_t divisions = divisions_of(settings, bytes), power = UINT64_C(1) << (63 - __builtin_clzll(bytes));
@@ -76,9 +77,10 @@ uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint6
     return round_up(bytes, ROUNDING);
 }
 
-/* What is never split only takes pieces that are little larger: a rest beyond that is no part of it. */
+/* A block that is never split only takes pieces that are little larger, so a longer rest is no part of it. */
 bool mt_torch_settings_split(const struct mt_torch_settings *settings, uint64_t rounded_bytes, uint64_t rest_bytes)
 {
+    assert(rounded_bytes >= ROUNDING);
     if (rounded_bytes <= SMALL_BYTES || settings->is_expandable)
         return rest_bytes >= ROUNDING;
     if (rounded_bytes >= settings->max_split_bytes)
@@ -103,4 +105,62 @@ void mt_torch_settings_format(const struct mt_torch_settings *settings, struct m
         mt_text_add(out, ",roundup_power2_divisions=%" PRIu32, settings->divisions[0]);
     if (settings->gc_threshold > 0)
         mt_text_add(out, ",gc_threshold=%.6g", settings->gc_threshold);
+}
+
+static void add(struct mt_torch_facts *facts, const char *name, const char *value)
+{
+    facts->settings[facts->setting_count++] = (struct mt_run_setting){name, value};
+}
+
+/* A snapshot of PyTorch has no model and no batch: they stay unknown. */
+static void read_pytorch(const struct mt_torch_settings *settings, struct mt_torch_facts *out)
+{
+    struct mt_text alloc = {0};
+    mt_torch_settings_format(settings, &alloc);
+    out->device = "PyTorch snapshot";
+    out->settings = mt_host_alloc(MOST_OF_PYTORCH * sizeof *out->settings);
+    out->alloc = alloc.data;
+    add(out, "alloc", out->alloc);
+    if (settings->is_known)
+        add(out, "expandable_segments", settings->is_expandable ? "on" : "off");
+    if (settings->configuration[0] != '\0')
+        add(out, "pytorch_alloc_conf", settings->configuration);
+    assert(out->setting_count <= MOST_OF_PYTORCH);
+}
+
+/* Reads pairs of texts; others are of no export of ours. */
+static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
+{
+    const struct mt_value *settings = mt_value_find(run, "settings");
+    uint32_t count = settings->kind == MT_VALUE_DICT ? mt_value_count(settings) : 0;
+    int64_t capacity;
+    out->device = mt_value_text(mt_value_find(run, "device"));
+    out->name = mt_value_text(mt_value_find(run, "name"));
+    out->state = mt_value_text(mt_value_find(run, "state"));
+    if (mt_value_integer(mt_value_find(run, "capacity_bytes"), &capacity) && capacity > 0)
+        out->capacity_bytes = (uint64_t)capacity;
+    out->settings = mt_host_alloc((count + 1) * sizeof *out->settings);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mt_value *pair = &settings->items->values[2 * i]; /* key, value */
+        if (mt_value_text(&pair[0])[0] != '\0' && pair[1].kind == MT_VALUE_TEXT)
+            add(out, mt_value_text(&pair[0]), mt_value_text(&pair[1]));
+    }
+}
+
+void mt_torch_facts_read(const struct mt_value *root, const struct mt_torch_settings *settings,
+                         struct mt_torch_facts *out)
+{
+    const struct mt_value *run = mt_value_find(root, "memtrace");
+    *out = (struct mt_torch_facts){.is_own = run->kind == MT_VALUE_DICT, .name = "", .state = ""};
+    if (out->is_own)
+        read_own(run, out);
+    else
+        read_pytorch(settings, out);
+}
+
+void mt_torch_facts_release(struct mt_torch_facts *facts)
+{
+    free(facts->settings);
+    free(facts->alloc);
+    *facts = (struct mt_torch_facts){0};
 }

@@ -1,6 +1,7 @@
-/* The settings of PyTorch's allocator, as a snapshot tells them, and the rules by which they make blocks of requests.
+/* The settings of PyTorch's allocator, as a snapshot has them, the rules by which they make blocks of requests, and the
+ * settings of the run that follow from a snapshot.
  *
- *   requested ──round──▶ rounded ──free piece: is what is left split off?──▶ the block
+ *   requested ──round──▶ rounded ──free piece: is the rest split off?──▶ the block
  *
  * Threads: any; settings do not change once they are read. */
 #ifndef MT_TRACE_IMPORT_TORCH_SETTINGS_H
@@ -8,34 +9,52 @@
 
 #include "base/text.h"
 #include "trace/import/value.h"
+#include "trace/store/recorder.h"
 
-/* Sizes from 1 MiB on are in as many intervals, each twice as far as the one before. */
+/* Sizes from 1 MiB on lie in as many intervals, each twice as long as the one before. */
 enum { MT_TORCH_INTERVALS = 16 };
 
-/* Zeros but for max_split_bytes are what PyTorch does by itself. Invariant: divisions are 0 or powers of two. */
+/* PyTorch's defaults are 0 everywhere but in max_split_bytes. Invariant: divisions are 0 or powers of two. */
 struct mt_torch_settings {
-    bool is_known;                          /* the snapshot tells them; older ones do not */
+    bool is_known;                          /* the snapshot has them; older ones do not */
     uint64_t max_split_bytes;               /* blocks from this size on are never split; UINT64_MAX: no such limit */
-    uint32_t divisions[MT_TORCH_INTERVALS]; /* steps between two powers of two that sizes are rounded up to; the first
-                                               * is that of all smaller ones, too; 0: none, as 1 */
+    uint32_t divisions[MT_TORCH_INTERVALS]; /* steps between two powers of two, to which sizes are rounded up; the first
+                                               is that of all smaller sizes, too; 0: none, as 1 */
     double gc_threshold;                    /* 0: off */
     bool is_expandable;                     /* segments grow */
-    const char *configuration;              /* as the program was told; of the values, "" if it was not */
+    const char *configuration;              /* PYTORCH_CUDA_ALLOC_CONF, of the values; "" if it was not set */
 };
 
-/* Reads allocator_settings of a snapshot. What is none of PyTorch's values is taken for what PyTorch does by itself. */
+/* Reads allocator_settings of a snapshot. A value that PyTorch can't have counts as the default. */
 void mt_torch_settings_read(const struct mt_value *root, struct mt_torch_settings *out);
 
-/* What a request is rounded up to. bytes <= 2^62. */
+/* Returns the size to which a request is rounded up. bytes <= 2^62. */
 uint64_t mt_torch_settings_round(const struct mt_torch_settings *settings, uint64_t bytes);
 
-/* Whether what a free piece has beyond a block of so many bytes is split off it. */
+/* True if the rest of a free piece, beyond a block of `rounded_bytes`, is split off. */
 bool mt_torch_settings_split(const struct mt_torch_settings *settings, uint64_t rounded_bytes, uint64_t rest_bytes);
 
-/* Whether one number of divisions is that of all sizes: all that --alloc can say. */
+/* True if one number of divisions applies to all sizes: --alloc can't express more. */
 bool mt_torch_settings_is_uniform(const struct mt_torch_settings *settings);
 
-/* Adds them as --alloc spells them, "policy=torch,…", but for divisions that differ by size. */
+/* Adds them as --alloc spells them, "policy=torch,…", without divisions that differ by size. */
 void mt_torch_settings_format(const struct mt_torch_settings *settings, struct mt_text *out);
+
+/* The facts that a snapshot states about its run: if PyTorch made it, the allocator's settings; if memtrace exported it, the run's
+ * device, name, state and settings. Texts are the snapshot's, but for `alloc`. */
+struct mt_torch_facts {
+    bool is_own; /* memtrace exported the snapshot */
+    const char *device;
+    const char *name, *state; /* of the exported run; "": not stated */
+    uint64_t capacity_bytes;  /* 0: not stated */
+    struct mt_run_setting *settings;
+    size_t setting_count;
+    char *alloc; /* the value of a setting; NULL: none */
+};
+
+/* Reads them. Release them before the snapshot's values. */
+void mt_torch_facts_read(const struct mt_value *root, const struct mt_torch_settings *settings,
+                         struct mt_torch_facts *out);
+void mt_torch_facts_release(struct mt_torch_facts *facts);
 
 #endif

@@ -1,28 +1,31 @@
-/* Keys are looked up by name, so that a snapshot may have more than is known here; what is used must be of its kind. */
+/* Values are looked up by name, so a snapshot may have more than is known here. A value that is used must be of its
+ * kind. */
 #include "trace/import/torch_snapshot.h"
 
 #include "base/memory.h"
-#include "trace/import/import_sizes.h"
+#include "trace/import/import_reader.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *mt_torch_action_name(mt_torch_action action)
 {
+    assert(action < MT_TORCH_ACTION_COUNT);
 #define X(name, text) [MT_TORCH_##name] = text,
     static const char *const names[] = {MT_TORCH_ACTIONS(X)};
 #undef X
     return names[action];
 }
 
-/* The keys, each with where it was last. */
+/* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
         device, device_free, is_expandable, stage, name, block_bytes;
 };
 
-/* What is being read. */
+/* A reading under way. */
 struct reading {
     struct keys keys;
     struct mt_import_sizes sizes;
@@ -39,18 +42,13 @@ static struct keys make_keys(void)
 #undef KEY
 }
 
-static const struct mt_value *top_list(const struct mt_value *root, const char *name)
-{
-    struct mt_value_key key = {.name = name, .length = (uint32_t)strlen(name)};
-    return mt_value_get(root, &key);
-}
-
 bool mt_torch_snapshot_is_one(const struct mt_value *root)
 {
-    return top_list(root, "segments")->kind == MT_VALUE_LIST && top_list(root, "device_traces")->kind == MT_VALUE_LIST;
+    return mt_value_find(root, "segments")->kind == MT_VALUE_LIST &&
+           mt_value_find(root, "device_traces")->kind == MT_VALUE_LIST;
 }
 
-/* What a row is, for messages. */
+/* The place of a row, for messages. */
 struct place {
     const char *what; /* "event" */
     uint32_t index;
@@ -62,7 +60,7 @@ static mt_status fail_at(struct place place, const char *key, const char *expect
                    place.index, key, expected);
 }
 
-/* A number of bytes, or an address. */
+/* Reads a number of bytes, or an address. */
 static mt_status read_natural(const struct mt_value *dict, struct mt_value_key *key, struct place place, uint64_t *out)
 {
     int64_t integer;
@@ -72,7 +70,7 @@ static mt_status read_natural(const struct mt_value *dict, struct mt_value_key *
     return MT_OK;
 }
 
-/* The same, and `otherwise` where there is none, as in older snapshots. */
+/* The same, but returns `otherwise` where there is none, as in older snapshots. */
 static uint64_t natural_or(const struct mt_value *dict, struct mt_value_key *key, uint64_t otherwise)
 {
     int64_t integer;
@@ -93,7 +91,7 @@ static bool is_about_memory(mt_torch_action action)
     return action <= MT_TORCH_SEGMENT_UNMAP;
 }
 
-/* A size at an address. */
+/* Checks a size at an address. */
 static mt_status check_size(struct reading *reading, struct place place, uint64_t address, uint64_t bytes)
 {
     mt_status status = mt_import_sizes_add(&reading->sizes, bytes);
@@ -111,7 +109,7 @@ static mt_status read_size(struct reading *reading, const struct mt_value *dict,
     return status == MT_OK ? check_size(reading, place, address, *out) : status;
 }
 
-/* What there is of an event about memory. */
+/* Reads the fields of an event about memory. */
 static mt_status read_memory(struct reading *reading, const struct mt_value *value, struct place place,
                              struct mt_torch_event *out)
 {
@@ -140,7 +138,7 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     out->time_us = time_us;
     if (is_about_memory(out->action))
         return read_memory(reading, value, place, out);
-    out->bytes = natural_or(value, &keys->size, 0); /* of what was refused, which may be any number */
+    out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
     if (out->action == MT_TORCH_OOM)
         out->address = natural_or(value, &keys->device_free, 0);
     return MT_OK;
@@ -171,13 +169,14 @@ static mt_status read_block(struct reading *reading, const struct mt_value *valu
     return check_size(reading, place, out->address, out->requested_bytes);
 }
 
-/* Of a segment's blocks those that are not free. */
+/* Reads the blocks of a segment that are not free. */
 static mt_status read_blocks(struct reading *reading, const struct mt_value *list,
                              const struct mt_torch_segment *segment)
 {
+    assert(segment->bytes <= MT_IMPORT_MOST_BYTES);
     struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
-    uint64_t next = segment->address; /* older snapshots do not say it: blocks lie beside each other */
+    uint64_t next = segment->address; /* older snapshots lack addresses: blocks lie side by side */
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
         const struct mt_value *value = mt_value_at(list, i);
         struct mt_torch_block *block = &out->blocks[out->block_count];
@@ -209,7 +208,7 @@ static bool is_of_device(const struct mt_value *value, struct keys *keys, int64_
     return natural_or(value, &keys->device, 0) == (uint64_t)device;
 }
 
-/* How many blocks the segments of the device have; what many segments share counts for each. */
+/* Returns the number of blocks in the device's segments; a list that many segments share counts for each. */
 static uint64_t count_blocks(const struct mt_value *list, struct keys *keys, int64_t device)
 {
     uint64_t count = 0;
@@ -255,7 +254,7 @@ static void read_annotations(struct reading *reading, const struct mt_value *lis
     }
 }
 
-/* Of so many devices the one with most reserved bytes. */
+/* Returns the device with most reserved bytes. */
 static int64_t largest_device(const struct mt_value *segments, struct keys *keys, uint32_t devices)
 {
     uint64_t *bytes = mt_host_alloc((devices + (size_t)1) * sizeof *bytes), largest = 0;
@@ -271,17 +270,17 @@ static int64_t largest_device(const struct mt_value *segments, struct keys *keys
     return (int64_t)largest;
 }
 
-/* The device with most events; where nothing was recorded, that with most memory. */
+/* Returns the device with most events or, if there are none, with most memory. */
 static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
 {
-    const struct mt_value *traces = top_list(root, "device_traces");
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
     uint32_t busiest = 0;
     for (uint32_t i = 1; i < mt_value_count(traces); i++)
         if (mt_value_count(mt_value_at(traces, i)) > mt_value_count(mt_value_at(traces, busiest)))
             busiest = i;
     return mt_value_count(mt_value_at(traces, busiest)) > 0
                ? busiest
-               : largest_device(top_list(root, "segments"), keys, mt_value_count(traces));
+               : largest_device(mt_value_find(root, "segments"), keys, mt_value_count(traces));
 }
 
 static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
@@ -295,10 +294,11 @@ static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
+    assert(device >= MT_IMPORT_ANY_DEVICE);
     struct reading reading = {.keys = make_keys(), .out = out};
-    const struct mt_value *traces = top_list(root, "device_traces");
-    *out = (struct mt_torch_snapshot){.device =
-                                          device != MT_TORCH_ANY_DEVICE ? device : busiest_device(root, &reading.keys)};
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
+    *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
+                                                                               : busiest_device(root, &reading.keys)};
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
     if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
@@ -306,11 +306,11 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
                        mt_value_count(traces), out->device);
     mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device));
     if (status == MT_OK)
-        status = read_segments(&reading, top_list(root, "segments"));
+        status = read_segments(&reading, mt_value_find(root, "segments"));
     if (status != MT_OK)
         return status;
     out->elsewhere = count_elsewhere(traces, out->device);
-    read_annotations(&reading, top_list(root, "external_annotations"));
+    read_annotations(&reading, mt_value_find(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
     return MT_OK;
 }

@@ -1,8 +1,8 @@
-/* What a PyTorch memory snapshot says of one device, checked and in rows: torch.cuda.memory._snapshot(), saved as a pickle or
- * as JSON.
+/* One device of a memory snapshot of PyTorch, checked and in rows: torch.cuda.memory._snapshot(), saved as a pickle
+ * or as JSON.
  *
- *   {"segments": [{…, "blocks": [{…}]}],      ▶ segments, blocks: what there was in the end
- *    "device_traces": [[{…}, {…}, …], …],     ▶ events: what happened, a list for each device
+ *   {"segments": [{…, "blocks": [{…}]}],      ▶ segments, blocks: the state at the end
+ *    "device_traces": [[{…}, {…}, …], …],     ▶ events: a list for each device
  *    "external_annotations": [{…}]}           ▶ annotations
  *
  * Rows refer to the values, which must outlive them. Threads: one at a time. */
@@ -10,12 +10,13 @@
 #define MT_TRACE_IMPORT_TORCH_SNAPSHOT_H
 
 #include "base/status.h"
+#include "trace/import/import_reader.h"
 #include "trace/import/torch_settings.h"
 
 #define MT_TORCH_ACTIONS(X)                                                                                            \
     X(ALLOC, "alloc")                                                                                                  \
-    X(FREE_REQUESTED, "free_requested") /* the tensor is gone */                                                       \
-    X(FREE_COMPLETED, "free_completed") /* and nothing on another stream uses its block any more */                    \
+    X(FREE_REQUESTED, "free_requested") /* the tensor was freed */                                                     \
+    X(FREE_COMPLETED, "free_completed") /* and no other stream uses its block any more */                              \
     X(SEGMENT_ALLOC, "segment_alloc")                                                                                  \
     X(SEGMENT_FREE, "segment_free")                                                                                    \
     X(SEGMENT_MAP, "segment_map") /* of an expandable segment: memory for a part of its addresses */                   \
@@ -23,42 +24,42 @@
     X(SNAPSHOT, "snapshot")                                                                                            \
     X(OOM, "oom")                                                                                                      \
     X(ANNOTATE, "annotate")                                                                                            \
-    X(OTHER, "") /* one that came after this program */
+    X(OTHER, "") /* newer than this program */
 
 #define X(name, text) MT_TORCH_##name,
 typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_torch_action;
 #undef X
 
-/* "alloc", …; "" of MT_TORCH_OTHER. */
+/* Returns "alloc", …; "" for MT_TORCH_OTHER. */
 const char *mt_torch_action_name(mt_torch_action action);
 
-/* One event. Invariants: address + bytes and address + block_bytes <= 2^63 - 1; sizes, but that of an oom, and their sum
- * are as import_sizes.h has it. */
+/* An event. Invariants: address + bytes and address + block_bytes <= 2^63 - 1; sizes, but that of an oom, and their
+ * sum are bounded by MT_IMPORT_MOST_BYTES and MT_IMPORT_MOST_SUM. */
 struct mt_torch_event {
     mt_torch_action action;
-    uint64_t address;     /* of oom: what the driver said was free */
-    uint64_t bytes;       /* as they were asked for */
-    uint64_t block_bytes; /* that the block has of its segment; of snapshots of ours, 0: not said */
+    uint64_t address;     /* of an oom: the bytes that the driver called free */
+    uint64_t bytes;       /* as requested */
+    uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
     uint64_t stream;      /* PyTorch's number, a pointer */
     int64_t time_us;
     const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
-    const struct mt_value *event;  /* the whole of it */
+    const struct mt_value *event;  /* the whole dict */
 };
 
-/* A block that was live, or waited for other streams, in the end. Its sizes are bounded as those of an event. */
+/* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
 struct mt_torch_block {
     uint64_t address, bytes, requested_bytes;
     uint64_t stream; /* of its segment */
     const struct mt_value *frames;
 };
 
-/* A segment that there was in the end. Of an expandable one each run of addresses that has memory is one. */
+/* A segment of the end. In an expandable segment, each run of addresses that has memory is one. */
 struct mt_torch_segment {
     uint64_t address, bytes, stream;
     bool is_expandable;
 };
 
-/* Something that the program said it was doing, such as "Optimizer.step#AdamW.step". */
+/* The begin or end of an annotation such as "Optimizer.step#AdamW.step". */
 struct mt_torch_annotation {
     const char *name;
     int64_t time_us;
@@ -71,7 +72,7 @@ struct mt_torch_snapshot {
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
-    struct mt_torch_block *blocks; /* of all segments, in the order of the file too */
+    struct mt_torch_block *blocks; /* of all segments, in the order of the file */
     size_t block_count;
     struct mt_torch_segment *segments;
     size_t segment_count;
@@ -79,14 +80,12 @@ struct mt_torch_snapshot {
     size_t annotation_count;
 };
 
-enum { MT_TORCH_ANY_DEVICE = -1 };
-
-/* Whether the value looks like a snapshot, whatever is in it. */
+/* True if the value has the lists of a snapshot, whatever is in them. */
 bool mt_torch_snapshot_is_one(const struct mt_value *root);
 
-/* Reads the rows of a device; of MT_TORCH_ANY_DEVICE, of the one with most events, or where none has any, most memory.
- * MT_BAD_TRACE, with what and where, if something is not of the kind that it must be; MT_USAGE if there is no such device.
- * Release in any case. */
+/* Reads the rows of a device. MT_IMPORT_ANY_DEVICE means the one with most events or, if none has any, with most
+ * memory. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
+ * such device. Release it in any case. */
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
 void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot);
 

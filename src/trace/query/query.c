@@ -90,16 +90,15 @@ static mt_status read_limit(const struct mt_statement *row, int column, int64_t 
 mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *run, struct mt_number_limits *out)
 {
     *out = (struct mt_number_limits){0};
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT ifnull((SELECT max(id) FROM label WHERE run = ?1), 0) + 1 AS label,"
-                                        " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
-                                        &statement);
-    if (mt_statement_next(statement, &status))
-        status = read_limit(statement, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
-    if (status == MT_OK)
-        status = read_limit(statement, 1, UINT32_MAX, &out->segments);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT ifnull((SELECT max(id) FROM label WHERE run = ?1), 0) + 1 AS label,"
+                 " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
+                 MT_INTEGER(run->id)) {
+        status = read_limit(row, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
+        if (status == MT_OK)
+            status = read_limit(row, 1, UINT32_MAX, &out->segments);
+    }
     return status;
 }
 
@@ -218,10 +217,10 @@ static mt_status read_runs(struct mt_trace *trace)
     if (status == MT_OK)
         status = mt_database_prepare(trace->database, runs_sql, &statement);
     while (mt_statement_next(statement, &status)) {
-        trace->runs = mt_host_room(trace->runs, trace->run_count, sizeof *trace->runs);
-        trace->runs[trace->run_count] = read_run(trace, statement);
+        struct mt_run *run = MT_HOST_ADD(trace->runs, trace->run_count);
+        *run = read_run(trace, statement);
         limits.last_event = mt_statement_integer(statement, LAST_EVENT);
-        status = check_run(trace, &trace->runs[trace->run_count++], &limits);
+        status = check_run(trace, run, &limits);
     }
     mt_statement_finalize(statement);
     return status;
@@ -230,10 +229,8 @@ static mt_status read_runs(struct mt_trace *trace)
 /* Reads all runs from one state of the file: another process may begin to write it just now. */
 static mt_status load_runs(struct mt_trace *trace)
 {
-    mt_status status = mt_database_begin_reading(trace->database);
-    if (status != MT_OK)
-        return status;
-    status = read_runs(trace);
+    MT_TRY(mt_database_begin_reading(trace->database));
+    mt_status status = read_runs(trace);
     mt_database_end_reading(trace->database);
     return status;
 }

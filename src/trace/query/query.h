@@ -28,12 +28,6 @@ struct mt_trace {
 /* Fails with MT_USAGE: the run has no step of that number. */
 mt_status mt_query_fail_no_step(const struct mt_run *run, int64_t step);
 
-/* Keeps `text`, as mt_trace_keep does. */
-static inline const char *mt_query_keep(struct mt_trace *trace, const char *text)
-{
-    return mt_trace_keep(trace, text);
-}
-
 /* Returns the text of a column, kept. */
 const char *mt_query_text(struct mt_trace *trace, const struct mt_statement *statement, int column);
 
@@ -111,13 +105,6 @@ mt_status mt_query_row_natural(const struct mt_row *row, int column, uint64_t *o
 static inline int64_t mt_query_position(int64_t id, int64_t first_event)
 {
     return (int64_t)((uint64_t)id - (uint64_t)first_event);
-}
-
-/* Finds the step of an event, as mt_trace_step_of does. */
-static inline mt_status mt_query_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event,
-                                         int64_t *out_step)
-{
-    return mt_trace_step_of(trace, run, event, out_step);
 }
 
 /* Finds the highest bytes of the measure and the event that reached them; 0: nothing was ever allocated. */

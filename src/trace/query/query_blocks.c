@@ -24,8 +24,7 @@ struct ids {
 
 static void ids_add(struct ids *ids, int64_t id)
 {
-    ids->data = mt_host_room(ids->data, ids->count, sizeof *ids->data);
-    ids->data[ids->count++] = id;
+    *MT_HOST_ADD(ids->data, ids->count) = id;
 }
 
 /* Reads one unsigned LEB128 number; false if the bytes end within it or it does not fit. */
@@ -58,19 +57,17 @@ static mt_status decode(const void *blob, size_t blob_bytes, int64_t first_event
 /* Reads the last checkpoint up to *event, and sets *event to its event. Without one, sets it to just before the run. */
 static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *run, int64_t *event, struct ids *live)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT event, live FROM checkpoint WHERE run = ?1 AND event <= ?2 ORDER BY event DESC LIMIT 1",
-        &statement);
-    mt_statement_bind_integer(statement, 2, *event);
+    mt_status status = MT_OK;
+    int64_t last = *event;
     *event = run->first_event - 1;
-    if (mt_statement_next(statement, &status)) {
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT event, live FROM checkpoint WHERE run = ?1 AND event <= ?2 ORDER BY event DESC LIMIT 1",
+                 MT_INTEGER(run->id), MT_INTEGER(last)) {
         size_t bytes;
-        const void *blob = mt_statement_blob(statement, 1, &bytes);
-        *event = mt_statement_integer(statement, 0);
+        const void *blob = mt_statement_blob(row, 1, &bytes);
+        *event = mt_statement_integer(row, 0);
         status = decode(blob, bytes, run->first_event, live);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -78,18 +75,16 @@ static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *ru
 static mt_status replay(struct mt_trace *trace, const struct mt_run *run, int64_t after, int64_t last, struct ids *live,
                         struct ids *ended)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
+    mt_status status = MT_OK;
+    MT_EACH_ROW (
+        row, status, trace->database,
         "SELECT id, allocation, kind = ?4 FROM event WHERE ?1 = ?1 AND id > ?2 AND id <= ?3 AND kind IN (?4, ?5)"
         " ORDER BY id",
-        &statement);
-    MT_QUERY_BIND(statement, after, last, MT_EVENT_ALLOC, MT_EVENT_FREE);
-    while (mt_statement_next(statement, &status)) {
-        bool is_alloc = mt_statement_integer(statement, 2) != 0;
-        ids_add(is_alloc ? live : ended, mt_statement_integer(statement, is_alloc ? 0 : 1));
+        MT_INTEGER(run->id), MT_INTEGER(after), MT_INTEGER(last), MT_INTEGER(MT_EVENT_ALLOC),
+        MT_INTEGER(MT_EVENT_FREE)) {
+        bool is_alloc = mt_statement_integer(row, 2) != 0;
+        ids_add(is_alloc ? live : ended, mt_statement_integer(row, is_alloc ? 0 : 1));
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -186,17 +181,14 @@ static mt_status begin_block(void *context, const struct mt_row *row)
 {
     struct block_list *list = context;
     struct mt_block_row block;
-    mt_status status = read_block(row, &list->limits, &block);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_block(row, &list->limits, &block));
     if (list->count > 0 && block.alloc_event <= list->rows[list->count - 1].alloc_event)
         return fail_on_event(block.alloc_event, "does not come in its order");
     if (block.block_bytes > INT64_MAX - list->total_bytes)
         return fail_on_event(block.alloc_event, "makes the blocks of its run sum to 2^63 bytes or more");
     list->total_bytes += block.block_bytes;
     mt_number_map_put(&list->by_alloc, (uint64_t)block.alloc_event, list->count);
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = block;
+    *MT_HOST_ADD(list->rows, list->count) = block;
     assert(list->by_alloc.count <= list->count && list->total_bytes <= INT64_MAX);
     return MT_OK;
 }
@@ -274,18 +266,16 @@ static mt_status add_visitors(struct mt_trace *trace, struct block_list *list)
 {
     list->begins = (struct mt_row_visitor){.name = "begins", .visit = begin_block, .context = list};
     list->ends = (struct mt_row_visitor){.name = "ends", .visit = end_block, .context = list};
-    mt_status status = mt_row_visitor_add(trace->database, &list->begins);
-    return status == MT_OK ? mt_row_visitor_add(trace->database, &list->ends) : status;
+    MT_TRY(mt_row_visitor_add(trace->database, &list->begins));
+    return mt_row_visitor_add(trace->database, &list->ends);
 }
 
 /* Reads the blocks that were live after window.first - 1, and the window's events. */
 static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, struct window window,
                              struct block_list *list)
 {
-    mt_status status = mt_database_begin_reading(trace->database);
-    if (status != MT_OK)
-        return status;
-    status = add_visitors(trace, list);
+    MT_TRY(mt_database_begin_reading(trace->database));
+    mt_status status = add_visitors(trace, list);
     if (status == MT_OK)
         status = mt_query_number_limits(trace, run, &list->limits);
     if (status == MT_OK)

@@ -29,49 +29,44 @@ mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run,
 
 mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)
 {
-    struct mt_statement *statement;
     /* The step before the first that began later: events of early steps, which most queries are about, are found at once. */
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
-                                        " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
-                                        &statement);
-    MT_QUERY_BIND(statement, event, INT64_MAX);
+    mt_status status = MT_OK;
     *out_step = MT_STEP_BEFORE;
-    if (mt_statement_next(statement, &status) && !mt_statement_is_null(statement, 0))
-        *out_step = mt_statement_integer(statement, 0);
-    mt_statement_finalize(statement);
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
+                 " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
+                 MT_INTEGER(run->id), MT_INTEGER(event), MT_INTEGER(INT64_MAX))
+        if (!mt_statement_is_null(row, 0))
+            *out_step = mt_statement_integer(row, 0);
     return status;
 }
 
 mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint64_t *out_bytes)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT kind, requested_bytes FROM event WHERE ?1 = ?1 AND id > ?2 AND id < ?3 ORDER BY id LIMIT 1",
-        &statement);
-    MT_QUERY_BIND(statement, event, mt_query_end(run));
+    mt_status status = MT_OK;
     *out_bytes = 0;
-    if (mt_statement_next(statement, &status) && mt_statement_integer(statement, 0) == MT_EVENT_ALLOC)
-        status = mt_query_natural(statement, 1, out_bytes);
-    mt_statement_finalize(statement);
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT kind, requested_bytes FROM event WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT 1",
+                 MT_INTEGER(event), MT_INTEGER(mt_query_end(run)))
+        if (mt_statement_integer(row, 0) == MT_EVENT_ALLOC)
+            status = mt_query_natural(row, 1, out_bytes);
     return status;
 }
 
 mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
                                  const char **out_phase)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
+    mt_status status = MT_OK;
+    int64_t phase = -1;
+    MT_EACH_ROW (
+        row, status, trace->database,
         "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
         " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
         " ORDER BY id DESC LIMIT 1",
-        &statement);
-    MT_QUERY_BIND(statement, search->alloc_event, search->event, search->first, search->last, MT_EVENT_FREE,
-                  MT_EVENT_PHASE);
-    int64_t phase = mt_statement_next(statement, &status) ? mt_statement_integer(statement, 0) : -1;
+        MT_INTEGER(run->id), MT_INTEGER(search->alloc_event), MT_INTEGER(search->event), MT_INTEGER(search->first),
+        MT_INTEGER(search->last), MT_INTEGER(MT_EVENT_FREE), MT_INTEGER(MT_EVENT_PHASE))
+        phase = mt_statement_integer(row, 0);
     *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -100,11 +95,9 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
                           const struct mt_event_visitor *visitor)
 {
     int64_t first = run->first_event, last = mt_query_end(run) - 1;
-    mt_status status = step == MT_ALL_STEPS ? MT_OK : mt_trace_step_events(trace, run, step, &first, &last);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(step == MT_ALL_STEPS ? MT_OK : mt_trace_step_events(trace, run, step, &first, &last));
     struct mt_statement *statement;
-    status = mt_query_prepare(
+    mt_status status = mt_query_prepare(
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
         " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream FROM "
@@ -126,10 +119,8 @@ static mt_status visit_rows(struct mt_trace *trace, const struct mt_run *run, co
                             int value_count, struct mt_row_visitor *visitor)
 {
     struct mt_statement *statement;
-    mt_status status = mt_row_visitor_add(trace->database, visitor);
-    if (status != MT_OK)
-        return status;
-    status = mt_query_prepare(trace, run, sql, &statement);
+    MT_TRY(mt_row_visitor_add(trace->database, visitor));
+    mt_status status = mt_query_prepare(trace, run, sql, &statement);
     mt_statement_bind_integers(statement, 2, values, value_count);
     if (status == MT_OK)
         status = mt_statement_run(statement);
@@ -229,32 +220,26 @@ static mt_status read_mark(const struct mt_row *row, const struct mark_list *lis
                                 .span = path_of(list, mt_row_integer(row, MARK_SPAN)),
                                 .label = (uint32_t)label,
                                 .stream = (mt_stream)mt_row_integer(row, MARK_STREAM)};
-    mt_status status = mt_query_row_natural(row, MARK_NS, &out->time_ns);
-    if (status == MT_OK)
-        status = mt_query_row_natural(row, MARK_VALUE, &out->value);
-    return status == MT_OK ? check_mark(out, label, &list->limits) : status;
+    MT_TRY(mt_query_row_natural(row, MARK_NS, &out->time_ns));
+    MT_TRY(mt_query_row_natural(row, MARK_VALUE, &out->value));
+    return check_mark(out, label, &list->limits);
 }
 
 static mt_status add_mark(void *context, const struct mt_row *row)
 {
     struct mark_list *list = context;
     struct mt_mark_row mark;
-    mt_status status = read_mark(row, list, &mark);
-    if (status != MT_OK)
-        return status;
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = mark;
+    MT_TRY(read_mark(row, list, &mark));
+    *MT_HOST_ADD(list->rows, list->count) = mark;
     return MT_OK;
 }
 
 static mt_status read_paths(struct mt_trace *trace, const struct mt_run *run, struct mark_list *list)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run, "SELECT id, path FROM span WHERE run = ?1", &statement);
-    while (mt_statement_next(statement, &status))
-        mt_number_map_put(&list->paths, (uint64_t)mt_statement_integer(statement, 0),
-                          (uintptr_t)mt_query_text(trace, statement, 1));
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database, "SELECT id, path FROM span WHERE run = ?1", MT_INTEGER(run->id))
+        mt_number_map_put(&list->paths, (uint64_t)mt_statement_integer(row, 0),
+                          (uintptr_t)mt_query_text(trace, row, 1));
     return status;
 }
 

@@ -63,9 +63,9 @@ static struct mt_kernel_phase *find_phase(struct mt_kernels *kernels, const char
     for (size_t i = 0; i < kernels->phase_count; i++)
         if (kernels->phases[i].phase == phase)
             return &kernels->phases[i];
-    kernels->phases = mt_host_room(kernels->phases, kernels->phase_count, sizeof *kernels->phases);
-    kernels->phases[kernels->phase_count] = (struct mt_kernel_phase){.phase = phase};
-    return &kernels->phases[kernels->phase_count++];
+    struct mt_kernel_phase *added = MT_HOST_ADD(kernels->phases, kernels->phase_count);
+    *added = (struct mt_kernel_phase){.phase = phase};
+    return added;
 }
 
 /* Returns the row of the sum, added if it is new. The largest sum comes first, so the row has its op. */
@@ -74,10 +74,9 @@ static struct mt_kernel_row *find_row(struct mt_kernel_phase *phase, const struc
     for (size_t i = 0; i < phase->row_count; i++)
         if (phase->rows[i].name == sum->name && phase->rows[i].is_product == is_product(sum))
             return &phase->rows[i];
-    phase->rows = mt_host_room(phase->rows, phase->row_count, sizeof *phase->rows);
-    phase->rows[phase->row_count] =
-        (struct mt_kernel_row){.name = sum->name, .op = sum->op, .is_product = is_product(sum)};
-    return &phase->rows[phase->row_count++];
+    struct mt_kernel_row *row = MT_HOST_ADD(phase->rows, phase->row_count);
+    *row = (struct mt_kernel_row){.name = sum->name, .op = sum->op, .is_product = is_product(sum)};
+    return row;
 }
 
 static void add_sum(struct mt_kernels *kernels, const struct sum *sum)
@@ -134,16 +133,14 @@ static void sort(struct mt_kernels *kernels)
 static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out,
                             int64_t *out_first)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run, steps_sql, &statement);
-    if (mt_statement_next(statement, &status)) {
-        out->steps = (uint64_t)mt_statement_integer(statement, 0);
-        out->warmup = (uint64_t)mt_statement_integer(statement, 1);
-        out->recorded = (uint64_t)mt_statement_integer(statement, 2);
-        *out_first = mt_statement_integer(statement, 3);
-        out->lost = (uint64_t)mt_statement_integer(statement, 4);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database, steps_sql, MT_INTEGER(run->id)) {
+        out->steps = (uint64_t)mt_statement_integer(row, 0);
+        out->warmup = (uint64_t)mt_statement_integer(row, 1);
+        out->recorded = (uint64_t)mt_statement_integer(row, 2);
+        *out_first = mt_statement_integer(row, 3);
+        out->lost = (uint64_t)mt_statement_integer(row, 4);
     }
-    mt_statement_finalize(statement);
     if (out->steps > 0)
         return status;
     out->steps = out->warmup;
@@ -154,20 +151,17 @@ static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, st
 
 static mt_status read_sums(struct mt_trace *trace, const struct mt_run *run, int64_t first_step, struct mt_kernels *out)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run, sums_sql, &statement);
-    mt_statement_bind_integer(statement, 2, first_step);
-    while (mt_statement_next(statement, &status)) {
-        const struct sum sum = {.name = mt_query_text(trace, statement, 0),
-                                .count = (uint64_t)mt_statement_integer(statement, 1),
-                                .total_ns = (uint64_t)mt_statement_integer(statement, 2),
-                                .phase = mt_query_text(trace, statement, 3),
-                                .category = mt_query_text(trace, statement, 4),
-                                .op = mt_query_text(trace, statement, 5),
-                                .span = mt_query_text(trace, statement, 6)};
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database, sums_sql, MT_INTEGER(run->id), MT_INTEGER(first_step)) {
+        const struct sum sum = {.name = mt_query_text(trace, row, 0),
+                                .count = (uint64_t)mt_statement_integer(row, 1),
+                                .total_ns = (uint64_t)mt_statement_integer(row, 2),
+                                .phase = mt_query_text(trace, row, 3),
+                                .category = mt_query_text(trace, row, 4),
+                                .op = mt_query_text(trace, row, 5),
+                                .span = mt_query_text(trace, row, 6)};
         add_sum(out, &sum);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -216,23 +210,17 @@ mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *r
                                   void *context)
 {
     struct mt_number_limits limits;
-    struct mt_statement *statement;
     mt_status status = mt_query_number_limits(trace, run, &limits);
-    if (status == MT_OK)
-        status = mt_query_prepare(trace, run,
-                                  "SELECT start_ns, duration_ns, kernel_name.name, label, stream FROM kernel"
-                                  " LEFT JOIN kernel_name ON kernel_name.run = ?1 AND kernel_name.id = kernel.name"
-                                  " WHERE kernel.run = ?1 ORDER BY start_ns, kernel.id",
-                                  &statement);
-    if (status != MT_OK)
-        return status;
-    while (mt_statement_next(statement, &status)) {
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT start_ns, duration_ns, kernel_name.name, label, stream FROM kernel"
+                 " LEFT JOIN kernel_name ON kernel_name.run = ?1 AND kernel_name.id = kernel.name"
+                 " WHERE kernel.run = ?1 ORDER BY start_ns, kernel.id",
+                 MT_INTEGER(run->id)) {
         struct mt_launch_row launch;
-        status = read_launch(trace, statement, &limits, &launch);
+        status = read_launch(trace, row, &limits, &launch);
         if (status == MT_OK)
             status = visit(context, &launch);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -244,8 +232,7 @@ struct launch_list {
 static mt_status add_launch(void *context, const struct mt_launch_row *launch)
 {
     struct launch_list *list = context;
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = *launch;
+    *MT_HOST_ADD(list->rows, list->count) = *launch;
     return MT_OK;
 }
 

@@ -53,8 +53,8 @@ static void add_no_label(struct mt_trace *trace, struct label_list *list)
 {
     const char *empty = mt_trace_keep(trace, "");
     assert(list->count == 0);
-    list->rows = mt_host_room(list->rows, 0, sizeof *list->rows);
-    list->rows[list->count++] = (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
+    *MT_HOST_ADD(list->rows, list->count) =
+        (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
 }
 
 static mt_status add_label(struct mt_trace *trace, const struct mt_statement *row, struct label_list *list)
@@ -68,33 +68,30 @@ static mt_status add_label(struct mt_trace *trace, const struct mt_statement *ro
         return mt_fail(MT_BAD_TRACE, "the trace is damaged: label %" PRId64 " is of layer %" PRId64, number, layer);
     struct mt_top_row said;
     mt_query_label(trace, row, 2, &said);
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = (struct mt_label_row){.category = said.category,
-                                                      .role = said.role,
-                                                      .op = said.op,
-                                                      .phase = said.phase,
-                                                      .dtype = said.dtype,
-                                                      .shape = said.shape,
-                                                      .span = said.span,
-                                                      .place = mt_query_place(trace, said.span),
-                                                      .layer = (int)layer};
+    *MT_HOST_ADD(list->rows, list->count) = (struct mt_label_row){.category = said.category,
+                                                                  .role = said.role,
+                                                                  .op = said.op,
+                                                                  .phase = said.phase,
+                                                                  .dtype = said.dtype,
+                                                                  .shape = said.shape,
+                                                                  .span = said.span,
+                                                                  .place = mt_query_place(trace, said.span),
+                                                                  .layer = (int)layer};
     return MT_OK;
 }
 
 mt_status mt_trace_labels(struct mt_trace *trace, const struct mt_run *run, struct mt_label_row **out_rows,
                           size_t *out_count)
 {
-    struct mt_statement *statement;
     struct label_list list = {0};
-    mt_status status = mt_query_prepare(
-        trace, run,
+    mt_status status = MT_OK;
+    add_no_label(trace, &list);
+    MT_EACH_ROW (
+        row, status, trace->database,
         "SELECT label.id, label.layer, " MT_LABEL_COLUMNS
         " FROM label LEFT JOIN span ON span.run = ?1 AND span.id = label.span WHERE label.run = ?1 ORDER BY label.id",
-        &statement);
-    add_no_label(trace, &list);
-    while (mt_statement_next(statement, &status))
-        status = add_label(trace, statement, &list);
-    mt_statement_finalize(statement);
+        MT_INTEGER(run->id))
+        status = add_label(trace, row, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
 
@@ -103,11 +100,8 @@ static mt_status add_allocation(const struct mt_statement *row, const struct mt_
 {
     uint32_t label;
     uint64_t bytes;
-    mt_status status = mt_query_label_number(row, 0, limits, &label);
-    if (status == MT_OK)
-        status = mt_query_natural(row, 1, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_query_label_number(row, 0, limits, &label));
+    MT_TRY(mt_query_natural(row, 1, &bytes));
     assert(label < limits->labels);
     sums[label].allocations++;
     sums[label].allocated_bytes += bytes;
@@ -117,14 +111,12 @@ static mt_status add_allocation(const struct mt_statement *row, const struct mt_
 static mt_status add_allocations(struct mt_trace *trace, const struct mt_run *run,
                                  const struct mt_number_limits *limits, struct mt_label_sum *sums)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT label, block_bytes FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind = ?4",
-        &statement);
-    MT_QUERY_BIND(statement, run->first_event, mt_query_end(run), MT_EVENT_ALLOC);
-    while (mt_statement_next(statement, &status))
-        status = add_allocation(statement, limits, sums);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT label, block_bytes FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind = ?4",
+                 MT_INTEGER(run->id), MT_INTEGER(run->first_event), MT_INTEGER(mt_query_end(run)),
+                 MT_INTEGER(MT_EVENT_ALLOC))
+        status = add_allocation(row, limits, sums);
     return status;
 }
 
@@ -179,20 +171,16 @@ static const char categories_sql[] =
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count)
 {
-    struct mt_statement *statement;
     struct mt_category_row *rows = NULL;
     size_t count = 0;
-    mt_status status = mt_query_prepare(trace, run, categories_sql, &statement);
+    mt_status status = MT_OK;
     /* Without a full step, the count is of a step that the table does not have. */
-    mt_statement_bind_integer(statement, 2, run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS);
-    mt_statement_bind_text(statement, 3, phase);
-    while (mt_statement_next(statement, &status)) {
-        rows = mt_host_room(rows, count, sizeof *rows);
-        rows[count++] = (struct mt_category_row){.category = mt_query_text(trace, statement, 0),
-                                                 .max_bytes = (uint64_t)mt_statement_integer(statement, 1),
-                                                 .per_step = (uint64_t)mt_statement_integer(statement, 2),
-                                                 .total_bytes = (uint64_t)mt_statement_integer(statement, 3)};
+    MT_EACH_ROW (row, status, trace->database, categories_sql, MT_INTEGER(run->id),
+                 MT_INTEGER(run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS), MT_TEXT(phase)) {
+        *MT_HOST_ADD(rows, count) = (struct mt_category_row){.category = mt_query_text(trace, row, 0),
+                                                             .max_bytes = (uint64_t)mt_statement_integer(row, 1),
+                                                             .per_step = (uint64_t)mt_statement_integer(row, 2),
+                                                             .total_bytes = (uint64_t)mt_statement_integer(row, 3)};
     }
-    mt_statement_finalize(statement);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }

@@ -37,20 +37,16 @@ struct groups {
 static mt_status read_ends(struct mt_trace *trace, const struct mt_run *run, struct ends *out)
 {
     *out = (struct ends){0};
-    struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(trace, run,
-                         "SELECT * FROM (SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS"
-                         " NOT NULL AND number > (SELECT min(number) FROM step WHERE run = ?1)"
-                         " ORDER BY number DESC LIMIT ?2) ORDER BY number",
-                         &statement);
-    mt_statement_bind_integer(statement, 2, MT_LEAK_MOST_ENDS);
-    while (mt_statement_next(statement, &status)) {
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT * FROM (SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS"
+                 " NOT NULL AND number > (SELECT min(number) FROM step WHERE run = ?1)"
+                 " ORDER BY number DESC LIMIT ?2) ORDER BY number",
+                 MT_INTEGER(run->id), MT_INTEGER(MT_LEAK_MOST_ENDS)) {
         assert(out->count < MT_LEAK_MOST_ENDS);
-        out->steps[out->count] = mt_statement_integer(statement, 0);
-        out->events[out->count++] = mt_statement_integer(statement, 1);
+        out->steps[out->count] = mt_statement_integer(row, 0);
+        out->events[out->count++] = mt_statement_integer(row, 1);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -221,12 +217,10 @@ mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struc
 {
     *out = (struct mt_leaks){0};
     struct ends ends;
-    mt_status status = find_ends(trace, run, &ends);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_ends(trace, run, &ends));
     struct groups groups = {0};
     struct mt_label_row *labels = NULL;
-    status = mt_trace_labels(trace, run, &labels, &groups.label_count);
+    mt_status status = mt_trace_labels(trace, run, &labels, &groups.label_count);
     groups.labels = labels;
     if (status == MT_OK) {
         make_groups(&groups);

@@ -21,37 +21,31 @@ const char *mt_setting_find(const struct mt_setting_row *rows, size_t count, con
 mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, struct mt_setting_row **out_rows,
                             size_t *out_count)
 {
-    struct mt_statement *statement;
     struct mt_setting_row *rows = NULL;
     size_t count = 0;
-    mt_status status =
-        mt_query_prepare(trace, run, "SELECT name, value FROM setting WHERE run = ?1 ORDER BY name", &statement);
-    while (mt_statement_next(statement, &status)) {
-        rows = mt_host_room(rows, count, sizeof *rows);
-        rows[count++] = (struct mt_setting_row){.name = mt_query_text(trace, statement, 0),
-                                                .value = mt_query_text(trace, statement, 1)};
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database, "SELECT name, value FROM setting WHERE run = ?1 ORDER BY name",
+                 MT_INTEGER(run->id)) {
+        *MT_HOST_ADD(rows, count) =
+            (struct mt_setting_row){.name = mt_query_text(trace, row, 0), .value = mt_query_text(trace, row, 1)};
     }
-    mt_statement_finalize(statement);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
 mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
                                 struct mt_measurement_row **out_rows, size_t *out_count)
 {
-    struct mt_statement *statement;
     struct mt_measurement_row *rows = NULL;
     size_t count = 0;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT step, value FROM measurement WHERE run = ?1 AND name = ?2 ORDER BY step", &statement);
-    mt_statement_bind_text(statement, 2, name);
-    while (mt_statement_next(statement, &status)) {
-        bool is_null = mt_statement_is_null(statement, 1);
-        rows = mt_host_room(rows, count, sizeof *rows);
-        rows[count++] = (struct mt_measurement_row){.name = mt_trace_keep(trace, name),
-                                                    .step = mt_statement_integer(statement, 0),
-                                                    .value = is_null ? NAN : mt_statement_real(statement, 1)};
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT step, value FROM measurement WHERE run = ?1 AND name = ?2 ORDER BY step", MT_INTEGER(run->id),
+                 MT_TEXT(name)) {
+        bool is_null = mt_statement_is_null(row, 1);
+        *MT_HOST_ADD(rows, count) = (struct mt_measurement_row){.name = mt_trace_keep(trace, name),
+                                                                .step = mt_statement_integer(row, 0),
+                                                                .value = is_null ? NAN : mt_statement_real(row, 1)};
     }
-    mt_statement_finalize(statement);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
@@ -76,13 +70,11 @@ static void keep_reading(const struct mt_statement *row, int64_t readings[READIN
 static mt_status read_readings(struct mt_trace *trace, const struct mt_run *run, int64_t readings[READING_COUNT],
                                int64_t *out_step)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run, used_sql, &statement);
-    while (mt_statement_next(statement, &status)) {
-        keep_reading(statement, readings);
-        *out_step = mt_statement_integer(statement, 2);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database, used_sql, MT_INTEGER(run->id)) {
+        keep_reading(row, readings);
+        *out_step = mt_statement_integer(row, 2);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -100,11 +92,8 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
 {
     int64_t bytes[READING_COUNT] = {[DRIVER_USED] = -1, [FREE] = -1, [TOTAL] = -1};
     *out = (struct mt_used_row){0};
-    mt_status status = read_readings(trace, run, bytes, &out->step);
-    if (status == MT_OK)
-        status = check_readings(run, bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_readings(trace, run, bytes, &out->step));
+    MT_TRY(check_readings(run, bytes));
     if (bytes[DRIVER_USED] < 0)
         return mt_fail(MT_USAGE, "run %" PRId64 " was on %s, where no driver tells what the process holds", run->id,
                        run->device);
@@ -215,21 +204,18 @@ static mt_status read_settings(struct mt_trace *trace, const struct mt_run *run,
 
 static mt_status read_oom(struct mt_trace *trace, const struct mt_run *run, struct mt_steps_row *out)
 {
-    struct mt_statement *statement;
     /* The last one of the run: after it the program only frees. */
-    mt_status status = mt_query_prepare(
-        trace, run,
-        "SELECT event.requested_bytes, label.category, label.phase, span.path FROM event" MT_EVENT_LABEL_JOIN
-        "WHERE event.id >= ?2 AND event.id < ?3 AND event.kind = ?4 ORDER BY event.id DESC LIMIT 1",
-        &statement);
-    MT_QUERY_BIND(statement, run->first_event, mt_query_end(run), MT_EVENT_OOM);
-    if (mt_statement_next(statement, &status)) {
-        out->oom_bytes = mt_statement_integer(statement, 0);
-        out->oom_category = mt_query_text(trace, statement, 1);
-        out->oom_phase = mt_query_text(trace, statement, 2);
-        out->oom_span = mt_query_text(trace, statement, 3);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT event.requested_bytes, label.category, label.phase, span.path FROM event" MT_EVENT_LABEL_JOIN
+                 "WHERE event.id >= ?2 AND event.id < ?3 AND event.kind = ?4 ORDER BY event.id DESC LIMIT 1",
+                 MT_INTEGER(run->id), MT_INTEGER(run->first_event), MT_INTEGER(mt_query_end(run)),
+                 MT_INTEGER(MT_EVENT_OOM)) {
+        out->oom_bytes = mt_statement_integer(row, 0);
+        out->oom_category = mt_query_text(trace, row, 1);
+        out->oom_phase = mt_query_text(trace, row, 2);
+        out->oom_span = mt_query_text(trace, row, 3);
     }
-    mt_statement_finalize(statement);
     return status;
 }
 

@@ -10,17 +10,14 @@
 /* Fails if the run has allocations: without a peak, such a trace is damaged, and its peak must not be taken for 0. */
 static mt_status check_no_block(struct mt_trace *trace, const struct mt_run *run)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(trace, run,
-                         "SELECT run.id FROM run JOIN event ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
-                         " WHERE run.id = ?1 LIMIT 1",
-                         &statement);
-    MT_QUERY_BIND(statement, run->first_event, mt_query_end(run), MT_EVENT_ALLOC);
-    if (mt_statement_next(statement, &status))
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT run.id FROM run JOIN event ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
+                 " WHERE run.id = ?1 LIMIT 1",
+                 MT_INTEGER(run->id), MT_INTEGER(run->first_event), MT_INTEGER(mt_query_end(run)),
+                 MT_INTEGER(MT_EVENT_ALLOC))
         status = mt_fail(MT_BAD_TRACE, "%s is damaged: run %" PRId64 " has allocations, and no peak",
                          mt_database_path(trace->database), run->id);
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -55,27 +52,23 @@ mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, 
  * taken for the next block, if there is one. */
 static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak_row *peak)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
+    mt_status status = MT_OK;
+    MT_EACH_ROW (
+        row, status, trace->database,
         "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM (SELECT id AS next FROM event"
         " WHERE id >= ?2 AND id < ?3 AND label IS NOT NULL UNION ALL SELECT NULL LIMIT 1)"
         " LEFT JOIN event ON event.id = next" MT_EVENT_LABEL_JOIN,
-        &statement);
-    MT_QUERY_BIND(statement, peak->event, mt_query_end(run));
-    if (mt_statement_next(statement, &status)) {
-        peak->time_ns = (uint64_t)mt_statement_integer(statement, 0);
-        peak->phase = mt_query_text(trace, statement, 1);
-        peak->span = mt_query_text(trace, statement, 2);
+        MT_INTEGER(run->id), MT_INTEGER(peak->event), MT_INTEGER(mt_query_end(run))) {
+        peak->time_ns = (uint64_t)mt_statement_integer(row, 0);
+        peak->phase = mt_query_text(trace, row, 1);
+        peak->span = mt_query_text(trace, row, 2);
     }
-    mt_statement_finalize(statement);
     return mt_status_keep(status, mt_trace_step_of(trace, run, peak->event, &peak->step));
 }
 
 static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)
 {
-    peak->shares = mt_host_room(peak->shares, peak->share_count, sizeof *peak->shares);
-    peak->shares[peak->share_count++] = (struct mt_peak_share){
+    *MT_HOST_ADD(peak->shares, peak->share_count) = (struct mt_peak_share){
         .category = mt_query_text(trace, row, 0),
         .allocated_bytes = (uint64_t)mt_statement_integer(row, 1),
         .requested_bytes = (uint64_t)mt_statement_integer(row, 2),
@@ -86,18 +79,13 @@ static void add_share(struct mt_trace *trace, const struct mt_statement *row, st
 static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                              struct mt_peak_row *peak)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run,
-        "SELECT category, allocated_bytes, requested_bytes, blocks FROM summary_peak_category"
-        " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"
-        " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, category",
-        &statement);
-    mt_statement_bind_integer(statement, 2, step);
-    mt_statement_bind_text(statement, 3, mt_measure_name(measure));
-    while (mt_statement_next(statement, &status))
-        add_share(trace, statement, peak);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT category, allocated_bytes, requested_bytes, blocks FROM summary_peak_category"
+                 " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"
+                 " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, category",
+                 MT_INTEGER(run->id), MT_INTEGER(step), MT_TEXT(mt_measure_name(measure)))
+        add_share(trace, row, peak);
     return status;
 }
 

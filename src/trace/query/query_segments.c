@@ -37,11 +37,8 @@ static mt_status check_segment(const struct mt_statement *row, const struct rang
 static mt_status add_segment(const struct mt_statement *row, const struct range *range, struct segment_list *list)
 {
     uint64_t bytes = 0;
-    mt_status status = check_segment(row, range, list->count);
-    if (status == MT_OK)
-        status = mt_query_natural(row, 3, &bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_segment(row, range, list->count));
+    MT_TRY(mt_query_natural(row, 3, &bytes));
     int64_t mapped = mt_statement_integer(row, 4), unmapped = mt_statement_integer(row, 5);
     list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
     list->rows[list->count] =
@@ -59,17 +56,14 @@ static mt_status add_segment(const struct mt_statement *row, const struct range 
 mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, struct mt_segment_row **out_rows,
                             size_t *out_count)
 {
-    struct mt_statement *statement;
     struct segment_list list = {0};
     struct range range = {run->first_event, mt_query_end(run)};
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT id, stream, address, bytes, mapped_event, unmapped_event FROM segment"
-                                        " WHERE run = ?1 AND mapped_event < ?2 ORDER BY id",
-                                        &statement);
-    mt_statement_bind_integer(statement, 2, range.end);
-    while (mt_statement_next(statement, &status))
-        status = add_segment(statement, &range, &list);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT id, stream, address, bytes, mapped_event, unmapped_event FROM segment"
+                 " WHERE run = ?1 AND mapped_event < ?2 ORDER BY id",
+                 MT_INTEGER(run->id), MT_INTEGER(range.end))
+        status = add_segment(row, &range, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
 
@@ -99,11 +93,8 @@ static mt_status check_part(const struct part_list *list, const struct mt_statem
 
 static mt_status read_size(const struct mt_statement *row, struct part_list *list, struct mt_part_row *part)
 {
-    mt_status status = mt_query_natural(row, OFFSET, &part->offset);
-    if (status == MT_OK)
-        status = mt_query_natural(row, BYTES, &part->bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_query_natural(row, OFFSET, &part->offset));
+    MT_TRY(mt_query_natural(row, BYTES, &part->bytes));
     if (part->bytes > INT64_MAX - list->total_bytes || part->bytes > INT64_MAX - part->offset)
         return mt_fail(MT_BAD_TRACE,
                        "the trace is damaged: the parts of its segments up to segment %" PRIu32
@@ -116,56 +107,43 @@ static mt_status read_size(const struct mt_statement *row, struct part_list *lis
 
 static mt_status add_part(const struct mt_statement *row, struct part_list *list)
 {
-    mt_status status = check_part(list, row);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(check_part(list, row));
     int64_t mapped = mt_statement_integer(row, MAPPED), unmapped = mt_statement_integer(row, UNMAPPED);
     struct mt_part_row part = {.segment = (uint32_t)mt_statement_integer(row, SEGMENT),
                                .mapped_event = mapped,
                                .unmapped_event = unmapped > mapped && unmapped < list->range.end ? unmapped : 0};
-    status = read_size(row, list, &part);
-    if (status != MT_OK)
-        return status;
-    list->rows = mt_host_room(list->rows, list->count, sizeof *list->rows);
-    list->rows[list->count++] = part;
+    MT_TRY(read_size(row, list, &part));
+    *MT_HOST_ADD(list->rows, list->count) = part;
     return MT_OK;
 }
 
 mt_status mt_trace_parts(struct mt_trace *trace, const struct mt_run *run, struct mt_part_row **out_rows,
                          size_t *out_count)
 {
-    struct mt_statement *statement;
     struct part_list list = {.range = {run->first_event, mt_query_end(run)}};
     mt_status status = mt_query_number_limits(trace, run, &list.limits);
-    if (status == MT_OK)
-        status = mt_query_prepare(trace, run,
-                                  "SELECT segment, offset, mapped_event, bytes, unmapped_event FROM segment_part"
-                                  " WHERE run = ?1 AND mapped_event < ?2 ORDER BY segment, offset, mapped_event",
-                                  &statement);
     if (status != MT_OK)
         return mt_query_hand_over(status, NULL, 0, out_rows, out_count);
-    mt_statement_bind_integer(statement, 2, list.range.end);
-    while (mt_statement_next(statement, &status))
-        status = add_part(statement, &list);
-    mt_statement_finalize(statement);
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT segment, offset, mapped_event, bytes, unmapped_event FROM segment_part"
+                 " WHERE run = ?1 AND mapped_event < ?2 ORDER BY segment, offset, mapped_event",
+                 MT_INTEGER(run->id), MT_INTEGER(list.range.end))
+        status = add_part(row, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
 
 mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run *run, uint32_t **out_numbers,
                                     size_t *out_count)
 {
-    struct mt_statement *statement;
     uint32_t *numbers = NULL;
     size_t count = 0;
     /* A segment that was mapped and unmapped as a whole is one part, at its beginning. */
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT segment FROM segment_part WHERE run = ?1"
-                                        " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
-                                        &statement);
-    while (mt_statement_next(statement, &status)) {
-        numbers = mt_host_room(numbers, count, sizeof *numbers);
-        numbers[count++] = (uint32_t)mt_statement_integer(statement, 0);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT segment FROM segment_part WHERE run = ?1"
+                 " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
+                 MT_INTEGER(run->id)) {
+        *MT_HOST_ADD(numbers, count) = (uint32_t)mt_statement_integer(row, 0);
     }
-    mt_statement_finalize(statement);
     return mt_query_hand_over(status, numbers, count, out_numbers, out_count);
 }

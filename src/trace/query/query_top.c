@@ -38,8 +38,7 @@ static void ranking_sort(struct ranking *ranking)
 
 static void ranking_append(struct ranking *ranking, const struct mt_top_row *row)
 {
-    ranking->rows = mt_host_room(ranking->rows, ranking->count, sizeof *ranking->rows);
-    ranking->rows[ranking->count++] = *row;
+    *MT_HOST_ADD(ranking->rows, ranking->count) = *row;
 }
 
 static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const struct mt_top_row *row)
@@ -150,8 +149,8 @@ static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, s
 static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
 {
     struct cutoff wanted;
-    mt_status status = find_cutoff(trace, run, limit, &wanted);
-    return status == MT_OK ? rank_events(trace, run, wanted, ranking) : status;
+    MT_TRY(find_cutoff(trace, run, limit, &wanted));
+    return rank_events(trace, run, wanted, ranking);
 }
 
 /* Reads the rows of alloc events, in the order of the ids. */
@@ -204,10 +203,9 @@ static mt_status rank_peak(struct mt_trace *trace, const struct mt_run *run, mt_
 
 static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, struct ranking *ranking)
 {
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < ranking->count && status == MT_OK; i++)
-        status = mt_trace_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step);
-    return status;
+    for (size_t i = 0; i < ranking->count; i++)
+        MT_TRY(mt_trace_step_of(trace, run, ranking->rows[i].event, &ranking->rows[i].step));
+    return MT_OK;
 }
 
 mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,

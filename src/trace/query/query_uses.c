@@ -100,13 +100,11 @@ static mt_status read_uses(struct mt_trace *trace, size_t count, struct use_stre
 {
     struct mt_statement *statement;
     struct mt_row_visitor visitor = {.name = "uses", .visit = visit_use, .context = stretch};
-    mt_status status = mt_row_visitor_add(trace->database, &visitor);
-    if (status != MT_OK)
-        return status;
-    status = mt_query_prepare(trace, stretch->run,
-                              "SELECT uses(" USE_COLUMNS ") FROM block_use NOT INDEXED"
-                              " WHERE ?1 = ?1 AND allocation >= ?2 AND allocation <= ?3",
-                              &statement);
+    MT_TRY(mt_row_visitor_add(trace->database, &visitor));
+    mt_status status = mt_query_prepare(trace, stretch->run,
+                                        "SELECT uses(" USE_COLUMNS ") FROM block_use NOT INDEXED"
+                                        " WHERE ?1 = ?1 AND allocation >= ?2 AND allocation <= ?3",
+                                        &statement);
     if (status == MT_OK) {
         status = read_stretches(statement, &visitor, count, stretch);
         mt_statement_finalize(statement);

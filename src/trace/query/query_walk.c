@@ -71,8 +71,7 @@ static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row
         return mt_fail(MT_BAD_TRACE,
                        "the trace is damaged: span %" PRId64 " in span %" PRId64 " comes where span %zu is expected",
                        id, parent, *count);
-    *rows = mt_host_room(*rows, *count, sizeof **rows);
-    (*rows)[(*count)++] = (struct mt_span_row){
+    *MT_HOST_ADD(*rows, *count) = (struct mt_span_row){
         .parent = (uint32_t)parent, .name = mt_query_text(trace, row, 2), .path = mt_query_text(trace, row, 3)};
     return MT_OK;
 }
@@ -80,31 +79,28 @@ static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row
 mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
                          size_t *out_count)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(trace, run, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id", &statement);
-    struct mt_span_row *rows = mt_host_room(NULL, 0, sizeof *rows);
-    size_t count = 1;
-    rows[0] = (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
-    while (mt_statement_next(statement, &status))
-        status = add_span(trace, statement, &rows, &count);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    struct mt_span_row *rows = NULL;
+    size_t count = 0;
+    *MT_HOST_ADD(rows, count) =
+        (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
+    MT_EACH_ROW (row, status, trace->database, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id",
+                 MT_INTEGER(run->id))
+        status = add_span(trace, row, &rows, &count);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
 static mt_status read_label_spans(struct mt_walk *walk)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(walk->trace, walk->run, "SELECT id, span FROM label WHERE run = ?1", &statement);
+    mt_status status = MT_OK;
     walk->label_spans = mt_host_alloc((walk->label_count + 1) * sizeof *walk->label_spans);
-    while (mt_statement_next(statement, &status)) {
-        int64_t label = mt_statement_integer(statement, 0), span = mt_statement_integer(statement, 1);
+    MT_EACH_ROW (row, status, walk->trace->database, "SELECT id, span FROM label WHERE run = ?1",
+                 MT_INTEGER(walk->run->id)) {
+        int64_t label = mt_statement_integer(row, 0), span = mt_statement_integer(row, 1);
         bool is_known = label >= 0 && label < (int64_t)walk->label_count;
         if (is_known && span >= 0 && span < (int64_t)walk->span_count)
             walk->label_spans[label] = (uint32_t)span;
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
@@ -211,12 +207,10 @@ static mt_status read_number(const struct mt_statement *row, int column, uint64_
 
 static mt_status read_sizes(const struct mt_statement *row, struct mt_walk_event *out)
 {
-    mt_status status = mt_query_natural(row, TIME_NS, &out->time_ns);
-    if (status == MT_OK)
-        status = mt_query_natural(row, VALUE, &out->value);
-    if (status == MT_OK)
-        status = mt_query_natural(row, BLOCK_BYTES, &out->block_bytes);
-    return status == MT_OK ? mt_query_natural(row, OFFSET, &out->offset) : status;
+    MT_TRY(mt_query_natural(row, TIME_NS, &out->time_ns));
+    MT_TRY(mt_query_natural(row, VALUE, &out->value));
+    MT_TRY(mt_query_natural(row, BLOCK_BYTES, &out->block_bytes));
+    return mt_query_natural(row, OFFSET, &out->offset);
 }
 
 /* Reads the columns of the event's row. */

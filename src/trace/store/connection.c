@@ -257,65 +257,39 @@ static __attribute__((unused)) bool can_bind(const struct mt_statement *statemen
            index <= sqlite3_bind_parameter_count(statement->handle);
 }
 
-static void keep_first(struct mt_statement *statement, int code)
+/* Returns SQLite's code. */
+static int bind(sqlite3_stmt *handle, int index, const struct mt_bound *value)
 {
+    switch (value->kind) {
+    case MT_BOUND_INTEGER:
+        return sqlite3_bind_int64(handle, index, value->integer);
+    case MT_BOUND_REAL:
+        return sqlite3_bind_double(handle, index, value->real);
+    case MT_BOUND_TEXT:
+        return sqlite3_bind_text(handle, index, value->data, -1, SQLITE_TRANSIENT);
+    case MT_BOUND_BLOB: /* an empty one may have no data, which would be NULL */
+        return value->bytes == 0 ? sqlite3_bind_zeroblob(handle, index, 0)
+                                 : sqlite3_bind_blob64(handle, index, value->data, value->bytes, SQLITE_TRANSIENT);
+    case MT_BOUND_NULL:
+        break;
+    }
+    return sqlite3_bind_null(handle, index);
+}
+
+void mt_statement_bind(struct mt_statement *statement, int index, struct mt_bound value)
+{
+    if (statement == NULL)
+        return;
+    assert(can_bind(statement, index));
+    int code = bind(statement->handle, index, &value);
     if (statement->bind_result == SQLITE_OK)
         statement->bind_result = code;
-}
-
-void mt_statement_bind_integer(struct mt_statement *statement, int index, int64_t value)
-{
-    if (statement == NULL)
-        return;
-    assert(can_bind(statement, index));
-    keep_first(statement, sqlite3_bind_int64(statement->handle, index, value));
-}
-
-void mt_statement_bind_real(struct mt_statement *statement, int index, double value)
-{
-    if (statement == NULL)
-        return;
-    assert(can_bind(statement, index));
-    keep_first(statement, sqlite3_bind_double(statement->handle, index, value));
-}
-
-void mt_statement_bind_text(struct mt_statement *statement, int index, const char *value)
-{
-    if (statement == NULL)
-        return;
-    assert(can_bind(statement, index));
-    keep_first(statement, sqlite3_bind_text(statement->handle, index, value, -1, SQLITE_TRANSIENT));
-}
-
-void mt_statement_bind_blob(struct mt_statement *statement, int index, const void *data, size_t bytes)
-{
-    if (statement == NULL)
-        return;
-    assert(can_bind(statement, index));
-    keep_first(statement, bytes == 0 ? sqlite3_bind_zeroblob(statement->handle, index, 0)
-                                     : sqlite3_bind_blob64(statement->handle, index, data, bytes, SQLITE_TRANSIENT));
-}
-
-void mt_statement_bind_null(struct mt_statement *statement, int index)
-{
-    if (statement == NULL)
-        return;
-    assert(can_bind(statement, index));
-    keep_first(statement, sqlite3_bind_null(statement->handle, index));
 }
 
 void mt_statement_bind_integers(struct mt_statement *statement, int index, const int64_t *values, int count)
 {
     for (int i = 0; i < count; i++)
         mt_statement_bind_integer(statement, index + i, values[i]);
-}
-
-void mt_statement_bind_optional(struct mt_statement *statement, int index, int64_t value, int64_t none)
-{
-    if (value == none)
-        mt_statement_bind_null(statement, index);
-    else
-        mt_statement_bind_integer(statement, index, value);
 }
 
 mt_status mt_statement_step(struct mt_statement *statement, bool *out_row)
@@ -353,6 +327,32 @@ mt_status mt_statement_run(struct mt_statement *statement)
         sqlite3_reset(statement->handle);
     assert(!sqlite3_stmt_busy(statement->handle));
     return status;
+}
+
+mt_status mt_statement_run_with(struct mt_statement *statement, int index, const struct mt_bound *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        mt_statement_bind(statement, index + i, values[i]);
+    return mt_statement_run(statement);
+}
+
+struct mt_statement *mt_statement_begin(struct mt_database *database, const char *sql, const struct mt_bound *values,
+                                        int count, mt_status *status)
+{
+    struct mt_statement *statement = NULL;
+    if (*status == MT_OK)
+        *status = mt_database_prepare(database, sql, &statement);
+    for (int i = 0; i < count; i++)
+        mt_statement_bind(statement, i + 1, values[i]);
+    return statement;
+}
+
+bool mt_statement_advance(struct mt_statement *statement, mt_status *status)
+{
+    bool row = mt_statement_next(statement, status);
+    if (!row)
+        mt_statement_finalize(statement);
+    return row;
 }
 
 void mt_statement_reset(struct mt_statement *statement)

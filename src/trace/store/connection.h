@@ -6,12 +6,9 @@
  *
  * Reading the rows of a query takes one shape. No step of it needs a check, because a failure passes through all of them:
  *
- *   struct mt_statement *statement;
- *   mt_status status = mt_database_prepare(database, "SELECT … WHERE run = ?", &statement);
- *   mt_statement_bind_integer(statement, 1, run);
- *   while (mt_statement_next(statement, &status))
- *       … mt_statement_integer(statement, 0) …
- *   mt_statement_finalize(statement);
+ *   mt_status status = MT_OK;
+ *   MT_EACH_ROW (row, status, database, "SELECT … WHERE run = ?", MT_INTEGER(run))
+ *       … mt_statement_integer(row, 0) …
  *   return status;
  *
  * Threads: a connection and its statements are used by one thread at a time. */
@@ -79,19 +76,44 @@ mt_status mt_database_prepare_question(struct mt_database *database, const char 
 mt_status mt_database_prepare_insert(struct mt_database *database, const char *table, const char *columns,
                                      struct mt_statement **out);
 
-/* Bind parameter `index`, from 1, of a statement that is reset. Text and blobs are copied. The next step reports the first
+/* A value for a parameter, as one of the macros makes it. A text that is NULL binds NULL. */
+struct mt_bound {
+    enum { MT_BOUND_NULL, MT_BOUND_INTEGER, MT_BOUND_REAL, MT_BOUND_TEXT, MT_BOUND_BLOB } kind;
+    int64_t integer;
+    double real;
+    const void *data; /* of a text or blob */
+    size_t bytes;     /* of a blob */
+};
+#define MT_NULL ((struct mt_bound){.kind = MT_BOUND_NULL})
+#define MT_INTEGER(value) ((struct mt_bound){.kind = MT_BOUND_INTEGER, .integer = (int64_t)(value)})
+#define MT_INTEGER_UNLESS(none, value) ((value) == (none) ? MT_NULL : MT_INTEGER(value))
+#define MT_REAL(value) ((struct mt_bound){.kind = MT_BOUND_REAL, .real = (value)})
+#define MT_TEXT(value) ((struct mt_bound){.kind = MT_BOUND_TEXT, .data = (value)})
+#define MT_BLOB(value, size) ((struct mt_bound){.kind = MT_BOUND_BLOB, .data = (value), .bytes = (size)})
+
+/* Binds parameter `index`, from 1, of a statement that is reset. Text and blobs are copied. The next step reports the first
  * failure. A statement that is NULL, because its preparation failed, is passed over. */
-void mt_statement_bind_integer(struct mt_statement *statement, int index, int64_t value);
-void mt_statement_bind_real(struct mt_statement *statement, int index, double value);
-void mt_statement_bind_text(struct mt_statement *statement, int index, const char *value); /* NULL binds NULL */
-void mt_statement_bind_blob(struct mt_statement *statement, int index, const void *data, size_t bytes);
-void mt_statement_bind_null(struct mt_statement *statement, int index);
+void mt_statement_bind(struct mt_statement *statement, int index, struct mt_bound value);
+
+static inline void mt_statement_bind_integer(struct mt_statement *statement, int index, int64_t value)
+{
+    mt_statement_bind(statement, index, MT_INTEGER(value));
+}
+
+static inline void mt_statement_bind_text(struct mt_statement *statement, int index, const char *value)
+{
+    mt_statement_bind(statement, index, MT_TEXT(value));
+}
 
 /* Binds the parameters from `index` on to `count` values. */
 void mt_statement_bind_integers(struct mt_statement *statement, int index, const int64_t *values, int count);
 
-/* Binds NULL if `value` is `none`. */
-void mt_statement_bind_optional(struct mt_statement *statement, int index, int64_t value, int64_t none);
+/* Binds the parameters from `index` on to `count` values, and runs the statement as mt_statement_run. */
+mt_status mt_statement_run_with(struct mt_statement *statement, int index, const struct mt_bound *values, int count);
+#define MT_RUN_WITH(statement, index, ...) mt_statement_run_with((statement), (index), MT_BOUND_LIST(__VA_ARGS__))
+#define MT_BOUND_LIST(...)                                                                                             \
+    (const struct mt_bound[]){__VA_ARGS__},                                                                            \
+        (int)(sizeof((const struct mt_bound[]){__VA_ARGS__}) / sizeof(struct mt_bound))
 
 /* Returns the index of the parameter of that name (":run"), 0 if the statement has none. */
 int mt_statement_parameter(const struct mt_statement *statement, const char *name);
@@ -105,6 +127,20 @@ bool mt_statement_next(struct mt_statement *statement, mt_status *status);
 
 /* Steps a statement once and resets it: for one that returns no rows. */
 mt_status mt_statement_run(struct mt_statement *statement);
+
+/* Goes through the rows of a query, unless `status` is a failure already. The values that follow, one at least, are those
+ * of its parameters. Sets `status`; so may the body, and its failure ends the rows, too. The body must not leave them by
+ * break or return. */
+#define MT_EACH_ROW(row, status, database, sql, ...)                                                                   \
+    for (struct mt_statement *row = mt_statement_begin((database), (sql), MT_BOUND_LIST(__VA_ARGS__), &(status));      \
+         mt_statement_advance(row, &(status));)
+
+/* Prepares and binds a statement, unless *status is a failure, and sets that. NULL after a failure. */
+struct mt_statement *mt_statement_begin(struct mt_database *database, const char *sql, const struct mt_bound *values,
+                                        int count, mt_status *status);
+
+/* As mt_statement_next. Finalizes the statement after its last row or a failure. */
+bool mt_statement_advance(struct mt_statement *statement, mt_status *status);
 
 void mt_statement_reset(struct mt_statement *statement);
 void mt_statement_finalize(struct mt_statement *statement); /* may be NULL */

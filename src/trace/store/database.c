@@ -72,12 +72,9 @@ struct identity {
 
 static mt_status read_identity(struct mt_database *database, struct identity *out)
 {
-    mt_status status = mt_database_integer(database, "SELECT count(*) FROM sqlite_schema", &out->tables);
-    if (status == MT_OK)
-        status = mt_database_integer(database, "PRAGMA application_id", &out->application);
-    if (status == MT_OK)
-        status = mt_database_integer(database, "PRAGMA user_version", &out->format);
-    return status;
+    MT_TRY(mt_database_integer(database, "SELECT count(*) FROM sqlite_schema", &out->tables));
+    MT_TRY(mt_database_integer(database, "PRAGMA application_id", &out->application));
+    return mt_database_integer(database, "PRAGMA user_version", &out->format);
 }
 
 static bool identity_is_blank(const struct identity *identity)

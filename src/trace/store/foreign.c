@@ -146,13 +146,6 @@ bool mt_foreign_reserve(struct mt_foreign *foreign, mt_addr address, uint64_t by
     return make_range(address, bytes, &range) && mt_foreign_memory_reserve(foreign->memory, range, owner);
 }
 
-void mt_foreign_release(struct mt_foreign *foreign, mt_addr address, uint64_t bytes)
-{
-    struct mt_address_range range;
-    if (make_range(address, bytes, &range))
-        mt_foreign_memory_forget(foreign->memory, range);
-}
-
 void mt_foreign_map(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes, uint64_t stream)
 {
     struct mt_address_range range;

@@ -71,9 +71,6 @@ struct mt_foreign_counts mt_foreign_counts(const struct mt_foreign *foreign);
  * nothing. False if any of the range has memory, or is part of a reserved range that has or that is another owner's. */
 bool mt_foreign_reserve(struct mt_foreign *foreign, mt_addr address, uint64_t bytes, uint64_t owner);
 
-/* Forgets the reserved ranges within [address, address + bytes); memory in them stays mapped. */
-void mt_foreign_release(struct mt_foreign *foreign, mt_addr address, uint64_t bytes);
-
 /* In the functions below, time_ns is the time since the run began. */
 
 /* Map and unmap memory. A range that is unmapped may be a part of one that was mapped, or several. Memory that lies across

@@ -1,6 +1,7 @@
 #include "trace/store/foreign_memory.h"
 
 #include "base/memory.h"
+#include "base/order.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -27,16 +28,6 @@ struct mt_foreign_memory {
     uint32_t births; /* of the next segment */
 };
 
-static mt_addr lower(mt_addr a, mt_addr b)
-{
-    return a < b ? a : b;
-}
-
-static mt_addr higher(mt_addr a, mt_addr b)
-{
-    return a > b ? a : b;
-}
-
 static bool is_within(struct mt_address_range range, struct mt_address_range outer)
 {
     return range.begin >= outer.begin && range.end <= outer.end;
@@ -44,7 +35,7 @@ static bool is_within(struct mt_address_range range, struct mt_address_range out
 
 static struct mt_address_range common(struct mt_address_range a, struct mt_address_range b)
 {
-    return (struct mt_address_range){higher(a.begin, b.begin), lower(a.end, b.end)};
+    return (struct mt_address_range){mt_larger(a.begin, b.begin), mt_smaller(a.end, b.end)};
 }
 
 void mt_foreign_emit(struct mt_foreign_events *events, struct mt_event event)
@@ -121,23 +112,12 @@ bool mt_foreign_memory_reserve(struct mt_foreign_memory *memory, struct mt_addre
         rest.begin = found.range.end;
         if (found.owner != owner || found.mapped_bytes > 0)
             continue;
-        whole.range.begin = lower(whole.range.begin, found.range.begin);
-        whole.range.end = higher(whole.range.end, found.range.end);
+        whole.range.begin = mt_smaller(whole.range.begin, found.range.begin);
+        whole.range.end = mt_larger(whole.range.end, found.range.end);
         mt_address_map_remove(&memory->reserved, found.range.begin);
     }
     mt_address_map_add(&memory->reserved, &whole);
     return true;
-}
-
-void mt_foreign_memory_forget(struct mt_foreign_memory *memory, struct mt_address_range range)
-{
-    struct mt_address_range rest = range;
-    for (const struct reserved_range *found; (found = find_reserved(memory, rest)) != NULL;) {
-        struct mt_address_range place = found->range;
-        rest.begin = place.end;
-        if (is_within(place, range))
-            mt_address_map_remove(&memory->reserved, place.begin);
-    }
 }
 
 uint64_t mt_foreign_memory_bytes(const struct mt_foreign_memory *memory, struct mt_address_range range)
@@ -167,8 +147,8 @@ static void absorb(struct mt_foreign_memory *memory, mt_addr address, uint32_t b
     const struct piece *piece = find_piece(memory, (struct mt_address_range){address, address + 1});
     if (piece == NULL || piece->segment.birth != birth)
         return;
-    range->begin = lower(range->begin, piece->range.begin);
-    range->end = higher(range->end, piece->range.end);
+    range->begin = mt_smaller(range->begin, piece->range.begin);
+    range->end = mt_larger(range->end, piece->range.end);
     mt_address_map_remove(&memory->pieces, address);
 }
 

@@ -35,9 +35,8 @@ void mt_foreign_emit(struct mt_foreign_events *events, struct mt_event event);
 struct mt_foreign_memory *mt_foreign_memory_create(struct mt_foreign_events *events);
 void mt_foreign_memory_destroy(struct mt_foreign_memory *memory);
 
-/* Do what mt_foreign_reserve and mt_foreign_release promise. */
+/* Does what mt_foreign_reserve promises. */
 bool mt_foreign_memory_reserve(struct mt_foreign_memory *memory, struct mt_address_range range, uint64_t owner);
-void mt_foreign_memory_forget(struct mt_foreign_memory *memory, struct mt_address_range range);
 
 /* Returns how many bytes of the range have memory. */
 uint64_t mt_foreign_memory_bytes(const struct mt_foreign_memory *memory, struct mt_address_range range);

@@ -33,10 +33,8 @@ static void note_label(void *context, uint32_t number, const char *category, mt_
 {
     struct mt_intake *intake = context;
     mt_summary_add_label(intake->summary, number, category, phase);
-    for (; intake->label_count <= number; intake->label_count++) {
-        intake->label_spans = mt_host_room(intake->label_spans, intake->label_count, sizeof *intake->label_spans);
-        intake->label_spans[intake->label_count] = 0;
-    }
+    while (intake->label_count <= number)
+        *MT_HOST_ADD(intake->label_spans, intake->label_count) = 0;
     intake->label_spans[number] = span;
 }
 
@@ -105,13 +103,11 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     intake->database = database;
     intake->run = run;
     *out = intake;
-    mt_status status = read_run(intake);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_run(intake));
     intake->summary = mt_summary_create(intake->first_event);
     const struct mt_scan_visitor visitor = {.context = intake, .label = note_label, .event = note_event};
-    status = mt_scan_run(database, run, &visitor);
-    return status == MT_OK ? prepare(intake) : status;
+    MT_TRY(mt_scan_run(database, run, &visitor));
+    return prepare(intake);
 }
 
 void mt_intake_destroy(struct mt_intake *intake)
@@ -173,20 +169,15 @@ static void format_shape(const struct mt_label *label, struct mt_text *out)
 static mt_status write_label(struct mt_intake *intake, uint32_t number, const char *category,
                              const struct mt_label *label)
 {
-    struct mt_statement *statement = intake->insert_label;
     struct mt_text shape = {0};
     format_shape(label, &shape);
-    mt_statement_bind_integer(statement, 2, number);
-    mt_statement_bind_text(statement, 3, category);
-    mt_statement_bind_text(statement, 4, mt_role_name(label->role));
-    mt_statement_bind_text(statement, 5, label->op);
-    mt_statement_bind_integer(statement, 6, label->span);
-    mt_statement_bind_text(statement, 7, mt_phase_name(label->phase));
-    mt_statement_bind_optional(statement, 8, label->layer < 0 ? -1 : label->layer, -1);
-    mt_statement_bind_text(statement, 9, mt_dtype_name(label->dtype));
-    mt_statement_bind_text(statement, 10, label->dims == 0 ? "" : shape.data);
+    int layer = label->layer < 0 ? -1 : label->layer;
+    mt_status status =
+        MT_RUN_WITH(intake->insert_label, 2, MT_INTEGER(number), MT_TEXT(category), MT_TEXT(mt_role_name(label->role)),
+                    MT_TEXT(label->op), MT_INTEGER(label->span), MT_TEXT(mt_phase_name(label->phase)),
+                    MT_INTEGER_UNLESS(-1, layer), MT_TEXT(mt_dtype_name(label->dtype)), MT_TEXT(mt_text_get(&shape)));
     mt_text_release(&shape);
-    return mt_statement_run(statement);
+    return status;
 }
 
 static mt_status add_label(struct mt_intake *intake, const struct mt_event *head)
@@ -205,11 +196,8 @@ static mt_status add_span(struct mt_intake *intake, const struct mt_event *head)
     struct mt_span span;
     if (!mt_payload_get_span(&intake->payload, &span))
         return MT_OK;
-    mt_statement_bind_integer(intake->insert_span, 2, head->span);
-    mt_statement_bind_integer(intake->insert_span, 3, span.parent);
-    mt_statement_bind_text(intake->insert_span, 4, span.name);
-    mt_statement_bind_text(intake->insert_span, 5, span.path);
-    return mt_statement_run(intake->insert_span);
+    return MT_RUN_WITH(intake->insert_span, 2, MT_INTEGER(head->span), MT_INTEGER(span.parent), MT_TEXT(span.name),
+                       MT_TEXT(span.path));
 }
 
 static mt_status add_measurement(struct mt_intake *intake)
@@ -217,10 +205,8 @@ static mt_status add_measurement(struct mt_intake *intake)
     struct mt_measurement measurement;
     if (!mt_payload_get_measurement(&intake->payload, &measurement))
         return MT_OK;
-    mt_statement_bind_text(intake->insert_measurement, 2, measurement.name);
-    mt_statement_bind_integer(intake->insert_measurement, 3, measurement.step);
-    mt_statement_bind_real(intake->insert_measurement, 4, measurement.value); /* NaN becomes NULL */
-    return mt_statement_run(intake->insert_measurement);
+    return MT_RUN_WITH(intake->insert_measurement, 2, MT_TEXT(measurement.name), MT_INTEGER(measurement.step),
+                       MT_REAL(measurement.value)); /* NaN becomes NULL */
 }
 
 static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event *head)
@@ -228,21 +214,16 @@ static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event
     const char *name;
     if (!mt_payload_get_name(&intake->payload, &name))
         return MT_OK;
-    mt_statement_bind_integer(intake->insert_kernel_name, 2, head->segment);
-    mt_statement_bind_text(intake->insert_kernel_name, 3, name);
-    return mt_statement_run(intake->insert_kernel_name);
+    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_INTEGER(head->segment), MT_TEXT(name));
 }
 
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *record)
 {
     const struct mt_stored_kernel row = mt_kernel_of_record(record);
-    struct mt_statement *statement = intake->insert_kernel;
-    const int64_t values[] = {++intake->kernel_count, (int64_t)row.start_ns, (int64_t)row.duration_ns, row.name};
-    mt_statement_bind_integers(statement, 2, values, 4);
-    mt_statement_bind_optional(statement, 6, mt_label_number(row.label), 0);
-    mt_statement_bind_optional(statement, 7, row.step, MT_NO_STEP);
-    mt_statement_bind_integer(statement, 8, row.stream);
-    return mt_statement_run(statement);
+    return MT_RUN_WITH(intake->insert_kernel, 2, MT_INTEGER(++intake->kernel_count), MT_INTEGER(row.start_ns),
+                       MT_INTEGER(row.duration_ns), MT_INTEGER(row.name),
+                       MT_INTEGER_UNLESS(0, mt_label_number(row.label)), MT_INTEGER_UNLESS(MT_NO_STEP, row.step),
+                       MT_INTEGER(row.stream));
 }
 
 /* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
@@ -316,43 +297,34 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
 mt_status mt_intake_commit(struct mt_intake *intake)
 {
     assert(intake->open);
-    mt_status status = mt_summary_store_progress(intake->summary, intake->database, intake->run);
-    if (status == MT_OK) {
-        const int64_t values[] = {mt_summary_events(intake->summary), (int64_t)intake->position, intake->run};
-        mt_statement_bind_integers(intake->update_run, 1, values, 3);
-        status = mt_statement_run(intake->update_run);
-    }
-    if (status == MT_OK)
-        status = mt_database_commit(intake->database);
-    if (status == MT_OK)
-        intake->open = false;
-    return status;
+    MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run));
+    MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_INTEGER(mt_summary_events(intake->summary)),
+                       MT_INTEGER(intake->position), MT_INTEGER(intake->run)));
+    MT_TRY(mt_database_commit(intake->database));
+    intake->open = false;
+    return MT_OK;
 }
 
 static mt_status write_end(struct mt_intake *intake, const struct mt_run_end *end)
 {
     struct mt_statement *statement;
-    mt_status status = mt_database_prepare(intake->database,
-                                           "UPDATE run SET state = ?, lost_events = ?, stall_count = ?, stall_ns = ?,"
-                                           " complete_from_bytes = ? WHERE id = ?",
-                                           &statement);
-    const int64_t values[] = {(int64_t)end->lost_events, (int64_t)end->stall_count, (int64_t)end->stall_ns,
-                              (int64_t)mt_summary_complete_from_bytes(intake->summary), intake->run};
     assert(end->state != MT_RUN_RUNNING);
-    mt_statement_bind_text(statement, 1, mt_run_state_name(end->state));
-    mt_statement_bind_integers(statement, 2, values, 5);
-    if (status == MT_OK)
-        status = mt_statement_run(statement);
+    MT_TRY(mt_database_prepare(intake->database,
+                               "UPDATE run SET state = ?, lost_events = ?, stall_count = ?, stall_ns = ?,"
+                               " complete_from_bytes = ? WHERE id = ?",
+                               &statement));
+    mt_status status =
+        MT_RUN_WITH(statement, 1, MT_TEXT(mt_run_state_name(end->state)), MT_INTEGER(end->lost_events),
+                    MT_INTEGER(end->stall_count), MT_INTEGER(end->stall_ns),
+                    MT_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_INTEGER(intake->run));
     mt_statement_finalize(statement);
     return status;
 }
 
 mt_status mt_intake_end(struct mt_intake *intake, const struct mt_run_end *end)
 {
-    mt_status status = open_transaction(intake);
-    if (status == MT_OK)
-        status = mt_summary_store_totals(intake->summary, intake->database, intake->run, "");
-    if (status == MT_OK)
-        status = write_end(intake, end);
-    return status == MT_OK ? mt_intake_commit(intake) : status;
+    MT_TRY(open_transaction(intake));
+    MT_TRY(mt_summary_store_totals(intake->summary, intake->database, intake->run, ""));
+    MT_TRY(write_end(intake, end));
+    return mt_intake_commit(intake);
 }

@@ -36,8 +36,7 @@ void mt_parts_release(struct mt_parts *parts)
 
 static void add_row(struct mt_parts *parts, struct mt_part row)
 {
-    parts->rows = mt_host_room(parts->rows, parts->row_count, sizeof *parts->rows);
-    parts->rows[parts->row_count++] = row;
+    *MT_HOST_ADD(parts->rows, parts->row_count) = row;
 }
 
 static uint32_t new_node(struct mt_parts *parts, struct mt_part part)

@@ -4,11 +4,10 @@
 #include "base/file_limit.h"
 #include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "trace/store/database.h"
 #include "trace/store/intake.h"
 #include "trace/store/record.h"
-#include "trace/store/recovery.h"
+#include "trace/store/store.h"
 #include "trace/store/trace_file.h"
 #include "trace/store/writer.h"
 
@@ -153,9 +152,8 @@ static void store_use(void *context, const struct mt_use *use)
     store_record(context, &record);
 }
 
-static mt_status flush(void *context)
+mt_status mt_recorder_flush(struct mt_recorder *recorder)
 {
-    struct mt_recorder *recorder = context;
     return mt_writer_wait(recorder->writer, recorder->ring->head);
 }
 
@@ -206,19 +204,14 @@ static void format_now(char *text)
 static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
 {
     struct mt_statement *statement;
-    mt_status status = mt_database_prepare(
+    MT_TRY(mt_database_prepare(
         recorder->database,
         "INSERT INTO run (id, name, started_at, device, capacity_bytes, state, first_event, event_count, ring_position,"
         " lost_events, stall_count, stall_ns, complete_from_bytes)"
         " VALUES (?, ?, ?, ?, ?, 'running', (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
-        &statement);
-    mt_statement_bind_integer(statement, 1, recorder->run);
-    mt_statement_bind_text(statement, 2, info->name);
-    mt_statement_bind_text(statement, 3, started_at);
-    mt_statement_bind_text(statement, 4, info->device);
-    mt_statement_bind_integer(statement, 5, (int64_t)info->capacity_bytes);
-    if (status == MT_OK)
-        status = mt_statement_run(statement);
+        &statement));
+    mt_status status = MT_RUN_WITH(statement, 1, MT_INTEGER(recorder->run), MT_TEXT(info->name), MT_TEXT(started_at),
+                                   MT_TEXT(info->device), MT_INTEGER(info->capacity_bytes));
     mt_statement_finalize(statement);
     return status;
 }
@@ -227,12 +220,9 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
 {
     struct mt_statement *statement;
     mt_status status = mt_database_prepare_insert(recorder->database, "setting", "run, name, value", &statement);
-    for (size_t i = 0; i < info->setting_count && status == MT_OK; i++) {
-        mt_statement_bind_integer(statement, 1, recorder->run);
-        mt_statement_bind_text(statement, 2, info->settings[i].name);
-        mt_statement_bind_text(statement, 3, info->settings[i].value);
-        status = mt_statement_run(statement);
-    }
+    for (size_t i = 0; i < info->setting_count && status == MT_OK; i++)
+        status = MT_RUN_WITH(statement, 1, MT_INTEGER(recorder->run), MT_TEXT(info->settings[i].name),
+                             MT_TEXT(info->settings[i].value));
     mt_statement_finalize(statement);
     return status;
 }
@@ -242,14 +232,10 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
 {
     char started_at[MT_RING_STARTED_AT_BYTES];
     format_now(started_at);
-    mt_status status =
-        mt_database_integer(recorder->database, "SELECT coalesce(max(id), 0) + 1 FROM run", &recorder->run);
-    if (status == MT_OK)
-        status = mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at);
-    if (status == MT_OK)
-        status = mt_database_begin(recorder->database);
-    if (status == MT_OK)
-        status = add_run_row(recorder, info, started_at);
+    MT_TRY(mt_database_integer(recorder->database, "SELECT coalesce(max(id), 0) + 1 FROM run", &recorder->run));
+    MT_TRY(mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at));
+    MT_TRY(mt_database_begin(recorder->database));
+    mt_status status = add_run_row(recorder, info, started_at);
     if (status == MT_OK)
         status = add_settings(recorder, info);
     if (status == MT_OK)
@@ -264,13 +250,9 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
     assert(recorder->writer == NULL && recorder->intake == NULL && recorder->interner == NULL);
     recorder->interner = mt_interner_create();
     recorder->kernel_names = mt_name_set_create();
-    mt_status status = add_run(recorder, info);
-    if (status == MT_OK)
-        status = mt_intake_create(recorder->database, recorder->run, &recorder->intake);
-    if (status == MT_OK)
-        status = mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
-    assert((status == MT_OK) == (recorder->writer != NULL));
-    return status;
+    MT_TRY(add_run(recorder, info));
+    MT_TRY(mt_intake_create(recorder->database, recorder->run, &recorder->intake));
+    return mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
 }
 
 /* Destroys what belongs to the run alone. */
@@ -287,22 +269,18 @@ static void release_run(struct mt_recorder *recorder)
 /* Checks the file that the path leads to, before anything is made beside it. */
 static mt_status check_file(struct mt_recorder *recorder, const char *path)
 {
-    mt_status status = mt_trace_file_resolve(path, &recorder->path);
-    if (status == MT_OK)
-        status = mt_trace_file_check_writing(recorder->path);
-    return status == MT_OK ? mt_database_check_writing(recorder->path) : status;
+    MT_TRY(mt_trace_file_resolve(path, &recorder->path));
+    MT_TRY(mt_trace_file_check_writing(recorder->path));
+    return mt_database_check_writing(recorder->path);
 }
 
 static mt_status start(struct mt_recorder *recorder, const char *path, const struct mt_run_info *info)
 {
-    mt_status status = check_file(recorder, path);
-    if (status == MT_OK)
-        status = claim_ring(recorder);
-    if (status == MT_OK)
-        status = mt_database_open_writing(recorder->path, &recorder->database);
-    if (status == MT_OK)
-        status = mt_recovery_run(recorder->database, recorder->ring);
-    return status == MT_OK ? mt_recorder_begin(recorder, info) : status;
+    MT_TRY(check_file(recorder, path));
+    MT_TRY(claim_ring(recorder));
+    MT_TRY(mt_database_open_writing(recorder->path, &recorder->database));
+    MT_TRY(mt_recovery_run(recorder->database, recorder->ring));
+    return mt_recorder_begin(recorder, info);
 }
 
 /* Frees the recorder, whose ring is released. */
@@ -328,8 +306,7 @@ static mt_status open_recorder(const char *path, const struct mt_run_info *info,
                                       .category_name = category_name,
                                       .intern_span = intern_span,
                                       .kernel = store_kernel,
-                                      .use = store_use,
-                                      .flush = flush};
+                                      .use = store_use};
     *out = NULL;
     mt_status status = start(recorder, path, info);
     if (status == MT_OK) {

@@ -48,6 +48,9 @@ int64_t mt_recorder_run(const struct mt_recorder *recorder);
  * sink. */
 void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t step, double value);
 
+/* Returns once everything so far is stored, or with the first error. One thread at a time, with the sink. */
+mt_status mt_recorder_flush(struct mt_recorder *recorder);
+
 /* Ends the run: stores the rest, and writes the summary and the run's state. The trace stays open for another run. Returns
  * the first error since the run began. After one the recorder can only be closed: records that were not stored wait in the
  * ring. */

@@ -188,11 +188,8 @@ mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, c
     unmap(ring);
     assert(strlen(started_at) < MT_RING_STARTED_AT_BYTES);
     capacity = round_up_capacity(capacity == 0 ? MT_RING_DEFAULT_RECORDS : capacity);
-    mt_status status = allocate(ring, capacity);
-    if (status == MT_OK)
-        status = map(ring, PROT_READ | PROT_WRITE, capacity);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(allocate(ring, capacity));
+    MT_TRY(map(ring, PROT_READ | PROT_WRITE, capacity));
     struct mt_ring_header *header = ring->header;
     assert((capacity & (capacity - 1)) == 0 && mt_ring_head(ring) == 0);
     header->capacity = capacity;

@@ -32,12 +32,9 @@ static int find_phase(const char *name)
 static mt_status each_row(struct scan *scan, const char *sql,
                           mt_status (*row)(struct scan *, const struct mt_statement *))
 {
-    struct mt_statement *statement;
-    mt_status status = mt_database_prepare(scan->database, sql, &statement);
-    mt_statement_bind_integer(statement, 1, scan->run);
-    while (mt_statement_next(statement, &status))
-        status = row(scan, statement);
-    mt_statement_finalize(statement);
+    mt_status status = MT_OK;
+    MT_EACH_ROW (found, status, scan->database, sql, MT_INTEGER(scan->run))
+        status = row(scan, found);
     return status;
 }
 
@@ -109,17 +106,14 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
 
 static mt_status read_all(struct scan *scan)
 {
-    mt_status status = each_row(scan, "SELECT id, category, phase, span FROM label WHERE run = ?", read_label);
-    if (status == MT_OK)
-        status = each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment);
-    if (status == MT_OK)
-        status = each_row(scan,
-                          "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                          " offset, allocation, first_event FROM run CROSS JOIN event"
-                          " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
-                          " ORDER BY event.id",
-                          read_event);
-    return status;
+    MT_TRY(each_row(scan, "SELECT id, category, phase, span FROM label WHERE run = ?", read_label));
+    MT_TRY(each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment));
+    return each_row(scan,
+                    "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
+                    " offset, allocation, first_event FROM run CROSS JOIN event"
+                    " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
+                    " ORDER BY event.id",
+                    read_event);
 }
 
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor)

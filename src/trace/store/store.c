@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "trace/store/recovery.h"
+#include "trace/store/intake.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 #include "trace/store/trace_file.h"
@@ -15,6 +15,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -163,11 +165,9 @@ static void remove_names(const struct copy *copy)
 /* Opens the copy, folds its journal in, and has no other made, so that the connection needs no name. */
 static mt_status open_folded(const struct copy *copy, struct mt_database **out)
 {
-    mt_status status = mt_database_open_writing(copy->file.data, out);
-    if (status != MT_OK)
-        return status;
-    status = mt_database_execute(*out, "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = MEMORY;"
-                                       "PRAGMA synchronous = OFF");
+    MT_TRY(mt_database_open_writing(copy->file.data, out));
+    mt_status status = mt_database_execute(*out, "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = MEMORY;"
+                                                 "PRAGMA synchronous = OFF");
     if (status == MT_OK)
         return MT_OK;
     mt_database_close(*out);
@@ -215,10 +215,8 @@ static mt_status open_private_copy(const char *path, int place, struct mt_databa
 static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 {
     struct mt_database *database;
-    mt_status status = mt_database_open_writing(path, &database);
-    if (status != MT_OK)
-        return status;
-    status = mt_recovery_run(database, ring);
+    MT_TRY(mt_database_open_writing(path, &database));
+    mt_status status = mt_recovery_run(database, ring);
     if (status == MT_OK)
         return mt_database_close_as_one_file(database);
     mt_database_close(database);
@@ -227,10 +225,8 @@ static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 
 static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring, struct mt_database **out)
 {
-    mt_status status = open_private_copy(path, place, out);
-    if (status != MT_OK)
-        return status;
-    status = mt_recovery_run(*out, ring);
+    MT_TRY(open_private_copy(path, place, out));
+    mt_status status = mt_recovery_run(*out, ring);
     if (status == MT_OK)
         return mt_database_execute(*out, "PRAGMA query_only = ON");
     mt_database_close(*out);
@@ -292,10 +288,10 @@ static mt_status open_unwritable(const char *path, struct mt_database **out)
 static mt_status find_unfinished(const char *path, bool *out_unfinished)
 {
     struct mt_database *database;
-    mt_status status = mt_database_open_reading(path, &database);
-    if (status != MT_OK)
-        return status;
-    status = mt_recovery_is_due(database, out_unfinished);
+    MT_TRY(mt_database_open_reading(path, &database));
+    int64_t running;
+    mt_status status = mt_database_integer(database, "SELECT count(*) FROM run WHERE state = 'running'", &running);
+    *out_unfinished = running > 0;
     mt_database_close(database);
     return status;
 }
@@ -307,14 +303,10 @@ static mt_status open_without_ring(const char *path, struct mt_database **out)
     mt_ring_outcome outcome;
     int64_t pid;
     bool unfinished;
-    mt_status status = find_unfinished(path, &unfinished);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_unfinished(path, &unfinished));
     if (!unfinished)
         return mt_database_open_reading(path, out);
-    status = mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring));
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
 }
 
@@ -324,11 +316,8 @@ static mt_status open_writable(const char *path, struct mt_database **out)
     struct mt_ring *ring = NULL;
     mt_ring_outcome outcome;
     int64_t pid;
-    mt_status status = mt_database_check_writing(path);
-    if (status == MT_OK)
-        status = mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_database_check_writing(path));
+    MT_TRY(mt_ring_open(path, MT_RING_INSPECT, &outcome, &pid, &ring));
     if (outcome == MT_RING_BUSY)
         return open_live(path, out);
     return outcome == MT_RING_ABSENT ? open_without_ring(path, out) : open_recovered(path, ring, out);
@@ -344,5 +333,85 @@ mt_status mt_store_open_reading(const char *path, struct mt_database **out)
     if (status == MT_OK)
         status = mt_trace_file_is_writable(file) ? open_writable(file, out) : open_unwritable(file, out);
     free(file);
+    return status;
+}
+
+/* ---- recovery ---- */
+
+/* A run that has not ended. */
+struct unfinished {
+    int64_t run;
+    char started_at[MT_RING_STARTED_AT_BYTES];
+};
+
+/* Finds the first unfinished run whose number is above `after`; *out_found is false if there is none. */
+static mt_status next_unfinished(struct mt_database *database, int64_t after, struct unfinished *out, bool *out_found)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_database_prepare(
+        database, "SELECT id, started_at FROM run WHERE state = 'running' AND id > ? ORDER BY id LIMIT 1", &statement);
+    mt_statement_bind_integer(statement, 1, after);
+    *out_found = mt_statement_next(statement, &status);
+    if (*out_found) {
+        const char *text = mt_statement_text(statement, 1);
+        out->run = mt_statement_integer(statement, 0);
+        snprintf(out->started_at, sizeof out->started_at, "%s", text != NULL ? text : "");
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* True if the ring is this run's: a trace may have been replaced beside a ring that stayed. */
+static bool belongs_to(const struct mt_ring *ring, const struct unfinished *unfinished)
+{
+    return ring != NULL && ring->header != NULL && ring->header->run == unfinished->run &&
+           strcmp(ring->header->started_at, unfinished->started_at) == 0;
+}
+
+static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *ring, struct mt_run_end *end)
+{
+    uint64_t head = mt_ring_head(ring), position = mt_intake_position(intake);
+    end->stall_count = atomic_load(&ring->header->stall_count);
+    end->stall_ns = atomic_load(&ring->header->stall_ns);
+    end->lost_events = atomic_load(&ring->header->lost_events);
+    if (atomic_load(&ring->header->writer_failed))
+        end->state = MT_RUN_FAILED;
+    if (head < position || head - position > mt_ring_capacity(ring))
+        return MT_OK; /* the machine stopped, and the ring's last pages were never written */
+    return mt_intake_store(intake, ring, head, UINT64_MAX);
+}
+
+static mt_status end_run(struct mt_database *database, int64_t run, const struct mt_ring *ring,
+                         struct mt_intake **intake)
+{
+    struct mt_run_end end = {.state = MT_RUN_INTERRUPTED};
+    MT_TRY(mt_intake_create(database, run, intake));
+    if (ring != NULL)
+        MT_TRY(store_leftover(*intake, ring, &end));
+    return mt_intake_end(*intake, &end);
+}
+
+static mt_status recover(struct mt_database *database, const struct unfinished *unfinished, const struct mt_ring *ring)
+{
+    struct mt_intake *intake = NULL;
+    bool is_its = belongs_to(ring, unfinished);
+    mt_status status = end_run(database, unfinished->run, is_its ? ring : NULL, &intake);
+    mt_intake_destroy(intake);
+    return status == MT_OK ? status : mt_fail_context(status, "run %" PRId64 " can't be recovered", unfinished->run);
+}
+
+/* Recovers one run after another, each once: in a file of others, a run may stay unfinished whatever is written. */
+mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring)
+{
+    struct unfinished unfinished = {.run = INT64_MIN};
+    bool more = true;
+    mt_status status = MT_OK;
+    if (ring != NULL && ring->header == NULL)
+        status = mt_ring_map_leftover(ring);
+    while (status == MT_OK && more) {
+        status = next_unfinished(database, unfinished.run, &unfinished, &more);
+        if (status == MT_OK && more)
+            status = recover(database, &unfinished, ring);
+    }
     return status;
 }

@@ -3,7 +3,9 @@
 #ifndef MT_TRACE_STORE_H
 #define MT_TRACE_STORE_H
 
+#include "trace/store/connection.h"
 #include "trace/store/database.h"
+#include "trace/store/ring.h"
 
 /* Opens the trace at `path` for reading and makes it whole first:
  *  - its last writer was killed: the records that the ring still holds are stored, the summaries are written and the run
@@ -15,5 +17,12 @@
  * A symbolic link is resolved first, since the ring lies beside the file. Fails with MT_BAD_TRACE if there is no such file
  * or it is not a trace. */
 mt_status mt_store_open_reading(const char *path, struct mt_database **out);
+
+/* ---- making a trace whole after the process that wrote it was killed ---- */
+
+/* Ends every run that has not ended: stores the records that `ring` still holds, writes the summary and marks the run
+ * `interrupted`, or `failed` if its writer had failed. The ring must be claimed and its writer dead; it stays the caller's.
+ * If it is NULL, the stored events are all there are. May be repeated, also after a kill in between. */
+mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring);
 
 #endif

@@ -104,11 +104,9 @@ static inline void raise_to(struct mt_peaks *peaks, const struct totals *totals,
 
 static void begin_scope(struct mt_summary *summary, int64_t step, int64_t event)
 {
-    summary->scopes = mt_host_room(summary->scopes, summary->scope_count, sizeof *summary->scopes);
-    struct mt_summary_scope *scope = mt_host_alloc(sizeof *scope);
+    struct mt_summary_scope *scope = *MT_HOST_ADD(summary->scopes, summary->scope_count) = mt_host_alloc(sizeof *scope);
     scope->step = step;
     begin_peaks(&scope->peaks, &summary->totals, event);
-    summary->scopes[summary->scope_count++] = scope;
 }
 
 struct mt_summary *mt_summary_create(int64_t first_event)
@@ -161,10 +159,8 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
 /* Adds entries for the numbers in between, of labels that did not come. */
 static void add_labels_up_to(struct mt_summary *summary, uint32_t number)
 {
-    for (; summary->label_count <= number; summary->label_count++) {
-        summary->labels = mt_host_room(summary->labels, summary->label_count, sizeof *summary->labels);
-        summary->labels[summary->label_count] = (struct summary_label){.category = MT_CATEGORY_OTHER};
-    }
+    while (summary->label_count <= number)
+        *MT_HOST_ADD(summary->labels, summary->label_count) = (struct summary_label){.category = MT_CATEGORY_OTHER};
 }
 
 void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase)
@@ -247,9 +243,7 @@ static void note_change(struct mt_summary *summary, size_t index)
     if (summary->segments[index].changed)
         return;
     summary->segments[index].changed = true;
-    summary->changed_segments =
-        mt_host_room(summary->changed_segments, summary->changed_count, sizeof *summary->changed_segments);
-    summary->changed_segments[summary->changed_count++] = index;
+    *MT_HOST_ADD(summary->changed_segments, summary->changed_count) = index;
 }
 
 /* Returns the row of the segment in which the event maps memory. Adds it if the event begins the segment. */
@@ -258,8 +252,7 @@ static size_t segment_to_map(struct mt_summary *summary, const struct mt_event *
     uint64_t index = summary->segment_count;
     if (mt_number_map_get(&summary->segment_index, event->segment, &index))
         return index;
-    summary->segments = mt_host_room(summary->segments, summary->segment_count, sizeof *summary->segments);
-    summary->segments[summary->segment_count++] = (struct mt_summary_segment){
+    *MT_HOST_ADD(summary->segments, summary->segment_count) = (struct mt_summary_segment){
         .id = event->segment, .address = event->address - event->offset, .stream = event->stream, .mapped_event = id};
     mt_number_map_put(&summary->segment_index, event->segment, index);
     return index;
@@ -307,8 +300,7 @@ static void begin_step(struct mt_summary *summary, const struct mt_event *event,
 {
     settle(summary, ALL_MEASURES);
     begin_scope(summary, (int64_t)event->value, id);
-    summary->steps = mt_host_room(summary->steps, summary->step_count, sizeof *summary->steps);
-    summary->steps[summary->step_count++] =
+    *MT_HOST_ADD(summary->steps, summary->step_count) =
         (struct mt_summary_step){.number = (int64_t)event->value, .first_event = id, .begin_ns = event->time_ns};
 }
 
@@ -326,8 +318,7 @@ static void end_step(struct mt_summary *summary, const struct mt_event *event, i
  * event. */
 static void add_checkpoint(struct mt_summary *summary, int64_t id)
 {
-    summary->checkpoints = mt_host_room(summary->checkpoints, summary->checkpoint_count, sizeof *summary->checkpoints);
-    struct mt_summary_checkpoint *checkpoint = &summary->checkpoints[summary->checkpoint_count++];
+    struct mt_summary_checkpoint *checkpoint = MT_HOST_ADD(summary->checkpoints, summary->checkpoint_count);
     checkpoint->event = id;
     checkpoint->live_bytes = mt_live_encode(&summary->live, summary->first_event, &checkpoint->live);
     int64_t distance = CHECKPOINT_LIVE_FACTOR * (int64_t)summary->live.by_address.count;

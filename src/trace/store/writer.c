@@ -59,9 +59,7 @@ static void fail(struct mt_writer *writer, mt_status status)
 
 static mt_status commit(struct mt_writer *writer)
 {
-    mt_status status = mt_intake_commit(writer->intake);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_intake_commit(writer->intake));
     mt_ring_free_up_to(writer->ring, mt_intake_position(writer->intake));
     announce(writer);
     return MT_OK;

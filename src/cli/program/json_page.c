@@ -1,0 +1,212 @@
+#include "cli/program/json_page.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char introduction[] =
+    "# The JSON of the command line\n"
+    "\n"
+    "Every command that prints data takes `--json`. The answer is one object on stdout; notes and progress stay on\n"
+    "stderr. Its `schema` names what it is, and grows a number when a field changes its meaning or goes away; new "
+    "fields\n"
+    "may come at any time. Bytes are integers. A type with `?` may be null: what is not known is never 0.\n"
+    "\n"
+    "An answer about one run begins with\n"
+    "\n"
+    "- `schema`: `memtrace.COMMAND/1`\n"
+    "- `run` integer: its number in the trace\n"
+    "- `name` text?: of `--name`\n"
+    "- `state` text: `running`, `done`, `failed`, `oom` or `interrupted`\n"
+    "- `device` text: `sim:h200`, `cpu`, …\n"
+    "\n"
+    "The words are those of the [terms](terms.md), [categories](categories.md) and [tables](schema.md) of a trace. "
+    "Steps\n"
+    "count from 0; what precedes the first has step null, and what lies between two counts with the earlier one.\n"
+    "`memtrace help` lists the exit codes; where 1 is an answer, `memtrace help COMMAND` says so.\n"
+    "\n"
+    "`memtrace help --json-fields` prints this page.\n";
+
+/* Words about an answer, before its fields. */
+static const struct remark {
+    const char *command;
+    const char *schema; /* NULL: that of the command's name */
+    const char *words;
+} remarks[] = {
+    {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
+    {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
+    {"top", NULL, "Blocks are alike if everything but the layer is the same."},
+    {"categories", NULL,
+     "Without `--phase`, activations are counted in forward and loss, Gradient in backward, Opt State and Optimizer "
+     "in\n"
+     "the optimizer (in backward where that updates), Param in init, Data in forward, other categories anywhere."},
+    {"events", NULL, "Written as it is read, so that an answer of any length needs little memory."},
+    {"kernels", NULL, "About a run with `--kernels`."},
+    {"used", NULL, "A run on a device without a driver has no answer, and exits with 2."},
+    {"fit", NULL, "Exits with 1 if the run does not fit. `run` and `name` are null where options described it."},
+    {"diff", NULL, "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first."},
+    {"advise", NULL, "Savings do not add up: two findings may speak of the same bytes."},
+    {"oom", NULL, "About the last request that was not met."},
+    {"check", NULL,
+     "Exits with 1 if the run does not keep to the budget. `check --self-test` answers with\n"
+     "memtrace.check_self_test/1: `works`, and `rows[]` of `criterion`, `expected` and `held`."},
+    {"report", NULL, "The page of `memtrace report`, with exact numbers where the page rounds."},
+    {"attention", NULL, "Memory is without the workspaces of matrix products."},
+    {"export", "export_blocks",
+     "`export events` and `export peaks` are memtrace.export_events/1 and memtrace.export_peaks/1, with the columns "
+     "of\n"
+     "[their tables](export.md). Whole runs have the form of the programs that they are for."},
+    {"sql", NULL, "- `columns`: their names\n- `rows`: a list of values each; a blob is the text `x'0a1b'`"},
+};
+
+/* The types that the page has described, so that none is described twice. */
+enum { MOST_TYPES = 128, DEEPEST = 8 };
+struct page {
+    struct mt_text *out;
+    const struct mt_command *command; /* that is being described */
+    const char *row;                  /* the field whose row is being described; NULL: the answer itself */
+    struct seen {
+        const struct mt_row_type *type;
+        const struct mt_command *command; /* whose answer has it */
+        const char *field;                /* that it was described with; NULL: it is the answer itself */
+    } seen[MOST_TYPES];
+    size_t seen_count;
+};
+
+static const struct seen *find_seen(const struct page *page, const struct mt_row_type *type)
+{
+    for (size_t i = 0; i < page->seen_count; i++)
+        if (page->seen[i].type == type)
+            return &page->seen[i];
+    return NULL;
+}
+
+static void add_seen(struct page *page, const struct mt_row_type *type, const struct mt_command *command,
+                     const char *field)
+{
+    assert(page->seen_count < MOST_TYPES);
+    page->seen[page->seen_count++] = (struct seen){type, command, field};
+}
+
+/* Adds "`by_category`", "`oom` of steps" or "peak". */
+static void add_place(const struct page *page, const struct seen *seen)
+{
+    if (seen->field != NULL)
+        mt_text_add(page->out, "`%s`", seen->field);
+    if (seen->field == NULL || seen->command != page->command)
+        mt_text_add(page->out, "%s%s", seen->field != NULL ? " of " : "", seen->command->name);
+}
+
+/* True if one line can tell both fields. */
+static bool is_alike(const struct mt_field *a, const struct mt_field *b)
+{
+    return b->name != NULL && !b->is_shown_only && a->of == b->of && a->meaning == NULL && b->meaning == NULL &&
+           strcmp(mt_field_json_type(a), mt_field_json_type(b)) == 0;
+}
+
+/* Adds "- `op`, `phase` text: in which …" without its end, and returns the last field that it tells. */
+static const struct mt_field *add_names(struct page *page, const struct mt_field *field, int depth)
+{
+    const char *type = field->kind == MT_FIELD_VALUE ? "" : mt_field_json_type(field);
+    mt_text_add(page->out, "%*s- ", 2 * depth, "");
+    if (field->name[0] != '\0')
+        mt_text_add(page->out, "`%s`", field->name);
+    for (; is_alike(field, field + 1); field++)
+        mt_text_add(page->out, ", `%s`", field[1].name);
+    mt_text_add(page->out, "%s%s", type[0] != '\0' ? " " : "", type);
+    if (field->meaning != NULL)
+        mt_text_add(page->out, "%s%s", field->name[0] != '\0' ? ": " : "", field->meaning);
+    return field;
+}
+
+static void add_fields(struct page *page, const struct mt_row_type *type, int depth);
+
+/* Adds the fields of a row in a row, or the place where they are. */
+static void add_inner(struct page *page, const struct mt_field *field, int depth)
+{
+    const struct seen *seen = find_seen(page, field->of);
+    if (seen != NULL) {
+        mt_text_add(page->out, "%s as of ", field->meaning != NULL ? ";" : ",");
+        add_place(page, seen);
+        mt_text_add(page->out, "\n");
+        return;
+    }
+    mt_text_add(page->out, "\n");
+    add_seen(page, field->of, page->command, field->name);
+    const char *outer = page->row;
+    page->row = field->name;
+    add_fields(page, field->of, depth + 1);
+    page->row = outer;
+}
+
+/* Adds fields that are the row's own or, if another row of the page has them, the first and the last. */
+static void add_part(struct page *page, const struct mt_field *part, int depth)
+{
+    const struct seen *seen = find_seen(page, part->of);
+    const struct mt_field *last = part->of->fields;
+    if (seen == NULL) {
+        add_seen(page, part->of, page->command, page->row);
+        add_fields(page, part->of, depth);
+        return;
+    }
+    while (last[1].name != NULL && !last[1].is_shown_only)
+        last++;
+    mt_text_add(page->out, "%*s- `%s` to `%s` as of ", 2 * depth, "", part->of->fields->name, last->name);
+    add_place(page, seen);
+    mt_text_add(page->out, "\n");
+}
+
+static void add_fields(struct page *page, const struct mt_row_type *type, int depth)
+{
+    assert(depth < DEEPEST);
+    for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
+        if (field->is_shown_only)
+            continue;
+        if (field->kind == MT_FIELD_PART) {
+            add_part(page, field, depth);
+            continue;
+        }
+        field = add_names(page, field, depth);
+        if (field->of != NULL)
+            add_inner(page, field, depth);
+        else
+            mt_text_add(page->out, "\n");
+    }
+}
+
+static const struct remark *find_remark(const struct mt_command *command)
+{
+    for (size_t i = 0; i < sizeof remarks / sizeof remarks[0]; i++)
+        if (strcmp(remarks[i].command, command->name) == 0)
+            return &remarks[i];
+    return NULL;
+}
+
+static void add_answer(struct page *page, const struct mt_command *command)
+{
+    const struct remark *remark = find_remark(command);
+    if (command->answer == NULL && remark == NULL)
+        return;
+    mt_text_add(page->out, "%s## memtrace.%s/1\n", page->out->length > 0 ? "\n" : "",
+                remark != NULL && remark->schema != NULL ? remark->schema : command->name);
+    if (remark != NULL)
+        mt_text_add(page->out, "%s\n%s", remark->words, command->answer != NULL ? "\n" : "");
+    if (command->answer == NULL)
+        return;
+    page->command = command;
+    add_fields(page, command->answer, 0);
+}
+
+void mt_json_page_add(const struct mt_command *command, struct mt_text *out)
+{
+    struct page page = {.out = out};
+    for (size_t i = 0; mt_commands[i] != NULL; i++)
+        if (mt_commands[i]->answer != NULL && (command == NULL || command == mt_commands[i]))
+            add_seen(&page, mt_commands[i]->answer, mt_commands[i], NULL);
+    if (command != NULL) {
+        add_answer(&page, command);
+        return;
+    }
+    mt_text_add(out, "%s", introduction);
+    for (size_t i = 0; mt_commands[i] != NULL; i++)
+        add_answer(&page, mt_commands[i]);
+}

@@ -1,0 +1,393 @@
+/* The sections of allocations: the size of one tensor of the residual stream, by formula and in the trace; the largest
+ * allocation of each category; and the ten largest kinds of allocation. */
+#include "base/checked.h"
+#include "base/memory.h"
+#include "study/report_runs.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tensor of the residual stream in one run. */
+struct residual_row {
+    const char *model, *precision;
+    int64_t seq;
+    struct mt_figure factors;
+    uint64_t formula_bytes, measured_bytes;
+    const char *verdict;
+};
+
+static const struct mt_field residual_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct residual_row, model, "model"),
+    MT_COLUMN(TEXT, const char *, struct residual_row, precision, "precision"),
+    MT_COLUMN(INTEGER, int64_t, struct residual_row, seq, "seq"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct residual_row, factors, "batch · seq · d_model · 4"),
+    MT_COLUMN(BYTES, uint64_t, struct residual_row, formula_bytes, "by formula"),
+    MT_COLUMN(BYTES, uint64_t, struct residual_row, measured_bytes, "in the trace"),
+    MT_COLUMN(TEXT, const char *, struct residual_row, verdict, ""),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type residual_type = MT_ROW_TYPE(struct residual_row, residual_fields);
+
+/* Fills in batch · seq · d_model · 4, as text and as bytes; 0 bytes if that does not fit. */
+static void apply_formula(const struct mt_report_run *run, struct residual_row *out)
+{
+    enum { ELEMENT_BYTES = 4 };
+    const int64_t factors[] = {run->batch, run->seq, run->d_model};
+    uint64_t bytes = ELEMENT_BYTES;
+    for (size_t i = 0; i < sizeof factors / sizeof factors[0]; i++)
+        if (factors[i] < 0 || !mt_checked_mul(bytes, (uint64_t)factors[i], &bytes))
+            bytes = 0;
+    out->formula_bytes = bytes;
+    out->factors = mt_figure_number(NAN, "%" PRId64 " · %" PRId64 " · %" PRId64 " · %d", run->batch, run->seq,
+                                    run->d_model, ELEMENT_BYTES);
+}
+
+/* Finds the largest block that forward asked for of the category that the sums x + f(x) have; 0 if there is none. */
+static mt_status measure_stream(struct mt_report *report, const struct mt_run *run, uint64_t *out)
+{
+    struct mt_category_row *rows;
+    size_t count;
+    mt_status status = mt_trace_categories(report->trace, run, "forward", &rows, &count);
+    *out = 0;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        if (strcmp(rows[i].category, "Block") == 0)
+            *out = rows[i].max_bytes;
+    free(rows);
+    return status;
+}
+
+/* True if an earlier row has the model, batch, length and precision of row `index`. */
+static bool was_before(const struct mt_report_rows *rows, size_t index)
+{
+    const struct mt_report_run *run = rows->runs[index];
+    for (size_t i = 0; i < index; i++)
+        if (strcmp(rows->runs[i]->model, run->model) == 0 && rows->runs[i]->batch == run->batch &&
+            rows->runs[i]->seq == run->seq && strcmp(rows->runs[i]->autocast, run->autocast) == 0)
+            return true;
+    return false;
+}
+
+static mt_status add_residual_row(struct mt_report *report, const struct mt_report_run *run, size_t *equal)
+{
+    struct residual_row row = {.model = run->model, .precision = run->steps.precision, .seq = run->seq};
+    mt_status status = measure_stream(report, &run->run, &row.measured_bytes);
+    if (status != MT_OK)
+        return status;
+    apply_formula(run, &row);
+    bool is_equal = row.measured_bytes == row.formula_bytes;
+    row.verdict = is_equal ? "equal" : "different";
+    *equal += is_equal;
+    mt_page_row(report->page, &residual_type, &row);
+    return MT_OK;
+}
+
+/* Leaves one row for each model, batch, length and precision. Each new row is compared with those that were kept. */
+static void drop_repeated(struct mt_report_rows *rows)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->count; i++) {
+        rows->runs[kept] = rows->runs[i];
+        kept += !was_before(rows, kept);
+    }
+    rows->count = kept;
+}
+
+static void say_residual(struct mt_page *page, const struct mt_report_rows *rows, size_t equal)
+{
+    bool any_autocast = false;
+    for (size_t i = 0; i < rows->count; i++)
+        any_autocast = any_autocast || strcmp(rows->runs[i]->autocast, "off") != 0;
+    assert(equal <= rows->count);
+    if (equal < rows->count)
+        mt_page_say(page, "%zu of %zu rows are what the formula says.", equal, rows->count);
+    else
+        mt_page_say(page, "In every row the trace's tensor is what the formula says, to the byte.%s",
+                    any_autocast ? " So the stream stays fp32 under autocast, too: it casts the operands of matrix "
+                                   "products, not what they are added to."
+                                 : "");
+}
+
+mt_status mt_report_residual(struct mt_report *report)
+{
+    struct mt_report_rows rows = mt_report_select(report, NULL);
+    mt_status status = MT_OK;
+    size_t equal = 0;
+    drop_repeated(&rows);
+    mt_page_section(report->page, "residual", "The residual stream");
+    mt_page_table(report->page, "residual", "One tensor of the residual stream", &residual_type, NULL, 0);
+    for (size_t i = 0; i < rows.count && status == MT_OK; i++)
+        status = add_residual_row(report, rows.runs[i], &equal);
+    if (status == MT_OK)
+        say_residual(report->page, &rows, equal);
+    mt_report_rows_release(&rows);
+    return status;
+}
+
+/* A category in a run in fp32 and in one under autocast; all 0 where a run lacks it. */
+struct category_pair {
+    const char *category;
+    struct mt_category_row baseline, autocast; /* without a category: the run lacks it */
+    int64_t difference;
+    struct mt_figure published[2]; /* in fp32 and under autocast */
+};
+
+static const struct {
+    struct mt_field field;
+    bool of_pair, of_published;
+} category_columns[] = {
+    {MT_COLUMN(TEXT, const char *, struct category_pair, category, "category"), false, false},
+    {MT_COLUMN(BYTES, uint64_t, struct category_pair, baseline.max_bytes, "largest, fp32"), false, false},
+    {MT_COLUMN(BYTES, uint64_t, struct category_pair, autocast.max_bytes, "autocast"), true, false},
+    {MT_COLUMN(DIFFERENCE, int64_t, struct category_pair, difference, "difference"), true, false},
+    {MT_COLUMN(FIGURE, struct mt_figure, struct category_pair, published[0], "published, fp32"), false, true},
+    {MT_COLUMN(FIGURE, struct mt_figure, struct category_pair, published[1], "published, autocast"), true, true},
+    {MT_COLUMN(COUNT, uint64_t, struct category_pair, baseline.per_step, "a step, fp32"), false, false},
+    {MT_COLUMN(COUNT, uint64_t, struct category_pair, autocast.per_step, "a step, autocast"), true, false},
+};
+enum { CATEGORY_COLUMNS = sizeof category_columns / sizeof category_columns[0] };
+
+/* The categories of two runs, those of the first one first. `autocast` is NULL where fp32 stands alone. */
+struct comparison {
+    const struct mt_report_run *baseline, *autocast;
+    struct category_pair *pairs;
+    size_t count;
+};
+
+static struct category_pair *find_or_add(struct comparison *comparison, const char *category)
+{
+    for (size_t i = 0; i < comparison->count; i++)
+        if (strcmp(comparison->pairs[i].category, category) == 0)
+            return &comparison->pairs[i];
+    comparison->pairs = mt_host_room(comparison->pairs, comparison->count, sizeof *comparison->pairs);
+    struct category_pair *pair = &comparison->pairs[comparison->count++];
+    *pair = (struct category_pair){.category = category};
+    return pair;
+}
+
+static mt_status load_categories(struct mt_report *report, struct comparison *comparison)
+{
+    const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
+    mt_status status = MT_OK;
+    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++) {
+        struct mt_category_row *rows;
+        size_t count;
+        status = mt_trace_categories(report->trace, &runs[side]->run, NULL, &rows, &count);
+        for (size_t i = 0; i < count && status == MT_OK; i++) {
+            struct category_pair *pair = find_or_add(comparison, rows[i].category);
+            *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
+        }
+        free(rows);
+    }
+    return status;
+}
+
+static void fill_category(struct category_pair *pair, const struct mt_published_cell *cell)
+{
+    const struct mt_published_largest *published =
+        cell != NULL ? mt_published_largest_find(cell, pair->category) : NULL;
+    assert(pair->baseline.category != NULL || pair->autocast.category != NULL);
+    pair->difference = (int64_t)(pair->autocast.max_bytes - pair->baseline.max_bytes);
+    if (published != NULL) {
+        pair->published[0] = mt_figure_number(published->baseline_mib, "%g MiB", published->baseline_mib);
+        pair->published[1] = mt_figure_number(published->autocast_mib, "%g MiB", published->autocast_mib);
+    }
+}
+
+/* The effect of autocast on a category's largest allocation. */
+typedef enum change { CHANGE_HALVED, CHANGE_NONE, CHANGE_GROWN, CHANGE_OTHER } change;
+
+static change change_of(const struct category_pair *pair)
+{
+    if (pair->baseline.category == NULL || pair->autocast.category == NULL)
+        return CHANGE_OTHER;
+    if (pair->difference == 0)
+        return CHANGE_NONE;
+    if (pair->autocast.max_bytes > pair->baseline.max_bytes)
+        return CHANGE_GROWN;
+    return 2 * pair->autocast.max_bytes == pair->baseline.max_bytes ? CHANGE_HALVED : CHANGE_OTHER;
+}
+
+/* Adds "Softmax, Norm and Block" of the categories with that change; returns how many there are. */
+static size_t add_changed(struct mt_text *out, const struct comparison *comparison, change wanted)
+{
+    size_t total = 0, index = 0;
+    for (size_t i = 0; i < comparison->count; i++)
+        total += change_of(&comparison->pairs[i]) == wanted;
+    for (size_t i = 0; i < comparison->count; i++)
+        if (change_of(&comparison->pairs[i]) == wanted) {
+            mt_report_join(out, index++, total);
+            mt_text_add(out, "%s", comparison->pairs[i].category);
+        }
+    return total;
+}
+
+static void say_changes(struct mt_page *page, const struct comparison *comparison)
+{
+    static const char *const words[] = {
+        [CHANGE_HALVED] = "halves for", [CHANGE_NONE] = "stays as it is for", [CHANGE_GROWN] = "grows for"};
+    struct mt_text text = {0};
+    for (int i = 0; i < CHANGE_OTHER; i++) {
+        struct mt_text list = {0};
+        if (add_changed(&list, comparison, (change)i) > 0)
+            mt_text_add(&text, "%s %s %s", text.length > 0 ? ";" : "Under autocast the largest allocation", words[i],
+                        list.data);
+        mt_text_release(&list);
+    }
+    if (text.length > 0)
+        mt_page_say(page, "%s.", text.data);
+    mt_text_release(&text);
+}
+
+static void add_categories(struct mt_report *report, const struct comparison *comparison)
+{
+    struct mt_field fields[CATEGORY_COLUMNS + 1] = {0};
+    const struct mt_row_type type = MT_ROW_TYPE(struct category_pair, fields);
+    const struct mt_report_axes axes = mt_report_all_axes(report);
+    bool is_pair = comparison->autocast != NULL, is_published = comparison->baseline->published != NULL;
+    struct mt_text title = {0};
+    for (size_t i = 0, count = 0; i < CATEGORY_COLUMNS; i++)
+        if ((is_pair || !category_columns[i].of_pair) && (is_published || !category_columns[i].of_published))
+            fields[count++] = category_columns[i].field;
+    mt_text_add(&title, "Largest allocation, and how many a step: ");
+    mt_report_describe(&axes, comparison->baseline, &title);
+    mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
+    mt_page_table(report->page, "categories", title.data, &type, comparison->pairs, comparison->count);
+    mt_text_release(&title);
+    if (is_pair)
+        say_changes(report->page, comparison);
+    if (is_published && isnan(comparison->baseline->published->reserved_gib))
+        mt_page_say(report->page,
+                    "The published figures at %s are of the forward pass, since the full step was out of memory.",
+                    comparison->baseline->seq_text);
+}
+
+static mt_status compare_categories(struct mt_report *report, const struct mt_report_run *baseline,
+                                    const struct mt_report_run *autocast)
+{
+    struct comparison comparison = {.baseline = baseline, .autocast = autocast};
+    mt_status status = load_categories(report, &comparison);
+    for (size_t i = 0; i < comparison.count; i++)
+        fill_category(&comparison.pairs[i], baseline->published);
+    if (status == MT_OK)
+        add_categories(report, &comparison);
+    free(comparison.pairs);
+    return status;
+}
+
+/* Adds the pairs of their lead group or, without pairs, the runs of the lead group, whatever their precision. */
+mt_status mt_report_categories(struct mt_report *report)
+{
+    struct mt_report_pairs pairs = mt_report_pair(report);
+    struct mt_report_rows rows = mt_report_select(report, NULL);
+    size_t begin, end;
+    mt_status status = MT_OK;
+    mt_page_section(report->page, "categories", "Categories");
+    mt_report_lead(&pairs.autocast, &begin, &end);
+    bool has_pair = begin < end;
+    for (size_t i = begin; i < end && status == MT_OK; i++)
+        status = compare_categories(report, &pairs.pairs[i].baseline, &pairs.pairs[i].autocast);
+    if (!has_pair)
+        mt_report_lead(&rows, &begin, &end);
+    for (size_t i = begin; i < end && !has_pair && status == MT_OK; i++)
+        if (!rows.runs[i]->is_oom)
+            status = compare_categories(report, rows.runs[i], NULL);
+    mt_report_pairs_release(&pairs);
+    mt_report_rows_release(&rows);
+    return status;
+}
+
+enum { LARGEST_SHOWN = 10 };
+
+static const struct mt_field largest_fields[] = {
+    MT_COLUMN(BYTES, uint64_t, struct mt_top_row, bytes, "size"),
+    MT_COLUMN(COUNT, uint64_t, struct mt_top_row, count, "count"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, category, "category"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, op, "op"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, phase, "phase"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, role, "role"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, dtype, "dtype"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, shape, "shape"),
+    MT_COLUMN(TEXT, const char *, struct mt_top_row, span, "span"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type largest_type = MT_ROW_TYPE(struct mt_top_row, largest_fields);
+
+static void say_largest(struct mt_page *page, const struct mt_run *run, const struct mt_top_row *rows, size_t count)
+{
+    char size[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    size_t equal = 0;
+    if (count == 0)
+        return;
+    while (equal < count && rows[equal].bytes == rows[0].bytes)
+        equal++;
+    mt_format_bytes(rows[0].bytes, size);
+    if (equal < count)
+        mt_text_add(&text, "%zu of the kinds shown %s the largest, with %s a block", equal, equal == 1 ? "is" : "are",
+                    size);
+    else
+        mt_text_add(&text, "All kinds shown are of %s a block", size);
+    mt_page_say(page, "%s: the first is %s (%s), asked for %" PRIu64 " times in %" PRId64 " steps by %s.", text.data,
+                rows[0].category, rows[0].op, rows[0].count, run->steps, rows[0].span);
+    mt_text_release(&text);
+}
+
+static mt_status add_largest(struct mt_report *report, const struct mt_report_run *run)
+{
+    struct mt_text title = {0};
+    struct mt_top_row *rows;
+    size_t count;
+    bool is_complete;
+    mt_status status = mt_trace_top(report->trace, &run->run, MT_TOP_MERGED, MT_TOP_WHOLE_RUN, LARGEST_SHOWN, &rows,
+                                    &count, &is_complete);
+    if (status == MT_OK) {
+        mt_text_add(&title, "The ten largest kinds of allocation: %s, %s, seq %s, %s", run->model, run->pass,
+                    run->seq_text, run->steps.precision);
+        mt_page_table(report->page, "largest", title.data, &largest_type, rows, count);
+        say_largest(report->page, &run->run, rows, count);
+    }
+    mt_text_release(&title);
+    free(rows);
+    return status;
+}
+
+/* Returns the run of the longest sequence in the lead group; NULL if there is none. */
+static const struct mt_report_run *longest(const struct mt_report_rows *rows)
+{
+    size_t begin, end;
+    mt_report_lead(rows, &begin, &end);
+    return mt_report_last_whole(rows, begin, end);
+}
+
+/* Leaves forward passes, if there are some: there activations are the largest. */
+static void keep_forward(struct mt_report_rows *rows)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < rows->count; i++)
+        if (strcmp(rows->runs[i]->mode, "fwd") == 0)
+            rows->runs[kept++] = rows->runs[i];
+    if (kept > 0)
+        rows->count = kept;
+}
+
+mt_status mt_report_largest(struct mt_report *report)
+{
+    struct mt_report_pairs pairs = mt_report_pair(report);
+    struct mt_report_rows all = mt_report_select(report, NULL);
+    mt_status status = MT_OK;
+    mt_page_section(report->page, "largest", "Largest allocations");
+    keep_forward(&pairs.autocast);
+    const struct mt_report_run *run = longest(&pairs.autocast);
+    if (run != NULL)
+        status = add_largest(report, &((const struct mt_report_pair *)run)->baseline); /* a pair begins with its run */
+    else
+        run = longest(&all);
+    if (status == MT_OK && run != NULL)
+        status = add_largest(report, run);
+    mt_report_pairs_release(&pairs);
+    mt_report_rows_release(&all);
+    return status;
+}

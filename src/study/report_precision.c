@@ -1,0 +1,301 @@
+/* The sections of precision: the dtypes that tensors have under autocast, read off their labels; and the accumulation
+ * experiment, which shows why sums stay fp32. */
+#include "study/report_runs.h"
+#include "trace/query/blocks.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tensor to find among the labels of a run. NULL: any. */
+struct tensor {
+    const char *what;
+    const char *category, *role, *op, *phase, *span_end;
+};
+
+static const struct tensor tensors[] = {
+    {"parameters", NULL, "param", NULL, NULL, NULL},
+    {"copies of parameters", NULL, "weight_cast", NULL, NULL, NULL},
+    {"first linear layer's output", "einsum", NULL, "einsum", "forward", NULL},
+    {"first feed-forward layer's output", "einsum", NULL, "einsum", "forward", ".ffn.w1"},
+    {"norm's output", "Norm", NULL, "norm.weight", "forward", NULL},
+    {"softmax's output", "Softmax", NULL, "softmax.div", "forward", NULL},
+    {"residual stream", "Block", NULL, NULL, "forward", NULL},
+    {"logits", "einsum", NULL, "einsum", "forward", "lm_head"},
+    {"loss", "Loss", NULL, "cross_entropy.mean", "loss", NULL},
+    {"gradients of parameters", "Gradient", "grad", NULL, NULL, NULL},
+    {"optimizer state", "Opt State", "opt_state", NULL, NULL, NULL},
+};
+enum { TENSORS = sizeof tensors / sizeof tensors[0] };
+
+/* The labels of a run. */
+struct labels {
+    struct mt_label_row *rows;
+    size_t count;
+};
+
+static bool is_text(const char *wanted, const char *text)
+{
+    return wanted == NULL || strcmp(wanted, text) == 0;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), end_length = end != NULL ? strlen(end) : 0;
+    return end == NULL || (length >= end_length && strcmp(text + length - end_length, end) == 0);
+}
+
+static bool is_tensor(const struct mt_label_row *label, const struct tensor *tensor)
+{
+    return is_text(tensor->category, label->category) && is_text(tensor->role, label->role) &&
+           is_text(tensor->op, label->op) && is_text(tensor->phase, label->phase) &&
+           ends_with(label->span, tensor->span_end);
+}
+
+/* Returns the first label of such a tensor; NULL if the run had none. Number 0 is no label. */
+static const struct mt_label_row *find(const struct labels *labels, const struct tensor *tensor)
+{
+    for (size_t i = 1; i < labels->count; i++)
+        if (is_tensor(&labels->rows[i], tensor))
+            return &labels->rows[i];
+    return NULL;
+}
+
+/* Returns the dtype of all such tensors, as "fp32", or "mixed"; NULL if the run had none. */
+static const char *dtype_of(const struct labels *labels, const struct tensor *tensor)
+{
+    const struct mt_label_row *first = find(labels, tensor);
+    for (size_t i = 1; first != NULL && i < labels->count; i++)
+        if (is_tensor(&labels->rows[i], tensor) && strcmp(labels->rows[i].dtype, first->dtype) != 0)
+            return "mixed";
+    return first != NULL ? first->dtype : NULL;
+}
+
+/* A tensor in a pair of runs. */
+struct tensor_row {
+    const char *what;
+    struct mt_label_row label;       /* the first such tensor's under autocast */
+    const char *baseline, *autocast; /* dtypes; NULL: none */
+};
+
+static const struct mt_field tensor_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct tensor_row, what, "tensor"),
+    MT_COLUMN(TEXT, const char *, struct tensor_row, label.category, "category"),
+    MT_COLUMN(TEXT, const char *, struct tensor_row, label.op, "op"),
+    MT_COLUMN(TEXT, const char *, struct tensor_row, label.place, "span"),
+    MT_COLUMN(TEXT, const char *, struct tensor_row, baseline, "fp32"),
+    MT_COLUMN(TEXT, const char *, struct tensor_row, autocast, "bf16 autocast"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type tensor_type = MT_ROW_TYPE(struct tensor_row, tensor_fields);
+
+/* Fills in the tensors that a run under autocast had; returns how many. */
+static size_t find_tensors(const struct labels *baseline, const struct labels *autocast, struct tensor_row *out)
+{
+    size_t count = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        const struct mt_label_row *label = find(autocast, &tensors[i]);
+        if (label != NULL)
+            out[count++] = (struct tensor_row){tensors[i].what, *label, dtype_of(baseline, &tensors[i]),
+                                               dtype_of(autocast, &tensors[i])};
+    }
+    assert(count <= TENSORS);
+    return count;
+}
+
+/* Adds "parameters, loss and gradients" of the tensors of that dtype under autocast; returns how many there are. */
+static size_t add_names(struct mt_text *out, const struct tensor_row *rows, size_t count, const char *dtype)
+{
+    size_t total = 0, index = 0;
+    for (size_t i = 0; i < count; i++)
+        total += strcmp(rows[i].autocast, dtype) == 0;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].autocast, dtype) == 0) {
+            mt_report_join(out, index++, total);
+            mt_text_add(out, "%s", rows[i].what);
+        }
+    return total;
+}
+
+static bool is_dtype(const struct tensor_row *rows, size_t count, const char *what, const char *dtype)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].what, what) == 0)
+            return strcmp(rows[i].autocast, dtype) == 0;
+    return false;
+}
+
+/* Gives the reasons, where they hold: what autocast casts, and what it must not. */
+static void say_reasons(struct mt_page *page, const struct tensor_row *rows, size_t count)
+{
+    struct mt_text narrow = {0}, wide = {0};
+    if (add_names(&narrow, rows, count, "bf16") > 0 && add_names(&wide, rows, count, "fp32") > 0)
+        mt_page_say(page, "Under autocast these are bf16: %s. These are fp32: %s.", narrow.data, wide.data);
+    if (is_dtype(rows, count, "parameters", "fp32") && is_dtype(rows, count, "logits", "bf16"))
+        mt_page_say(page, "Matrix products take copies of their operands in bf16, so what they make is bf16, too, the "
+                          "logits among it; the parameters themselves stay fp32, and so does the gradient that is kept "
+                          "of each.");
+    if (is_dtype(rows, count, "norm's output", "fp32") && is_dtype(rows, count, "softmax's output", "fp32") &&
+        is_dtype(rows, count, "loss", "fp32"))
+        mt_page_say(page,
+                    "Norm and loss sum many values, and softmax takes exponentials: they stay fp32, as sums in few "
+                    "bits stop growing (see Accumulation).");
+    mt_text_release(&narrow);
+    mt_text_release(&wide);
+}
+
+/* Adds the tensors of a run under autocast, beside those of one in fp32, which may be NULL. */
+static mt_status add_tensors(struct mt_report *report, const struct mt_report_run *run,
+                             const struct mt_report_run *baseline)
+{
+    struct labels wide = {0}, narrow = {0};
+    struct tensor_row rows[TENSORS];
+    struct mt_text title = {0};
+    mt_status status = mt_trace_labels(report->trace, &run->run, &narrow.rows, &narrow.count);
+    if (status == MT_OK && baseline != NULL)
+        status = mt_trace_labels(report->trace, &baseline->run, &wide.rows, &wide.count);
+    if (status == MT_OK) {
+        size_t count = find_tensors(&wide, &narrow, rows);
+        mt_text_add(&title, "Precision of tensors: %s, %s, seq %s", run->model, run->pass, run->seq_text);
+        mt_page_table(report->page, "dtypes", title.data, &tensor_type, rows, count);
+        say_reasons(report->page, rows, count);
+    }
+    mt_text_release(&title);
+    free(narrow.rows);
+    free(wide.rows);
+    return status;
+}
+
+/* Adds a full step where there is one, since it has gradients. */
+mt_status mt_report_dtypes(struct mt_report *report)
+{
+    struct mt_report_pairs pairs = mt_report_pair(report);
+    struct mt_report_rows rows = mt_report_select(report, "bf16");
+    mt_status status = MT_OK;
+    mt_page_section(report->page, "dtypes", "Precision under autocast");
+    if (pairs.autocast.count > 0) {
+        const struct mt_report_pair *last = &pairs.pairs[pairs.autocast.count - 1]; /* "fwd_bwd" comes after "fwd" */
+        status = add_tensors(report, &last->autocast, &last->baseline);
+    } else if (rows.count > 0) {
+        status = add_tensors(report, rows.runs[rows.count - 1], NULL);
+    } else {
+        mt_page_hint(report->page, report->remedies[MT_LACKS_AUTOCAST], "No run is under autocast");
+    }
+    mt_report_pairs_release(&pairs);
+    mt_report_rows_release(&rows);
+    return status;
+}
+
+/* The accumulation experiment, computed anew: 0.01 is added a thousand times. */
+enum { ADDITIONS = 1000 };
+static const double ADDEND = 0.01;
+
+/* A binary floating point format, as far as numbers near 1 need it. */
+struct float_format {
+    const char *name;
+    int significand_bits; /* with the leading one */
+};
+
+/* One way to add: the sum is rounded to its format after each addition, the addend once. */
+struct way {
+    struct float_format sum, addend;
+};
+
+#define FP32                                                                                                           \
+    {                                                                                                                  \
+        "fp32", 24                                                                                                     \
+    }
+#define FP16                                                                                                           \
+    {                                                                                                                  \
+        "fp16", 11                                                                                                     \
+    }
+#define BF16                                                                                                           \
+    {                                                                                                                  \
+        "bf16", 8                                                                                                      \
+    }
+static const struct way ways[] = {{FP32, FP32}, {FP16, FP16}, {BF16, BF16}, {FP32, FP16}, {FP32, BF16}};
+enum { WAYS = sizeof ways / sizeof ways[0] };
+
+/* Returns `value` rounded to the nearest number of the format, ties to even, as the processor is told to round unless
+ * somebody changed that. Range and subnormals are left out: the experiment stays between 2^-7 and 2^4. */
+static double round_to(const struct float_format *format, double value)
+{
+    int exponent;
+    double significand = frexp(value, &exponent); /* in [0.5, 1) */
+    double digits = nearbyint(ldexp(significand, format->significand_bits));
+    return ldexp(digits, exponent - format->significand_bits);
+}
+
+/* A row of the experiment. */
+struct sum_row {
+    const char *sum_format, *addend_format;
+    double addend, sum;
+    struct mt_figure addend_text, sum_text, error, addend_error;
+};
+
+static const struct mt_field sum_fields[] = {
+    MT_COLUMN(TEXT, const char *, struct sum_row, sum_format, "sum in"),
+    MT_COLUMN(TEXT, const char *, struct sum_row, addend_format, "addends in"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, addend_text, "0.01 is"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, sum_text, "result"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, error, "error"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct sum_row, addend_error, "of the addends' rounding"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type sum_type = MT_ROW_TYPE(struct sum_row, sum_fields);
+
+/* The sum of two numbers of these formats is exact in a double, so each addition is rounded once. */
+static struct sum_row accumulate(const struct way *way)
+{
+    double addend = round_to(&way->addend, ADDEND), sum = 0;
+    for (int i = 0; i < ADDITIONS; i++)
+        sum = round_to(&way->sum, sum + addend);
+    double error = sum - ADDITIONS * ADDEND, addend_error = ADDITIONS * (addend - ADDEND);
+    assert(sum > 0 && sum < 16 && round_to(&way->sum, sum) == sum);
+    return (struct sum_row){way->sum.name,
+                            way->addend.name,
+                            addend,
+                            sum,
+                            mt_figure_number(addend, "%.10f", addend),
+                            mt_figure_number(sum, "%.4f", sum),
+                            mt_figure_number(error, "%+.4f", error),
+                            fabs(addend - ADDEND) * ADDITIONS < 1e-4
+                                ? mt_figure_number(addend_error, "%+.1e", addend_error)
+                                : mt_figure_number(addend_error, "%+.4f", addend_error)};
+}
+
+/* Says where the sum no longer grows: half of the distance to its next number is not less than the addend. */
+static void say_standstill(struct mt_page *page, const struct way *way, const struct sum_row *row)
+{
+    int exponent;
+    if (round_to(&way->sum, row->sum + row->addend) != row->sum)
+        return;
+    frexp(row->sum, &exponent);
+    mt_page_say(
+        page,
+        "A %s sum of %s addends stands still at %g: the next number of the format is %g further, and %.6f, less "
+        "than half of that, rounds back.",
+        way->sum.name, way->addend.name, row->sum, ldexp(1, exponent - way->sum.significand_bits), row->addend);
+}
+
+mt_status mt_report_accumulation(struct mt_report *report)
+{
+    struct sum_row rows[WAYS];
+    double narrow = 0, wide = 0;
+    for (int i = 0; i < WAYS; i++) {
+        rows[i] = accumulate(&ways[i]);
+        double *worst = ways[i].sum.significand_bits >= 24 ? &wide : &narrow;
+        *worst = fmax(*worst, fabs(rows[i].error.value));
+    }
+    mt_page_section(report->page, "accumulation", "Accumulation");
+    mt_page_table(report->page, "accumulation", "0.01 added 1000 times", &sum_type, rows, WAYS);
+    mt_page_say(report->page,
+                "With the sum in fp32 the error is at most %.4f: the rounding of the addend itself, as the last column "
+                "shows. With the sum in 16 bits it reaches %.4f, because every addition rounds. So sums are kept in "
+                "fp32, whatever is added.",
+                wide, narrow);
+    for (int i = 0; i < WAYS; i++)
+        say_standstill(report->page, &ways[i], &rows[i]);
+    return MT_OK;
+}
