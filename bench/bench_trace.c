@@ -153,7 +153,7 @@ static void bind_or_null(struct mt_statement *statement, int index, bool there, 
     if (there)
         mt_statement_bind_integer(statement, index, (int64_t)value);
     else
-        mt_statement_bind(statement, index, MT_NULL);
+        mt_statement_bind(statement, index, MT_BIND_NULL);
 }
 
 /* The columns that the recorder writes of this event. */
@@ -164,7 +164,7 @@ static mt_status insert_bare(struct mt_statement *insert, const struct mt_event 
     mt_statement_bind_integer(insert, 2, event->kind);
     mt_statement_bind_integer(insert, 3, event->stream);
     bind_or_null(insert, 4, alloc || release, mt_label_number(event->label));
-    mt_statement_bind(insert, 5, MT_NULL);
+    mt_statement_bind(insert, 5, MT_BIND_NULL);
     mt_statement_bind_integer(insert, 6, (int64_t)event->requested_bytes);
     bind_or_null(insert, 7, alloc || release, event->block_bytes);
     bind_or_null(insert, 8, alloc, event->segment);

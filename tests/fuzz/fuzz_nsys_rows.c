@@ -101,13 +101,13 @@ static void bind_value(struct filling *filling, struct mt_statement *insert, int
 {
     switch (take(filling, 1) % 8) {
     case 0:
-        mt_statement_bind(insert, index, MT_NULL);
+        mt_statement_bind(insert, index, MT_BIND_NULL);
         break;
     case 1:
         mt_statement_bind_integer(insert, index, (int64_t)take(filling, 8));
         break;
     case 2:
-        mt_statement_bind(insert, index, MT_REAL((double)(int64_t)take(filling, 8) / 3));
+        mt_statement_bind(insert, index, MT_BIND_REAL((double)(int64_t)take(filling, 8) / 3));
         break;
     case 3:
     case 4:

@@ -8,8 +8,8 @@
  *
  * A table is there if it has rows. SQLite does not write a database from its beginning to its end, so it is made in a
  * temporary file and copied. */
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "base/text.h"
 #include "trace/export/export.h"
 #include "trace/query/walk.h"

@@ -5,10 +5,9 @@
  * A profile is a message of Protocol Buffers. It takes varints, bytes, and messages inside messages:
  * https://protobuf.dev/programming-guides/encoding/
  * https://github.com/google/pprof/blob/main/proto/profile.proto */
+#include "base/interner.h"
 #include "base/memory.h"
-#include "base/name_set.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "trace/export/export_stacks.h"
 
 #include <assert.h>

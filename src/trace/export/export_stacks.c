@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/text.h"
-#include "base/utf8.h"
 
 #include <assert.h>
 #include <ctype.h>

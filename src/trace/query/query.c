@@ -94,7 +94,7 @@ mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *ru
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT ifnull((SELECT max(id) FROM label WHERE run = ?1), 0) + 1 AS label,"
                  " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
-                 MT_INTEGER(run->id)) {
+                 MT_BIND_INTEGER(run->id)) {
         status = read_limit(row, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
         if (status == MT_OK)
             status = read_limit(row, 1, UINT32_MAX, &out->segments);

@@ -62,7 +62,7 @@ static mt_status read_checkpoint(struct mt_trace *trace, const struct mt_run *ru
     *event = run->first_event - 1;
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT event, live FROM checkpoint WHERE run = ?1 AND event <= ?2 ORDER BY event DESC LIMIT 1",
-                 MT_INTEGER(run->id), MT_INTEGER(last)) {
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(last)) {
         size_t bytes;
         const void *blob = mt_statement_blob(row, 1, &bytes);
         *event = mt_statement_integer(row, 0);
@@ -80,8 +80,8 @@ static mt_status replay(struct mt_trace *trace, const struct mt_run *run, int64_
         row, status, trace->database,
         "SELECT id, allocation, kind = ?4 FROM event WHERE ?1 = ?1 AND id > ?2 AND id <= ?3 AND kind IN (?4, ?5)"
         " ORDER BY id",
-        MT_INTEGER(run->id), MT_INTEGER(after), MT_INTEGER(last), MT_INTEGER(MT_EVENT_ALLOC),
-        MT_INTEGER(MT_EVENT_FREE)) {
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(after), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC),
+        MT_BIND_INTEGER(MT_EVENT_FREE)) {
         bool is_alloc = mt_statement_integer(row, 2) != 0;
         ids_add(is_alloc ? live : ended, mt_statement_integer(row, is_alloc ? 0 : 1));
     }

@@ -35,7 +35,7 @@ mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT max(number) FROM step WHERE run = ?1 AND number < ifnull((SELECT number"
                  " FROM step WHERE run = ?1 AND first_event > ?2 ORDER BY number LIMIT 1), ?3)",
-                 MT_INTEGER(run->id), MT_INTEGER(event), MT_INTEGER(INT64_MAX))
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(event), MT_BIND_INTEGER(INT64_MAX))
         if (!mt_statement_is_null(row, 0))
             *out_step = mt_statement_integer(row, 0);
     return status;
@@ -47,7 +47,7 @@ mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *ru
     *out_bytes = 0;
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT kind, requested_bytes FROM event WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT 1",
-                 MT_INTEGER(event), MT_INTEGER(mt_query_end(run)))
+                 MT_BIND_INTEGER(event), MT_BIND_INTEGER(mt_query_end(run)))
         if (mt_statement_integer(row, 0) == MT_EVENT_ALLOC)
             status = mt_query_natural(row, 1, out_bytes);
     return status;
@@ -63,8 +63,9 @@ mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *ru
         "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
         " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
         " ORDER BY id DESC LIMIT 1",
-        MT_INTEGER(run->id), MT_INTEGER(search->alloc_event), MT_INTEGER(search->event), MT_INTEGER(search->first),
-        MT_INTEGER(search->last), MT_INTEGER(MT_EVENT_FREE), MT_INTEGER(MT_EVENT_PHASE))
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(search->alloc_event), MT_BIND_INTEGER(search->event),
+        MT_BIND_INTEGER(search->first), MT_BIND_INTEGER(search->last), MT_BIND_INTEGER(MT_EVENT_FREE),
+        MT_BIND_INTEGER(MT_EVENT_PHASE))
         phase = mt_statement_integer(row, 0);
     *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
     return status;
@@ -237,7 +238,7 @@ static mt_status add_mark(void *context, const struct mt_row *row)
 static mt_status read_paths(struct mt_trace *trace, const struct mt_run *run, struct mark_list *list)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database, "SELECT id, path FROM span WHERE run = ?1", MT_INTEGER(run->id))
+    MT_EACH_ROW (row, status, trace->database, "SELECT id, path FROM span WHERE run = ?1", MT_BIND_INTEGER(run->id))
         mt_number_map_put(&list->paths, (uint64_t)mt_statement_integer(row, 0),
                           (uintptr_t)mt_query_text(trace, row, 1));
     return status;

@@ -134,7 +134,7 @@ static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, st
                             int64_t *out_first)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database, steps_sql, MT_INTEGER(run->id)) {
+    MT_EACH_ROW (row, status, trace->database, steps_sql, MT_BIND_INTEGER(run->id)) {
         out->steps = (uint64_t)mt_statement_integer(row, 0);
         out->warmup = (uint64_t)mt_statement_integer(row, 1);
         out->recorded = (uint64_t)mt_statement_integer(row, 2);
@@ -152,7 +152,7 @@ static mt_status read_steps(struct mt_trace *trace, const struct mt_run *run, st
 static mt_status read_sums(struct mt_trace *trace, const struct mt_run *run, int64_t first_step, struct mt_kernels *out)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database, sums_sql, MT_INTEGER(run->id), MT_INTEGER(first_step)) {
+    MT_EACH_ROW (row, status, trace->database, sums_sql, MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(first_step)) {
         const struct sum sum = {.name = mt_query_text(trace, row, 0),
                                 .count = (uint64_t)mt_statement_integer(row, 1),
                                 .total_ns = (uint64_t)mt_statement_integer(row, 2),
@@ -215,7 +215,7 @@ mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *r
                  "SELECT start_ns, duration_ns, kernel_name.name, label, stream FROM kernel"
                  " LEFT JOIN kernel_name ON kernel_name.run = ?1 AND kernel_name.id = kernel.name"
                  " WHERE kernel.run = ?1 ORDER BY start_ns, kernel.id",
-                 MT_INTEGER(run->id)) {
+                 MT_BIND_INTEGER(run->id)) {
         struct mt_launch_row launch;
         status = read_launch(trace, row, &limits, &launch);
         if (status == MT_OK)

@@ -90,7 +90,7 @@ mt_status mt_trace_labels(struct mt_trace *trace, const struct mt_run *run, stru
         row, status, trace->database,
         "SELECT label.id, label.layer, " MT_LABEL_COLUMNS
         " FROM label LEFT JOIN span ON span.run = ?1 AND span.id = label.span WHERE label.run = ?1 ORDER BY label.id",
-        MT_INTEGER(run->id))
+        MT_BIND_INTEGER(run->id))
         status = add_label(trace, row, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
@@ -114,8 +114,8 @@ static mt_status add_allocations(struct mt_trace *trace, const struct mt_run *ru
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT label, block_bytes FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind = ?4",
-                 MT_INTEGER(run->id), MT_INTEGER(run->first_event), MT_INTEGER(mt_query_end(run)),
-                 MT_INTEGER(MT_EVENT_ALLOC))
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
+                 MT_BIND_INTEGER(MT_EVENT_ALLOC))
         status = add_allocation(row, limits, sums);
     return status;
 }
@@ -175,8 +175,8 @@ mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, 
     size_t count = 0;
     mt_status status = MT_OK;
     /* Without a full step, the count is of a step that the table does not have. */
-    MT_EACH_ROW (row, status, trace->database, categories_sql, MT_INTEGER(run->id),
-                 MT_INTEGER(run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS), MT_TEXT(phase)) {
+    MT_EACH_ROW (row, status, trace->database, categories_sql, MT_BIND_INTEGER(run->id),
+                 MT_BIND_INTEGER(run->last_full_step >= 0 ? run->last_full_step : MT_ALL_STEPS), MT_BIND_TEXT(phase)) {
         *MT_HOST_ADD(rows, count) = (struct mt_category_row){.category = mt_query_text(trace, row, 0),
                                                              .max_bytes = (uint64_t)mt_statement_integer(row, 1),
                                                              .per_step = (uint64_t)mt_statement_integer(row, 2),

@@ -42,7 +42,7 @@ static mt_status read_ends(struct mt_trace *trace, const struct mt_run *run, str
                  "SELECT * FROM (SELECT number, last_event FROM step WHERE run = ?1 AND last_event IS"
                  " NOT NULL AND number > (SELECT min(number) FROM step WHERE run = ?1)"
                  " ORDER BY number DESC LIMIT ?2) ORDER BY number",
-                 MT_INTEGER(run->id), MT_INTEGER(MT_LEAK_MOST_ENDS)) {
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(MT_LEAK_MOST_ENDS)) {
         assert(out->count < MT_LEAK_MOST_ENDS);
         out->steps[out->count] = mt_statement_integer(row, 0);
         out->events[out->count++] = mt_statement_integer(row, 1);

@@ -25,7 +25,7 @@ mt_status mt_trace_settings(struct mt_trace *trace, const struct mt_run *run, st
     size_t count = 0;
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database, "SELECT name, value FROM setting WHERE run = ?1 ORDER BY name",
-                 MT_INTEGER(run->id)) {
+                 MT_BIND_INTEGER(run->id)) {
         *MT_HOST_ADD(rows, count) =
             (struct mt_setting_row){.name = mt_query_text(trace, row, 0), .value = mt_query_text(trace, row, 1)};
     }
@@ -39,8 +39,8 @@ mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run
     size_t count = 0;
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT step, value FROM measurement WHERE run = ?1 AND name = ?2 ORDER BY step", MT_INTEGER(run->id),
-                 MT_TEXT(name)) {
+                 "SELECT step, value FROM measurement WHERE run = ?1 AND name = ?2 ORDER BY step",
+                 MT_BIND_INTEGER(run->id), MT_BIND_TEXT(name)) {
         bool is_null = mt_statement_is_null(row, 1);
         *MT_HOST_ADD(rows, count) = (struct mt_measurement_row){.name = mt_trace_keep(trace, name),
                                                                 .step = mt_statement_integer(row, 0),
@@ -71,7 +71,7 @@ static mt_status read_readings(struct mt_trace *trace, const struct mt_run *run,
                                int64_t *out_step)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database, used_sql, MT_INTEGER(run->id)) {
+    MT_EACH_ROW (row, status, trace->database, used_sql, MT_BIND_INTEGER(run->id)) {
         keep_reading(row, readings);
         *out_step = mt_statement_integer(row, 2);
     }
@@ -209,8 +209,8 @@ static mt_status read_oom(struct mt_trace *trace, const struct mt_run *run, stru
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT event.requested_bytes, label.category, label.phase, span.path FROM event" MT_EVENT_LABEL_JOIN
                  "WHERE event.id >= ?2 AND event.id < ?3 AND event.kind = ?4 ORDER BY event.id DESC LIMIT 1",
-                 MT_INTEGER(run->id), MT_INTEGER(run->first_event), MT_INTEGER(mt_query_end(run)),
-                 MT_INTEGER(MT_EVENT_OOM)) {
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
+                 MT_BIND_INTEGER(MT_EVENT_OOM)) {
         out->oom_bytes = mt_statement_integer(row, 0);
         out->oom_category = mt_query_text(trace, row, 1);
         out->oom_phase = mt_query_text(trace, row, 2);

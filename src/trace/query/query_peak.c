@@ -14,8 +14,8 @@ static mt_status check_no_block(struct mt_trace *trace, const struct mt_run *run
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT run.id FROM run JOIN event ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
                  " WHERE run.id = ?1 LIMIT 1",
-                 MT_INTEGER(run->id), MT_INTEGER(run->first_event), MT_INTEGER(mt_query_end(run)),
-                 MT_INTEGER(MT_EVENT_ALLOC))
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
+                 MT_BIND_INTEGER(MT_EVENT_ALLOC))
         status = mt_fail(MT_BAD_TRACE, "%s is damaged: run %" PRId64 " has allocations, and no peak",
                          mt_database_path(trace->database), run->id);
     return status;
@@ -58,7 +58,7 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
         "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM (SELECT id AS next FROM event"
         " WHERE id >= ?2 AND id < ?3 AND label IS NOT NULL UNION ALL SELECT NULL LIMIT 1)"
         " LEFT JOIN event ON event.id = next" MT_EVENT_LABEL_JOIN,
-        MT_INTEGER(run->id), MT_INTEGER(peak->event), MT_INTEGER(mt_query_end(run))) {
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(peak->event), MT_BIND_INTEGER(mt_query_end(run))) {
         peak->time_ns = (uint64_t)mt_statement_integer(row, 0);
         peak->phase = mt_query_text(trace, row, 1);
         peak->span = mt_query_text(trace, row, 2);
@@ -84,7 +84,7 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, i
                  "SELECT category, allocated_bytes, requested_bytes, blocks FROM summary_peak_category"
                  " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"
                  " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, category",
-                 MT_INTEGER(run->id), MT_INTEGER(step), MT_TEXT(mt_measure_name(measure)))
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(step), MT_BIND_TEXT(mt_measure_name(measure)))
         add_share(trace, row, peak);
     return status;
 }

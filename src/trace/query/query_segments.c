@@ -62,7 +62,7 @@ mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, st
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT id, stream, address, bytes, mapped_event, unmapped_event FROM segment"
                  " WHERE run = ?1 AND mapped_event < ?2 ORDER BY id",
-                 MT_INTEGER(run->id), MT_INTEGER(range.end))
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(range.end))
         status = add_segment(row, &range, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
@@ -127,7 +127,7 @@ mt_status mt_trace_parts(struct mt_trace *trace, const struct mt_run *run, struc
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT segment, offset, mapped_event, bytes, unmapped_event FROM segment_part"
                  " WHERE run = ?1 AND mapped_event < ?2 ORDER BY segment, offset, mapped_event",
-                 MT_INTEGER(run->id), MT_INTEGER(list.range.end))
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(list.range.end))
         status = add_part(row, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
@@ -142,7 +142,7 @@ mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run 
     MT_EACH_ROW (row, status, trace->database,
                  "SELECT segment FROM segment_part WHERE run = ?1"
                  " GROUP BY segment HAVING count(*) > 1 OR max(offset) > 0 ORDER BY segment",
-                 MT_INTEGER(run->id)) {
+                 MT_BIND_INTEGER(run->id)) {
         *MT_HOST_ADD(numbers, count) = (uint32_t)mt_statement_integer(row, 0);
     }
     return mt_query_hand_over(status, numbers, count, out_numbers, out_count);

@@ -85,7 +85,7 @@ mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struc
     *MT_HOST_ADD(rows, count) =
         (struct mt_span_row){.name = mt_trace_keep(trace, ""), .path = mt_trace_keep(trace, "")};
     MT_EACH_ROW (row, status, trace->database, "SELECT id, parent, name, path FROM span WHERE run = ?1 ORDER BY id",
-                 MT_INTEGER(run->id))
+                 MT_BIND_INTEGER(run->id))
         status = add_span(trace, row, &rows, &count);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
@@ -95,7 +95,7 @@ static mt_status read_label_spans(struct mt_walk *walk)
     mt_status status = MT_OK;
     walk->label_spans = mt_host_alloc((walk->label_count + 1) * sizeof *walk->label_spans);
     MT_EACH_ROW (row, status, walk->trace->database, "SELECT id, span FROM label WHERE run = ?1",
-                 MT_INTEGER(walk->run->id)) {
+                 MT_BIND_INTEGER(walk->run->id)) {
         int64_t label = mt_statement_integer(row, 0), span = mt_statement_integer(row, 1);
         bool is_known = label >= 0 && label < (int64_t)walk->label_count;
         if (is_known && span >= 0 && span < (int64_t)walk->span_count)

@@ -7,7 +7,7 @@
  * Reading the rows of a query takes one shape. No step of it needs a check, because a failure passes through all of them:
  *
  *   mt_status status = MT_OK;
- *   MT_EACH_ROW (row, status, database, "SELECT … WHERE run = ?", MT_INTEGER(run))
+ *   MT_EACH_ROW (row, status, database, "SELECT … WHERE run = ?", MT_BIND_INTEGER(run))
  *       … mt_statement_integer(row, 0) …
  *   return status;
  *
@@ -84,12 +84,12 @@ struct mt_bound {
     const void *data; /* of a text or blob */
     size_t bytes;     /* of a blob */
 };
-#define MT_NULL ((struct mt_bound){.kind = MT_BOUND_NULL})
-#define MT_INTEGER(value) ((struct mt_bound){.kind = MT_BOUND_INTEGER, .integer = (int64_t)(value)})
-#define MT_INTEGER_UNLESS(none, value) ((value) == (none) ? MT_NULL : MT_INTEGER(value))
-#define MT_REAL(value) ((struct mt_bound){.kind = MT_BOUND_REAL, .real = (value)})
-#define MT_TEXT(value) ((struct mt_bound){.kind = MT_BOUND_TEXT, .data = (value)})
-#define MT_BLOB(value, size) ((struct mt_bound){.kind = MT_BOUND_BLOB, .data = (value), .bytes = (size)})
+#define MT_BIND_NULL ((struct mt_bound){.kind = MT_BOUND_NULL})
+#define MT_BIND_INTEGER(value) ((struct mt_bound){.kind = MT_BOUND_INTEGER, .integer = (int64_t)(value)})
+#define MT_BIND_INTEGER_UNLESS(none, value) ((value) == (none) ? MT_BIND_NULL : MT_BIND_INTEGER(value))
+#define MT_BIND_REAL(value) ((struct mt_bound){.kind = MT_BOUND_REAL, .real = (value)})
+#define MT_BIND_TEXT(value) ((struct mt_bound){.kind = MT_BOUND_TEXT, .data = (value)})
+#define MT_BIND_BLOB(value, size) ((struct mt_bound){.kind = MT_BOUND_BLOB, .data = (value), .bytes = (size)})
 
 /* Binds parameter `index`, from 1, of a statement that is reset. Text and blobs are copied. The next step reports the first
  * failure. A statement that is NULL, because its preparation failed, is passed over. */
@@ -97,12 +97,12 @@ void mt_statement_bind(struct mt_statement *statement, int index, struct mt_boun
 
 static inline void mt_statement_bind_integer(struct mt_statement *statement, int index, int64_t value)
 {
-    mt_statement_bind(statement, index, MT_INTEGER(value));
+    mt_statement_bind(statement, index, MT_BIND_INTEGER(value));
 }
 
 static inline void mt_statement_bind_text(struct mt_statement *statement, int index, const char *value)
 {
-    mt_statement_bind(statement, index, MT_TEXT(value));
+    mt_statement_bind(statement, index, MT_BIND_TEXT(value));
 }
 
 /* Binds the parameters from `index` on to `count` values. */

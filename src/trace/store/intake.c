@@ -173,9 +173,10 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
     format_shape(label, &shape);
     int layer = label->layer < 0 ? -1 : label->layer;
     mt_status status =
-        MT_RUN_WITH(intake->insert_label, 2, MT_INTEGER(number), MT_TEXT(category), MT_TEXT(mt_role_name(label->role)),
-                    MT_TEXT(label->op), MT_INTEGER(label->span), MT_TEXT(mt_phase_name(label->phase)),
-                    MT_INTEGER_UNLESS(-1, layer), MT_TEXT(mt_dtype_name(label->dtype)), MT_TEXT(mt_text_get(&shape)));
+        MT_RUN_WITH(intake->insert_label, 2, MT_BIND_INTEGER(number), MT_BIND_TEXT(category),
+                    MT_BIND_TEXT(mt_role_name(label->role)), MT_BIND_TEXT(label->op), MT_BIND_INTEGER(label->span),
+                    MT_BIND_TEXT(mt_phase_name(label->phase)), MT_BIND_INTEGER_UNLESS(-1, layer),
+                    MT_BIND_TEXT(mt_dtype_name(label->dtype)), MT_BIND_TEXT(mt_text_get(&shape)));
     mt_text_release(&shape);
     return status;
 }
@@ -196,8 +197,8 @@ static mt_status add_span(struct mt_intake *intake, const struct mt_event *head)
     struct mt_span span;
     if (!mt_payload_get_span(&intake->payload, &span))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_span, 2, MT_INTEGER(head->span), MT_INTEGER(span.parent), MT_TEXT(span.name),
-                       MT_TEXT(span.path));
+    return MT_RUN_WITH(intake->insert_span, 2, MT_BIND_INTEGER(head->span), MT_BIND_INTEGER(span.parent),
+                       MT_BIND_TEXT(span.name), MT_BIND_TEXT(span.path));
 }
 
 static mt_status add_measurement(struct mt_intake *intake)
@@ -205,8 +206,8 @@ static mt_status add_measurement(struct mt_intake *intake)
     struct mt_measurement measurement;
     if (!mt_payload_get_measurement(&intake->payload, &measurement))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_measurement, 2, MT_TEXT(measurement.name), MT_INTEGER(measurement.step),
-                       MT_REAL(measurement.value)); /* NaN becomes NULL */
+    return MT_RUN_WITH(intake->insert_measurement, 2, MT_BIND_TEXT(measurement.name), MT_BIND_INTEGER(measurement.step),
+                       MT_BIND_REAL(measurement.value)); /* NaN becomes NULL */
 }
 
 static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event *head)
@@ -214,16 +215,16 @@ static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event
     const char *name;
     if (!mt_payload_get_name(&intake->payload, &name))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_INTEGER(head->segment), MT_TEXT(name));
+    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_BIND_INTEGER(head->segment), MT_BIND_TEXT(name));
 }
 
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *record)
 {
     const struct mt_stored_kernel row = mt_kernel_of_record(record);
-    return MT_RUN_WITH(intake->insert_kernel, 2, MT_INTEGER(++intake->kernel_count), MT_INTEGER(row.start_ns),
-                       MT_INTEGER(row.duration_ns), MT_INTEGER(row.name),
-                       MT_INTEGER_UNLESS(0, mt_label_number(row.label)), MT_INTEGER_UNLESS(MT_NO_STEP, row.step),
-                       MT_INTEGER(row.stream));
+    return MT_RUN_WITH(intake->insert_kernel, 2, MT_BIND_INTEGER(++intake->kernel_count), MT_BIND_INTEGER(row.start_ns),
+                       MT_BIND_INTEGER(row.duration_ns), MT_BIND_INTEGER(row.name),
+                       MT_BIND_INTEGER_UNLESS(0, mt_label_number(row.label)),
+                       MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row.step), MT_BIND_INTEGER(row.stream));
 }
 
 /* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
@@ -298,8 +299,8 @@ mt_status mt_intake_commit(struct mt_intake *intake)
 {
     assert(intake->open);
     MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run));
-    MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_INTEGER(mt_summary_events(intake->summary)),
-                       MT_INTEGER(intake->position), MT_INTEGER(intake->run)));
+    MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_BIND_INTEGER(mt_summary_events(intake->summary)),
+                       MT_BIND_INTEGER(intake->position), MT_BIND_INTEGER(intake->run)));
     MT_TRY(mt_database_commit(intake->database));
     intake->open = false;
     return MT_OK;
@@ -314,9 +315,9 @@ static mt_status write_end(struct mt_intake *intake, const struct mt_run_end *en
                                " complete_from_bytes = ? WHERE id = ?",
                                &statement));
     mt_status status =
-        MT_RUN_WITH(statement, 1, MT_TEXT(mt_run_state_name(end->state)), MT_INTEGER(end->lost_events),
-                    MT_INTEGER(end->stall_count), MT_INTEGER(end->stall_ns),
-                    MT_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_INTEGER(intake->run));
+        MT_RUN_WITH(statement, 1, MT_BIND_TEXT(mt_run_state_name(end->state)), MT_BIND_INTEGER(end->lost_events),
+                    MT_BIND_INTEGER(end->stall_count), MT_BIND_INTEGER(end->stall_ns),
+                    MT_BIND_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_BIND_INTEGER(intake->run));
     mt_statement_finalize(statement);
     return status;
 }

@@ -210,8 +210,9 @@ static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_i
         " lost_events, stall_count, stall_ns, complete_from_bytes)"
         " VALUES (?, ?, ?, ?, ?, 'running', (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
         &statement));
-    mt_status status = MT_RUN_WITH(statement, 1, MT_INTEGER(recorder->run), MT_TEXT(info->name), MT_TEXT(started_at),
-                                   MT_TEXT(info->device), MT_INTEGER(info->capacity_bytes));
+    mt_status status =
+        MT_RUN_WITH(statement, 1, MT_BIND_INTEGER(recorder->run), MT_BIND_TEXT(info->name), MT_BIND_TEXT(started_at),
+                    MT_BIND_TEXT(info->device), MT_BIND_INTEGER(info->capacity_bytes));
     mt_statement_finalize(statement);
     return status;
 }
@@ -221,8 +222,8 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
     struct mt_statement *statement;
     mt_status status = mt_database_prepare_insert(recorder->database, "setting", "run, name, value", &statement);
     for (size_t i = 0; i < info->setting_count && status == MT_OK; i++)
-        status = MT_RUN_WITH(statement, 1, MT_INTEGER(recorder->run), MT_TEXT(info->settings[i].name),
-                             MT_TEXT(info->settings[i].value));
+        status = MT_RUN_WITH(statement, 1, MT_BIND_INTEGER(recorder->run), MT_BIND_TEXT(info->settings[i].name),
+                             MT_BIND_TEXT(info->settings[i].value));
     mt_statement_finalize(statement);
     return status;
 }

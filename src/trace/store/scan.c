@@ -33,7 +33,7 @@ static mt_status each_row(struct scan *scan, const char *sql,
                           mt_status (*row)(struct scan *, const struct mt_statement *))
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (found, status, scan->database, sql, MT_INTEGER(scan->run))
+    MT_EACH_ROW (found, status, scan->database, sql, MT_BIND_INTEGER(scan->run))
         status = row(scan, found);
     return status;
 }

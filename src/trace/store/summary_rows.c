@@ -41,9 +41,9 @@ static mt_status write_segment(struct mt_statement *statement, const void *rows,
 {
     const struct segment_choice *choice = rows;
     const struct mt_summary_segment *row = &choice->segments[choice->indices[i]];
-    return MT_RUN_WITH(statement, 2, MT_INTEGER(row->id), MT_INTEGER(row->address), MT_INTEGER(row->bytes),
-                       MT_INTEGER(row->stream), MT_INTEGER(row->mapped_event),
-                       MT_INTEGER_UNLESS(0, row->unmapped_event));
+    return MT_RUN_WITH(statement, 2, MT_BIND_INTEGER(row->id), MT_BIND_INTEGER(row->address),
+                       MT_BIND_INTEGER(row->bytes), MT_BIND_INTEGER(row->stream), MT_BIND_INTEGER(row->mapped_event),
+                       MT_BIND_INTEGER_UNLESS(0, row->unmapped_event));
 }
 
 mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t run,
@@ -56,8 +56,9 @@ mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t ru
 static mt_status write_part(struct mt_statement *statement, const void *rows, size_t i)
 {
     const struct mt_part *row = (const struct mt_part *)rows + i;
-    return MT_RUN_WITH(statement, 2, MT_INTEGER(row->segment), MT_INTEGER(row->offset), MT_INTEGER(row->mapped_event),
-                       MT_INTEGER(row->bytes), MT_INTEGER_UNLESS(0, row->unmapped_event));
+    return MT_RUN_WITH(statement, 2, MT_BIND_INTEGER(row->segment), MT_BIND_INTEGER(row->offset),
+                       MT_BIND_INTEGER(row->mapped_event), MT_BIND_INTEGER(row->bytes),
+                       MT_BIND_INTEGER_UNLESS(0, row->unmapped_event));
 }
 
 mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, const struct mt_part *parts,
@@ -70,8 +71,9 @@ mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, 
 static mt_status write_step(struct mt_statement *statement, const void *rows, size_t i)
 {
     const struct mt_summary_step *row = (const struct mt_summary_step *)rows + i;
-    return MT_RUN_WITH(statement, 2, MT_INTEGER(row->number), MT_INTEGER(row->first_event), MT_INTEGER(row->begin_ns),
-                       MT_INTEGER_UNLESS(0, row->last_event), row->last_event != 0 ? MT_INTEGER(row->end_ns) : MT_NULL);
+    return MT_RUN_WITH(statement, 2, MT_BIND_INTEGER(row->number), MT_BIND_INTEGER(row->first_event),
+                       MT_BIND_INTEGER(row->begin_ns), MT_BIND_INTEGER_UNLESS(0, row->last_event),
+                       row->last_event != 0 ? MT_BIND_INTEGER(row->end_ns) : MT_BIND_NULL);
 }
 
 mt_status mt_summary_write_step_rows(struct mt_database *database, int64_t run, const struct mt_summary_step *steps,
@@ -85,8 +87,8 @@ static mt_status write_checkpoint(struct mt_statement *statement, const void *ro
 {
     const struct mt_summary_checkpoint *checkpoints = rows;
     assert(i == 0 || checkpoints[i - 1].event < checkpoints[i].event);
-    return MT_RUN_WITH(statement, 2, MT_INTEGER(checkpoints[i].event),
-                       MT_BLOB(checkpoints[i].live, checkpoints[i].live_bytes));
+    return MT_RUN_WITH(statement, 2, MT_BIND_INTEGER(checkpoints[i].event),
+                       MT_BIND_BLOB(checkpoints[i].live, checkpoints[i].live_bytes));
 }
 
 mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t run,
@@ -107,10 +109,10 @@ static mt_status write_composition(const struct totals_statements *statements, i
     for (int i = 0; i < MT_MOST_CATEGORIES; i++) {
         const struct mt_category_total *total = &composition->category[i];
         if (total->blocks > 0)
-            MT_TRY(MT_RUN_WITH(statements->peak_category, 2, MT_INTEGER(step), MT_TEXT(measure),
-                               MT_TEXT(mt_category_set_name(statements->categories, (mt_category)i)),
-                               MT_INTEGER(total->allocated_bytes), MT_INTEGER(total->requested_bytes),
-                               MT_INTEGER(total->blocks)));
+            MT_TRY(MT_RUN_WITH(statements->peak_category, 2, MT_BIND_INTEGER(step), MT_BIND_TEXT(measure),
+                               MT_BIND_TEXT(mt_category_set_name(statements->categories, (mt_category)i)),
+                               MT_BIND_INTEGER(total->allocated_bytes), MT_BIND_INTEGER(total->requested_bytes),
+                               MT_BIND_INTEGER(total->blocks)));
     }
     return MT_OK;
 }
@@ -121,8 +123,8 @@ static mt_status write_peaks(const struct totals_statements *statements, int64_t
     for (int i = 0; i < MT_MEASURE_COUNT; i++) {
         const struct mt_peak *peak = &peaks->measure[i];
         const char *measure = mt_measure_name((mt_measure)i);
-        MT_TRY(MT_RUN_WITH(statements->peak, 2, MT_INTEGER(step), MT_TEXT(measure), MT_INTEGER(peak->bytes),
-                           MT_INTEGER(peak->event)));
+        MT_TRY(MT_RUN_WITH(statements->peak, 2, MT_BIND_INTEGER(step), MT_BIND_TEXT(measure),
+                           MT_BIND_INTEGER(peak->bytes), MT_BIND_INTEGER(peak->event)));
         MT_TRY(write_composition(statements, step, measure, &peak->at));
     }
     return MT_OK;
@@ -134,10 +136,10 @@ static mt_status write_counts(const struct totals_statements *statements, const 
         int phase = i / MT_MOST_CATEGORIES, category = i % MT_MOST_CATEGORIES;
         const struct mt_summary_count *row = &scope->counts[phase][category];
         if (row->count > 0)
-            MT_TRY(MT_RUN_WITH(statements->category, 2, MT_INTEGER(scope->step),
-                               MT_TEXT(mt_phase_name((mt_phase)phase)),
-                               MT_TEXT(mt_category_set_name(statements->categories, (mt_category)category)),
-                               MT_INTEGER(row->count), MT_INTEGER(row->total_bytes), MT_INTEGER(row->max_bytes)));
+            MT_TRY(MT_RUN_WITH(
+                statements->category, 2, MT_BIND_INTEGER(scope->step), MT_BIND_TEXT(mt_phase_name((mt_phase)phase)),
+                MT_BIND_TEXT(mt_category_set_name(statements->categories, (mt_category)category)),
+                MT_BIND_INTEGER(row->count), MT_BIND_INTEGER(row->total_bytes), MT_BIND_INTEGER(row->max_bytes)));
     }
     return MT_OK;
 }
@@ -148,8 +150,8 @@ static mt_status write_allocations(struct mt_statement *statement, const struct 
         const struct mt_allocation_row *row = &allocations->rows[i];
         assert(row->count == 0 || row->requested_bytes >= allocations->complete_from_bytes);
         if (row->count > 0)
-            MT_TRY(MT_RUN_WITH(statement, 2, MT_INTEGER(row->requested_bytes), MT_INTEGER(row->label),
-                               MT_INTEGER(row->count), MT_INTEGER(row->first_event)));
+            MT_TRY(MT_RUN_WITH(statement, 2, MT_BIND_INTEGER(row->requested_bytes), MT_BIND_INTEGER(row->label),
+                               MT_BIND_INTEGER(row->count), MT_BIND_INTEGER(row->first_event)));
     }
     return MT_OK;
 }
