@@ -11,7 +11,7 @@ trap 'rm -rf "$tree"' EXIT
 put() {
     rm -rf "$tree/src" "$tree/kernels"
     mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/store" \
-        "$tree/src/trace/query" "$tree/src/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/record/cupti" "$tree/src/torch" "$tree/src/cli" "$tree/src/words" "$tree/src/talk" "$tree/kernels/cpu" \
+        "$tree/src/trace/query" "$tree/src/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/record/cupti" "$tree/src/torch" "$tree/src/cli" "$tree/src/words" "$tree/src/unknown" "$tree/kernels/cpu" \
         "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
     echo '#include <sqlite3.h>' >"$tree/src/trace/store/store.c"
@@ -62,7 +62,7 @@ refuses src/trace/store/ring.c '#include "trace/query/trace.h"' 'src/trace/store
 refuses src/trace/query/peak.c '#include "trace/export/stacks.h"' 'src/trace/query may include only'
 refuses src/analysis/replay.c '#include "trace/query/query.h"' 'trace/query alone includes'
 refuses src/model/step.c '#include "alloc/block.h"' 'alloc alone includes'
-refuses src/talk/talk.c 'int talk;' 'lies in no room'
+refuses src/unknown/talk.c 'int talk;' 'lies in no room'
 refuses src/page/page.c '#include "alloc/alloc.h"' 'src/page may include only'
 refuses src/api/api_run.c '#include "cli/command.h"' 'src/api may include only'
 refuses src/trace/store/ring.h '#include "api/joint_sink.h"' 'may include only'

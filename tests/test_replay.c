@@ -1,6 +1,7 @@
 /* The replay of lifetimes: against a naive sum, against the runs that they were taken from, and against what PyTorch
  * reserved. */
 #include "analysis/replay.h"
+#include "base/memory.h"
 #include "base/number_map.h"
 #include "base/random.h"
 #include "recording.h"
@@ -125,6 +126,23 @@ static struct mt_block_row *blocks_of(const struct recording *recording, size_t 
     return rows;
 }
 
+/* Returns the lifetimes of the blocks, with the categories that blocks_of uses as labels. The caller frees them. */
+static struct mt_lifetime *lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count)
+{
+    struct mt_lifetime *lifetimes = mt_host_alloc((count + 1) * sizeof *lifetimes);
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_block_row *block = &blocks[i];
+        int64_t end = block->free_event != 0 ? mt_position_at(block->free_event) : MT_POSITION_NEVER;
+        lifetimes[i] = (struct mt_lifetime){.requested_bytes = block->requested_bytes,
+                                            .begin = mt_position_at(block->alloc_event),
+                                            .end = end,
+                                            .label = block->label,
+                                            .category = (mt_category)block->label,
+                                            .stream = block->stream};
+    }
+    return lifetimes;
+}
+
 static void expect_the_same_peaks(const char *alloc, const struct mt_training_config *config)
 {
     struct recording recording;
@@ -135,10 +153,7 @@ static void expect_the_same_peaks(const char *alloc, const struct mt_training_co
     assert_int_equal(recording_train(&recording, "sim:h200", alloc, config, NULL, &stats), MT_OK);
     size_t count;
     struct mt_block_row *blocks = blocks_of(&recording, &count);
-    struct mt_label_row labels[MT_CATEGORY_COUNT]; /* blocks_of numbers them so */
-    for (mt_category category = 0; category < MT_CATEGORY_COUNT; category++)
-        labels[category] = (struct mt_label_row){.category = mt_category_name(category)};
-    struct mt_lifetime *lifetimes = mt_lifetimes_of_blocks(blocks, count, labels, MT_CATEGORY_COUNT);
+    struct mt_lifetime *lifetimes = lifetimes_of_blocks(blocks, count);
     assert_int_equal(mt_alloc_settings_parse(alloc, &settings), MT_OK);
     assert_int_equal(mt_replay_run(lifetimes, count, &settings, UINT64_C(141) << 30, &result), MT_OK);
     assert_int_equal(result.requested_bytes, stats.all.peak_requested_bytes);

@@ -54,7 +54,8 @@ static void groups_create(const struct mt_window *window, const struct mt_detect
     *out = (struct groups){.kinds = mt_host_alloc((labels + 1) * sizeof *out->kinds),
                            .group_of_label = mt_host_alloc((labels + 1) * sizeof *out->group_of_label)};
     for (size_t i = 0; i < labels; i++)
-        out->kinds[i] = kind_of(&window->input->labels[i], (uint32_t)i, detector->alike(&window->input->labels[i]));
+        out->kinds[i] =
+            kind_of(&window->input->labels[i], (uint32_t)i, mt_detector_alike(detector, &window->input->labels[i]));
     qsort(out->kinds, labels, sizeof *out->kinds, compare_kinds);
     for (size_t i = 0; i < labels; i++) {
         bool is_new = out->count == 0 || compare_texts(&out->kinds[out->count - 1], &out->kinds[i]) != 0;
@@ -126,14 +127,10 @@ static void add_groups(struct mt_candidates *candidates, const struct mt_window 
     *out_cuts = sort_by_group(window, &groups, list, ends);
     for (size_t group = 0; group < groups.count; begin = ends[group++]) {
         const char *const *texts = groups.kinds[group].texts;
-        struct mt_candidate candidate = {.pattern = detector->pattern,
-                                         .category = texts[0],
-                                         .role = texts[1],
-                                         .op = texts[2],
-                                         .phase = texts[3],
-                                         .place = texts[4],
-                                         .cuts = *out_cuts + begin,
-                                         .count = ends[group] - begin};
+        struct mt_candidate candidate = {
+            .finding = {detector->pattern, texts[0], texts[1], texts[2], texts[3], texts[4]},
+            .cuts = *out_cuts + begin,
+            .count = ends[group] - begin};
         if (candidate.count > 0)
             add_candidate(candidates, window, candidate);
     }
@@ -147,7 +144,7 @@ void mt_candidates_create(const struct mt_window *window, struct mt_candidates *
     for (int i = 0; i < MT_DETECTOR_COUNT; i++) {
         struct mt_cut_list list = {0};
         for (size_t block = 0; block < window->input->block_count; block++)
-            mt_detectors[i].cut(window, block, &list);
+            mt_detector_cut(&mt_detectors[i], window, block, &list);
         add_groups(out, window, &mt_detectors[i], &list, &out->cuts[i]);
         mt_cut_list_release(&list);
     }
@@ -176,7 +173,7 @@ static int compare_savings(const void *left, const void *right)
     int order = MT_COMPARE(a->usage.peak_bytes, b->usage.peak_bytes);
     if (order == 0)
         order = MT_COMPARE(b->byte_seconds, a->byte_seconds);
-    return order != 0 ? order : MT_COMPARE(a->pattern, b->pattern);
+    return order != 0 ? order : MT_COMPARE(a->finding.pattern, b->finding.pattern);
 }
 
 /* The largest savings so far. Invariants: count <= limit; bytes are descending. */
@@ -212,24 +209,11 @@ uint64_t mt_candidate_saved(const struct mt_candidate *candidate, const struct m
     return window->usage.peak_bytes - candidate->usage.peak_bytes;
 }
 
-struct mt_finding mt_candidate_finding(const struct mt_candidate *candidate)
-{
-    return (struct mt_finding){.pattern = candidate->pattern,
-                               .category = candidate->category,
-                               .role = candidate->role,
-                               .op = candidate->op,
-                               .phase = candidate->phase,
-                               .place = candidate->place};
-}
-
 static bool is_part(const struct mt_candidates *candidates, const struct mt_candidate *candidate)
 {
-    struct mt_finding part = mt_candidate_finding(candidate);
-    for (size_t i = 0; i < candidates->count; i++) {
-        struct mt_finding whole = mt_candidate_finding(&candidates->items[i]);
-        if (mt_finding_is_part(&part, &whole))
+    for (size_t i = 0; i < candidates->count; i++)
+        if (mt_finding_is_part(&candidate->finding, &candidates->items[i].finding))
             return true;
-    }
     return false;
 }
 

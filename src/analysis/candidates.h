@@ -8,8 +8,7 @@
 /* A possible finding.
  * Invariants: cuts are ordered by block, then by position; the peak falls by peak_bytes at most. */
 struct mt_candidate {
-    mt_pattern pattern;
-    const char *category, *role, *op, *phase, *place; /* "" where the blocks differ */
+    struct mt_finding finding; /* its pattern and its texts, and nothing else */
     const struct mt_cut *cuts;
     size_t count;
     uint64_t peak_bytes; /* absent at the peak */
@@ -38,8 +37,5 @@ void mt_candidates_weigh(struct mt_candidates *candidates, struct mt_window *win
 
 /* Returns the bytes by which the peak falls without the candidate's cuts, once it is weighed. */
 uint64_t mt_candidate_saved(const struct mt_candidate *candidate, const struct mt_window *window);
-
-/* Returns a finding with the candidate's pattern and texts, and nothing else. */
-struct mt_finding mt_candidate_finding(const struct mt_candidate *candidate);
 
 #endif

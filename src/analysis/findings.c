@@ -191,21 +191,10 @@ static uint64_t count_blocks(const struct mt_candidate *candidate)
     return count;
 }
 
-/* Replays the window without the cuts. */
-static mt_status replay(const struct adviser *adviser, const struct mt_cut *cuts, size_t count,
-                        const struct mt_alloc_settings *settings, struct mt_replay_result *out)
-{
-    size_t lifetime_count;
-    struct mt_lifetime *lifetimes = mt_lifetimes_with_cuts(&adviser->window, cuts, count, &lifetime_count);
-    mt_status status = mt_replay_run(lifetimes, lifetime_count, settings, adviser->window.input->capacity_bytes, out);
-    free(lifetimes);
-    return status;
-}
-
 /* Makes a finding of a candidate. */
 static mt_status make_finding(struct adviser *adviser, struct mt_candidate *candidate, struct mt_finding *out)
 {
-    *out = mt_candidate_finding(candidate);
+    *out = candidate->finding;
     out->total_blocks = count_blocks(candidate);
     out->byte_seconds = candidate->byte_seconds;
     out->claim_bytes = candidate->usage.peak_bytes;
@@ -215,8 +204,8 @@ static mt_status make_finding(struct adviser *adviser, struct mt_candidate *cand
     if (candidate->peak_bytes == 0)
         moment = mt_usage_cut(&adviser->window.usage, candidate->cuts, candidate->count).most_position;
     describe_moment(adviser, candidate, moment, out);
-    mt_status status =
-        replay(adviser, candidate->cuts, candidate->count, &adviser->window.input->settings, &out->replay);
+    mt_status status = mt_window_replay(&adviser->window, candidate->cuts, candidate->count,
+                                        &adviser->window.input->settings, &out->replay);
     assert(status != MT_OK || !out->replay.fits || out->replay.requested_bytes == out->claim_bytes);
     return status;
 }
@@ -247,13 +236,13 @@ static mt_status replay_unchanged(struct adviser *adviser)
     struct mt_cut_list unused = {0};
     struct mt_advice *out = adviser->out;
     const struct mt_alloc_settings *settings = &adviser->window.input->settings;
-    mt_status status = replay(adviser, NULL, 0, settings, &out->as_it_was);
+    mt_status status = mt_window_replay(&adviser->window, NULL, 0, settings, &out->as_it_was);
     if (!out->knows_uses)
         return status;
     for (size_t i = 0; i < adviser->window.input->block_count && status == MT_OK; i++)
         mt_cut_unused(&adviser->window, i, &unused);
     if (status == MT_OK)
-        status = replay(adviser, unused.items, unused.count, settings, &out->used_only);
+        status = mt_window_replay(&adviser->window, unused.items, unused.count, settings, &out->used_only);
     mt_cut_list_release(&unused);
     return status;
 }
@@ -293,7 +282,7 @@ static mt_status find_fragmentation(struct adviser *adviser)
                                  .bytes = found->idle_bytes + found->hole_bytes,
                                  .claim_bytes = adviser->window.usage.peak_bytes,
                                  .policy = settings.policy};
-    mt_status status = replay(adviser, NULL, 0, &settings, &finding.replay);
+    mt_status status = mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay);
     if (status != MT_OK)
         return status;
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)

@@ -443,3 +443,13 @@ struct mt_lifetime *mt_lifetimes_with_cuts(const struct mt_window *window, const
     *out_count = count;
     return lifetimes;
 }
+
+mt_status mt_window_replay(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
+                           const struct mt_alloc_settings *settings, struct mt_replay_result *out)
+{
+    size_t count;
+    struct mt_lifetime *lifetimes = mt_lifetimes_with_cuts(window, cuts, cut_count, &count);
+    mt_status status = mt_replay_run(lifetimes, count, settings, window->input->capacity_bytes, out);
+    free(lifetimes);
+    return status;
+}

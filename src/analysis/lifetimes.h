@@ -107,4 +107,8 @@ void mt_cut_list_join(struct mt_cut_list *list, size_t first);
 struct mt_lifetime *mt_lifetimes_with_cuts(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
                                            size_t *out_count);
 
+/* Replays the window without the cuts. */
+mt_status mt_window_replay(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
+                           const struct mt_alloc_settings *settings, struct mt_replay_result *out);
+
 #endif

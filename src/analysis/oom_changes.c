@@ -1,4 +1,5 @@
 /* The changes with which a replay meets the refused request. */
+#include "analysis/lifetimes.h"
 #include "analysis/oom.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -11,9 +12,10 @@
  * and never freed. So detectors, cuts and replays need not know that it was refused. A trace does not say what the op that
  * made the request was about to read. That is taken to be what was last used, or is kept, in its layer: more than it
  * reads, so that no change takes its operands away.
- * Invariant: input borrows blocks and uses, the last of which is the request. */
+ * Invariant: input borrows blocks and uses, the last of which is the request. It is not to be moved: `window` borrows input. */
 struct extended {
     struct mt_advice_input input;
+    struct mt_window window;
     struct mt_block_row *blocks;
     struct mt_use_row *uses;
 };
@@ -116,10 +118,12 @@ static void extended_create(const struct mt_advice_input *input, const struct mt
     out->input.blocks = out->blocks;
     out->input.uses = out->uses;
     out->input.block_count = count + 1;
+    mt_window_create(&out->input, &out->window);
 }
 
 static void extended_release(struct extended *extended)
 {
+    mt_window_release(&extended->window);
     free(extended->blocks);
     free(extended->uses);
     *extended = (struct extended){0};
@@ -129,12 +133,7 @@ static void extended_release(struct extended *extended)
 static mt_status replay(const struct extended *extended, const struct mt_alloc_settings *settings,
                         struct mt_replay_result *out)
 {
-    const struct mt_advice_input *input = &extended->input;
-    struct mt_lifetime *lifetimes =
-        mt_lifetimes_of_blocks(input->blocks, input->block_count, input->labels, input->label_count);
-    mt_status status = mt_replay_run(lifetimes, input->block_count, settings, input->capacity_bytes, out);
-    free(lifetimes);
-    return status;
+    return mt_window_replay(&extended->window, NULL, 0, settings, out);
 }
 
 /* Finds the capacity at which the replay ends at the request. */

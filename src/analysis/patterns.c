@@ -164,13 +164,6 @@ static void cut_late_free(const struct mt_window *window, size_t index, struct m
         mt_cut_list_add(out, window, index, mt_position_after(use_at(window, index)->last), MT_POSITION_NEVER);
 }
 
-/* Finds blocks of any kind that were saved for a backward pass that never came, as one group. */
-static void cut_late_saved(const struct mt_window *window, size_t index, struct mt_cut_list *out)
-{
-    if (has_role(window, index, MT_ROLE_SAVED))
-        cut_late_free(window, index, out);
-}
-
 static void cut_early_allocation(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_useful(window, index) && use_at(window, index)->first > block_at(window, index)->alloc_event)
@@ -317,28 +310,11 @@ static void cut_idle(const struct mt_window *window, size_t index, struct mt_cut
         cut_pauses(window, index, out);
 }
 
-static void cut_idle_saved(const struct mt_window *window, size_t index, struct mt_cut_list *out)
-{
-    if (has_role(window, index, MT_ROLE_SAVED))
-        cut_idle(window, index, out);
-}
-
-static unsigned alike_in_all(const struct mt_label_row *label)
-{
-    (void)label;
-    return MT_ALIKE_ALL;
-}
-
-static unsigned alike_in_role(const struct mt_label_row *label)
-{
-    (void)label;
-    return MT_ALIKE_ROLE;
-}
-
-/* Roles whose blocks are all used alike are one group; the others are grouped by category. */
-static unsigned alike_in_kind(const struct mt_label_row *label)
+unsigned mt_detector_alike(const struct mt_detector *detector, const struct mt_label_row *label)
 {
     static const mt_role whole[] = {MT_ROLE_PARAM, MT_ROLE_GRAD, MT_ROLE_OPT_STATE, MT_ROLE_WEIGHT_CAST, MT_ROLE_DATA};
+    if (detector->alike != MT_ALIKE_BY_ROLE)
+        return detector->alike;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         if (strcmp(label->role, mt_role_name(whole[i])) == 0)
             return MT_ALIKE_ROLE;
@@ -346,17 +322,25 @@ static unsigned alike_in_kind(const struct mt_label_row *label)
 }
 
 const struct mt_detector mt_detectors[MT_DETECTOR_COUNT] = {
-    {MT_PATTERN_KEPT_GRADIENTS, cut_kept_gradient, alike_in_role},
-    {MT_PATTERN_LEAK, cut_leak, alike_in_all},
-    {MT_PATTERN_NEVER_USED, cut_never_used, alike_in_all},
-    {MT_PATTERN_DEAD_WRITE, cut_dead_write, alike_in_all},
-    {MT_PATTERN_LATE_FREE, cut_late_free, alike_in_all},
-    {MT_PATTERN_LATE_FREE, cut_late_saved, alike_in_role},
-    {MT_PATTERN_EARLY_ALLOCATION, cut_early_allocation, alike_in_all},
-    {MT_PATTERN_TWO_PRECISIONS, cut_two_precisions, alike_in_kind},
-    {MT_PATTERN_IDLE, cut_idle, alike_in_kind},
-    {MT_PATTERN_IDLE, cut_idle_saved, alike_in_role},
+    {MT_PATTERN_KEPT_GRADIENTS, cut_kept_gradient, MT_ALIKE_ROLE, false},
+    {MT_PATTERN_LEAK, cut_leak, MT_ALIKE_ALL, false},
+    {MT_PATTERN_NEVER_USED, cut_never_used, MT_ALIKE_ALL, false},
+    {MT_PATTERN_DEAD_WRITE, cut_dead_write, MT_ALIKE_ALL, false},
+    {MT_PATTERN_LATE_FREE, cut_late_free, MT_ALIKE_ALL, false},
+    {MT_PATTERN_LATE_FREE, cut_late_free, MT_ALIKE_ROLE,
+     true}, /* all that was saved for a backward pass that never came */
+    {MT_PATTERN_EARLY_ALLOCATION, cut_early_allocation, MT_ALIKE_ALL, false},
+    {MT_PATTERN_TWO_PRECISIONS, cut_two_precisions, MT_ALIKE_BY_ROLE, false},
+    {MT_PATTERN_IDLE, cut_idle, MT_ALIKE_BY_ROLE, false},
+    {MT_PATTERN_IDLE, cut_idle, MT_ALIKE_ROLE, true},
 };
+
+void mt_detector_cut(const struct mt_detector *detector, const struct mt_window *window, size_t index,
+                     struct mt_cut_list *out)
+{
+    if (!detector->is_of_saved || has_role(window, index, MT_ROLE_SAVED))
+        detector->cut(window, index, out);
+}
 
 void mt_cut_unused(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {

@@ -17,29 +17,6 @@ mt_category mt_category_of_label(const struct mt_label_row *label)
     return MT_CATEGORY_WORKSPACE;
 }
 
-struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count,
-                                           const struct mt_label_row *labels, size_t label_count)
-{
-    mt_category *categories = mt_host_alloc((label_count + 1) * sizeof *categories);
-    for (size_t i = 0; i < label_count; i++)
-        categories[i] = mt_category_of_label(&labels[i]);
-    struct mt_lifetime *lifetimes = mt_host_resize(NULL, count > 0 ? count : 1, sizeof *lifetimes);
-    for (size_t i = 0; i < count; i++) {
-        const struct mt_block_row *block = &blocks[i];
-        assert(block->label < label_count);
-        lifetimes[i] = (struct mt_lifetime){
-            .requested_bytes = block->requested_bytes,
-            .begin = mt_position_at(block->alloc_event),
-            .end = block->free_event != 0 ? mt_position_at(block->free_event) : MT_POSITION_NEVER,
-            .label = block->label,
-            .category = categories[block->label],
-            .stream = block->stream,
-        };
-    }
-    free(categories);
-    return lifetimes;
-}
-
 /* The begin or the end of a lifetime. */
 struct edge {
     uint64_t key;   /* sort key: the position from the earliest one on, then ends before begins */

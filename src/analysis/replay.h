@@ -38,11 +38,6 @@ struct mt_lifetime {
 /* Returns the category that a label names, since a policy may depend on it; MT_CATEGORY_WORKSPACE if it is none of ours. */
 mt_category mt_category_of_label(const struct mt_label_row *label);
 
-/* Returns the lifetimes of blocks as they were, with the categories of `labels`, which are ordered by number. The caller
- * frees them. */
-struct mt_lifetime *mt_lifetimes_of_blocks(const struct mt_block_row *blocks, size_t count,
-                                           const struct mt_label_row *labels, size_t label_count);
-
 /* The peaks of a replay, which need not be at one moment.
  * Invariant: requested_bytes <= allocated_bytes <= reserved_bytes. */
 struct mt_replay_result {

@@ -1,6 +1,6 @@
 /* A training run from opening the device to closing the trace.
  *
- * A session prints nothing. Its observer is told what a person may want to know while it runs. */
+ * A session prints nothing. Its observer receives what a person may want to know while it runs. */
 #ifndef MT_ANALYSIS_SESSION_H
 #define MT_ANALYSIS_SESSION_H
 
@@ -11,12 +11,12 @@
 
 #include <stdbool.h>
 
-/* Is told of a session, on the thread that runs it. All members are set. */
+/* Receives what happens in a session, on the thread that runs it. All members are set. */
 struct mt_session_observer {
     void *context;
-    /* Of something that the run goes on without: a GPU, records of kernels, a plan. */
+    /* Receives a sentence about something that the run goes on without: a GPU, records of kernels, a plan. */
     void (*note)(void *context, const char *text);
-    /* After each of `total` steps, warm-up included; the loss is NAN where none was computed. */
+    /* Is called after each of `total` steps, warm-up included. The loss is NAN if none was computed. */
     void (*step_done)(void *context, int64_t step, int64_t total, double loss);
     /* Adds to `out`, the text of a failure, what a reader should know of the request that the device had no memory for.
      * `interner` knows its labels. */

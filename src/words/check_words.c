@@ -158,78 +158,64 @@ static mt_status add_differences(const struct mt_check *check, struct mt_text *o
     return status;
 }
 
-static bool fails(const struct mt_check *check, mt_criterion_kind kind)
+/* The kinds of criteria as bits, and one for all that compare with another run. */
+#define OF(kind) (1u << MT_CRITERION_##kind)
+enum { RELATIVE = 1u << 8 };
+
+/* Returns the kinds of the criteria that failed. Of the run's end only running out of memory leads to a command. */
+static unsigned failed_kinds(const struct mt_check *check)
 {
-    for (size_t i = 0; i < check->count; i++)
-        if (check->criteria[i].kind == kind && !check->criteria[i].passed && !check->criteria[i].is_relative)
-            return true;
-    return false;
+    unsigned kinds = 0;
+    for (size_t i = 0; i < check->count; i++) {
+        const struct mt_criterion *criterion = &check->criteria[i];
+        if (!criterion->passed)
+            kinds |= criterion->is_relative ? RELATIVE : 1u << criterion->kind;
+    }
+    return mt_run_is(check->question->run, MT_RUN_OOM) ? kinds : kinds & ~OF(ENDED);
 }
 
-static bool fails_relative(const struct mt_check *check)
+/* Adds the runs and the trace to a command. */
+static void add_runs(const struct mt_check *check, const struct mt_check_place *place, bool is_relative,
+                     struct mt_text *command)
 {
-    for (size_t i = 0; i < check->count; i++)
-        if (check->criteria[i].is_relative && !check->criteria[i].passed)
-            return true;
-    return false;
-}
-
-/* Adds a hint if there is room for one, and returns its command, to which the runs are to be added; otherwise NULL. */
-static struct mt_text *add_hint(struct mt_check_hints *hints, const char *command, const char *tells)
-{
-    if (hints->count == MT_MOST_CHECK_HINTS)
-        return NULL;
-    struct mt_check_hint *hint = &hints->items[hints->count++];
-    hint->tells = tells;
-    mt_text_add(&hint->command, "memtrace %s", command);
-    return &hint->command;
-}
-
-static void add_trace(struct mt_text *command, const struct mt_check_place *place)
-{
+    int64_t run = check->question->run->id;
+    if (is_relative) {
+        mt_text_add(command, " ");
+        mt_text_add_shell_word(command, check->budget->against);
+        mt_text_add(command, " %" PRId64, run);
+    } else if (place->names_run) {
+        mt_text_add(command, " --run %" PRId64, run);
+    }
     if (place->trace == NULL)
         return;
     mt_text_add(command, " --trace ");
     mt_text_add_shell_word(command, place->trace);
 }
 
-/* Adds a command about the run that was checked. */
-static void hint_run(const struct mt_check *check, const struct mt_check_place *place, struct mt_check_hints *hints,
-                     const char *command, const char *tells)
-{
-    struct mt_text *text = add_hint(hints, command, tells);
-    if (text == NULL)
-        return;
-    if (place->names_run)
-        mt_text_add(text, " --run %" PRId64, check->question->run->id);
-    add_trace(text, place);
-}
-
-static void hint_diff(const struct mt_check *check, const struct mt_check_place *place, struct mt_check_hints *hints)
-{
-    struct mt_text *text = add_hint(hints, "diff ", "why it is more than there");
-    if (text == NULL)
-        return;
-    mt_text_add_shell_word(text, check->budget->against);
-    mt_text_add(text, " %" PRId64, check->question->run->id);
-    add_trace(text, place);
-}
-
+/* Adds the commands that tell more of the criteria that failed, as many as there is room for. */
 static void add_hints(const struct mt_check *check, const struct mt_check_place *place, struct mt_check_hints *out)
 {
-    const struct mt_run *run = check->question->run;
-    if (fails(check, MT_CRITERION_ENDED) && mt_run_is(run, MT_RUN_OOM))
-        hint_run(check, place, out, "oom", "what was asked for, what was live, and what would have sufficed");
-    if (fails_relative(check))
-        hint_diff(check, place, out);
-    if (fails(check, MT_CRITERION_LEAKS))
-        hint_run(check, place, out, "advise", "what steps leave behind, and what else could be spared");
-    if (fails(check, MT_CRITERION_PEAK) || fails(check, MT_CRITERION_CATEGORY))
-        hint_run(check, place, out, "top --at peak", "the largest blocks at the peak");
-    if (fails(check, MT_CRITERION_LARGEST))
-        hint_run(check, place, out, "top", "the largest blocks of the run");
-    if (fails(check, MT_CRITERION_PEAK))
-        hint_run(check, place, out, "peak", "when the peaks were, and what they were made of");
+    static const struct {
+        unsigned kinds;
+        const char *command, *tells;
+    } hints[] = {
+        {OF(ENDED), "oom", "what was asked for, what was live, and what would have sufficed"},
+        {RELATIVE, "diff", "why it is more than there"},
+        {OF(LEAKS), "advise", "what steps leave behind, and what else could be spared"},
+        {OF(PEAK) | OF(CATEGORY), "top --at peak", "the largest blocks at the peak"},
+        {OF(LARGEST), "top", "the largest blocks of the run"},
+        {OF(PEAK), "peak", "when the peaks were, and what they were made of"},
+    };
+    unsigned failed = failed_kinds(check);
+    for (size_t i = 0; i < sizeof hints / sizeof hints[0] && out->count < MT_MOST_CHECK_HINTS; i++) {
+        struct mt_check_hint *hint = &out->items[out->count];
+        if ((failed & hints[i].kinds) == 0)
+            continue;
+        hint->tells = hints[i].tells;
+        mt_text_add(&hint->command, "memtrace %s", hints[i].command);
+        add_runs(check, place, hints[i].kinds == RELATIVE, &hint->command);
+        out->count++;
+    }
 }
 
 #define ROW struct mt_criterion_row

@@ -7,7 +7,7 @@
 
 static const char side_letter[MT_SIDE_COUNT] = {[MT_SIDE_A] = 'A', [MT_SIDE_B] = 'B'};
 
-/* Returns "halved" or "doubled" where that is exactly so. */
+/* Returns "halved" or "doubled" if the bytes are exactly that, otherwise a word for the direction. */
 static const char *precision_word(const struct mt_diff_cause *cause)
 {
     uint64_t a = cause->requested_bytes[MT_SIDE_A], b = cause->requested_bytes[MT_SIDE_B];
@@ -18,7 +18,7 @@ static const char *precision_word(const struct mt_diff_cause *cause)
     return cause->bytes < 0 ? "in narrower elements" : "in wider elements";
 }
 
-/* Returns the phases of a step up to its peak, during which blocks live at the peak were live. */
+/* Returns the phases of a step that its peak in `phase` comes after, or lies in. */
 static const char *phases_passed(const char *phase)
 {
     return strcmp(phase, mt_phase_name(MT_PHASE_LOSS)) == 0 ? "forward and loss" : phase;
@@ -132,7 +132,7 @@ static mt_side side_of(const struct mt_diff_pair *pair)
     return pair->is_on[MT_SIDE_A] ? MT_SIDE_A : MT_SIDE_B;
 }
 
-/* "; in their place A keeps 32 x fp32 (4,32,256,256) of 32.00 MiB of Softmax" */
+/* Adds "; in their place A keeps 32 x fp32 (4,32,256,256) of 32.00 MiB of Softmax" */
 static void add_counterpart(const struct mt_diff_cause *cause, struct mt_text *out)
 {
     const struct mt_diff_pair *pair = &cause->counterpart;
@@ -148,7 +148,7 @@ static void add_counterpart(const struct mt_diff_cause *cause, struct mt_text *o
         mt_text_add(out, " of %s, the product's operand as it is", tensor->category);
 }
 
-/* "; the most: 32 x bf16 (10240,2560) of 50.00 MiB, cast at model.layers.*.ffn.w1" */
+/* Adds "; the most: 32 x bf16 (10240,2560) of 50.00 MiB, cast at model.layers.*.ffn.w1" */
 static void add_example(const struct mt_diff_cause *cause, struct mt_text *out)
 {
     const struct mt_diff_pair *pair = &cause->most;
@@ -185,7 +185,7 @@ static void add_moments(const struct mt_diff *diff, struct mt_text *out)
     }
 }
 
-/* "; made in step 0, freed in backward of B's step 1" */
+/* Adds "; made in step 0, freed in backward of B's step 1" */
 static void add_lives(const struct mt_diff *diff, const struct mt_diff_cause *cause, struct mt_text *out)
 {
     mt_side which = side_with_most(cause);
@@ -212,7 +212,7 @@ static void add_rounding(const struct mt_diff *diff, struct mt_text *out)
     mt_text_add(out, "; sizes are rounded up, and a rest too small to split off stays with its block");
 }
 
-/* "14.97 GiB were free in 822 pieces, the widest 50.00 MiB, 1.00 GiB of it in segments without a block" */
+/* Adds "14.97 GiB were free in 822 pieces, the widest 50.00 MiB, 1.00 GiB of it in segments without a block" */
 static void add_free(const struct mt_diff_side *at, struct mt_text *out)
 {
     if (at->holes == 0) {
@@ -229,7 +229,7 @@ static void add_free(const struct mt_diff_side *at, struct mt_text *out)
     mt_text_add(out, " of it in segments without a block");
 }
 
-/* "A's 2.66 GiB: when 100.00 MiB were asked for in optimizer, a segment of 100.00 MiB was taken, 14.97 GiB were free in
+/* Adds "A's 2.66 GiB: when 100.00 MiB were asked for in optimizer, a segment of 100.00 MiB was taken, 14.97 GiB were free in
  * 822 pieces, the widest 50.00 MiB, and 12.41 GiB less were live than at the allocated peak". The bytes are what was free
  * and the segment, less what was not live. */
 static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_text *out)
