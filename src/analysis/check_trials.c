@@ -84,12 +84,10 @@ static mt_status record(const struct trials *trials, const char *name, const cha
 {
     struct mt_device *device;
     struct mt_recorder *recorder = NULL;
-    mt_status status = mt_device_open(spelling, &device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_device_open(spelling, &device));
     const struct mt_run_info info = {
         .name = name, .device = device->name, .capacity_bytes = device->capacity_bytes, .ring_records = 1 << 16};
-    status = mt_recorder_open(trials->path, &info, &recorder);
+    mt_status status = mt_recorder_open(trials->path, &info, &recorder);
     if (status == MT_OK) {
         status = train(device, mt_recorder_sink(recorder), leak_bytes);
         mt_run_state state = status == MT_OK ? MT_RUN_DONE : MT_RUN_OOM;

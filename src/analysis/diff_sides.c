@@ -234,9 +234,7 @@ mt_status diff_live_load(const struct mt_question *at, struct mt_trace *keeper, 
 {
     *out = (struct diff_live){0};
     *side = (struct mt_diff_side){0};
-    mt_status status = read_side(at, keeper, side, out);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_side(at, keeper, side, out));
     assert(side->requested_bytes <= side->allocated_bytes && side->allocated_bytes <= side->reserved_bytes);
     assert(side->reserved_bytes == side->live_bytes + side->free_bytes + side->segment_bytes);
     assert(side->idle_bytes <= side->free_bytes && side->widest_hole <= side->free_bytes);

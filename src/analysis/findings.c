@@ -282,9 +282,7 @@ static mt_status find_fragmentation(struct adviser *adviser)
                                  .bytes = found->idle_bytes + found->hole_bytes,
                                  .claim_bytes = adviser->window.usage.peak_bytes,
                                  .policy = settings.policy};
-    mt_status status = mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay));
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
         finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;
     bool is_worthwhile = (double)finding.bytes >= WORTHWHILE_SHARE * (double)found->reserved_bytes;

@@ -228,9 +228,7 @@ static mt_status card_bytes(const char *card, uint64_t reserve_bytes, uint64_t *
     char spelling[MT_BYTES_TEXT];
     struct mt_device *device;
     snprintf(spelling, sizeof spelling, "sim:%s", card);
-    mt_status status = mt_device_open(spelling, &device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_device_open(spelling, &device));
     *out = device->capacity_bytes > reserve_bytes ? device->capacity_bytes - reserve_bytes : 0;
     mt_device_close(device);
     return MT_OK;
@@ -285,9 +283,7 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
     if (is_cut(dearest)) {
         struct mt_run_plan asked = mt_fit_with_size(remedy->plan, dearest, mt_setting_size(dearest, plan));
         struct mt_fit_largest largest;
-        mt_status status = find_largest(&asked, dearest, capacity_bytes, &largest);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(find_largest(&asked, dearest, capacity_bytes, &largest));
         int64_t most = mt_setting_size(dearest, plan);
         if (largest.size > 0)
             remedy->plan = mt_fit_with_size(remedy->plan, dearest, largest.size < most ? largest.size : most);

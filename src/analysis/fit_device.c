@@ -43,9 +43,7 @@ mt_status mt_fit_device_choose(const char *spelling, const char *name, uint64_t 
 {
     const bool is_given = reserve_bytes != MT_RESERVE_UNSET;
     struct mt_device *device;
-    mt_status status = mt_simulated_device_open(spelling, &device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_simulated_device_open(spelling, &device));
     *out = (struct mt_fit_device){.memory_bytes = device->capacity_bytes,
                                   .reserve_bytes = mt_device_is_card(name) ? MT_CARD_RESERVE_BYTES : 0,
                                   .card_reserve_bytes = is_given ? reserve_bytes : MT_CARD_RESERVE_BYTES};

@@ -258,13 +258,11 @@ static mt_status load(struct mt_oom_answer *answer)
 mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out)
 {
     *out = (struct mt_oom_answer){.question = question};
-    mt_status status = load(out);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(load(out));
     out->step = step_at_end(&out->material.input);
     out->limit_bytes = out->replayed.capacity_bytes;
     find_shares(out);
-    status = simulate(out);
+    mt_status status = simulate(out);
     if (status == MT_OK)
         add_replayed(out);
     return status;

@@ -147,9 +147,7 @@ static void watch_kernels(struct session *session)
 
 static mt_status open_device(struct session *session)
 {
-    mt_status status = mt_run_device_open(session->plan->device, session->observer, &session->device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_run_device_open(session->plan->device, session->observer, &session->device));
     session->result->executes = mt_device_executes(session->device);
     snprintf(session->result->device, sizeof session->result->device, "%s", session->device->name);
     watch_kernels(session);

@@ -55,13 +55,11 @@ static const uint64_t ENDLESS_BYTES = UINT64_C(1) << 50;
 static mt_status log_requests(const struct mt_run_plan *run, int64_t steps, struct mt_request_log *log)
 {
     struct mt_device *device;
-    mt_status status = mt_device_open_simulated(ENDLESS_BYTES, &device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_device_open_simulated(ENDLESS_BYTES, &device));
     const struct mt_training_config config = limit_steps(run->config, 0, steps);
     const struct mt_sink sink = mt_request_log_sink(log);
     struct mt_alloc *alloc;
-    status = mt_alloc_create(device, &sink, &run->alloc, &alloc);
+    mt_status status = mt_alloc_create(device, &sink, &run->alloc, &alloc);
     if (status == MT_OK) {
         status = mt_training_run(device, alloc, &config, NULL);
         mt_alloc_destroy(alloc);
@@ -146,12 +144,10 @@ mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device
 {
     assert(run->placement == NULL || run->plan.follows_plan);
     struct simulation simulation = {0};
-    mt_status status = mt_simulated_device_open(device, &simulation.device);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_simulated_device_open(device, &simulation.device));
     simulation.interner = mt_interner_create();
     simulation.sink = mt_sink_discarding(simulation.interner);
-    status = mt_alloc_create(simulation.device, &simulation.sink, &run->plan.alloc, &simulation.alloc);
+    mt_status status = mt_alloc_create(simulation.device, &simulation.sink, &run->plan.alloc, &simulation.alloc);
     if (status == MT_OK) {
         status = train(&simulation, run);
         *out = measure(&simulation, status);

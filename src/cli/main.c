@@ -38,10 +38,8 @@ mt_status mt_command_find(const char *name, const struct mt_command **out)
 static mt_status ask(const struct mt_command *command, const void *options)
 {
     struct mt_question question;
-    mt_status status = mt_question_open(options, &question);
-    if (status != MT_OK)
-        return status;
-    status = command->ask(&question, options);
+    MT_TRY(mt_question_open(options, &question));
+    mt_status status = command->ask(&question, options);
     mt_question_close(&question);
     return status;
 }

@@ -170,9 +170,7 @@ static mt_status open_sink(struct cell *cell, struct mt_attention_result *out)
         cell->sink = mt_sink_discarding(cell->own_interner);
         return MT_OK;
     }
-    mt_status status = begin_run(cell);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(begin_run(cell));
     cell->sink = *mt_recorder_sink(cell->recorder);
     cell->interner = mt_recorder_interner(cell->recorder);
     out->run = mt_recorder_run(cell->recorder);
@@ -290,10 +288,8 @@ static mt_status try_steps(const struct mt_attention_case *study, const struct m
     *out_fits = false;
     if (mt_attention_case_check(&tried) != MT_OK)
         return MT_OK;
-    mt_status status = mt_device_open_simulated(capacity_bytes, &session.device);
-    if (status != MT_OK)
-        return status;
-    status = mt_attention_session_run(&session, &tried, &result);
+    MT_TRY(mt_device_open_simulated(capacity_bytes, &session.device));
+    mt_status status = mt_attention_session_run(&session, &tried, &result);
     *out_fits = result.is_done;
     mt_device_close(session.device);
     return status;

@@ -73,9 +73,7 @@ static bool was_before(const struct mt_report_rows *rows, size_t index)
 static mt_status add_residual_row(struct mt_report *report, const struct mt_report_run *run, size_t *equal)
 {
     struct residual_row row = {.model = run->model, .precision = run->steps.precision, .seq = run->seq};
-    mt_status status = measure_stream(report, &run->run, &row.measured_bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(measure_stream(report, &run->run, &row.measured_bytes));
     apply_formula(run, &row);
     bool is_equal = row.measured_bytes == row.formula_bytes;
     row.verdict = is_equal ? "equal" : "different";

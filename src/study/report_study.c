@@ -180,10 +180,8 @@ static mt_status run_one(const struct study *study, const struct study_run *run)
 {
     struct mt_run_plan plan;
     struct mt_run_result result;
-    mt_status status = plan_run(study, run, &plan);
-    if (status != MT_OK)
-        return status;
-    status = mt_run_session(&plan, study->observer, &result);
+    MT_TRY(plan_run(study, run, &plan));
+    mt_status status = mt_run_session(&plan, study->observer, &result);
     if (status == MT_OK && result.status != MT_OK && result.status != MT_OUT_OF_MEMORY)
         status = mt_fail(result.status, "%s", result.error);
     mt_run_result_release(&result);

@@ -84,10 +84,8 @@ static mt_status list_in_stream(struct listing *listing)
 {
     const struct mt_question *question = listing->question;
     struct mt_event_visitor visitor = {listing, begin_stream, add_to_stream};
-    mt_status status = mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &listing->file);
-    if (status != MT_OK)
-        return status;
-    status = mt_trace_events(question->trace, question->run, listing->options->step, &visitor);
+    MT_TRY(mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &listing->file));
+    mt_status status = mt_trace_events(question->trace, question->run, listing->options->step, &visitor);
     if (status == MT_OK)
         mt_row_stream_end(&listing->stream);
     return mt_output_file_close(listing->file, status);

@@ -101,10 +101,8 @@ static mt_status run_runs(const void *given)
     const struct mt_trace_options *asked = given;
     struct runs_answer answer = {0};
     struct mt_trace *trace;
-    mt_status status = mt_trace_open_to_ask(asked->trace, &trace);
-    if (status != MT_OK)
-        return status;
-    status = mt_runs_visit(trace, asked->run, add_run, &answer);
+    MT_TRY(mt_trace_open_to_ask(asked->trace, &trace));
+    mt_status status = mt_runs_visit(trace, asked->run, add_run, &answer);
     if (status == MT_OK && asked->json)
         mt_answer_print_json("runs", &answer_type, &answer);
     else if (status == MT_OK)

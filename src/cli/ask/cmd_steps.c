@@ -189,10 +189,8 @@ static mt_status run_steps(const void *given)
     const struct steps_options *steps = given;
     struct steps_answer answer = {.is_full = steps->full && !steps->trace.json};
     struct mt_trace *trace;
-    mt_status status = mt_trace_open_to_ask(steps->trace.trace, &trace);
-    if (status != MT_OK)
-        return status;
-    status = mt_runs_visit(trace, steps->trace.run, add_run, &answer);
+    MT_TRY(mt_trace_open_to_ask(steps->trace.trace, &trace));
+    mt_status status = mt_runs_visit(trace, steps->trace.run, add_run, &answer);
     for (size_t i = 0; i < answer.count; i++)
         write_texts(&answer.rows[i]);
     if (status == MT_OK && steps->trace.json)

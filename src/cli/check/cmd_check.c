@@ -224,10 +224,8 @@ static mt_status run_check(const void *options_given)
         return run_self_test(given);
     struct mt_budget budget;
     struct mt_question question;
-    mt_status status = check_outputs(given);
-    if (status != MT_OK)
-        return status;
-    status = read_budget(given, &budget);
+    MT_TRY(check_outputs(given));
+    mt_status status = read_budget(given, &budget);
     if (status == MT_OK)
         status = mt_question_open(&given->trace, &question);
     if (status == MT_OK) {

@@ -59,10 +59,8 @@ static mt_status open_pair(const char *trace, struct mt_question question[])
     struct mt_trace *opened;
     const struct mt_run *runs[MT_SIDE_COUNT];
     char numbers[MT_SIDE_COUNT][MT_BYTES_TEXT];
-    mt_status status = mt_trace_open_to_ask(trace, &opened);
-    if (status != MT_OK)
-        return status;
-    status = mt_diff_pair_find(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
+    MT_TRY(mt_trace_open_to_ask(trace, &opened));
+    mt_status status = mt_diff_pair_find(opened, &runs[MT_SIDE_A], &runs[MT_SIDE_B]);
     if (status == MT_OK && runs[MT_SIDE_A] == NULL)
         status = fail_no_pair(opened);
     for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++)

@@ -325,11 +325,9 @@ static mt_status run_oom(const void *given)
 {
     const struct mt_trace_options *asked = given;
     struct mt_question question;
-    mt_status status = mt_question_open_ended(asked, MT_RUN_OOM, &question);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_question_open_ended(asked, MT_RUN_OOM, &question));
     struct mt_oom_answer answer;
-    status = mt_oom_answer_load(&question, &answer);
+    mt_status status = mt_oom_answer_load(&question, &answer);
     if (status == MT_USAGE && answer.event == 0 && !mt_run_is(question.run, MT_RUN_OOM))
         mt_fail_hint(status,
                      "memtrace runs lists those that did, memtrace fit --run %" PRId64

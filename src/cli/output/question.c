@@ -52,10 +52,8 @@ mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
 static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
 {
     *out = (struct mt_question){0};
-    mt_status status = mt_trace_open_to_ask(trace, &out->trace);
-    if (status != MT_OK)
-        return status;
-    status = mt_trace_find_run(out->trace, which, &out->run);
+    MT_TRY(mt_trace_open_to_ask(trace, &out->trace));
+    mt_status status = mt_trace_find_run(out->trace, which, &out->run);
     if (status == MT_OK)
         note_state(out->run);
     else

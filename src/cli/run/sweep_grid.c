@@ -48,9 +48,7 @@ static mt_status cut_list(mt_setting axis, const char *list, struct mt_sweep_gri
         more = text[length] != '\0';
         text[length] = '\0';
         out->of[axis][(*count)++] = text;
-        mt_status status = check_value(out->of[axis], *count);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check_value(out->of[axis], *count));
         text += length + 1;
     }
     return MT_OK;

@@ -157,10 +157,8 @@ static mt_status write_folded(const struct export_options *export, const struct 
     if (export->diff == NULL)
         return mt_export_folded(from, NULL, file, moment, layers);
     struct mt_question before;
-    mt_status status = mt_question_open_named(export->trace.trace, export->diff, &before);
-    if (status != MT_OK)
-        return status;
-    status = mt_export_folded(from, &(struct mt_export_run){before.trace, before.run}, file, moment, layers);
+    MT_TRY(mt_question_open_named(export->trace.trace, export->diff, &before));
+    mt_status status = mt_export_folded(from, &(struct mt_export_run){before.trace, before.run}, file, moment, layers);
     mt_question_close(&before);
     return status;
 }
@@ -232,10 +230,8 @@ static mt_status export_run(const struct export_options *export, const struct mt
     const struct mt_export_run from = {question->trace, question->run};
     struct mt_output_file *file;
     mt_output_form compression = export->format == FORMAT_PPROF ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
-    mt_status status = mt_output_file_open(export->output, compression, &file);
-    if (status != MT_OK)
-        return status;
-    status = mt_output_file_close(file, write_export(export, &from, file));
+    MT_TRY(mt_output_file_open(export->output, compression, &file));
+    mt_status status = mt_output_file_close(file, write_export(export, &from, file));
     if (status == MT_OK && export->output != NULL)
         note_size(export->output);
     return status;

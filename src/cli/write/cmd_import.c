@@ -311,10 +311,8 @@ static mt_status show_import(const struct import_options *import, const struct m
     snprintf(number, sizeof number, "%" PRId64, report->run);
     const struct mt_trace_options asked = {.trace = import->trace, .run = number};
     struct imported imported = {.report = report, .file = import->file, .trace = import->trace, .seconds = seconds};
-    mt_status status = mt_question_open(&asked, &question);
-    if (status != MT_OK)
-        return status;
-    status = print_run(import, &imported, &question);
+    MT_TRY(mt_question_open(&asked, &question));
+    mt_status status = print_run(import, &imported, &question);
     mt_question_close(&question);
     return status;
 }

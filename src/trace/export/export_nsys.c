@@ -151,9 +151,7 @@ static void bind_integers(struct mt_statement *statement, const int64_t *values,
 static mt_status write_block(struct nsys_export *export, const struct mt_walk_event *event, int operation)
 {
     struct mt_statement *insert;
-    mt_status status = insert_into(export, TABLE_MEMORY, &insert);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(insert_into(export, TABLE_MEMORY, &insert));
     bind_integers(insert,
                   (int64_t[]){(int64_t)event->time_ns, THE_PROCESS, THE_CONTEXT, (int64_t)event->address,
                               (int64_t)event->block_bytes, KIND_DEVICE, operation, event->stream,
@@ -190,9 +188,7 @@ static mt_status end_innermost(struct nsys_export *export, range_thread thread, 
     struct mt_statement *insert;
     struct open_ranges *open = &export->ranges[thread];
     struct open_range range = open->ranges[--open->count];
-    mt_status status = insert_into(export, TABLE_RANGES, &insert);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(insert_into(export, TABLE_RANGES, &insert));
     bind_integers(insert, (int64_t[]){(int64_t)range.start_ns, (int64_t)time_ns, PUSH_POP_RANGE, THE_PROCESS + thread},
                   4);
     bind_range_name(export, insert, thread, range.number);
@@ -271,9 +267,7 @@ static mt_status string_number(struct nsys_export *export, const char *text, int
     *out = mt_name_set_number(export->strings, text, &is_new);
     if (!is_new)
         return MT_OK;
-    mt_status status = insert_into(export, TABLE_STRINGS, &insert);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(insert_into(export, TABLE_STRINGS, &insert));
     mt_statement_bind_integer(insert, 1, *out);
     mt_statement_bind_text(insert, 2, text);
     return mt_statement_run(insert);
@@ -336,9 +330,7 @@ static mt_status write_device(struct nsys_export *export, const struct mt_run *r
     struct mt_statement *insert;
     if (export->inserts[TABLE_MEMORY] == NULL && export->inserts[TABLE_KERNELS] == NULL)
         return MT_OK;
-    mt_status status = insert_into(export, TABLE_DEVICE, &insert);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(insert_into(export, TABLE_DEVICE, &insert));
     mt_statement_bind_text(insert, 1, run->device);
     if (run->capacity_bytes > 0)
         mt_statement_bind_integer(insert, 2, (int64_t)run->capacity_bytes);

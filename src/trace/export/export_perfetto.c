@@ -441,14 +441,12 @@ static mt_status write_document(struct perfetto_export *export, const struct mt_
 mt_status mt_export_perfetto(const struct mt_export_run *from, struct mt_output_file *file)
 {
     struct perfetto_export export = {.step = -1};
-    mt_status status = mt_walk_begin(from->trace, from->run, &export.walk);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_walk_begin(from->trace, from->run, &export.walk));
     export.labels = mt_walk_labels(export.walk, &export.label_count);
     export.spans = mt_walk_spans(export.walk, &export.span_count);
     number_categories(&export);
     mt_plain_begin(&export.writer, file, MT_PLAIN_JSON);
-    status = write_document(&export, from);
+    mt_status status = write_document(&export, from);
     status = mt_status_keep(status, mt_plain_end(&export.writer));
     mt_walk_end(export.walk);
     free(export.category_of);

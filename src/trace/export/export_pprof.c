@@ -283,9 +283,7 @@ static void write_profile(const char *title, const struct mt_label_sums *sums, m
 mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_file *file, mt_stack_layers layers)
 {
     struct mt_label_sums sums;
-    mt_status status = mt_label_sums_read(from, &sums);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_label_sums_read(from, &sums));
     struct mt_text title = {0};
     struct proto profile = {0};
     const char *name = from->run->name;

@@ -333,9 +333,7 @@ static mt_status write_run(struct torch_export *export)
     const struct mt_run *run = export->from->run;
     struct mt_setting_row *settings;
     size_t count;
-    mt_status status = mt_trace_settings(export->from->trace, run, &settings, &count);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_settings(export->from->trace, run, &settings, &count));
     mt_plain_key(writer, "allocator_settings");
     mt_plain_open_dict(writer);
     mt_plain_add_text(writer, "alloc", mt_setting_find(settings, count, "alloc"));

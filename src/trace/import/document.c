@@ -75,9 +75,7 @@ static mt_status fail_to_inflate(const z_stream *stream, int code)
 /* Inflates one more piece. Sets *out_ended at the end of the data. */
 static mt_status inflate_piece(z_stream *stream, const struct growing *packed, struct growing *plain, bool *out_ended)
 {
-    mt_status status = make_room(plain);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(make_room(plain));
     stream->avail_in = piece((size_t)(packed->data + packed->length - stream->next_in));
     stream->next_out = plain->data + plain->length;
     stream->avail_out = piece(plain->room - plain->length);

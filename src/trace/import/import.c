@@ -81,13 +81,11 @@ static mt_status add_run(const struct mt_import_reader *reader, const struct mt_
                          const struct mt_import_source *source, struct mt_import_report *out)
 {
     struct mt_recorder *recorder;
-    mt_status status = open_run(input->plan, source, &recorder);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(open_run(input->plan, source, &recorder));
     out->kind = reader->kind;
     out->format = source->title;
     out->run = mt_recorder_run(recorder);
-    status = reader->replay(input, mt_recorder_sink(recorder), out);
+    mt_status status = reader->replay(input, mt_recorder_sink(recorder), out);
     struct mt_error error = mt_error_save(status);
     mt_run_state state = status == MT_OK ? end_of(source, out) : MT_RUN_FAILED;
     return mt_error_restore(&error, mt_recorder_close(recorder, state));

@@ -71,9 +71,7 @@ static mt_status push(struct reader *reader, struct mt_value value)
     assert(reader->count <= reader->capacity);
     if (reader->count == reader->capacity) {
         size_t capacity = reader->capacity * 2;
-        mt_status status = mt_value_store_count(reader->store, reader->capacity * sizeof *reader->stack);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(mt_value_store_count(reader->store, reader->capacity * sizeof *reader->stack));
         reader->stack = mt_host_resize(reader->stack, capacity, sizeof *reader->stack);
         reader->capacity = capacity;
     }
@@ -97,10 +95,8 @@ static mt_status end(struct reader *reader)
     assert(reader->open_count > 0);
     const struct opened *opened = &reader->open[--reader->open_count];
     struct mt_value made;
-    mt_status status = mt_value_store_share(reader->store, opened->kind, reader->stack + opened->first,
-                                            (uint32_t)(reader->count - opened->first), &made);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_value_store_share(reader->store, opened->kind, reader->stack + opened->first,
+                                (uint32_t)(reader->count - opened->first), &made));
     reader->count = opened->first;
     return push(reader, made);
 }
@@ -161,9 +157,7 @@ static mt_status read_character(struct reader *reader, char **out)
         return status;
     const unsigned char *after = reader->at;
     if (is_high_half(unit) && take(reader, '\\') && take(reader, 'u')) {
-        status = read_unit(reader, &low);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(read_unit(reader, &low));
         if (is_low_half(low)) {
             *out = put_character(*out, 0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00));
             return MT_OK;
@@ -204,9 +198,7 @@ static mt_status scratch_room(struct reader *reader, size_t bytes)
 {
     if (bytes <= reader->scratch_bytes)
         return MT_OK;
-    mt_status status = mt_value_store_count(reader->store, 2 * bytes - reader->scratch_bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_value_store_count(reader->store, 2 * bytes - reader->scratch_bytes));
     reader->scratch = mt_host_resize(reader->scratch, 2, bytes);
     reader->scratch_bytes = 2 * bytes;
     return MT_OK;
@@ -316,9 +308,7 @@ static mt_status read_number(struct reader *reader)
         reader->at = count == 0 ? reader->at : digits + 1;
         return fail_here(reader, count == 0 ? "a value" : "the rest of a number that begins with 0");
     }
-    mt_status status = skip_rest(reader, &is_real);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(skip_rest(reader, &is_real));
     int64_t integer;
     if (is_real || !sum_digits(digits, count, is_negative, &integer))
         return push_real(reader, first);
@@ -351,9 +341,7 @@ static mt_status read_key(struct reader *reader)
     skip_space(reader);
     if (!take(reader, '"'))
         return fail_here(reader, "a key");
-    mt_status status = read_text(reader);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_text(reader));
     skip_space(reader);
     return take(reader, ':') ? MT_OK : fail_here(reader, "a colon");
 }

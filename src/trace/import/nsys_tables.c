@@ -21,13 +21,11 @@ static mt_status has_row(const struct mt_nsys_tables *tables, const char *sql, c
 {
     struct mt_statement *statement;
     *out = false;
-    mt_status status = mt_database_prepare(tables->database, sql, &statement);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_database_prepare(tables->database, sql, &statement));
     mt_statement_bind_text(statement, 1, table);
     if (column != NULL)
         mt_statement_bind_text(statement, 2, column);
-    status = mt_statement_step(statement, out);
+    mt_status status = mt_statement_step(statement, out);
     mt_statement_finalize(statement);
     return status;
 }

@@ -68,9 +68,7 @@ static mt_status read_number(struct machine *machine, size_t bytes, uint64_t *ou
 static mt_status read_counted(struct machine *machine, size_t length_bytes, const char **out, uint32_t *out_length)
 {
     uint64_t length = 0;
-    mt_status status = read_number(machine, length_bytes, &length);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_number(machine, length_bytes, &length));
     if (length > (size_t)(machine->end - machine->at))
         return mt_fail(MT_BAD_TRACE, "it says that %" PRIu64 " bytes follow, and %td do", length,
                        machine->end - machine->at);
@@ -230,9 +228,7 @@ static mt_status push_integer(struct machine *machine, int64_t integer)
 static mt_status do_integer(struct machine *machine, unsigned bytes)
 {
     uint64_t number = 0;
-    mt_status status = read_number(machine, bytes, &number);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_number(machine, bytes, &number));
     return push_integer(machine, bytes == 4 ? (int32_t)number : (int64_t)number);
 }
 
@@ -254,9 +250,7 @@ static mt_status do_long(struct machine *machine, unsigned length_bytes)
 {
     const char *bytes = NULL;
     uint32_t length = 0;
-    mt_status status = read_counted(machine, length_bytes, &bytes, &length);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_counted(machine, length_bytes, &bytes, &length));
     if (length > sizeof(int64_t))
         return push(machine,
                     (struct mt_value){.kind = MT_VALUE_REAL, .real = round_long((const unsigned char *)bytes, length)});
@@ -271,9 +265,7 @@ static mt_status do_real(struct machine *machine, unsigned argument)
     (void)argument;
     uint64_t bits = 0;
     struct mt_value value = {.kind = MT_VALUE_REAL};
-    mt_status status = read_number(machine, 8, &bits);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_number(machine, 8, &bits));
     bits = __builtin_bswap64(bits);
     memcpy(&value.real, &bits, sizeof value.real);
     return push(machine, value);
@@ -391,9 +383,7 @@ static mt_status do_put(struct machine *machine, unsigned number_bytes)
 static mt_status do_get(struct machine *machine, unsigned number_bytes)
 {
     uint64_t number = 0;
-    mt_status status = read_number(machine, number_bytes, &number);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_number(machine, number_bytes, &number));
     if (number >= machine->memo.count || machine->memo.values[number].kind == UINT32_MAX)
         return mt_fail(MT_BAD_TRACE, "it uses value number %" PRIu64 ", which it has not kept", number);
     return push(machine, machine->memo.values[number]);

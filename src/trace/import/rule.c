@@ -125,9 +125,7 @@ static mt_status read_phases(char *value, struct mt_rule *rule)
     char *rest;
     for (char *word = strtok_r(value, "|", &rest); word != NULL; word = strtok_r(NULL, "|", &rest)) {
         int phase;
-        mt_status status = find_word("phase", word, phase_names, MT_PHASE_COUNT, &phase);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(find_word("phase", word, phase_names, MT_PHASE_COUNT, &phase));
         rule->phases |= 1u << phase;
     }
     return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase names none");

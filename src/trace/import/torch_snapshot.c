@@ -162,9 +162,7 @@ static mt_status read_block(struct reading *reading, const struct mt_value *valu
     struct keys *keys = &reading->keys;
     *out = (struct mt_torch_block){.address = natural_or(value, &keys->address, next),
                                    .frames = mt_value_get(value, &keys->frames)};
-    mt_status status = read_size(reading, value, &keys->size, place, out->address, &out->bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_size(reading, value, &keys->size, place, out->address, &out->bytes));
     out->requested_bytes = natural_or(value, &keys->requested_size, out->bytes);
     return check_size(reading, place, out->address, out->requested_bytes);
 }

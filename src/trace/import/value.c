@@ -176,9 +176,7 @@ static size_t block_bytes(const struct mt_value_store *store, size_t least)
 static mt_status add_block(struct mt_value_store *store, size_t least)
 {
     size_t bytes = block_bytes(store, least);
-    mt_status status = mt_value_store_count(store, bytes);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_value_store_count(store, bytes));
     struct block *block = malloc(bytes);
     if (block == NULL)
         return mt_fail(MT_FAILED, "there is no memory left for %zu bytes more", bytes);
@@ -194,9 +192,7 @@ static mt_status take(struct mt_value_store *store, size_t bytes, void *out)
 {
     bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (bytes > (size_t)(store->end - store->at)) {
-        mt_status status = add_block(store, bytes);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(add_block(store, bytes));
     }
     *(void **)out = store->at;
     store->at += bytes;
@@ -245,9 +241,7 @@ static mt_status make_room(struct mt_value_store *store, struct table *table)
     if ((table->count + 1) * 2 <= table->capacity)
         return MT_OK;
     struct table larger = {.count = table->count, .capacity = table->capacity == 0 ? FIRST_SLOTS : table->capacity * 2};
-    mt_status status = mt_value_store_count(store, (larger.capacity - table->capacity) * sizeof *larger.slots);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_value_store_count(store, (larger.capacity - table->capacity) * sizeof *larger.slots));
     larger.slots = mt_host_alloc(larger.capacity * sizeof *larger.slots);
     for (size_t i = 0; i < table->capacity; i++) {
         if (table->slots[i].found == NULL)
@@ -266,9 +260,7 @@ static mt_status make_room(struct mt_value_store *store, struct table *table)
 static mt_status copy_text(struct mt_value_store *store, const char *data, uint32_t length, const char **out)
 {
     char *copy;
-    mt_status status = take(store, (size_t)length + 1, &copy);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(take(store, (size_t)length + 1, &copy));
     memcpy(copy, data, length);
     copy[length] = '\0';
     *out = copy;
@@ -284,9 +276,7 @@ mt_status mt_value_store_text(struct mt_value_store *store, const char *data, ui
     struct slot *slot = find(&store->texts, wanted, length, data);
     const char *text = slot->found;
     if (text == NULL) {
-        status = copy_text(store, data, length, &text);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(copy_text(store, data, length, &text));
         *slot = wanted;
         slot->found = text;
         store->texts.count++;
@@ -305,9 +295,7 @@ mt_status mt_value_store_open(struct mt_value_store *store, mt_value_kind kind, 
 {
     assert(kind == MT_VALUE_LIST || kind == MT_VALUE_DICT);
     struct mt_items *items;
-    mt_status status = take(store, sizeof *items, &items);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(take(store, sizeof *items, &items));
     *items = (struct mt_items){.depth = 1};
     *out = (struct mt_value){.kind = (uint32_t)kind, .items = items};
     return MT_OK;
@@ -346,9 +334,7 @@ static mt_status grow(struct mt_value_store *store, struct mt_items *items, uint
     uint32_t capacity = items->count == 0 ? least : least > items->capacity * 2 ? least : items->capacity * 2;
     capacity = capacity < FIRST_ITEMS ? FIRST_ITEMS : capacity;
     struct mt_value *values;
-    mt_status status = take(store, capacity * sizeof *values, &values);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(take(store, capacity * sizeof *values, &values));
     if (items->count > 0)
         memcpy(values, items->values, items->count * sizeof *values);
     items->values = values;
@@ -361,15 +347,11 @@ mt_status mt_value_store_add(struct mt_value_store *store, const struct mt_value
 {
     assert(to->kind != MT_VALUE_DICT || count % 2 == 0);
     struct mt_items *items = to->items;
-    mt_status status = close_all(store, values, count, &items->depth);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(close_all(store, values, count, &items->depth));
     if (items->closed)
         return mt_fail(MT_BAD_TRACE, "it adds to a %s that is in another one already, or in itself",
                        mt_value_kind_name((mt_value_kind)to->kind));
-    status = grow(store, items, count);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(grow(store, items, count));
     if (count > 0)
         memcpy(items->values + items->count, values, count * sizeof *values);
     items->count += count;
@@ -390,9 +372,7 @@ static mt_status make_closed(struct mt_value_store *store, mt_value_kind kind, c
 mt_status mt_value_store_share(struct mt_value_store *store, mt_value_kind kind, const struct mt_value *values,
                                uint32_t count, struct mt_value *out)
 {
-    mt_status status = make_room(store, &store->shared);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(make_room(store, &store->shared));
     size_t bytes = count * sizeof *values;
     const struct slot wanted = {
         .hash = hash_bytes(store->seed + kind, values, bytes), .kind = (uint32_t)kind, .length = count};
@@ -401,9 +381,7 @@ mt_status mt_value_store_share(struct mt_value_store *store, mt_value_kind kind,
         *out = (struct mt_value){.kind = (uint32_t)kind, .items = (struct mt_items *)slot->found};
         return MT_OK;
     }
-    status = make_closed(store, kind, values, count, out);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(make_closed(store, kind, values, count, out));
     *slot = wanted;
     slot->found = out->items;
     store->shared.count++;
