@@ -127,10 +127,14 @@ static void add_groups(struct mt_candidates *candidates, const struct mt_window 
     *out_cuts = sort_by_group(window, &groups, list, ends);
     for (size_t group = 0; group < groups.count; begin = ends[group++]) {
         const char *const *texts = groups.kinds[group].texts;
-        struct mt_candidate candidate = {
-            .finding = {detector->pattern, texts[0], texts[1], texts[2], texts[3], texts[4]},
-            .cuts = *out_cuts + begin,
-            .count = ends[group] - begin};
+        struct mt_candidate candidate = {.finding = {.pattern = detector->pattern,
+                                                     .category = texts[0],
+                                                     .role = texts[1],
+                                                     .op = texts[2],
+                                                     .phase = texts[3],
+                                                     .place = texts[4]},
+                                         .cuts = *out_cuts + begin,
+                                         .count = ends[group] - begin};
         if (candidate.count > 0)
             add_candidate(candidates, window, candidate);
     }

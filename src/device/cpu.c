@@ -26,7 +26,7 @@ static void *pointer(mt_addr address)
     return (void *)(uintptr_t)address;
 }
 
-static inline bool is_page_aligned(mt_addr address)
+static __attribute__((unused)) bool is_page_aligned(mt_addr address)
 {
     return address % (uint64_t)sysconf(_SC_PAGESIZE) == 0;
 }

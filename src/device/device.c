@@ -12,7 +12,7 @@
 #include <inttypes.h>
 
 /* True if a backend has what is not optional and, of each group of functions, all or none. */
-static inline bool is_whole_table(const struct mt_device_table *table)
+static __attribute__((unused)) bool is_whole_table(const struct mt_device_table *table)
 {
     return table->kind != NULL && table->reserve != NULL && table->release != NULL && table->now_ns != NULL &&
            (table->range_open == NULL ||
