@@ -35,7 +35,6 @@ private() {
     cat <<'END'
 alloc/block.h
 alloc/follow.h
-alloc/free_tree.h
 alloc/plan_parts.h
 trace/query/query.h
 trace/store/intake.h
