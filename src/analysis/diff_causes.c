@@ -234,8 +234,7 @@ static int64_t rounding(const struct mt_diff_side *side)
     return (int64_t)(side->allocated_bytes - side->requested_bytes);
 }
 
-void diff_causes_add(const struct diff_kinds *kinds, const struct mt_diff_side side[MT_SIDE_COUNT],
-                     struct mt_diff_parts *out)
+void diff_causes_add(const struct diff_kinds *kinds, const struct mt_diff_side *side, struct mt_diff_parts *out)
 {
     struct diff_pairs pairs = {0};
     struct causes causes = {0};

@@ -54,7 +54,6 @@ void diff_kinds_pair(const struct diff_kinds *kinds, struct diff_pairs *out);
 int64_t diff_pair_bytes(const struct diff_pair *pair);
 
 /* diff_causes.c: adds the causes, whose bytes sum to what the sides' allocated bytes differ by. */
-void diff_causes_add(const struct diff_kinds *kinds, const struct mt_diff_side side[MT_SIDE_COUNT],
-                     struct mt_diff_parts *out);
+void diff_causes_add(const struct diff_kinds *kinds, const struct mt_diff_side *side, struct mt_diff_parts *out);
 
 #endif

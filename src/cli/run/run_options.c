@@ -54,9 +54,10 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
     if (mt_setting_table[index].axis == MT_AXIS_NONE)
         return true;
     char word[MT_OPTION_TEXT_BYTES];
-    int length = snprintf(texts->value, sizeof texts->value, "%s,...", value_word(&mt_setting_table[index], word));
-    assert(length < MT_OPTION_TEXT_BYTES);
-    (void)length;
+    const char *one = value_word(&mt_setting_table[index], word);
+    enum { ROOM = MT_OPTION_TEXT_BYTES - sizeof ",..." };
+    assert(strlen(one) <= ROOM);
+    snprintf(texts->value, sizeof texts->value, "%.*s,...", (int)ROOM, one);
     out->value = texts->value;
     out->kind = MT_OPTION_TEXT; /* each value of the list is checked where the list is cut */
     return true;
