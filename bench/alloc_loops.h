@@ -1,5 +1,5 @@
-/* What is asked of every caching allocator that is measured, ours or a peer's: pairs of taking a block and giving it
- * back, and a sequence of requests, replayed. A peer is measured by the very loops that measure ours.
+/* Measurements of a caching allocator, ours or a peer's: pairs of taking a block and giving it back, and replays of a
+ * sequence of requests. Peers and ours are measured by the same loops.
  *
  * Relies on the C++ library alone, so that a peer can be built where its library is. An allocator is a class with
  * `take(bytes)`, which returns a handle, and `give(handle)`. */
@@ -45,8 +45,8 @@ template <class Allocator> double pair_ns(Allocator &allocator, uint64_t bytes, 
     return (now_ns() - start) / pairs;
 }
 
-/* What a peer is given a sequence as: a file of `ids` and how many rows there are of both kinds, then the rows. False
- * if it can't be written, or read. */
+/* Writes the sequence into a file for a peer: `ids`, the counts of rows of both kinds, then the rows. load_sequence
+ * reads it. Both return false if they fail. */
 inline bool write_sequence(const Sequence &sequence, const char *path)
 {
     const uint64_t head[] = {sequence.ids, sequence.carried.size(), sequence.rows.size()};

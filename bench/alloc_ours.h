@@ -131,7 +131,7 @@ class Ours
     mt_label_id label_;
 };
 
-/* Where events go: nowhere, or into a trace of its own, which is removed at the end. */
+/* A destination of events: nowhere, or a trace of its own, which is removed at the end. */
 class Sink
 {
   public:
@@ -286,7 +286,7 @@ inline Planned ours_planned(mt_device *device, Sink &sink, const Sequence &step,
     return {median(ns), double(ours.reserved_bytes()) / double(step.peak_requested)};
 }
 
-/* What is reserved for a sequence, over the most that is requested at once. */
+/* Returns the bytes reserved for a sequence over the most bytes that are requested at once. */
 inline double ours_reserved_share(mt_device *device, Sink &sink, const char *settings, const Sequence &sequence)
 {
     Ours ours(device, sink.sink(), settings);

@@ -1,10 +1,10 @@
-/* What an allocation costs: a cached block taken and given back, untraced and traced, and training steps replayed; beside
- * a best-fit allocator over std::set, built as PyTorch's caching allocator is, in the same run. Where there is a card,
+/* Costs of an allocation: a cached block taken and given back, untraced and traced, and training steps replayed. A
+ * best-fit allocator over std::set, built as PyTorch's caching allocator is, is measured in the same run. On a card,
  * bench_alloc_card measures beside PyTorch's own.
  *
- * Times are medians of repetitions in which every variant takes its turn, so that a busy machine slows them all; the
- * first, which brings the recorder's ring into memory, does not count. Reserved is shown over the peak of what was
- * requested, which is at most what was allocated. */
+ * Times are medians of repetitions in which every variant takes its turn, so that a busy machine slows them all. The
+ * first does not count: it brings the recorder's ring into memory. Reserved bytes are shown over the peak of requested
+ * bytes, which is at most that of allocated bytes. */
 #include "bench/alloc_ours.h"
 #include "bench/alloc_sequence.h"
 #include "bench/alloc_set.h"
@@ -63,7 +63,7 @@ template <class OursNs, class PeerNs> Times measure_in_turn(OursNs ours, PeerNs 
     return times;
 }
 
-/* What a traced event holds of the host's clock. */
+/* Reports the time of one reading of the host's clock, a part of the cost of a traced event. */
 void report_clock()
 {
     constexpr int READINGS = 1000000;

@@ -1,12 +1,12 @@
-/* What an allocation costs on a card, beside PyTorch's caching allocator through its C++ entry, without memory history and
- * with it, and beside cudaMallocAsync: a cached pair, an event of a repeated training step, and what is reserved.
+/* Costs of an allocation on a card: a cached pair, an event of a repeated training step, and reserved bytes. The peers
+ * are PyTorch's caching allocator through its C++ entry, with and without memory history, and cudaMallocAsync.
  *
  *   bench_alloc_card [--device DEVICE] [--data FOLDER] [--torch COMMAND] [--async COMMAND]
  *
- * DEVICE is cuda unless given, FOLDER tests/data.
- * The commands start peers (peer.h; pytorch_allocator.py and peer_async), each in a process of its own that waits while
- * another measures. Medians of repetitions in which every variant takes its turn; the first does not count. A row without
- * a peer: there is none. Where there is no usable card nothing is measured. */
+ * DEVICE is cuda unless given, FOLDER tests/data. The commands start peers (peer.h; pytorch_allocator.py and
+ * peer_async), each in a process of its own that waits while another measures. Times are medians of repetitions in
+ * which every variant takes its turn; the first does not count. A row lacks a peer if there is none. Without a usable
+ * card nothing is measured. */
 #include "bench/alloc_ours.h"
 #include "bench/alloc_sequence.h"
 #include "bench/peer.h"
@@ -23,7 +23,7 @@ constexpr int PEER_STEPS = 10;
 constexpr const char *SETTINGS = "policy=tight";
 constexpr const char *SEQUENCE = "bench_alloc_card.rows";
 
-/* What is measured beside each other: ours as it is or traced, and the peers. */
+/* The variants measured beside each other: ours untraced or traced, and the peers. */
 enum Variant { UNTRACED, TORCH, ASYNC, TRACED, TORCH_PYTHON, TORCH_ALL, VARIANTS };
 
 struct Peers {
@@ -172,7 +172,7 @@ void measure(const char *device_name, const std::string &data, Peers &peers)
     unlink(SEQUENCE);
 }
 
-/* What stands behind a name among the arguments; `otherwise` if it is not there. */
+/* Returns the argument after `name`, or `otherwise` if `name` is not among the arguments. */
 const char *option(int count, char **arguments, const char *name, const char *otherwise)
 {
     for (int i = 1; i + 1 < count; i++)

@@ -1,10 +1,11 @@
-/* What attention of one head takes on a card: forward and backward as one op each, batch 8, in fp32 and bf16, and as
- * matrices of weights, softmax by itself.
+/* Times of attention with one head on a card, batch 8: forward and backward as one op each, in fp32 and bf16; and of
+ * softmax by itself, over matrices of weights.
  *
  *   bench_attention [--peer COMMAND] [LONGEST]
  *
- * COMMAND starts a peer (peer.h, pytorch_attention.py) that takes turns with the ops. LONGEST is the longest sequence, 16384
- * unless given. Medians of some launches, by the card's clock. Where there is no usable card nothing is measured. */
+ * COMMAND starts a peer (peer.h, pytorch_attention.py) that takes turns with the ops. LONGEST is the longest sequence,
+ * 16384 unless given. Times are medians of some launches, by the card's clock. Without a usable card nothing is
+ * measured. */
 #include "base/text.h"
 #include "bench/peer.h"
 #include "bench/report.h"
@@ -80,7 +81,7 @@ static mt_status launch_backward(struct bench *bench, const void *call)
     return bench->device->kernels->attention_grad(call, bench->queue);
 }
 
-/* What was promised, of one case. */
+/* Returns `target` for the one case that has a target, and NAN for the others. */
 static double target_of(mt_dtype dtype, int64_t length, int64_t features, double target)
 {
     return dtype == MT_BF16 && length == 16384 && features == 64 ? target : NAN;
@@ -182,7 +183,8 @@ static void measure(struct bench *bench, int64_t longest)
     measure_softmax(bench, MT_BF16, longest / 4);
 }
 
-/* What the largest call takes: of attention with the widest heads, or of a softmax over a quarter of the length squared. */
+/* Returns the bytes of the largest call: attention with the widest heads, or softmax over a quarter of the length
+ * squared. */
 static uint64_t bytes_for(int64_t longest)
 {
     enum { HEADS = 8, COLUMNS = 2 };

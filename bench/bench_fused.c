@@ -1,8 +1,8 @@
-/* What the fused model takes on a card, beside the same model of PyTorch's own operations in the same run: the time of a
- * step and of AdamW, a layer of attention, and memory. card.h says how it is started; the names are
+/* Times and memory of the fused model on a card: a step, AdamW and a layer of attention. The same model of PyTorch's
+ * own operations is measured in the same run. card.h says how to start the program; the names are
  *
  *   fused      a step beside PyTorch's eager mode, and a layer of attention
- *   memory     peaks of what makes the model small, and what is reserved for it
+ *   memory     peaks with the settings that make the model small, and bytes reserved over allocated
  *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers */
 #include "bench/turns.h"
 
@@ -23,7 +23,8 @@ struct step {
     double ms, adamw_ms; /* at most; NAN: nothing was promised */
 };
 
-/* Where updates go beside backward, AdamW has no time of its own. Products of plain fp32 leave it no room beside them. */
+/* The options for updates beside backward; AdamW then has no time of its own. The fp32 step goes without: products of
+ * plain fp32 leave AdamW no room beside them. */
 static const char beside[] = "--optimizer-in-backward beside";
 static const struct step steps[] = {{{"2.7B", 256, "bf16"}, beside, 62, NAN},
                                     {{"2.7B", 256, "tf32"}, beside, 85, NAN},
@@ -55,7 +56,7 @@ static void report_step(struct bench *bench, const char *what, const struct step
     }
 }
 
-/* What both reserve over what they allocate, of a step that was just measured. */
+/* Reports the reserved over the allocated bytes of both implementations, for the step that was just measured. */
 static void report_shares(struct bench *bench, const struct step *step, struct peer *peer)
 {
     char text[2 * LONGEST], name[LONGEST];

@@ -1,5 +1,5 @@
-/* What must hold on a real card of the eager model: speed, watching that costs nothing, the reference's profile, memory and
- * time accounted for, and an end in order when memory runs out. card.h says how it is started. */
+/* Benchmarks of the eager model on a real card: speed, the cost of watching, the reference's profile, accounting of
+ * memory and time, and an orderly end when memory runs out. card.h says how to start the program. */
 #include "bench/turns.h"
 
 /* ---- speed ---- */
@@ -189,7 +189,7 @@ static void measure_used(struct bench *bench)
 
 /* ---- oom: the end of memory ---- */
 
-/* Whether the command answers with a figure that is not 0. */
+/* True if the command's answer has, under `key`, a number above 0 or an array that is not empty. */
 static bool answers(struct bench *bench, const char *arguments, const char *key)
 {
     json_t *answer = ask_json(&bench->asker, arguments);

@@ -1,4 +1,4 @@
-/* How long the measured snapshots of PyTorch take to become runs, and how much memory: the program, started anew each time. */
+/* Time and memory of importing the measured snapshots of PyTorch. The program is started anew each time. */
 #include "base/clock.h"
 #include "bench/report.h"
 

@@ -1,6 +1,6 @@
-/* What the library that `memtrace record` has loaded into programs takes of their calls by itself: CUPTI is
- * tests/fake_cupti.h here, so its part and the driver's are not in it. Every call comes by the runtime with the
- * driver's inside, as most do, which is four callbacks. The least of some repetitions.
+/* Costs per call of the library that `memtrace record` has loaded into programs. tests/fake_cupti.h stands in for
+ * CUPTI, so the costs of CUPTI and of the driver are not included. Every call comes by the runtime with the driver's
+ * inside, as most do, which is four callbacks. Each figure is the least of some repetitions.
  *
  * Usage: bench_inject */
 #include "bench/report.h"

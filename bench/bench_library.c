@@ -1,5 +1,5 @@
-/* What watching costs a program that uses the library: a labelled block taken and given, and noted, each traced, by one
- * thread. The ring is large enough that nobody waits for the disk.
+/* Costs of watching in a program that uses the library: a labelled block taken and given, and noted, each traced, by
+ * one thread. The ring is large enough that the thread never waits for the disk.
  *
  * Usage: bench_library */
 #include "bench/report.h"

@@ -1,5 +1,5 @@
-/* How long answers about a large run take: ten million events of a synthetic training run, made once through the
- * recorder, asked as a library and through the program. A smaller run before it is what it is compared with. */
+/* Times of answers about a large run, through the library and through the program. The run is a synthetic training run
+ * of ten million events, made once through the recorder. It is compared with a smaller run before it. */
 #include "analysis/diff.h"
 #include "base/clock.h"
 #include "bench/report.h"

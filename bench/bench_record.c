@@ -1,19 +1,20 @@
-/* What `memtrace record` costs a program, and how near its account is to the driver's: a C program, one that uses managed
- * memory and one that uses virtual, and training in PyTorch, in turns with the same programs alone. card.h says how it is
- * started; the programs are beside this one.
+/* Overhead of `memtrace record`, and the difference between its account and the driver's. The programs are a C
+ * program, one that uses managed memory, one that uses virtual memory, and training in PyTorch. They run in turns with
+ * the same programs alone. card.h says how to start the benchmark; the programs are beside this one.
  *
- * A host that others use, too, is faster in one moment than in the next, and in one processor than in another, by more than
- * what is looked for. So there are several processes of either kind, all on the same two processors; turns are many and as
- * short as some milliseconds; and what counts is the median of what the kinds differ by within a turn. What processes that
- * are alone differ by is told too: an overhead of less is none that can be seen.
+ * A shared host varies in speed over time, and from processor to processor, by more than the overhead. So there are
+ * several processes of either kind, all on the same two processors. Turns are many and as short as some milliseconds.
+ * The figure is the median of the differences of the kinds within a turn. The difference between the processes that
+ * are alone is reported, too: a smaller overhead can't be seen.
  *
- * The account is compared with the driver at two moments, between which nobody else takes or gives anything: when the
- * program has nothing, and when it has as much as it ever has. At each the program asks the driver and waits while the
- * trace is asked; what came in between is the same memory for both. The context, code that was loaded and what else
- * the driver takes for itself is in use at both, and no part of it. Of managed memory the driver counts more than was
- * asked for, and by what it does with the pages: there the two figures are told, and none is promised.
+ * The account is compared with the driver at two moments: when the program has nothing, and when it has as much as it
+ * ever has. Nobody else takes or gives anything between them. At each the program asks the driver, and waits while the
+ * trace is asked; the difference of the two moments is the same memory for both. The context, loaded code and the
+ * driver's own memory are in use at both moments, and so are no part of it. Of managed memory the driver counts more
+ * than the program asked for, depending on its use of the pages: there the two figures are reported without a target.
  *
- * A program of ours takes some seconds on a card, PyTorch's a minute, most of it to start; a name measures one alone. */
+ * A program of ours takes some seconds on a card. PyTorch's takes a minute, most of it to start. A name measures one
+ * alone. */
 #include "bench/card.h"
 #include "bench/peer.h"
 #include "bench/reserved_now.h"
@@ -35,7 +36,7 @@ struct program {
     bool driver_has_more_bytes; /* than the program asks for */
 };
 
-/* What is in use at a moment, by the driver and by the trace. */
+/* Bytes in use at a moment, by the driver and by the trace. */
 struct moment {
     double driver_bytes, trace_bytes;
 };
@@ -72,7 +73,7 @@ static struct moment ask_moment(struct bench *bench, struct peer *recorded, cons
     return moment;
 }
 
-/* What the program took between the moments. */
+/* Reports the bytes that the program took between the moments, by the trace and by the driver. */
 static void report_bytes(struct bench *bench, const struct program *program, const char *what, struct moment empty,
                          struct moment full)
 {
@@ -156,7 +157,7 @@ static void report_costs(struct bench *bench, const struct program *program, con
     report(bench, name, "%", (alone_ratio(times) - 1) * 100, NAN, "", 0);
 }
 
-/* Where a recorded process beside FIRST writes. */
+/* Writes the name of the trace of a recorded process other than FIRST into `trace`, and returns it. */
 static const char *other_trace(char trace[LONGEST], int process)
 {
     snprintf(trace, LONGEST, "other-%d.db", process);

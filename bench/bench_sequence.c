@@ -1,5 +1,5 @@
-/* What the card does is what the simulation says: one sequence of events, for every setting. card.h says how it is
- * started. Models of real size run with their usual settings, a small one with all of them. */
+/* Compares the events of a card with those of the simulation, for every setting: they must be one sequence. card.h
+ * says how to start the program. Models of real size run with their usual settings, a small one with all of them. */
 #include "bench/card.h"
 
 #define CARD "card.db"
@@ -15,7 +15,8 @@
     " LEFT JOIN span ON span.run = run.id AND span.id = coalesce(event.span, label.span)"                              \
     " ORDER BY event.id"
 
-/* How many lines differ, of two outputs place by place; what one has beyond the other differs. */
+/* Returns the count of lines that differ between two outputs, compared place by place. A line that only one of them
+ * has differs. `out_lines` gets the count of lines compared. */
 static int64_t count_differences(FILE *left, FILE *right, int64_t *out_lines)
 {
     char *lines[2] = {NULL, NULL};

@@ -1,10 +1,10 @@
-/* How far the fused model's losses are from the eager model's over 200 steps of training on real text, byte by byte, in
- * fp32, TF32 and under bf16 autocast, with everything kept and with the least. Beside it stands how far the eager model's
- * own losses are from those in fp32, and how far the fused model's are.
+/* Differences between the losses of the fused and the eager model over 200 steps of training on real text, byte by
+ * byte. Both train in fp32, in TF32 and under bf16 autocast; the fused model also with the least kept. For comparison,
+ * the losses of both models are set beside those of the eager model in fp32.
  *
  *   bench_text [FILE [DEVICE]]
  *
- * FILE is the text, the project's documentation unless given; DEVICE is cuda. Where there is no usable card nothing is
+ * FILE is the text, the project's documentation unless given; DEVICE is cuda. Without a usable card nothing is
  * measured. */
 #include "bench/report.h"
 #include "tests/text_training.h"
@@ -19,7 +19,7 @@ static const struct {
 
 enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
 
-/* What both implementations train, and where. */
+/* The device and the text that both implementations train on. */
 struct text_subject {
     const char *device, *file;
 };

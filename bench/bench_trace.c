@@ -1,6 +1,6 @@
-/* How many events a second the recorder takes into SQLite for as long as it is asked to, beside what SQLite alone takes
- * of the same columns through prepared inserts, in the same run; and how many traces of processes killed with SIGKILL
- * hold everything that they emitted.
+/* Throughput of the recorder: events a second that it stores in SQLite for as long as it is asked to. SQLite alone
+ * stores the same columns through prepared inserts in the same run. Durability: the count of traces that hold all
+ * emitted events after their processes were killed with SIGKILL.
  *
  *   bench_trace                      both, 30 seconds and 100 kills
  *   bench_trace sustained [seconds]
@@ -115,7 +115,7 @@ static mt_status open_recorder(struct mt_recorder **out, struct stream **out_str
     return MT_OK;
 }
 
-/* What one way of storing events achieved. */
+/* The result of one way of storing events. */
 struct throughput {
     uint64_t events;
     double seconds;
@@ -264,7 +264,7 @@ static void emit_forever(_Atomic uint64_t *emitted)
     }
 }
 
-/* Whether the trace is sound and its newest run has at least `count` events, each with its label and span. */
+/* True if the trace is sound and its newest run has at least `count` events, each with its label and span. */
 static bool holds(uint64_t count)
 {
     static const char sound[] =

@@ -71,7 +71,7 @@ static bool measure_writing(const struct asker *asker, const struct subject *sub
     return true;
 }
 
-/* What the browser's part prints are rows already. */
+/* Runs the browser's part, which prints its figures as rows by itself. False if it fails. */
 static bool measure_showing(const struct subject *subject)
 {
     char command[COMMAND_BYTES];

@@ -1,11 +1,11 @@
-/* What programs share that measure on a card: runs of the program as a user would start them, questions to their trace,
- * and a main that measures what is named.
+/* Functions shared by programs that measure on a card: runs of the program as a user would start them, questions to
+ * their trace, and a main that runs the named measurements.
  *
  *   bench_NAME [--program FILE] [--data FOLDER] [--peers FOLDER] [--device DEVICE] [NAME...]
  *
- * Data are in tests/data, peers in the folder bench: they are asked if it is given. DEVICE is cuda unless given. Names are
- * those of the program's measurements; without, those that it makes by itself. Where there is no usable card nothing is
- * measured. */
+ * Data are in tests/data, peers in the folder bench: they are asked if it is given. DEVICE is cuda unless given. Names
+ * are those of the program's measurements; without names, it makes those that it makes by itself. Without a usable
+ * card nothing is measured. */
 #ifndef BENCH_CARD_H
 #define BENCH_CARD_H
 
@@ -34,7 +34,7 @@ struct measurement {
     void (*measure)(struct bench *bench);
 };
 
-/* What is run again and again: batch 4. */
+/* A configuration that is run again and again, with batch 4. */
 struct setup {
     const char *model;
     int seq;
@@ -172,7 +172,7 @@ static inline int try_card(const struct bench *bench)
                          bench->device);
 }
 
-/* Where an option's value goes; NULL if there is no such option. */
+/* Returns the place of an option's value, or NULL if there is no such option. */
 static inline const char **option_of(struct bench *bench, const char *name)
 {
     const struct {

@@ -192,7 +192,7 @@ static double median_step_ms(const struct way *way, int count)
     return ms[count / 2];
 }
 
-/* Where the program is: nothing taken yet; between steps; at a step's highest point. */
+/* The state of the program: nothing taken yet; between steps; at a step's highest point. */
 enum state { EMPTY, BETWEEN, FULL };
 
 static void go_between(const struct way *way, enum state *state)

@@ -1,5 +1,5 @@
-/* What a benchmark measured, as tools/bench reads it: one line on stdout for each figure, its fields split by tabs.
- * Everything else that a benchmark has to say goes to stderr.
+/* The figures of a benchmark, as tools/bench reads them: one line on stdout for each, its fields split by tabs. All
+ * other output of a benchmark goes to stderr.
  *
  *   what   unit   ours   peer   bound   target
  *

@@ -1,5 +1,5 @@
-/* What a program that is being recorded holds at this moment, by its trace: so that the driver can be asked at the very same
- * one. A program that waits changes nothing, and what it did is committed a tenth of a second later. */
+/* The query for the bytes that a recorded program holds at this moment, by its trace, so that the driver can be asked
+ * at the same moment. A program that waits changes nothing, and its events are committed a tenth of a second later. */
 #ifndef BENCH_RESERVED_NOW_H
 #define BENCH_RESERVED_NOW_H
 

@@ -25,7 +25,8 @@ static inline const struct mt_finding *find(const struct mt_advice *advice, mt_p
     return found;
 }
 
-/* What is reserved and free is what is wasted, and what the other policy reserves less is what is saved. */
+/* Checks that the finding's bytes are those reserved and free, and that it saves the bytes that the other policy
+ * reserves less. */
 static inline void assert_fragmented(const struct mt_advice *advice, const struct mt_finding *finding)
 {
     const struct mt_fragmentation *found = &advice->fragmentation;
@@ -41,7 +42,7 @@ static inline void assert_cut(const struct mt_advice *advice, const struct mt_fi
     assert_true(finding->bytes >= finding->saved_bytes);
 }
 
-/* What holds of any advice. */
+/* Checks the invariants of any advice. */
 static inline void assert_sound(const struct mt_advice *advice)
 {
     assert_int_equal(advice->as_it_was.requested_bytes, advice->peak_bytes);

@@ -101,7 +101,7 @@ static inline struct model_piece *model_map(struct alloc_model *model, unsigned 
     return piece;
 }
 
-/* What a request gets; false where it gets nothing. */
+/* Takes a piece for a request, and copies it to `out`. False if there is no memory for it. */
 static inline bool model_take(struct alloc_model *model, unsigned stream, uint64_t bytes, struct model_piece *out)
 {
     bytes = model_round(model, bytes);

@@ -1,5 +1,5 @@
-/* What programs that are recorded on a card have in common: they end where something fails, and call the driver's functions
- * without being linked with it. */
+/* Functions shared by programs that are recorded on a card. They end the program at the first failure, and call the
+ * driver's functions without being linked with it. */
 #ifndef MT_TESTS_CARD_PROGRAM_H
 #define MT_TESTS_CARD_PROGRAM_H
 

@@ -46,7 +46,7 @@ static inline struct shadow_segment *shadow_segment_of(struct shadow *shadow, co
     return &shadow->segments[event->segment % SHADOW_MOST_SEGMENTS];
 }
 
-/* How many bytes of the part lie where the event says. */
+/* Returns the bytes of the part that lie in the event's range. */
 static inline uint64_t shadow_overlap(const struct shadow_part *part, const struct mt_event *event)
 {
     uint64_t begin = event->offset > part->begin ? event->offset : part->begin;
@@ -54,7 +54,7 @@ static inline uint64_t shadow_overlap(const struct shadow_part *part, const stru
     return part->segment == event->segment && begin < end ? end - begin : 0;
 }
 
-/* How many bytes of where the event says have memory. */
+/* Returns the bytes of the event's range that have memory. */
 static inline uint64_t shadow_mapped(const struct shadow *shadow, const struct mt_event *event)
 {
     uint64_t bytes = 0;

@@ -13,7 +13,8 @@ static inline int set_up(void **state)
     return 0;
 }
 
-/* What fit says, which ends with 0 where it fits and with 1 where not; the caller's. */
+/* Returns the answer of fit, and checks that its exit code is 0 if the run fits and MT_FAILED if not. The caller
+ * releases the answer. */
 static inline json_t *fit(const char *arguments)
 {
     const struct said *said = shell("\"$M\" fit --json %s", arguments);

@@ -8,7 +8,8 @@
 
 enum { SKIPPED = 77 };
 
-/* Whether there is a card; why not is printed. What else keeps it from opening is the failure of the test that opens it. */
+/* True if there is a card; otherwise prints the reason. A card that can't be opened for another reason counts as
+ * there: the test that opens it fails. */
 static inline bool gpu_is_there(void)
 {
     struct mt_device *device;

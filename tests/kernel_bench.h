@@ -98,7 +98,8 @@ static inline struct mtk_view view_of(const struct buffer *b)
                              .stride = {count_of(b), count_of(b), b->columns, 1}};
 }
 
-/* How far off an element may be: of its size, and of `size`, that of the numbers behind it. */
+/* True if `got` differs from `expected` by no more than rounding allows. The tolerance grows with the size of
+ * `expected`, and with `size`, that of the numbers it was computed from. */
 static inline bool is_near(double got, double expected, mt_dtype dtype, double size)
 {
     double unit = dtype == MT_F64 ? 1e-13 : 4e-6;

@@ -39,7 +39,7 @@ static inline uint64_t draw_bytes(uint64_t seed, uint64_t *state)
     return 1 + draw(seed, state, kind == 1 ? 1 << 20 : 4096);
 }
 
-/* When a block comes back: most soon, some after up to `most` requests. */
+/* Draws the request before which a block is freed: most blocks soon, some after up to `most` requests. */
 static inline uint64_t draw_freed(uint64_t seed, uint64_t *state, uint64_t now, uint64_t most, uint64_t end)
 {
     uint64_t freed = now + 1 + draw(seed, state, draw(seed, state, 3) == 0 ? most : 1 + most / 16);

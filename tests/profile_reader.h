@@ -33,7 +33,7 @@ struct profile_sample {
     size_t depth, value_count, label_count;
 };
 
-/* What has an id: a location and the function of its line, or a function and its name. */
+/* An entry with an id: a location and the function of its line, or a function and its name. */
 struct profile_entry {
     uint64_t id, refers_to;
 };
@@ -235,7 +235,7 @@ static inline const char *profile_frame(const struct profile *profile, const str
     return profile_string(profile, profile_find(profile->functions, profile->function_count, function));
 }
 
-/* What a sample's label says; NULL if it has none of that key. */
+/* Returns the text of a sample's label, or NULL if the sample has no label of that key. */
 static inline const char *profile_label(const struct profile *profile, const struct profile_sample *sample,
                                         const char *key)
 {

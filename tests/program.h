@@ -19,7 +19,7 @@
 
 enum { OUTPUT_BYTES = 1 << 20 };
 
-/* What a command said. */
+/* The exit code and the output of a command. */
 struct said {
     int code; /* exit code, or 128 + the signal that ended it */
     char out[OUTPUT_BYTES], err[OUTPUT_BYTES];

@@ -1,5 +1,5 @@
-/* Where tests that draw at random begin: of SEED=… in the environment, or else of the time. The program prints it once, so
- * that a run which failed can be run again. */
+/* Seeds of tests that draw at random: from SEED=… in the environment, or else from the time. The program prints the
+ * first one once, so that a failed run can be run again. */
 #ifndef MT_TESTS_SEED_H
 #define MT_TESTS_SEED_H
 

@@ -1,4 +1,4 @@
-/* What a command prints on a terminal of some width. */
+/* Output of commands on a terminal of some width. */
 #ifndef MT_TESTS_TERMINAL_H
 #define MT_TESTS_TERMINAL_H
 
@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the command prints on a terminal of so many columns; free(). Never inlined: gcc takes what a stream was made to point
- * to for gone then. */
+/* Returns the output of the command on a terminal of so many columns, for free(). Never inlined: gcc would take the
+ * buffer of the memory stream for gone. */
 static __attribute__((noinline, unused)) char *on_terminal(unsigned short columns, const char *command)
 {
     const struct winsize size = {.ws_row = 50, .ws_col = columns};

@@ -240,7 +240,7 @@ static void what_every_step_leaves_behind_is_found(void **state)
     free(story);
 }
 
-/* What was live when memory ran out was still to be used: it is idle, and not late. */
+/* Checks that a block which is live when memory runs out is idle, and not freed late: it was still to be used. */
 static void what_is_there_when_memory_runs_out_is_idle(void **state)
 {
     (void)state;

@@ -29,7 +29,7 @@ static void steps_tells_times_without_warmup_run_by_run(void **state)
     assert_int_equal(count_lines(MEMTRACE("steps --run 3 --full")->out), 1 + 5);
 }
 
-/* What a card's driver would have said, put where a run on a card puts it. */
+/* Adds readings of a card's driver to the trace, as a run on a card stores them. */
 static void add_driver_readings(void)
 {
     static const char sql[] =

@@ -42,7 +42,7 @@ static void assert_begins(const char *text, const char *part)
         fail_msg("it does not begin with \"%s\": %s", part, text);
 }
 
-/* Whether the option keeps a bound of `bytes` and misses one of a byte less. */
+/* Checks that the option passes with a bound of `bytes` and fails with one of a byte less. */
 static void assert_exact(const char *option, json_int_t bytes)
 {
     const struct said *said = shell("\"$M\" check %s %lld", option, (long long)bytes);
@@ -304,7 +304,7 @@ static void a_leak_fails_and_its_bytes_add_up(void **state)
     assert_says(said->err, "has 2 full steps");
 }
 
-/* How XML begins a name, and goes on. */
+/* Returns the length of the XML name at the beginning of `text`. */
 static size_t name_length(const char *text)
 {
     size_t length = 0;

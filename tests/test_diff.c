@@ -255,7 +255,7 @@ static void random_runs_add_up_too(void **state)
     check_pair(fixture, SMALL_FULL, RANDOM_RUNS);
 }
 
-/* What the rows say of a category on one side. */
+/* Returns the bytes of a category on one side, summed over the rows. */
 static uint64_t category_bytes(const struct mt_diff_parts *parts, const char *category, mt_side side)
 {
     uint64_t bytes = 0;

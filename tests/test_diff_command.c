@@ -21,7 +21,7 @@ enum { OUTPUT_BYTES = 1 << 20 };
 
 static const double GIB = 1024.0 * 1024 * 1024;
 
-/* What a command said. */
+/* The exit code and the output of a command. */
 struct said {
     int code;
     char out[OUTPUT_BYTES], err[OUTPUT_BYTES];
@@ -323,8 +323,8 @@ static void doubts_are_noted(void **state)
     assert_non_null(strstr(said->err, "settings, so no cause"));
 }
 
-/* What an import says nothing of is no setting in which it differs; an allocator's settings are what they mean, however
- * they are spelled. */
+/* Checks that a setting which an import does not know is no difference, and that settings of an allocator are compared
+ * by their meaning, however they are spelled. */
 static void what_one_run_says_nothing_of_is_unknown_and_no_difference(void **state)
 {
     (void)state;
@@ -388,7 +388,7 @@ static void published_figures_stand_beside_runs_that_they_are_of(void **state)
     assert_non_null(strstr(memtrace("diff 1 3")->out, "alloc: policy=tight → policy=torch"));
 }
 
-/* What does not sum is no answer. */
+/* Checks that a trace is refused as damaged if its events do not add up. */
 static void a_damaged_trace_is_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What holds of every run of the eager model: the same events on every device, no block without a label, roles that
- * tell the truth, out of memory as an ordinary outcome. With "cuda" as argument: what holds on a card. */
+/* Tests of every run of the eager model: the same events on every device, no block without a label, roles that tell
+ * the truth, out of memory as an ordinary outcome. With "cuda" as argument it tests runs on a card. */
 #include "device/backend.h"
 #include "gpu.h"
 #include "recording.h"

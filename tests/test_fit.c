@@ -277,7 +277,8 @@ static void the_fused_model_is_a_change_and_has_its_own(void **state)
     json_decref(answer);
 }
 
-/* What the tight policy takes for a segment depends on the capacity, so more may be needed with a limit than without. */
+/* Checks that every proposed change does when it is run. The tight policy chooses the size of a segment by the
+ * capacity, so more may be needed with a limit than without. */
 static void what_would_do_was_seen_to_do(void **state)
 {
     (void)state;
@@ -418,7 +419,8 @@ static void delete_setting(const char *path, const char *name)
     sqlite3_close(trace);
 }
 
-/* What runs computed before there was a choice. */
+/* Checks that a trace without the setting reads as custom, the one attention that runs computed before there was a
+ * choice. */
 static void a_trace_from_before_attention_was_a_setting_reads_as_custom(void **state)
 {
     (void)state;

@@ -9,7 +9,7 @@
 
 enum { MOST_LIVE = 2000, STEPS = 5, CHECK_EVERY = 7 };
 
-/* How far a run strays from its plan, in percent of its requests. */
+/* The deviations of a run from its plan, in percent of its requests. */
 struct straying {
     uint64_t others;  /* on another stream */
     uint64_t extra;   /* made besides */

@@ -1,5 +1,5 @@
-/* What the fused model's ops account for, on which times of a simulated step and the answers about uses rest: operations
- * by formula, bytes of the update, and which blocks were written. */
+/* Tests of the accounts of the fused model's ops: operations by formula, bytes of the update, and the blocks written.
+ * The times of a simulated step and the answers about uses rest on them. */
 #include "device/backend.h"
 #include "fused_bench.h"
 

@@ -86,7 +86,8 @@ static void expect_none(const int *live, int turns)
         assert_int_equal(live[turn], 0);
 }
 
-/* When backward begins with a layer, nothing is left of the layers after it; when it has ended, nothing at all. */
+/* Checks that, when backward begins with a layer, nothing is left of the layers after it, and at its end nothing at
+ * all. */
 static void expect_let_go(const struct recording *recording, const struct mt_training_config *config)
 {
     int live[8] = {0}, turn = 0, layers = (int)config->model.layers;

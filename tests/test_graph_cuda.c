@@ -12,8 +12,8 @@
 
 enum { STEPS = 20, FIRST_REPLAYED = 6 };
 
-/* What a run told, with the steps in which events came while a graph did the work. Invariant: recording comes first,
- * since its functions are called with this. */
+/* A run's events and losses, and the allocations in each step while a graph did the work. Invariant: recording comes
+ * first, since its functions are called with this. */
 struct run {
     struct recording recording;
     const struct mt_device *device;

@@ -1,5 +1,5 @@
-/* What is made of the command table: the manual, as formatters take it, and completions, as shells do. Each tool that is
- * not there is told as skipped. */
+/* Tests of the output made from the command table: the manual, as formatters read it, and completions, as shells do. A
+ * test whose tool is missing says so and is skipped. */
 #include "base/status.h"
 #include "program.h"
 
@@ -200,7 +200,7 @@ static void a_page_shows_quotes_dashes_and_other_scripts_as_written(void **state
                 "memtrace sql 'SELECT id, device, state FROM run'");
 }
 
-/* What bash offers for a line that is typed so far, sorted, with a space after each. */
+/* Returns the completions that bash offers for the line typed so far, sorted, with a space after each. */
 static const char *completed(const char *breaks, const char *line)
 {
     const struct said *said = shell("cat >ask.bash <<'END'\n"

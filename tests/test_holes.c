@@ -13,7 +13,7 @@
 
 enum { SEGMENTS = 6, PARTS = 8, BYTES = 64, EVENTS = 60, MOST_BLOCKS = 200 };
 
-/* What a byte of a segment is after an event. */
+/* The state of a byte of a segment after an event. */
 enum state { NO_MEMORY, FREE, HELD };
 
 /* A layout, and what byte b of segment s is after event e. Invariant: parts are ordered by segment and offset. */

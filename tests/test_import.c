@@ -237,7 +237,7 @@ static void rules_of_a_user_come_first(void **state)
     assert_null(strstr(refused->err, "--trace")); /* the trace's place does not matter */
 }
 
-/* Where there was a choice, the import names what it took; where nothing was recorded, it says what to do. */
+/* Checks that the import names the device that it chose, and says what to do if nothing was recorded. */
 static void what_is_not_in_the_run_is_told(void **state)
 {
     (void)state;

@@ -23,7 +23,7 @@ static struct {
     int64_t parts; /* 0: as many as a subject says */
 } card = {.spelling = "cuda", .arena_bytes = ARENA_BYTES};
 
-/* What an op takes: for each part a matrix, or one for all parts. */
+/* An operand of an op: a matrix for each part, or one for all parts. */
 struct tensor {
     mt_dtype dtype;
     int64_t rows, columns;
@@ -313,7 +313,7 @@ static int close_card(void **state)
     return 0;
 }
 
-/* Whether the card has the memory free that this takes. */
+/* True if the card has as much free memory as the tests take; otherwise prints how much it has. */
 static bool has_room(void)
 {
     struct mt_device *device;

@@ -1,4 +1,5 @@
-/* What is wider than the terminal: shortened, left out, or one below the other. Many commands, each several times. */
+/* Tests of output that is wider than the terminal: it is shortened, left out, or put one below the other. They run
+ * many commands, each several times. */
 #include "terminal.h"
 #include "two_runs.h"
 
@@ -105,7 +106,7 @@ static void columns_are_left_out_where_there_is_no_room(void **state)
     }
 }
 
-/* What stands side by side comes one below the other. */
+/* Checks that tables side by side come one below the other on a narrow terminal. */
 static void a_study_fits_a_narrow_terminal(void **state)
 {
     (void)state;

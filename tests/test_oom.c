@@ -70,7 +70,7 @@ static void check_sums(const json_t *answer)
     check_order(answer, "by_place", "allocated_bytes");
 }
 
-/* What the events of the newest run add up to, however it is asked. Kinds: 0 map, 1 unmap, 2 alloc, 3 free, 4 oom. */
+/* Checks the answer against sums over the events of the newest run. Kinds: 0 map, 1 unmap, 2 alloc, 3 free, 4 oom. */
 static void check_events(const json_t *answer)
 {
     const json_t *memory = json_object_get(answer, "memory"), *asked = json_object_get(answer, "asked");

@@ -27,7 +27,7 @@ static json_int_t count_events(const char *condition)
     return count;
 }
 
-/* How a run on a device of so many MiB ended, and how many blocks it had got by then. */
+/* The exit code of a run on a device of so many MiB, and the count of blocks that it had got by then. */
 struct outcome {
     int code;
     json_int_t blocks;
@@ -42,7 +42,7 @@ static struct outcome run_on(uint64_t mib, const char *options)
     return outcome;
 }
 
-/* Whether the request that was refused after so many blocks is met where there is so much. */
+/* True if the request that was refused after `blocks` blocks is met on a device of `mib` MiB. */
 static bool is_met(uint64_t mib, const char *options, json_int_t blocks)
 {
     struct outcome outcome = run_on(mib, options);

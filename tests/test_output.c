@@ -1,4 +1,4 @@
-/* What goes to a terminal, a pipe, a full disk or nowhere; and a run that is cut off. */
+/* Tests of output to a terminal, a pipe, a full disk or nowhere, and of a run that is cut off. */
 #include "terminal.h"
 #include "two_runs.h"
 
@@ -99,7 +99,7 @@ static void a_reader_who_leaves_is_no_failure_and_a_full_disk_is_one(void **stat
     assert_int_equal(shell("\"$M\" peak >&-")->code, MT_NOT_WRITTEN);
 }
 
-/* What was asked is known, but nowhere to read: that has a code of its own, whoever writes. */
+/* Checks that every command has the same exit code of its own if it has an answer but can't write it. */
 static void what_cannot_be_written_has_one_exit_code(void **state)
 {
     (void)state;

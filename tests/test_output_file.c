@@ -1,4 +1,4 @@
-/* What commands write must not be the end of what they, or others, read. */
+/* Tests that no command overwrites a file that it, or another command, reads. */
 #include "base/status.h"
 #include "program.h"
 

@@ -109,7 +109,7 @@ static void every_hole_has_its_reason(void **state)
     free(story);
 }
 
-/* What has no memory is no hole, and of a segment that shrank what is left of it counts. */
+/* Checks that a gap without memory is no hole, and that the rest of a segment that shrank counts as reserved. */
 static void gaps_in_a_segment_are_not_reserved(void **state)
 {
     (void)state;
@@ -172,8 +172,9 @@ static struct story *tell_of_two_blocks(void)
     return story;
 }
 
-/* What nobody reads again is idle until the end: without it the request is met. What was written in the span that asks
- * may be an operand, so its going is no relief, not even where it would be one. */
+/* Checks that a block that nobody reads again is idle until the end, and that the request is met without it. A block
+ * that was written in the span that asks may be an operand. Its removal is never proposed, not even if it would be
+ * enough. */
 static void what_the_op_needs_is_not_taken_away(void **state)
 {
     (void)state;

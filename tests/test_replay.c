@@ -23,7 +23,7 @@ static size_t make_random(uint64_t seed, struct mt_lifetime *out, size_t most)
     return count;
 }
 
-/* Whether lifetime i is there when lifetime `at` has just begun. */
+/* True if lifetime i is live when lifetime `at` has just begun. */
 static bool overlaps(const struct mt_lifetime *lifetimes, size_t i, size_t at)
 {
     int64_t now = lifetimes[at].begin;
@@ -64,7 +64,7 @@ static void the_replay_reaches_the_naive_sum(void **state)
     }
 }
 
-/* What is asked for first and has no room is what is told, whatever comes after it. */
+/* Checks that the replay names the first request that has no room, whatever comes after it. */
 static void the_first_lifetime_without_room_is_named(void **state)
 {
     (void)state;

@@ -64,7 +64,7 @@ static void auto_takes_a_gpu_or_says_that_nothing_is_executed(void **state)
     json_decref(run);
 }
 
-/* Where there is a driver it can't be missed. */
+/* Checks that a missing driver is named, and that the exit code is 4. Skipped if there is a driver. */
 static void a_driver_that_is_missing_is_named_and_exits_with_4(void **state)
 {
     (void)state;

@@ -33,7 +33,7 @@ static json_int_t runs_in(const char *trace)
     return count;
 }
 
-/* What `run` says of the same words. */
+/* Checks that the row has the same settings and the same peak as `run` with these settings. */
 static void assert_is_the_run(const json_t *row, const char *mode, const char *autocast, int seq, int batch)
 {
     assert_string_equal(text_of(row, "mode"), mode);

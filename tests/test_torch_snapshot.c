@@ -367,7 +367,7 @@ static void the_device_is_the_one_that_was_asked_for(void **state)
     }
 }
 
-/* Where nothing was recorded, the device is the one with memory. */
+/* Checks that a snapshot without events is of the device with the most memory. */
 static void without_events_the_device_is_the_one_with_most_memory(void **state)
 {
     (void)state;

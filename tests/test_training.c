@@ -1,4 +1,5 @@
-/* What a training run that fails says: the words of its first failure, whatever else fails while it is brought to an end. */
+/* Tests of the message of a training run that fails: that of its first failure, whatever else fails while the run
+ * ends. */
 #include "device/backend.h"
 #include "model/token_source.h"
 #include "model/training.h"

@@ -27,7 +27,7 @@ static inline size_t count_lines(const char *text)
     return lines;
 }
 
-/* Whether every row has these keys, and there is a row. */
+/* Checks that there is a row, and that every row has these keys. */
 static inline void assert_rows(const json_t *object, size_t count, const char *const *keys)
 {
     const json_t *rows = json_object_get(object, "rows");
