@@ -18,7 +18,7 @@ struct fitted {
 static const struct mt_field fitted_fields[] = {
     MT_FLAG(struct fitted, fit.fits, "fits", "fits", NULL),
     MT_SOME_BYTES(struct fitted, fit.reserved_bytes, "reserved_bytes", "reserves", "the peak"),
-    MT_SOME_BYTES(struct fitted, fit.enough_bytes, "enough_bytes", "would do", "that suffice, where 2 MiB less do not"),
+    MT_SOME_BYTES(struct fitted, fit.enough_bytes, "enough_bytes", "needs", "that suffice, where 2 MiB less do not"),
     MT_DIFFERENCE(struct fitted, room_bytes, "room_bytes", "room", "capacity less the one of the two that there is"),
     MT_BYTES(struct fitted, fit.unlimited_bytes, "unlimited_bytes", NULL, "the peak with unlimited memory"),
     MT_FIELDS_END,
@@ -233,7 +233,7 @@ static void print_verdict(const struct mt_fit *fit)
 {
     char bytes[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
     if (!fit->fits) {
-        printf("It does not fit: %s would do, %s more than there is.\n", mt_format_bytes(fit->enough_bytes, bytes),
+        printf("It does not fit: it needs %s, %s more than there is.\n", mt_format_bytes(fit->enough_bytes, bytes),
                mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), room));
         return;
     }
@@ -316,7 +316,7 @@ static void print_basis(const struct mt_fit_question *question, const struct mt_
     printf("\nEach figure is of a simulation of %" PRId64 " step%s.", steps, steps == 1 ? "" : "s");
     if (answer->single_count > 0)
         printf(" \"reserves\" is the peak of reserved bytes;\n"
-               "\"would do\" is a memory in which it would fit, where 2 MiB less is too little.");
+               "\"needs\" is a memory in which it fits, where 2 MiB less is too little.");
     putchar('\n');
 }
 
