@@ -162,14 +162,15 @@ MEMTRACE_API int64_t memtrace_run_number(const memtrace_run *run);
 
 /* The role of a block in a training step. */
 typedef enum memtrace_role {
-    MEMTRACE_TEMPORARY = 0, /* needed for a moment; also for every other use */
-    MEMTRACE_PARAM = 1,
-    MEMTRACE_GRAD = 2,
-    MEMTRACE_OPT_STATE = 3,
-    MEMTRACE_SAVED = 4,       /* kept from forward for backward */
+    MEMTRACE_TEMPORARY = 0, /* needed for a moment */
+    MEMTRACE_PARAMETER = 1,
+    MEMTRACE_GRADIENT = 2,
+    MEMTRACE_OPTIMIZER_STATE = 3,
+    MEMTRACE_ACTIVATION = 4,  /* taken in forward and kept for backward */
     MEMTRACE_WEIGHT_CAST = 5, /* a weight in another precision */
     MEMTRACE_WORKSPACE = 6,   /* of a library */
-    MEMTRACE_DATA = 7         /* inputs */
+    MEMTRACE_INPUT = 7,
+    MEMTRACE_OTHER = 8 /* anything else, or not known */
 } memtrace_role;
 
 /* The element type of a block. It is for people: it does not affect the bytes of a block. */

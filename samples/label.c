@@ -26,12 +26,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", memtrace_last_error());
         return 1;
     }
-    uint64_t activations[LAYERS], weights = take(run, "Param", MEMTRACE_PARAM);
+    uint64_t activations[LAYERS], weights = take(run, "Param", MEMTRACE_PARAMETER);
     memtrace_step_begin(run);
     memtrace_phase_begin(run, MEMTRACE_FORWARD);
     for (int layer = 0; layer < LAYERS; layer++) {
         memtrace_span_begin(run, names[layer]); /* the number is the layer: answers merge equal layers */
-        activations[layer] = take(run, "Convolution", MEMTRACE_SAVED);
+        activations[layer] = take(run, "Convolution", MEMTRACE_ACTIVATION);
         memtrace_span_end(run);
     }
     memtrace_phase_begin(run, MEMTRACE_BACKWARD);

@@ -16,7 +16,7 @@ int main()
     options.size = sizeof options;
     memtrace_label label = memtrace_label();
     label.size = sizeof label;
-    label.role = MEMTRACE_SAVED;
+    label.role = MEMTRACE_ACTIVATION;
     memtrace_run *run = nullptr;
     uint64_t address = 0;
     if (memtrace_run_open(&options, &run) != MEMTRACE_OK)

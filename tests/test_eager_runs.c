@@ -176,13 +176,13 @@ static void saved_blocks_are_those_that_backward_finds(void **state)
             const struct mt_label *label = recording_label_of(&recording, live[i]);
             if (label->role == MT_ROLE_TEMPORARY)
                 assert_string_equal(label->op, "cross_entropy.mean");
-            saved_live += label->role == MT_ROLE_SAVED || label->role == MT_ROLE_WEIGHT_CAST;
+            saved_live += label->role == MT_ROLE_ACTIVATION || label->role == MT_ROLE_WEIGHT_CAST;
         }
         for (size_t left = recording_step(&recording, 1, &step); left > 0; left--, step++) {
             if (step->kind != MT_EVENT_ALLOC)
                 continue;
             const struct mt_label *label = recording_label_of(&recording, step);
-            saved_made += label->role == MT_ROLE_SAVED || label->role == MT_ROLE_WEIGHT_CAST;
+            saved_made += label->role == MT_ROLE_ACTIVATION || label->role == MT_ROLE_WEIGHT_CAST;
         }
         assert_true(saved_live > 0);
         assert_int_equal(saved_live, saved_made);

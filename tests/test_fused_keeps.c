@@ -59,7 +59,7 @@ static void forward_keeps_of_a_block_what_the_table_says(void **state)
             if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD)
                 break;
             const struct mt_label *label = recording_label_of(&recording, event);
-            if (change_of(event) != 0 && label->role == MT_ROLE_SAVED && label->layer >= 0)
+            if (change_of(event) != 0 && label->role == MT_ROLE_ACTIVATION && label->layer >= 0)
                 saved[label->layer] += (uint64_t)change_of(event) * event->requested_bytes;
         }
         for (int64_t layer = 0; layer < config.model.layers;
@@ -102,7 +102,7 @@ static void expect_let_go(const struct recording *recording, const struct mt_tra
         if (change_of(event) == 0)
             continue;
         const struct mt_label *label = recording_label_of(recording, event);
-        if (label->role == MT_ROLE_SAVED)
+        if (label->role == MT_ROLE_ACTIVATION)
             live[turn_of(label, layers)] += change_of(event);
         if (is_backward && event->kind == MT_EVENT_ALLOC && label->layer >= 0 && turn_of(label, layers) > turn)
             expect_none(live, turn = turn_of(label, layers));

@@ -90,9 +90,9 @@ static struct mt_tensor *weighted(struct mt_runtime *rt, const struct subject *s
     for (int64_t i = 0; i < mt_tensor_count(y); i++)
         weights[i] = 2 * mt_random_unit(77, (uint64_t)i) - 1;
     struct mt_tensor *w = upload(rt, y->dims, y->shape, weights);
-    struct mt_tensor *product = mt_multiply(rt, MT_ROLE_SAVED, NULL, y, w);
+    struct mt_tensor *product = mt_multiply(rt, MT_ROLE_ACTIVATION, NULL, y, w);
     *out_scale = (double)mt_tensor_count(y);
-    struct mt_tensor *mean = mt_mean_all(rt, MT_ROLE_SAVED, NULL, product);
+    struct mt_tensor *mean = mt_mean_all(rt, MT_ROLE_ACTIVATION, NULL, product);
     mt_tensor_release(rt, product);
     mt_tensor_release(rt, w);
     mt_tensor_release(rt, y);
@@ -179,12 +179,12 @@ static void check_subject(const struct subject *subject)
 #define UNARY(function_name)                                                                                           \
     static struct mt_tensor *f_##function_name(struct mt_runtime *rt, struct mt_tensor *const *x)                      \
     {                                                                                                                  \
-        return mt_##function_name(rt, MT_ROLE_SAVED, NULL, x[0]);                                                      \
+        return mt_##function_name(rt, MT_ROLE_ACTIVATION, NULL, x[0]);                                                 \
     }
 #define BINARY(function_name)                                                                                          \
     static struct mt_tensor *f_##function_name(struct mt_runtime *rt, struct mt_tensor *const *x)                      \
     {                                                                                                                  \
-        return mt_##function_name(rt, MT_ROLE_SAVED, NULL, x[0], x[1]);                                                \
+        return mt_##function_name(rt, MT_ROLE_ACTIVATION, NULL, x[0], x[1]);                                           \
     }
 
 UNARY(exp)
@@ -203,24 +203,24 @@ BINARY(bmm)
 
 static struct mt_tensor *f_power(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
-    return mt_power(rt, MT_ROLE_SAVED, NULL, x[0], 2);
+    return mt_power(rt, MT_ROLE_ACTIVATION, NULL, x[0], 2);
 }
 
 static struct mt_tensor *f_add_scalar(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
-    return mt_add_scalar(rt, MT_ROLE_SAVED, NULL, x[0], 0.25);
+    return mt_add_scalar(rt, MT_ROLE_ACTIVATION, NULL, x[0], 0.25);
 }
 
 static struct mt_tensor *f_rotate(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
-    return mt_rotate(rt, MT_ROLE_SAVED, NULL, x[0], 10000);
+    return mt_rotate(rt, MT_ROLE_ACTIVATION, NULL, x[0], 10000);
 }
 
 /* The same tensor on both sides: the gradients of two uses are added. */
 static struct mt_tensor *f_square_sum(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
-    struct mt_tensor *square = mt_multiply(rt, MT_ROLE_SAVED, NULL, x[0], x[0]);
-    struct mt_tensor *out = mt_add(rt, MT_ROLE_SAVED, NULL, square, x[0]);
+    struct mt_tensor *square = mt_multiply(rt, MT_ROLE_ACTIVATION, NULL, x[0], x[0]);
+    struct mt_tensor *out = mt_add(rt, MT_ROLE_ACTIVATION, NULL, square, x[0]);
     mt_tensor_release(rt, square);
     return out;
 }
@@ -229,7 +229,7 @@ static struct mt_tensor *f_permute_reshape(struct mt_runtime *rt, struct mt_tens
 {
     static const int order[] = {0, 2, 1, 3};
     struct mt_tensor *permuted = mt_permute(rt, x[0], order);
-    struct mt_tensor *out = mt_reshape(rt, MT_ROLE_SAVED, NULL, permuted, 2, (const int64_t[]){6, 20});
+    struct mt_tensor *out = mt_reshape(rt, MT_ROLE_ACTIVATION, NULL, permuted, 2, (const int64_t[]){6, 20});
     mt_tensor_release(rt, permuted);
     return out;
 }
@@ -242,7 +242,7 @@ static struct mt_tensor *f_view(struct mt_runtime *rt, struct mt_tensor *const *
 static struct mt_tensor *indices(struct mt_runtime *rt)
 {
     static const int64_t shape[] = {2, 3}, values[] = {4, 0, 4, 2, 1, 4};
-    struct mt_tensor *index = mt_tensor_empty(rt, MT_ROLE_DATA, NULL, MT_I64, 2, shape);
+    struct mt_tensor *index = mt_tensor_empty(rt, MT_ROLE_INPUT, NULL, MT_I64, 2, shape);
     assert_int_equal(mt_device_write(rt->device, index->address, values, sizeof values, 0), MT_OK);
     return index;
 }
@@ -250,7 +250,7 @@ static struct mt_tensor *indices(struct mt_runtime *rt)
 static struct mt_tensor *f_embedding(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
     struct mt_tensor *index = indices(rt);
-    struct mt_tensor *out = mt_embedding(rt, MT_ROLE_SAVED, NULL, x[0], index);
+    struct mt_tensor *out = mt_embedding(rt, MT_ROLE_ACTIVATION, NULL, x[0], index);
     mt_tensor_release(rt, index);
     return out;
 }
@@ -258,7 +258,7 @@ static struct mt_tensor *f_embedding(struct mt_runtime *rt, struct mt_tensor *co
 static struct mt_tensor *f_gather(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
     struct mt_tensor *index = indices(rt);
-    struct mt_tensor *out = mt_gather(rt, MT_ROLE_SAVED, NULL, x[0], index);
+    struct mt_tensor *out = mt_gather(rt, MT_ROLE_ACTIVATION, NULL, x[0], index);
     mt_tensor_release(rt, index);
     return out;
 }
@@ -271,7 +271,7 @@ static struct mt_tensor *f_where(struct mt_runtime *rt, struct mt_tensor *const 
     struct mt_tensor *other = mt_scalar(rt, MT_ROLE_TEMPORARY, NULL, MT_F64, -3);
     mt_op_fill(rt, ones, 1);
     mt_op_lower_triangle(rt, mask, ones);
-    struct mt_tensor *out = mt_where(rt, MT_ROLE_SAVED, NULL, mask, x[0], other);
+    struct mt_tensor *out = mt_where(rt, MT_ROLE_ACTIVATION, NULL, mask, x[0], other);
     mt_tensor_release(rt, other);
     mt_tensor_release(rt, mask);
     mt_tensor_release(rt, ones);
@@ -280,19 +280,19 @@ static struct mt_tensor *f_where(struct mt_runtime *rt, struct mt_tensor *const 
 
 static struct mt_tensor *f_softmax(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
-    return mt_softmax(rt, MT_ROLE_SAVED, NULL, x[0]);
+    return mt_softmax(rt, MT_ROLE_ACTIVATION, NULL, x[0]);
 }
 
 static struct mt_tensor *f_causal_weights(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
-    return mt_causal_weights(rt, MT_ROLE_SAVED, NULL, x[0], 0.7);
+    return mt_causal_weights(rt, MT_ROLE_ACTIVATION, NULL, x[0], 0.7);
 }
 
 /* Row-major, so that the result can be read. */
 static struct mt_tensor *f_flash_attention(struct mt_runtime *rt, struct mt_tensor *const *x)
 {
     static const int positions_first[] = {0, 2, 1, 3};
-    struct mt_tensor *heads = mt_flash_attention(rt, MT_ROLE_SAVED, NULL, x[0], x[1], x[2], 0.6);
+    struct mt_tensor *heads = mt_flash_attention(rt, MT_ROLE_ACTIVATION, NULL, x[0], x[1], x[2], 0.6);
     struct mt_tensor *out = mt_permute(rt, heads, positions_first);
     mt_tensor_release(rt, heads);
     return out;
@@ -368,9 +368,9 @@ static void a_graph_that_has_run_is_refused_from_every_end(void **state)
         struct mt_tensor *x = upload(&lab.rt, 1, (const int64_t[]){3}, values);
         parameter.value = x;
         mt_parameter_add_leaf(&lab.rt, &parameter);
-        struct mt_tensor *maximum = mt_max_last(&lab.rt, MT_ROLE_SAVED, NULL, x);
-        struct mt_tensor *one_end = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);
-        struct mt_tensor *another = mt_mean_all(&lab.rt, MT_ROLE_SAVED, NULL, maximum);
+        struct mt_tensor *maximum = mt_max_last(&lab.rt, MT_ROLE_ACTIVATION, NULL, x);
+        struct mt_tensor *one_end = mt_mean_all(&lab.rt, MT_ROLE_ACTIVATION, NULL, maximum);
+        struct mt_tensor *another = mt_mean_all(&lab.rt, MT_ROLE_ACTIVATION, NULL, maximum);
         mt_graph_backward(&lab.rt, one_end);
         assert_int_equal(lab.rt.status, MT_OK);
         mt_graph_backward(&lab.rt, other_end ? another : one_end);

@@ -287,7 +287,7 @@ static void what_goes_in_the_loss_is_not_saved(void **state)
         fail_msg("%s", mt_last_error());
     assert_string_equal(sql_text("loss.db", "SELECT group_concat(role) FROM event JOIN label ON label.id = label"
                                             " WHERE kind = 2 AND phase = 'forward'"),
-                        "temporary,saved");
+                        "temporary,activation");
     mt_import_report_release(&report);
 }
 

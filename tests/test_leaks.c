@@ -41,7 +41,7 @@ static mt_label_id make_label(const struct synthetic *run, int layer, int64_t le
     snprintf(number, sizeof number, "%d", layer);
     mt_span_id model = sink->intern_span(sink->context, 0, "model");
     const struct mt_label label = {.category = MT_CATEGORY_LOSS,
-                                   .role = MT_ROLE_SAVED,
+                                   .role = MT_ROLE_ACTIVATION,
                                    .phase = MT_PHASE_LOSS,
                                    .dtype = MT_F32,
                                    .op = "kept",

@@ -50,8 +50,9 @@ static void a_peak_is_made_of_what_labels_say(void **state)
 static void every_role_and_dtype_keeps_its_name(void **state)
 {
     (void)state;
-    static const char *const roles[] = {"temporary", "param",       "grad",      "opt_state",
-                                        "saved",     "weight_cast", "workspace", "data"};
+    static const char *const roles[] = {"temporary",       "parameter",  "gradient",
+                                        "optimizer state", "activation", "weight cast",
+                                        "workspace",       "input",      "other"};
     static const char *const dtypes[] = {"none", "fp32", "bf16", "fp64", "int64", "bool", "uint8"};
     enum { ROLES = sizeof roles / sizeof roles[0], DTYPES = sizeof dtypes / sizeof dtypes[0], ALL = ROLES * DTYPES };
     memtrace_run *run = open_run(NULL);

@@ -66,7 +66,7 @@ static struct mt_label make_label(uint32_t i)
     static const char *const ops[] = {"einsum", "cast", "softmax.exp"};
     return (struct mt_label){
         .category = (mt_category)(i % MT_CATEGORY_COUNT),
-        .role = MT_ROLE_SAVED,
+        .role = MT_ROLE_ACTIVATION,
         .phase = MT_PHASE_FORWARD,
         .dtype = i / MT_CATEGORY_COUNT % 2 == 0 ? MT_F32 : MT_BF16,
         .op = ops[i / MT_CATEGORY_COUNT / 2 % 3],

@@ -168,7 +168,7 @@ static void a_checkpointed_forward_keeps_the_inputs_of_blocks(void **state)
         if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD)
             break;
         bool is_block = event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_FREE;
-        if (is_block && recording_label_of(&recording, event)->role == MT_ROLE_SAVED)
+        if (is_block && recording_label_of(&recording, event)->role == MT_ROLE_ACTIVATION)
             saved += event->kind == MT_EVENT_ALLOC ? event->requested_bytes : -event->requested_bytes;
     }
     assert_int_equal(saved, others + (uint64_t)config.model.layers * stream);
@@ -194,7 +194,7 @@ static void what_is_recomputed_is_labelled_as_in_forward(void **state)
         size_t length = strlen(path), tail = strlen(".attn.qkv_proj");
         if (length < tail || strcmp(path + length - tail, ".attn.qkv_proj") != 0)
             continue;
-        assert_int_equal(label->role, label->phase == MT_PHASE_BACKWARD ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY);
+        assert_int_equal(label->role, label->phase == MT_PHASE_BACKWARD ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY);
         projections[label->phase]++;
     }
     assert_int_equal(projections[MT_PHASE_FORWARD], config.model.layers);

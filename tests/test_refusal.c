@@ -185,7 +185,7 @@ static void what_the_op_needs_is_not_taken_away(void **state)
     assert_true(has_relief(&reliefs, MT_PATTERN_IDLE));
     for (size_t i = 0; i < reliefs.count; i++)
         if (reliefs.items[i].kind == MT_REPLAYED_PATTERN)
-            assert_string_equal(reliefs.items[i].finding.role, "weight_cast");
+            assert_string_equal(reliefs.items[i].finding.role, "weight cast");
     mt_replayed_changes_release(&reliefs);
     relieve(story, 61 * MIB, &reliefs);
     assert_true(reliefs.is_reproduced);

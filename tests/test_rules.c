@@ -230,16 +230,16 @@ static void of_each_thing_the_first_rule_counts(void **state)
     (void)state;
     const struct mt_rule_subject subject = {.bytes = 1000, .metadata = "", .phase = MT_PHASE_FORWARD};
     struct mt_rules *rules = mt_rules_create();
-    assert_int_equal(mt_rules_add(rules, "first", "# a comment\n\nfunction=forward -> role=data # and its end\n"),
+    assert_int_equal(mt_rules_add(rules, "first", "# a comment\n\nfunction=forward -> role=input # and its end\n"),
                      MT_OK);
     assert_int_equal(mt_rules_add(rules, "second",
                                   "function=other -> category=FFN\n"
-                                  "function=forward -> category=\"My own\" role=grad\r\n"
+                                  "function=forward -> category=\"My own\" role=gradient\r\n"
                                   "-> category=Norm op=last step phase=loss"),
                      MT_OK);
     struct mt_rule_answer answer = ask(rules, &subject);
     assert_string_equal(answer.category, "My own");
-    assert_int_equal(answer.role, MT_ROLE_DATA);
+    assert_int_equal(answer.role, MT_ROLE_INPUT);
     assert_string_equal(answer.op, "last");
     assert_int_equal(answer.phase, MT_PHASE_LOSS);
     assert_true(answer.begins_step);

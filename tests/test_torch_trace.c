@@ -121,14 +121,14 @@ static void a_step_is_in_the_trace_as_it_was_told(void **state)
     assert_int_equal(ended.run->steps, 1);
     assert_int_equal(ended.run->last_full_step, 0);
     assert_events(&ended, 0,
-                  "alloc 8000 Data data forward  \n"
-                  "free 8000 Data data forward  \n"
-                  "alloc 4000 einsum saved forward Linear model.layers.3.ffn.w1\n"
+                  "alloc 8000 Data input forward  \n"
+                  "free 8000 Data input forward  \n"
+                  "alloc 4000 einsum activation forward Linear model.layers.3.ffn.w1\n"
                   "alloc 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
                   "free 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
-                  "alloc 2000 Gradient grad backward Linear model.layers.3.ffn.w1\n"
-                  "free 4000 einsum saved forward Linear model.layers.3.ffn.w1\n"
-                  "free 2000 Gradient grad backward Linear model.layers.3.ffn.w1\n");
+                  "alloc 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n"
+                  "free 4000 einsum activation forward Linear model.layers.3.ffn.w1\n"
+                  "free 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n");
     assert_int_equal(mt_trace_measurements(ended.trace, ended.run, "loss", &losses, &count), MT_OK);
     assert_int_equal(count, 1);
     assert_int_equal(losses[0].step, 0);

@@ -152,7 +152,7 @@ static void gradients_are_used_last_by_the_optimizer(void **state)
     (void)state;
     struct recording recording;
     record(&recording, "sim", true);
-    assert_int_equal(expect_last_phase(&recording, MT_ROLE_GRAD, MT_PHASE_OPTIMIZER, ""), 3 * (2 * 9 + 3));
+    assert_int_equal(expect_last_phase(&recording, MT_ROLE_GRADIENT, MT_PHASE_OPTIMIZER, ""), 3 * (2 * 9 + 3));
     recording_close(&recording);
 }
 
@@ -162,7 +162,7 @@ static void what_is_saved_is_used_last_by_backward(void **state)
     (void)state;
     struct recording recording;
     record(&recording, "sim", true);
-    assert_true(expect_last_phase(&recording, MT_ROLE_SAVED, MT_PHASE_BACKWARD, "cross_entropy.sub") > 100);
+    assert_true(expect_last_phase(&recording, MT_ROLE_ACTIVATION, MT_PHASE_BACKWARD, "cross_entropy.sub") > 100);
     recording_close(&recording);
 }
 
@@ -180,7 +180,7 @@ static void a_weights_cast_says_which_parameter_it_is_a_copy_of(void **state)
         const struct mt_event *source = &recording.events[use->copied_from];
         const struct mt_label *copied = recording_label_of(&recording, source);
         assert_int_equal(source->kind, MT_EVENT_ALLOC);
-        assert_int_equal(copied->role, MT_ROLE_PARAM);
+        assert_int_equal(copied->role, MT_ROLE_PARAMETER);
         assert_memory_equal(copied->shape, label->shape, sizeof label->shape);
         casts++;
     }

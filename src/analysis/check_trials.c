@@ -51,7 +51,7 @@ static void keep_a_block(void *context, int64_t step, int64_t total, double loss
         return;
     mt_span_id span = mt_alloc_intern_span(leak->alloc, 0, "injected");
     const struct mt_label label = {.category = MT_CATEGORY_LOSS,
-                                   .role = MT_ROLE_SAVED,
+                                   .role = MT_ROLE_ACTIVATION,
                                    .phase = MT_PHASE_LOSS,
                                    .dtype = MT_F32,
                                    .op = "leak",

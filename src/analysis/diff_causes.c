@@ -44,7 +44,7 @@ static bool has_role(const struct diff_kind *kind, mt_role role)
 /* True if the blocks are operands of matrix products, rounded for them and kept until the product's backward. */
 static bool is_operand_copy(const struct diff_kind *kind)
 {
-    return has_role(kind, MT_ROLE_SAVED) && strcmp(kind->op, "cast") == 0 &&
+    return has_role(kind, MT_ROLE_ACTIVATION) && strcmp(kind->op, "cast") == 0 &&
            strcmp(kind->category, mt_category_name(MT_CATEGORY_EINSUM)) == 0;
 }
 
@@ -54,13 +54,13 @@ static bool find_cause_of_role(const struct diff_kind *kind, mt_cause *out)
     static const struct {
         mt_role role;
         mt_cause cause;
-    } causes[] = {{MT_ROLE_PARAM, MT_CAUSE_PARAMETERS},
-                  {MT_ROLE_GRAD, MT_CAUSE_GRADIENTS},
-                  {MT_ROLE_OPT_STATE, MT_CAUSE_OPTIMIZER_STATE},
+    } causes[] = {{MT_ROLE_PARAMETER, MT_CAUSE_PARAMETERS},
+                  {MT_ROLE_GRADIENT, MT_CAUSE_GRADIENTS},
+                  {MT_ROLE_OPTIMIZER_STATE, MT_CAUSE_OPTIMIZER_STATE},
                   {MT_ROLE_TEMPORARY, MT_CAUSE_TEMPORARIES},
                   {MT_ROLE_WEIGHT_CAST, MT_CAUSE_WEIGHT_CASTS},
                   {MT_ROLE_WORKSPACE, MT_CAUSE_WORKSPACES},
-                  {MT_ROLE_DATA, MT_CAUSE_DATA}};
+                  {MT_ROLE_INPUT, MT_CAUSE_DATA}};
     *out = kind->is_of_earlier_step ? MT_CAUSE_LAST_GRADIENTS : MT_CAUSE_OPERAND_COPIES;
     if (kind->is_of_earlier_step || is_operand_copy(kind))
         return true;
@@ -179,7 +179,7 @@ static bool stands_for(const struct diff_pair *copy, const struct diff_pair *ori
     const struct diff_kind *of_copy = kind_of(copy), *of_original = kind_of(original);
     bool is_other_side = (copy->of[MT_SIDE_A] == NULL) != (original->of[MT_SIDE_A] == NULL);
     return is_other_side && is_operand_copy(of_copy) && !is_operand_copy(of_original) &&
-           has_role(of_original, MT_ROLE_SAVED) && copy->count == original->count && of_copy->shape[0] != '\0' &&
+           has_role(of_original, MT_ROLE_ACTIVATION) && copy->count == original->count && of_copy->shape[0] != '\0' &&
            of_copy->shape == of_original->shape && of_copy->dtype != of_original->dtype;
 }
 

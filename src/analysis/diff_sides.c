@@ -21,7 +21,7 @@ bool diff_is_last_gradient(const struct diff_live *live, const struct mt_block_r
 {
     assert(block->label < live->label_count);
     return block->alloc_event < live->step_begin &&
-           strcmp(live->labels[block->label].role, mt_role_name(MT_ROLE_GRAD)) == 0;
+           strcmp(live->labels[block->label].role, mt_role_name(MT_ROLE_GRADIENT)) == 0;
 }
 
 /* Finds out if event `mapped` took the segment of a plan: it is the run's first event, and not for a block. */

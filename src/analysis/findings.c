@@ -24,10 +24,10 @@ const char *mt_pattern_name(mt_pattern pattern)
 static mt_hint idle_hint(const char *role)
 {
     static const mt_hint hints[MT_ROLE_COUNT] = {
-        [MT_ROLE_PARAM] = MT_HINT_OFFLOAD_PARAMETERS,   [MT_ROLE_GRAD] = MT_HINT_UPDATE_IN_BACKWARD,
-        [MT_ROLE_OPT_STATE] = MT_HINT_OFFLOAD_STATE,    [MT_ROLE_SAVED] = MT_HINT_CHECKPOINT,
-        [MT_ROLE_TEMPORARY] = MT_HINT_RECOMPUTE,        [MT_ROLE_WEIGHT_CAST] = MT_HINT_CAST_AGAIN,
-        [MT_ROLE_WORKSPACE] = MT_HINT_SHRINK_WORKSPACE, [MT_ROLE_DATA] = MT_HINT_COPY_AGAIN};
+        [MT_ROLE_PARAMETER] = MT_HINT_OFFLOAD_PARAMETERS,  [MT_ROLE_GRADIENT] = MT_HINT_UPDATE_IN_BACKWARD,
+        [MT_ROLE_OPTIMIZER_STATE] = MT_HINT_OFFLOAD_STATE, [MT_ROLE_ACTIVATION] = MT_HINT_CHECKPOINT,
+        [MT_ROLE_TEMPORARY] = MT_HINT_RECOMPUTE,           [MT_ROLE_WEIGHT_CAST] = MT_HINT_CAST_AGAIN,
+        [MT_ROLE_WORKSPACE] = MT_HINT_SHRINK_WORKSPACE,    [MT_ROLE_INPUT] = MT_HINT_COPY_AGAIN};
     for (mt_role known = 0; known < MT_ROLE_COUNT; known++)
         if (strcmp(role, mt_role_name(known)) == 0)
             return hints[known];
@@ -56,7 +56,7 @@ mt_hint mt_finding_hint(const struct mt_finding *finding)
     assert(finding->pattern < MT_PATTERN_COUNT);
     switch (finding->pattern) {
     case MT_PATTERN_LATE_FREE:
-        return has_role(finding, MT_ROLE_SAVED) ? MT_HINT_NO_BACKWARD : MT_HINT_FREE_AFTER_USE;
+        return has_role(finding, MT_ROLE_ACTIVATION) ? MT_HINT_NO_BACKWARD : MT_HINT_FREE_AFTER_USE;
     case MT_PATTERN_IDLE:
         return idle_hint(finding->role);
     case MT_PATTERN_TWO_PRECISIONS:

@@ -67,8 +67,9 @@ static struct scope scope_of(const struct mt_advice_input *input, const struct m
 /* True if blocks of the label may be operands of what the layer computes, unlike its gradients and optimizer state. */
 static bool is_operand_of_layer(const struct scope *scope, const struct mt_label_row *label)
 {
-    return scope->length > 0 && is_within(scope, label->span) && strcmp(label->role, mt_role_name(MT_ROLE_GRAD)) != 0 &&
-           strcmp(label->role, mt_role_name(MT_ROLE_OPT_STATE)) != 0;
+    return scope->length > 0 && is_within(scope, label->span) &&
+           strcmp(label->role, mt_role_name(MT_ROLE_GRADIENT)) != 0 &&
+           strcmp(label->role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) != 0;
 }
 
 /* True if the block may be an operand of the request's op: it was used last in its layer, or is kept there. */
@@ -221,8 +222,9 @@ static int cost_of(const struct mt_replayed_change *change)
     if (change->kind == MT_REPLAYED_USED_ONLY)
         return COST_OF_ALL;
     const char *role = change->finding.role;
-    bool is_state = strcmp(role, mt_role_name(MT_ROLE_PARAM)) == 0 || strcmp(role, mt_role_name(MT_ROLE_GRAD)) == 0 ||
-                    strcmp(role, mt_role_name(MT_ROLE_OPT_STATE)) == 0;
+    bool is_state = strcmp(role, mt_role_name(MT_ROLE_PARAMETER)) == 0 ||
+                    strcmp(role, mt_role_name(MT_ROLE_GRADIENT)) == 0 ||
+                    strcmp(role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) == 0;
     return change->finding.pattern == MT_PATTERN_IDLE && is_state ? COST_OF_STATE : costs[change->finding.pattern];
 }
 

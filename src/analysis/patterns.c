@@ -72,7 +72,7 @@ static const struct mt_step_extent *needless_forward(const struct mt_window *win
 {
     const struct mt_block_row *block = block_at(window, index);
     const struct mt_use_row *use = use_at(window, index);
-    if (!has_role(window, index, MT_ROLE_GRAD))
+    if (!has_role(window, index, MT_ROLE_GRADIENT))
         return NULL;
     const struct mt_step_extent *step = forward_to_live_through(window, block);
     if (step == NULL || !lives_through(window, block, step))
@@ -312,7 +312,8 @@ static void cut_idle(const struct mt_window *window, size_t index, struct mt_cut
 
 unsigned mt_detector_alike(const struct mt_detector *detector, const struct mt_label_row *label)
 {
-    static const mt_role whole[] = {MT_ROLE_PARAM, MT_ROLE_GRAD, MT_ROLE_OPT_STATE, MT_ROLE_WEIGHT_CAST, MT_ROLE_DATA};
+    static const mt_role whole[] = {MT_ROLE_PARAMETER, MT_ROLE_GRADIENT, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_WEIGHT_CAST,
+                                    MT_ROLE_INPUT};
     if (detector->alike != MT_ALIKE_BY_ROLE)
         return detector->alike;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
@@ -338,7 +339,7 @@ const struct mt_detector mt_detectors[MT_DETECTOR_COUNT] = {
 void mt_detector_cut(const struct mt_detector *detector, const struct mt_window *window, size_t index,
                      struct mt_cut_list *out)
 {
-    if (!detector->is_of_saved || has_role(window, index, MT_ROLE_SAVED))
+    if (!detector->is_of_saved || has_role(window, index, MT_ROLE_ACTIVATION))
         detector->cut(window, index, out);
 }
 

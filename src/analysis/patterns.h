@@ -23,7 +23,7 @@ struct mt_detector {
     void (*cut)(const struct mt_window *window, size_t index, struct mt_cut_list *out);
 
     unsigned alike;   /* MT_ALIKE bits by which blocks are grouped, or MT_ALIKE_BY_ROLE */
-    bool is_of_saved; /* only blocks of MT_ROLE_SAVED are looked at */
+    bool is_of_saved; /* only blocks of MT_ROLE_ACTIVATION are looked at */
 };
 
 enum { MT_DETECTOR_COUNT = 10 };

@@ -133,11 +133,15 @@ memtrace_status memtrace_span_end(memtrace_run *run)
 /* Convert a role and a dtype. False for a number that is none: callers may pass any. */
 static bool find_role(memtrace_role role, mt_role *out)
 {
-    static const mt_role roles[] = {
-        [MEMTRACE_TEMPORARY] = MT_ROLE_TEMPORARY, [MEMTRACE_PARAM] = MT_ROLE_PARAM,
-        [MEMTRACE_GRAD] = MT_ROLE_GRAD,           [MEMTRACE_OPT_STATE] = MT_ROLE_OPT_STATE,
-        [MEMTRACE_SAVED] = MT_ROLE_SAVED,         [MEMTRACE_WEIGHT_CAST] = MT_ROLE_WEIGHT_CAST,
-        [MEMTRACE_WORKSPACE] = MT_ROLE_WORKSPACE, [MEMTRACE_DATA] = MT_ROLE_DATA};
+    static const mt_role roles[] = {[MEMTRACE_TEMPORARY] = MT_ROLE_TEMPORARY,
+                                    [MEMTRACE_PARAMETER] = MT_ROLE_PARAMETER,
+                                    [MEMTRACE_GRADIENT] = MT_ROLE_GRADIENT,
+                                    [MEMTRACE_OPTIMIZER_STATE] = MT_ROLE_OPTIMIZER_STATE,
+                                    [MEMTRACE_ACTIVATION] = MT_ROLE_ACTIVATION,
+                                    [MEMTRACE_WEIGHT_CAST] = MT_ROLE_WEIGHT_CAST,
+                                    [MEMTRACE_WORKSPACE] = MT_ROLE_WORKSPACE,
+                                    [MEMTRACE_INPUT] = MT_ROLE_INPUT,
+                                    [MEMTRACE_OTHER] = MT_ROLE_OTHER};
     if ((size_t)role >= sizeof roles / sizeof roles[0])
         return false;
     *out = roles[role];
@@ -174,7 +178,7 @@ static mt_status convert(const struct mt_sink *sink, const memtrace_label *given
     memtrace_label label;
     MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
     if (!find_role(label.role, &out->role))
-        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_DATA);
+        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_OTHER);
     if (!find_dtype(label.dtype, &out->dtype))
         return mt_fail(MT_USAGE, "a label has dtype %d; there are 0 to %d", (int)label.dtype, MEMTRACE_U8);
     if (label.category != NULL)
@@ -190,7 +194,7 @@ mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt
     const struct mt_sink *sink = mt_api_sink(run);
     const struct mt_api_place *place = place_of(run);
     struct mt_label whole = {.category = MT_CATEGORY_OTHER,
-                             .role = MT_ROLE_TEMPORARY,
+                             .role = MT_ROLE_OTHER,
                              .phase = (mt_phase)atomic_load_explicit(&run->phase, memory_order_relaxed),
                              .op = "",
                              .span = place->span,

@@ -6,6 +6,8 @@
 
 #include "base/types.h"
 
+#include <stdbool.h>
+
 /* The kinds of tensor that a block may hold, with the spelling that users see. docs/categories.md explains each. Other is
  * for allocations of other programs that have no label. */
 #define MT_CATEGORIES(X)                                                                                               \
@@ -27,16 +29,18 @@
     X(WORKSPACE, "Workspace")                                                                                          \
     X(OTHER, "Other")
 
-/* The purposes of a block in the training step, whatever it holds. */
+/* The purposes of a block in the training step, whatever it holds. An activation was taken in forward and kept for backward.
+ * Other is for blocks of other programs about which nothing is known. */
 #define MT_ROLES(X)                                                                                                    \
-    X(PARAM, "param")                                                                                                  \
-    X(GRAD, "grad")                                                                                                    \
-    X(OPT_STATE, "opt_state")                                                                                          \
-    X(SAVED, "saved")                                                                                                  \
+    X(PARAMETER, "parameter")                                                                                          \
+    X(GRADIENT, "gradient")                                                                                            \
+    X(OPTIMIZER_STATE, "optimizer state")                                                                              \
+    X(ACTIVATION, "activation")                                                                                        \
     X(TEMPORARY, "temporary")                                                                                          \
-    X(WEIGHT_CAST, "weight_cast")                                                                                      \
+    X(WEIGHT_CAST, "weight cast")                                                                                      \
     X(WORKSPACE, "workspace")                                                                                          \
-    X(DATA, "data")
+    X(INPUT, "input")                                                                                                  \
+    X(OTHER, "other")
 
 /* The phases of a step, in one of which the block was requested. */
 #define MT_PHASES(X)                                                                                                   \
@@ -63,6 +67,10 @@ typedef enum mt_phase { MT_PHASES(X) MT_PHASE_COUNT } mt_phase;
 const char *mt_category_name(mt_category category);
 const char *mt_role_name(mt_role role);
 const char *mt_phase_name(mt_phase phase);
+
+/* Finds the role of a name: as above, with "_" or "-" for a space, or as formats 1 to 3 of the trace had it ("param",
+ * "grad", "opt_state", "saved", "data"). False if there is none. */
+bool mt_role_find(const char *name, mt_role *out);
 
 /* A place in the program ("model.layers.7.ffn.w1"), interned. 0 is the root, whose path is "". */
 typedef uint32_t mt_span_id;

@@ -16,6 +16,39 @@ const char *mt_role_name(mt_role role)
     TABLE_LOOKUP(role, MT_ROLES(NAME));
 }
 
+/* The names that formats 1 to 3 of the trace had for roles. */
+static const struct {
+    const char *name;
+    mt_role role;
+} earlier_roles[] = {
+    {"param", MT_ROLE_PARAMETER},  {"grad", MT_ROLE_GRADIENT}, {"opt state", MT_ROLE_OPTIMIZER_STATE},
+    {"saved", MT_ROLE_ACTIVATION}, {"data", MT_ROLE_INPUT},
+};
+
+/* True if the texts are equal, where "_" and "-" of the first count as spaces. */
+static bool is_named(const char *text, const char *name)
+{
+    for (; *text != '\0' && *name != '\0'; text++, name++)
+        if (*text != *name && !(*name == ' ' && (*text == '_' || *text == '-')))
+            return false;
+    return *text == *name;
+}
+
+bool mt_role_find(const char *name, mt_role *out)
+{
+    for (int i = 0; i < MT_ROLE_COUNT; i++)
+        if (is_named(name, mt_role_name((mt_role)i))) {
+            *out = (mt_role)i;
+            return true;
+        }
+    for (size_t i = 0; i < sizeof earlier_roles / sizeof earlier_roles[0]; i++)
+        if (is_named(name, earlier_roles[i].name)) {
+            *out = earlier_roles[i].role;
+            return true;
+        }
+    return false;
+}
+
 const char *mt_phase_name(mt_phase phase)
 {
     TABLE_LOOKUP(phase, MT_PHASES(NAME));

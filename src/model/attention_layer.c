@@ -27,7 +27,7 @@ static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
     if (x == NULL)
         return NULL;
     struct mt_tensor *by_position = mt_permute(rt, x, positions_first);
-    struct mt_tensor *out = mt_reshape(rt, MT_ROLE_SAVED, "merge_heads", by_position, 3,
+    struct mt_tensor *out = mt_reshape(rt, MT_ROLE_ACTIVATION, "merge_heads", by_position, 3,
                                        (const int64_t[]){x->shape[0], x->shape[2], x->shape[1] * x->shape[3]});
     mt_tensor_release(rt, by_position);
     return out;
@@ -38,7 +38,7 @@ static struct mt_tensor *merge_heads(struct mt_runtime *rt, struct mt_tensor *x)
 static mt_role projection_role(const struct mt_attention_layer *layer, const struct mt_tensor *x)
 {
     bool folds = x->shape[0] == 1 || x->shape[1] == 1 || layer->heads == 1;
-    return folds || layer->kind == MT_ATTENTION_FLASH ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+    return folds || layer->kind == MT_ATTENTION_FLASH ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
 }
 
 /* Computes the causal mask (T,T), which is set for keys up to the query. */
@@ -47,7 +47,8 @@ static struct mt_tensor *causal_mask(struct mt_runtime *rt, int64_t length)
     const int64_t shape[] = {length, length};
     struct mt_tensor *ones = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "mask.ones", MT_BOOL, 2, shape);
     mt_op_fill(rt, ones, 1);
-    struct mt_tensor *mask = mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), "mask.tril", MT_BOOL, 2, shape);
+    struct mt_tensor *mask =
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_ACTIVATION), "mask.tril", MT_BOOL, 2, shape);
     mt_op_lower_triangle(rt, mask, ones);
     mt_tensor_release(rt, ones);
     return mask;
@@ -61,7 +62,7 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
         return NULL;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_SCORES, "scores");
     struct mt_tensor *head_size = mt_scalar(rt, MT_ROLE_TEMPORARY, "head_size", scores->dtype, (double)q->shape[3]);
-    struct mt_tensor *root = mt_scalar(rt, MT_ROLE_SAVED, "sqrt", scores->dtype, 0);
+    struct mt_tensor *root = mt_scalar(rt, MT_ROLE_ACTIVATION, "sqrt", scores->dtype, 0);
     mt_op_unary(rt, MTK_SQRT, 0, root, head_size);
     mt_tensor_release(rt, head_size);
     struct mt_tensor *scaled = mt_divide(rt, MT_ROLE_TEMPORARY, "div", scores, root);
@@ -74,11 +75,11 @@ static struct mt_tensor *scaled_scores(struct mt_runtime *rt, struct mt_tensor *
 static struct mt_tensor *softmax(struct mt_runtime *rt, struct mt_tensor *x)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
-    struct mt_tensor *maximum = mt_max_last(rt, MT_ROLE_SAVED, "max", x);
+    struct mt_tensor *maximum = mt_max_last(rt, MT_ROLE_ACTIVATION, "max", x);
     struct mt_tensor *shifted = mt_subtract(rt, MT_ROLE_TEMPORARY, "sub", x, maximum);
     mt_tensor_release(rt, maximum);
-    struct mt_tensor *exponential = mt_exp(rt, MT_ROLE_SAVED, "exp", shifted);
-    struct mt_tensor *sum = mt_sum_last(rt, MT_ROLE_SAVED, "sum", exponential);
+    struct mt_tensor *exponential = mt_exp(rt, MT_ROLE_ACTIVATION, "exp", shifted);
+    struct mt_tensor *sum = mt_sum_last(rt, MT_ROLE_ACTIVATION, "sum", exponential);
     struct mt_tensor *weights = mt_divide(rt, mt_operand_role(rt), "div", exponential, sum);
     MT_RELEASE(rt, sum, shifted, exponential);
     rt->scope = outer;
@@ -91,7 +92,7 @@ static struct mt_tensor *masked_scores(struct mt_runtime *rt, struct mt_tensor *
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_OUT, "mask");
     *out_minus_infinity = mt_scalar(rt, MT_ROLE_TEMPORARY, "minus_infinity", scores->dtype, -INFINITY);
-    struct mt_tensor *masked = mt_where(rt, MT_ROLE_SAVED, "where", mask, scores, *out_minus_infinity);
+    struct mt_tensor *masked = mt_where(rt, MT_ROLE_ACTIVATION, "where", mask, scores, *out_minus_infinity);
     rt->scope = outer;
     return masked;
 }
@@ -99,7 +100,7 @@ static struct mt_tensor *masked_scores(struct mt_runtime *rt, struct mt_tensor *
 static struct mt_tensor *one_op_softmax(struct mt_runtime *rt, struct mt_tensor *x)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
-    struct mt_tensor *weights = mt_softmax(rt, MT_ROLE_SAVED, NULL, x);
+    struct mt_tensor *weights = mt_softmax(rt, MT_ROLE_ACTIVATION, NULL, x);
     rt->scope = outer;
     return weights;
 }
@@ -108,7 +109,7 @@ static struct mt_tensor *one_op_softmax(struct mt_runtime *rt, struct mt_tensor 
 static struct mt_tensor *weighted_values(struct mt_runtime *rt, struct mt_tensor *weights, struct mt_tensor *v)
 {
     bool merges = v != NULL && (v->shape[1] == 1 || v->shape[2] == 1);
-    return mt_einsum_context(rt, merges ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY, weights, v);
+    return mt_einsum_context(rt, merges ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY, weights, v);
 }
 
 /* Computes softmax(where(mask, Q·Kᵀ / sqrt(D), -inf)) · V, on (B,H,T,D). */
@@ -139,7 +140,7 @@ static struct mt_tensor *weights_attention(struct mt_runtime *rt, struct mt_tens
     if (scores == NULL)
         return NULL;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
-    struct mt_tensor *weights = mt_causal_weights(rt, MT_ROLE_SAVED, "causal", scores, score_scale(q));
+    struct mt_tensor *weights = mt_causal_weights(rt, MT_ROLE_ACTIVATION, "causal", scores, score_scale(q));
     rt->scope = outer;
     mt_tensor_release(rt, scores);
     struct mt_tensor *context = weighted_values(rt, weights, v);
@@ -154,7 +155,7 @@ static struct mt_tensor *flash_attention(struct mt_runtime *rt, struct mt_tensor
     if (q == NULL)
         return NULL;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN, "flash");
-    struct mt_tensor *context = mt_flash_attention(rt, MT_ROLE_SAVED, NULL, q, k, v, score_scale(q));
+    struct mt_tensor *context = mt_flash_attention(rt, MT_ROLE_ACTIVATION, NULL, q, k, v, score_scale(q));
     rt->scope = outer;
     return context;
 }
@@ -181,7 +182,7 @@ static struct mt_tensor *rotated_heads(struct mt_runtime *rt, const struct mt_at
     struct mt_tensor *heads = split_heads(rt, x, layer->heads);
     if (!layer->rope)
         return heads;
-    struct mt_tensor *rotated = mt_rotate(rt, MT_ROLE_SAVED, name, heads, MT_ROPE_THETA);
+    struct mt_tensor *rotated = mt_rotate(rt, MT_ROLE_ACTIVATION, name, heads, MT_ROPE_THETA);
     mt_tensor_release(rt, heads);
     return rotated;
 }

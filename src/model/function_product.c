@@ -72,7 +72,7 @@ static void softmax_backward(struct mt_runtime *rt, const struct mt_node *node, 
 struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
     struct mt_tensor *out = mt_function_output(rt, role, name, x);
-    struct mt_tensor *lse = rt->grad_enabled && x != NULL ? row_column(rt, MT_ROLE_SAVED, "lse", x) : NULL;
+    struct mt_tensor *lse = rt->grad_enabled && x != NULL ? row_column(rt, MT_ROLE_ACTIVATION, "lse", x) : NULL;
     mt_op_softmax(rt, 1, MTK_KEYS_ALL, out, lse, x);
     struct mt_node *node = mt_graph_add(rt, name, softmax_backward, out, x, NULL);
     mt_node_save(rt, node, 0, x);
@@ -149,7 +149,7 @@ struct mt_tensor *mt_flash_attention(struct mt_runtime *rt, mt_role role, const 
         return NULL;
     struct mt_attention attention = {.scale = scale, .q = q, .k = k, .v = v};
     attention.out = heads_by_position(rt, mt_effective_role(rt, role), name, q);
-    attention.lse = rt->grad_enabled ? row_column(rt, MT_ROLE_SAVED, "lse", q) : NULL;
+    attention.lse = rt->grad_enabled ? row_column(rt, MT_ROLE_ACTIVATION, "lse", q) : NULL;
     mt_op_attention(rt, &attention);
     struct mt_node *node =
         mt_graph_add_inputs(rt, name, flash_backward, attention.out, (const struct mt_tensor *[]){q, k, v}, 3);
@@ -170,9 +170,9 @@ static struct mt_tensor *linear_product(struct mt_runtime *rt, mt_role role, str
         return NULL;
     assert(x->dims == 3 && x->shape[2] == weight->value->shape[1]);
     const int64_t in = weight->value->shape[1], out = weight->value->shape[0], rows = mt_tensor_count(x) / in;
-    struct mt_tensor *x_operand = mt_autocast_operand(rt, MT_ROLE_SAVED, x);
+    struct mt_tensor *x_operand = mt_autocast_operand(rt, MT_ROLE_ACTIVATION, x);
     struct mt_tensor *w_operand = mt_autocast_weight(rt, weight);
-    struct mt_tensor *a = mt_reshape(rt, MT_ROLE_SAVED, "copy", x_operand, 3, (const int64_t[]){1, rows, in});
+    struct mt_tensor *a = mt_reshape(rt, MT_ROLE_ACTIVATION, "copy", x_operand, 3, (const int64_t[]){1, rows, in});
     struct mt_tensor *w = mt_view(rt, w_operand, 3, (const int64_t[]){1, out, in});
     struct mt_tensor *b = mt_permute(rt, w, swap_last);
     struct mt_tensor *product = mt_bmm(rt, role, NULL, a, b);
@@ -197,7 +197,7 @@ static struct mt_tensor *fold_heads(struct mt_runtime *rt, struct mt_tensor *x)
         return NULL;
     assert(x->dims == 4);
     const int64_t shape[] = {x->shape[0] * x->shape[1], x->shape[2], x->shape[3]};
-    return mt_reshape(rt, MT_ROLE_SAVED, "copy", x, 3, shape);
+    return mt_reshape(rt, MT_ROLE_ACTIVATION, "copy", x, 3, shape);
 }
 
 /* Computes (B,H,M,K) · (B,H,K,N), which is (B,H,M,N). */
@@ -231,7 +231,7 @@ struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, s
 struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, mt_role role, struct mt_tensor *weights, struct mt_tensor *v)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_EINSUM, "einsum");
-    struct mt_tensor *weights_operand = mt_autocast_operand(rt, MT_ROLE_SAVED, weights);
+    struct mt_tensor *weights_operand = mt_autocast_operand(rt, MT_ROLE_ACTIVATION, weights);
     struct mt_tensor *v_operand = mt_autocast_operand(rt, MT_ROLE_TEMPORARY, v);
     struct mt_tensor *out = head_product(rt, role, weights_operand, v_operand);
     MT_RELEASE(rt, v_operand, weights_operand);

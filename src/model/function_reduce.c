@@ -156,7 +156,7 @@ static void replace_infinite(struct mt_runtime *rt, struct mt_tensor *maxima)
 
 struct mt_tensor *mt_logsumexp(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
-    struct mt_tensor *input = mt_autocast_fp32(rt, MT_ROLE_SAVED, x);
+    struct mt_tensor *input = mt_autocast_fp32(rt, MT_ROLE_ACTIVATION, x);
     if (input == NULL)
         return NULL;
     struct mt_tensor *maxima = reduce_last(rt, MT_ROLE_TEMPORARY, "logsumexp.max", MTK_MAX, input);

@@ -1,7 +1,7 @@
 /* Differentiable functions: each takes its output from the allocator, runs the op, and adds a node to the tape. They
  * return a new reference, or NULL once the runtime has failed. They borrow their inputs, which may be NULL then.
  *
- * `role` is MT_ROLE_SAVED for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before;
+ * `role` is MT_ROLE_ACTIVATION for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before;
  * without gradients every output is temporary. `name` is appended to the scope's op. Allocations, their order and
  * their lifetimes are those of PyTorch's eager mode; docs/eager.md gives the sources. */
 #ifndef MT_MODEL_FUNCTIONS_H
@@ -97,7 +97,7 @@ struct mt_tensor *mt_rotate(struct mt_runtime *rt, mt_role role, const char *nam
 /* Returns the role of a tensor that a product reads: under autocast the product saves its own copy. */
 static inline mt_role mt_operand_role(const struct mt_runtime *rt)
 {
-    return rt->casts != NULL ? MT_ROLE_TEMPORARY : MT_ROLE_SAVED;
+    return rt->casts != NULL ? MT_ROLE_TEMPORARY : MT_ROLE_ACTIVATION;
 }
 
 /* Computes y (B,T,out) = x (B,T,in) · weightᵀ, weight (out,in), in a span `name`. `role` is that of the output. */

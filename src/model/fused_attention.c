@@ -77,7 +77,7 @@ static void flash(struct mt_runtime *rt, const struct mt_fused_model *model, str
                   const struct heads *heads, struct mt_tensor *out)
 {
     if (rt->grad_enabled)
-        layer->lse = head_matrix(rt, model, MT_ROLE_SAVED, "lse", mt_sum_dtype(model->compute), 1);
+        layer->lse = head_matrix(rt, model, MT_ROLE_ACTIVATION, "lse", mt_sum_dtype(model->compute), 1);
     const struct mt_attention attention = {
         .scale = scale_of(model), .q = heads->q, .k = heads->k, .v = heads->v, .out = out, .lse = layer->lse};
     mt_op_attention(rt, &attention);
@@ -89,7 +89,7 @@ static void weigh(struct mt_runtime *rt, const struct mt_fused_model *model, str
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_SOFTMAX, "softmax");
     struct mt_tensor *weights =
-        head_matrix(rt, model, mt_effective_role(rt, MT_ROLE_SAVED), NULL, model->compute, model->config->seq);
+        head_matrix(rt, model, mt_effective_role(rt, MT_ROLE_ACTIVATION), NULL, model->compute, model->config->seq);
     rt->scope = outer;
     struct mt_tensor *keys = turned(rt, heads->k);
     mt_op_product(rt, 1, 0, weights, heads->q, keys);
@@ -111,7 +111,7 @@ struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fuse
     const int64_t shape[] = {projected->shape[0], projected->shape[1], model->config->model.d_model};
     rotate(rt, model, projected, 1);
     struct mt_tensor *context =
-        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), "context", model->compute, 3, shape);
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_ACTIVATION), "context", model->compute, 3, shape);
     struct heads heads = heads_of(rt, model, projected);
     struct mt_tensor *out = heads_view(rt, model, context, model->config->model.heads, 0);
     if (model->config->attention == MT_ATTENTION_FLASH)

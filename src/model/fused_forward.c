@@ -19,7 +19,7 @@ static struct mt_tensor *next_sum(struct mt_runtime *rt, const struct stream *st
     if (stream->addend == NULL || mt_tensor_is_exclusive(stream->sum))
         return mt_tensor_retain(stream->sum);
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_BLOCK, "residual");
-    struct mt_tensor *sum = mt_tensor_empty_like(rt, MT_ROLE_SAVED, NULL, stream->sum->dtype, stream->sum);
+    struct mt_tensor *sum = mt_tensor_empty_like(rt, MT_ROLE_ACTIVATION, NULL, stream->sum->dtype, stream->sum);
     rt->scope = outer;
     return sum;
 }
@@ -38,7 +38,7 @@ static struct mt_tensor *normalize(struct mt_runtime *rt, struct mt_fused_model 
     struct mt_tensor *x = stream->sum, *sum = next_sum(rt, stream);
     const int64_t column[] = {x->shape[0], x->shape[1], 1};
     if (rt->grad_enabled)
-        kept->rstd = mt_tensor_empty(rt, MT_ROLE_SAVED, "rstd", x->dtype, 3, column);
+        kept->rstd = mt_tensor_empty(rt, MT_ROLE_ACTIVATION, "rstd", x->dtype, 3, column);
     struct mt_tensor *out = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, NULL, model->compute, x);
     const struct mt_norm_tensors norm = {.epsilon = MT_NORM_EPSILON,
                                          .out = out,
@@ -62,7 +62,8 @@ static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct m
                    struct mt_tensor *normed, struct stream *stream)
 {
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "attn");
-    layer->projected = mt_fused_linear(rt, model, "qkv_proj", mt_effective_role(rt, MT_ROLE_SAVED), normed, layer->qkv);
+    layer->projected =
+        mt_fused_linear(rt, model, "qkv_proj", mt_effective_role(rt, MT_ROLE_ACTIVATION), normed, layer->qkv);
     mt_tensor_release(rt, normed);
     layer->context = mt_fused_attention(rt, model, layer);
     if (!rt->grad_enabled)
@@ -92,7 +93,7 @@ static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused
 {
     struct mt_tensor *normed = normalize(rt, model, "ln2", layer->ln2, &layer->norm2, stream);
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    layer->gates = mt_fused_linear(rt, model, "w13", mt_effective_role(rt, MT_ROLE_SAVED), normed, layer->gate_up);
+    layer->gates = mt_fused_linear(rt, model, "w13", mt_effective_role(rt, MT_ROLE_ACTIVATION), normed, layer->gate_up);
     mt_tensor_release(rt, normed);
     return outer;
 }
@@ -143,7 +144,7 @@ static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_mode
     struct mt_scope outer = mt_scope_enter(rt, "token_embeddings", MT_CATEGORY_EMBED, "embedding");
     const int64_t shape[] = {inputs->shape[0], inputs->shape[1], model->config->model.d_model};
     struct mt_tensor *x =
-        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_SAVED), NULL, model->config->parameter_dtype, 3, shape);
+        mt_tensor_empty(rt, mt_effective_role(rt, MT_ROLE_ACTIVATION), NULL, model->config->parameter_dtype, 3, shape);
     mt_op_gather_rows(rt, x, table, inputs);
     mt_scope_leave(rt, outer);
     return x;
@@ -164,7 +165,8 @@ void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struc
     mt_scope_leave(rt, model_scope);
     struct mt_tensor *normed = normalize(rt, model, "ln_final", model->ln_final, &model->norm_final, &stream);
     MT_RELEASE(rt, stream.sum, stream.addend);
-    model->logits = mt_fused_linear(rt, model, "lm_head", mt_effective_role(rt, MT_ROLE_SAVED), normed, model->lm_head);
+    model->logits =
+        mt_fused_linear(rt, model, "lm_head", mt_effective_role(rt, MT_ROLE_ACTIVATION), normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_scope_leave(rt, outermost);
 }

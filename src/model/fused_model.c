@@ -63,7 +63,7 @@ static struct mt_fused_weight *add_weight(struct builder *builder, const char *m
     mt_parameter_name(outer.layer, module, weight->parameter.name);
     weight->parameter.span = rt->scope.span;
     weight->parameter.layer = outer.layer;
-    weight->parameter.value = mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, builder->config->parameter_dtype,
+    weight->parameter.value = mt_tensor_empty(rt, MT_ROLE_PARAMETER, NULL, builder->config->parameter_dtype,
                                               rows == 0 ? 1 : 2, rows == 0 ? &columns : matrix);
     weight->first_part = builder->model->part_count;
     weight->part_count = count;

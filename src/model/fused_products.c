@@ -100,7 +100,7 @@ struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weigh
     *out_beta = parameter->grad != NULL ? 1 : 0;
     if (parameter->grad == NULL) {
         struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_GRADIENT, rt->scope.op);
-        parameter->grad = mt_tensor_empty_like(rt, MT_ROLE_GRAD, "grad", parameter->value->dtype, parameter->value);
+        parameter->grad = mt_tensor_empty_like(rt, MT_ROLE_GRADIENT, "grad", parameter->value->dtype, parameter->value);
         rt->scope = outer;
     }
     assert(parameter->grad == NULL || mt_tensor_same_shape(parameter->grad, parameter->value));

@@ -93,7 +93,7 @@ struct mt_tensor *mt_edge_gradient(struct mt_runtime *rt, const char *name, mt_d
     if (is_final)
         rt->scope.category = MT_CATEGORY_GRADIENT;
     struct mt_tensor *out =
-        mt_tensor_empty(rt, is_final ? MT_ROLE_GRAD : MT_ROLE_TEMPORARY, name, dtype, edge->dims, edge->shape);
+        mt_tensor_empty(rt, is_final ? MT_ROLE_GRADIENT : MT_ROLE_TEMPORARY, name, dtype, edge->dims, edge->shape);
     rt->scope = outer;
     return out;
 }
@@ -240,7 +240,7 @@ static void accumulate(struct mt_runtime *rt, struct mt_node *node)
         *kept = grad;
         return;
     }
-    *kept = mt_tensor_empty(rt, MT_ROLE_GRAD, NULL, grad->dtype, grad->dims, grad->shape);
+    *kept = mt_tensor_empty(rt, MT_ROLE_GRADIENT, NULL, grad->dtype, grad->dims, grad->shape);
     mt_op_unary(rt, MTK_COPY, 0, *kept, grad);
     mt_tensor_release(rt, grad);
 }

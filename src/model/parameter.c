@@ -43,8 +43,8 @@ void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config 
     struct mt_scope outer = mt_scope_enter(rt, module, MT_CATEGORY_PARAM, "parameter");
     *out = (struct mt_parameter){.span = rt->scope.span, .layer = outer.layer, .number = shape->number};
     mt_parameter_name(outer.layer, module, out->name);
-    out->value =
-        mt_tensor_empty(rt, MT_ROLE_PARAM, NULL, config->parameter_dtype, dims, dims == 1 ? &shape->columns : matrix);
+    out->value = mt_tensor_empty(rt, MT_ROLE_PARAMETER, NULL, config->parameter_dtype, dims,
+                                 dims == 1 ? &shape->columns : matrix);
     mt_parameter_draw(rt, config, shape->kind, shape->number, out->value);
     mt_parameter_add_leaf(rt, out);
     mt_scope_leave(rt, outer);
@@ -57,7 +57,7 @@ void mt_parameter_add_leaf(struct mt_runtime *rt, struct mt_parameter *parameter
 
 static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
 {
-    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPT_STATE, name, like->dtype, like);
+    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPTIMIZER_STATE, name, like->dtype, like);
     mt_op_fill(rt, moment, 0);
     return moment;
 }

@@ -86,7 +86,7 @@ struct mt_scope mt_scope_category(struct mt_runtime *rt, mt_category category, c
 /* Returns the role of an output: without gradients nothing is kept, so that saved becomes temporary. */
 static inline mt_role mt_effective_role(const struct mt_runtime *rt, mt_role role)
 {
-    return role == MT_ROLE_SAVED && !rt->grad_enabled ? MT_ROLE_TEMPORARY : role;
+    return role == MT_ROLE_ACTIVATION && !rt->grad_enabled ? MT_ROLE_TEMPORARY : role;
 }
 
 #endif

@@ -126,7 +126,7 @@ void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source,
     const int64_t seen[] = {config->batch, config->seq};
     assert(source->width == config->seq || source->width == config->seq + 1);
     struct mt_scope outer = mt_scope_enter(rt, "data", MT_CATEGORY_DATA, "tokens");
-    struct mt_tensor *block = mt_tensor_empty(rt, MT_ROLE_DATA, NULL, MT_I64, 2, shape);
+    struct mt_tensor *block = mt_tensor_empty(rt, MT_ROLE_INPUT, NULL, MT_I64, 2, shape);
     mt_scope_leave(rt, outer);
     if (rt->status == MT_OK) {
         mt_use_write(rt, block);

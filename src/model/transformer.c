@@ -52,7 +52,7 @@ static struct mt_tensor *add_positions(struct builder *builder)
     struct mt_runtime *rt = builder->rt;
     int64_t length = builder->config->seq;
     struct mt_scope outer = mt_scope_enter(rt, "attn", MT_CATEGORY_ATTN, "positions");
-    struct mt_tensor *positions = mt_tensor_empty(rt, MT_ROLE_DATA, NULL, MT_I64, 1, &length);
+    struct mt_tensor *positions = mt_tensor_empty(rt, MT_ROLE_INPUT, NULL, MT_I64, 1, &length);
     mt_scope_leave(rt, outer);
     if (positions == NULL)
         return NULL;
@@ -135,9 +135,9 @@ static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, s
     mt_tensor_release(rt, square);
     struct mt_tensor *shifted = mt_add_scalar(rt, MT_ROLE_TEMPORARY, "add", mean, MT_NORM_EPSILON);
     mt_tensor_release(rt, mean);
-    struct mt_tensor *scale = mt_rsqrt(rt, MT_ROLE_SAVED, "rsqrt", shifted);
+    struct mt_tensor *scale = mt_rsqrt(rt, MT_ROLE_ACTIVATION, "rsqrt", shifted);
     mt_tensor_release(rt, shifted);
-    struct mt_tensor *unit = mt_multiply(rt, MT_ROLE_SAVED, "mul", x, scale);
+    struct mt_tensor *unit = mt_multiply(rt, MT_ROLE_ACTIVATION, "mul", x, scale);
     struct mt_tensor *out = mt_multiply(rt, mt_operand_role(rt), "weight", unit, weight->value);
     MT_RELEASE(rt, unit, scale);
     mt_scope_leave(rt, outer);
@@ -148,12 +148,12 @@ static struct mt_tensor *norm_forward(struct mt_runtime *rt, const char *name, s
 static struct mt_tensor *ffn_forward(struct mt_runtime *rt, const struct mt_layer *layer, struct mt_tensor *x)
 {
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    struct mt_tensor *gate = mt_einsum_linear(rt, "w1", MT_ROLE_SAVED, x, layer->w1);
-    struct mt_tensor *sigmoid = mt_sigmoid(rt, MT_ROLE_SAVED, "sigmoid", gate);
-    struct mt_tensor *silu = mt_multiply(rt, MT_ROLE_SAVED, "silu", gate, sigmoid);
+    struct mt_tensor *gate = mt_einsum_linear(rt, "w1", MT_ROLE_ACTIVATION, x, layer->w1);
+    struct mt_tensor *sigmoid = mt_sigmoid(rt, MT_ROLE_ACTIVATION, "sigmoid", gate);
+    struct mt_tensor *silu = mt_multiply(rt, MT_ROLE_ACTIVATION, "silu", gate, sigmoid);
     MT_RELEASE(rt, sigmoid, gate);
-    struct mt_tensor *value = mt_einsum_linear(rt, "w3", MT_ROLE_SAVED, x, layer->w3);
-    struct mt_tensor *gated = mt_multiply(rt, MT_ROLE_SAVED, "mul", silu, value);
+    struct mt_tensor *value = mt_einsum_linear(rt, "w3", MT_ROLE_ACTIVATION, x, layer->w3);
+    struct mt_tensor *gated = mt_multiply(rt, MT_ROLE_ACTIVATION, "mul", silu, value);
     MT_RELEASE(rt, value, silu);
     struct mt_tensor *out = mt_einsum_linear(rt, "w2", MT_ROLE_TEMPORARY, gated, layer->w2);
     mt_tensor_release(rt, gated);
@@ -166,11 +166,11 @@ static struct mt_tensor *block_forward(struct mt_runtime *rt, const struct mt_la
 {
     struct mt_tensor *attn_input = norm_forward(rt, "ln1", x, layer->ln1);
     struct mt_tensor *attn_output = mt_attention_layer_forward(rt, &layer->attn, attn_input);
-    struct mt_tensor *middle = mt_add(rt, MT_ROLE_SAVED, "add", x, attn_output);
+    struct mt_tensor *middle = mt_add(rt, MT_ROLE_ACTIVATION, "add", x, attn_output);
     mt_tensor_release(rt, attn_output);
     struct mt_tensor *ffn_input = norm_forward(rt, "ln2", middle, layer->ln2);
     struct mt_tensor *ffn_output = ffn_forward(rt, layer, ffn_input);
-    struct mt_tensor *out = mt_add(rt, MT_ROLE_SAVED, "add", middle, ffn_output);
+    struct mt_tensor *out = mt_add(rt, MT_ROLE_ACTIVATION, "add", middle, ffn_output);
     MT_RELEASE(rt, ffn_output, attn_input, ffn_input, middle);
     return out;
 }
@@ -179,7 +179,7 @@ static struct mt_tensor *embedding_forward(struct mt_runtime *rt, const struct m
                                            struct mt_tensor *tokens)
 {
     struct mt_scope outer = mt_scope_enter(rt, "token_embeddings", MT_CATEGORY_EMBED, "embedding");
-    struct mt_tensor *x = mt_embedding(rt, MT_ROLE_SAVED, NULL, table->value, tokens);
+    struct mt_tensor *x = mt_embedding(rt, MT_ROLE_ACTIVATION, NULL, table->value, tokens);
     mt_scope_leave(rt, outer);
     return x;
 }
@@ -200,7 +200,7 @@ struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transf
     mt_scope_leave(rt, model_scope);
     struct mt_tensor *normed = norm_forward(rt, "ln_final", x, model->ln_final);
     mt_tensor_release(rt, x);
-    struct mt_tensor *logits = mt_einsum_linear(rt, "lm_head", MT_ROLE_SAVED, normed, model->lm_head);
+    struct mt_tensor *logits = mt_einsum_linear(rt, "lm_head", MT_ROLE_ACTIVATION, normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_scope_leave(rt, outermost);
     return logits;
@@ -210,10 +210,10 @@ struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transf
 struct mt_tensor *mt_cross_entropy(struct mt_runtime *rt, struct mt_tensor *logits, struct mt_tensor *targets)
 {
     struct mt_scope outer = mt_scope_enter(rt, "loss", MT_CATEGORY_LOSS, "cross_entropy");
-    struct mt_tensor *maximum = mt_max_last(rt, MT_ROLE_SAVED, "max", logits);
-    struct mt_tensor *shifted = mt_subtract(rt, MT_ROLE_SAVED, "sub", logits, maximum);
+    struct mt_tensor *maximum = mt_max_last(rt, MT_ROLE_ACTIVATION, "max", logits);
+    struct mt_tensor *shifted = mt_subtract(rt, MT_ROLE_ACTIVATION, "sub", logits, maximum);
     mt_tensor_release(rt, maximum);
-    struct mt_tensor *log_sum = mt_logsumexp(rt, MT_ROLE_SAVED, "logsumexp", shifted);
+    struct mt_tensor *log_sum = mt_logsumexp(rt, MT_ROLE_ACTIVATION, "logsumexp", shifted);
     struct mt_tensor *chosen = mt_gather(rt, MT_ROLE_TEMPORARY, "gather", shifted, targets);
     struct mt_tensor *each = mt_subtract(rt, MT_ROLE_TEMPORARY, "nll", log_sum, chosen);
     struct mt_tensor *loss = mt_mean_all(rt, MT_ROLE_TEMPORARY, "mean", each);

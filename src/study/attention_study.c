@@ -63,7 +63,7 @@ static void create_input(struct study *study)
     struct mt_runtime *rt = &study->rt;
     struct mt_scope outer = mt_scope_enter(rt, "input", MT_CATEGORY_DATA, "input");
     struct mt_tensor *values =
-        mt_tensor_empty(rt, MT_ROLE_DATA, NULL, of->dtype, 3, (const int64_t[]){of->batch, of->seq, of->d_model});
+        mt_tensor_empty(rt, MT_ROLE_INPUT, NULL, of->dtype, 3, (const int64_t[]){of->batch, of->seq, of->d_model});
     study->input =
         (struct mt_parameter){.name = "input", .span = rt->scope.span, .layer = outer.layer, .value = values};
     mt_parameter_draw(rt, &study->config, MT_PARAMETER_EMBEDDING, INPUT_NUMBER, values);

@@ -15,8 +15,8 @@ struct tensor {
 };
 
 static const struct tensor tensors[] = {
-    {"parameters", NULL, "param", NULL, NULL, NULL},
-    {"copies of parameters", NULL, "weight_cast", NULL, NULL, NULL},
+    {"parameters", NULL, "parameter", NULL, NULL, NULL},
+    {"copies of parameters", NULL, "weight cast", NULL, NULL, NULL},
     {"first linear layer's output", "einsum", NULL, "einsum", "forward", NULL},
     {"first feed-forward layer's output", "einsum", NULL, "einsum", "forward", ".ffn.w1"},
     {"norm's output", "Norm", NULL, "norm.weight", "forward", NULL},
@@ -24,8 +24,8 @@ static const struct tensor tensors[] = {
     {"residual stream", "Block", NULL, NULL, "forward", NULL},
     {"logits", "einsum", NULL, "einsum", "forward", "lm_head"},
     {"loss", "Loss", NULL, "cross_entropy.mean", "loss", NULL},
-    {"gradients of parameters", "Gradient", "grad", NULL, NULL, NULL},
-    {"optimizer state", "Opt State", "opt_state", NULL, NULL, NULL},
+    {"gradients of parameters", "Gradient", "gradient", NULL, NULL, NULL},
+    {"optimizer state", "Opt State", "optimizer state", NULL, NULL, NULL},
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
 

@@ -219,17 +219,17 @@ static mt_role role_of(const struct mt_torch_label *label)
 {
     switch (label->category) {
     case MT_CATEGORY_PARAM:
-        return MT_ROLE_PARAM;
+        return MT_ROLE_PARAMETER;
     case MT_CATEGORY_GRADIENT:
-        return MT_ROLE_GRAD;
+        return MT_ROLE_GRADIENT;
     case MT_CATEGORY_OPT_STATE:
-        return MT_ROLE_OPT_STATE;
+        return MT_ROLE_OPTIMIZER_STATE;
     case MT_CATEGORY_DATA:
-        return MT_ROLE_DATA;
+        return MT_ROLE_INPUT;
     case MT_CATEGORY_WORKSPACE:
         return MT_ROLE_WORKSPACE;
     default:
-        return label->phase == MT_PHASE_FORWARD ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+        return label->phase == MT_PHASE_FORWARD ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
     }
 }
 

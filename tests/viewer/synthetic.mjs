@@ -137,7 +137,7 @@ class Training {
                     layer,
                     part,
                     size,
-                    this.alloc(layer, part, "parameter", "Param", size, "init", "param"),
+                    this.alloc(layer, part, "parameter", "Param", size, "init", "parameter"),
                 ]);
         });
     }
@@ -147,7 +147,7 @@ class Training {
         this.recording.phase("forward");
         this.data = this.recording.alloc(8208, {
             category: "Data",
-            role: "data",
+            role: "input",
             op: "tokens",
             dtype: "int64",
             shape: "4,257",
@@ -158,7 +158,7 @@ class Training {
             const temporary = [];
             for (const [part, op, category, size, kept] of FORWARD) {
                 if (part) this.recording.beginSpan(this.path(layer, part));
-                const row = this.alloc(layer, part, op, category, size, "forward", kept ? "saved" : "temporary");
+                const row = this.alloc(layer, part, op, category, size, "forward", kept ? "activation" : "temporary");
                 if (this.options.kernels)
                     // Of some, nobody knows who launched them.
                     this.recording.kernel(
@@ -178,7 +178,7 @@ class Training {
         this.recording.phase("loss");
         const logits = this.recording.alloc(40 * MIB, {
             category: "Loss",
-            role: "saved",
+            role: "activation",
             op: "logsumexp",
             dtype: "fp32",
             shape: "4,256,10000",
@@ -202,7 +202,7 @@ class Training {
             }
             for (const [, part, size] of this.parameters.filter(([owner]) => owner === layer)) {
                 const product = this.alloc(layer, part, "einsum.matmul", "einsum", size, "backward", "temporary");
-                this.gradients.push(this.alloc(layer, part, "clone", "Gradient", size, "backward", "grad"));
+                this.gradients.push(this.alloc(layer, part, "clone", "Gradient", size, "backward", "gradient"));
                 this.recording.free(product);
             }
         });
@@ -215,7 +215,7 @@ class Training {
         for (const [layer, part, size] of this.parameters) {
             if (first)
                 for (const op of ["exp_avg", "exp_avg_sq"])
-                    this.states.push(this.alloc(layer, part, op, "Opt State", size, "optimizer", "opt_state"));
+                    this.states.push(this.alloc(layer, part, op, "Opt State", size, "optimizer", "optimizer state"));
             const denominator = this.alloc(layer, part, "sqrt", "Optimizer", size, "optimizer", "temporary");
             const update = this.alloc(layer, part, "add", "Optimizer", size, "optimizer", "temporary");
             this.recording.free(denominator);
@@ -246,7 +246,7 @@ export function makeRun(texts, options) {
     if (options.oomAfterForward)
         recording.outOfMemory(134217728, "model.layers.31.attn", {
             category: "Softmax",
-            role: "saved",
+            role: "activation",
             op: "softmax.div",
             dtype: "fp32",
             shape: "4,32,512,512",

@@ -119,6 +119,15 @@ static mt_status find_word(const char *what, const char *word, const char *const
     return mt_fail_unknown(what, word, names, (size_t)count);
 }
 
+static mt_status read_role(const char *word, struct mt_rule *rule)
+{
+    mt_role role;
+    if (!mt_role_find(word, &role))
+        return mt_fail_unknown("role", word, role_names, MT_ROLE_COUNT);
+    rule->sets.role = (int)role;
+    return MT_OK;
+}
+
 /* Reads "forward|loss". */
 static mt_status read_phases(char *value, struct mt_rule *rule)
 {
@@ -203,7 +212,7 @@ static mt_status read_answer(struct line *line, struct mt_rule *rule)
     if (line->has_value && strcmp(line->name, "span") == 0)
         return set_text((char **)&rule->sets.span, line->value);
     if (line->has_value && strcmp(line->name, "role") == 0)
-        return find_word("role", line->value, role_names, MT_ROLE_COUNT, &rule->sets.role);
+        return read_role(line->value, rule);
     if (line->has_value && strcmp(line->name, "phase") == 0)
         return find_word("phase", line->value, phase_names, MT_PHASE_COUNT, &rule->sets.phase);
     return mt_fail_unknown("property", line->name, names, sizeof names / sizeof names[0]);

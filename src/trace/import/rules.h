@@ -2,7 +2,7 @@
  * docs/import.md explains them.
  *
  *   file=blocks.py line=124-128          -> category=Norm
- *   node=AccumulateGrad                  -> category=Gradient role=grad
+ *   node=AccumulateGrad                  -> category=Gradient role=gradient
  *   size=32MiB before                    -> category=Workspace role=workspace
  *
  * Each property (category, role, op, span, phase) comes from the first matching rule that sets it, in the order in

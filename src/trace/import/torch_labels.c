@@ -293,7 +293,7 @@ static mt_role role_of(const struct mt_rule_subject *subject, int said)
     assert(said >= MT_RULE_SILENT && said < MT_ROLE_COUNT);
     if (said != MT_RULE_SILENT)
         return (mt_role)said;
-    return subject->outlives_phase ? MT_ROLE_SAVED : MT_ROLE_TEMPORARY;
+    return subject->outlives_phase ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
 }
 
 /* Returns the operator's name in forward, and the node's and the operator's in backward. */
@@ -341,7 +341,7 @@ static void count_coverage(struct mt_torch_labels *labels, struct caller *caller
 static void note_request(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
                          const struct mt_label *label)
 {
-    if (label->role == MT_ROLE_PARAM)
+    if (label->role == MT_ROLE_PARAMETER)
         mt_number_map_put(&labels->parameter_bytes, bytes, 1);
     if (!mt_call_stack_is_forward(&caller->stack))
         return;

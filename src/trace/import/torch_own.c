@@ -62,7 +62,6 @@ void mt_torch_own_destroy(struct mt_torch_own *own)
 
 #define NAME(name, text, ...) text,
 static const char *const phase_names[] = {MT_PHASES(NAME)};
-static const char *const role_names[] = {MT_ROLES(NAME)};
 static const char *const dtype_names[] = {MT_DTYPES(NAME)};
 #undef NAME
 
@@ -177,11 +176,12 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
         request->event != NULL ? mt_value_find(request->event->event, "user_metadata") : &nothing;
     struct mt_label label = {
         .category = mt_sink_category(&own->sink, mt_value_text(mt_value_find(said, "category"))),
-        .role = (mt_role)find_name(mt_value_text(mt_value_find(said, "role")), role_names, MT_ROLE_COUNT),
         .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_names, MT_PHASE_COUNT),
         .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_names, MT_DTYPE_COUNT),
         .op = mt_value_text(mt_value_find(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
+    if (!mt_role_find(mt_value_text(mt_value_find(said, "role")), &label.role))
+        label.role = MT_ROLE_OTHER;
     read_shape(mt_value_text(mt_value_find(said, "shape")), &label);
     *out_span = span_of(own, request->frames, join_frames);
     label.span = *out_span;
