@@ -196,8 +196,8 @@ static void of_a_card_the_context_is_kept_free(void **state)
     json_t *answer = fit("--device sim:l4 --model small --batch 1");
     assert_int_equal(integer_of(answer, "memory_bytes"), (json_int_t)24 << 30);
     assert_int_equal(integer_of(answer, "reserve_bytes"), 600 * MIB);
-    assert_string_equal(text_of(answer, "simulated_device"), "sim:23976MiB");
-    assert_says(text_of(answer, "command"), "--device sim:23976MiB ");
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4:23976MiB");
+    assert_says(text_of(answer, "command"), "--device sim:l4:23976MiB ");
     check_answer(answer);
     json_decref(answer);
     answer = fit("--device sim:l4 --model small --batch 1 --reserve 0");
@@ -382,7 +382,7 @@ static void the_trace_is_asked_where_no_option_describes_a_run(void **state)
     json_t *answer = fit("");
     assert_int_equal(integer_of(answer, "run"), 2);
     assert_string_equal(text_of(answer, "device"), "cpu:1GiB");
-    assert_string_equal(text_of(answer, "simulated_device"), "sim:1073741824");
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:1024MiB");
     assert_int_equal(integer_of(answer, "reserve_bytes"), 0);
     assert_int_equal(integer_of(answer, "seq"), 8);
     assert_string_equal(text_of(answer, "mode"), "fwd");

@@ -50,14 +50,17 @@ static mt_status plan_options(const struct fit_options *fit, struct asked *asked
 /* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
-    char size[MT_BYTES_TEXT];
+    char spelling[MT_DEVICE_NAME];
+    struct mt_card card;
     const struct mt_run *run = asked->run;
     const char *device = fit->run.device;
-    snprintf(size, sizeof size, "sim:%" PRIu64, run->capacity_bytes);
     if (device != NULL)
         return mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device);
-    return mt_fit_device_choose(strncmp(run->device, "sim", 3) == 0 ? run->device : size, run->device,
-                                fit->reserve_bytes, &asked->device);
+    if (mt_device_is_simulated(run->device))
+        return mt_fit_device_choose(run->device, run->device, fit->reserve_bytes, &asked->device);
+    MT_TRY(mt_device_find_card(run->device, &card));
+    mt_device_spell_simulated(&card, run->capacity_bytes, spelling);
+    return mt_fit_device_choose(spelling, run->device, fit->reserve_bytes, &asked->device);
 }
 
 /* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
