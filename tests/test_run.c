@@ -181,6 +181,22 @@ static void a_model_may_come_from_a_file(void **state)
     json_decref(answer);
 }
 
+/* What a file does not say is never taken from another model. */
+static void a_model_file_names_all_sizes(void **state)
+{
+    (void)state;
+    static const char complete[] =
+        "{\"vocab\": 10000, \"d_model\": 768, \"d_ff\": 3072, \"layers\": 12, \"heads\": 12}";
+    const struct said *said =
+        shell("echo '{\"vocab\": 32000}' >model.json; \"$M\" run --model model.json --device sim");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "model.json lacks d_model, d_ff, layers, heads: ");
+    assert_says(said->err, complete);
+    said = shell("echo '%s' >model.json; \"$M\" run --model model.json --steps 1 --device sim", complete);
+    assert_int_equal(said->code, 0);
+    assert_says(said->out, "128.63 million parameters");
+}
+
 #define ATTENTION "SELECT value FROM setting WHERE run = :run AND name = 'attention'"
 
 /* Flash where the heads allow it, else what takes any. */
@@ -254,6 +270,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(gradients_are_read_back_only_for_json),
         TEST_WITH_TWO_RUNS(every_setting_of_a_run_is_in_the_trace),
         TEST_WITH_TWO_RUNS(a_model_may_come_from_a_file),
+        TEST_WITH_TWO_RUNS(a_model_file_names_all_sizes),
         TEST_WITH_TWO_RUNS(fused_attention_goes_by_the_heads),
         TEST_WITH_TWO_RUNS(the_title_says_what_ran),
         TEST_WITH_TWO_RUNS(the_optimizers_state_is_counted_wherever_it_was_made),
