@@ -224,7 +224,7 @@ static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
         {"{\"max-allocated\": \"much\"}", "\"much\" is not a size"},
         {"{\"category\": \"Param<=1\"}", "must be an object"},
         {"{\"category\": {\"Param\": true}}", "must be a size"},
-        {"{\"category\": {\"Parm\": 1}}", "did you mean \"Param\"?"},
+        {"{\"category\": {\"Parm\": 1}}", "did you mean \"Param\", \""},
         {"{\"no-leaks\": 1}", "true or false"},
         {"{\"against\": true}", "must be a run"},
         {"{\"against\": 1, \"tolerance\": -1}", "must be a percentage"},
