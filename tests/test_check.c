@@ -164,7 +164,7 @@ static void questions_without_sense_are_wrong_usage(void **state)
         {"--max-allocated 1 --tolerance 1%", "name that run"},
         {"--max-allocated lots", "--max-allocated: \"lots\" is not a size"},
         {"--against small --tolerance some", "--tolerance: \"some\" is not a percentage"},
-        {"--category 'AttnScore<=1'", "did you mean \"AttnScores\"?"},
+        {"--category 'AttnScore<=1'", "did you mean \"AttnScores\", \""},
         {"--category 'AttnScores=1'", "NAME<=SIZE"},
         {"--category '<=1'", "NAME<=SIZE"},
         {"--largest 'Norm<=x'", "--largest \"Norm<=x\": \"x\" is not a size"},
@@ -217,14 +217,14 @@ static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\"?"},
+        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\", \""},
         {"{\"max-allocated\": 1,}", "line 1"},
         {"{\"max-allocated\": 1, \"max-allocated\": 2}", "duplicate"},
         {"{\"max-allocated\": -1}", "must be a size"},
         {"{\"max-allocated\": \"much\"}", "\"much\" is not a size"},
         {"{\"category\": \"Param<=1\"}", "must be an object"},
         {"{\"category\": {\"Param\": true}}", "must be a size"},
-        {"{\"category\": {\"Parm\": 1}}", "did you mean \"Param\"?"},
+        {"{\"category\": {\"Parm\": 1}}", "did you mean \"Param\", \""},
         {"{\"no-leaks\": 1}", "true or false"},
         {"{\"against\": true}", "must be a run"},
         {"{\"against\": 1, \"tolerance\": -1}", "must be a percentage"},

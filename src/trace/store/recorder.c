@@ -152,9 +152,16 @@ static void store_use(void *context, const struct mt_use *use)
     store_record(context, &record);
 }
 
+/* Returns the status of writing: a failure of any kind, except that the file is no trace, kept the trace from being
+ * written. */
+static mt_status outcome(mt_status status)
+{
+    return status == MT_FAILED ? MT_NOT_WRITTEN : status;
+}
+
 mt_status mt_recorder_flush(struct mt_recorder *recorder)
 {
-    return mt_writer_wait(recorder->writer, recorder->ring->head);
+    return outcome(mt_writer_wait(recorder->writer, recorder->ring->head));
 }
 
 void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t step, double value)
@@ -246,7 +253,7 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
     return status;
 }
 
-mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info)
+static mt_status begin_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     assert(recorder->writer == NULL && recorder->intake == NULL && recorder->interner == NULL);
     recorder->interner = mt_interner_create();
@@ -254,6 +261,11 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
     MT_TRY(add_run(recorder, info));
     MT_TRY(mt_intake_create(recorder->database, recorder->run, &recorder->intake));
     return mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
+}
+
+mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info)
+{
+    return outcome(begin_run(recorder, info));
 }
 
 /* Destroys what belongs to the run alone. */
@@ -281,7 +293,7 @@ static mt_status start(struct mt_recorder *recorder, const char *path, const str
     MT_TRY(claim_ring(recorder));
     MT_TRY(mt_database_open_writing(recorder->path, &recorder->database));
     MT_TRY(mt_recovery_run(recorder->database, recorder->ring));
-    return mt_recorder_begin(recorder, info);
+    return begin_run(recorder, info);
 }
 
 /* Frees the recorder, whose ring is released. */
@@ -327,7 +339,7 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     mt_file_limit_hold(&before);
     mt_status status = open_recorder(path, info, out);
     mt_file_limit_let_go(&before);
-    return status;
+    return outcome(status);
 }
 
 /* Adds the number of lost and waiting events to the text of the writer's failure `status`. */
@@ -373,7 +385,7 @@ mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
     mt_file_limit_hold(&before);
     mt_status status = end_run(recorder, state);
     mt_file_limit_let_go(&before);
-    return status;
+    return outcome(status);
 }
 
 static mt_status close_recorder(struct mt_recorder *recorder, mt_run_state state)
@@ -398,7 +410,7 @@ mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
     mt_file_limit_hold(&before);
     mt_status status = close_recorder(recorder, state);
     mt_file_limit_let_go(&before);
-    return status;
+    return outcome(status);
 }
 
 void mt_recorder_disown(struct mt_recorder *recorder)
