@@ -173,6 +173,40 @@ static void dtypes_are_found_whatever_the_ops_are_called(void **state)
     }
 }
 
+/* Returns the table of the largest kinds whose title has that part. */
+static json_t *largest_of(const json_t *page, const char *part)
+{
+    size_t i;
+    json_t *table;
+    json_array_foreach(json_object_get(section_of(page, "largest"), "tables"), i, table)
+    {
+        if (strstr(text_of(table, "title"), part) != NULL)
+            return table;
+    }
+    fail_msg("no table is of %s", part);
+    return NULL;
+}
+
+/* Softmax's maximum counts ties in backward, in int64: twice of what forward has in fp32. */
+static void largest_in_forward_and_over_all_are_told_apart(void **state)
+{
+    (void)state;
+    run(TINY "--seq 32 --mode fwd");
+    run(TINY "--seq 32 --mode fwd_bwd");
+    json_t *page = report(), *table = table_of(page, "categories", "categories");
+    const json_int_t square = (json_int_t)TINY_BATCH * 2 * 32 * 32 * 4;
+    size_t row = row_of(table, "category", "Softmax");
+    assert_int_equal(cell_bytes(table, row, "largest in forward, fp32"), square);
+    assert_int_equal(cell_bytes(table, row, "largest over all, fp32"), 2 * square);
+    assert_true(is_said(page, "categories", "Over all is of every phase: furthest"));
+    const json_t *forward = largest_of(page, "forward pass"), *step = largest_of(page, "full step");
+    assert_int_equal(cell_bytes(forward, row_of(forward, "category", "AttnOut"), "size"), square);
+    row = row_of(step, "category", "Softmax");
+    assert_int_equal(cell_bytes(step, row, "size"), 2 * square);
+    assert_string_equal(cell_text(step, row, "phase"), "backward");
+    json_decref(page);
+}
+
 static void published_figures_stand_beside_ours(void **state)
 {
     (void)state;
@@ -254,10 +288,15 @@ static void kernels_are_shown_by_phase(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(accumulation_is_the_published_one),   TEST(peaks_are_those_of_the_trace),
-        TEST(causes_sum_to_the_difference),        TEST(residual_stream_is_what_the_formula_says),
-        TEST(dtypes_are_read_from_labels),         TEST(dtypes_are_found_whatever_the_ops_are_called),
-        TEST(published_figures_stand_beside_ours), TEST(allocators_are_told_apart),
+        TEST(accumulation_is_the_published_one),
+        TEST(peaks_are_those_of_the_trace),
+        TEST(causes_sum_to_the_difference),
+        TEST(residual_stream_is_what_the_formula_says),
+        TEST(dtypes_are_read_from_labels),
+        TEST(dtypes_are_found_whatever_the_ops_are_called),
+        TEST(largest_in_forward_and_over_all_are_told_apart),
+        TEST(published_figures_stand_beside_ours),
+        TEST(allocators_are_told_apart),
         TEST(kernels_are_shown_by_phase),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
