@@ -232,7 +232,7 @@ static void add_names(const char *const *names, size_t count, bool is_long, stru
 
 mt_status mt_fail_unknown(const char *what, const char *word, const char *const *names, size_t count)
 {
-    enum { FEW = 8, MOST_LISTED = 24 };
+    enum { FEW = 8, MOST_LISTED = 32 };
     bool is_long = count > MOST_LISTED;
     struct nearest nearest = find_nearest(word, names, count, far_from(word));
     if (is_long || (count > FEW && nearest.count > 0))
