@@ -67,25 +67,25 @@ static void draw_options(struct mt_text *out)
         mt_text_add(out, " --alloc policy=torch");
 }
 
-static struct mt_account account_of(const char *path)
+static struct mt_model_account account_of(const char *path)
 {
     struct mt_trace *trace;
     const struct mt_run *run;
     struct mt_run_plan plan;
-    struct mt_account account;
+    struct mt_model_account account;
     assert_int_equal(mt_trace_open(path, &trace), MT_OK);
     assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
     assert_int_equal(mt_run_plan_of_run(trace, run, &plan), MT_OK);
-    assert_true(mt_account_is_known(&plan));
-    assert_int_equal(mt_account_make(trace, run, &plan, &account), MT_OK);
+    assert_true(mt_model_account_is_known(&plan));
+    assert_int_equal(mt_model_account_make(trace, run, &plan, &account), MT_OK);
     mt_trace_close(trace);
     return account;
 }
 
-static void assert_exact(const struct mt_account *account, const char *options)
+static void assert_exact(const struct mt_model_account *account, const char *options)
 {
     for (size_t i = 0; i < account->count; i++) {
-        const struct mt_account_term *term = &account->terms[i];
+        const struct mt_model_account_term *term = &account->terms[i];
         if (term->difference_bytes != 0)
             fail_msg("%s: %s: %s is %lld bytes, the trace has %lld", options, term->what, term->formula,
                      (long long)term->formula_bytes, (long long)term->trace_bytes);
@@ -104,13 +104,13 @@ static void every_byte_is_in_a_formula(void **state)
         const struct said *said = shell("rm -f a.db*; \"$M\" run --device sim --trace a.db %s", options.data);
         if (said->code != 0)
             fail_msg("%s: %s", options.data, said->err);
-        struct mt_account account = account_of("a.db");
+        struct mt_model_account account = account_of("a.db");
         assert_exact(&account, options.data);
         mt_text_release(&options);
     }
 }
 
-static uint64_t bytes_of(const struct mt_account *account, const char *what)
+static uint64_t bytes_of(const struct mt_model_account *account, const char *what)
 {
     for (size_t i = 0; i < account->count; i++)
         if (strcmp(account->terms[i].what, what) == 0)
@@ -125,7 +125,7 @@ static void the_largest_model_is_accounted_for(void **state)
     (void)state;
     const uint64_t N = 3406809600, L = 32, B = 4, T = 256, C = 2560, H = 32;
     run("run --device sim --model 2.7B --seq 256 --steps 2 --trace a.db");
-    struct mt_account account = account_of("a.db");
+    struct mt_model_account account = account_of("a.db");
     assert_exact(&account, "2.7B");
     assert_int_equal(account.parameters, N);
     assert_int_equal(bytes_of(&account, "parameters"), 4 * N);

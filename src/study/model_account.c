@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char mt_account_parameters_formula[] = "2·V·C+L·(4·C²+3·C·F+2·C)+C";
+const char mt_model_account_parameters_formula[] = "2·V·C+L·(4·C²+3·C·F+2·C)+C";
 
 /* The properties of a run that decide which terms it has. */
 enum {
@@ -105,9 +105,9 @@ static const struct term terms[] = {
 };
 enum { TERMS = sizeof terms / sizeof terms[0] };
 
-_Static_assert(sizeof terms / sizeof terms[0] <= MT_ACCOUNT_MOST_TERMS, "an account has room for all terms");
+_Static_assert(sizeof terms / sizeof terms[0] <= MT_MODEL_ACCOUNT_MOST_TERMS, "an account has room for all terms");
 
-bool mt_account_is_known(const struct mt_run_plan *plan)
+bool mt_model_account_is_known(const struct mt_run_plan *plan)
 {
     const struct mt_training_config *config = &plan->config;
     return config->mode != MT_MODE_INFER && config->checkpoint == MT_CHECKPOINT_OFF &&
@@ -171,8 +171,8 @@ static bool fits(const struct term *term, const struct mt_label_row *label)
 
 /* An account that is being made. */
 struct maker {
-    struct mt_account *account;
-    const struct term *of[MT_ACCOUNT_MOST_TERMS]; /* of the account's terms */
+    struct mt_model_account *account;
+    const struct term *of[MT_MODEL_ACCOUNT_MOST_TERMS]; /* of the account's terms */
 };
 
 /* Adds the terms of runs with these properties, by formula. */
@@ -187,7 +187,7 @@ static mt_status add_terms(struct maker *maker, const struct mt_run_plan *plan, 
             return mt_fail(MT_USAGE, "%s are more bytes than a number holds: %s", terms[i].what, terms[i].formula);
         maker->of[maker->account->count] = &terms[i];
         maker->account->terms[maker->account->count++] =
-            (struct mt_account_term){.what = terms[i].what, .formula = terms[i].formula, .formula_bytes = bytes};
+            (struct mt_model_account_term){.what = terms[i].what, .formula = terms[i].formula, .formula_bytes = bytes};
     }
     maker->account->parameters = symbols.of['N'];
     maker->account->element = symbols.of['w'];
@@ -196,7 +196,7 @@ static mt_status add_terms(struct maker *maker, const struct mt_run_plan *plan, 
 
 static void add_block(struct maker *maker, const struct mt_block_row *block, const struct mt_label_row *label)
 {
-    struct mt_account *account = maker->account;
+    struct mt_model_account *account = maker->account;
     account->live_bytes += block->requested_bytes;
     for (size_t i = 0; i < account->count; i++)
         if (fits(maker->of[i], label)) {
@@ -243,12 +243,12 @@ static mt_status add_live(struct maker *maker, struct mt_trace *trace, const str
 }
 
 /* Fills in the differences and the sum. */
-static void add_up(struct mt_account *account)
+static void add_up(struct mt_model_account *account)
 {
-    struct mt_account_term *sum = &account->sum;
-    *sum = (struct mt_account_term){.what = "sum", .formula = ""};
+    struct mt_model_account_term *sum = &account->sum;
+    *sum = (struct mt_model_account_term){.what = "sum", .formula = ""};
     for (size_t i = 0; i < account->count; i++) {
-        struct mt_account_term *term = &account->terms[i];
+        struct mt_model_account_term *term = &account->terms[i];
         term->difference_bytes = (int64_t)(term->trace_bytes - term->formula_bytes);
         sum->formula_bytes += term->formula_bytes;
         sum->trace_bytes += term->trace_bytes;
@@ -259,12 +259,12 @@ static void add_up(struct mt_account *account)
     assert(sum->trace_bytes + account->workspace_bytes + account->other_bytes == account->live_bytes);
 }
 
-mt_status mt_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
-                          struct mt_account *out)
+mt_status mt_model_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
+                                struct mt_model_account *out)
 {
     struct maker maker = {.account = out};
-    assert(mt_account_is_known(plan));
-    *out = (struct mt_account){.step = run->last_full_step};
+    assert(mt_model_account_is_known(plan));
+    *out = (struct mt_model_account){.step = run->last_full_step};
     if (run->last_full_step < 0)
         return mt_fail(MT_USAGE, "no step of the run has ended, so there is no moment to account for");
     MT_TRY(add_terms(&maker, plan, properties_of(&plan->config, run->last_full_step)));

@@ -17,7 +17,7 @@
 #include "trace/query/trace.h"
 
 /* A kind of tensor. Bytes are as requested; rounding is what the allocator added. */
-struct mt_account_term {
+struct mt_model_account_term {
     const char *what;    /* "residual stream" */
     const char *formula; /* "8·L·B·T·C" */
     uint64_t formula_bytes, trace_bytes, rounding_bytes;
@@ -25,29 +25,29 @@ struct mt_account_term {
     int64_t difference_bytes; /* in the trace less by formula */
 };
 
-enum { MT_ACCOUNT_MOST_TERMS = 40 };
+enum { MT_MODEL_ACCOUNT_MOST_TERMS = 40 };
 
 /* Invariants: the terms' trace_bytes, workspace_bytes and other_bytes sum to live_bytes; `sum` adds up the terms. */
-struct mt_account {
-    struct mt_account_term terms[MT_ACCOUNT_MOST_TERMS];
+struct mt_model_account {
+    struct mt_model_account_term terms[MT_MODEL_ACCOUNT_MOST_TERMS];
     size_t count;
-    struct mt_account_term sum;   /* without a formula of its own */
-    uint64_t live_bytes;          /* of all live blocks */
-    uint64_t workspace_bytes;     /* of matrix products */
-    uint64_t other_bytes;         /* of blocks that no term stands for: 0 of our models */
-    uint64_t parameters, element; /* N, and w: bytes of an element of products */
+    struct mt_model_account_term sum; /* without a formula of its own */
+    uint64_t live_bytes;              /* of all live blocks */
+    uint64_t workspace_bytes;         /* of matrix products */
+    uint64_t other_bytes;             /* of blocks that no term stands for: 0 of our models */
+    uint64_t parameters, element;     /* N, and w: bytes of an element of products */
     int64_t step;
 };
 
 /* The formula of N. */
-extern const char mt_account_parameters_formula[];
+extern const char mt_model_account_parameters_formula[];
 
 /* True if there are terms for runs of this plan: those with gradients, without recomputation and updates in backward. */
-bool mt_account_is_known(const struct mt_run_plan *plan);
+bool mt_model_account_is_known(const struct mt_run_plan *plan);
 
 /* Makes the account of a run of that plan, which is known. Fails with MT_USAGE if the run has no full step or if a formula's
  * value does not fit. */
-mt_status mt_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
-                          struct mt_account *out);
+mt_status mt_model_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
+                                struct mt_model_account *out);
 
 #endif

@@ -9,35 +9,36 @@
 #include <string.h>
 
 static const struct mt_field term_fields[] = {
-    MT_COLUMN(TEXT, const char *, struct mt_account_term, what, "term"),
-    MT_COLUMN(TEXT, const char *, struct mt_account_term, formula, "formula"),
-    MT_COLUMN(BYTES, uint64_t, struct mt_account_term, formula_bytes, "by formula"),
-    MT_COLUMN(BYTES, uint64_t, struct mt_account_term, trace_bytes, "in the trace"),
-    MT_COLUMN(DIFFERENCE, int64_t, struct mt_account_term, difference_bytes, "difference"),
-    MT_COLUMN(COUNT, uint64_t, struct mt_account_term, blocks, "blocks"),
-    MT_COLUMN(BYTES, uint64_t, struct mt_account_term, rounding_bytes, "rounded up by"),
+    MT_COLUMN(TEXT, const char *, struct mt_model_account_term, what, "term"),
+    MT_COLUMN(TEXT, const char *, struct mt_model_account_term, formula, "formula"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_model_account_term, formula_bytes, "by formula"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_model_account_term, trace_bytes, "in the trace"),
+    MT_COLUMN(DIFFERENCE, int64_t, struct mt_model_account_term, difference_bytes, "difference"),
+    MT_COLUMN(COUNT, uint64_t, struct mt_model_account_term, blocks, "blocks"),
+    MT_COLUMN(BYTES, uint64_t, struct mt_model_account_term, rounding_bytes, "rounded up by"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type term_type = MT_ROW_TYPE(struct mt_account_term, term_fields);
+static const struct mt_row_type term_type = MT_ROW_TYPE(struct mt_model_account_term, term_fields);
 
 /* Makes the account of a run. *out_known is false if there is none: it stopped before a step ended, its settings are another
  * program's, or no formulas are known for them. */
 static mt_status make_account(struct mt_report *report, const struct mt_report_run *run, struct mt_run_plan *plan,
-                              struct mt_account *out, bool *out_known)
+                              struct mt_model_account *out, bool *out_known)
 {
     mt_status status = MT_USAGE;
     *out_known = false;
     if (!run->is_oom && run->run.last_full_step >= 0)
         status = mt_run_plan_of_run(report->trace, &run->run, plan);
-    if (status == MT_OK && !mt_account_is_known(plan))
+    if (status == MT_OK && !mt_model_account_is_known(plan))
         return MT_OK;
     if (status == MT_OK)
-        status = mt_account_make(report->trace, &run->run, plan, out);
+        status = mt_model_account_make(report->trace, &run->run, plan, out);
     *out_known = status == MT_OK;
     return status == MT_USAGE ? MT_OK : status;
 }
 
-static void say_symbols(struct mt_page *page, const struct mt_training_config *config, const struct mt_account *account)
+static void say_symbols(struct mt_page *page, const struct mt_training_config *config,
+                        const struct mt_model_account *account)
 {
     const struct mt_model_config *model = &config->model;
     mt_page_say(page,
@@ -45,10 +46,10 @@ static void say_symbols(struct mt_page *page, const struct mt_training_config *c
                 " heads, V = %" PRId64 " (vocabulary), L = %" PRId64 " layers, F = %" PRId64 " (d_ff); w = %" PRIu64
                 " bytes in an element of products; N = %s = %" PRIu64 " parameters.",
                 config->batch, config->seq, model->d_model, model->heads, model->vocab, model->layers, model->d_ff,
-                account->element, mt_account_parameters_formula, account->parameters);
+                account->element, mt_model_account_parameters_formula, account->parameters);
 }
 
-static void say_rest(struct mt_page *page, const struct mt_account *account)
+static void say_rest(struct mt_page *page, const struct mt_model_account *account)
 {
     char live[MT_BYTES_TEXT], workspaces[MT_BYTES_TEXT], other[MT_BYTES_TEXT];
     mt_page_say(page,
@@ -62,7 +63,7 @@ static void say_rest(struct mt_page *page, const struct mt_account *account)
 static mt_status add_account(struct mt_report *report, const struct mt_report_run *run)
 {
     struct mt_run_plan plan;
-    struct mt_account account;
+    struct mt_model_account account;
     struct mt_text title = {0};
     bool is_known;
     MT_TRY(make_account(report, run, &plan, &account, &is_known));
@@ -79,7 +80,7 @@ static mt_status add_account(struct mt_report *report, const struct mt_report_ru
 }
 
 /* True if every term is exact and every byte in a term. */
-static bool is_exact(const struct mt_account *account)
+static bool is_exact(const struct mt_model_account *account)
 {
     bool is_equal = account->other_bytes == 0;
     for (size_t i = 0; i < account->count; i++)
@@ -94,7 +95,7 @@ static mt_status say_exact(struct mt_report *report)
     mt_status status = MT_OK;
     for (size_t i = 0; i < report->run_count && status == MT_OK; i++) {
         struct mt_run_plan plan;
-        struct mt_account account;
+        struct mt_model_account account;
         bool is_known;
         status = make_account(report, &report->runs[i], &plan, &account, &is_known);
         known += is_known;
