@@ -27,7 +27,7 @@ static const struct mt_option options[] = {
               .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
-    MT_RUN_SETTINGS(mt_run_setting_option, offsetof(struct fit_options, run)),
+    MT_RUN_SETTINGS(mt_fit_setting_option, offsetof(struct fit_options, run)),
     MT_OPTIONS_END,
 };
 
@@ -74,14 +74,25 @@ static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
     return status == MT_OK ? choose_traced_device(fit, asked) : status;
 }
 
-static mt_status plan_asked(const struct fit_options *fit, struct asked *asked)
+static mt_status plan_run(const struct fit_options *fit, struct asked *asked)
 {
-    if (!mt_run_options_given(&fit->run))
+    if (!mt_run_options_describe(&fit->run))
         return plan_traced(fit, asked);
     if (fit->which != NULL)
         return mt_fail(MT_USAGE, "--run %s asks about a run as it was; leave the options out that describe another one",
                        fit->which);
     return plan_options(fit, asked);
+}
+
+/* Plans the run with the allocator that was given or else, whatever the run had, PyTorch's. */
+static mt_status plan_asked(const struct fit_options *fit, struct asked *asked)
+{
+    const char *alloc = fit->run.given[MT_SETTING_ALLOC];
+    MT_TRY(plan_run(fit, asked));
+    if (alloc != NULL)
+        return mt_setting_parse(MT_SETTING_ALLOC, alloc, &asked->plan);
+    asked->plan.alloc = mt_alloc_settings_as_torch(&asked->plan.alloc);
+    return MT_OK;
 }
 
 static mt_status fail_short(const struct asked *asked, const struct mt_fit *fit)
@@ -121,10 +132,13 @@ const struct mt_command mt_command_fit = {
     .summary = "Tells whether a run fits a device, what would make it fit, and how large it may be.",
     .usage = "[OPTIONS]",
     .details =
-        "It asks about a run of the trace, or about the one that options of memtrace run describe if there are any.\n"
+        "It asks about a run of the trace, or about the one that options of memtrace run describe if there are any\n"
+        "besides --alloc.\n"
         "Every answer is simulated, which needs no GPU: the run itself, each change that lowers its memory, from the\n"
         "one that costs training least to the dearest, and the largest batch and sequence. Of a run's steps 12 at\n"
         "most are simulated, by which peaks repeat.\n\n"
+        "It is about PyTorch's allocator, whatever the run had: policy=tight of memtrace run reserves less. --alloc\n"
+        "names another one.\n\n"
         "What the allocator reserves is compared with the device's memory less the reserve: on a card 600 MiB, what\n"
         "CUDA's context, modules and libraries took on an H200, are kept free for them. The answer names the\n"
         "simulated device of that size, sim:SIZE, so that memtrace run can try each claim on it.\n\n"
