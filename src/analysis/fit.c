@@ -284,7 +284,7 @@ static mt_status make_remedy(const struct mt_run_plan *plan, uint64_t capacity_b
         struct mt_fit_largest largest;
         MT_TRY(find_largest(&asked, dearest, capacity_bytes, &largest));
         int64_t most = mt_setting_size(dearest, plan);
-        if (largest.size > 0)
+        if (largest.size > mt_setting_size(dearest, &remedy->plan))
             remedy->plan = mt_fit_with_size(remedy->plan, dearest, largest.size < most ? largest.size : most);
     }
     return measure(&remedy->plan, &remedy->fit);

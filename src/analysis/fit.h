@@ -36,7 +36,8 @@ enum { MT_FIT_UNIT = 2 << 20 };
 /* One or several changes, and the run with them. */
 struct mt_fit_remedy {
     struct mt_fit_changes changes;
-    struct mt_run_plan plan; /* with the changes: of the dearest, if that is a size, the largest that fits, else 1 */
+    struct mt_run_plan
+        plan; /* with the changes: of the dearest, if that is a size, the largest that fits, else the least */
     struct mt_fit fit;
 };
 

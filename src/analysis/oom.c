@@ -174,11 +174,8 @@ static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_ru
 {
     struct mt_fit_remedy remedy = {.plan = *plan};
     struct mt_simulation simulation;
-    mt_status status = mt_alloc_settings_parse("policy=torch", &remedy.plan.alloc);
-    if (status == MT_OK)
-        status = mt_simulate(&remedy.plan, &simulation);
-    if (status != MT_OK)
-        return status;
+    remedy.plan.alloc = mt_alloc_settings_of(MT_POLICY_TORCH);
+    MT_TRY(mt_simulate(&remedy.plan, &simulation));
     remedy.changes.has[MT_SETTING_ALLOC] = true;
     remedy.fit = (struct mt_fit){.fits = simulation.fits,
                                  .capacity_bytes = simulation.capacity_bytes,

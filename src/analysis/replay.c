@@ -222,10 +222,5 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
 
 struct mt_alloc_settings mt_replay_other_policy(const struct mt_alloc_settings *settings)
 {
-    struct mt_alloc_settings other;
-    mt_status status =
-        mt_alloc_settings_parse(settings->policy == MT_POLICY_TIGHT ? "policy=torch" : "policy=tight", &other);
-    assert(status == MT_OK && other.policy != settings->policy);
-    (void)status;
-    return other;
+    return mt_alloc_settings_of(settings->policy == MT_POLICY_TIGHT ? MT_POLICY_TORCH : MT_POLICY_TIGHT);
 }
