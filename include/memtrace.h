@@ -515,8 +515,8 @@ typedef struct memtrace_fit {
     uint64_t enough_bytes;   /* does not fit: a capacity that suffices */
 } memtrace_fit;
 
-/* Simulates the run with these settings, and defaults for the others, on a simulated device ("sim:rtx4090", "sim:24GiB").
- * Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting or value, or another device. */
+/* Simulates the run with these settings, and defaults for the others, but PyTorch's allocator unless "alloc" is set, on a
+ * simulated device ("sim:rtx4090", "sim:24GiB"). Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting or value, or another device. */
 MEMTRACE_API memtrace_status memtrace_fit_check(const memtrace_setting *settings, size_t count, const char *device,
                                                 memtrace_fit *out_fit);
 

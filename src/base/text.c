@@ -85,6 +85,19 @@ mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes)
     return MT_OK;
 }
 
+mt_status mt_parse_size(const char *text, uint64_t *out_bytes)
+{
+    enum { LEAST_PLAIN = 4096 }; /* of a number without a unit: a page of memory */
+    double value;
+    const char *unit;
+    MT_TRY(mt_parse_bytes(text, out_bytes));
+    (void)read_number(text, &value, &unit);
+    if (unit[0] == '\0' && value > 0 && value < LEAST_PLAIN)
+        return mt_fail(MT_USAGE, "\"%s\" would be %" PRIu64 " bytes: write the unit, as in %sGiB or %sB", text,
+                       *out_bytes, text, text);
+    return MT_OK;
+}
+
 mt_status mt_parse_percent(const char *text, double *out_percent)
 {
     double value;

@@ -20,6 +20,10 @@ char *mt_format_difference(int64_t bytes, char *text);
  * anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);
 
+/* Reads the same of a budget. Fails with MT_USAGE also for a number of 1 to 4095 without a unit, which was forgotten: "52B"
+ * is spelled out. */
+mt_status mt_parse_size(const char *text, uint64_t *out_bytes);
+
 /* Reads a percentage from 0 to MT_MOST_PERCENT: "1%", "0.5 %" or "2" (2 %). Fails with MT_USAGE for anything else. */
 enum { MT_MOST_PERCENT = 1000000 };
 mt_status mt_parse_percent(const char *text, double *out_percent);

@@ -69,10 +69,10 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
 enum { SLOTS_AHEAD = 8 };
 
 /* Stores one record in the ring. False: it is lost. */
-static inline bool store_record(struct mt_recorder *recorder, const struct mt_event *record)
+static inline bool store_record(struct mt_recorder *recorder, const union mt_record *record)
 {
     struct mt_ring *ring = recorder->ring;
-    assert(record->kind < MT_EVENT_KIND_COUNT || record->kind >= MT_RECORD_LABEL);
+    assert(record->event.kind < MT_EVENT_KIND_COUNT || record->event.kind >= MT_RECORD_LABEL);
     if (!reserve(recorder, 1))
         return false;
     *mt_ring_record(ring, ring->head) = *record;
@@ -84,17 +84,17 @@ static inline bool store_record(struct mt_recorder *recorder, const struct mt_ev
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
-    if (!store_record(recorder, event))
+    if (!store_record(recorder, (const union mt_record *)event))
         atomic_fetch_add(&recorder->ring->header->lost_events, 1);
 }
 
-/* Stores recorder->payload behind its head. If they are lost so are all later events, which are counted. */
-static void store_payload(struct mt_recorder *recorder, struct mt_event head)
+/* Stores recorder->payload as an item. If that is lost so are all later events, which are counted. */
+static void store_item(struct mt_recorder *recorder, uint16_t kind, uint32_t id)
 {
     uint64_t records = mt_payload_records(recorder->payload.length);
     if (!reserve(recorder, records))
         return;
-    mt_payload_write(&recorder->payload, head, recorder->ring);
+    mt_payload_write(&recorder->payload, kind, id, recorder->ring);
     mt_ring_publish(recorder->ring, records);
 }
 
@@ -105,7 +105,7 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
     mt_label_id id = mt_interner_label(recorder->interner, label, &is_new);
     if (is_new) {
         mt_payload_set_label(&recorder->payload, label, mt_interner_category_name(recorder->interner, label->category));
-        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_LABEL, .label = id});
+        store_item(recorder, MT_RECORD_LABEL, id);
     }
     return id;
 }
@@ -128,7 +128,7 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     mt_span_id id = mt_interner_span(recorder->interner, parent, name, &is_new);
     if (is_new) {
         mt_payload_set_span(&recorder->payload, mt_interner_find_span(recorder->interner, id));
-        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_SPAN, .span = id});
+        store_item(recorder, MT_RECORD_SPAN, id);
     }
     return id;
 }
@@ -140,15 +140,15 @@ static void store_kernel(void *context, const struct mt_kernel *kernel)
     uint32_t name = mt_name_set_number(recorder->kernel_names, kernel->name, &is_new);
     if (is_new) {
         mt_payload_set_name(&recorder->payload, kernel->name);
-        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_KERNEL_NAME, .segment = name});
+        store_item(recorder, MT_RECORD_KERNEL_NAME, name);
     }
-    const struct mt_event record = mt_record_of_kernel(kernel, name);
+    const union mt_record record = mt_record_of_kernel(kernel, name);
     store_record(recorder, &record);
 }
 
 static void store_use(void *context, const struct mt_use *use)
 {
-    const struct mt_event record = mt_record_of_use(use);
+    const union mt_record record = mt_record_of_use(use);
     store_record(context, &record);
 }
 
@@ -168,7 +168,7 @@ void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t
 {
     const struct mt_measurement measurement = {.name = name, .step = step, .value = value};
     mt_payload_set_measurement(&recorder->payload, &measurement);
-    store_payload(recorder, (struct mt_event){.kind = MT_RECORD_MEASUREMENT});
+    store_item(recorder, MT_RECORD_MEASUREMENT, 0);
 }
 
 const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder)
