@@ -136,9 +136,9 @@ void mt_device_graph_forget(struct mt_device *device);
 mt_status mt_device_mark(struct mt_device *device, int number);
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
 
-/* Watches the device's kernels from now on, until the device is closed; on sim, each op as the kernel that it would be. Fails with MT_FAILED if the device runs no
- * kernels, if a library is missing, or if another tool watches already, which the message names. The caller may go on
- * without. */
+/* Watches the device's kernels from now on, until the device is closed; on sim, each op as the kernel that it would be.
+ * Fails with MT_FAILED if the device runs no kernels, if a library is missing, or if another tool watches already, which
+ * the message names. The caller may go on without. */
 mt_status mt_device_watch_kernels(struct mt_device *device);
 
 /* True if kernels are watched. */
