@@ -70,7 +70,7 @@ static void check_peak(struct mt_trace *trace, const struct mt_run *run)
     struct mt_peak_row peak;
     assert_int_equal(mt_trace_peak(trace, run, MT_MEASURE_REQUESTED, &peak), MT_OK);
     assert_int_equal(peak.share_count, 2);
-    assert_string_equal(peak.shares[0].category, "Vision tower");
+    assert_string_equal(peak.shares[0].name, "Vision tower");
     assert_int_equal(peak.shares[0].requested_bytes, 40 * MIB);
     mt_peak_row_release(&peak);
 }

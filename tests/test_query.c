@@ -43,7 +43,7 @@ static void check_shares_of(const struct fixture *fixture, const struct mt_run *
                               peak.event, peak.event, measure == MT_MEASURE_REQUESTED ? 3 : 2);
     for (size_t i = 0; i < peak.share_count; i++) {
         assert_true(next_row(rows));
-        assert_text(rows, 0, peak.shares[i].category);
+        assert_text(rows, 0, peak.shares[i].name);
         assert_int_equal(peak.shares[i].allocated_bytes, integer(rows, 1));
         assert_int_equal(peak.shares[i].requested_bytes, integer(rows, 2));
         assert_int_equal(peak.shares[i].blocks, integer(rows, 3));
@@ -307,11 +307,10 @@ static void a_peak_that_does_not_add_up_is_damage(void **state)
     } cases[] = {
         {"DELETE FROM summary_peak WHERE run = 1", "has allocations, and no peak", MT_MEASURE_ALLOCATED},
         {"DELETE FROM summary_peak", "has allocations, and no peak", MT_MEASURE_RESERVED},
-        {"UPDATE summary_peak SET bytes = bytes - 1", "its categories sum to", MT_MEASURE_ALLOCATED},
-        {"UPDATE summary_peak SET bytes = 1 WHERE measure = 'reserved'", "its categories sum to", MT_MEASURE_RESERVED},
-        {"DELETE FROM summary_peak_category WHERE measure = 'requested'", "its categories sum to 0",
-         MT_MEASURE_REQUESTED},
-        {"UPDATE summary_peak_category SET allocated_bytes = -1", "its categories sum to", MT_MEASURE_ALLOCATED},
+        {"UPDATE summary_peak SET bytes = bytes - 1", "its blocks sum to", MT_MEASURE_ALLOCATED},
+        {"UPDATE summary_peak SET bytes = 1 WHERE measure = 'reserved'", "its blocks sum to", MT_MEASURE_RESERVED},
+        {"DELETE FROM summary_peak_category WHERE measure = 'requested'", "its blocks sum to 0", MT_MEASURE_REQUESTED},
+        {"UPDATE summary_peak_category SET allocated_bytes = -1", "its blocks sum to", MT_MEASURE_ALLOCATED},
     };
     const struct fixture *fixture = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

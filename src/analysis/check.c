@@ -105,9 +105,9 @@ static mt_status check_largest(const struct mt_question *question, const struct 
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_REQUESTED];
     for (size_t i = 0; i < peak->share_count; i++)
-        if (peak->shares[i].requested_bytes > 0 && largest_bytes(measured, peak->shares[i].category) == 0)
+        if (peak->shares[i].requested_bytes > 0 && largest_bytes(measured, peak->shares[i].name) == 0)
             return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " has %s, and no allocation of it",
-                           question->run->id, peak->shares[i].category);
+                           question->run->id, peak->shares[i].name);
     return MT_OK;
 }
 
@@ -132,7 +132,7 @@ static uint64_t live_bytes(const struct measured *measured, const char *category
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_ALLOCATED];
     for (size_t i = 0; i < peak->share_count; i++)
-        if (strcmp(peak->shares[i].category, category) == 0)
+        if (strcmp(peak->shares[i].name, category) == 0)
             return peak->shares[i].allocated_bytes;
     return 0;
 }
@@ -243,12 +243,12 @@ static void compare(struct mt_check *check, const struct measured *ours, const s
     const struct mt_peak_row *peak = &ours->peaks[MT_MEASURE_ALLOCATED];
     for (size_t i = 0; i < peak->share_count; i++) {
         const struct mt_peak_share *share = &peak->shares[i];
-        add_criterion(
-            check, (struct mt_criterion){.kind = MT_CRITERION_CATEGORY,
-                                         .category = share->category,
-                                         .is_relative = true,
-                                         .value_bytes = share->allocated_bytes,
-                                         .bound_bytes = allowed(check->budget, live_bytes(theirs, share->category))});
+        add_criterion(check,
+                      (struct mt_criterion){.kind = MT_CRITERION_CATEGORY,
+                                            .category = share->name,
+                                            .is_relative = true,
+                                            .value_bytes = share->allocated_bytes,
+                                            .bound_bytes = allowed(check->budget, live_bytes(theirs, share->name))});
     }
 }
 

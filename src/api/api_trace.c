@@ -125,8 +125,8 @@ static const memtrace_peak *make_peak(const struct mt_peak_row *row)
     memtrace_share *shares = (memtrace_share *)(void *)(answer->pointers + count);
     for (size_t i = 0; i < count; i++) {
         const struct mt_peak_share *share = &row->shares[i];
-        shares[i] = (memtrace_share){mt_api_text(share->category), share->allocated_bytes, share->requested_bytes,
-                                     share->blocks};
+        shares[i] =
+            (memtrace_share){mt_api_text(share->name), share->allocated_bytes, share->requested_bytes, share->blocks};
         answer->pointers[i] = &shares[i];
     }
     answer->peak = (memtrace_peak){.bytes = row->bytes,

@@ -1,5 +1,6 @@
 #include "words/diff_answer.h"
 
+#include "answer/answer.h"
 #include "base/memory.h"
 #include "words/diff_words.h"
 
@@ -229,7 +230,7 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
                                    .category_count = answer->category_count,
                                    .lengths = answer->lengths,
                                    .length_count = answer->length_count};
-    json_t *object = json_pack("{s:s}", "schema", "memtrace.diff/1");
+    json_t *object = mt_schema_json("diff");
     mt_row_add_json(&mt_diff_type, &row, object);
     causes_release(row.causes, diff->allocated.cause_count);
     causes_release(row.reserved_causes, diff->reserved.cause_count);

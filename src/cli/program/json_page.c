@@ -1,5 +1,7 @@
 #include "cli/program/json_page.h"
 
+#include "answer/answer.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ static const char introduction[] =
     "An answer about one run begins with\n"
     "\n"
     "```\n"
-    "schema                    memtrace.COMMAND/1\n"
+    "schema                    memtrace.COMMAND/NUMBER\n"
     "run                       its number in the trace\n"
     "name?                     of --name\n"
     "state                     running, done, failed, oom or interrupted\n"
@@ -54,7 +56,7 @@ static const struct remark {
     {"report", NULL, "The page of `memtrace report`, with exact numbers where the page rounds."},
     {"attention", NULL, "Memory is without the workspaces of matrix products."},
     {"export", "export_blocks",
-     "`export events` and `export peaks` are memtrace.export_events/1 and memtrace.export_peaks/1, with the columns "
+     "`export events` and `export peaks` are memtrace.export_events/2 and memtrace.export_peaks/1, with the columns "
      "of\n"
      "[their tables](export.md). Whole runs have the form of the programs that they are for."},
     {"sql", NULL, "- `columns`: their names\n- `rows`: a list of values each; a blob is the text `x'0a1b'`"},
@@ -210,8 +212,9 @@ static void add_answer(struct page *page, const struct mt_command *command)
     const struct remark *remark = find_remark(command);
     if (command->answer == NULL && remark == NULL)
         return;
-    mt_text_add(page->out, "%s## memtrace.%s/1\n", page->out->length > 0 ? "\n" : "",
-                remark != NULL && remark->schema != NULL ? remark->schema : command->name);
+    const char *schema = remark != NULL && remark->schema != NULL ? remark->schema : command->name;
+    mt_text_add(page->out, "%s## memtrace.%s/%d\n", page->out->length > 0 ? "\n" : "", schema,
+                mt_schema_number(schema));
     if (remark != NULL)
         mt_text_add(page->out, "%s\n%s", remark->words, command->answer != NULL ? "\n" : "");
     if (command->answer == NULL)

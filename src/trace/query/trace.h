@@ -58,9 +58,9 @@ const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_cou
  * MT_USAGE and the numbers that there are if there is no such run. */
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
 
-/* The share of one category in a peak. */
+/* The share of one group in a peak: of a category, unless another key is asked for (groups.h). */
 struct mt_peak_share {
-    const char *category;
+    const char *name;
     uint64_t allocated_bytes; /* of its live blocks, with rounding */
     uint64_t requested_bytes; /* of its live blocks, as asked */
     uint64_t blocks;          /* number of its live blocks */
