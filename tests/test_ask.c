@@ -93,7 +93,7 @@ static void top_and_categories_have_the_promised_keys(void **state)
     assert_int_equal(json_array_size(json_object_get(top, "rows")), 4);
     json_t *categories = json_of(MEMTRACE("categories --json"));
     assert_schema(categories, "memtrace.categories/2");
-    ASSERT_ROWS(categories, "category", "max_bytes", "per_step", "total_bytes");
+    ASSERT_ROWS(categories, "category", "forward_max_bytes", "max_bytes", "per_step", "total_bytes");
     json_decref(categories);
     json_decref(top);
     json_decref(each);

@@ -1,4 +1,5 @@
-/* `peak`, `top` and `diff` by role, category, module, op, phase and dtype: the sums agree with the peaks to the byte. */
+/* `peak`, `top` and `diff` by role, category, module, op, phase and dtype: the sums agree with the peaks to the byte. And
+ * the two meanings of a category's largest allocation. */
 #include "two_runs.h"
 
 static const char *const group_keys[] = {"role", "category", "module", "op", "phase", "dtype"};
@@ -69,12 +70,43 @@ static void layers_are_folded_into_one_module(void **state)
     assert_null(strstr(said, "model.layers.0"));
 }
 
+/* Returns the row of a category in `categories`, borrowed. */
+static const json_t *row_of(const json_t *answer, const char *category)
+{
+    const json_t *rows = json_object_get(answer, "rows");
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        if (strcmp(text_of(json_array_get(rows, i), "category"), category) == 0)
+            return json_array_get(rows, i);
+    fail_msg("no category %s", category);
+    return NULL;
+}
+
+/* Backward counts the maxima of a row of scores as 64-bit integers, in twice the bytes of its scores. */
+static void the_largest_in_forward_and_overall_are_told_apart(void **state)
+{
+    (void)state;
+    json_t *answer = json_of(MEMTRACE("categories --json --run first"));
+    const json_t *softmax = row_of(answer, "Softmax"), *gradient = row_of(answer, "Gradient");
+    json_int_t in_forward = integer_of(softmax, "forward_max_bytes"), overall = integer_of(softmax, "max_bytes");
+    assert_int_equal(overall, 2 * in_forward);
+    assert_true(json_is_null(json_object_get(gradient, "forward_max_bytes")));
+    assert_true(integer_of(gradient, "max_bytes") > 0);
+    json_decref(answer);
+    const char *check = "\"$M\" check --run first --largest 'Softmax<=%" JSON_INTEGER_FORMAT "B'";
+    assert_int_equal(shell(check, overall)->code, 0);
+    assert_int_equal(shell(check, overall - 1)->code, 1);
+    assert_says(MEMTRACE("categories --run first")->out, "largest in forward  largest overall");
+    assert_says(MEMTRACE("categories --phase backward")->out, "largest in the phase");
+    assert_says(MEMTRACE("help check")->out, "in any phase");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_WITH_TWO_RUNS(peak_adds_up_by_every_key),
         TEST_WITH_TWO_RUNS(peak_speaks_of_roles_first_then_of_categories_and_phases),
         TEST_WITH_TWO_RUNS(a_table_of_peak_sums_up_the_parts_that_it_leaves_out),
+        TEST_WITH_TWO_RUNS(the_largest_in_forward_and_overall_are_told_apart),
         TEST_WITH_TWO_RUNS(layers_are_folded_into_one_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

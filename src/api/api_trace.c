@@ -214,8 +214,9 @@ memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_
     MT_API_TRY(mt_trace_categories(trace->trace, ours, phase, &rows, &count));
     const void **pointers = mt_api_rows(count, sizeof(memtrace_category_row));
     for (size_t i = 0; i < count; i++)
-        *(memtrace_category_row *)pointers[i] = (memtrace_category_row){
-            mt_api_text(rows[i].category), rows[i].max_bytes, rows[i].total_bytes, rows[i].per_step};
+        *(memtrace_category_row *)pointers[i] =
+            (memtrace_category_row){mt_api_text(rows[i].category), rows[i].max_bytes, rows[i].total_bytes,
+                                    rows[i].per_step, rows[i].forward_bytes};
     free(rows);
     *out_rows = (const memtrace_category_row *const *)pointers;
     *out_count = count;

@@ -165,6 +165,12 @@ static struct category_pair *find_or_add(struct comparison *comparison, const ch
     return pair;
 }
 
+/* Returns the size that published tables have: of the largest in forward or, where forward asks for none, over all. */
+static uint64_t published_bytes(const struct mt_category_row *row)
+{
+    return row->forward_bytes > 0 ? row->forward_bytes : row->max_bytes;
+}
+
 static mt_status load_categories(struct mt_report *report, struct comparison *comparison)
 {
     const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
@@ -175,6 +181,7 @@ static mt_status load_categories(struct mt_report *report, struct comparison *co
         status = mt_trace_categories(report->trace, &runs[side]->run, NULL, &rows, &count);
         for (size_t i = 0; i < count && status == MT_OK; i++) {
             struct category_pair *pair = find_or_add(comparison, rows[i].category);
+            rows[i].max_bytes = published_bytes(&rows[i]);
             *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
         }
         free(rows);
@@ -249,7 +256,7 @@ static void add_categories(struct mt_report *report, const struct comparison *co
     for (size_t i = 0, count = 0; i < CATEGORY_COLUMNS; i++)
         if ((is_pair || !category_columns[i].of_pair) && (is_published || !category_columns[i].of_published))
             fields[count++] = category_columns[i].field;
-    mt_text_add(&title, "Largest allocation, and how many a step: ");
+    mt_text_add(&title, "Largest allocation of forward (of others, where forward has none), and how many a step: ");
     mt_report_describe(&axes, comparison->baseline, &title);
     mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
     mt_page_table(report->page, "categories", title.data, &type, comparison->pairs, comparison->count);

@@ -39,10 +39,6 @@ static const struct remark {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
     {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
     {"top", NULL, "Blocks are alike if everything but the layer is the same."},
-    {"categories", NULL,
-     "Without `--phase`, activations are counted in forward and loss, Gradient in backward, Opt State and Optimizer "
-     "in\n"
-     "the optimizer (in backward where that updates), Param in init, Data in forward, other categories anywhere."},
     {"events", NULL, "Written as it is read, so that an answer of any length needs little memory."},
     {"kernels", NULL, "About a run with `--kernels`."},
     {"used", NULL, "A run on a device without a driver has no answer, and exits with 2."},

@@ -116,17 +116,16 @@ typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
 mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete);
 
-/* The allocations of one category. */
+/* The allocations of one category, in all phases or in one. Sizes are as requested. */
 struct mt_category_row {
     const char *category;
-    uint64_t max_bytes;   /* of the largest one in the run, as requested */
-    uint64_t per_step;    /* number in the last full step */
-    uint64_t total_bytes; /* of all in the run, as requested */
+    uint64_t max_bytes;     /* of the largest one in the run */
+    uint64_t forward_bytes; /* of the largest one in forward and loss, whatever the phase; 0: there is none */
+    uint64_t per_step;      /* number in the last full step */
+    uint64_t total_bytes;   /* of all in the run */
 };
 
-/* Reads the table of categories, largest maximum first. With `phase`, it counts the allocations of that phase. NULL counts
- * each category in the phase in which it is usually allocated: activations in forward and loss, Gradient in backward, Opt
- * State and Optimizer in optimizer and, where that updates, backward, Param in init, Data in forward, others in any. */
+/* Reads the categories that have allocations in `phase`, NULL meaning any, the largest maximum first. */
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count);
 
