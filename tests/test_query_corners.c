@@ -28,7 +28,7 @@ static void map(struct tale *tale, uint32_t segment, uint64_t bytes)
 {
     tell(tale, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP,
                                  .segment = segment,
-                                 .address = (uint64_t)segment << 40,
+                                 .segment_address = (uint64_t)segment << 40,
                                  .block_bytes = bytes});
 }
 
@@ -41,7 +41,6 @@ static void take(struct tale *tale, const char *op, uint64_t bytes)
                                  .requested_bytes = bytes,
                                  .block_bytes = bytes,
                                  .offset = tale->offset,
-                                 .address = tale->offset,
                                  .label = sink->intern_label(sink->context, &label)});
     tale->offset += bytes;
 }
