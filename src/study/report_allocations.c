@@ -407,14 +407,6 @@ static mt_status add_largest(struct mt_report *report, const struct mt_report_ru
     return status;
 }
 
-/* Returns the run of the longest sequence in the lead group; NULL if there is none. */
-static const struct mt_report_run *longest(const struct mt_report_rows *rows)
-{
-    size_t begin, end;
-    mt_report_lead(rows, &begin, &end);
-    return mt_report_last_whole(rows, begin, end);
-}
-
 /* Leaves the runs of a mode. */
 static void keep_mode(struct mt_report_rows *rows, mt_mode mode)
 {
@@ -433,11 +425,11 @@ static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
     mt_status status = MT_OK;
     keep_mode(&pairs.autocast, mode);
     keep_mode(&all, mode);
-    const struct mt_report_run *run = longest(&pairs.autocast);
+    const struct mt_report_run *run = mt_report_longest(&pairs.autocast);
     if (run != NULL)
         status = add_largest(report, &((const struct mt_report_pair *)run)->baseline); /* a pair begins with its run */
     else
-        run = longest(&all);
+        run = mt_report_longest(&all);
     if (status == MT_OK && run != NULL)
         status = add_largest(report, run);
     mt_report_pairs_release(&pairs);
