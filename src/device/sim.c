@@ -156,7 +156,11 @@ static mt_status parse(const char *argument, struct mt_card *out)
     const char *size = split(argument, name);
     const bool is_size_alone = size == argument;
     MT_TRY(find_card(is_size_alone ? MT_REFERENCE_CARD : name, out));
-    mt_status status = size != NULL ? mt_capacity_parse(size, &out->memory_bytes) : MT_OK;
+    mt_status status = MT_OK;
+    if (size != NULL) {
+        out->context_bytes = 0; /* so much is for the run */
+        status = mt_capacity_parse(size, &out->memory_bytes);
+    }
     if (status == MT_OK || !is_size_alone)
         return status;
     return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
@@ -167,7 +171,7 @@ static struct mt_device *create(const struct mt_card *card)
     struct sim *sim = mt_host_alloc(sizeof *sim);
     sim->device = (struct mt_device){
         .table = &sim_table,
-        .capacity_bytes = card->memory_bytes,
+        .capacity_bytes = mt_card_usable_bytes(card),
         .card = *card,
     };
     sim->next_address = FIRST_ADDRESS;
@@ -205,6 +209,7 @@ mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity
     *out = create(card != NULL ? card : &reference);
     struct mt_device *device = *out;
     device->capacity_bytes = device->card.memory_bytes = capacity_bytes;
+    device->card.context_bytes = 0;
     mt_device_spell_simulated(card, capacity_bytes, device->name);
     return MT_OK;
 }
