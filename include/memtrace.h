@@ -81,7 +81,7 @@ typedef enum memtrace_status {
     MEMTRACE_BAD_TRACE = 3,     /* not a trace, or a damaged one */
     MEMTRACE_NO_DEVICE = 4,     /* no such device, or no driver for it */
     MEMTRACE_OUT_OF_MEMORY = 5, /* the device has no more memory: an ordinary outcome, after which the run goes on */
-    MEMTRACE_NOT_WRITTEN = 6    /* of the program alone: its answer, or a file, could not be written */
+    MEMTRACE_NOT_WRITTEN = 6    /* the trace, or of the program a file or its answer, could not be written */
 } memtrace_status;
 
 /* Returns a status in words, "out of device memory". The text is static. Any number is allowed. From any thread. */
@@ -137,7 +137,7 @@ typedef struct memtrace_run_options {
 
 /* Opens a run. The caller closes it. From here on a crash loses nothing: the trace has every event until then, and the
  * run's state is "interrupted".
- * MEMTRACE_FAILED if the trace can't be written, or if another process or run is writing it, which the text names.
+ * MEMTRACE_NOT_WRITTEN if the trace can't be written, or if another process or run is writing it, which the text names.
  * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, allocator
  * or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
 MEMTRACE_API memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run);
@@ -515,8 +515,8 @@ typedef struct memtrace_fit {
     uint64_t enough_bytes;   /* does not fit: a capacity that suffices */
 } memtrace_fit;
 
-/* Simulates the run with these settings, and defaults for the others, on a simulated device ("sim:rtx4090", "sim:24GiB").
- * Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting or value, or another device. */
+/* Simulates the run with these settings, and defaults for the others, but PyTorch's allocator unless "alloc" is set, on a
+ * simulated device ("sim:rtx4090", "sim:24GiB"). Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting or value, or another device. */
 MEMTRACE_API memtrace_status memtrace_fit_check(const memtrace_setting *settings, size_t count, const char *device,
                                                 memtrace_fit *out_fit);
 

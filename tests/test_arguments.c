@@ -88,6 +88,10 @@ static void what_is_said_names_what_could_be_meant(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
+        {"run --stps 3", "did you mean \"--steps\", \"--"},
+        {"run --stps 3", "; --help explains them"},
+        {"peek", "did you mean \"peak\""},
+        {"run --mode forward", "--mode: unknown value \"forward\""},
         {"run --device sim:24GX", "\"24GX\" is not a size"},
         {"run --device sim:24GX", "or name a card"},
         {"run --model nope.json", "the model's sizes can't be read: unable to open nope.json: No such file"},

@@ -183,10 +183,7 @@ static void expect_equal_events(const struct recording *a, const struct recordin
     assert_int_equal(a->count, b->count);
     for (size_t i = 0; i < a->count; i++) {
         const struct mt_event *x = &a->events[i], *y = &b->events[i];
-        bool is_equal = x->kind == y->kind && x->requested_bytes == y->requested_bytes &&
-                        x->block_bytes == y->block_bytes && x->segment == y->segment && x->offset == y->offset &&
-                        x->label == y->label && x->span == y->span;
-        if (!is_equal)
+        if (!recording_event_equal(x, y))
             fail_msg("event %zu: %s of %" PRIu64 " bytes, and %s of %" PRIu64, i,
                      mt_event_kind_name((mt_event_kind)x->kind), x->requested_bytes,
                      mt_event_kind_name((mt_event_kind)y->kind), y->requested_bytes);

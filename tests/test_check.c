@@ -45,12 +45,12 @@ static void assert_begins(const char *text, const char *part)
 /* Checks that the option passes with a bound of `bytes` and fails with one of a byte less. */
 static void assert_exact(const char *option, json_int_t bytes)
 {
-    const struct said *said = shell("\"$M\" check %s %lld", option, (long long)bytes);
+    const struct said *said = shell("\"$M\" check %s %lldB", option, (long long)bytes);
     if (said->code != 0)
         fail_msg("%s %lld: %s%s", option, (long long)bytes, said->out, said->err);
     assert_int_equal(count_lines(said->out), 1);
     assert_string_equal(said->err, "");
-    said = shell("\"$M\" check %s %lld", option, (long long)bytes - 1);
+    said = shell("\"$M\" check %s %lldB", option, (long long)bytes - 1);
     assert_int_equal(said->code, MT_FAILED);
     assert_says(said->out, "by 1 B");
     assert_begins(said->out, "run 3 (large) fails 1 of 1 criterion\n");
@@ -74,8 +74,8 @@ struct bounds {
 static void add_bound(struct bounds *bounds, const char *option, const char *category, json_int_t bytes)
 {
     size_t kept = strlen(bounds->kept), missed = strlen(bounds->missed);
-    snprintf(bounds->kept + kept, sizeof bounds->kept - kept, " %s '%s <= %lld'", option, category, (long long)bytes);
-    snprintf(bounds->missed + missed, sizeof bounds->missed - missed, " %s '%s<=%lld'", option, category,
+    snprintf(bounds->kept + kept, sizeof bounds->kept - kept, " %s '%s <= %lldB'", option, category, (long long)bytes);
+    snprintf(bounds->missed + missed, sizeof bounds->missed - missed, " %s '%s<=%lldB'", option, category,
              (long long)bytes - 1);
     bounds->count++;
 }
@@ -123,27 +123,11 @@ static void largest_allocations_pass_at_their_bound_and_fail_a_byte_below(void *
     assert_bounds(&bounds);
 }
 
-static void another_run_is_a_bound_with_its_tolerance(void **state)
-{
-    (void)state;
-    assert_int_equal(MEMTRACE("check --run small --against twin --tolerance 0")->code, 0);
-    assert_int_equal(MEMTRACE("check --against small --tolerance 100000%%")->code, 0);
-    json_t *check = json_of_code(MEMTRACE("check --against memtrace.db:small --tolerance 2.5%% --json"), MT_FAILED);
-    json_t *small = json_of(MEMTRACE("peak --run small --json")), *criteria = json_object_get(check, "criteria");
-    json_int_t allocated = integer_of(small, "allocated_bytes");
-    assert_string_equal(text_of(json_array_get(criteria, 1), "criterion"), "against run 1 of memtrace.db: allocated");
-    assert_int_equal(integer_of(json_array_get(criteria, 1), "bound_bytes"), allocated + allocated / 40);
-    assert_int_equal(integer_of(json_array_get(criteria, 1), "value_bytes"), peak_bytes("allocated_bytes"));
-    assert_string_equal(text_of(check, "differences"), "seq 8 → 64");
-    json_decref(small);
-    json_decref(check);
-}
-
 static void a_failure_is_ten_lines_at_most_and_says_what_to_ask(void **state)
 {
     (void)state;
     const struct said *said =
-        MEMTRACE("check --against small --tolerance 0 --max-allocated 1 --max-reserved 1 --max-requested 1"
+        MEMTRACE("check --against small --tolerance 0 --max-allocated 1B --max-reserved 1B --max-requested 1B"
                  " --category 'Param<=0' --category 'Loss<=0' --largest 'Param<=0' --no-leaks");
     assert_int_equal(said->code, MT_FAILED);
     assert_true(count_lines(said->out) + count_lines(said->err) <= 10);
@@ -151,7 +135,7 @@ static void a_failure_is_ten_lines_at_most_and_says_what_to_ask(void **state)
     assert_says(said->out, "settings that differ: seq 8 → 64");
     assert_says(said->out, "memtrace diff small 3 ");
     assert_says(said->out, "memtrace top --at peak ");
-    said = MEMTRACE("check --run twin --trace ./memtrace.db --max-allocated 1");
+    said = MEMTRACE("check --run twin --trace ./memtrace.db --max-allocated 1B");
     assert_says(said->out, "memtrace top --at peak --run 2 --trace ./memtrace.db ");
 }
 
@@ -161,11 +145,14 @@ static void questions_without_sense_are_wrong_usage(void **state)
     static const char *const cases[][2] = {
         {"", "nothing to check"},
         {"--tolerance 1%", "nothing to check"},
-        {"--max-allocated 1 --tolerance 1%", "name that run"},
+        {"--max-allocated 1B --tolerance 1%", "name that run"},
+        {"--max-allocated 1B --floor 1MiB", "name that run"},
+        {"--max-allocated 52", "--max-allocated: \"52\" would be 52 bytes: write the unit, as in 52GiB or 52B"},
+        {"--category 'AttnScores<=40'", "write the unit, as in 40GiB or 40B"},
         {"--max-allocated lots", "--max-allocated: \"lots\" is not a size"},
         {"--against small --tolerance some", "--tolerance: \"some\" is not a percentage"},
-        {"--category 'AttnScore<=1'", "did you mean \"AttnScores\"?"},
-        {"--category 'AttnScores=1'", "NAME<=SIZE"},
+        {"--category 'AttnScore<=1B'", "did you mean \"AttnScores\", \""},
+        {"--category 'AttnScores=1B'", "NAME<=SIZE"},
         {"--category '<=1'", "NAME<=SIZE"},
         {"--largest 'Norm<=x'", "--largest \"Norm<=x\": \"x\" is not a size"},
         {"--against large", "compared with itself"},
@@ -197,13 +184,13 @@ static void a_budget_file_says_what_options_say(void **state)
         "{\"max-allocated\": \"1GiB\", \"no-leaks\": true}",
         "{\"max-reserved\": 1073741824, \"category\": {\"Param\": \"1MiB\", \"Loss\": 1000000}}",
         "{\"largest\": {\"Softmax\": \"1MiB\"}, \"max-requested\": \"1GB\"}",
-        "{\"against\": \"small\", \"tolerance\": \"100000%\"}", "{\"against\": 1, \"tolerance\": 100000}"};
-    static const char *const missed[] = {"{\"max-allocated\": 1}",
-                                         "{\"max-requested\": 1}",
-                                         "{\"max-reserved\": 1}",
-                                         "{\"category\": {\"Param\": 1}}",
-                                         "{\"largest\": {\"Param\": \"1B\"}}",
-                                         "{\"against\": \"small\", \"tolerance\": 0}"};
+        "{\"against\": \"small\", \"tolerance\": \"100000%\"}",
+        "{\"against\": \"small\", \"floor\": \"1GiB\"}",
+        "{\"against\": 1, \"tolerance\": 100000}"};
+    static const char *const missed[] = {
+        "{\"max-allocated\": \"1B\"}",        "{\"max-requested\": 4096}",
+        "{\"max-reserved\": 4096}",           "{\"category\": {\"Param\": 0}}",
+        "{\"largest\": {\"Param\": \"1B\"}}", "{\"against\": \"small\", \"tolerance\": 0}"};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (check_budget(kept[i])->code != MT_OK)
             fail_msg("%s: %s", kept[i], shell("cat err.txt")->out);
@@ -217,14 +204,15 @@ static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\"?"},
+        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\", \""},
         {"{\"max-allocated\": 1,}", "line 1"},
         {"{\"max-allocated\": 1, \"max-allocated\": 2}", "duplicate"},
         {"{\"max-allocated\": -1}", "must be a size"},
+        {"{\"max-allocated\": 52}", "write the unit, as in 52GiB or 52B"},
         {"{\"max-allocated\": \"much\"}", "\"much\" is not a size"},
         {"{\"category\": \"Param<=1\"}", "must be an object"},
         {"{\"category\": {\"Param\": true}}", "must be a size"},
-        {"{\"category\": {\"Parm\": 1}}", "did you mean \"Param\"?"},
+        {"{\"category\": {\"Parm\": 0}}", "did you mean \"Param\", \""},
         {"{\"no-leaks\": 1}", "true or false"},
         {"{\"against\": true}", "must be a run"},
         {"{\"against\": 1, \"tolerance\": -1}", "must be a percentage"},
@@ -401,7 +389,7 @@ static void junit_is_xml_with_a_case_for_each_criterion(void **state)
     (void)state;
     record_leaky("names.db", 4);
     const struct said *said =
-        MEMTRACE("check --trace names.db --no-leaks --max-allocated 1 --max-reserved 1TiB --junit junit.xml");
+        MEMTRACE("check --trace names.db --no-leaks --max-allocated 1B --max-reserved 1TiB --junit junit.xml");
     assert_int_equal(said->code, MT_FAILED);
     said = shell("cat junit.xml");
     assert_int_equal(count_elements(said->out, "testcase"), 4);
@@ -416,7 +404,7 @@ static void junit_is_xml_with_a_case_for_each_criterion(void **state)
     said = MEMTRACE("check --max-allocated 1TiB --junit nowhere/junit.xml");
     assert_int_equal(said->code, MT_NOT_WRITTEN);
     assert_says(said->err, "run 3 (large) passes, but --junit: can't write nowhere/junit.xml");
-    said = MEMTRACE("check --max-allocated 1 --junit nowhere/junit.xml --summary nowhere/summary.md");
+    said = MEMTRACE("check --max-allocated 1B --junit nowhere/junit.xml --summary nowhere/summary.md");
     assert_int_equal(said->code, MT_NOT_WRITTEN);
     assert_says(said->err, "run 3 (large) does not pass, and --junit: can't write nowhere/junit.xml");
 }
@@ -425,7 +413,7 @@ static void the_summary_is_appended_and_escaped(void **state)
 {
     (void)state;
     record_leaky("summary.db", 4);
-    assert_int_equal(MEMTRACE("check --trace summary.db --max-allocated 1 --summary summary.md")->code, MT_FAILED);
+    assert_int_equal(MEMTRACE("check --trace summary.db --max-allocated 1B --summary summary.md")->code, MT_FAILED);
     assert_int_equal(MEMTRACE("check --max-allocated 1TiB --summary summary.md")->code, MT_OK);
     const struct said *said = shell("cat summary.md");
     assert_says(said->out, "### memtrace check: run 1 (a \\<leaky\\> \\& \"odd\" \\| 'name'\\\\x01) fails 1 of 1 ");
@@ -437,12 +425,11 @@ static void the_self_test_finds_its_leak_and_leaves_nothing_behind(void **state)
 {
     (void)state;
     const struct said *said = shell("mkdir -p tmp; TMPDIR=$PWD/tmp \"$M\" check --self-test");
-    assert_int_equal(said->code, MT_FAILED);
-    assert_says(said->err, "the injected leak was found");
+    assert_int_equal(said->code, MT_OK);
+    assert_says(said->out, "stops the injected leak");
     assert_null(strstr(said->out, "DOES NOT"));
     assert_int_equal(shell("rmdir tmp")->code, 0);
-    assert_int_equal(shell("! \"$M\" check --self-test")->code, 0);
-    json_t *tried = json_of_code(MEMTRACE("check --self-test --json"), MT_FAILED);
+    json_t *tried = json_of(MEMTRACE("check --self-test --json"));
     assert_true(json_is_true(json_object_get(tried, "works")));
     json_decref(tried);
     said = shell("TMPDIR=nowhere \"$M\" check --self-test");
@@ -464,7 +451,6 @@ int main(void)
         cmocka_unit_test(peaks_pass_at_their_bound_and_fail_a_byte_below),
         cmocka_unit_test(categories_pass_at_their_bound_and_fail_a_byte_below),
         cmocka_unit_test(largest_allocations_pass_at_their_bound_and_fail_a_byte_below),
-        cmocka_unit_test(another_run_is_a_bound_with_its_tolerance),
         cmocka_unit_test(a_failure_is_ten_lines_at_most_and_says_what_to_ask),
         cmocka_unit_test(questions_without_sense_are_wrong_usage),
         cmocka_unit_test(a_budget_file_says_what_options_say),

@@ -196,8 +196,8 @@ static void of_a_card_the_context_is_kept_free(void **state)
     json_t *answer = fit("--device sim:l4 --model small --batch 1");
     assert_int_equal(integer_of(answer, "memory_bytes"), (json_int_t)24 << 30);
     assert_int_equal(integer_of(answer, "reserve_bytes"), 600 * MIB);
-    assert_string_equal(text_of(answer, "simulated_device"), "sim:23976MiB");
-    assert_says(text_of(answer, "command"), "--device sim:23976MiB ");
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4:23976MiB");
+    assert_says(text_of(answer, "command"), "--device sim:l4:23976MiB ");
     check_answer(answer);
     json_decref(answer);
     answer = fit("--device sim:l4 --model small --batch 1 --reserve 0");
@@ -229,18 +229,18 @@ static void a_reserve_counts_in_every_claim(void **state)
 static void a_deep_cut_comes_with_a_gentler_one(void **state)
 {
     (void)state;
-    json_t *answer = fit("--device sim:140MiB " SIZES "--alloc policy=torch");
+    json_t *answer = fit("--device sim:144MiB " SIZES "--alloc policy=torch");
     const json_t *gentler = json_object_get(answer, "gentler");
     check_answer(answer);
     assert_int_equal(json_array_size(gentler), 1);
     json_t *changed = json_array_get(gentler, 0);
     assert_true(json_is_true(json_object_get(changed, "fits")));
-    assert_says(text_of(changed, "change"), "--seq ");
-    const char *before = strstr(text_of(answer, "remedy"), "--seq "),
-               *after = strstr(text_of(changed, "command"), "--seq ");
-    assert_true(atoi(after + strlen("--seq ")) > atoi(before + strlen("--seq ")));
+    assert_says(text_of(changed, "change"), "--batch ");
+    const char *before = strstr(text_of(answer, "remedy"), "--batch "),
+               *after = strstr(text_of(changed, "command"), "--batch ");
+    assert_true(atoi(after + strlen("--batch ")) > atoi(before + strlen("--batch ")));
     json_decref(answer);
-    assert_says(MEMTRACE("fit --device sim:140MiB " SIZES "--alloc policy=torch")->out, "less has to be cut");
+    assert_says(MEMTRACE("fit --device sim:144MiB " SIZES "--alloc policy=torch")->out, "less has to be cut");
 }
 
 static void a_cut_that_is_not_needed_is_not_made(void **state)
@@ -257,23 +257,24 @@ static void a_cut_that_is_not_needed_is_not_made(void **state)
     assert_says(MEMTRACE("fit --device sim:160MiB " SIZES "--alloc policy=torch")->out, "nothing has to be cut");
 }
 
-/* Of a run: zero_grad, autocast, attention, the implementation by itself and with each of its two, batch, sequence. */
+/* Of a run: zero_grad, the policy, autocast, attention, the implementation by itself and with each of its two, batch,
+ * sequence. */
 static void the_fused_model_is_a_change_and_has_its_own(void **state)
 {
     (void)state;
     json_t *answer = fit_on(150, SIZES "--autocast bf16");
     check_answer(answer);
-    assert_int_equal(change_count(answer, "changes"), 8);
+    assert_int_equal(change_count(answer, "changes"), 9);
     json_decref(answer);
     answer = fit_on(120, SIZES "--impl fused --autocast bf16 --attention weights");
     check_answer(answer);
-    assert_int_equal(change_count(answer, "changes"), 7);
+    assert_int_equal(change_count(answer, "changes"), 8);
     json_decref(answer);
     answer = fit_on(100, SIZES "--impl fused --autocast bf16 --checkpoint block --optimizer-in-backward on");
     check_answer(answer);
     assert_string_equal(text_of(answer, "checkpoint"), "block");
     assert_string_equal(text_of(answer, "optimizer_in_backward"), "on");
-    assert_int_equal(change_count(answer, "changes"), 3);
+    assert_int_equal(change_count(answer, "changes"), 4);
     json_decref(answer);
 }
 
@@ -309,26 +310,11 @@ static void casts_are_not_spoken_of_where_there_are_none(void **state)
     json_decref(answer);
 }
 
-static void a_run_that_goes_on_is_asked_about_as_a_whole(void **state)
-{
-    (void)state;
-    sqlite3 *trace;
-    assert_int_equal(MEMTRACE("run " SIZES "--device sim --steps 5")->code, 0);
-    assert_int_equal(sqlite3_open("memtrace.db", &trace), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(trace, "UPDATE run SET state = 'running'", NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(trace);
-    const struct said *said = MEMTRACE("fit --device sim:2GiB --json");
-    assert_string_equal(said->err, "");
-    json_t *answer = json_of(said);
-    assert_int_equal(integer_of(answer, "steps"), 5);
-    json_decref(answer);
-}
-
 static void what_the_exit_code_says_is_in_the_manual(void **state)
 {
     (void)state;
     assert_says(MEMTRACE("help fit --man")->out, "failed, or the run does not fit");
-    assert_says(MEMTRACE("fit --help")->out, "Of a run's steps 12 at");
+    assert_says(MEMTRACE("fit --help")->out, "steps 12 at most are simulated");
     assert_says(MEMTRACE("fit --device sim:1GiB " SIZES)->out, "million parameters");
 }
 
@@ -336,7 +322,7 @@ static void changes_are_combined_where_no_single_one_suffices(void **state)
 {
     (void)state;
     json_t *answer = fit("--device sim:600MiB --model small --layers 2 --seq 512 --autocast bf16 --steps 2");
-    assert_int_equal(change_count(answer, "changes"), 8);
+    assert_int_equal(change_count(answer, "changes"), 9);
     assert_int_equal(change_count(answer, "combined"), 1);
     assert_true(json_is_string(json_object_get(answer, "remedy")));
     check_answer(answer);
@@ -382,7 +368,7 @@ static void the_trace_is_asked_where_no_option_describes_a_run(void **state)
     json_t *answer = fit("");
     assert_int_equal(integer_of(answer, "run"), 2);
     assert_string_equal(text_of(answer, "device"), "cpu:1GiB");
-    assert_string_equal(text_of(answer, "simulated_device"), "sim:1073741824");
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:1024MiB");
     assert_int_equal(integer_of(answer, "reserve_bytes"), 0);
     assert_int_equal(integer_of(answer, "seq"), 8);
     assert_string_equal(text_of(answer, "mode"), "fwd");
@@ -462,6 +448,16 @@ static void what_can_not_be_answered_gets_a_sentence(void **state)
     }
 }
 
+/* Nothing trains on one token. */
+static void a_sequence_is_not_cut_below_a_quarter(void **state)
+{
+    (void)state;
+    json_t *answer = fit_on(64, SIZES), *changes = json_object_get(answer, "changes");
+    assert_string_equal(text_of(json_array_get(changes, json_array_size(changes) - 1), "change"), "--seq 32");
+    json_decref(answer);
+    assert_null(strstr(MEMTRACE("fit --device sim:64MiB " SIZES)->out, "--seq 1 "));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
@@ -477,7 +473,6 @@ int main(void)
         TEST(the_fused_model_is_a_change_and_has_its_own),
         TEST(casts_are_not_spoken_of_where_there_are_none),
         TEST(what_would_do_was_seen_to_do),
-        TEST(a_run_that_goes_on_is_asked_about_as_a_whole),
         TEST(what_the_exit_code_says_is_in_the_manual),
         TEST(changes_are_combined_where_no_single_one_suffices),
         TEST(a_model_too_large_for_any_change_is_said_to_be),
@@ -485,6 +480,7 @@ int main(void)
         TEST(the_trace_is_asked_where_no_option_describes_a_run),
         TEST(a_run_that_ended_out_of_memory_is_asked_about_on_its_device),
         TEST(a_trace_from_before_attention_was_a_setting_reads_as_custom),
+        TEST(a_sequence_is_not_cut_below_a_quarter),
         TEST(what_can_not_be_answered_gets_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,11 @@
-/* memtrace fit of a traced run: it is repeated from its settings, whatever its options were. */
+/* memtrace fit of a traced run: it is repeated from its settings, whatever its options were, but for its allocator. */
 #include "base/random.h"
 #include "fit_answer.h"
 #include "seed.h"
+
+#include <sqlite3.h>
+
+#define SIZES "--vocab 1000 --d-model 256 --d-ff 1024 --layers 4 --heads 4 --seq 128 --batch 8 "
 
 /* Options of a random run, by the stream of `seed`. */
 struct options {
@@ -54,8 +58,7 @@ static void add_training(struct options *options)
     ADD(options, "--data", "random", "reference", "its text", "./random");
     ADD(options, "--seed", "0", "9", "9223372036854775807");
     ADD(options, "--impl", "eager");
-    ADD(options, "--alloc", "policy=tight", "policy=torch", "policy=torch,max_split=64MiB",
-        "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
+    ADD(options, "--alloc", "policy=torch,max_split=64MiB", "policy=torch,roundup_power2_divisions=4,gc_threshold=0.7");
     ADD(options, "--device", "sim:16GiB", "sim:12.5 GB");
 }
 
@@ -97,17 +100,53 @@ static void a_traced_run_is_repeated_from_its_settings(void **state)
     assert_int_equal(shell("%s", files)->code, 0);
     for (uint64_t i = 0; i < 4; i++) {
         struct options options = {.seed = seed + i};
-        strcpy(options.text, "--model small.json --heads 4 ");
+        strcpy(options.text, "--model small.json --heads 4 --alloc policy=torch ");
         add_model(&options);
         add_training(&options);
         assert_comes_back(options.text);
     }
 }
 
+static void a_run_that_goes_on_is_asked_about_as_a_whole(void **state)
+{
+    (void)state;
+    sqlite3 *trace;
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim --steps 5")->code, 0);
+    assert_int_equal(sqlite3_open("memtrace.db", &trace), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(trace, "UPDATE run SET state = 'running'", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(trace);
+    const struct said *said = MEMTRACE("fit --device sim:2GiB --json");
+    assert_string_equal(said->err, "");
+    json_t *answer = json_of(said);
+    assert_int_equal(integer_of(answer, "steps"), 5);
+    json_decref(answer);
+}
+
+/* A run of memtrace's own policy, with options or traced. */
+static void it_is_about_pytorchs_allocator_unless_told_otherwise(void **state)
+{
+    (void)state;
+    static const char *const asked[][2] = {{"", "policy=torch"},
+                                           {"--device sim:1GiB " SIZES, "policy=torch"},
+                                           {"--alloc policy=tight", "policy=tight"},
+                                           {"--run 1 --alloc policy=torch,max_split=64MiB", "policy=torch,max_split="},
+                                           {"--alloc policy=tight --device sim:1GiB " SIZES, "policy=tight"}};
+    assert_int_equal(MEMTRACE("run " SIZES "--device sim:1GiB --steps 2")->code, 0);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        json_t *answer = fit(asked[i][0]);
+        assert_int_equal(strncmp(text_of(answer, "alloc"), asked[i][1], strlen(asked[i][1])), 0);
+        json_decref(answer);
+    }
+    assert_says(MEMTRACE("fit")->out, "with PyTorch's allocator (--alloc policy=torch)");
+    assert_says(MEMTRACE("fit --alloc policy=tight")->out, "with memtrace's own allocator (--alloc policy=tight)");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_traced_run_is_repeated_from_its_settings, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(a_run_that_goes_on_is_asked_about_as_a_whole, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(it_is_about_pytorchs_allocator_unless_told_otherwise, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -348,7 +348,7 @@ static void what_is_asked_of_help_must_make_sense(void **state)
                                            {"help --man --completions zsh", "exclude each other"},
                                            {"help run --completions zsh", "all commands at once"},
                                            {"help --completions tcsh", "There are"},
-                                           {"help pek --man", "did you mean \"peak\"?"}};
+                                           {"help pek --man", "did you mean \"peak\""}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct said *said = shell("\"$M\" %s", cases[i][0]);
         assert_int_equal(said->code, 2);

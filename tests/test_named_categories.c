@@ -112,7 +112,6 @@ static void names_beyond_the_most_are_other(void **state)
         const struct mt_label label = {.category = mt_sink_category(sink, name), .op = "x", .layer = -1};
         const struct mt_event event = {.sequence = i,
                                        .kind = MT_EVENT_ALLOC,
-                                       .address = i,
                                        .requested_bytes = 1,
                                        .block_bytes = 1,
                                        .offset = i,

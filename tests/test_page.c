@@ -402,7 +402,7 @@ static void segments_that_were_given_back_end(void **state)
     for (uint64_t i = 0; i < 3; i++) {
         const struct mt_event event = {.sequence = i,
                                        .kind = (uint16_t)kinds[i],
-                                       .address = (i % 2 + 1) << 46,
+                                       .segment_address = (i % 2 + 1) << 46,
                                        .block_bytes = UINT64_C(5) << 32,
                                        .segment = (uint32_t)(i % 2)};
         sink->emit(sink->context, &event);

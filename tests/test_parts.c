@@ -151,7 +151,7 @@ static void record(void)
     for (uint64_t i = 0; i < SEGMENT_EVENTS; i++) {
         struct mt_event event = segment_events[i];
         event.sequence = i;
-        event.address = ((uint64_t)event.segment + 1) * 4096 + event.offset;
+        event.segment_address = ((uint64_t)event.segment + 1) * 4096;
         sink->emit(sink->context, &event);
     }
     fixture_close(recorder, MT_RUN_DONE);

@@ -29,7 +29,7 @@ static void map(struct tale *tale, uint32_t segment, uint64_t bytes)
 {
     tell(tale, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP,
                                  .segment = segment,
-                                 .address = (uint64_t)segment << 40,
+                                 .segment_address = (uint64_t)segment << 40,
                                  .block_bytes = bytes});
 }
 
@@ -42,7 +42,6 @@ static void take(struct tale *tale, const char *op, uint64_t bytes)
                                  .requested_bytes = bytes,
                                  .block_bytes = bytes,
                                  .offset = tale->offset,
-                                 .address = tale->offset,
                                  .label = sink->intern_label(sink->context, &label)});
     tale->offset += bytes;
 }
@@ -51,9 +50,7 @@ static void take(struct tale *tale, const char *op, uint64_t bytes)
 static void give_last(struct tale *tale, uint64_t bytes)
 {
     tale->offset -= bytes;
-    tell(tale,
-         (struct mt_event){
-             .kind = MT_EVENT_FREE, .block_bytes = bytes, .offset = tale->offset, .address = tale->offset, .label = 1});
+    tell(tale, (struct mt_event){.kind = MT_EVENT_FREE, .block_bytes = bytes, .offset = tale->offset, .label = 1});
 }
 
 static void mark(struct tale *tale, mt_event_kind kind, uint64_t number)

@@ -236,29 +236,29 @@ static void half_a_transaction_is_undone(void **state)
 }
 
 /* The ways of damaging a record. Returns whether it did. */
-static bool no_address(struct mt_event *record, uint64_t random)
+static bool same_place(union mt_record *record, uint64_t random)
 {
     (void)random;
-    record->address = record->kind == MT_EVENT_ALLOC ? UINT64_MAX : record->address;
-    return record->kind == MT_EVENT_ALLOC;
+    record->event.offset = record->event.kind == MT_EVENT_ALLOC ? UINT64_MAX : record->event.offset;
+    return record->event.kind == MT_EVENT_ALLOC;
 }
 
-static bool unknown_category(struct mt_event *record, uint64_t random)
+static bool unknown_category(union mt_record *record, uint64_t random)
 {
-    record->label |= (mt_label_id)(random % 8 == 0 ? 0xF8 : 0) << MT_LABEL_NUMBER_BITS;
+    record->event.label |= (mt_label_id)(random % 8 == 0 ? 0xF8 : 0) << MT_LABEL_NUMBER_BITS;
     return random % 8 == 0;
 }
 
-static bool any_byte(struct mt_event *record, uint64_t random)
+static bool any_byte(union mt_record *record, uint64_t random)
 {
     if (random % 16 == 0)
         ((unsigned char *)record)[random / 16 % sizeof *record] ^= (unsigned char)(1 + random / 4096 % 255);
     return random % 16 == 0;
 }
 
-static void damage_ring(uint64_t seed, bool (*damage)(struct mt_event *record, uint64_t random))
+static void damage_ring(uint64_t seed, bool (*damage)(union mt_record *record, uint64_t random))
 {
-    struct mt_event record;
+    union mt_record record;
     uint64_t damaged = 0;
     FILE *file = fopen(beside(".db-ring"), "r+");
     assert_non_null(file);
@@ -277,7 +277,7 @@ static void damage_ring(uint64_t seed, bool (*damage)(struct mt_event *record, u
 static void damaged_records_never_crash_recovery(void **state)
 {
     (void)state;
-    bool (*const damages[])(struct mt_event *, uint64_t) = {no_address, unknown_category, any_byte, any_byte, any_byte};
+    bool (*const damages[])(union mt_record *, uint64_t) = {same_place, unknown_category, any_byte, any_byte, any_byte};
     for (uint64_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         leave_ring(i);
         damage_ring(i, damages[i]);

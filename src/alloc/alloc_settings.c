@@ -101,6 +101,16 @@ static bool has_torch_settings(const struct mt_alloc_settings *settings)
            settings->gc_threshold > 0;
 }
 
+struct mt_alloc_settings mt_alloc_settings_of(mt_policy policy)
+{
+    return (struct mt_alloc_settings){.policy = policy, .max_split_bytes = UINT64_MAX};
+}
+
+struct mt_alloc_settings mt_alloc_settings_as_torch(const struct mt_alloc_settings *settings)
+{
+    return settings->policy == MT_POLICY_TORCH ? *settings : mt_alloc_settings_of(MT_POLICY_TORCH);
+}
+
 bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings)
 {
     int divisions = settings->roundup_power2_divisions;
@@ -112,7 +122,7 @@ bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings)
 
 mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out)
 {
-    struct mt_alloc_settings settings = {.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX};
+    struct mt_alloc_settings settings = mt_alloc_settings_of(MT_POLICY_TIGHT);
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
         MT_TRY(parse_item(text, length, &settings));

@@ -22,6 +22,12 @@ struct mt_alloc_settings {
     double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
 };
 
+/* Returns the settings of a policy, the others at their defaults. */
+struct mt_alloc_settings mt_alloc_settings_of(mt_policy policy);
+
+/* Returns settings of PyTorch's policy: those given, if they are of it, else its defaults. */
+struct mt_alloc_settings mt_alloc_settings_as_torch(const struct mt_alloc_settings *settings);
+
 /* True if the settings have these invariants. */
 bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings);
 

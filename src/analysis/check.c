@@ -3,6 +3,7 @@
 
 #include "base/label.h"
 #include "base/memory.h"
+#include "base/order.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -199,38 +200,71 @@ static mt_status check_leaks(struct mt_check *check)
     return MT_OK;
 }
 
-/* Returns the bytes with the tolerance added, at most INT64_MAX. */
+/* Returns the bytes with what is allowed above them, at most INT64_MAX. */
 static uint64_t allowed(const struct mt_budget *budget, uint64_t bytes)
 {
     double more = (double)bytes * mt_budget_tolerance(budget) / 100;
+    if (more < (double)budget->floor_bytes)
+        more = (double)budget->floor_bytes;
     return more < (double)(INT64_MAX - (int64_t)bytes) ? bytes + (uint64_t)more : INT64_MAX;
 }
 
-static void compare_peak(struct mt_check *check, mt_measure measure, const struct measured *ours,
+/* Adds a criterion of a peak. Returns true if it passed. */
+static bool compare_peak(struct mt_check *check, mt_measure measure, const struct measured *ours,
                          const struct measured *theirs)
 {
     add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_PEAK,
                                                .measure = measure,
                                                .is_relative = true,
                                                .value_bytes = ours->peaks[measure].bytes,
-                                               .bound_bytes = allowed(check->budget, theirs->peaks[measure].bytes)});
+                                               .bound_bytes = allowed(check->budget, theirs->peaks[measure].bytes),
+                                               .against_bytes = theirs->peaks[measure].bytes});
+    return check->criteria[check->count - 1].passed;
 }
 
-/* Compares peaks and categories. A category that is live only in the other run can't be too much. */
-static void compare(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
+static int compare_growths(const void *left, const void *right)
 {
-    compare_peak(check, MT_MEASURE_ALLOCATED, ours, theirs);
-    compare_peak(check, MT_MEASURE_RESERVED, ours, theirs);
+    const struct mt_category_growth *a = left, *b = right;
+    int order = MT_COMPARE(b->bytes - b->against_bytes, a->bytes - a->against_bytes);
+    return order != 0 ? order : strcmp(a->category, b->category);
+}
+
+/* Finds the categories that are more than is allowed. One that is live only in the other run can't be. */
+static void find_growths(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
+{
     const struct mt_peak_row *peak = &ours->peaks[MT_MEASURE_ALLOCATED];
+    check->growths = mt_host_alloc((peak->share_count + 1) * sizeof *check->growths);
     for (size_t i = 0; i < peak->share_count; i++) {
         const struct mt_peak_share *share = &peak->shares[i];
-        add_criterion(check,
-                      (struct mt_criterion){.kind = MT_CRITERION_CATEGORY,
-                                            .category = share->name,
-                                            .is_relative = true,
-                                            .value_bytes = share->allocated_bytes,
-                                            .bound_bytes = allowed(check->budget, live_bytes(theirs, share->name))});
+        uint64_t against_bytes = live_bytes(theirs, share->name);
+        if (share->allocated_bytes > allowed(check->budget, against_bytes))
+            check->growths[check->growth_count++] =
+                (struct mt_category_growth){mt_host_strdup(share->name), share->allocated_bytes, against_bytes};
     }
+    if (check->growth_count > 0)
+        qsort(check->growths, check->growth_count, sizeof *check->growths, compare_growths);
+}
+
+/* Adds the criterion of the categories: the sum of those that grew too much must not be more than theirs. */
+static void compare_categories(struct mt_check *check)
+{
+    struct mt_criterion criterion = {.kind = MT_CRITERION_CATEGORY, .is_relative = true};
+    for (size_t i = 0; i < check->growth_count; i++) {
+        criterion.value_bytes += check->growths[i].bytes;
+        criterion.against_bytes += check->growths[i].against_bytes;
+        criterion.bound_bytes += allowed(check->budget, check->growths[i].against_bytes);
+    }
+    add_criterion(check, criterion);
+}
+
+/* Compares the allocated peak and, if that passes, what it is made of and what is reserved for it. */
+static void compare(struct mt_check *check, const struct measured *ours, const struct measured *theirs)
+{
+    find_growths(check, ours, theirs);
+    if (!compare_peak(check, MT_MEASURE_ALLOCATED, ours, theirs))
+        return;
+    compare_categories(check);
+    (void)compare_peak(check, MT_MEASURE_RESERVED, ours, theirs);
 }
 
 static mt_status check_relative(struct mt_check *check, const struct measured *ours)
@@ -272,6 +306,9 @@ mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question 
 
 void mt_check_release(struct mt_check *check)
 {
+    for (size_t i = 0; i < check->growth_count; i++)
+        free((char *)check->growths[i].category);
+    free(check->growths);
     free(check->criteria);
     mt_leaks_release(&check->leaks);
 }

@@ -31,6 +31,7 @@ struct mt_budget {
     bool no_leaks;
     char *against;            /* a run, or FILE:RUN, for who opens it; NULL: none */
     double tolerance_percent; /* allowed above that run; MT_NO_TOLERANCE: the default */
+    uint64_t floor_bytes;     /* allowed above it where the tolerance is less */
 };
 
 /* Returns a budget without demands. Release in any case. */
@@ -53,7 +54,7 @@ double mt_budget_tolerance(const struct mt_budget *budget);
 typedef enum mt_criterion_kind {
     MT_CRITERION_ENDED,    /* the run ended well; always demanded */
     MT_CRITERION_PEAK,     /* one of the peaks */
-    MT_CRITERION_CATEGORY, /* bytes of a category live at the allocated peak */
+    MT_CRITERION_CATEGORY, /* bytes of a category live at the allocated peak; relative: of those that grew too much */
     MT_CRITERION_LARGEST,  /* largest allocation of a category */
     MT_CRITERION_LEAKS     /* bytes that steps leave behind: value_bytes in all, bound_bytes 0 */
 } mt_criterion_kind;
@@ -63,12 +64,21 @@ struct mt_criterion {
     mt_criterion_kind kind;
     mt_measure measure;   /* of MT_CRITERION_PEAK */
     const char *category; /* of a category; otherwise "" */
-    bool is_relative;     /* the bound is that of the run that is compared with */
+    bool is_relative;     /* the bound comes of the run that is compared with */
     bool passed;
     uint64_t value_bytes, bound_bytes;
+    uint64_t against_bytes; /* relative: of that run */
 };
 
-/* The result of a check. Texts are borrowed from the budget and the questions, which must outlive it.
+/* A category that is more at the allocated peak than the run that is compared with allows. */
+struct mt_category_growth {
+    const char *category; /* owned */
+    uint64_t bytes, against_bytes;
+};
+
+/* The result of a check. Texts are borrowed from the budget and the questions, which must outlive it. Growth is told once:
+ * against another run, categories and reserved bytes are criteria only if the allocated peak passes; otherwise categories
+ * explain it, and reserved bytes grew with it.
  * Invariant: `failed` criteria did not pass. */
 struct mt_check {
     const struct mt_budget *budget;
@@ -76,6 +86,8 @@ struct mt_check {
     const struct mt_question *against; /* NULL: none */
     struct mt_criterion *criteria;
     size_t count, failed;
+    struct mt_category_growth *growths; /* the most first */
+    size_t growth_count;
     struct mt_leaks leaks; /* if the budget demands none */
     bool leaks_unknown;    /* the check failed since leaks could not be read */
 };

@@ -35,7 +35,8 @@ enum { MT_FIT_UNIT = 2 << 20 };
 /* One or several changes, and the run with them. */
 struct mt_fit_remedy {
     struct mt_fit_changes changes;
-    struct mt_run_plan plan; /* with the changes: of the dearest, if that is a size, the largest that fits, else 1 */
+    struct mt_run_plan
+        plan; /* with the changes: of the dearest, if that is a size, the largest that fits, else the least */
     struct mt_fit fit;
 };
 
@@ -63,14 +64,14 @@ struct mt_fit_answer {
     struct mt_fit_remedy gentler; /* this: all changes with which training computes the same, and the rest of the cut */
     struct mt_fit_largest batch, seq; /* with the run as it is otherwise */
     const char *largest_model;        /* of mt_model_names; NULL: none */
-    const char *smallest_card;        /* of mt_device_cards, that the run as it is fits; NULL: none */
+    const char *smallest_card;        /* of mt_card_names, that the run as it is fits; NULL: none */
 };
 
 /* Finds the first part of the answer, the needs of the run and the changes that make it fit, for a plan on a simulated
  * device. Borrows the plan's texts. */
 mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out);
 
-/* Finds the card of mt_device_cards with the least memory, the first of several, that the run fits with reserve_bytes of
+/* Finds the card of mt_card_names with the least memory, the first of several, that the run fits with reserve_bytes of
  * its memory left; NULL if there is none. */
 mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out);
 

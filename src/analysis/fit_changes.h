@@ -20,7 +20,7 @@ struct mt_fit_changes mt_fit_changes_join(struct mt_fit_changes a, struct mt_fit
 /* Returns them without those that another of them makes pointless. */
 struct mt_fit_changes mt_fit_changes_without_overlap(struct mt_fit_changes changes);
 
-/* Returns the plan with all of these changes; sizes become 1, the least that there is. */
+/* Returns the plan with all of these changes; sizes become the least to which they are cut. */
 struct mt_run_plan mt_fit_changes_apply(struct mt_run_plan plan, struct mt_fit_changes changes);
 
 /* Returns the plan with another batch or sequence. */

@@ -3,11 +3,8 @@
 #include "analysis/simulation.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MIB ((uint64_t)1 << 20)
 
 bool mt_device_is_card(const char *spelling)
 {
@@ -16,16 +13,8 @@ bool mt_device_is_card(const char *spelling)
     return strncmp(spelling, "cpu", 3) != 0;
 }
 
-/* Spells a device of that size, in the largest unit that is exact. */
-static void spell_size(uint64_t bytes, char *out, size_t out_bytes)
-{
-    if (bytes % MIB == 0)
-        snprintf(out, out_bytes, "sim:%" PRIu64 "MiB", bytes / MIB);
-    else
-        snprintf(out, out_bytes, "sim:%" PRIu64, bytes);
-}
-
-static mt_status keep_free(struct mt_fit_device *device)
+/* Spells the device that has what is left. */
+static mt_status keep_free(const struct mt_card *card, struct mt_fit_device *device)
 {
     char reserve[MT_BYTES_TEXT], memory[MT_BYTES_TEXT];
     if (device->reserve_bytes == 0)
@@ -34,7 +23,7 @@ static mt_status keep_free(struct mt_fit_device *device)
         return mt_fail(MT_USAGE, "to keep %s free leaves nothing of the %s that %s has: keep less of it free",
                        mt_format_bytes(device->reserve_bytes, reserve), mt_format_bytes(device->memory_bytes, memory),
                        device->name);
-    spell_size(device->memory_bytes - device->reserve_bytes, device->simulated, sizeof device->simulated);
+    mt_device_spell_simulated(card, device->memory_bytes - device->reserve_bytes, device->simulated);
     return MT_OK;
 }
 
@@ -42,15 +31,14 @@ mt_status mt_fit_device_choose(const char *spelling, const char *name, uint64_t 
                                struct mt_fit_device *out)
 {
     const bool is_given = reserve_bytes != MT_RESERVE_UNSET;
-    struct mt_device *device;
-    MT_TRY(mt_simulated_device_open(spelling, &device));
-    *out = (struct mt_fit_device){.memory_bytes = device->capacity_bytes,
+    struct mt_card card;
+    MT_TRY(mt_simulated_card_find(spelling, &card));
+    *out = (struct mt_fit_device){.memory_bytes = card.memory_bytes,
                                   .reserve_bytes = mt_device_is_card(name) ? MT_CARD_RESERVE_BYTES : 0,
                                   .card_reserve_bytes = is_given ? reserve_bytes : MT_CARD_RESERVE_BYTES};
-    mt_device_close(device);
     if (is_given)
         out->reserve_bytes = reserve_bytes;
     snprintf(out->name, sizeof out->name, "%s", name);
     snprintf(out->simulated, sizeof out->simulated, "%s", spelling);
-    return keep_free(out);
+    return keep_free(&card, out);
 }

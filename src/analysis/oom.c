@@ -159,7 +159,9 @@ static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_pla
     bool is_simulated = mt_device_is_simulated(run->device);
     mt_status status = mt_run_plan_of_run(answer->question->trace, run, plan);
     snprintf(answer->device, sizeof answer->device, "%.*s", (int)strcspn(run->device, " "), run->device);
-    mt_device_spell_simulated(answer->limit_bytes, answer->simulated_device);
+    struct mt_card card;
+    MT_TRY(mt_device_find_card(answer->device, &card));
+    mt_device_spell_simulated(&card, answer->limit_bytes, answer->simulated_device);
     if (is_simulated && answer->limit_bytes == run->capacity_bytes)
         strcpy(answer->simulated_device, answer->device);
     plan->device = answer->simulated_device;
@@ -172,11 +174,8 @@ static mt_status simulate_torch(struct mt_oom_answer *answer, const struct mt_ru
 {
     struct mt_fit_remedy remedy = {.plan = *plan};
     struct mt_simulation simulation;
-    mt_status status = mt_alloc_settings_parse("policy=torch", &remedy.plan.alloc);
-    if (status == MT_OK)
-        status = mt_simulate(&remedy.plan, &simulation);
-    if (status != MT_OK)
-        return status;
+    remedy.plan.alloc = mt_alloc_settings_of(MT_POLICY_TORCH);
+    MT_TRY(mt_simulate(&remedy.plan, &simulation));
     remedy.changes.has[MT_SETTING_ALLOC] = true;
     remedy.fit = (struct mt_fit){.fits = simulation.fits,
                                  .capacity_bytes = simulation.capacity_bytes,

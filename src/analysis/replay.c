@@ -133,7 +133,7 @@ static mt_status replay_open(struct replay *replay, size_t count, const struct m
                              uint64_t capacity_bytes)
 {
     *replay = (struct replay){0};
-    MT_TRY(mt_device_open_simulated(capacity_bytes, &replay->device));
+    MT_TRY(mt_device_open_simulated(NULL, capacity_bytes, &replay->device));
     replay->interner = mt_interner_create();
     replay->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
     struct mt_sink sink = mt_sink_discarding(replay->interner);
@@ -222,10 +222,5 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
 
 struct mt_alloc_settings mt_replay_other_policy(const struct mt_alloc_settings *settings)
 {
-    struct mt_alloc_settings other;
-    mt_status status =
-        mt_alloc_settings_parse(settings->policy == MT_POLICY_TIGHT ? "policy=torch" : "policy=tight", &other);
-    assert(status == MT_OK && other.policy != settings->policy);
-    (void)status;
-    return other;
+    return mt_alloc_settings_of(settings->policy == MT_POLICY_TIGHT ? MT_POLICY_TORCH : MT_POLICY_TIGHT);
 }

@@ -95,7 +95,7 @@ memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_
     return mt_api_status(status);
 }
 
-/* Sets the plan of a run of our model by names and values, as `memtrace run` does by its options. */
+/* Sets the plan of a run of our model by names and values, as `memtrace fit` does by its options. */
 static mt_status set_plan(const memtrace_setting *settings, size_t count, struct mt_run_plan *out)
 {
     const char *given[MT_SETTING_COUNT] = {NULL};
@@ -106,6 +106,7 @@ static mt_status set_plan(const memtrace_setting *settings, size_t count, struct
         given[setting] = settings[i].value;
     }
     *out = mt_run_plan_usual();
+    out->alloc = mt_alloc_settings_of(MT_POLICY_TORCH);
     return mt_run_plan_set(out, given);
 }
 

@@ -97,18 +97,11 @@ bool mt_device_is_simulated(const char *spelling)
     return strcspn(spelling, ": ") == strlen("sim") && strncmp(spelling, "sim", strlen("sim")) == 0;
 }
 
-char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text)
+mt_status mt_device_find_card(const char *name, struct mt_card *out)
 {
-    snprintf(text, MT_DEVICE_NAME, "sim:%" PRIu64, capacity_bytes);
-    return text;
-}
-
-mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out)
-{
-    MT_TRY(mt_sim_open(NULL, out));
-    struct mt_device *device = *out;
-    device->capacity_bytes = device->profile.memory_bytes = capacity_bytes;
-    mt_device_spell_simulated(capacity_bytes, device->name);
+    if (mt_device_is_simulated(name))
+        return mt_sim_card(name[strlen("sim")] == ':' ? name + strlen("sim:") : NULL, out);
+    *out = mt_card_reference();
     return MT_OK;
 }
 

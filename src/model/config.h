@@ -86,8 +86,8 @@ extern const char *const mt_model_names[];
 /* Sets *out to the model of that name. Fails with MT_USAGE, the list of names and the nearest one if there is none. */
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
 
-/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file into *out. Sizes whose
- * key is absent keep their value. Fails with MT_USAGE if the file can't be read or has an unknown key. */
+/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file into *out. `rope` may be
+ * absent, which is false. Fails with MT_USAGE if the file can't be read, lacks a size or has an unknown key. */
 mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
 
 /* Fails with MT_USAGE and the numbers if sizes are out of range, heads do not divide d_model, the head size is odd

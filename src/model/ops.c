@@ -1,7 +1,6 @@
 #include "model/ops.h"
 
 #include "model/op_rules.h"
-#include "model/operator_memory.h"
 
 #include <assert.h>
 
@@ -134,7 +133,7 @@ static const struct mt_tensor *take_workspace(struct mt_runtime *rt)
     struct mt_tensor **workspace = &rt->workspaces[rt->phase == MT_PHASE_BACKWARD];
     if (*workspace == NULL) {
         struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_WORKSPACE, "matmul.workspace");
-        const int64_t shape[] = {MT_MATMUL_WORKSPACE_BYTES};
+        const int64_t shape[] = {(int64_t)rt->device->card.matmul_workspace_bytes};
         *workspace = mt_tensor_empty(rt, MT_ROLE_WORKSPACE, NULL, MT_U8, 1, shape);
         rt->scope = outer;
     }
@@ -161,7 +160,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
     mt_op_spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
     const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
     MT_OP_LAUNCH(rt, "matmul", matmul, &product, MT_OP_VIEW(out), MT_OP_VIEW(a), MT_OP_VIEW(b), workspace->address,
-                 MT_MATMUL_WORKSPACE_BYTES);
+                 rt->device->card.matmul_workspace_bytes);
 }
 
 /* Checks an op that selects by an index: `wide` is (…, c), `index` is (…) of int64. */

@@ -159,11 +159,19 @@ void mt_setting_set_size(mt_setting setting, int64_t size, struct mt_run_plan *p
     set(entry_of(setting), size, plan);
 }
 
+/* Returns the value that a change without a function sets. */
+static int64_t changed_value(const struct mt_setting_entry *entry, const struct mt_run_plan *plan)
+{
+    int64_t parts = entry->change.most_parts;
+    assert(parts == 0 || entry->change.is_cut);
+    return parts > 0 ? (get(entry, plan) + parts - 1) / parts : entry->change.value;
+}
+
 bool mt_setting_can_change(mt_setting setting, const struct mt_run_plan *plan)
 {
     const struct mt_setting_entry *entry = entry_of(setting);
     assert(entry->rank[MT_ORDER_OF_CHANGES] != 0);
-    return entry->change.is_one != NULL ? entry->change.is_one(plan) : get(entry, plan) != entry->change.value;
+    return entry->change.is_one != NULL ? entry->change.is_one(plan) : get(entry, plan) != changed_value(entry, plan);
 }
 
 void mt_setting_change(mt_setting setting, struct mt_run_plan *plan)
@@ -173,13 +181,13 @@ void mt_setting_change(mt_setting setting, struct mt_run_plan *plan)
     if (entry->change.apply != NULL)
         entry->change.apply(plan);
     else
-        set(entry, entry->change.value, plan);
+        set(entry, changed_value(entry, plan), plan);
 }
 
 struct mt_run_plan mt_run_plan_usual(void)
 {
     return (struct mt_run_plan){.config = mt_training_config_default(),
-                                .alloc = {.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX},
+                                .alloc = mt_alloc_settings_of(MT_POLICY_TIGHT),
                                 .device = MT_DEVICE_AUTO};
 }
 

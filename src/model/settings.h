@@ -97,10 +97,11 @@ typedef enum mt_setting_order {
 /* A change of a setting that lowers a run's memory; in MT_ORDER_OF_CHANGES. */
 struct mt_setting_change {
     bool (*is_one)(const struct mt_run_plan *plan); /* NULL: where the run has another value */
-    int value;                               /* the value that lowers memory most; a size that fits is searched */
-    void (*apply)(struct mt_run_plan *plan); /* NULL: sets `value` */
-    bool is_cut;                             /* to a size: the run trains on less at once */
-    bool is_felt;                            /* training computes something else with it */
+    int value;                                      /* the value that lowers memory most */
+    void (*apply)(struct mt_run_plan *plan);        /* NULL: sets `value` */
+    bool is_cut;    /* to a size: the run trains on less at once; one that fits is searched, from the least on */
+    int most_parts; /* of a cut: the least is this part of the size, rounded up; 0: `value` is */
+    bool is_felt;   /* training computes something else with it */
 };
 
 /* One row of the table.
@@ -170,7 +171,7 @@ void mt_setting_set_size(mt_setting setting, int64_t size, struct mt_run_plan *p
 /* True if the setting's change would lower the memory of this run, or might. */
 bool mt_setting_can_change(mt_setting setting, const struct mt_run_plan *plan);
 
-/* Makes the setting's change; a size becomes 1, the least that there is. */
+/* Makes the setting's change; a size becomes the least to which it is cut. */
 void mt_setting_change(mt_setting setting, struct mt_run_plan *plan);
 
 /* Returns the plan of a run of which nothing is given. */

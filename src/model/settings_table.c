@@ -134,7 +134,7 @@ static bool is_not_tight(const struct mt_run_plan *plan)
 
 static void apply_tight(struct mt_run_plan *plan)
 {
-    plan->alloc = (struct mt_alloc_settings){.policy = MT_POLICY_TIGHT, .max_split_bytes = UINT64_MAX};
+    plan->alloc = mt_alloc_settings_of(MT_POLICY_TIGHT);
 }
 
 /* Attention and casts of weights, which the fused implementation has others of. */
@@ -322,7 +322,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                         .help = "tokens in a sequence (256)",
                         .axis = MT_AXIS_ALWAYS,
                         RANKS(50, 0, 100, 100),
-                        .change = {.value = 1, .is_cut = true, .is_felt = true},
+                        .change = {.is_cut = true, .most_parts = 4, .is_felt = true},
                         .is_told = is_always_told},
     [MT_SETTING_BATCH] = {.name = "batch",
                           INTEGER(config.batch, 1, 1 << 20),

@@ -1,5 +1,4 @@
 /* The attention study for people: its tables, with the variants side by side, and what follows from them. */
-#include "model/operator_memory.h"
 #include "model/settings.h"
 #include "study/attention_answer.h"
 
@@ -105,8 +104,7 @@ static void print_title(const struct mt_attention_answer *answer)
         "kept. Live and peak are requested bytes, without the %s of workspaces of matrix products. In brackets: "
         "the bytes that would be live, by formula, where forward ran out of memory (oom).",
         grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name,
-        mt_format_bytes(answer->memory_bytes, memory),
-        mt_format_bytes(2 * (uint64_t)MT_MATMUL_WORKSPACE_BYTES, workspace));
+        mt_format_bytes(answer->memory_bytes, memory), mt_format_bytes(2 * answer->workspace_bytes, workspace));
     say(answer, &text);
 }
 

@@ -132,6 +132,7 @@ void mt_report_join(struct mt_text *out, size_t index, size_t count);
 mt_status mt_report_timing(struct mt_report *report);
 mt_status mt_report_peaks(struct mt_report *report);
 mt_status mt_report_autocast(struct mt_report *report);
+mt_status mt_report_account(struct mt_report *report);
 mt_status mt_report_residual(struct mt_report *report);
 mt_status mt_report_categories(struct mt_report *report);
 mt_status mt_report_largest(struct mt_report *report);

@@ -34,7 +34,10 @@ static void add_name(const struct mt_check *check, const struct mt_criterion *cr
         mt_text_add(out, "%s%s", criterion->is_relative ? "" : "max-", mt_measure_name(criterion->measure));
         break;
     case MT_CRITERION_CATEGORY:
-        mt_text_add(out, "%s%s", criterion->is_relative ? "" : "category ", criterion->category);
+        if (criterion->is_relative)
+            mt_text_add(out, "categories");
+        else
+            mt_text_add(out, "category %s", criterion->category);
         break;
     case MT_CRITERION_LARGEST:
         mt_text_add(out, "largest %s", criterion->category);
@@ -54,6 +57,63 @@ static void add_excess(const struct mt_criterion *criterion, struct mt_text *out
     double percent = criterion->bound_bytes > 0 ? (double)over * 100 / (double)criterion->bound_bytes : MOST_PERCENT;
     if (percent < MOST_PERCENT)
         mt_text_add(out, " (%.2f %%)", percent);
+}
+
+/* Adds "einsum +54.38 MiB, FFN +54.00 MiB and 9 more categories". */
+static void add_growths(const struct mt_check *check, struct mt_text *out)
+{
+    enum { MOST_NAMED = 3 };
+    char bytes[MT_BYTES_TEXT];
+    size_t named = check->growth_count < MOST_NAMED ? check->growth_count : MOST_NAMED,
+           rest = check->growth_count - named;
+    for (size_t i = 0; i < named; i++)
+        mt_text_add(out, "%s%s %s", i > 0 ? ", " : "", check->growths[i].category,
+                    mt_format_difference((int64_t)(check->growths[i].bytes - check->growths[i].against_bytes), bytes));
+    if (rest > 0)
+        mt_text_add(out, " and %zu more categor%s", rest, rest == 1 ? "y" : "ies");
+}
+
+/* Adds ", with 1 % allowed" or ", with 1.00 MiB allowed". */
+static void add_allowance(const struct mt_budget *budget, uint64_t bytes, struct mt_text *out)
+{
+    char floor[MT_BYTES_TEXT];
+    double percent = mt_budget_tolerance(budget);
+    if ((double)budget->floor_bytes > (double)bytes * percent / 100)
+        mt_text_add(out, ", with %s allowed", mt_format_bytes(budget->floor_bytes, floor));
+    else
+        mt_text_add(out, ", with %g %% allowed", percent);
+}
+
+/* Adds "2.85 GiB, 177.38 MiB (6.47 %) more than 2.68 GiB, with 1 % allowed: einsum +54.38 MiB". */
+static void add_growth(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
+{
+    char value[MT_BYTES_TEXT], against[MT_BYTES_TEXT], growth[MT_BYTES_TEXT];
+    uint64_t more = criterion->value_bytes - criterion->against_bytes;
+    bool is_reserved = criterion->kind == MT_CRITERION_PEAK && criterion->measure == MT_MEASURE_RESERVED;
+    mt_text_add(out, "%s, %s", mt_format_bytes(criterion->value_bytes, value), mt_format_bytes(more, growth));
+    double percent =
+        criterion->against_bytes > 0 ? (double)more * 100 / (double)criterion->against_bytes : MOST_PERCENT;
+    if (percent < MOST_PERCENT)
+        mt_text_add(out, " (%.2f %%)", percent);
+    mt_text_add(out, " more than %s", mt_format_bytes(criterion->against_bytes, against));
+    add_allowance(check->budget, criterion->against_bytes, out);
+    if (is_reserved || check->growth_count == 0)
+        return;
+    mt_text_add(out, ": ");
+    add_growths(check, out);
+}
+
+/* Adds the finding of a criterion that compares with another run. */
+static void add_comparison(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
+{
+    char value[MT_BYTES_TEXT], against[MT_BYTES_TEXT];
+    if (!criterion->passed)
+        add_growth(check, criterion, out);
+    else if (criterion->kind == MT_CRITERION_CATEGORY)
+        mt_text_add(out, "none grew by more than is allowed");
+    else
+        mt_text_add(out, "%s against %s", mt_format_bytes(criterion->value_bytes, value),
+                    mt_format_bytes(criterion->against_bytes, against));
 }
 
 /* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more kinds". */
@@ -79,6 +139,8 @@ static void add_finding(const struct mt_check *check, const struct mt_criterion 
         mt_text_add(out, "every step leaves what the one before left");
     else if (criterion->kind == MT_CRITERION_LEAKS)
         add_leaks(&check->leaks, criterion->value_bytes, out);
+    else if (criterion->is_relative)
+        add_comparison(check, criterion, out);
     else if (criterion->passed)
         mt_text_add(out, "%s of %s", mt_format_bytes(criterion->value_bytes, value),
                     mt_format_bytes(criterion->bound_bytes, bound));
@@ -227,10 +289,21 @@ static const struct mt_field criterion_fields[] = {
     MT_KNOWN(ROW, value_bytes, "value_bytes", NULL, "this and the next two: null for the run's end"),
     MT_KNOWN(ROW, bound_bytes, "bound_bytes", NULL, NULL),
     MT_KNOWN(ROW, over_bytes, "over_bytes", NULL, "0 if it passed"),
+    MT_KNOWN(ROW, against_bytes, "against_bytes", NULL, "of the run that `--against` names; null if not relative"),
     MT_OWNED(ROW, finding, "text", "found", "what was found"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_criterion_type = MT_ROW_TYPE(ROW, criterion_fields);
+#undef ROW
+
+#define ROW struct mt_category_growth
+static const struct mt_field growth_fields[] = {
+    MT_TEXT(ROW, category, "category", NULL, NULL),
+    MT_BYTES(ROW, bytes, "bytes", NULL, "live at the allocated peak, rounding included"),
+    MT_BYTES(ROW, against_bytes, "against_bytes", NULL, "the same of the other run"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type growth_type = MT_ROW_TYPE(ROW, growth_fields);
 #undef ROW
 
 #define ROW struct mt_leak_row
@@ -268,6 +341,9 @@ static const struct mt_field against_fields[] = {
     MT_TEXT(ROW, run.name, "name", NULL, NULL),
     MT_TEXT(ROW, file, "file", NULL, "null: the same trace"),
     MT_NUMBER(ROW, tolerance_percent, "tolerance_percent", NULL, NULL),
+    MT_BYTES(ROW, floor_bytes, "floor_bytes", NULL, "allowed where the tolerance is less"),
+    MT_ROWS(ROW, growths, growth_count, "categories", &growth_type,
+            "that are more than is allowed, the most first: the reasons of an allocated peak that fails"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type against_type = MT_ROW_TYPE(ROW, against_fields);
@@ -295,7 +371,8 @@ static struct mt_criterion_row criterion_row_of(const struct mt_check *check, co
     struct mt_criterion_row row = {.criterion = *criterion,
                                    .value_bytes = has_bytes ? (int64_t)criterion->value_bytes : -1,
                                    .bound_bytes = has_bytes ? (int64_t)criterion->bound_bytes : -1,
-                                   .over_bytes = has_bytes ? (int64_t)over : -1};
+                                   .over_bytes = has_bytes ? (int64_t)over : -1,
+                                   .against_bytes = criterion->is_relative ? (int64_t)criterion->against_bytes : -1};
     add_name(check, criterion, &row.name);
     add_finding(check, criterion, &row.finding);
     return row;
@@ -312,8 +389,9 @@ mt_status mt_check_row_create(const struct mt_check *check, const struct mt_chec
                                  .leaks = check->leaks.last_event != 0 ? &check->leaks : NULL,
                                  .next = json_array()};
     if (check->against != NULL) {
-        out->against_row = (struct mt_check_against_row){*check->against->run, check->against->file,
-                                                         mt_budget_tolerance(check->budget)};
+        out->against_row = (struct mt_check_against_row){
+            *check->against->run,       check->against->file, mt_budget_tolerance(check->budget),
+            check->budget->floor_bytes, check->growths,       check->growth_count};
         out->against = &out->against_row;
     }
     for (size_t i = 0; i < check->count; i++)

@@ -28,8 +28,8 @@ void mt_check_add_nearest(const struct mt_check *check, struct mt_text *out);
 /* A criterion with its words. Bytes are -1 of the run's end. */
 struct mt_criterion_row {
     struct mt_criterion criterion;
-    int64_t value_bytes, bound_bytes, over_bytes;
-    struct mt_text name;    /* "max-allocated", "category AttnScores", "against run 1 of main.db: AttnScores" */
+    int64_t value_bytes, bound_bytes, over_bytes, against_bytes;
+    struct mt_text name;    /* "max-allocated", "category AttnScores", "against run 1 of main.db: allocated" */
     struct mt_text finding; /* "54.10 GiB, over 52.00 GiB by 2.10 GiB (4.04 %)" */
 };
 
@@ -49,6 +49,9 @@ struct mt_check_against_row {
     struct mt_run run;
     const char *file; /* NULL: the same trace */
     double tolerance_percent;
+    uint64_t floor_bytes;
+    const struct mt_category_growth *growths; /* borrowed */
+    size_t growth_count;
 };
 
 /* A check with its words, not to be copied. Invariant: criteria[i] is of check->criteria[i]. */

@@ -28,7 +28,7 @@ mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, cons
         return mt_fail(MT_USAGE, "--%s \"%s\": write NAME<=SIZE in quotes, as in --%s \"AttnScores<=40MiB\"", option,
                        text, option);
     uint64_t bytes;
-    mt_status status = mt_parse_bytes(sign + 2 + strspn(sign + 2, " "), &bytes);
+    mt_status status = mt_parse_size(sign + 2 + strspn(sign + 2, " "), &bytes);
     if (status != MT_OK)
         return mt_fail_context(status, "--%s \"%s\"", option, text);
     struct mt_text category = {0};
@@ -41,13 +41,12 @@ mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, cons
 /* Reads a size: a number of bytes, or a text with a unit. */
 static mt_status read_bytes(const char *key, const json_t *value, uint64_t *out)
 {
-    if (json_is_integer(value) && json_integer_value(value) >= 0) {
-        *out = (uint64_t)json_integer_value(value);
-        return MT_OK;
-    }
-    if (!json_is_string(value))
+    char number[MT_BYTES_TEXT];
+    bool is_number = json_is_integer(value) && json_integer_value(value) >= 0;
+    if (!is_number && !json_is_string(value))
         return mt_fail(MT_USAGE, "\"%s\" must be a size: \"40MiB\", or a whole number of bytes", key);
-    mt_status status = mt_parse_bytes(json_string_value(value), out);
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    mt_status status = mt_parse_size(is_number ? number : json_string_value(value), out);
     return status == MT_OK ? status : mt_fail_context(status, "\"%s\"", key);
 }
 
@@ -105,6 +104,11 @@ static mt_status read_tolerance(struct mt_budget *budget, const char *key, const
     return status == MT_OK ? status : mt_fail_context(status, "\"%s\"", key);
 }
 
+static mt_status read_floor(struct mt_budget *budget, const char *key, const json_t *value)
+{
+    return read_bytes(key, value, &budget->floor_bytes);
+}
+
 /* Returns the measure that "max-allocated" and its like bound. */
 static mt_measure measure_of_key(const char *key)
 {
@@ -121,11 +125,11 @@ static mt_status read_most(struct mt_budget *budget, const char *key, const json
 }
 
 /* The keys of a budget file. */
-static const char *const key_names[] = {"max-allocated", "max-requested", "max-reserved", "category",
-                                        "largest",       "no-leaks",      "against",      "tolerance"};
+static const char *const key_names[] = {"max-allocated", "max-requested", "max-reserved", "category", "largest",
+                                        "no-leaks",      "against",       "tolerance",    "floor"};
 enum { KEY_COUNT = sizeof key_names / sizeof key_names[0] };
 static mt_status (*const key_readers[KEY_COUNT])(struct mt_budget *, const char *key, const json_t *) = {
-    read_most, read_most, read_most, read_bounds, read_bounds, read_no_leaks, read_against, read_tolerance};
+    read_most, read_most, read_most, read_bounds, read_bounds, read_no_leaks, read_against, read_tolerance, read_floor};
 
 static mt_status read_key(struct mt_budget *budget, const char *name, const json_t *value)
 {
@@ -164,8 +168,8 @@ mt_status mt_budget_check(const struct mt_budget *budget)
     if (!mt_budget_demands(budget))
         return mt_fail(MT_USAGE, "nothing to check: say what the run must keep to, as in memtrace check --max-allocated"
                                  " 52GiB --no-leaks (memtrace help check lists all there is)");
-    if (budget->tolerance_percent >= 0 && budget->against == NULL)
-        return mt_fail(MT_USAGE, "a tolerance is how much more than another run is allowed: name that run, as in"
-                                 " --against baseline --tolerance 1%%");
+    if ((budget->tolerance_percent >= 0 || budget->floor_bytes > 0) && budget->against == NULL)
+        return mt_fail(MT_USAGE, "a tolerance or floor is how much more than another run is allowed: name that run, as"
+                                 " in --against baseline --tolerance 1%%");
     return MT_OK;
 }

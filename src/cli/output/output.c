@@ -160,7 +160,7 @@ mt_status mt_fail_hint(mt_status status, const char *format, ...)
 
 mt_status mt_fail_writing_hint(mt_status status, const char *untraced)
 {
-    if (status != MT_FAILED)
+    if (status != MT_NOT_WRITTEN)
         return status;
     if (untraced == NULL)
         return mt_fail_hint(status, "--trace FILE writes the trace elsewhere");

@@ -89,7 +89,7 @@ static mt_status read_value(const struct mt_option *option, const char *text, vo
     case MT_OPTION_INTEGER:
         return mt_parse_integer(option->name, text, option->low, option->high, field);
     case MT_OPTION_BYTES:
-        return name_option(option, mt_parse_bytes(text, field));
+        return name_option(option, mt_parse_size(text, field));
     case MT_OPTION_PERCENT:
         return name_option(option, mt_parse_percent(text, field));
     case MT_OPTION_CHOICE:
@@ -147,7 +147,7 @@ static mt_status fail_unknown_option(const struct mt_option *options, const char
     mt_text_add(&name, "%.*s", (int)strcspn(argument, "="), argument);
     mt_status status = mt_fail_unknown("option", mt_text_get(&name), names, count);
     mt_text_release(&name);
-    return status;
+    return mt_fail_hint(status, "--help explains them");
 }
 
 /* True if `own`, which may be NULL, is the name. */

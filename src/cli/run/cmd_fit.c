@@ -27,7 +27,7 @@ static const struct mt_option options[] = {
               .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
-    MT_RUN_SETTINGS(mt_run_setting_option, offsetof(struct fit_options, run)),
+    MT_RUN_SETTINGS(mt_fit_setting_option, offsetof(struct fit_options, run)),
     MT_OPTIONS_END,
 };
 
@@ -50,14 +50,17 @@ static mt_status plan_options(const struct fit_options *fit, struct asked *asked
 /* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
-    char size[MT_BYTES_TEXT];
+    char spelling[MT_DEVICE_NAME];
+    struct mt_card card;
     const struct mt_run *run = asked->run;
     const char *device = fit->run.device;
-    snprintf(size, sizeof size, "sim:%" PRIu64, run->capacity_bytes);
     if (device != NULL)
         return mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device);
-    return mt_fit_device_choose(strncmp(run->device, "sim", 3) == 0 ? run->device : size, run->device,
-                                fit->reserve_bytes, &asked->device);
+    if (mt_device_is_simulated(run->device))
+        return mt_fit_device_choose(run->device, run->device, fit->reserve_bytes, &asked->device);
+    MT_TRY(mt_device_find_card(run->device, &card));
+    mt_device_spell_simulated(&card, run->capacity_bytes, spelling);
+    return mt_fit_device_choose(spelling, run->device, fit->reserve_bytes, &asked->device);
 }
 
 /* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
@@ -71,14 +74,25 @@ static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
     return status == MT_OK ? choose_traced_device(fit, asked) : status;
 }
 
-static mt_status plan_asked(const struct fit_options *fit, struct asked *asked)
+static mt_status plan_run(const struct fit_options *fit, struct asked *asked)
 {
-    if (!mt_run_options_given(&fit->run))
+    if (!mt_run_options_describe(&fit->run))
         return plan_traced(fit, asked);
     if (fit->which != NULL)
         return mt_fail(MT_USAGE, "--run %s asks about a run as it was; leave the options out that describe another one",
                        fit->which);
     return plan_options(fit, asked);
+}
+
+/* Plans the run with the allocator that was given or else, whatever the run had, PyTorch's. */
+static mt_status plan_asked(const struct fit_options *fit, struct asked *asked)
+{
+    const char *alloc = fit->run.given[MT_SETTING_ALLOC];
+    MT_TRY(plan_run(fit, asked));
+    if (alloc != NULL)
+        return mt_setting_parse(MT_SETTING_ALLOC, alloc, &asked->plan);
+    asked->plan.alloc = mt_alloc_settings_as_torch(&asked->plan.alloc);
+    return MT_OK;
 }
 
 static mt_status fail_short(const struct asked *asked, const struct mt_fit *fit)
@@ -118,10 +132,13 @@ const struct mt_command mt_command_fit = {
     .summary = "Tells whether a run fits a device, what would make it fit, and how large it may be.",
     .usage = "[OPTIONS]",
     .details =
-        "It asks about a run of the trace, or about the one that options of memtrace run describe if there are any.\n"
+        "It asks about a run of the trace, or about the one that options of memtrace run describe if there are any\n"
+        "besides --alloc.\n"
         "Every answer is simulated, which needs no GPU: the run itself, each change that lowers its memory, from the\n"
         "one that costs training least to the dearest, and the largest batch and sequence. Of a run's steps 12 at\n"
         "most are simulated, by which peaks repeat.\n\n"
+        "It is about PyTorch's allocator, whatever the run had: policy=tight of memtrace run reserves less. --alloc\n"
+        "names another one.\n\n"
         "What the allocator reserves is compared with the device's memory less the reserve: on a card 600 MiB, what\n"
         "CUDA's context, modules and libraries took on an H200, are kept free for them. The answer names the\n"
         "simulated device of that size, sim:SIZE, so that memtrace run can try each claim on it.\n\n"

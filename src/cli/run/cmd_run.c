@@ -296,8 +296,13 @@ const struct mt_command mt_command_run = {
     .usage = "[OPTIONS]",
     .details =
         "On cuda and cpu it really trains. On sim the same model, allocator and events run, and only the arithmetic\n"
-        "is absent, so its losses are. A file of sizes is JSON with vocab, d_model, d_ff, layers, heads and\n"
-        "rope. Each run is added to the trace; Ctrl-C leaves it readable.\n"
+        "is absent, so its losses are. Each run is added to the trace; Ctrl-C leaves it readable.\n"
+        "\n"
+        "The models are those of Stanford's course CS336, under its names. 2.7B has the layers and the width of\n"
+        "GPT-3 2.7B, but 3.41 billion parameters: SwiGLU has three feed-forward matrices instead of two, and the head\n"
+        "is not the embedding. A model of your own is a file of all sizes, which may have \"rope\": true, too:\n"
+        "\n"
+        "  {\"vocab\": 10000, \"d_model\": 768, \"d_ff\": 3072, \"layers\": 12, \"heads\": 12}\n"
         "\n"
         "Steps repeat: with --plan on their requests are known before the first, and so is a place for each block, so\n"
         "that hardly more is reserved than the peak. What differs from the plan is served as without one.\n",

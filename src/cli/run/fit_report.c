@@ -309,14 +309,28 @@ static void print_largest(const struct mt_fit_answer *answer)
         puts("The run as it is fits none of the known cards.");
 }
 
-/* Prints the basis of the figures. */
-static void print_basis(const struct mt_fit_question *question, const struct mt_fit_answer *answer)
+/* True if a change of a listed run is memtrace's own policy. */
+static bool changes_policy(const struct answer *answer)
 {
-    int64_t steps = simulated_steps(&question->plan->config);
-    printf("\nEach figure is of a simulation of %" PRId64 " step%s.", steps, steps == 1 ? "" : "s");
+    for (size_t i = 0; i < answer->single_count; i++)
+        if (answer->found->single[i].changes.has[MT_SETTING_ALLOC])
+            return true;
+    return false;
+}
+
+/* Prints the basis of the figures. */
+static void print_basis(const struct mt_fit_question *question, const struct answer *answer)
+{
+    mt_policy policy = question->plan->alloc.policy;
+    printf("\nEach figure is of a simulation of %" PRId64 " step%s with %s allocator (--alloc policy=%s).",
+           answer->steps, answer->steps == 1 ? "" : "s", policy == MT_POLICY_TORCH ? "PyTorch's" : "memtrace's own",
+           mt_policy_name(policy));
     if (answer->single_count > 0)
-        printf(" \"reserves\" is the peak of reserved bytes;\n"
-               "\"needs\" is a memory in which it fits, where 2 MiB less is too little.");
+        printf("\n\"reserves\" is the peak of reserved bytes; \"needs\" is a memory in which it fits, where 2 MiB less "
+               "is\n"
+               "too little.");
+    if (changes_policy(answer))
+        printf(" What comes nearest to policy=tight in PyTorch is expandable_segments:True.");
     putchar('\n');
 }
 
@@ -346,7 +360,7 @@ static void print_text(const struct mt_fit_question *question, const struct mt_f
     }
     print_advice(question, found, answer);
     print_largest(found);
-    print_basis(question, found);
+    print_basis(question, answer);
     print_reserve(question->device);
 }
 

@@ -63,6 +63,15 @@ bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct
     return true;
 }
 
+bool mt_fit_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out)
+{
+    if (!mt_run_setting_option(index, texts, out))
+        return false;
+    if (index == MT_SETTING_ALLOC)
+        out->help = MT_ASKED_ALLOC_HELP;
+    return true;
+}
+
 json_t *mt_run_setting_json(mt_setting setting, const char *value)
 {
     if (mt_setting_table[setting].kind == MT_SETTING_IS_INTEGER)
@@ -70,10 +79,10 @@ json_t *mt_run_setting_json(mt_setting setting, const char *value)
     return mt_json_text(value);
 }
 
-bool mt_run_options_given(const struct mt_run_options *options)
+bool mt_run_options_describe(const struct mt_run_options *options)
 {
     for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++)
-        if (options->given[setting] != NULL)
+        if (setting != MT_SETTING_ALLOC && options->given[setting] != NULL)
             return true;
     return false;
 }

@@ -19,19 +19,24 @@ struct mt_run_options {
 
 /* An entry of a command's table that stands for the options of all settings. Their values are kept in `given` of
  * the struct mt_run_options that lies at an offset of the command's struct. `group_function` is
- * mt_run_setting_option, or mt_sweep_setting_option for lists of values. */
+ * mt_run_setting_option, mt_sweep_setting_option for lists of values, or mt_fit_setting_option, of which PyTorch's
+ * allocator is the usual one. */
 #define MT_RUN_SETTINGS(group_function, at)                                                                            \
     {                                                                                                                  \
         .name = "settings", .group = group_function, .offset = (at) + offsetof(struct mt_run_options, given)           \
     }
 bool mt_run_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out);
 bool mt_sweep_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out);
+bool mt_fit_setting_option(size_t index, struct mt_option_texts *texts, struct mt_option *out);
 
 /* Returns the text of a setting's value as JSON, a number where the setting is one. */
 json_t *mt_run_setting_json(mt_setting setting, const char *value);
 
-/* True if any setting was given. */
-bool mt_run_options_given(const struct mt_run_options *options);
+/* The help of --alloc where an answer is about PyTorch's allocator unless it is given. */
+#define MT_ASKED_ALLOC_HELP "the allocator that the answer is about (PyTorch's, policy=torch)"
+
+/* True if any setting was given but that of the allocator: they describe a run. */
+bool mt_run_options_describe(const struct mt_run_options *options);
 
 /* Makes the plan that the options describe. Borrows their texts. Fails with MT_USAGE for a run that can't be made. */
 mt_status mt_run_options_plan(const struct mt_run_options *options, struct mt_run_plan *out);

@@ -426,7 +426,11 @@ static mt_status describe(struct cuda *cuda)
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
     cuda->overlaps = properties.major >= FIRST_TO_OVERLAP;
-    cuda->device.profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
+    cuda->device.card = (struct mt_card){.name = "cuda",
+                                         .memory_bytes = properties.totalGlobalMem,
+                                         .capability = 10 * properties.major + properties.minor,
+                                         .multiprocessors = properties.multiProcessorCount};
+    mt_card_complete(&cuda->device.card);
     process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
 }

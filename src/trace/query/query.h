@@ -120,4 +120,8 @@ mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, 
 mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t **out_ids,
                         size_t *out_count);
 
+/* Fails with MT_USAGE and the tables, or columns, that there are, if SQLite's last failure is that it does not know one of
+ * `sql`; otherwise with SQLite's words. */
+mt_status mt_query_explain_sql(struct mt_trace *trace, const char *sql);
+
 #endif

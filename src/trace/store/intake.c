@@ -181,23 +181,23 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
     return status;
 }
 
-static mt_status add_label(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_label(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_label label;
     const char *category;
-    uint32_t number = mt_label_number(head->label);
+    uint32_t number = mt_label_number(head->id);
     if (!mt_payload_get_label(&intake->payload, &label, &category) || category[0] == '\0')
         return MT_OK;
     note_label(intake, number, category, label.phase, label.span);
     return write_label(intake, number, category, &label);
 }
 
-static mt_status add_span(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_span(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_span span;
     if (!mt_payload_get_span(&intake->payload, &span))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_span, 2, MT_BIND_INTEGER(head->span), MT_BIND_INTEGER(span.parent),
+    return MT_RUN_WITH(intake->insert_span, 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(span.parent),
                        MT_BIND_TEXT(span.name), MT_BIND_TEXT(span.path));
 }
 
@@ -210,25 +210,24 @@ static mt_status add_measurement(struct mt_intake *intake)
                        MT_BIND_REAL(measurement.value)); /* NaN becomes NULL */
 }
 
-static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_record_head *head)
 {
     const char *name;
     if (!mt_payload_get_name(&intake->payload, &name))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_BIND_INTEGER(head->segment), MT_BIND_TEXT(name));
+    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(name));
 }
 
-static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *record)
+static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_kernel *row)
 {
-    const struct mt_stored_kernel row = mt_kernel_of_record(record);
-    return MT_RUN_WITH(intake->insert_kernel, 2, MT_BIND_INTEGER(++intake->kernel_count), MT_BIND_INTEGER(row.start_ns),
-                       MT_BIND_INTEGER(row.duration_ns), MT_BIND_INTEGER(row.name),
-                       MT_BIND_INTEGER_UNLESS(0, mt_label_number(row.label)),
-                       MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row.step), MT_BIND_INTEGER(row.stream));
+    return MT_RUN_WITH(intake->insert_kernel, 2, MT_BIND_INTEGER(++intake->kernel_count),
+                       MT_BIND_INTEGER(row->start_ns), MT_BIND_INTEGER(row->duration_ns), MT_BIND_INTEGER(row->name),
+                       MT_BIND_INTEGER_UNLESS(0, mt_label_number(row->label)),
+                       MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row->step), MT_BIND_INTEGER(row->stream));
 }
 
 /* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
-static mt_status add_use(struct mt_intake *intake, const struct mt_event *record)
+static mt_status add_use(struct mt_intake *intake, const struct mt_record_use *record)
 {
     const struct mt_use use = mt_use_of_record(record);
     if (use.block >= (uint64_t)mt_summary_events(intake->summary))
@@ -237,7 +236,7 @@ static mt_status add_use(struct mt_intake *intake, const struct mt_event *record
     return mt_batch_is_full(intake->uses) ? mt_batch_store(intake->uses) : MT_OK;
 }
 
-static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_item(struct mt_intake *intake, const struct mt_record_head *head)
 {
     switch (head->kind) {
     case MT_RECORD_LABEL:
@@ -248,8 +247,6 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
         return add_measurement(intake);
     case MT_RECORD_KERNEL_NAME:
         return add_kernel_name(intake, head);
-    case MT_RECORD_KERNEL:
-        return add_kernel(intake, head);
     }
     return MT_OK;
 }
@@ -258,26 +255,19 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
  * only damage to the file can have put it there. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
-    const struct mt_event *record = mt_ring_record(ring, intake->position);
-    assert(intake->open && intake->position < end);
-    if (mt_label_category(record->label) >= MT_MOST_CATEGORIES) {
-        intake->position++;
+    const union mt_record *record = mt_ring_record(ring, intake->position++);
+    uint16_t kind = record->event.kind;
+    assert(intake->open && intake->position <= end);
+    if (kind < MT_EVENT_KIND_COUNT)
+        return mt_label_category(record->event.label) < MT_MOST_CATEGORIES ? add_event(intake, &record->event) : MT_OK;
+    if (kind == MT_RECORD_USE)
+        return add_use(intake, &record->use);
+    if (kind == MT_RECORD_KERNEL)
+        return add_kernel(intake, &record->kernel);
+    if (!mt_payload_read(&intake->payload, ring, intake->position - 1, end))
         return MT_OK;
-    }
-    if (record->kind < MT_EVENT_KIND_COUNT) {
-        intake->position++;
-        return add_event(intake, record);
-    }
-    if (record->kind == MT_RECORD_USE) {
-        intake->position++;
-        return add_use(intake, record);
-    }
-    if (!mt_payload_read(&intake->payload, ring, intake->position, end)) {
-        intake->position++;
-        return MT_OK;
-    }
-    intake->position += mt_payload_records(record->value);
-    return add_item(intake, record);
+    intake->position += mt_payload_records(record->head.length) - 1;
+    return add_item(intake, &record->head);
 }
 
 mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end, uint64_t most)
