@@ -117,7 +117,7 @@ static json_t *ask_about(const char *options)
         fail_msg("ends with %d: %s", said->code, options);
     assert_says(said->err, "memtrace oom, which tells why");
     json_t *answer = json_of(MEMTRACE("oom --json"));
-    assert_schema(answer, "memtrace.oom/1");
+    assert_schema(answer, "memtrace.oom/2");
     check_sums(answer);
     check_events(answer);
     return answer;

@@ -130,7 +130,7 @@ mt_status mt_report_residual(struct mt_report *report)
 /* A category in a run in fp32 and in one under autocast; all 0 where a run lacks it. */
 struct category_pair {
     const char *category;
-    struct mt_category_row baseline, autocast; /* in forward; without a category: the run lacks it there */
+    struct mt_category_row baseline, autocast; /* max_bytes in forward; without a category: the run lacks it */
     uint64_t over_all[2];                      /* the largest of every phase, in fp32 and under autocast */
     int64_t difference;
     struct mt_figure published[2]; /* in fp32 and under autocast */
@@ -171,31 +171,22 @@ static struct category_pair *find_or_add(struct comparison *comparison, const ch
     return pair;
 }
 
-/* Adds the categories of a run as they are counted where they belong: activations in forward and loss. */
-static mt_status load_forward(struct mt_report *report, const struct mt_run *run, struct comparison *comparison,
-                              int side)
+/* Returns the largest in forward or, of what forward never asks for, as parameters, gradients and optimizer state, over all. */
+static uint64_t published_bytes(const struct mt_category_row *row)
+{
+    return row->forward_bytes > 0 ? row->forward_bytes : row->max_bytes;
+}
+
+static mt_status load_run(struct mt_report *report, const struct mt_run *run, struct comparison *comparison, int side)
 {
     struct mt_category_row *rows;
     size_t count;
     mt_status status = mt_trace_categories(report->trace, run, NULL, &rows, &count);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         struct category_pair *pair = find_or_add(comparison, rows[i].category);
+        pair->over_all[side] = rows[i].max_bytes;
+        rows[i].max_bytes = published_bytes(&rows[i]);
         *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
-    }
-    free(rows);
-    return status;
-}
-
-/* Raises each category's largest to that of a phase. */
-static mt_status load_phase(struct mt_report *report, const struct mt_run *run, mt_phase phase,
-                            struct comparison *comparison, int side)
-{
-    struct mt_category_row *rows;
-    size_t count;
-    mt_status status = mt_trace_categories(report->trace, run, mt_phase_name(phase), &rows, &count);
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        uint64_t *largest = &find_or_add(comparison, rows[i].category)->over_all[side];
-        *largest = rows[i].max_bytes > *largest ? rows[i].max_bytes : *largest;
     }
     free(rows);
     return status;
@@ -205,11 +196,8 @@ static mt_status load_categories(struct mt_report *report, struct comparison *co
 {
     const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
     mt_status status = MT_OK;
-    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++) {
-        status = load_forward(report, &runs[side]->run, comparison, side);
-        for (int phase = 0; phase < MT_PHASE_COUNT && status == MT_OK; phase++)
-            status = load_phase(report, &runs[side]->run, (mt_phase)phase, comparison, side);
-    }
+    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++)
+        status = load_run(report, &runs[side]->run, comparison, side);
     return status;
 }
 
