@@ -102,7 +102,8 @@ void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tenso
     struct mt_work work = {.operations = operations,
                            .dtype = tensors[count - 1]->dtype,
                            .math = rt->math,
-                           .matrix_product = matrix_product};
+                           .matrix_product = matrix_product,
+                           .host_ns = rt->launch_ns};
     for (int i = 0; i < count; i++)
         work.bytes += tensors[i] != NULL ? mt_tensor_bytes(tensors[i]) : 0;
     mt_device_spend(rt->device, &work);
