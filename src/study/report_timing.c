@@ -57,8 +57,9 @@ static void say_estimates(struct mt_page *page, const struct mt_report_rows *row
     for (size_t i = 0; i < rows->count; i++)
         if (rows->runs[i]->is_estimated) {
             mt_page_say(page,
-                        "Times on sim are estimates, since nothing is executed there: each op takes the longer of "
-                        "its operations over the card's peak rate and its bytes over the card's bandwidth.");
+                        "Times on sim are estimates, since nothing is executed there: each kernel begins when "
+                        "the host has launched it, and takes the longer of its operations over the card's rate and its "
+                        "bytes over the card's bandwidth.");
             return;
         }
 }
