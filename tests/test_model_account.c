@@ -61,6 +61,9 @@ static void draw_options(struct mt_text *out)
     mt_text_add(out, " --batch %d --seq %d --steps %d --mode %s --zero-grad %s", 1 + (int)draw(3), 1 + (int)draw(40),
                 1 + (int)draw(3), modes[draw(3)], zero_grads[draw(2)]);
     mt_text_add(out, " --rope %s --autocast %s", draw(2) ? "on" : "off", is_narrow ? "bf16" : "off");
+    mt_text_add(out, " --data %s", draw(2) ? "random" : "reference");
+    if (variant >= 4)
+        mt_text_add(out, " --optimizer-in-backward %s", draw(2) ? "off" : "beside");
     if (variant >= 4 && is_narrow)
         mt_text_add(out, " --weight-cast %s", casts[draw(3)]);
     if (draw(3) == 0)
