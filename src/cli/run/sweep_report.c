@@ -276,7 +276,8 @@ static void print_tally(const struct mt_sweep_grid *grid, const struct answer *a
         printf("; %zu were in the trace already (--again runs them anew)", answer->was_there);
     putchar('\n');
     if (mt_device_is_simulated(grid->cells[0].plan.device))
-        mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
+        mt_print_wrapped("Times on sim are estimates, from the figures of the card that it stands for (docs/cards.md).",
+                         0);
 }
 
 static void print_table(const struct mt_sweep_grid *grid, const struct answer *answer)
