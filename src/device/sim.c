@@ -4,6 +4,7 @@
  * mt_device_spend advances the clock: equal work takes equal times on every machine. */
 #include "device/backend.h"
 #include "device/device.h"
+#include "device/sim_watch.h"
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -92,7 +93,17 @@ static void sim_spend(struct mt_device *device, const struct mt_work *work)
     assert(computing >= 0 && moving >= 0);
     double seconds = computing > moving ? computing : moving;
     uint64_t ns = LAUNCH_NS + (uint64_t)(seconds * 1e9 + 0.5);
-    __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
+    uint64_t start = __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
+    if (device->watch != NULL)
+        mt_sim_watch_add(device->watch, work->op, start, start + ns);
+}
+
+/* There are no kernels: each op is one, of the time that it is estimated to take. */
+static mt_status sim_watch_kernels(struct mt_device *device, struct mt_kernel_watch **out)
+{
+    (void)device;
+    *out = mt_sim_watch_create();
+    return MT_OK;
 }
 
 static void sim_close(struct mt_device *device)
@@ -108,6 +119,7 @@ static const struct mt_device_table sim_table = {
     .range_close = sim_release,
     .range_map = sim_range_map,
     .range_unmap = sim_release,
+    .watch_kernels = sim_watch_kernels,
     .now_ns = sim_now_ns,
     .spend = sim_spend,
     .close = sim_close,

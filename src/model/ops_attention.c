@@ -61,7 +61,7 @@ void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt
     if (!softmax_fits(rt, "softmax", tensors, 2, v))
         return;
     mt_use_note(rt, out, &in, 1);
-    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
+    mt_op_spend(rt, "softmax", (double)mt_tensor_count(out), tensors, 2, false);
     LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], &v[1]);
 }
 
@@ -74,7 +74,7 @@ void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, stru
     if (!softmax_fits(rt, op, tensors, 3, v))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){grad, weights}, 2);
-    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
+    mt_op_spend(rt, op, (double)mt_tensor_count(out), tensors, 3, false);
     LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2]);
 }
 
@@ -138,7 +138,7 @@ void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
         return;
     mt_use_note(rt, a->out, heads, 3);
     mt_use_write(rt, lse);
-    mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
+    mt_op_spend(rt, "attention", causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
     LAUNCH(rt, "attention", attention, a->scale, rt->math, MT_OP_VIEW(a->out), MT_OP_OPTIONAL_VIEW(lse),
            MT_OP_VIEW(a->q), MT_OP_VIEW(a->k), MT_OP_VIEW(a->v));
 }
@@ -173,6 +173,6 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_write(rt, a->dk);
     mt_use_write(rt, a->dv);
     mt_use_scratch(rt, a->delta);
-    mt_op_spend(rt, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
+    mt_op_spend(rt, op, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
     LAUNCH(rt, op, attention_grad, (const struct mtk_attention_grad[]){gradient_call(rt, a)});
 }

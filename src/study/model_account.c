@@ -88,7 +88,7 @@ static const struct term terms[] = {
     {"softmax: weights", "4·L·B·H·T²", CUSTOM | WIDE, {KEPT("Softmax", "softmax.div", NULL)}},
     {"softmax: weights", "2·L·B·H·T²", CUSTOM | NARROW, {KEPT("einsum", "cast", ".attn")}},
     {"softmax: weights", "4·L·B·H·T²", ONE_OP, {KEPT("Softmax", NULL, NULL)}},
-    {"softmax: bf16 copies of weights", "2·L·B·H·T²", ONE_OP | NARROW, {KEPT("einsum", "cast", ".attn")}},
+    {"softmax: bf16 copies of the weights", "2·L·B·H·T²", ONE_OP | NARROW, {KEPT("einsum", "cast", ".attn")}},
     {"softmax: weights", "w·L·B·H·T²", WEIGHTS, {KEPT("Softmax", NULL, NULL)}},
     {"flash: log-sum-exp", "4·L·B·H·T", FLASH, {KEPT("Attn", "flash.lse", NULL), KEPT("Attn", "attn.lse", NULL)}},
     {"weighted values",
