@@ -181,7 +181,10 @@ static void order_release(struct order *order)
 
 static bool has_fragmentation(const struct order *order)
 {
-    return order->count > 0 && order->items[order->count - 1].finding->pattern == MT_PATTERN_FRAGMENTATION;
+    for (size_t i = 0; i < order->count; i++)
+        if (order->items[i].finding->pattern == MT_PATTERN_FRAGMENTATION)
+            return true;
+    return false;
 }
 
 static void print_findings(const struct mt_advice_answer *answer, const struct order *order)
@@ -374,23 +377,27 @@ static void add_waste(const struct mt_finding *finding, struct mt_text *out)
     mt_text_release(&blocks);
 }
 
-/* Prints the option that lowers the peak most, if that is more than the finding does. */
+/* Prints the option that lowers the peak most, if that is more than the finding does. The peak of a run that ended out of
+ * memory is none to compare with. */
 static void print_best_option(const struct mt_simulated_advice *simulated, uint64_t saved_bytes)
 {
     const struct mt_simulated_option *best = NULL;
-    uint64_t before = simulated->as_it_is.peak_requested_bytes, least = before - saved_bytes;
+    uint64_t before = simulated->as_it_is.peak_requested_bytes, most_bytes = saved_bytes;
     char text[MT_BYTES_TEXT];
     struct mt_text line = {0};
-    for (size_t i = 0; i < simulated->count; i++)
-        if (simulated->options[i].simulation.peak_requested_bytes < least) {
-            best = &simulated->options[i];
-            least = best->simulation.peak_requested_bytes;
-        }
-    if (best == NULL)
+    for (size_t i = 0; i < simulated->count; i++) {
+        uint64_t after = simulated->options[i].simulation.peak_requested_bytes;
+        assert(after < before);
+        if (before - after <= most_bytes)
+            continue;
+        best = &simulated->options[i];
+        most_bytes = before - after;
+    }
+    if (best == NULL || !simulated->as_it_is.fits)
         return;
     mt_text_add(&line, "With memtrace run ");
     mt_fit_remedy_add_changes(&best->remedy, &line);
-    mt_text_add(&line, " it falls by %s.", mt_format_bytes(before - least, text));
+    mt_text_add(&line, " the peak of requested bytes falls by %s.", mt_format_bytes(most_bytes, text));
     mt_print_line(&line);
 }
 
@@ -409,8 +416,7 @@ static void print_headline(const struct mt_advice_answer *answer, const struct o
         mt_print_line(&text);
         print_hint(answer, "", finding);
     }
-    print_best_option(&answer->simulated,
-                      finding != NULL && finding->pattern != MT_PATTERN_FRAGMENTATION ? finding->saved_bytes : 0);
+    print_best_option(&answer->simulated, finding != NULL ? finding->saved_bytes : 0);
     putchar('\n');
 }
 
