@@ -77,7 +77,6 @@ static struct mt_event next_event(struct stream *stream)
         event.block_bytes = event.requested_bytes;
         event.segment = (uint32_t)(slot / 100);
         event.offset = slot % 100 << 24;
-        event.address = slot << 24;
         *live = event;
         stream->alloc_sequence[slot] = stream->sequence;
     } else {

@@ -81,7 +81,7 @@ typedef enum memtrace_status {
     MEMTRACE_BAD_TRACE = 3,     /* not a trace, or a damaged one */
     MEMTRACE_NO_DEVICE = 4,     /* no such device, or no driver for it */
     MEMTRACE_OUT_OF_MEMORY = 5, /* the device has no more memory: an ordinary outcome, after which the run goes on */
-    MEMTRACE_NOT_WRITTEN = 6    /* of the program alone: its answer, or a file, could not be written */
+    MEMTRACE_NOT_WRITTEN = 6    /* the trace, or of the program a file or its answer, could not be written */
 } memtrace_status;
 
 /* Returns a status in words, "out of device memory". The text is static. Any number is allowed. From any thread. */
@@ -137,7 +137,7 @@ typedef struct memtrace_run_options {
 
 /* Opens a run. The caller closes it. From here on a crash loses nothing: the trace has every event until then, and the
  * run's state is "interrupted".
- * MEMTRACE_FAILED if the trace can't be written, or if another process or run is writing it, which the text names.
+ * MEMTRACE_NOT_WRITTEN if the trace can't be written, or if another process or run is writing it, which the text names.
  * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, allocator
  * or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
 MEMTRACE_API memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run);
@@ -459,14 +459,14 @@ MEMTRACE_API memtrace_status memtrace_trace_top(memtrace_trace *trace, const mem
 /* The blocks of one category. */
 typedef struct memtrace_category_row {
     const char *category;
-    uint64_t max_bytes;   /* the largest block of the run, as requested */
-    uint64_t total_bytes; /* of all blocks of the run, as requested */
-    uint64_t per_step;    /* number of blocks in the last full step */
+    uint64_t max_bytes;     /* the largest block of the run, as requested */
+    uint64_t total_bytes;   /* of all blocks of the run, as requested */
+    uint64_t per_step;      /* number of blocks in the last full step */
+    uint64_t forward_bytes; /* the largest block that was taken in forward and loss, as requested; 0: none */
 } memtrace_category_row;
 
-/* Gets a row for each category, the largest max_bytes first. With `phase` ("forward"), counts blocks that were taken in
- * it. With NULL, counts each of memtrace's own categories in the phase that it belongs to, as `memtrace categories`
- * does, and other categories in any phase. */
+/* Gets a row for each category, the largest max_bytes first. Counts blocks that were taken in `phase` ("forward"), or in
+ * any if that is NULL; forward_bytes is the same for all. */
 MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run,
                                                        const char *phase, const memtrace_category_row *const **out_rows,
                                                        size_t *out_count);

@@ -77,7 +77,8 @@ static inline void shadow_begin_segment(struct shadow *shadow, const struct mt_e
         return;
     shadow_expect(shadow, event->segment == shadow->births && event->offset == 0);
     shadow->births = event->segment + 1;
-    *shadow_segment_of(shadow, event) = (struct shadow_segment){.address = event->address, .stream = event->stream};
+    *shadow_segment_of(shadow, event) =
+        (struct shadow_segment){.address = event->segment_address, .stream = event->stream};
     shadow->segment_count++;
 }
 
@@ -87,7 +88,7 @@ static inline void shadow_map(struct shadow *shadow, const struct mt_event *even
     shadow_begin_segment(shadow, event);
     struct shadow_segment *segment = shadow_segment_of(shadow, event);
     shadow_expect(shadow, event->block_bytes > 0 && event->block_bytes % (2 << 20) == 0);
-    shadow_expect(shadow, event->address == segment->address + event->offset && segment->stream == event->stream);
+    shadow_expect(shadow, event->segment_address == segment->address && segment->stream == event->stream);
     shadow_expect(shadow, !grows || segment->mapped_bytes > 0);
     shadow_expect(shadow, shadow_mapped(shadow, event) == 0);
     shadow_add_part(shadow, (struct shadow_part){event->segment, event->offset, event->offset + event->block_bytes});
@@ -111,7 +112,7 @@ static inline void shadow_cut(struct shadow *shadow, const struct mt_event *even
 static inline void shadow_unmap(struct shadow *shadow, const struct mt_event *event)
 {
     struct shadow_segment *segment = shadow_segment_of(shadow, event);
-    shadow_expect(shadow, event->address == segment->address + event->offset && segment->stream == event->stream);
+    shadow_expect(shadow, event->segment_address == segment->address && segment->stream == event->stream);
     shadow_expect(shadow, event->block_bytes > 0 && shadow_mapped(shadow, event) == event->block_bytes);
     for (int i = 0; i < shadow->live_count; i++)
         shadow_expect(shadow, shadow->live[i].segment != event->segment ||
@@ -128,7 +129,6 @@ static inline void shadow_alloc(struct shadow *shadow, const struct mt_event *ev
     const struct shadow_segment *segment = shadow_segment_of(shadow, event);
     shadow_expect(shadow, event->segment < shadow->births && segment->stream == event->stream);
     shadow_expect(shadow, shadow_mapped(shadow, event) == event->block_bytes);
-    shadow_expect(shadow, event->address == segment->address + event->offset);
     shadow_expect(shadow, event->requested_bytes > 0 && event->requested_bytes <= event->block_bytes);
     shadow_expect(shadow, event->offset % 512 == 0 && event->block_bytes % 512 == 0);
     for (int i = 0; i < shadow->live_count; i++) {
@@ -143,9 +143,8 @@ static inline void shadow_alloc(struct shadow *shadow, const struct mt_event *ev
 
 static inline bool shadow_same_block(const struct mt_event *a, const struct mt_event *b)
 {
-    return a->segment == b->segment && a->offset == b->offset && a->address == b->address &&
-           a->requested_bytes == b->requested_bytes && a->block_bytes == b->block_bytes && a->label == b->label &&
-           a->span == b->span && a->stream == b->stream;
+    return a->segment == b->segment && a->offset == b->offset && a->requested_bytes == b->requested_bytes &&
+           a->block_bytes == b->block_bytes && a->label == b->label && a->span == b->span && a->stream == b->stream;
 }
 
 static inline void shadow_free(struct shadow *shadow, const struct mt_event *event)

@@ -97,7 +97,7 @@ mt_status mt_torch_card_open(int ordinal, struct mt_torch_card **out)
     fake->ordinal = ordinal;
     fake->next = (mt_addr)(ordinal + 1) << 40;
     device->table = &fake_card_table;
-    device->capacity_bytes = device->profile.memory_bytes = FAKE_CARD_BYTES;
+    device->capacity_bytes = device->card.memory_bytes = FAKE_CARD_BYTES;
     snprintf(device->name, sizeof device->name, "fake:%d", ordinal);
     mt_torch_streams_start(&fake->card.numbers);
     fake_cards.opened++;

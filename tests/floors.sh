@@ -18,7 +18,8 @@ trace/query     base trace/store
 trace/import    base trace/store
 answer          base trace/store trace/query
 trace/export    base trace/store trace/query answer
-model           base device alloc kernels
+operators       base device
+model           base device alloc operators kernels
 record          base device trace/store trace/query
 torch           base device alloc trace/store
 analysis        base device alloc trace/store trace/query model

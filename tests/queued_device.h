@@ -131,8 +131,11 @@ static const struct mt_device_table queued_table = {
 
 static inline void queued_device_init(struct queued_device *queues, uint64_t capacity_bytes)
 {
-    *queues = (struct queued_device){
-        .device = {.table = &queued_table, .name = "queued", .capacity_bytes = capacity_bytes}, .next = 1 << 21};
+    *queues = (struct queued_device){.device = {.table = &queued_table,
+                                                .name = "queued",
+                                                .capacity_bytes = capacity_bytes,
+                                                .card = mt_card_reference()},
+                                     .next = 1 << 21};
     pthread_mutex_init(&queues->lock, NULL);
 }
 

@@ -73,7 +73,7 @@ static inline mt_label_id script_label(struct script *script, mt_span_id span)
                              .op = ops[script_draw(script, 4)],
                              .span = span,
                              .layer = (int)script_draw(script, 4) - 1,
-                             .dims = (int)script_draw(script, MT_MAX_DIMS + 1)};
+                             .dims = (int)script_draw(script, MT_LABEL_MAX_DIMS + 1)};
     for (int i = 0; i < label.dims; i++)
         label.shape[i] = 1 + (int64_t)script_draw(script, 3);
     return script->sink->intern_label(script->sink->context, &label);
@@ -90,7 +90,6 @@ static inline void script_fill_alloc(struct script *script, struct mt_event *eve
     event->block_bytes = (event->requested_bytes + 511) / 512 * 512;
     event->segment = (uint32_t)(script->segments == 0 ? 0 : script->segments - 1);
     event->offset = script->next_offset;
-    event->address = ((uint64_t)event->segment << 40) + event->offset;
     script->next_offset += event->block_bytes;
     script->live[script->live_count++] = *event;
 }
@@ -115,7 +114,7 @@ static inline void script_fill_segment(struct script *script, struct mt_event *e
     script->segments += !grows;
     event->segment = (uint32_t)(script->segments - 1);
     event->offset = grows ? 1u << 30 : 0;
-    event->address = ((uint64_t)event->segment << 40) + event->offset;
+    event->segment_address = (uint64_t)event->segment << 40;
     event->block_bytes = 1u << 30;
     script->next_offset = grows ? script->next_offset : 0;
 }
@@ -378,7 +377,7 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
     if (event->kind <= MT_EVENT_ALLOC) {
         check_integer(row, 14, event->segment);
         check_integer(row, 15, event->offset);
-        check_integer(row, 17, event->address);
+        check_integer(row, 17, ((uint64_t)event->segment << 40) + event->offset);
     }
     if (event->kind == MT_EVENT_FREE) {
         check_integer(row, 18, event->segment);

@@ -76,7 +76,8 @@ static inline const struct mt_label *recording_label_of(const struct recording *
 /* True if two events are equal but for address and time. */
 static inline bool recording_event_equal(const struct mt_event *a, const struct mt_event *b)
 {
-    return a->sequence == b->sequence && a->kind == b->kind && a->requested_bytes == b->requested_bytes &&
+    return a->sequence == b->sequence && a->kind == b->kind &&
+           (a->kind <= MT_EVENT_SEGMENT_UNMAP || a->requested_bytes == b->requested_bytes) &&
            a->block_bytes == b->block_bytes && a->segment == b->segment && a->offset == b->offset &&
            a->label == b->label && a->span == b->span && a->stream == b->stream;
 }

@@ -196,7 +196,8 @@ static inline void repeating_device_init(struct repeating_device *repeating, uin
     *repeating = (struct repeating_device){.device = {.table = &repeating_table,
                                                       .kernels = &listening_kernels,
                                                       .name = "repeating",
-                                                      .capacity_bytes = capacity_bytes},
+                                                      .capacity_bytes = capacity_bytes,
+                                                      .card = mt_card_reference()},
                                            .next = MT_DEVICE_PAGE};
     repeating->queue = (struct listening_queue){.launch = repeating_launch, .context = repeating};
 }

@@ -54,7 +54,7 @@ static inline double roll_value(struct dice *dice)
 
 static inline mt_dtype roll_dtype(struct dice *dice)
 {
-    return (mt_dtype)(MT_F32 + roll(dice, MT_DTYPE_COUNT - MT_F32));
+    return (mt_dtype)(MT_F32 + roll(dice, MT_COMPUTED_DTYPE_COUNT - MT_F32));
 }
 
 static inline mt_dtype roll_float_dtype(struct dice *dice)

@@ -90,7 +90,7 @@ static inline void synthetic_emit_slot(struct synthetic *run, mt_event_kind kind
     uint64_t segment = slot / SYNTHETIC_SLOTS_A_SEGMENT;
     uint64_t offset = slot % SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES;
     synthetic_emit(run, (struct mt_event){.kind = (uint16_t)kind,
-                                          .address = synthetic_segment_address(segment) + offset,
+                                          .segment_address = synthetic_segment_address(segment),
                                           .block_bytes = SYNTHETIC_SLOT_BYTES,
                                           .offset = offset,
                                           .segment = (uint32_t)segment});
@@ -110,7 +110,6 @@ static inline void synthetic_emit_block(struct synthetic *run, mt_event_kind kin
     uint64_t segment = block.slot / SYNTHETIC_SLOTS_A_SEGMENT;
     uint64_t offset = block.slot % SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES;
     synthetic_emit(run, (struct mt_event){.kind = (uint16_t)kind,
-                                          .address = synthetic_segment_address(segment) + offset,
                                           .requested_bytes = block.requested_bytes,
                                           .block_bytes = block.block_bytes,
                                           .offset = offset,

@@ -81,8 +81,9 @@ static void expect_one_story(const struct recording *recording, uint64_t takes)
         const struct mt_event *event = &recording->events[i];
         assert_int_equal(event->sequence, i);
         size_t at = 0;
-        while (at < live_count && (live[at].address + live[at].block_bytes <= event->address ||
-                                   event->address + event->block_bytes <= live[at].address))
+        while (at < live_count &&
+               (live[at].segment != event->segment || live[at].offset + live[at].block_bytes <= event->offset ||
+                event->offset + event->block_bytes <= live[at].offset))
             at++;
         if (event->kind == MT_EVENT_ALLOC) {
             assert_int_equal(at, live_count);
@@ -90,7 +91,7 @@ static void expect_one_story(const struct recording *recording, uint64_t takes)
             live[live_count++] = *event;
             allocs++;
         } else if (event->kind == MT_EVENT_FREE) {
-            assert_true(at < live_count && live[at].address == event->address);
+            assert_true(at < live_count && live[at].offset == event->offset);
             live[at] = live[--live_count];
         }
     }

@@ -38,7 +38,7 @@ static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **s
         {"run --autocast fp16", "\"bf16\"", MT_USAGE},
         {"run --matmul tf33", "\"tf32\"", MT_USAGE},
         {"run --device simm", "\"sim\"", MT_NO_DEVICE},
-        {"run --device sim:h20", "\"h200\"", MT_NO_DEVICE},
+        {"run --device sim:h2000", "\"h200\"", MT_NO_DEVICE},
         {"run --alloc polcy=torch", "\"policy\"", MT_USAGE},
         {"peak --run secnd", "\"second\"", MT_USAGE},
         {"categories --phase backwards", "\"backward\"", MT_USAGE},
@@ -88,6 +88,10 @@ static void what_is_said_names_what_could_be_meant(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
+        {"run --stps 3", "did you mean \"--steps\", \"--"},
+        {"run --stps 3", "; --help explains them"},
+        {"peek", "did you mean \"peak\""},
+        {"run --mode forward", "--mode: unknown value \"forward\""},
         {"run --device sim:24GX", "\"24GX\" is not a size"},
         {"run --device sim:24GX", "or name a card"},
         {"run --model nope.json", "the model's sizes can't be read: unable to open nope.json: No such file"},

@@ -18,7 +18,8 @@ static struct mt_block_row expected_block(const struct witness *witness, const s
                                  .label = mt_label_number(event->label),
                                  .stream = event->stream};
     for (size_t i = alloc + 1; i < witness->count && i < (size_t)run->event_count; i++) {
-        if (witness->events[i].kind != MT_EVENT_FREE || witness->events[i].address != event->address)
+        if (witness->events[i].kind != MT_EVENT_FREE || witness->events[i].segment != event->segment ||
+            witness->events[i].offset != event->offset)
             continue;
         block.free_event = id_of(run, i);
         block.free_ns = witness->events[i].time_ns;
@@ -197,7 +198,7 @@ static void segments_are_those_that_were_mapped(void **state)
                 continue;
             assert_true(next < count);
             assert_int_equal(rows[next].number, event->segment);
-            assert_int_equal(rows[next].address, event->address);
+            assert_int_equal(rows[next].address, event->segment_address);
             assert_int_equal(rows[next++].mapped_event, id_of(found, i));
         }
         for (size_t i = 0; i + 1 < count; i++)

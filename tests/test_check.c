@@ -151,7 +151,7 @@ static void questions_without_sense_are_wrong_usage(void **state)
         {"--category 'AttnScores<=40'", "write the unit, as in 40GiB or 40B"},
         {"--max-allocated lots", "--max-allocated: \"lots\" is not a size"},
         {"--against small --tolerance some", "--tolerance: \"some\" is not a percentage"},
-        {"--category 'AttnScore<=1B'", "did you mean \"AttnScores\"?"},
+        {"--category 'AttnScore<=1B'", "did you mean \"AttnScores\", \""},
         {"--category 'AttnScores=1B'", "NAME<=SIZE"},
         {"--category '<=1'", "NAME<=SIZE"},
         {"--largest 'Norm<=x'", "--largest \"Norm<=x\": \"x\" is not a size"},
@@ -204,7 +204,7 @@ static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\"?"},
+        {"{\"max-alocated\": 1}", "did you mean \"max-allocated\", \""},
         {"{\"max-allocated\": 1,}", "line 1"},
         {"{\"max-allocated\": 1, \"max-allocated\": 2}", "duplicate"},
         {"{\"max-allocated\": -1}", "must be a size"},
@@ -212,7 +212,7 @@ static void a_wrong_budget_file_is_wrong_usage_and_says_where(void **state)
         {"{\"max-allocated\": \"much\"}", "\"much\" is not a size"},
         {"{\"category\": \"Param<=1\"}", "must be an object"},
         {"{\"category\": {\"Param\": true}}", "must be a size"},
-        {"{\"category\": {\"Parm\": 0}}", "did you mean \"Param\"?"},
+        {"{\"category\": {\"Parm\": 0}}", "did you mean \"Param\", \""},
         {"{\"no-leaks\": 1}", "true or false"},
         {"{\"against\": true}", "must be a run"},
         {"{\"against\": 1, \"tolerance\": -1}", "must be a percentage"},

@@ -116,7 +116,7 @@ static void sim_and_cuda_emit_one_sequence(void **state)
     struct mt_device *device;
     char sim[MT_DEVICE_NAME];
     assert_int_equal(mt_device_open("cuda", &device), MT_OK);
-    mt_device_spell_simulated(device->capacity_bytes, sim);
+    mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
     mt_device_close(device);
     expect_one_sequence(sim, "cuda");
 }

@@ -63,7 +63,7 @@ static mt_status reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_
 static void card_open(int fail_launch, uint64_t refuse_from)
 {
     card = (struct card){.queue = {.launch = launch}, .fail_launch = fail_launch, .refuse_from = refuse_from};
-    assert_int_equal(mt_device_open_simulated(UINT64_C(1) << 40, &card.device), MT_OK);
+    assert_int_equal(mt_device_open_simulated(NULL, UINT64_C(1) << 40, &card.device), MT_OK);
     card.simulated = card.device->table;
     card.table = *card.simulated;
     card.table.queue = queue_of;

@@ -42,7 +42,8 @@ static void watch(void *context, const struct mt_event *event)
         bed->shadow.next_sequence++; /* is nothing that memory follows from */
     else
         shadow_apply(&bed->shadow, event);
-    const uint64_t fields[] = {event->kind, event->requested_bytes, event->offset, event->segment};
+    uint64_t requested_bytes = event->kind <= MT_EVENT_SEGMENT_UNMAP ? 0 : event->requested_bytes;
+    const uint64_t fields[] = {event->kind, requested_bytes, event->offset, event->segment};
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         bed->digest = mt_splitmix64(bed->digest ^ fields[i]);
 }

@@ -51,9 +51,9 @@ static void shadow_memory(struct shadow *shadow, const struct mt_event *event, u
     bool maps = event->kind == MT_EVENT_SEGMENT_MAP;
     assert_true(event->block_bytes > 0 && first + event->block_bytes <= CELLS);
     if (maps && event->segment == shadow->births)
-        shadow->base[shadow->births++ % SEGMENTS] = event->address - event->offset;
+        shadow->base[shadow->births++ % SEGMENTS] = event->segment_address;
     assert_in_range(event->segment, 0, shadow->births - 1);
-    assert_int_equal(event->address, shadow->base[event->segment] + event->offset);
+    assert_int_equal(event->segment_address, shadow->base[event->segment]);
     for (uint64_t cell = first; cell < first + event->block_bytes; cell++) {
         assert_int_equal(shadow->segment[cell], maps ? 0 : event->segment + 1);
         assert_int_equal(shadow->block[cell], 0);
@@ -67,13 +67,12 @@ static void shadow_memory(struct shadow *shadow, const struct mt_event *event, u
 static void shadow_alloc(struct shadow *shadow, const struct mt_event *event, uint64_t first)
 {
     assert_true(event->requested_bytes <= event->block_bytes && first + event->block_bytes <= CELLS);
-    assert_int_equal(event->address, shadow->base[event->segment] + event->offset);
     for (uint64_t cell = first; cell < first + event->block_bytes; cell++) {
         assert_int_equal(shadow->segment[cell], event->segment + 1);
         assert_int_equal(shadow->block[cell], 0);
         shadow->block[cell] = (uint32_t)event->sequence + 1;
     }
-    shadow->blocks[first] = (struct known){.begin = event->address,
+    shadow->blocks[first] = (struct known){.begin = BASE + first,
                                            .bytes = event->block_bytes,
                                            .requested = event->requested_bytes,
                                            .stream = event->stream,
@@ -87,7 +86,6 @@ static void shadow_free(struct shadow *shadow, const struct mt_event *event, uin
     struct known *block = &shadow->blocks[first];
     assert_true(block->live && block->bytes == event->block_bytes && block->requested == event->requested_bytes);
     assert_true(block->stream == event->stream && block->label == event->label && block->span == event->span);
-    assert_int_equal(event->address, shadow->base[event->segment] + event->offset);
     for (uint64_t cell = first; cell < first + block->bytes; cell++) {
         assert_int_equal(shadow->segment[cell], event->segment + 1);
         assert_int_equal(shadow->block[cell], shadow->block[first]);
@@ -99,13 +97,15 @@ static void shadow_free(struct shadow *shadow, const struct mt_event *event, uin
 static void shadow_emit(void *context, const struct mt_event *event)
 {
     struct shadow *shadow = context;
-    uint64_t first = event->address - BASE;
+    bool is_memory = event->kind == MT_EVENT_SEGMENT_MAP || event->kind == MT_EVENT_SEGMENT_UNMAP;
+    uint64_t base = is_memory ? event->segment_address : shadow->base[event->segment % SEGMENTS];
+    uint64_t first = base + event->offset - BASE;
     assert_int_equal(event->sequence, shadow->events++);
     assert_true(event->time_ns >= shadow->time_ns);
     shadow->time_ns = event->time_ns;
     if (event->kind <= MT_EVENT_FREE)
-        assert_true(event->address >= BASE && first < CELLS);
-    if (event->kind == MT_EVENT_SEGMENT_MAP || event->kind == MT_EVENT_SEGMENT_UNMAP)
+        assert_in_range(first, 0, CELLS - 1);
+    if (is_memory)
         shadow_memory(shadow, event, first);
     else if (event->kind == MT_EVENT_ALLOC)
         shadow_alloc(shadow, event, first);

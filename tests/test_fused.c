@@ -286,7 +286,7 @@ static void sim_and_the_device_emit_one_sequence(void **state)
     struct mt_device *device;
     char sim[MT_DEVICE_NAME];
     assert_int_equal(mt_device_open(test_device, &device), MT_OK);
-    mt_device_spell_simulated(device->capacity_bytes, sim);
+    mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
     mt_device_close(device);
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording planned, executed;

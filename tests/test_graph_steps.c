@@ -65,7 +65,7 @@ static struct mt_plan *make_plan(struct mt_training_config config, const struct 
     struct mt_plan *plan;
     size_t count;
     config.steps = PLANNED_STEPS;
-    assert_int_equal(mt_device_open_simulated(UINT64_C(1) << 40, &device), MT_OK);
+    assert_int_equal(mt_device_open_simulated(NULL, UINT64_C(1) << 40, &device), MT_OK);
     assert_int_equal(mt_alloc_create(device, &sink, settings, &alloc), MT_OK);
     assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_OK);
     mt_alloc_destroy(alloc);

@@ -408,7 +408,7 @@ static void what_cannot_be_meant_is_refused(void **state)
     assert_fails(memtrace_measure(run, NULL, 1), MEMTRACE_USAGE, "empty");
     assert_fails(memtrace_phase_begin(run, (memtrace_phase)17), MEMTRACE_USAGE, "17");
     memtrace_run_options options = {.size = sizeof options, .trace = TRACE};
-    assert_fails(memtrace_run_open(&options, &other), MEMTRACE_FAILED, TRACE);
+    assert_fails(memtrace_run_open(&options, &other), MEMTRACE_NOT_WRITTEN, TRACE);
     options.device = "abacus";
     assert_fails(memtrace_run_open(&options, &other), MEMTRACE_NO_DEVICE, "abacus");
     options.device = "sim";

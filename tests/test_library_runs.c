@@ -214,7 +214,7 @@ static void errors_name_no_options_of_the_program(void **state)
     memtrace_run_options options = {.size = sizeof options, .trace = "nowhere/test.db"};
     memtrace_run *run = NULL;
     memtrace_trace *trace = NULL;
-    assert_fails(memtrace_run_open(&options, &run), MEMTRACE_FAILED,
+    assert_fails(memtrace_run_open(&options, &run), MEMTRACE_NOT_WRITTEN,
                  "nowhere/test.db-ring): No such file or directory");
     assert_null(strstr(memtrace_last_error(), "--"));
     assert_fails(memtrace_trace_open("nowhere/test.db", &trace), MEMTRACE_BAD_TRACE, "there is no trace");

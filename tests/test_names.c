@@ -24,6 +24,11 @@ static const char *role_text(int value)
     return mt_role_name((mt_role)value);
 }
 
+static const char *role_source_text(int value)
+{
+    return mt_role_source_name((mt_role_source)value);
+}
+
 static const char *phase_text(int value)
 {
     return mt_phase_name((mt_phase)value);
@@ -45,11 +50,9 @@ static void every_value_has_a_name_of_its_own(void **state)
     static const struct {
         const char *(*name)(int value);
         int count;
-    } lists[] = {{category_text, MT_CATEGORY_COUNT},
-                 {role_text, MT_ROLE_COUNT},
-                 {phase_text, MT_PHASE_COUNT},
-                 {event_text, MT_EVENT_KIND_COUNT},
-                 {dtype_text, MT_DTYPE_COUNT}};
+    } lists[] = {{category_text, MT_CATEGORY_COUNT},       {role_text, MT_ROLE_COUNT},
+                 {role_source_text, MT_ROLE_SOURCE_COUNT}, {phase_text, MT_PHASE_COUNT},
+                 {event_text, MT_EVENT_KIND_COUNT},        {dtype_text, MT_DTYPE_COUNT}};
     for (size_t l = 0; l < COUNT(lists); l++) {
         for (int a = 0; a < lists[l].count; a++)
             for (int b = 0; b <= a; b++)
@@ -58,6 +61,7 @@ static void every_value_has_a_name_of_its_own(void **state)
     }
     assert_string_equal(mt_category_name(MT_CATEGORY_ATTN_SCORES), "AttnScores");
     assert_int_equal(mt_dtype_bytes(MT_BF16), 2);
+    assert_int_equal(mt_dtype_bytes(MT_C128), 16);
 }
 
 /* Returns label number i of many: all differ, each in few fields from others. */
@@ -106,7 +110,7 @@ static void every_field_of_a_label_counts(void **state)
 {
     (void)state;
     struct mt_label base = make_label(0);
-    struct mt_label changed[] = {base, base, base, base, base, base, base, base, base};
+    struct mt_label changed[] = {base, base, base, base, base, base, base, base, base, base};
     changed[0].category = MT_CATEGORY_NORM;
     changed[1].role = MT_ROLE_TEMPORARY;
     changed[2].phase = MT_PHASE_BACKWARD;
@@ -116,6 +120,7 @@ static void every_field_of_a_label_counts(void **state)
     changed[6].layer = 0;
     changed[7].dims = 1;
     changed[8].shape[1] = 4;
+    changed[9].role_source = MT_ROLE_SOURCE_INFERRED;
     struct mt_interner *interner = mt_interner_create();
     mt_interner_label(interner, &base, NULL);
     for (uint32_t i = 0; i < COUNT(changed); i++)
@@ -140,6 +145,31 @@ static void a_span_has_the_path_from_the_root(void **state)
     assert_true(span->parent == layer);
     assert_null(mt_interner_find_span(interner, 0));
     assert_null(mt_interner_find_span(interner, 4));
+    mt_interner_destroy(interner);
+}
+
+/* Stacks that begin alike share what they begin with. */
+static void a_stack_is_its_innermost_frame_and_the_stack_of_its_caller(void **state)
+{
+    (void)state;
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_frame frames[] = {{"main", "train.py", 7}, {"main", "train.py", 8}, {"forward", "train.py", 7}};
+    bool is_new;
+    for (mt_frame_id i = 0; i < COUNT(frames); i++)
+        for (int round = 0; round < 2; round++) {
+            assert_int_equal(mt_interner_frame(interner, &frames[i], &is_new), i + 1);
+            assert_int_equal(is_new, round == 0);
+        }
+    mt_stack_id outer = mt_interner_stack(interner, 0, 1, &is_new), inner = mt_interner_stack(interner, outer, 3, NULL);
+    assert_true(is_new && outer == 1 && inner == 2);
+    assert_int_equal(mt_interner_stack(interner, 1, 3, &is_new), inner);
+    assert_false(is_new);
+    assert_int_equal(mt_interner_stack(interner, 0, 3, NULL), 3);
+    assert_int_equal(mt_interner_find_stack(interner, inner)->parent, outer);
+    assert_string_equal(mt_interner_find_frame(interner, mt_interner_find_stack(interner, inner)->frame)->function,
+                        "forward");
+    assert_null(mt_interner_find_stack(interner, 0));
+    assert_null(mt_interner_find_frame(interner, 4));
     mt_interner_destroy(interner);
 }
 
@@ -223,6 +253,7 @@ int main(void)
         cmocka_unit_test(equal_labels_get_equal_ids_and_others_dense_ones),
         cmocka_unit_test(every_field_of_a_label_counts),
         cmocka_unit_test(a_span_has_the_path_from_the_root),
+        cmocka_unit_test(a_stack_is_its_innermost_frame_and_the_stack_of_its_caller),
         cmocka_unit_test(spans_are_told_apart_by_parent_and_stay_in_place),
         cmocka_unit_test(a_discarding_sink_interns_and_wants_no_events),
         cmocka_unit_test(a_category_has_one_number_whoever_names_it),

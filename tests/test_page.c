@@ -298,7 +298,7 @@ static void blocks_add_up_to_the_peak(void **state)
     assert_int_equal(page_number(told, "event"), peak.event - run->first_event);
     for (size_t i = 0; i < peak.share_count; i++) {
         uint64_t position = 0;
-        while (strcmp(page_text(&page, "categories", position), peak.shares[i].category) != 0)
+        while (strcmp(page_text(&page, "categories", position), peak.shares[i].name) != 0)
             position++;
         assert_int_equal(found.shares[position], peak.shares[i].allocated_bytes);
     }
@@ -402,7 +402,7 @@ static void segments_that_were_given_back_end(void **state)
     for (uint64_t i = 0; i < 3; i++) {
         const struct mt_event event = {.sequence = i,
                                        .kind = (uint16_t)kinds[i],
-                                       .address = (i % 2 + 1) << 46,
+                                       .segment_address = (i % 2 + 1) << 46,
                                        .block_bytes = UINT64_C(5) << 32,
                                        .segment = (uint32_t)(i % 2)};
         sink->emit(sink->context, &event);

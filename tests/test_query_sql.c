@@ -93,6 +93,26 @@ static void sql_may_end_in_comments(void **state)
     }
 }
 
+static void sql_is_told_the_names_that_there_are(void **state)
+{
+    static const char *const cases[][2] = {
+        {"SELECT id FROM events", "unknown table \"events\"; did you mean \"event\", \""},
+        {"SELECT id FROM events", "event_kind, "},
+        {"SELECT 1 FROM main.allocations", "unknown table \"allocations\""},
+        {"SELECT nmae FROM run", "unknown column of run \"nmae\"; did you mean \"name\", "},
+        {"SELECT r.nmae FROM RUN AS r, label", "unknown column of label, run \"nmae\"; did you mean \"name\", "},
+        {"SELECT nmae FROM run", " id, name, state, started_at, "},
+        {"SELECT runner", "no such column: runner"},
+        {"SELECT nofunction(1) FROM run", "no such function"},
+    };
+    int64_t answer;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(ask_sql(*state, cases[i][0], &answer), MT_USAGE);
+        if (strstr(mt_last_error(), cases[i][1]) == NULL)
+            fail_msg("%s: %s", cases[i][0], mt_last_error());
+    }
+}
+
 /* Asks for so many columns, to count their rows. */
 static mt_status ask_columns(struct fixture *fixture, int columns)
 {
@@ -116,9 +136,8 @@ static void sql_has_at_most_2000_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RANDOM_TEST(sql_answers_and_knows_the_run),
-        RANDOM_TEST(sql_refuses_everything_but_reading),
-        RANDOM_TEST(sql_may_end_in_comments),
+        RANDOM_TEST(sql_answers_and_knows_the_run),        RANDOM_TEST(sql_refuses_everything_but_reading),
+        RANDOM_TEST(sql_is_told_the_names_that_there_are), RANDOM_TEST(sql_may_end_in_comments),
         RANDOM_TEST(sql_has_at_most_2000_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,7 +134,8 @@ static void the_kinds_are_numbered_as_the_document_says(void **state)
 {
     (void)state;
     assert_string_equal(sql_text(path, "SELECT group_concat(name) FROM (SELECT name FROM event_kind ORDER BY id)"),
-                        "segment_map,segment_unmap,alloc,free,oom,span_begin,span_end,step_begin,step_end,phase");
+                        "segment_map,segment_unmap,alloc,free,oom,span_begin,span_end,step_begin,step_end,phase,"
+                        "relabel");
 }
 
 int main(void)

@@ -103,6 +103,12 @@ static void nothing_needs_nothing(void **state)
     assert_true(result.fits);
 }
 
+/* A key for the place of a block; offsets of these runs are far below 2^40. */
+static uint64_t place_of(const struct mt_event *event)
+{
+    return (uint64_t)event->segment << 40 | event->offset;
+}
+
 /* The blocks of a recorded run, their events counted from 1, their labels one a category; the caller's. */
 static struct mt_block_row *blocks_of(const struct recording *recording, size_t *out_count)
 {
@@ -114,12 +120,12 @@ static struct mt_block_row *blocks_of(const struct recording *recording, size_t 
         const struct mt_event *event = &recording->events[i];
         uint64_t index;
         if (event->kind == MT_EVENT_ALLOC) {
-            mt_number_map_put(&live, event->address, *out_count);
+            mt_number_map_put(&live, place_of(event), *out_count);
             rows[(*out_count)++] = (struct mt_block_row){.alloc_event = (int64_t)i + 1,
                                                          .requested_bytes = event->requested_bytes,
                                                          .label = (uint32_t)mt_label_category(event->label)};
         }
-        if (event->kind == MT_EVENT_FREE && mt_number_map_take(&live, event->address, &index))
+        if (event->kind == MT_EVENT_FREE && mt_number_map_take(&live, place_of(event), &index))
             rows[index].free_event = (int64_t)i + 1;
     }
     mt_number_map_release(&live);

@@ -116,6 +116,97 @@ static void dtypes_are_read_from_labels(void **state)
     json_decref(page);
 }
 
+/* Returns "fp32 bf16" of a tensor, its dtypes in fp32 and under autocast; "" if the table lacks it. */
+static void read_dtypes(const json_t *table, const char *what, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (size_t row = 0; row < json_array_size(rows_of(table)); row++)
+        if (strcmp(cell_text(table, row, "tensor"), what) == 0)
+            snprintf(text, size, "%s %s", cell_text(table, row, "fp32"), cell_text(table, row, "bf16 autocast"));
+}
+
+static void assert_dtypes(const json_t *table, const char *what, const char *expected)
+{
+    char dtypes[32];
+    read_dtypes(table, what, dtypes, sizeof dtypes);
+    if (strcmp(dtypes, expected) != 0)
+        fail_msg("%s is of \"%s\", not of \"%s\"", what, dtypes, expected);
+}
+
+/* Runs a variant in fp32 and under autocast, into a trace of its own, and returns the report. The caller releases it. */
+static json_t *report_of_variant(const char *variant)
+{
+    static const char sizes[] = "--vocab 64 --d-model 32 --d-ff 64 --layers 2 --heads 2 --batch 2 --seq 8";
+    assert_int_equal(
+        shell("rm -f v.db; for a in off bf16; do \"$M\" run --device sim %s %s --autocast $a --trace v.db; done", sizes,
+              variant)
+            ->code,
+        0);
+    return json_of(MEMTRACE("report --json --trace v.db"));
+}
+
+/* The tensors are found in each variant of attention, and in each implementation. Flash attention has no tensor for softmax's
+ * output. */
+static void dtypes_are_found_whatever_the_ops_are_called(void **state)
+{
+    (void)state;
+    static const char *const variants[] = {"--attention custom",  "--attention softmax",
+                                           "--attention weights", "--impl fused --attention weights",
+                                           "--attention flash",   "--impl fused --attention flash"};
+    static const char *const expected[][2] = {{"parameters", "fp32 fp32"},
+                                              {"first linear layer's output", "fp32 bf16"},
+                                              {"first feed-forward layer's output", "fp32 bf16"},
+                                              {"attention's output", "fp32 bf16"},
+                                              {"residual stream", "fp32 fp32"},
+                                              {"logits", "fp32 bf16"},
+                                              {"loss", "fp32 fp32"},
+                                              {"gradients of parameters", "fp32 fp32"},
+                                              {"optimizer state", "fp32 fp32"}};
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        json_t *page = report_of_variant(variants[i]), *table = table_of(page, "dtypes", "dtypes");
+        for (size_t row = 0; row < sizeof expected / sizeof expected[0]; row++)
+            assert_dtypes(table, expected[row][0], expected[row][1]);
+        assert_dtypes(table, "norm's output", strstr(variants[i], "fused") ? "fp32 bf16" : "fp32 fp32");
+        assert_dtypes(table, "softmax's output", i < 2 ? "fp32 fp32" : i < 4 ? "fp32 bf16" : "");
+        assert_true(is_said(page, "dtypes", "in no tensor") == (i >= 4));
+        json_decref(page);
+    }
+}
+
+/* Returns the table of the largest kinds whose title has that part. */
+static json_t *largest_of(const json_t *page, const char *part)
+{
+    size_t i;
+    json_t *table;
+    json_array_foreach(json_object_get(section_of(page, "largest"), "tables"), i, table)
+    {
+        if (strstr(text_of(table, "title"), part) != NULL)
+            return table;
+    }
+    fail_msg("no table is of %s", part);
+    return NULL;
+}
+
+/* Softmax's maximum counts ties in backward, in int64: twice of what forward has in fp32. */
+static void largest_in_forward_and_overall_are_told_apart(void **state)
+{
+    (void)state;
+    run(TINY "--seq 32 --mode fwd");
+    run(TINY "--seq 32 --mode fwd_bwd");
+    json_t *page = report(), *table = table_of(page, "categories", "categories");
+    const json_int_t square = (json_int_t)TINY_BATCH * 2 * 32 * 32 * 4;
+    size_t row = row_of(table, "category", "Softmax");
+    assert_int_equal(cell_bytes(table, row, "largest in forward, fp32"), square);
+    assert_int_equal(cell_bytes(table, row, "largest overall, fp32"), 2 * square);
+    assert_true(is_said(page, "categories", "Overall is of every phase: furthest"));
+    const json_t *forward = largest_of(page, "forward pass"), *step = largest_of(page, "full step");
+    assert_int_equal(cell_bytes(forward, row_of(forward, "category", "AttnOut"), "size"), square);
+    row = row_of(step, "category", "Softmax");
+    assert_int_equal(cell_bytes(step, row, "size"), 2 * square);
+    assert_string_equal(cell_text(step, row, "phase"), "backward");
+    json_decref(page);
+}
+
 static void published_figures_stand_beside_ours(void **state)
 {
     (void)state;
@@ -152,6 +243,33 @@ static void allocators_are_told_apart(void **state)
     assert_says(said->out, "2.7B, forward pass, policy=tight: for 2 times the tokens");
     assert_says(said->out, "2.7B, forward pass, policy=torch: for 2 times the tokens");
     assert_null(strstr(said->out, "± 0.00"));
+}
+
+/* The fused model's attention is its own, so runs are of the same training though theirs differs. A run that ran out of memory
+ * has no peak to compare. */
+static void eager_and_fused_runs_are_compared(void **state)
+{
+    (void)state;
+    run(TINY "--seq 32");
+    run(TINY "--seq 32 --impl fused");
+    run(TINY "--seq 8 --impl fused");
+    run(TINY "--seq 512 --device sim:100MiB --impl fused");
+    assert_int_equal(MEMTRACE(TINY "--seq 512 --device sim:100MiB")->code, MT_OUT_OF_MEMORY);
+    json_t *page = report(), *table = table_of(page, "implementations", "implementations");
+    assert_int_equal(json_array_size(rows_of(table)), 2);
+    size_t whole = row_of(table, "device", "sim:h200"), short_of = row_of(table, "device", "sim:100MiB");
+    json_int_t eager = cell_bytes(table, whole, "allocated, eager"),
+               fused = cell_bytes(table, whole, "allocated, fused");
+    assert_true(fused > 0 && fused < eager);
+    assert_int_equal(cell_bytes(table, whole, "saved"), fused - eager);
+    double ratio = json_number_value(json_object_get(cell_of(table, whole, "step ms, eager"), "value")) /
+                   json_number_value(json_object_get(cell_of(table, whole, "step ms, fused"), "value"));
+    assert_true(ratio > 1);
+    assert_float_equal(json_number_value(json_object_get(cell_of(table, whole, "speed-up"), "value")), ratio, 1e-6);
+    assert_string_equal(cell_text(table, short_of, "allocated, eager"), "out of memory");
+    assert_true(cell_bytes(table, short_of, "allocated, fused") > 0);
+    assert_true(json_object_get(cell_of(table, short_of, "speed-up"), "value") == NULL);
+    json_decref(page);
 }
 
 /* Emits a step with two kernels, one of them a product's. */
@@ -197,10 +315,17 @@ static void kernels_are_shown_by_phase(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(accumulation_is_the_published_one), TEST(peaks_are_those_of_the_trace),
-        TEST(causes_sum_to_the_difference),      TEST(residual_stream_is_what_the_formula_says),
-        TEST(dtypes_are_read_from_labels),       TEST(published_figures_stand_beside_ours),
-        TEST(allocators_are_told_apart),         TEST(kernels_are_shown_by_phase),
+        TEST(accumulation_is_the_published_one),
+        TEST(peaks_are_those_of_the_trace),
+        TEST(causes_sum_to_the_difference),
+        TEST(residual_stream_is_what_the_formula_says),
+        TEST(dtypes_are_read_from_labels),
+        TEST(dtypes_are_found_whatever_the_ops_are_called),
+        TEST(largest_in_forward_and_overall_are_told_apart),
+        TEST(published_figures_stand_beside_ours),
+        TEST(allocators_are_told_apart),
+        TEST(eager_and_fused_runs_are_compared),
+        TEST(kernels_are_shown_by_phase),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,26 @@ static void failures_are_told_with_the_options_that_help(void **state)
     assert_null(strstr(MEMTRACE("import nofile.csv")->err, "elsewhere"));
 }
 
+#define SMALLEST "--device sim --vocab 16 --d-model 4 --d-ff 8 --layers 1 --heads 1 --steps 1"
+
+/* Even root can make no file in /proc. */
+static void a_trace_that_can_not_be_written_exits_with_6(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"run " SMALLEST, "sweep --seq 4,8 " SMALLEST,
+                                           "attention --device sim --d 16 --seq 64", "import log.csv"};
+    static const char *const traces[] = {"nowhere/a.db", "/proc/a.db", "two.db"};
+    assert_int_equal(shell("printf 'Thread,Time,Action,Pointer,Size,Stream\n' >log.csv")->code, 0);
+    assert_int_equal(shell("\"$M\" run " SMALLEST " --trace one.db && ln one.db two.db")->code, 0);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0] * 3; i++) {
+        const struct said *said = shell("\"$M\" %s --trace %s", commands[i / 3], traces[i % 3]);
+        if (said->code != MT_NOT_WRITTEN)
+            fail_msg("%s: exit code %d: %s", commands[i / 3], said->code, said->err);
+        assert_string_equal(said->out, "");
+    }
+    assert_int_equal(MEMTRACE("run " SMALLEST " --trace log.csv")->code, MT_BAD_TRACE);
+}
+
 static void kernels_that_can_not_be_watched_leave_a_note_and_the_run(void **state)
 {
     (void)state;
@@ -179,6 +199,22 @@ static void a_model_may_come_from_a_file(void **state)
     const json_t *row = json_array_get(json_object_get(answer, "rows"), 0);
     assert_string_equal(json_string_value(json_array_get(row, 0)), "8,2,on");
     json_decref(answer);
+}
+
+/* What a file does not say is never taken from another model. */
+static void a_model_file_names_all_sizes(void **state)
+{
+    (void)state;
+    static const char complete[] =
+        "{\"vocab\": 10000, \"d_model\": 768, \"d_ff\": 3072, \"layers\": 12, \"heads\": 12}";
+    const struct said *said =
+        shell("echo '{\"vocab\": 32000}' >model.json; \"$M\" run --model model.json --device sim");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "model.json lacks d_model, d_ff, layers, heads: ");
+    assert_says(said->err, complete);
+    said = shell("echo '%s' >model.json; \"$M\" run --model model.json --steps 1 --device sim", complete);
+    assert_int_equal(said->code, 0);
+    assert_says(said->out, "128.63 million parameters");
 }
 
 #define ATTENTION "SELECT value FROM setting WHERE run = :run AND name = 'attention'"
@@ -250,10 +286,12 @@ int main(void)
         TEST_WITH_TWO_RUNS(a_driver_that_is_missing_is_named_and_exits_with_4),
         TEST_WITH_TWO_RUNS(a_run_without_its_data_does_not_begin),
         TEST_WITH_TWO_RUNS(failures_are_told_with_the_options_that_help),
+        TEST_WITH_TWO_RUNS(a_trace_that_can_not_be_written_exits_with_6),
         TEST_WITH_TWO_RUNS(kernels_that_can_not_be_watched_leave_a_note_and_the_run),
         TEST_WITH_TWO_RUNS(gradients_are_read_back_only_for_json),
         TEST_WITH_TWO_RUNS(every_setting_of_a_run_is_in_the_trace),
         TEST_WITH_TWO_RUNS(a_model_may_come_from_a_file),
+        TEST_WITH_TWO_RUNS(a_model_file_names_all_sizes),
         TEST_WITH_TWO_RUNS(fused_attention_goes_by_the_heads),
         TEST_WITH_TWO_RUNS(the_title_says_what_ran),
         TEST_WITH_TWO_RUNS(the_optimizers_state_is_counted_wherever_it_was_made),

@@ -149,6 +149,7 @@ static void the_nearest_word_is_found_whatever_its_case(void **state)
     assert_null(mt_nearest("transformer", names, COUNT(names)));
     assert_null(mt_nearest("", names, COUNT(names)));
     assert_null(mt_nearest("small", names, 0));
+    assert_string_equal(mt_nearest("me", names, COUNT(names)), "medium");
 }
 
 static void letters_that_changed_places_are_one_mistake(void **state)
@@ -169,6 +170,25 @@ static void an_unknown_word_is_answered_with_what_there_is(void **state)
     assert_string_equal(mt_last_error(), "unknown device \"cpus\"; did you mean \"cpu\"? There are sim, cpu");
     assert_int_equal(mt_fail_unknown("device", "quantum", names, 2), MT_USAGE);
     assert_string_equal(mt_last_error(), "unknown device \"quantum\": there are sim, cpu");
+}
+
+static void the_three_nearest_of_many_words_are_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"AttnOut", "Attn", "AttnScores", "FFN", "Attention"};
+    assert_int_equal(mt_fail_unknown("category", "AttnScore", names, COUNT(names)), MT_USAGE);
+    assert_string_equal(mt_last_error(), "unknown category \"AttnScore\"; did you mean \"AttnScores\" or \"AttnOut\"?"
+                                         " There are AttnOut, Attn, AttnScores, FFN, Attention");
+    const char *many[40];
+    for (size_t i = 0; i < COUNT(many); i++)
+        many[i] = i == 30 ? "--steps" : i == 20 ? "--step" : i == 10 ? "--seq" : "--optimizer";
+    assert_int_equal(mt_fail_unknown("option", "--stepss", many, COUNT(many)), MT_USAGE);
+    assert_string_equal(mt_last_error(),
+                        "unknown option \"--stepss\"; did you mean \"--steps\", \"--step\" or \"--seq\"?"
+                        " There are 40");
+    many[0] = "--optimizer-in-backward";
+    assert_int_equal(mt_fail_unknown("option", "--optimizer-in", many, COUNT(many)), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "did you mean \"--optimizer-in-backward\", "));
 }
 
 static void growing_text_is_what_was_added(void **state)
@@ -200,6 +220,7 @@ int main(void)
         cmocka_unit_test(the_nearest_word_is_found_whatever_its_case),
         cmocka_unit_test(letters_that_changed_places_are_one_mistake),
         cmocka_unit_test(an_unknown_word_is_answered_with_what_there_is),
+        cmocka_unit_test(the_three_nearest_of_many_words_are_named),
         cmocka_unit_test(growing_text_is_what_was_added),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

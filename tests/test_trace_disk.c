@@ -29,7 +29,7 @@ static void record_under_limit(uint64_t bytes, uint64_t ring_records, uint64_t c
     }
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), MT_FAILED);
+    assert_int_equal(WEXITSTATUS(how), MT_NOT_WRITTEN);
 }
 
 static void a_ring_that_does_not_fit_the_disk_is_an_error_at_the_start(void **state)
@@ -130,9 +130,9 @@ static void a_full_disk_is_survived(void **state)
         skip();
     }
     record_small_run(1, 1000, MT_OK);
-    assert_int_equal(open_for_writing(), MT_FAILED); /* its ring is larger than the disk */
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN); /* its ring is larger than the disk */
     check_error_says("can't allocate");
-    record_small_run(2, 200000, MT_FAILED);
+    record_small_run(2, 200000, MT_NOT_WRITTEN);
     check_error_says("events were lost");
     check_is_read_on_a_full_disk(folder);
     assert_int_equal(mount("none", folder, NULL, MS_REMOUNT, "size=64m"), 0);

@@ -39,7 +39,7 @@ static void a_folder_that_is_not_there_is_named(void **state)
     char kept[FIXTURE_PATH_BYTES];
     snprintf(kept, sizeof kept, "%s", path);
     strncat(path, "/nowhere/trace.db", sizeof path - strlen(path) - 1);
-    assert_int_equal(open_for_writing(), MT_FAILED);
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
     check_error_says("can't write beside");
     check_error_says("nowhere");
     snprintf(path, sizeof path, "%s", kept);
@@ -55,7 +55,7 @@ static void what_lies_where_the_ring_would_be_is_left_alone(void **state)
         write_file_at(beside(".db-ring"), content, bytes);
         assert_int_equal(open_for_reading(), MT_FAILED);
         check_error_says("-ring is in the way: not a ring of memtrace; move it");
-        assert_int_equal(open_for_writing(), MT_FAILED);
+        assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
         check_error_says("is in the way");
         check_ring_file_is(content, bytes);
     }
@@ -63,7 +63,7 @@ static void what_lies_where_the_ring_would_be_is_left_alone(void **state)
     assert_int_equal(mkdir(beside(".db-ring"), 0755), 0);
     assert_int_equal(open_for_reading(), MT_FAILED);
     check_error_says("is in the way");
-    assert_int_equal(open_for_writing(), MT_FAILED);
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
     check_error_says("is in the way");
     assert_int_equal(rmdir(beside(".db-ring")), 0);
     assert_int_equal(fixture_check_run(path, 1, 1), 100);
@@ -96,11 +96,11 @@ static void a_live_run_is_found_through_a_symbolic_link(void **state)
     assert_int_equal(symlink("trace.db", link), 0);
     assert_true((size_t)snprintf(path, sizeof path, "%s", link) < sizeof path);
     assert_int_equal(open_for_reading(), MT_OK);
-    assert_int_equal(open_for_writing(), MT_FAILED);
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
     check_error_says("being written by process");
     unlink(path);
     assert_int_equal(symlink("no.db", path), 0);
-    assert_int_equal(open_for_writing(), MT_FAILED);
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
     check_error_says("can't follow the link");
     unlink(path);
     snprintf(path, sizeof path, "%s", kept);
@@ -117,7 +117,7 @@ static void a_file_of_two_names_is_read_and_not_written(void **state)
     make_database("UPDATE run SET state = 'running'");
     snprintf(other, sizeof other, "%s", beside(".other.db"));
     assert_int_equal(link(path, other), 0);
-    assert_int_equal(open_for_writing(), MT_FAILED);
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
     check_error_says("hard links");
     assert_int_equal(open_for_reading(), MT_OK);
     assert_string_equal(sql_text(path, "SELECT state FROM run"), "running");
@@ -171,7 +171,7 @@ static void a_second_writer_learns_the_pid_of_the_first(void **state)
     struct mt_recorder *recorder = fixture_open(path, 0);
     struct script script = script_begin(4, mt_recorder_sink(recorder));
     script_emit(&script, 5000);
-    assert_int_equal(open_for_writing(), MT_FAILED);
+    assert_int_equal(open_for_writing(), MT_NOT_WRITTEN);
     snprintf(words, sizeof words, "being written by process %d", (int)getpid());
     check_error_says(words);
     script_emit(&script, 5000);
@@ -195,7 +195,7 @@ static void a_file_without_write_permission_is_named(void **state)
     }
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), MT_FAILED);
+    assert_int_equal(WEXITSTATUS(how), MT_NOT_WRITTEN);
     assert_int_equal(fixture_check_run(path, 1, 1), 100);
 }
 

@@ -67,7 +67,7 @@ static mt_status train_on_broken(void (*break_table)(struct mt_device_table *), 
     struct mt_device *device;
     struct mt_alloc *alloc;
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open_simulated(capacity_bytes, &device), MT_OK);
+    assert_int_equal(mt_device_open_simulated(NULL, capacity_bytes, &device), MT_OK);
     struct mt_device_table table = *device->table;
     break_table(&table);
     device->table = &table;

@@ -56,7 +56,8 @@ static const struct mt_use **uses_by_block(const struct recording *recording)
 static const struct mt_event *alloc_of(const struct recording *recording, const struct mt_event *end)
 {
     const struct mt_event *event = end - 1;
-    while (event >= recording->events && !(event->kind == MT_EVENT_ALLOC && event->address == end->address))
+    while (event >= recording->events &&
+           !(event->kind == MT_EVENT_ALLOC && event->segment == end->segment && event->offset == end->offset))
         event--;
     assert_true(event >= recording->events);
     return event;

@@ -92,7 +92,7 @@ static uint8_t uint8_of_double(double value)
 
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
 {
-    assert(dtype > MT_NONE && dtype < MT_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
+    assert(dtype > MT_NONE && dtype < MT_COMPUTED_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
 #define X(name, type, value, stored)                                                                                   \
     case name: {                                                                                                       \
@@ -102,15 +102,14 @@ void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, d
     }
         DTYPES(X)
 #undef X
-    case MT_NONE:
-    case MT_DTYPE_COUNT:
+    default:
         return;
     }
 }
 
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *restrict tile)
 {
-    assert(dtype > MT_NONE && dtype < MT_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
+    assert(dtype > MT_NONE && dtype < MT_COMPUTED_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
 #define X(name, type, value, stored)                                                                                   \
     case name: {                                                                                                       \
@@ -120,8 +119,7 @@ void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const do
     }
         DTYPES(X)
 #undef X
-    case MT_NONE:
-    case MT_DTYPE_COUNT:
+    default:
         return;
     }
 }

@@ -132,7 +132,6 @@ static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt
     assert(block->requested_bytes <= block->bytes && block->offset + block->bytes <= segment->bytes);
     struct mt_event event = {.kind = (uint16_t)kind,
                              .stream = segment->stream,
-                             .address = segment->address + block->offset,
                              .requested_bytes = block->requested_bytes,
                              .block_bytes = block->bytes,
                              .offset = block->offset,

@@ -7,11 +7,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The begin or the end of a block's lifetime. Two live blocks never have the same address, which so identifies them. */
+/* The begin or the end of a block's lifetime. Two live blocks never have the same place, which so identifies them. */
 struct border {
-    mt_addr address;
+    uint64_t offset;
     uint64_t order;   /* its position among all borders */
     uint64_t request; /* of a begin, the number of the request; of an end, the number of requests before it */
+    uint32_t segment;
     bool is_end;
 };
 
@@ -49,9 +50,10 @@ void mt_request_log_destroy(struct mt_request_log *log)
 static void add_border(struct mt_request_log *log, const struct mt_event *event, uint64_t request)
 {
     log->borders = mt_host_room(log->borders, log->border_count, sizeof *log->borders);
-    log->borders[log->border_count] = (struct border){.address = event->address,
+    log->borders[log->border_count] = (struct border){.offset = event->offset,
                                                       .order = log->border_count,
                                                       .request = request,
+                                                      .segment = event->segment,
                                                       .is_end = event->kind == MT_EVENT_FREE};
     log->border_count++;
 }
@@ -98,18 +100,21 @@ struct mt_sink mt_request_log_sink(struct mt_request_log *log)
 static int compare_borders(const void *left, const void *right)
 {
     const struct border *a = left, *b = right;
-    int order = MT_COMPARE(a->address, b->address);
+    int order = MT_COMPARE(a->segment, b->segment);
+    if (order == 0)
+        order = MT_COMPARE(a->offset, b->offset);
     return order != 0 ? order : MT_COMPARE(a->order, b->order);
 }
 
-/* Sets `freed` of each request. At one address begins and ends alternate, so the end of a begin is the next border there. */
+/* Sets `freed` of each request. At one place begins and ends alternate, so the end of a begin is the next border there. */
 static void find_ends(const struct border *borders, size_t count, struct mt_plan_request *requests)
 {
     for (size_t i = 0; i < count; i++) {
         if (borders[i].is_end)
             continue;
-        assert(i + 1 == count || borders[i + 1].address != borders[i].address || borders[i + 1].is_end);
-        bool ends = i + 1 < count && borders[i + 1].address == borders[i].address;
+        bool ends =
+            i + 1 < count && borders[i + 1].segment == borders[i].segment && borders[i + 1].offset == borders[i].offset;
+        assert(!ends || borders[i + 1].is_end);
         requests[borders[i].request].freed = ends ? borders[i + 1].request : MT_PLAN_KEPT;
     }
 }

@@ -67,7 +67,7 @@ static void emit_segment(struct mt_alloc *alloc, mt_event_kind kind, const struc
 {
     struct mt_event event = {.kind = (uint16_t)kind,
                              .stream = segment->stream,
-                             .address = segment->address + offset,
+                             .segment_address = segment->address,
                              .block_bytes = bytes,
                              .offset = offset,
                              .segment = segment->birth};

@@ -5,18 +5,15 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 /* Plans the run as it was, on a simulated device of its capacity. Fails with MT_USAGE if it can't be made again. */
 static mt_status plan_simulation(const struct mt_question *question, char *device, struct mt_run_plan *out)
 {
     const struct mt_run *run = question->run;
+    struct mt_card card;
     mt_status status = mt_run_plan_of_run(question->trace, run, out);
-    if (mt_device_is_simulated(run->device))
-        snprintf(device, MT_BYTES_TEXT, "%s", run->device);
-    else
-        mt_device_spell_simulated(run->capacity_bytes, device);
+    MT_TRY(mt_device_find_card(run->device, &card));
+    mt_device_spell_simulated(&card, run->capacity_bytes, device);
     out->device = device;
     return status;
 }

@@ -3,22 +3,12 @@
 #include "base/text.h"
 
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 /* More memory than any run asks for: a capacity that is no limit. */
 #define UNLIMITED_BYTES ((uint64_t)1 << 60)
 
 /* The count of sizes in a row that do not fit which ends the search for a larger one. */
 enum { SCANNED = 64 };
-
-/* Simulates the run on a device with so many bytes. */
-static mt_status simulate_with(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
-{
-    char device[MT_BYTES_TEXT];
-    snprintf(device, sizeof device, "sim:%" PRIu64, capacity_bytes);
-    return mt_simulate_placed(run, device, out);
-}
 
 /* Sets *out_fits to true if the plan fits its device. A configuration that can't be run does not. */
 static mt_status check(const struct mt_run_plan *plan, bool *out_fits)
@@ -50,18 +40,20 @@ static mt_status test_fit(const struct sizes *sizes, const struct mt_run_plan *p
  * enough to rule a size out. */
 static mt_status test_bytes(const struct sizes *sizes, const struct mt_run_plan *probe, bool *out)
 {
-    struct mt_placed_run run = {.plan = *probe}; /* what is asked for is the same wherever it lies */
-    struct mt_training_config *config = &run.plan.config;
+    struct mt_run_plan plan = *probe;
+    struct mt_training_config *config = &plan.config;
+    struct mt_placed_run run;
     struct mt_simulation simulation;
     *out = false;
     if (mt_training_config_check(config) != MT_OK)
         return MT_OK;
-    run.plan.follows_plan = false;
+    plan.follows_plan = false; /* what is asked for is the same wherever it lies */
     if (config->warmup + config->steps > 2) {
         config->warmup = 0;
         config->steps = 2;
     }
-    mt_status status = simulate_with(&run, UNLIMITED_BYTES, &simulation);
+    MT_TRY(mt_placed_run_create(&plan, &run));
+    mt_status status = mt_simulate_placed(&run, UNLIMITED_BYTES, &simulation);
     *out = status == MT_OK && simulation.fits && simulation.peak_requested_bytes <= sizes->capacity_bytes;
     return status;
 }
@@ -147,7 +139,7 @@ static mt_status find_bracket(const struct mt_placed_run *run, uint64_t *low, ui
         *high = *low + MT_FIT_UNIT;
     for (uint64_t stride = MT_FIT_UNIT;; stride *= 2) {
         struct mt_simulation simulation;
-        mt_status status = simulate_with(run, *high, &simulation);
+        mt_status status = mt_simulate_placed(run, *high, &simulation);
         if (status != MT_OK || simulation.fits)
             return status;
         *low = *high;
@@ -166,7 +158,7 @@ static mt_status find_enough(const struct mt_placed_run *run, const struct mt_si
     while (status == MT_OK && high > low + MT_FIT_UNIT) {
         uint64_t middle = low + (high - low) / 2;
         struct mt_simulation simulation;
-        status = simulate_with(run, middle, &simulation);
+        status = mt_simulate_placed(run, middle, &simulation);
         if (status == MT_OK)
             *(simulation.fits ? &high : &low) = middle;
     }
@@ -178,9 +170,9 @@ static mt_status find_enough(const struct mt_placed_run *run, const struct mt_si
 static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *out)
 {
     struct mt_simulation here, unlimited;
-    mt_status status = mt_simulate_placed(run, run->plan.device, &here);
+    mt_status status = mt_simulate_placed(run, mt_card_usable_bytes(&run->card), &here);
     if (status == MT_OK)
-        status = simulate_with(run, UNLIMITED_BYTES, &unlimited);
+        status = mt_simulate_placed(run, UNLIMITED_BYTES, &unlimited);
     if (status != MT_OK)
         return status;
     if (!unlimited.fits)
@@ -194,7 +186,8 @@ static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *
 
 static mt_status measure(const struct mt_run_plan *plan, struct mt_fit *out)
 {
-    struct mt_placed_run run = mt_placed_run_create(plan);
+    struct mt_placed_run run;
+    MT_TRY(mt_placed_run_create(plan, &run));
     mt_status status = measure_placed(&run, out);
     mt_placed_run_release(&run);
     return status;
@@ -222,44 +215,50 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
-/* Finds the bytes that a run may take of the card's memory. */
-static mt_status card_bytes(const char *card, uint64_t reserve_bytes, uint64_t *out)
+/* Sets *out_fits to true if the run fits the card with so many bytes. */
+static mt_status check_card(const struct mt_run_plan *plan, const struct mt_card *card, uint64_t bytes, bool *out_fits)
 {
-    char spelling[MT_BYTES_TEXT];
-    struct mt_device *device;
-    snprintf(spelling, sizeof spelling, "sim:%s", card);
-    MT_TRY(mt_device_open(spelling, &device));
-    *out = device->capacity_bytes > reserve_bytes ? device->capacity_bytes - reserve_bytes : 0;
-    mt_device_close(device);
-    return MT_OK;
+    struct mt_run_plan probe = *plan;
+    char spelling[MT_DEVICE_NAME];
+    probe.device = mt_device_spell_simulated(card, bytes, spelling);
+    return check(&probe, out_fits);
 }
 
-static mt_status find_smallest_card(const struct mt_placed_run *run, uint64_t reserve_bytes, const char **out)
+/* Returns the bytes of a card that a run may take: what its context leaves, or what is left of it with another reserve. */
+static uint64_t card_bytes(const struct mt_card *card, uint64_t reserve_bytes)
 {
+    if (reserve_bytes == MT_RESERVE_UNSET)
+        return mt_card_usable_bytes(card);
+    return card->memory_bytes > reserve_bytes ? card->memory_bytes - reserve_bytes : 0;
+}
+
+/* Finds the card with the least room above *bytes, and sets *bytes to it. Returns its name, NULL if there is none. */
+static const char *next_card(uint64_t reserve_bytes, struct mt_card *card, uint64_t *bytes)
+{
+    const char *found = NULL;
     uint64_t least_bytes = UINT64_MAX;
-    *out = NULL;
-    for (const char *const *card = mt_device_cards(); *card != NULL; card++) {
-        uint64_t bytes;
-        struct mt_simulation simulation = {0};
-        mt_status status = card_bytes(*card, reserve_bytes, &bytes);
-        if (status == MT_OK && bytes > 0 && bytes < least_bytes)
-            status = simulate_with(run, bytes, &simulation);
-        if (status != MT_OK)
-            return status;
-        if (!simulation.fits)
+    for (const char *const *name = mt_card_names(); *name != NULL; name++) {
+        struct mt_card other;
+        (void)mt_card_find(*name, &other);
+        uint64_t room = card_bytes(&other, reserve_bytes);
+        if (room <= *bytes || room >= least_bytes)
             continue;
-        least_bytes = bytes;
-        *out = *card;
+        least_bytes = room;
+        *card = other;
+        found = *name;
     }
-    return MT_OK;
+    *bytes = least_bytes;
+    return found;
 }
 
 mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out)
 {
-    struct mt_placed_run run = mt_placed_run_create(plan);
-    mt_status status = find_smallest_card(&run, reserve_bytes, out);
-    mt_placed_run_release(&run);
-    return status;
+    struct mt_card card;
+    uint64_t bytes = 0;
+    bool fits = false;
+    while (!fits && (*out = next_card(reserve_bytes, &card, &bytes)) != NULL)
+        MT_TRY(check_card(plan, &card, bytes, &fits));
+    return MT_OK;
 }
 
 bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struct mt_fit_remedy *out)
@@ -434,7 +433,7 @@ mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_ans
     return status == MT_OK && !out->fit.fits ? add_remedies(plan, out) : status;
 }
 
-mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out)
+mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_fit_answer *out)
 {
     mt_status status = mt_fit_find_remedies(plan, out);
     if (status == MT_OK)
@@ -443,7 +442,7 @@ mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_byte
         status = find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
     if (status == MT_OK)
         status = find_largest_model(plan, &out->largest_model);
-    return status == MT_OK ? mt_fit_find_smallest_card(plan, card_reserve_bytes, &out->smallest_card) : status;
+    return status == MT_OK ? mt_fit_find_smallest_card(plan, reserve_bytes, &out->smallest_card) : status;
 }
 
 static const struct mt_fit_remedy *first_that_fits(const struct mt_fit_remedy *remedies, size_t count)

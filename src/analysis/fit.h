@@ -8,6 +8,7 @@
 #define MT_ANALYSIS_FIT_H
 
 #include "analysis/fit_changes.h"
+#include "analysis/fit_device.h"
 
 /* A run on a device.
  * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
@@ -64,20 +65,20 @@ struct mt_fit_answer {
     struct mt_fit_remedy gentler; /* this: all changes with which training computes the same, and the rest of the cut */
     struct mt_fit_largest batch, seq; /* with the run as it is otherwise */
     const char *largest_model;        /* of mt_model_names; NULL: none */
-    const char *smallest_card;        /* of mt_device_cards, that the run as it is fits; NULL: none */
+    const char *smallest_card;        /* of mt_card_names, that the run as it is fits; NULL: none */
 };
 
 /* Finds the first part of the answer, the needs of the run and the changes that make it fit, for a plan on a simulated
  * device. Borrows the plan's texts. */
 mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out);
 
-/* Finds the card of mt_device_cards with the least memory, the first of several, that the run fits with reserve_bytes of
- * its memory left; NULL if there is none. */
+/* Finds the card of mt_card_names with the least room, the first of several, that the run fits with reserve_bytes of its memory
+ * left (MT_RESERVE_UNSET: what its context takes); NULL if there is none. */
 mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out);
 
-/* Finds the whole answer for a plan on a simulated device, and of cards with card_reserve_bytes of their memory left.
- * Borrows the plan's texts. */
-mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out);
+/* Finds the whole answer for a plan on a simulated device. The reserve is of the cards that are compared with it. Borrows the
+ * plan's texts. */
+mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_fit_answer *out);
 
 /* Makes the changes and the plan of a remedy, with the implementation that the change needs. Nothing is simulated. False if
  * the change changes nothing, or the plan can't be run. */

@@ -159,7 +159,9 @@ static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_pla
     bool is_simulated = mt_device_is_simulated(run->device);
     mt_status status = mt_run_plan_of_run(answer->question->trace, run, plan);
     snprintf(answer->device, sizeof answer->device, "%.*s", (int)strcspn(run->device, " "), run->device);
-    mt_device_spell_simulated(answer->limit_bytes, answer->simulated_device);
+    struct mt_card card;
+    MT_TRY(mt_device_find_card(answer->device, &card));
+    mt_device_spell_simulated(&card, answer->limit_bytes, answer->simulated_device);
     if (is_simulated && answer->limit_bytes == run->capacity_bytes)
         strcpy(answer->simulated_device, answer->device);
     plan->device = answer->simulated_device;

@@ -133,7 +133,7 @@ static mt_status replay_open(struct replay *replay, size_t count, const struct m
                              uint64_t capacity_bytes)
 {
     *replay = (struct replay){0};
-    MT_TRY(mt_device_open_simulated(capacity_bytes, &replay->device));
+    MT_TRY(mt_device_open_simulated(NULL, capacity_bytes, &replay->device));
     replay->interner = mt_interner_create();
     replay->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
     struct mt_sink sink = mt_sink_discarding(replay->interner);

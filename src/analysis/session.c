@@ -241,7 +241,7 @@ static void follow_plan(struct session *session)
 {
     if (!session->plan->follows_plan)
         return;
-    if (mt_placement_follow(session->plan, session->alloc, &session->placement) != MT_OK) {
+    if (mt_placement_follow(session->plan, &session->device->card, session->alloc, &session->placement) != MT_OK) {
         note(session, "%s; the run goes on without a plan", mt_last_error());
         return;
     }

@@ -5,7 +5,6 @@
 #include "model/training.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* The open parts of a simulation. */
 struct simulation {
@@ -15,13 +14,13 @@ struct simulation {
     struct mt_alloc *alloc;
 };
 
-mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out)
+mt_status mt_simulated_card_find(const char *spelling, struct mt_card *out)
 {
-    if (strncmp(spelling, "sim", 3) != 0)
+    if (!mt_device_is_simulated(spelling))
         return mt_fail(MT_USAGE,
                        "the device is %s: only a simulated device shows what a run would need, such as sim:rtx4090",
                        spelling);
-    return mt_device_open(spelling, out);
+    return mt_device_find_card(spelling, out);
 }
 
 /* Returns the configuration with these steps. The tokens of a file do not matter for memory, so it need not be there: the
@@ -51,11 +50,12 @@ enum { LEAST_STEPS = 3, MOST_STEPS = 4 };
 /* More than any program requests, and still far from the end of addresses. */
 static const uint64_t ENDLESS_BYTES = UINT64_C(1) << 50;
 
-/* Trains for `steps` steps on a device that refuses nothing, and logs the requests. */
-static mt_status log_requests(const struct mt_run_plan *run, int64_t steps, struct mt_request_log *log)
+/* Trains for `steps` steps on a card that refuses nothing, and logs the requests. */
+static mt_status log_requests(const struct mt_run_plan *run, const struct mt_card *card, int64_t steps,
+                              struct mt_request_log *log)
 {
     struct mt_device *device;
-    MT_TRY(mt_device_open_simulated(ENDLESS_BYTES, &device));
+    MT_TRY(mt_device_open_simulated(card, ENDLESS_BYTES, &device));
     const struct mt_training_config config = limit_steps(run->config, 0, steps);
     const struct mt_sink sink = mt_request_log_sink(log);
     struct mt_alloc *alloc;
@@ -69,10 +69,11 @@ static mt_status log_requests(const struct mt_run_plan *run, int64_t steps, stru
 }
 
 /* Makes a plan of the first `steps` steps. */
-static mt_status plan_steps(const struct mt_run_plan *run, int64_t steps, struct mt_plan **out)
+static mt_status plan_steps(const struct mt_run_plan *run, const struct mt_card *card, int64_t steps,
+                            struct mt_plan **out)
 {
     struct mt_request_log *log = mt_request_log_create(&run->alloc);
-    mt_status status = log_requests(run, steps, log);
+    mt_status status = log_requests(run, card, steps, log);
     if (status == MT_OK) {
         size_t count;
         const struct mt_plan_request *requests = mt_request_log_requests(log, &count);
@@ -82,20 +83,23 @@ static mt_status plan_steps(const struct mt_run_plan *run, int64_t steps, struct
     return status;
 }
 
-mt_status mt_placement_find(const struct mt_run_plan *run, struct mt_plan **out)
+/* Finds a place for each block of the run: simulates its first steps on a card that is never full, until two in a row make
+ * the same requests, and packs those. Fails with MT_USAGE, and *out NULL, if the steps do not repeat. */
+static mt_status find_placement(const struct mt_run_plan *run, const struct mt_card *card, struct mt_plan **out)
 {
     mt_status status = MT_USAGE;
     *out = NULL;
     for (int64_t steps = LEAST_STEPS; steps <= MOST_STEPS && status == MT_USAGE; steps++)
-        status = plan_steps(run, steps, out);
+        status = plan_steps(run, card, steps, out);
     return status;
 }
 
-mt_status mt_placement_follow(const struct mt_run_plan *run, struct mt_alloc *alloc, struct mt_plan **out)
+mt_status mt_placement_follow(const struct mt_run_plan *run, const struct mt_card *card, struct mt_alloc *alloc,
+                              struct mt_plan **out)
 {
     *out = NULL;
     struct mt_plan *plan = NULL;
-    mt_status status = mt_placement_find(run, &plan);
+    mt_status status = find_placement(run, card, &plan);
     if (status == MT_OK)
         status = mt_alloc_follow(alloc, plan);
     if (status == MT_OK)
@@ -117,12 +121,13 @@ static struct mt_simulation measure(const struct simulation *simulation, mt_stat
                                   .fits = status == MT_OK};
 }
 
-struct mt_placed_run mt_placed_run_create(const struct mt_run_plan *plan)
+mt_status mt_placed_run_create(const struct mt_run_plan *plan, struct mt_placed_run *out)
 {
-    struct mt_placed_run run = {.plan = *plan};
-    if (run.plan.follows_plan && mt_placement_find(plan, &run.placement) != MT_OK)
-        run.plan.follows_plan = false; /* a run goes on without, too */
-    return run;
+    *out = (struct mt_placed_run){.plan = *plan};
+    MT_TRY(mt_simulated_card_find(plan->device, &out->card));
+    if (out->plan.follows_plan && find_placement(plan, &out->card, &out->placement) != MT_OK)
+        out->plan.follows_plan = false; /* a run goes on without, too */
+    return MT_OK;
 }
 
 void mt_placed_run_release(struct mt_placed_run *run)
@@ -140,11 +145,11 @@ static mt_status train(const struct simulation *simulation, const struct mt_plac
     return mt_training_run(simulation->device, simulation->alloc, &config, NULL);
 }
 
-mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device, struct mt_simulation *out)
+mt_status mt_simulate_placed(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
 {
     assert(run->placement == NULL || run->plan.follows_plan);
     struct simulation simulation = {0};
-    MT_TRY(mt_simulated_device_open(device, &simulation.device));
+    MT_TRY(mt_device_open_simulated(&run->card, capacity_bytes, &simulation.device));
     simulation.interner = mt_interner_create();
     simulation.sink = mt_sink_discarding(simulation.interner);
     mt_status status = mt_alloc_create(simulation.device, &simulation.sink, &run->plan.alloc, &simulation.alloc);
@@ -160,8 +165,9 @@ mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device
 
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
 {
-    struct mt_placed_run run = mt_placed_run_create(plan);
-    mt_status status = mt_simulate_placed(&run, plan->device, out);
+    struct mt_placed_run run;
+    MT_TRY(mt_placed_run_create(plan, &run));
+    mt_status status = mt_simulate_placed(&run, mt_card_usable_bytes(&run.card), out);
     mt_placed_run_release(&run);
     return status;
 }

@@ -18,32 +18,32 @@ struct mt_simulation {
 enum { MT_SIMULATED_STEPS = 12 };
 mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out);
 
-/* A run that is simulated several times, on different devices. The places of its blocks are found once for all of them,
- * since that takes longer than a simulation.
+/* A run that is simulated several times, on one card with more or less memory. The places of its blocks are found once for
+ * all of them, since that takes longer than a simulation.
  * Invariant: placement is NULL if plan.follows_plan is false; steps that do not repeat can't be planned. */
 struct mt_placed_run {
-    struct mt_run_plan plan; /* its device may be changed, nothing else */
+    struct mt_run_plan plan;
+    struct mt_card card; /* of the plan's device */
     struct mt_plan *placement;
 };
 
-/* Borrows the plan's texts. */
-struct mt_placed_run mt_placed_run_create(const struct mt_run_plan *plan);
+/* Borrows the plan's texts. Fails as mt_simulated_card_find does. */
+mt_status mt_placed_run_create(const struct mt_run_plan *plan, struct mt_placed_run *out);
 void mt_placed_run_release(struct mt_placed_run *run);
 
-/* Simulates as mt_simulate does, on `device`. */
-mt_status mt_simulate_placed(const struct mt_placed_run *run, const char *device, struct mt_simulation *out);
+/* Simulates as mt_simulate does, with so much memory. */
+mt_status mt_simulate_placed(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out);
 
-/* Opens a simulated device by a spelling of device.h. Fails with MT_USAGE for another device. */
-mt_status mt_simulated_device_open(const char *spelling, struct mt_device **out);
+/* Finds the card of a simulated device, with the memory that its spelling asks for. Fails with MT_USAGE for another
+ * device. */
+mt_status mt_simulated_card_find(const char *spelling, struct mt_card *out);
 
-/* Finds a place for each block of the run: simulates its first steps on a device that is never full, until two in a row make
- * the same requests, and packs those. The result is the same for every device. Takes well under a second for most runs,
- * and about one for the largest. Fails with MT_USAGE, and *out NULL, if the steps do not repeat. The caller destroys it. */
-mt_status mt_placement_find(const struct mt_run_plan *run, struct mt_plan **out);
-
-/* Finds the places, and has `alloc`, from which nothing was taken yet, follow them. Fails with MT_OUT_OF_MEMORY if the device
- * of `alloc` has no room. *out is NULL on failure, and the run may go on without it; otherwise it outlives `alloc`, and the
+/* Finds a place for each block of the run on that card, and has `alloc`, from which nothing was taken yet, follow them: the
+ * run's first steps are simulated until two in a row make the same requests. Takes well under a second for most runs, and
+ * about one for the largest. Fails with MT_USAGE if the steps do not repeat, and with MT_OUT_OF_MEMORY if the device of
+ * `alloc` has no room. *out is NULL on failure, and the run may go on without it; otherwise it outlives `alloc`, and the
  * caller destroys it. */
-mt_status mt_placement_follow(const struct mt_run_plan *run, struct mt_alloc *alloc, struct mt_plan **out);
+mt_status mt_placement_follow(const struct mt_run_plan *run, const struct mt_card *card, struct mt_alloc *alloc,
+                              struct mt_plan **out);
 
 #endif

@@ -7,16 +7,17 @@
 #include <stdbool.h>
 
 #define MT_EVENT_KINDS(X)                                                                                              \
-    X(SEGMENT_MAP, "segment_map")     /* a segment began or grew: segment, address, offset, block_bytes taken */       \
+    X(SEGMENT_MAP, "segment_map")     /* a segment began or grew: segment_address, segment, offset, block_bytes */     \
     X(SEGMENT_UNMAP, "segment_unmap") /* it shrank or ended: the same fields of what was given back */                 \
-    X(ALLOC, "alloc")                 /* a block was handed out: all fields but value */                               \
-    X(FREE, "free")                   /* it came back: the fields of its alloc */                                      \
-    X(OOM, "oom")                     /* a request was refused: requested_bytes, label, span */                        \
+    X(ALLOC, "alloc")                 /* a block was handed out: requested_bytes and all below it */                   \
+    X(FREE, "free")                   /* it came back: the fields of its alloc, or of its last relabel */              \
+    X(OOM, "oom")                     /* a request was refused: requested_bytes, label, span, stack */                 \
     X(SPAN_BEGIN, "span_begin")       /* span */                                                                       \
     X(SPAN_END, "span_end")           /* span */                                                                       \
     X(STEP_BEGIN, "step_begin")       /* value: the step's number, from 0 */                                           \
     X(STEP_END, "step_end")           /* value: the step's number */                                                   \
-    X(PHASE, "phase")                 /* value: the mt_phase that begins */
+    X(PHASE, "phase")                 /* value: the mt_phase that begins */                                            \
+    X(RELABEL, "relabel")             /* a live block has another purpose: the fields of its alloc, but label, span */
 
 #define X(name, text) MT_EVENT_##name,
 typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_kind;
@@ -24,8 +25,8 @@ typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_ki
 
 const char *mt_event_kind_name(mt_event_kind kind);
 
-/* Invariants: sequence increases by 1 from 0 within a run; time_ns never decreases; block_bytes >= requested_bytes; address
- * is the segment's address + offset.
+/* Invariants: sequence increases by 1 from 0 within a run; time_ns never decreases; block_bytes >= requested_bytes. A live
+ * block is known by its segment and offset; its address is the segment's address + offset.
  *
  * A segment is a range of addresses, and parts of it have memory. The first segment_map of its number begins it, at offset
  * 0 unless another program's range begins earlier. Later ones add memory where there was none. segment_unmap takes memory
@@ -34,18 +35,20 @@ const char *mt_event_kind_name(mt_event_kind kind);
 struct mt_event {
     uint64_t sequence;
     uint64_t time_ns; /* on the device's clock, since the start of the run */
-    mt_addr address;
     union {
-        uint64_t requested_bytes; /* as the caller asked */
-        uint64_t value;           /* of kinds that are not about memory */
+        uint64_t requested_bytes; /* of kinds that are about a block: as the caller asked */
+        mt_addr segment_address;  /* of segment_map and segment_unmap: the address of offset 0 */
+        uint64_t value;           /* of the others */
     };
     uint64_t block_bytes; /* of the block; of segment_map and segment_unmap, those taken and given back */
     uint64_t offset;      /* in the segment: of the block, or of what was mapped or unmapped */
     uint32_t segment;     /* birth number, from 0 */
     mt_label_id label;
     mt_span_id span;
-    uint16_t kind; /* mt_event_kind */
+    mt_stack_id stack; /* of the request; 0: not known */
+    uint16_t kind;     /* mt_event_kind */
     mt_stream stream;
+    uint32_t checksum; /* the ring's; 0 elsewhere */
 };
 
 enum { MT_NO_STEP = -1 };
@@ -61,7 +64,7 @@ struct mt_kernel {
 };
 
 /* The uses of a block by ops, emitted just before it is freed. The sequence of its alloc event identifies the block, since
- * another may have its address by now. A moment is the sequence of the last event before it. */
+ * another may have its place by now. A moment is the sequence of the last event before it. */
 struct mt_use {
     uint64_t block;              /* live */
     uint32_t reads, writes;      /* operands of ops; both 0: never used, and the moments below are 0 */

@@ -1,4 +1,4 @@
-/* Two hash tables with open addressing over two growing arrays of values.
+/* Hash tables with open addressing over growing arrays of values.
  *
  *   slots[hash] -> number -> values[number - 1]      number 0: free slot
  *
@@ -30,6 +30,8 @@ struct table {
 struct mt_interner {
     struct table labels; /* struct mt_label */
     struct table spans;  /* struct mt_span */
+    struct table frames; /* struct mt_frame */
+    struct table stacks; /* struct mt_stack */
     struct mt_category_set categories;
 };
 
@@ -133,6 +135,7 @@ static uint64_t hash_label(const struct mt_label *label)
     uint64_t hash = mix(0xCBF29CE484222325u, (uint64_t)label->category << 32 | (uint64_t)label->role << 16 |
                                                  (uint64_t)label->phase << 8 | (uint64_t)label->dtype);
     hash = mix(hash, (uint64_t)label->span << 32 | (uint32_t)label->layer);
+    hash = mix(hash, label->role_source);
     for (int i = 0; i < label->dims; i++)
         hash = mix(hash, (uint64_t)label->shape[i]);
     return hash_bytes(hash, label->op, strlen(label->op));
@@ -141,9 +144,10 @@ static uint64_t hash_label(const struct mt_label *label)
 static bool labels_equal(const void *stored, const void *wanted)
 {
     const struct mt_label *a = stored, *b = wanted;
-    return a->category == b->category && a->role == b->role && a->phase == b->phase && a->dtype == b->dtype &&
-           a->span == b->span && a->layer == b->layer && a->dims == b->dims &&
-           memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0 && strcmp(a->op, b->op) == 0;
+    return a->category == b->category && a->role == b->role && a->role_source == b->role_source &&
+           a->phase == b->phase && a->dtype == b->dtype && a->span == b->span && a->layer == b->layer &&
+           a->dims == b->dims && memcmp(a->shape, b->shape, (size_t)a->dims * sizeof a->shape[0]) == 0 &&
+           strcmp(a->op, b->op) == 0;
 }
 
 static bool spans_equal(const void *stored, const void *wanted)
@@ -152,11 +156,25 @@ static bool spans_equal(const void *stored, const void *wanted)
     return a->parent == b->parent && strcmp(a->name, b->name) == 0;
 }
 
+static bool frames_equal(const void *stored, const void *wanted)
+{
+    const struct mt_frame *a = stored, *b = wanted;
+    return a->line == b->line && strcmp(a->function, b->function) == 0 && strcmp(a->file, b->file) == 0;
+}
+
+static bool stacks_equal(const void *stored, const void *wanted)
+{
+    const struct mt_stack *a = stored, *b = wanted;
+    return a->parent == b->parent && a->frame == b->frame;
+}
+
 struct mt_interner *mt_interner_create(void)
 {
     struct mt_interner *interner = mt_host_alloc(sizeof *interner);
     table_create(&interner->labels, sizeof(struct mt_label));
     table_create(&interner->spans, sizeof(struct mt_span));
+    table_create(&interner->frames, sizeof(struct mt_frame));
+    table_create(&interner->stacks, sizeof(struct mt_stack));
     return interner;
 }
 
@@ -171,8 +189,15 @@ void mt_interner_destroy(struct mt_interner *interner)
         free((char *)span->name);
         free((char *)span->path);
     }
+    for (uint32_t i = 1; i <= interner->frames.count; i++) {
+        struct mt_frame *frame = table_value(&interner->frames, i);
+        free((char *)frame->function);
+        free((char *)frame->file);
+    }
     table_destroy(&interner->labels);
     table_destroy(&interner->spans);
+    table_destroy(&interner->frames);
+    table_destroy(&interner->stacks);
     mt_category_set_release(&interner->categories);
     free(interner);
 }
@@ -185,7 +210,7 @@ static mt_label_id label_id(const struct mt_label *label, uint32_t number)
 
 mt_label_id mt_interner_label(struct mt_interner *interner, const struct mt_label *label, bool *is_new)
 {
-    assert(label->op != NULL && label->dims >= 0 && label->dims <= MT_MAX_DIMS);
+    assert(label->op != NULL && label->dims >= 0 && label->dims <= MT_LABEL_MAX_DIMS);
     assert(label->category < MT_MOST_CATEGORIES);
     uint64_t hash = hash_label(label);
     uint32_t number = table_find(&interner->labels, hash, labels_equal, label);
@@ -227,6 +252,33 @@ mt_span_id mt_interner_span(struct mt_interner *interner, mt_span_id parent, con
     return number;
 }
 
+mt_frame_id mt_interner_frame(struct mt_interner *interner, const struct mt_frame *frame, bool *is_new)
+{
+    uint64_t hash = hash_bytes(mix(0xCBF29CE484222325u, frame->line), frame->function, strlen(frame->function));
+    hash = hash_bytes(hash, frame->file, strlen(frame->file));
+    uint32_t number = table_find(&interner->frames, hash, frames_equal, frame);
+    if (is_new != NULL)
+        *is_new = number == 0;
+    if (number != 0)
+        return number;
+    struct mt_frame *stored = table_add(&interner->frames, hash, &number);
+    *stored = (struct mt_frame){mt_host_strdup(frame->function), mt_host_strdup(frame->file), frame->line};
+    return number;
+}
+
+mt_stack_id mt_interner_stack(struct mt_interner *interner, mt_stack_id parent, mt_frame_id frame, bool *is_new)
+{
+    const struct mt_stack wanted = {.parent = parent, .frame = frame};
+    uint64_t hash = mix(0xCBF29CE484222325u, (uint64_t)parent << 32 | frame);
+    uint32_t number = table_find(&interner->stacks, hash, stacks_equal, &wanted);
+    assert(frame != 0 && parent <= interner->stacks.count && frame <= interner->frames.count);
+    if (is_new != NULL)
+        *is_new = number == 0;
+    if (number == 0)
+        *(struct mt_stack *)table_add(&interner->stacks, hash, &number) = wanted;
+    return number;
+}
+
 mt_category mt_interner_category(struct mt_interner *interner, const char *name)
 {
     return mt_category_set_add(&interner->categories, name);
@@ -245,6 +297,16 @@ const struct mt_label *mt_interner_find_label(const struct mt_interner *interner
 const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, mt_span_id id)
 {
     return table_value(&interner->spans, id);
+}
+
+const struct mt_frame *mt_interner_find_frame(const struct mt_interner *interner, mt_frame_id id)
+{
+    return table_value(&interner->frames, id);
+}
+
+const struct mt_stack *mt_interner_find_stack(const struct mt_interner *interner, mt_stack_id id)
+{
+    return table_value(&interner->stacks, id);
 }
 
 /* ---- a sink without a trace ---- */

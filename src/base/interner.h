@@ -1,4 +1,4 @@
-/* Interns labels, spans and names of categories: equal values get equal ids. Ids are dense from 1 (categories: from 0) and
+/* Interns labels, spans, call stacks and names of categories: equal values get equal ids. Ids are dense from 1 (categories: from 0) and
  * never change. Every sink that gives out ids has an interner inside. One thread at a time, as a sink is called. */
 #ifndef MT_BASE_INTERNER_H
 #define MT_BASE_INTERNER_H
@@ -19,6 +19,9 @@ void mt_interner_destroy(struct mt_interner *interner);
 mt_label_id mt_interner_label(struct mt_interner *interner, const struct mt_label *label, bool *is_new);
 mt_span_id mt_interner_span(struct mt_interner *interner, mt_span_id parent, const char *name, bool *is_new);
 
+mt_frame_id mt_interner_frame(struct mt_interner *interner, const struct mt_frame *frame, bool *is_new);
+mt_stack_id mt_interner_stack(struct mt_interner *interner, mt_stack_id parent, mt_frame_id frame, bool *is_new);
+
 /* As mt_category_set_add. */
 mt_category mt_interner_category(struct mt_interner *interner, const char *name);
 
@@ -28,6 +31,8 @@ const char *mt_interner_category_name(const struct mt_interner *interner, mt_cat
 /* Return the value of an id, which lives as long as the interner; NULL for an id that it never gave out. */
 const struct mt_label *mt_interner_find_label(const struct mt_interner *interner, mt_label_id id);
 const struct mt_span *mt_interner_find_span(const struct mt_interner *interner, mt_span_id id);
+const struct mt_frame *mt_interner_find_frame(const struct mt_interner *interner, mt_frame_id id);
+const struct mt_stack *mt_interner_find_stack(const struct mt_interner *interner, mt_stack_id id);
 
 /* Returns a sink that interns and wants no events, for runs that are not traced. Borrows the interner. */
 struct mt_sink mt_sink_discarding(struct mt_interner *interner);

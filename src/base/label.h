@@ -50,6 +50,13 @@
     X(BACKWARD, "backward")                                                                                            \
     X(OPTIMIZER, "optimizer")
 
+/* The ways in which the role of a block was found: the program said it, a hook in the program saw it, or rules guessed it
+ * from names and order. */
+#define MT_ROLE_SOURCES(X)                                                                                             \
+    X(DECLARED, "declared")                                                                                            \
+    X(OBSERVED, "observed")                                                                                            \
+    X(INFERRED, "inferred")
+
 #define X(name, text) MT_CATEGORY_##name,
 /* The numbers of categories that a program names come after those of the built-in ones; arrays by category have room for
  * MT_MOST_CATEGORIES. */
@@ -58,14 +65,18 @@ typedef enum mt_category { MT_CATEGORIES(X) MT_CATEGORY_COUNT, MT_MOST_CATEGORIE
 #define X(name, text) MT_ROLE_##name,
 typedef enum mt_role { MT_ROLES(X) MT_ROLE_COUNT } mt_role;
 #undef X
+#define X(name, text) MT_ROLE_SOURCE_##name,
+typedef enum mt_role_source { MT_ROLE_SOURCES(X) MT_ROLE_SOURCE_COUNT } mt_role_source;
+#undef X
 #define X(name, text) MT_PHASE_##name,
 typedef enum mt_phase { MT_PHASES(X) MT_PHASE_COUNT } mt_phase;
 #undef X
 
-/* Return the name of a built-in category, a role or a phase; "?" for any other number. The sink knows the names of the
+/* Return the name of a built-in category, a role, its source or a phase; "?" for any other number. The sink knows the names of the
  * other categories. */
 const char *mt_category_name(mt_category category);
 const char *mt_role_name(mt_role role);
+const char *mt_role_source_name(mt_role_source source);
 const char *mt_phase_name(mt_phase phase);
 
 /* Finds the role of a name: as above, with "_" or "-" for a space, or as formats 1 to 3 of the trace had it ("param",
@@ -91,17 +102,21 @@ static inline uint32_t mt_label_number(mt_label_id id)
     return id & ((1u << MT_LABEL_NUMBER_BITS) - 1);
 }
 
-/* Invariant: 0 <= dims <= MT_MAX_DIMS. */
+/* The most dimensions of a label's shape. */
+enum { MT_LABEL_MAX_DIMS = 16 };
+
+/* Invariant: 0 <= dims <= MT_LABEL_MAX_DIMS. */
 struct mt_label {
     mt_category category;
     mt_role role;
+    mt_role_source role_source;
     mt_phase phase;
     mt_dtype dtype;
     const char *op;  /* the operation ("einsum", "softmax.exp"); borrowed while interning, then owned by the interner */
     mt_span_id span; /* the module that made the request */
     int layer;       /* of the transformer; -1 outside of one */
     int dims;        /* 0 for a scalar */
-    int64_t shape[MT_MAX_DIMS];
+    int64_t shape[MT_LABEL_MAX_DIMS];
 };
 
 /* A span: a node in the tree of modules. */
@@ -109,6 +124,22 @@ struct mt_span {
     mt_span_id parent;
     const char *name; /* "w1" */
     const char *path; /* "model.layers.7.ffn.w1" */
+};
+
+/* Numbers of interned frames and stacks, from 1. Stack 0: none is known, or nothing called the frame. */
+typedef uint32_t mt_frame_id;
+typedef uint32_t mt_stack_id;
+
+/* A frame of a call stack: a place in a program's code. */
+struct mt_frame {
+    const char *function, *file; /* "" where not known */
+    uint32_t line;               /* 0: not known */
+};
+
+/* A call stack: its innermost frame, and the stack of the caller. So stacks that begin alike share what they begin with. */
+struct mt_stack {
+    mt_stack_id parent; /* 0: nothing called the frame */
+    mt_frame_id frame;
 };
 
 #endif

@@ -16,6 +16,11 @@ const char *mt_role_name(mt_role role)
     TABLE_LOOKUP(role, MT_ROLES(NAME));
 }
 
+const char *mt_role_source_name(mt_role_source source)
+{
+    TABLE_LOOKUP(source, MT_ROLE_SOURCES(NAME));
+}
+
 /* The names that formats 1 to 3 of the trace had for roles. */
 static const struct {
     const char *name;

@@ -26,6 +26,11 @@ struct mt_sink {
     /* Returns the id of the span `name` inside `parent` (0: the root), never 0. Copies the name. */
     mt_span_id (*intern_span)(void *context, mt_span_id parent, const char *name);
 
+    /* Return the id of a frame of a call stack, and of the stack whose innermost frame it is, called from `parent` (0: the
+     * bottom): the same for equal ones, never 0. Copy the texts. NULL: not kept; see mt_sink_stack. */
+    mt_frame_id (*intern_frame)(void *context, const struct mt_frame *frame);
+    mt_stack_id (*intern_stack)(void *context, mt_stack_id parent, mt_frame_id frame);
+
     /* Stores a kernel, some time after the device ran it; copies its name. NULL: not wanted. */
     void (*kernel)(void *context, const struct mt_kernel *kernel);
 
@@ -44,6 +49,14 @@ static inline const char *mt_sink_category_name(const struct mt_sink *sink, mt_c
     if (category < MT_CATEGORY_COUNT || sink->category_name == NULL)
         return mt_category_name(category < MT_CATEGORY_COUNT ? category : MT_CATEGORY_OTHER);
     return sink->category_name(sink->context, category);
+}
+
+/* Returns the stack of a frame that `parent` called; 0 where stacks are not kept. */
+static inline mt_stack_id mt_sink_stack(const struct mt_sink *sink, mt_stack_id parent, const struct mt_frame *frame)
+{
+    if (sink->intern_frame == NULL || sink->intern_stack == NULL)
+        return 0;
+    return sink->intern_stack(sink->context, parent, sink->intern_frame(sink->context, frame));
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,32 +159,93 @@ static int edit_distance(const char *a, const char *b)
     return distance[rows][columns];
 }
 
-const char *mt_nearest(const char *word, const char *const *names, size_t count)
+/* Returns the distance of what was written from a name; that of a name's beginning is 1, as of one mistake. */
+static int distance_of(const char *word, const char *name)
 {
-    const char *nearest = NULL;
+    size_t length = strlen(word);
+    if (length > 0 && length < strlen(name) && strncasecmp(word, name, length) == 0)
+        return 1;
+    return edit_distance(word, name);
+}
+
+/* Names by their distance from a word, the nearest first; equally near ones in their own order. */
+enum { MOST_NEAREST = 3 };
+struct nearest {
+    const char *names[MOST_NEAREST];
+    int distances[MOST_NEAREST];
+    size_t count;
+};
+
+static void add_nearest(const char *name, int distance, struct nearest *out)
+{
+    size_t place = out->count < MOST_NEAREST ? out->count++ : MOST_NEAREST - 1;
+    if (place == MOST_NEAREST - 1 && out->names[place] != NULL && out->distances[place] <= distance)
+        return;
+    for (; place > 0 && out->distances[place - 1] > distance; place--) {
+        out->names[place] = out->names[place - 1];
+        out->distances[place] = out->distances[place - 1];
+    }
+    out->names[place] = name;
+    out->distances[place] = distance;
+}
+
+/* Finds the names below the distance `limit`. */
+static struct nearest find_nearest(const char *word, const char *const *names, size_t count, int limit)
+{
+    struct nearest nearest = {.count = 0};
     assert(word != NULL && (names != NULL || count == 0));
-    int best = (int)(strnlen(word, LONGEST_WORD) / 2 + 1);
     for (size_t i = 0; i < count; i++) {
-        int distance = edit_distance(word, names[i]);
-        if (distance < best) {
-            best = distance;
-            nearest = names[i];
-        }
+        int distance = distance_of(word, names[i]);
+        if (distance < limit)
+            add_nearest(names[i], distance, &nearest);
     }
     return nearest;
 }
 
+/* Returns the distance at which a name is too far to be what was meant. */
+static int far_from(const char *word)
+{
+    return (int)(strnlen(word, LONGEST_WORD) / 2 + 1);
+}
+
+const char *mt_nearest(const char *word, const char *const *names, size_t count)
+{
+    return find_nearest(word, names, count, far_from(word)).names[0];
+}
+
+/* Adds `"a", "b" or "c"`. */
+static void add_nearest_names(const struct nearest *nearest, struct mt_text *out)
+{
+    for (size_t i = 0; i < nearest->count; i++)
+        mt_text_add(out, "%s\"%s\"", i == 0 ? "" : i + 1 < nearest->count ? ", " : " or ", nearest->names[i]);
+}
+
+/* Adds "are a, b, c", or how many there are if they are too many to be read. */
+static void add_names(const char *const *names, size_t count, bool is_long, struct mt_text *out)
+{
+    mt_text_add(out, count > 0 ? "are " : "are none");
+    if (is_long)
+        mt_text_add(out, "%zu", count);
+    for (size_t i = 0; i < count && !is_long; i++)
+        mt_text_add(out, "%s%s", i > 0 ? ", " : "", names[i]);
+}
+
 mt_status mt_fail_unknown(const char *what, const char *word, const char *const *names, size_t count)
 {
-    struct mt_text list = {0};
-    for (size_t i = 0; i < count; i++)
-        mt_text_add(&list, "%s%s", i > 0 ? ", " : "", names[i]);
-    const char *nearest = mt_nearest(word, names, count);
-    const char *choices = list.length > 0 ? list.data : "none";
-    mt_status status = nearest != NULL ? mt_fail(MT_USAGE, "unknown %s \"%s\"; did you mean \"%s\"? There are %s", what,
-                                                 word, nearest, choices)
-                                       : mt_fail(MT_USAGE, "unknown %s \"%s\": there are %s", what, word, choices);
-    mt_text_release(&list);
+    enum { FEW = 8, MOST_LISTED = 32 };
+    bool is_long = count > MOST_LISTED;
+    struct nearest nearest = find_nearest(word, names, count, far_from(word));
+    if (is_long || (count > FEW && nearest.count > 0))
+        nearest = find_nearest(word, names, count, INT_MAX);
+    struct mt_text text = {0};
+    mt_text_add(&text, "unknown %s \"%s\"", what, word);
+    if (nearest.count > 0)
+        mt_text_add(&text, "; did you mean ");
+    add_nearest_names(&nearest, &text);
+    mt_text_add(&text, nearest.count > 0 ? "? There " : ": there ");
+    add_names(names, count, is_long, &text);
+    mt_status status = mt_fail(MT_USAGE, "%s", mt_text_get(&text));
+    mt_text_release(&text);
     return status;
 }
 

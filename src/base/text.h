@@ -31,10 +31,12 @@ mt_status mt_parse_percent(const char *text, double *out_percent);
 /* Reads a whole number from `low` to `high`. Fails with MT_USAGE for anything else; `what` names it then ("batch"). */
 mt_status mt_parse_integer(const char *what, const char *text, int64_t low, int64_t high, int64_t *out);
 
-/* Returns the name that is nearest to `word` by edit distance; NULL if none is near enough to be what was meant. */
+/* Returns the name that is nearest to `word` by edit distance, or begins with it; NULL if none is near enough to be what
+ * was meant. */
 const char *mt_nearest(const char *word, const char *const *names, size_t count);
 
-/* Fails with MT_USAGE and `unknown model "2.7b"; did you mean "2.7B"? There are small, medium, …`. */
+/* Fails with MT_USAGE and `unknown model "2.7b"; did you mean "2.7B"? There are small, medium, …`, and the three
+ * nearest where there are many. Of more names than are easily read it tells how many there are. */
 mt_status mt_fail_unknown(const char *what, const char *word, const char *const *names, size_t count);
 
 /* Text that grows. All zero: empty. Invariant: length < capacity, or both are 0 and data is NULL. */

@@ -7,10 +7,10 @@
 #include "base/status.h"
 #include "base/types.h"
 
+struct mt_card;
 struct mt_device;
 struct mt_device_memory;
 struct mt_kernel_watch;
-struct mt_profile;
 struct mt_work;
 struct mtk_queue;
 
@@ -106,13 +106,10 @@ struct mt_kernel_watch {
 mt_status mt_sim_open(const char *argument, struct mt_device **out);
 mt_status mt_cpu_open(const char *argument, struct mt_device **out);
 
+/* Finds the card of a simulated device by the part of its spelling after the colon; its memory is the capacity. */
+mt_status mt_sim_card(const char *argument, struct mt_card *out);
+
 /* Parses a capacity as written after a colon. Fails with MT_USAGE if it is no size or too small. */
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes);
-
-/* Returns the card of that name, in letters of either case, or NULL. Static. */
-const struct mt_profile *mt_profile_find(const char *name);
-
-/* Returns the number of names in mt_device_cards(), without its NULL. */
-size_t mt_profile_count(void);
 
 #endif

@@ -133,8 +133,10 @@ mt_status mt_cpu_open(const char *argument, struct mt_device **out)
         .table = &cpu_table,
         .kernels = &mtk_cpu,
         .capacity_bytes = capacity,
-        .profile = {.name = "cpu", .memory_bytes = capacity},
+        .card = mt_card_reference(),
     };
+    cpu->device.card.memory_bytes = capacity;
+    cpu->device.card.context_bytes = 0;
     cpu->opened_ns = mt_clock_ns();
     snprintf(cpu->device.name, sizeof cpu->device.name, "cpu%s%s", argument != NULL ? ":" : "",
              argument != NULL ? argument : "");

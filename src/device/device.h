@@ -1,9 +1,9 @@
 /* Devices: memory, and queues of work.
  *
- *   "sim", "sim:h200", "sim:a100-80gb", "sim:24GiB"   an address range with a capacity and no memory; its clock
- *                                                     advances by the roofline time of each op
- *   "cpu", "cpu:4GiB"                                 host memory under a capacity; kernels in C
- *   "cuda", "cuda:1"                                  an NVIDIA card, through a module that is loaded when it is opened
+ *   "sim", "sim:a100-80gb", "sim:24GiB", "sim:l4:8GiB"   an address range with a capacity and no memory; its clock
+ *                                                        advances by the roofline time of each op
+ *   "cpu", "cpu:4GiB"                                    host memory under a capacity; kernels in C
+ *   "cuda", "cuda:1"                                     an NVIDIA card, through a module that is loaded when it is opened
  *
  * backend.h has what a device implements.
  *
@@ -15,27 +15,19 @@
 #include "base/event.h"
 #include "base/status.h"
 #include "base/types.h"
+#include "device/card.h"
 #include "kernels/kernels.h"
 
 #include <stdbool.h>
 
 /* The cost of an op by the roofline: it takes the longer of operations over peak rate and bytes over bandwidth. */
 struct mt_work {
+    const char *op;      /* of the kernel: "matmul"; static */
     double operations;   /* multiplications and additions */
     uint64_t bytes;      /* read and written */
     mt_dtype dtype;      /* selects the peak rate; of a matrix product, the dtype of its operands */
     mtk_math math;       /* of a matrix product of fp32 */
     bool matrix_product; /* runs on the matrix units, where the card has them for the dtype */
-};
-
-/* A card as its maker's data sheet has it (sources in profiles.c). Rates in operations per second. */
-struct mt_profile {
-    const char *name; /* "h200" */
-    uint64_t memory_bytes;
-    double bytes_per_second;
-    double fp32_rate;        /* outside of the matrix units */
-    double tf32_matrix_rate; /* 0: none */
-    double bf16_matrix_rate;
 };
 
 /* The memory of a card as its driver reports it, and the parts of what this process holds. */
@@ -64,7 +56,7 @@ struct mt_device {
     uint64_t fail_reserve_at;          /* for tests: the reserve of this number (from 1) fails; 0: none */
     uint64_t mark_ns[MT_DEVICE_MARKS]; /* of a backend that keeps no marks itself */
     struct mt_kernel_watch *watch;     /* owned; NULL: kernels are not watched */
-    struct mt_profile profile;         /* of sim the whole card, of others the name and the memory */
+    struct mt_card card;
 };
 
 /* Opens a device by its spelling above. Fails with MT_NO_DEVICE if the kind or the card is unknown; the message then
@@ -79,13 +71,15 @@ const char *mt_device_kind(const struct mt_device *device);
 /* True if a spelling, or the name of a device in a trace, is that of a simulated one. */
 bool mt_device_is_simulated(const char *spelling);
 
-/* Writes the spelling of a simulated device of that capacity, "sim:8589934592", into `text` of MT_DEVICE_NAME bytes,
- * and returns `text`. The second function opens such a device, like mt_device_open but of any capacity. */
-char *mt_device_spell_simulated(uint64_t capacity_bytes, char *text);
-mt_status mt_device_open_simulated(uint64_t capacity_bytes, struct mt_device **out);
+/* Finds the card of a device by the device's spelling, or by its name in a trace. A device that has none of the known cards
+ * has the reference card, as cpu does. Fails as mt_device_open does if a simulated device can't be opened. */
+mt_status mt_device_find_card(const char *name, struct mt_card *out);
 
-/* Returns the names of the cards that mt_device_open knows, ending with NULL, for help texts. Static. */
-const char *const *mt_device_cards(void);
+/* Writes the spelling of a simulated device with a card and another capacity, "sim:l4:8192MiB", into `text` of
+ * MT_DEVICE_NAME bytes, and returns `text`. The second function opens such a device, like mt_device_open but of any
+ * capacity. `card` NULL is the reference card. */
+char *mt_device_spell_simulated(const struct mt_card *card, uint64_t capacity_bytes, char *text);
+mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity_bytes, struct mt_device **out);
 
 /* Takes memory. Fails with MT_OUT_OF_MEMORY, with the bytes asked and left, if the capacity would be passed or the
  * backend has no more; and with MT_USAGE if `bytes` is 0. */
@@ -135,9 +129,9 @@ void mt_device_graph_forget(struct mt_device *device);
 mt_status mt_device_mark(struct mt_device *device, int number);
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
 
-/* Watches the device's kernels from now on, until the device is closed. Fails with MT_FAILED if the device runs no
- * kernels, if a library is missing, or if another tool watches already, which the message names. The caller may go on
- * without. */
+/* Watches the device's kernels from now on, until the device is closed; on sim, each op as the kernel that it would be.
+ * Fails with MT_FAILED if the device runs no kernels, if a library is missing, or if another tool watches already, which
+ * the message names. The caller may go on without. */
 mt_status mt_device_watch_kernels(struct mt_device *device);
 
 /* True if kernels are watched. */

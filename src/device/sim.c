@@ -4,6 +4,7 @@
  * mt_device_spend advances the clock: equal work takes equal times on every machine. */
 #include "device/backend.h"
 #include "device/device.h"
+#include "device/sim_watch.h"
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -14,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The time that it takes to queue one kernel, of any work: 4.17 us, measured on an H200. */
 enum { LAUNCH_NS = 4170 };
@@ -21,6 +23,8 @@ enum { LAUNCH_NS = 4170 };
 /* The first address, and the unit in which addresses are given out: the pages by which a driver maps memory. */
 static const mt_addr FIRST_ADDRESS = (mt_addr)1 << 40;
 static const uint64_t ADDRESS_UNIT = (uint64_t)2 << 20;
+
+#define MIB ((uint64_t)1 << 20)
 
 /* Invariants: next_address is a multiple of ADDRESS_UNIT above all addresses given out; clock_ns never shrinks. */
 struct sim {
@@ -68,28 +72,38 @@ static uint64_t sim_now_ns(const struct mt_device *device)
 
 /* Returns the operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only
  * if the work asks for it. fp64, which only tests use, counts as fp32. */
-static double peak_rate(const struct mt_profile *profile, const struct mt_work *work)
+static double peak_rate(const struct mt_card *card, const struct mt_work *work)
 {
     double matrix_rate = 0;
     if (work->matrix_product && work->dtype == MT_BF16)
-        matrix_rate = profile->bf16_matrix_rate;
+        matrix_rate = card->bf16_matrix_rate;
     if (work->matrix_product && work->dtype == MT_F32 && work->math == MTK_MATH_TF32)
-        matrix_rate = profile->tf32_matrix_rate;
-    return matrix_rate > 0 ? matrix_rate : profile->fp32_rate;
+        matrix_rate = card->tf32_matrix_rate;
+    return matrix_rate > 0 ? matrix_rate : card->fp32_rate;
 }
 
 /* The roofline: an op takes as long as its operations or its bytes, whichever is longer. Williams, Waterman,
  * Patterson, "Roofline: an insightful visual performance model", CACM 2009. */
 static void sim_spend(struct mt_device *device, const struct mt_work *work)
 {
-    const struct mt_profile *profile = &device->profile;
-    assert(peak_rate(profile, work) > 0 && profile->bytes_per_second > 0);
-    double computing = work->operations / peak_rate(profile, work);
-    double moving = (double)work->bytes / profile->bytes_per_second;
+    const struct mt_card *card = &device->card;
+    assert(peak_rate(card, work) > 0 && card->bytes_per_second > 0);
+    double computing = work->operations / peak_rate(card, work);
+    double moving = (double)work->bytes / card->bytes_per_second;
     assert(computing >= 0 && moving >= 0);
     double seconds = computing > moving ? computing : moving;
     uint64_t ns = LAUNCH_NS + (uint64_t)(seconds * 1e9 + 0.5);
-    __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
+    uint64_t start = __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
+    if (device->watch != NULL)
+        mt_sim_watch_add(device->watch, work->op, start, start + ns);
+}
+
+/* There are no kernels: each op is one, of the time that it is estimated to take. */
+static mt_status sim_watch_kernels(struct mt_device *device, struct mt_kernel_watch **out)
+{
+    (void)device;
+    *out = mt_sim_watch_create();
+    return MT_OK;
 }
 
 static void sim_close(struct mt_device *device)
@@ -105,44 +119,97 @@ static const struct mt_device_table sim_table = {
     .range_close = sim_release,
     .range_map = sim_range_map,
     .range_unmap = sim_release,
+    .watch_kernels = sim_watch_kernels,
     .now_ns = sim_now_ns,
     .spend = sim_spend,
     .close = sim_close,
 };
 
-static const char DEFAULT_CARD[] = "h200";
-
-/* Finds a card by its name, or changes the capacity of the default card. */
-static mt_status profile_parse(const char *argument, struct mt_profile *out)
+/* Splits "a100-80gb", "24GiB" or "a100-80gb:24GiB" into the name of a card, empty if there is none, and a size. */
+static const char *split(const char *argument, char *name)
 {
-    const struct mt_profile *card = mt_profile_find(argument);
-    if (card != NULL) {
-        *out = *card;
+    if (isdigit((unsigned char)argument[0])) {
+        name[0] = '\0';
+        return argument;
+    }
+    size_t length = strcspn(argument, ":");
+    snprintf(name, MT_CARD_NAME, "%.*s", (int)length, argument);
+    return argument[length] == ':' ? argument + length + 1 : NULL;
+}
+
+static mt_status find_card(const char *name, struct mt_card *out)
+{
+    if (mt_card_find(name, out))
         return MT_OK;
+    const char *const *names = mt_card_names();
+    size_t count = 0;
+    while (names[count] != NULL)
+        count++;
+    (void)mt_fail_unknown("card", name, names, count);
+    return MT_NO_DEVICE;
+}
+
+/* Finds the card and the capacity that a spelling asks for. */
+static mt_status parse(const char *argument, struct mt_card *out)
+{
+    char name[MT_CARD_NAME];
+    const char *size = split(argument, name);
+    const bool is_size_alone = size == argument;
+    MT_TRY(find_card(is_size_alone ? MT_REFERENCE_CARD : name, out));
+    mt_status status = MT_OK;
+    if (size != NULL) {
+        out->context_bytes = 0; /* so much is for the run */
+        status = mt_capacity_parse(size, &out->memory_bytes);
     }
-    if (!isdigit((unsigned char)argument[0])) {
-        (void)mt_fail_unknown("card", argument, mt_device_cards(), mt_profile_count());
-        return MT_NO_DEVICE;
-    }
-    *out = *mt_profile_find(DEFAULT_CARD);
-    mt_status status = mt_capacity_parse(argument, &out->memory_bytes);
-    return status == MT_OK ? status : mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), DEFAULT_CARD);
+    if (status == MT_OK || !is_size_alone)
+        return status;
+    return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
+}
+
+static struct mt_device *create(const struct mt_card *card)
+{
+    struct sim *sim = mt_host_alloc(sizeof *sim);
+    sim->device = (struct mt_device){
+        .table = &sim_table,
+        .capacity_bytes = mt_card_usable_bytes(card),
+        .card = *card,
+    };
+    sim->next_address = FIRST_ADDRESS;
+    return &sim->device;
 }
 
 mt_status mt_sim_open(const char *argument, struct mt_device **out)
 {
+    struct mt_card card;
     if (argument == NULL)
-        argument = DEFAULT_CARD;
-    struct mt_profile profile;
-    MT_TRY(profile_parse(argument, &profile));
-    struct sim *sim = mt_host_alloc(sizeof *sim);
-    sim->device = (struct mt_device){
-        .table = &sim_table,
-        .capacity_bytes = profile.memory_bytes,
-        .profile = profile,
-    };
-    sim->next_address = FIRST_ADDRESS;
-    snprintf(sim->device.name, sizeof sim->device.name, "sim:%s", argument);
-    *out = &sim->device;
+        argument = MT_REFERENCE_CARD;
+    MT_TRY(parse(argument, &card));
+    *out = create(&card);
+    snprintf((*out)->name, sizeof(*out)->name, "sim:%s", argument);
+    return MT_OK;
+}
+
+mt_status mt_sim_card(const char *argument, struct mt_card *out)
+{
+    return parse(argument != NULL ? argument : MT_REFERENCE_CARD, out);
+}
+
+char *mt_device_spell_simulated(const struct mt_card *card, uint64_t capacity_bytes, char *text)
+{
+    const bool is_reference = card == NULL || strcmp(card->name, MT_REFERENCE_CARD) == 0;
+    const bool is_whole = capacity_bytes > 0 && capacity_bytes % MIB == 0;
+    snprintf(text, MT_DEVICE_NAME, "sim:%s%s%" PRIu64 "%s", is_reference ? "" : card->name, is_reference ? "" : ":",
+             is_whole ? capacity_bytes / MIB : capacity_bytes, is_whole ? "MiB" : "");
+    return text;
+}
+
+mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity_bytes, struct mt_device **out)
+{
+    struct mt_card reference = mt_card_reference();
+    *out = create(card != NULL ? card : &reference);
+    struct mt_device *device = *out;
+    device->capacity_bytes = device->card.memory_bytes = capacity_bytes;
+    device->card.context_bytes = 0;
+    mt_device_spell_simulated(card, capacity_bytes, device->name);
     return MT_OK;
 }

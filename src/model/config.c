@@ -3,6 +3,7 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,19 +45,21 @@ struct mt_training_config mt_training_config_default(void)
                                        .parameter_dtype = MT_F32};
 }
 
+/* The keys of a file of sizes. All but the last must be there. */
+enum { KEY_ROPE = 5, KEY_COUNT };
+static const char *const keys[KEY_COUNT] = {"vocab", "d_model", "d_ff", "layers", "heads", [KEY_ROPE] = "rope"};
+
 /* Sets the size, or RoPE, that `key` of a JSON file names. Fails with MT_USAGE if the key is unknown or the value of
  * another type. */
 static mt_status set_key(struct mt_model_config *config, const char *path, const char *key, const json_t *value)
 {
-    enum { ROPE = 5, KEYS };
-    static const char *const keys[KEYS] = {"vocab", "d_model", "d_ff", "layers", "heads", [ROPE] = "rope"};
-    int64_t *const sizes[ROPE] = {&config->vocab, &config->d_model, &config->d_ff, &config->layers, &config->heads};
+    int64_t *const sizes[KEY_ROPE] = {&config->vocab, &config->d_model, &config->d_ff, &config->layers, &config->heads};
     int found = 0;
-    while (found < KEYS && strcmp(keys[found], key) != 0)
+    while (found < KEY_COUNT && strcmp(keys[found], key) != 0)
         found++;
-    if (found == KEYS)
-        return mt_fail_context(mt_fail_unknown("key", key, keys, KEYS), "%s", path);
-    bool is_rope = found == ROPE;
+    if (found == KEY_COUNT)
+        return mt_fail_context(mt_fail_unknown("key", key, keys, KEY_COUNT), "%s", path);
+    bool is_rope = found == KEY_ROPE;
     if (is_rope ? !json_is_boolean(value) : !json_is_integer(value))
         return mt_fail(MT_USAGE, "%s: \"%s\" must be %s", path, key, is_rope ? "true or false" : "a whole number");
     if (is_rope)
@@ -64,6 +67,34 @@ static mt_status set_key(struct mt_model_config *config, const char *path, const
     else
         *sizes[found] = json_integer_value(value);
     return MT_OK;
+}
+
+/* Fails with MT_USAGE, the sizes that the file lacks and an example that lacks none, if it lacks one. */
+static mt_status check_complete(const char *path, const json_t *root)
+{
+    const struct mt_model_config *like = &models[0];
+    char missing[64] = "";
+    for (int i = 0; i < KEY_ROPE; i++)
+        if (json_object_get(root, keys[i]) == NULL)
+            sprintf(missing + strlen(missing), "%s%s", missing[0] != '\0' ? ", " : "", keys[i]);
+    if (missing[0] == '\0')
+        return MT_OK;
+    return mt_fail(MT_USAGE,
+                   "%s lacks %s: a file names all sizes, as {\"vocab\": %" PRId64 ", \"d_model\": %" PRId64
+                   ", \"d_ff\": %" PRId64 ", \"layers\": %" PRId64 ", \"heads\": %" PRId64
+                   "} does, the model %s; \"rope\": true may be added",
+                   path, missing, like->vocab, like->d_model, like->d_ff, like->layers, like->heads, like->name);
+}
+
+/* Reads the sizes from the root of a file. */
+static mt_status read_keys(const char *path, json_t *root, struct mt_model_config *config)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(root))
+        return mt_fail(MT_USAGE, "%s: expected an object with the model's sizes", path);
+    json_object_foreach(root, key, value) MT_TRY(set_key(config, path, key, value));
+    return check_complete(path, root);
 }
 
 mt_status mt_model_config_read(const char *path, struct mt_model_config *out)
@@ -74,19 +105,12 @@ mt_status mt_model_config_read(const char *path, struct mt_model_config *out)
         return mt_fail(MT_USAGE, "the model's sizes can't be read: %s", error.text);
     if (root == NULL)
         return mt_fail(MT_USAGE, "%s, line %d: %s", path, error.line, error.text);
-    mt_status status = MT_OK;
-    struct mt_model_config config = *out;
-    const char *key;
-    json_t *value;
-    if (!json_is_object(root))
-        status = mt_fail(MT_USAGE, "%s: expected an object with the model's sizes", path);
-    json_object_foreach(root, key, value) if (status == MT_OK) status = set_key(&config, path, key, value);
+    struct mt_model_config config = {.name = "custom"};
+    mt_status status = read_keys(path, root, &config);
     json_decref(root);
-    if (status != MT_OK)
-        return status;
-    snprintf(config.name, sizeof config.name, "custom");
-    *out = config;
-    return MT_OK;
+    if (status == MT_OK)
+        *out = config;
+    return status;
 }
 
 uint64_t mt_model_parameter_count(const struct mt_model_config *m)

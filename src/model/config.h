@@ -32,8 +32,8 @@ typedef enum mt_weight_cast {
 
 /* The ways to compute attention, and the tensors of size T² that each keeps for backward (docs/categories.md). */
 typedef enum mt_attention_kind {
-    MT_ATTENTION_CUSTOM,  /* op by op: the masked scores, their exponentials, the weights */
-    MT_ATTENTION_SOFTMAX, /* softmax as one op: the masked scores, the weights */
+    MT_ATTENTION_CUSTOM, /* op by op: the masked scores, their exponentials, the weights */
+    MT_ATTENTION_SOFTMAX, /* softmax as one op, like torch.softmax: the weights, and the mask; autocast casts the weights */
     MT_ATTENTION_WEIGHTS, /* scale, mask and softmax as one op: the weights */
     MT_ATTENTION_FLASH,   /* all of it as one op: none */
 } mt_attention_kind;
@@ -86,8 +86,8 @@ extern const char *const mt_model_names[];
 /* Sets *out to the model of that name. Fails with MT_USAGE, the list of names and the nearest one if there is none. */
 mt_status mt_model_config_named(const char *name, struct mt_model_config *out);
 
-/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file into *out. Sizes whose
- * key is absent keep their value. Fails with MT_USAGE if the file can't be read or has an unknown key. */
+/* Reads {"vocab":…, "d_model":…, "d_ff":…, "layers":…, "heads":…, "rope":…} from a JSON file into *out. `rope` may be
+ * absent, which is false. Fails with MT_USAGE if the file can't be read, lacks a size or has an unknown key. */
 mt_status mt_model_config_read(const char *path, struct mt_model_config *out);
 
 /* Fails with MT_USAGE and the numbers if sizes are out of range, heads do not divide d_model, the head size is odd

@@ -1,9 +1,9 @@
 #include "model/graph.h"
 
 #include "base/memory.h"
-#include "model/operator_memory.h"
 #include "model/ops.h"
 #include "model/use.h"
+#include "operators/operator_memory.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -162,7 +162,8 @@ static struct mt_tensor *sum_to_input(struct mt_runtime *rt, const struct mt_ten
     struct mt_tensor *out = mt_edge_gradient(rt, "sum", grad->dtype, edge);
     int64_t staging_bytes = 0, counter_bytes = 0, columns = edge->dims > 0 ? edge->shape[edge->dims - 1] : 1;
     if (edge->dims == 1 && columns == grad->shape[grad->dims - 1])
-        mt_reduction_staging(mt_tensor_count(grad) / columns, columns, &staging_bytes, &counter_bytes);
+        mt_reduction_staging(&rt->device->card, mt_tensor_count(grad) / columns, columns, &staging_bytes,
+                             &counter_bytes);
     struct mt_tensor *staging = scratch(rt, "sum.staging", staging_bytes);
     struct mt_tensor *counter = scratch(rt, "sum.counter", counter_bytes);
     mt_use_scratch(rt, staging);

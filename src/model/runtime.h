@@ -9,7 +9,7 @@
  *   runtime ← tensor ← use ← op_rules ← ops ← graph (the tape) ← parameter ← autocast ← functions ← einsum
  *           ← attention_layer ← transformer ← optimizer ← eager_implementation, fused_* ← training
  *
- * Beside them stand config, operator_memory (sizes of what operators take inside) and token_source. */
+ * Beside them stand config and token_source. */
 #ifndef MT_MODEL_RUNTIME_H
 #define MT_MODEL_RUNTIME_H
 

@@ -72,7 +72,7 @@ static mt_status open_anywhere(const struct mt_record_request *request, const st
     read_command(&command);
     mt_text_add(out_path, "%s", request->trace);
     mt_status status = open_at(request, out_path->data, card, mt_text_get(&command), out);
-    if (status == MT_FAILED) {
+    if (status == MT_NOT_WRITTEN) {
         struct mt_error error = mt_error_save(status);
         mt_text_add(out_path, "-%" PRId64, (int64_t)getpid());
         status = open_at(request, out_path->data, card, mt_text_get(&command), out);

@@ -44,8 +44,9 @@ struct mt_attention_limit {
 /* The study. Cells are in the order of the grid; limits by precision, then width, then variant. Borrows everything. */
 struct mt_attention_answer {
     struct mt_attention_grid grid;
-    uint64_t memory_bytes; /* of the device, that a run could have */
-    const char *trace;     /* NULL: not traced */
+    uint64_t memory_bytes;    /* of the device, that a run could have */
+    uint64_t workspace_bytes; /* of matrix products of one thread there */
+    const char *trace;        /* NULL: not traced */
     struct mt_attention_cell *cells;
     size_t cell_count;
     struct mt_attention_limit *limits;

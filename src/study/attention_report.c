@@ -1,5 +1,4 @@
 /* The attention study for people: its tables, with the variants side by side, and what follows from them. */
-#include "model/operator_memory.h"
 #include "model/settings.h"
 #include "study/attention_answer.h"
 
@@ -105,8 +104,7 @@ static void print_title(const struct mt_attention_answer *answer)
         "kept. Live and peak are requested bytes, without the %s of workspaces of matrix products. In brackets: "
         "the bytes that would be live, by formula, where forward ran out of memory (oom).",
         grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name,
-        mt_format_bytes(answer->memory_bytes, memory),
-        mt_format_bytes(2 * (uint64_t)MT_MATMUL_WORKSPACE_BYTES, workspace));
+        mt_format_bytes(answer->memory_bytes, memory), mt_format_bytes(2 * answer->workspace_bytes, workspace));
     say(answer, &text);
 }
 
@@ -196,8 +194,8 @@ static void print_peer(const struct mt_attention_answer *answer)
     mt_text_add(
         &text,
         "Compared with PyTorch 2.11 on an H200 (batch 8, one head; its fp32 with products in TF32): memory without "
-        "workspaces, times in ms%s. softmax is compared with torch.softmax, whose backward needs only its result, so "
-        "it has no masked scores live. flash is compared with scaled_dot_product_attention.",
+        "workspaces, times in ms%s. softmax is compared with torch.softmax, flash with "
+        "scaled_dot_product_attention.",
         answer->executes ? "" : ", ours rooflines");
     say(answer, &text);
     for (size_t p = 0; p < answer->grid.precisions.count; p++)

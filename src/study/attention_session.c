@@ -278,7 +278,7 @@ int64_t mt_attention_square_from(const struct mt_attention_case *study)
 
 /* Finds out if a sequence of that many steps of length fits. One that cannot even be asked for does not. */
 static mt_status try_steps(const struct mt_attention_case *study, const struct mt_alloc_settings *alloc,
-                           uint64_t capacity_bytes, int64_t steps, bool *out_fits)
+                           const struct mt_card *card, uint64_t capacity_bytes, int64_t steps, bool *out_fits)
 {
     struct mt_attention_session session = {.alloc = *alloc};
     struct mt_attention_case tried = *study;
@@ -288,7 +288,7 @@ static mt_status try_steps(const struct mt_attention_case *study, const struct m
     *out_fits = false;
     if (mt_attention_case_check(&tried) != MT_OK)
         return MT_OK;
-    MT_TRY(mt_device_open_simulated(capacity_bytes, &session.device));
+    MT_TRY(mt_device_open_simulated(card, capacity_bytes, &session.device));
     mt_status status = mt_attention_session_run(&session, &tried, &result);
     *out_fits = result.is_done;
     mt_device_close(session.device);
@@ -296,13 +296,13 @@ static mt_status try_steps(const struct mt_attention_case *study, const struct m
 }
 
 mt_status mt_attention_longest(const struct mt_attention_case *study, const struct mt_alloc_settings *alloc,
-                               uint64_t capacity_bytes, int64_t *out)
+                               const struct mt_card *card, uint64_t capacity_bytes, int64_t *out)
 {
     int64_t fitting = 0, too_long = MT_STUDY_LONGEST / MT_STUDY_LENGTH_STEP + 1;
     mt_status status = MT_OK;
     for (int64_t steps = 1; too_long - fitting > 1 && status == MT_OK;) {
         bool fits;
-        status = try_steps(study, alloc, capacity_bytes, steps, &fits);
+        status = try_steps(study, alloc, card, capacity_bytes, steps, &fits);
         *(fits ? &fitting : &too_long) = steps;
         bool is_bounded = too_long <= 2 * fitting || fitting < steps; /* before, lengths double */
         steps = is_bounded ? fitting + (too_long - fitting) / 2 : 2 * steps;

@@ -82,10 +82,10 @@ enum { MT_STUDY_LONGEST = 1 << 24, MT_STUDY_LENGTH_STEP = 256 };
  * none. The length of the case does not matter. */
 int64_t mt_attention_square_from(const struct mt_attention_case *study);
 
-/* Finds the longest sequence, in steps of MT_STUDY_LENGTH_STEP, whose forward and backward fit into that many bytes; 0 if
- * not even the shortest does. Simulates each length that it tries. Relies on this: where a length does not fit, no longer one
+/* Finds the longest sequence, in steps of MT_STUDY_LENGTH_STEP, whose forward and backward fit into that many bytes of
+ * the card; 0 if not even the shortest does. Simulates each length that it tries. Relies on this: where a length does not fit, no longer one
  * does. */
 mt_status mt_attention_longest(const struct mt_attention_case *study, const struct mt_alloc_settings *alloc,
-                               uint64_t capacity_bytes, int64_t *out);
+                               const struct mt_card *card, uint64_t capacity_bytes, int64_t *out);
 
 #endif

@@ -8,24 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor to find among the labels of a run. NULL: any. */
+/* A tensor to find among the labels of a run, by what it is. Ops differ between variants of attention and implementations,
+ * so none is named. NULL: any. */
 struct tensor {
     const char *what;
-    const char *category, *role, *op, *phase, *span_end;
+    const char *category, *role, *phase;
+    const char *ends[2]; /* one of these ends its span; the second is that of the fused model where it differs */
 };
 
 static const struct tensor tensors[] = {
-    {"parameters", NULL, "parameter", NULL, NULL, NULL},
-    {"copies of parameters", NULL, "weight cast", NULL, NULL, NULL},
-    {"first linear layer's output", "einsum", NULL, "einsum", "forward", NULL},
-    {"first feed-forward layer's output", "einsum", NULL, "einsum", "forward", ".ffn.w1"},
-    {"norm's output", "Norm", NULL, "norm.weight", "forward", NULL},
-    {"softmax's output", "Softmax", NULL, "softmax.div", "forward", NULL},
-    {"residual stream", "Block", NULL, NULL, "forward", NULL},
-    {"logits", "einsum", NULL, "einsum", "forward", "lm_head"},
-    {"loss", "Loss", NULL, "cross_entropy.mean", "loss", NULL},
-    {"gradients of parameters", "Gradient", "gradient", NULL, NULL, NULL},
-    {"optimizer state", "Opt State", "optimizer state", NULL, NULL, NULL},
+    {"parameters", NULL, "parameter", NULL, {NULL}},
+    {"copies of parameters", NULL, "weight cast", NULL, {NULL}},
+    {"first linear layer's output", "einsum", NULL, "forward", {".attn.q_proj", ".attn.qkv_proj"}},
+    {"first feed-forward layer's output", "einsum", NULL, "forward", {".ffn.w1", ".ffn.w13"}},
+    {"norm's output", "Norm", NULL, "forward", {NULL}},
+    {"softmax's output", "Softmax", NULL, "forward", {NULL}},
+    {"attention's output", "Attn", "activation", "forward", {".attn"}},
+    {"residual stream", "Block", NULL, "forward", {NULL}},
+    {"logits", "einsum", NULL, "forward", {"lm_head"}},
+    {"loss", "Loss", NULL, "loss", {NULL}},
+    {"gradients of parameters", "Gradient", "gradient", NULL, {NULL}},
+    {"optimizer state", "Opt State", "optimizer state", NULL, {NULL}},
 };
 enum { TENSORS = sizeof tensors / sizeof tensors[0] };
 
@@ -42,22 +45,47 @@ static bool is_text(const char *wanted, const char *text)
 
 static bool ends_with(const char *text, const char *end)
 {
-    size_t length = strlen(text), end_length = end != NULL ? strlen(end) : 0;
-    return end == NULL || (length >= end_length && strcmp(text + length - end_length, end) == 0);
+    size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-static bool is_tensor(const struct mt_label_row *label, const struct tensor *tensor)
+static bool is_in_place(const struct tensor *tensor, const char *span)
+{
+    for (size_t i = 0; i < sizeof tensor->ends / sizeof tensor->ends[0]; i++)
+        if (tensor->ends[i] != NULL && ends_with(span, tensor->ends[i]))
+            return true;
+    return tensor->ends[0] == NULL;
+}
+
+/* True of tensors with one number a row, as maxima and sums are: they are on the way to an output, and not the output. */
+static bool is_column(const struct mt_label_row *label)
+{
+    return ends_with(label->shape, ",1");
+}
+
+static bool is_candidate(const struct mt_label_row *label, const struct tensor *tensor)
 {
     return is_text(tensor->category, label->category) && is_text(tensor->role, label->role) &&
-           is_text(tensor->op, label->op) && is_text(tensor->phase, label->phase) &&
-           ends_with(label->span, tensor->span_end);
+           is_text(tensor->phase, label->phase) && is_in_place(tensor, label->span) && !is_column(label);
+}
+
+/* True of the last candidate of its span: a module takes its output last. Labels are in the order of their first blocks. */
+static bool is_tensor(const struct labels *labels, size_t number, const struct tensor *tensor)
+{
+    const struct mt_label_row *rows = labels->rows;
+    if (!is_candidate(&rows[number], tensor))
+        return false;
+    for (size_t i = number + 1; i < labels->count; i++)
+        if (rows[i].span == rows[number].span && is_candidate(&rows[i], tensor))
+            return false;
+    return true;
 }
 
 /* Returns the first label of such a tensor; NULL if the run had none. Number 0 is no label. */
 static const struct mt_label_row *find(const struct labels *labels, const struct tensor *tensor)
 {
     for (size_t i = 1; i < labels->count; i++)
-        if (is_tensor(&labels->rows[i], tensor))
+        if (is_tensor(labels, i, tensor))
             return &labels->rows[i];
     return NULL;
 }
@@ -67,7 +95,7 @@ static const char *dtype_of(const struct labels *labels, const struct tensor *te
 {
     const struct mt_label_row *first = find(labels, tensor);
     for (size_t i = 1; first != NULL && i < labels->count; i++)
-        if (is_tensor(&labels->rows[i], tensor) && strcmp(labels->rows[i].dtype, first->dtype) != 0)
+        if (is_tensor(labels, i, tensor) && strcmp(labels->rows[i].dtype, first->dtype) != 0)
             return "mixed";
     return first != NULL ? first->dtype : NULL;
 }
@@ -126,6 +154,14 @@ static bool is_dtype(const struct tensor_row *rows, size_t count, const char *wh
     return false;
 }
 
+static bool has_tensor(const struct tensor_row *rows, size_t count, const char *what)
+{
+    bool is_there = false;
+    for (size_t i = 0; i < count; i++)
+        is_there = is_there || strcmp(rows[i].what, what) == 0;
+    return is_there;
+}
+
 /* Gives the reasons, where they hold: what autocast casts, and what it must not. */
 static void say_reasons(struct mt_page *page, const struct tensor_row *rows, size_t count)
 {
@@ -141,6 +177,10 @@ static void say_reasons(struct mt_page *page, const struct tensor_row *rows, siz
         mt_page_say(page,
                     "Norm and loss sum many values, and softmax takes exponentials: they stay fp32, as sums in few "
                     "bits stop growing (see Accumulation).");
+    if (!has_tensor(rows, count, "softmax's output"))
+        mt_page_say(page,
+                    "Softmax's output is in no tensor: attention as one op uses it piece by piece. Of each row it "
+                    "keeps the log-sum-exp, in fp32.");
     mt_text_release(&narrow);
     mt_text_release(&wide);
 }
@@ -167,7 +207,7 @@ static mt_status add_tensors(struct mt_report *report, const struct mt_report_ru
     return status;
 }
 
-/* Adds a full step where there is one, since it has gradients. */
+/* Adds the longest pair of the lead group, of equals a full step, since it has gradients. */
 mt_status mt_report_dtypes(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
@@ -175,7 +215,7 @@ mt_status mt_report_dtypes(struct mt_report *report)
     mt_status status = MT_OK;
     mt_page_section(report->page, "dtypes", "Precision under autocast");
     if (pairs.autocast.count > 0) {
-        const struct mt_report_pair *last = &pairs.pairs[pairs.autocast.count - 1]; /* "fwd_bwd" comes after "fwd" */
+        const struct mt_report_pair *last = (const struct mt_report_pair *)mt_report_longest(&pairs.autocast);
         status = add_tensors(report, &last->autocast, &last->baseline);
     } else if (rows.count > 0) {
         status = add_tensors(report, rows.runs[rows.count - 1], NULL);

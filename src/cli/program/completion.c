@@ -13,7 +13,7 @@
 static void add_devices(struct mt_text *out)
 {
     mt_text_add(out, "auto cuda cpu sim");
-    for (const char *const *card = mt_device_cards(); *card != NULL; card++)
+    for (const char *const *card = mt_card_names(); *card != NULL; card++)
         mt_text_add(out, " sim:%s", *card);
 }
 

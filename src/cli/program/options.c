@@ -147,7 +147,7 @@ static mt_status fail_unknown_option(const struct mt_option *options, const char
     mt_text_add(&name, "%.*s", (int)strcspn(argument, "="), argument);
     mt_status status = mt_fail_unknown("option", mt_text_get(&name), names, count);
     mt_text_release(&name);
-    return status;
+    return mt_fail_hint(status, "--help explains them");
 }
 
 /* True if `own`, which may be NULL, is the name. */

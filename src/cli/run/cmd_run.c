@@ -16,7 +16,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
     MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
-              .help = "trace each kernel of a GPU, too: memtrace kernels asks about them"),
+              .help = "trace each kernel, too, on sim its estimate: memtrace kernels asks about them"),
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct mt_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
@@ -41,7 +41,7 @@ static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_r
         return MT_OK;
     MT_TRY(mt_trace_open(plan->trace, &out->question.trace));
     MT_TRY(mt_trace_find_numbered(out->question.trace, result->run, &out->question.run));
-    return mt_run_peaks_load(&out->question, &out->peaks);
+    return mt_run_peaks_load(&out->question, MT_GROUP_ROLE, &out->peaks);
 }
 
 static void findings_release(struct findings *findings)
@@ -82,7 +82,8 @@ static const struct mt_field answer_fields[] = {
     MT_VALUE(ROW, step_ms, "step_ms", NULL, "a number for each step after the warm-up, by the device's clock"),
     MT_VALUE(ROW, wall_ms, "wall_ms", NULL, "the same by the wall clock; empty where nothing is computed"),
     MT_KNOWN(ROW, events, "events", NULL, "that the trace has of this run"),
-    MT_ROW(ROW, peaks, "peak", &mt_run_peaks_type, "all but the first three are null with `--no-trace`"),
+    MT_ROW(ROW, peaks, "peak", &mt_run_peaks_types[MT_GROUP_ROLE],
+           "all but the first three are null with `--no-trace`"),
     MT_ROW_OR_NULL(ROW, plan, "plan", &plan_type, "of `--plan on`"),
     MT_FIELDS_END,
 };
@@ -231,7 +232,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     print_losses(result);
     print_plan(result);
     putchar('\n');
-    mt_run_peaks_print(&findings->peaks);
+    mt_run_peaks_print(&findings->peaks, MT_PEAK_ROWS);
     if (findings->question.run != NULL)
         print_next(plan, findings->question.run);
     else
@@ -295,8 +296,13 @@ const struct mt_command mt_command_run = {
     .usage = "[OPTIONS]",
     .details =
         "On cuda and cpu it really trains. On sim the same model, allocator and events run, and only the arithmetic\n"
-        "is absent, so its losses are. A file of sizes is JSON with vocab, d_model, d_ff, layers, heads and\n"
-        "rope. Each run is added to the trace; Ctrl-C leaves it readable.\n"
+        "is absent, so its losses are. Each run is added to the trace; Ctrl-C leaves it readable.\n"
+        "\n"
+        "The models are those of Stanford's course CS336, under its names. 2.7B has the layers and the width of\n"
+        "GPT-3 2.7B, but 3.41 billion parameters: SwiGLU has three feed-forward matrices instead of two, and the head\n"
+        "is not the embedding. A model of your own is a file of all sizes, which may have \"rope\": true, too:\n"
+        "\n"
+        "  {\"vocab\": 10000, \"d_model\": 768, \"d_ff\": 3072, \"layers\": 12, \"heads\": 12}\n"
         "\n"
         "Steps repeat: with --plan on their requests are known before the first, and so is a place for each block, so\n"
         "that hardly more is reserved than the peak. What differs from the plan is served as without one.\n",

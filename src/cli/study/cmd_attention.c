@@ -180,7 +180,8 @@ static mt_status find_limits(const struct mt_attention_session *session, struct 
         struct mt_attention_limit *limit = &answer->limits[i];
         limit->of = mt_attention_grid_cell(grid, i / variants * grid->lengths.count * variants + i % variants);
         limit->square_from = mt_attention_square_from(&limit->of);
-        status = mt_attention_longest(&limit->of, &session->alloc, answer->memory_bytes, &limit->longest);
+        status = mt_attention_longest(&limit->of, &session->alloc, &session->device->card, answer->memory_bytes,
+                                      &limit->longest);
         mt_attention_limit_fill(limit);
     }
     return status;
@@ -217,6 +218,7 @@ static mt_status study_grid(const struct attention_options *given, struct mt_att
 {
     struct mt_attention_answer answer = {.grid = *grid,
                                          .memory_bytes = usable_bytes(session->device),
+                                         .workspace_bytes = session->device->card.matmul_workspace_bytes,
                                          .trace = session->trace,
                                          .schema = "memtrace.attention/1",
                                          .device_name = session->device->name,

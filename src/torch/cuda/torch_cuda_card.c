@@ -211,7 +211,7 @@ static mt_status describe(struct cuda_card *card)
         return mt_fail_context(MT_NO_DEVICE, "cuda:%d", card->ordinal);
     snprintf(device->name, sizeof device->name, "cuda:%d (%.40s)", card->ordinal, properties.name);
     device->capacity_bytes = properties.totalGlobalMem;
-    device->profile = (struct mt_profile){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
+    device->card = (struct mt_card){.name = "cuda", .memory_bytes = properties.totalGlobalMem};
     return MT_OK;
 }
 

@@ -201,16 +201,16 @@ static void add_mapping(struct profile *profile, const char *title)
 /* Adds the frames, the innermost first. */
 static void add_locations(struct profile *profile, const struct mt_label_row *label, mt_stack_layers layers)
 {
-    struct mt_stack stack;
+    struct mt_label_stack stack;
     uint64_t ids[MT_MOST_FRAMES];
-    mt_stack_create(&stack, label, layers);
+    mt_label_stack_create(&stack, label, layers);
     for (size_t i = 0; i < stack.depth; i++) {
         uint64_t id = string_number(profile, stack.frames[stack.depth - 1 - i]);
         profile->is_frame[id] = true;
         ids[i] = id;
     }
     proto_add_integers(&profile->part, SAMPLE_LOCATION_ID, ids, stack.depth);
-    mt_stack_release(&stack);
+    mt_label_stack_release(&stack);
 }
 
 static void add_label(struct profile *profile, const char *key, const char *text)

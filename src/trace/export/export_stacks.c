@@ -14,16 +14,16 @@
 
 enum { FRAMES_AFTER_SPAN = 2 };
 
-static void add_frame(struct mt_stack *stack, const char *name)
+static void add_frame(struct mt_label_stack *stack, const char *name)
 {
     assert(stack->depth < MT_MOST_FRAMES);
     if (name[0] != '\0')
         stack->frames[stack->depth++] = name;
 }
 
-void mt_stack_create(struct mt_stack *stack, const struct mt_label_row *label, mt_stack_layers layers)
+void mt_label_stack_create(struct mt_label_stack *stack, const struct mt_label_row *label, mt_stack_layers layers)
 {
-    *stack = (struct mt_stack){.span = mt_host_strdup(layers == MT_LAYERS_MERGED ? label->place : label->span)};
+    *stack = (struct mt_label_stack){.span = mt_host_strdup(layers == MT_LAYERS_MERGED ? label->place : label->span)};
     char *part = stack->span;
     while (part != NULL && stack->depth < MT_MOST_FRAMES - FRAMES_AFTER_SPAN - 1) {
         char *dot = strchr(part, '.');
@@ -40,10 +40,10 @@ void mt_stack_create(struct mt_stack *stack, const struct mt_label_row *label, m
         add_frame(stack, "unlabelled");
 }
 
-void mt_stack_release(struct mt_stack *stack)
+void mt_label_stack_release(struct mt_label_stack *stack)
 {
     free(stack->span);
-    *stack = (struct mt_stack){0};
+    *stack = (struct mt_label_stack){0};
 }
 
 /* A line of folded stacks: the frames with ';' between them, and the bytes in each column. */
@@ -71,15 +71,15 @@ static void add_plain(struct mt_text *out, const char *name)
 
 static char *fold(const struct mt_label_row *label, mt_stack_layers layers)
 {
-    struct mt_stack stack;
+    struct mt_label_stack stack;
     struct mt_text line = {0}, repaired = {0};
-    mt_stack_create(&stack, label, layers);
+    mt_label_stack_create(&stack, label, layers);
     for (size_t i = 0; i < stack.depth; i++) {
         if (i > 0)
             mt_text_add(&line, ";");
         add_plain(&line, stack.frames[i]);
     }
-    mt_stack_release(&stack);
+    mt_label_stack_release(&stack);
     mt_utf8_add_repaired(&repaired, mt_text_get(&line));
     mt_text_release(&line);
     return repaired.data;

@@ -11,15 +11,15 @@ enum { MT_MOST_FRAMES = 64 };
 
 /* Frames, the outermost first. Invariants: 1 <= depth <= MT_MOST_FRAMES; no frame is "". The last frame of a longer path has
  * the rest of it. */
-struct mt_stack {
+struct mt_label_stack {
     const char *frames[MT_MOST_FRAMES];
     size_t depth;
     char *span; /* holds the frames of the span */
 };
 
 /* Borrows the label's texts. */
-void mt_stack_create(struct mt_stack *stack, const struct mt_label_row *label, mt_stack_layers layers);
-void mt_stack_release(struct mt_stack *stack);
+void mt_label_stack_create(struct mt_label_stack *stack, const struct mt_label_row *label, mt_stack_layers layers);
+void mt_label_stack_release(struct mt_label_stack *stack);
 
 /* The labels of a run and the sums of their blocks: `count` of each. */
 struct mt_label_sums {

@@ -78,7 +78,7 @@ static int find_name(const char *word, const char *const *names, int count)
 static void read_shape(const char *text, struct mt_label *label)
 {
     assert(label->dims == 0);
-    while (*text != '\0' && label->dims < MT_MAX_DIMS) {
+    while (*text != '\0' && label->dims < MT_LABEL_MAX_DIMS) {
         char *end;
         label->shape[label->dims++] = strtoll(text, &end, 10);
         text = *end == ',' ? end + 1 : "";

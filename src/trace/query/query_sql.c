@@ -120,7 +120,8 @@ mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const c
         status = visit_rows(statement, visitor);
     if (refused)
         status = fail_refused();
+    bool is_unknown = status == MT_USAGE && statement == NULL && !refused;
     mt_statement_finalize(statement);
     sqlite3_set_authorizer(handle, NULL, NULL);
-    return status;
+    return is_unknown ? mt_query_explain_sql(trace, sql) : status;
 }

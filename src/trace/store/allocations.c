@@ -6,21 +6,55 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { LEB128_MOST_BYTES = 10, FIRST_ROWS = 1024 };
+enum { LEB128_MOST_BYTES = 10, FIRST_ROWS = 1024, FIRST_BUCKETS = 1024 };
 
 void mt_live_create(struct mt_live *live)
 {
-    mt_number_map_create(&live->by_address);
+    *live = (struct mt_live){.mask = FIRST_BUCKETS - 1, .used = 1};
+    live->buckets = mt_host_alloc(FIRST_BUCKETS * sizeof *live->buckets);
     live->blocks = mt_host_alloc(sizeof *live->blocks);
-    live->used = 1;
-    live->free = 0;
 }
 
 void mt_live_release(struct mt_live *live)
 {
-    mt_number_map_release(&live->by_address);
+    free(live->buckets);
     free(live->blocks);
     *live = (struct mt_live){0};
+}
+
+/* Returns the bucket of a place. The highest bits of the product depend on every bit of the sum. */
+static uint32_t *bucket_of(const struct mt_live *live, struct mt_place place)
+{
+    uint64_t hash = (place.offset + ((uint64_t)place.segment << 40 | place.segment)) * 0x9E3779B97F4A7C15u;
+    return &live->buckets[hash >> 32 & live->mask];
+}
+
+/* Returns the link to the entry of a place; what it leads to is 0 if there is none. */
+static uint32_t *find_link(const struct mt_live *live, struct mt_place place)
+{
+    uint32_t *link = bucket_of(live, place);
+    for (; *link != 0; link = &live->blocks[*link].chained) {
+        const struct mt_place *found = &live->blocks[*link].place;
+        if (found->offset == place.offset && found->segment == place.segment)
+            break;
+    }
+    return link;
+}
+
+static void chain(struct mt_live *live, uint32_t entry)
+{
+    uint32_t *bucket = bucket_of(live, live->blocks[entry].place);
+    live->blocks[entry].chained = *bucket;
+    *bucket = entry;
+}
+
+static void double_buckets(struct mt_live *live)
+{
+    free(live->buckets);
+    live->mask = live->mask * 2 + 1;
+    live->buckets = mt_host_alloc(((size_t)live->mask + 1) * sizeof *live->buckets);
+    for (uint32_t entry = live->blocks[0].next; entry != 0; entry = live->blocks[entry].next)
+        chain(live, entry);
 }
 
 static uint32_t new_entry(struct mt_live *live)
@@ -34,32 +68,35 @@ static uint32_t new_entry(struct mt_live *live)
     return live->used++;
 }
 
-void mt_live_add(struct mt_live *live, mt_addr address, int64_t event)
+void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event)
 {
-    if (address == MT_NUMBER_MAP_NO_KEY)
-        return;
-    mt_live_take(live, address);
+    mt_live_take(live, place);
+    if (live->count > live->mask)
+        double_buckets(live);
     uint32_t entry = new_entry(live);
     struct mt_live_block *end = &live->blocks[0];
     assert(end->previous == 0 || live->blocks[end->previous].event < event);
-    live->blocks[entry] = (struct mt_live_block){.event = event, .previous = end->previous, .next = 0};
+    live->blocks[entry] = (struct mt_live_block){.event = event, .place = place, .previous = end->previous, .next = 0};
     live->blocks[end->previous].next = entry;
     end->previous = entry;
-    mt_number_map_put(&live->by_address, address, entry);
-    assert(live->by_address.count < live->used);
+    chain(live, entry);
+    live->count++;
+    assert(live->count < live->used);
 }
 
-int64_t mt_live_take(struct mt_live *live, mt_addr address)
+int64_t mt_live_take(struct mt_live *live, struct mt_place place)
 {
-    uint64_t entry;
-    if (!mt_number_map_take(&live->by_address, address, &entry))
+    uint32_t *link = find_link(live, place), entry = *link;
+    if (entry == 0)
         return 0;
     struct mt_live_block *block = &live->blocks[entry];
-    assert(entry != 0 && entry < live->used);
+    assert(entry < live->used && live->count > 0);
+    *link = block->chained;
     live->blocks[block->previous].next = block->next;
     live->blocks[block->next].previous = block->previous;
     block->next = live->free;
-    live->free = (uint32_t)entry;
+    live->free = entry;
+    live->count--;
     return block->event;
 }
 
@@ -73,7 +110,7 @@ static unsigned char *put_leb128(unsigned char *at, uint64_t value)
 
 size_t mt_live_encode(const struct mt_live *live, int64_t base, unsigned char **out)
 {
-    unsigned char *at = *out = mt_host_alloc(live->by_address.count * LEB128_MOST_BYTES + 1);
+    unsigned char *at = *out = mt_host_alloc(live->count * LEB128_MOST_BYTES + 1);
     for (uint32_t entry = live->blocks[0].next; entry != 0; entry = live->blocks[entry].next) {
         assert(live->blocks[entry].event >= base);
         at = put_leb128(at, (uint64_t)(live->blocks[entry].event - base));

@@ -2,36 +2,50 @@
 #ifndef MT_TRACE_ALLOCATIONS_H
 #define MT_TRACE_ALLOCATIONS_H
 
-#include "base/label.h"
-#include "base/number_map.h"
+#include "base/event.h"
+
+/* The place of a block: no two live ones have the same. */
+struct mt_place {
+    uint64_t offset; /* in the segment */
+    uint32_t segment;
+};
+
+static inline struct mt_place mt_event_place(const struct mt_event *event)
+{
+    return (struct mt_place){event->offset, event->segment};
+}
 
 /* One live block. Freed entries are chained through `next` from `mt_live.free`. */
 struct mt_live_block {
     int64_t event; /* id of its alloc */
+    struct mt_place place;
     uint32_t previous, next;
+    uint32_t chained; /* the next entry of its bucket */
 };
 
-/* The live blocks, by address, and as a list in the order in which they were allocated. New blocks are added at the end
- * and event ids only grow, so the list is sorted by id, and a checkpoint is one walk along it.
+/* The live blocks, by place, and as a list in the order in which they were allocated. New blocks are added at the end and
+ * event ids only grow, so the list is sorted by id, and a checkpoint is one walk along it.
  *
- * Invariants: entry 0 is the list's end on both sides; by_address maps the address of every listed block to its entry;
- * ids ascend along the list; by_address.count < used. */
+ * Invariants: entry 0 is the list's end on both sides, and no entry of a bucket; every listed block is in the bucket of its
+ * place's hash, chained from buckets[hash]; ids ascend along the list; count < used; count <= mask + 1. */
 struct mt_live {
-    struct mt_number_map by_address;
+    uint32_t *buckets;
     struct mt_live_block *blocks;
-    uint32_t used; /* entries in use or chained, entry 0 included */
-    uint32_t free; /* 0: none */
+    uint32_t mask;  /* buckets - 1 */
+    uint32_t count; /* of live blocks */
+    uint32_t used;  /* entries in use or chained, entry 0 included */
+    uint32_t free;  /* 0: none */
 };
 
 void mt_live_create(struct mt_live *live);
 void mt_live_release(struct mt_live *live);
 
-/* Adds the block of an alloc event, whose id must be larger than every earlier one. A block that is live at this address
- * already counts as freed. MT_NUMBER_MAP_NO_KEY, which is no address, is ignored. */
-void mt_live_add(struct mt_live *live, mt_addr address, int64_t event);
+/* Adds the block of an alloc event, whose id must be larger than every earlier one. A block that is live at this place
+ * already counts as freed. */
+void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event);
 
-/* Removes the block at this address. Returns the id of its alloc, 0 if there is none. */
-int64_t mt_live_take(struct mt_live *live, mt_addr address);
+/* Removes the block at this place. Returns the id of its alloc, 0 if there is none. */
+int64_t mt_live_take(struct mt_live *live, struct mt_place place);
 
 /* Encodes the ids as unsigned LEB128 numbers: each as the difference to the one before, the first to `base`. Returns the
  * number of bytes. The caller frees *out. */

@@ -221,6 +221,8 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
     [MT_EVENT_STEP_BEGIN] = ALWAYS | 1u << EVENT_REQUESTED,
     [MT_EVENT_STEP_END] = ALWAYS | 1u << EVENT_REQUESTED,
     [MT_EVENT_PHASE] = ALWAYS | 1u << EVENT_REQUESTED,
+    [MT_EVENT_RELABEL] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK |
+                         1u << EVENT_ALLOCATION,
 };
 
 /* The most requested bytes that a column holds: a program may ask for any number in vain, and columns are signed. Some

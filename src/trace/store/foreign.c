@@ -106,7 +106,6 @@ static void emit_block(struct mt_foreign *foreign, mt_event_kind kind, const str
     assert(block->requested_bytes <= block->range.end - block->range.begin);
     mt_foreign_emit(&foreign->events, (struct mt_event){.kind = (uint16_t)kind,
                                                         .stream = block->stream,
-                                                        .address = block->range.begin,
                                                         .requested_bytes = block->requested_bytes,
                                                         .block_bytes = block->range.end - block->range.begin,
                                                         .offset = block->range.begin - block->segment.address,

@@ -51,7 +51,7 @@ static void emit_memory(struct mt_foreign_memory *memory, mt_event_kind kind, st
 {
     mt_foreign_emit(memory->events, (struct mt_event){.kind = (uint16_t)kind,
                                                       .stream = segment.stream,
-                                                      .address = range.begin,
+                                                      .segment_address = segment.address,
                                                       .block_bytes = range.end - range.begin,
                                                       .offset = range.begin - segment.address,
                                                       .segment = segment.birth});

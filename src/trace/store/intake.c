@@ -13,12 +13,12 @@
 #include <stdlib.h>
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
- * mt_intake_store is not running; position never goes back. */
+ * mt_intake_store is not running; position never goes back, and no further once it is at damage. */
 struct mt_intake {
     struct mt_database *database;
     int64_t run, first_event;
     uint64_t position; /* of the ring */
-    bool open;
+    bool open, at_damage;
     struct mt_summary *summary;
     struct mt_batch *events, *uses;
     mt_span_id *label_spans; /* by label number; 0 for labels that never came */
@@ -133,6 +133,11 @@ uint64_t mt_intake_position(const struct mt_intake *intake)
     return intake->position;
 }
 
+bool mt_intake_is_at_damage(const struct mt_intake *intake)
+{
+    return intake->at_damage;
+}
+
 bool mt_intake_is_open(const struct mt_intake *intake)
 {
     return intake->open;
@@ -150,6 +155,7 @@ static mt_status open_transaction(struct mt_intake *intake)
 
 static mt_status add_event(struct mt_intake *intake, const struct mt_event *event)
 {
+    assert(mt_label_category(event->label) < MT_MOST_CATEGORIES);
     struct mt_event_row_in *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_event_row_in){.event = event, .span = event->span};
@@ -181,23 +187,23 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
     return status;
 }
 
-static mt_status add_label(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_label(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_label label;
     const char *category;
-    uint32_t number = mt_label_number(head->label);
+    uint32_t number = mt_label_number(head->id);
     if (!mt_payload_get_label(&intake->payload, &label, &category) || category[0] == '\0')
         return MT_OK;
     note_label(intake, number, category, label.phase, label.span);
     return write_label(intake, number, category, &label);
 }
 
-static mt_status add_span(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_span(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_span span;
     if (!mt_payload_get_span(&intake->payload, &span))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_span, 2, MT_BIND_INTEGER(head->span), MT_BIND_INTEGER(span.parent),
+    return MT_RUN_WITH(intake->insert_span, 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(span.parent),
                        MT_BIND_TEXT(span.name), MT_BIND_TEXT(span.path));
 }
 
@@ -210,25 +216,24 @@ static mt_status add_measurement(struct mt_intake *intake)
                        MT_BIND_REAL(measurement.value)); /* NaN becomes NULL */
 }
 
-static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_record_head *head)
 {
     const char *name;
     if (!mt_payload_get_name(&intake->payload, &name))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_BIND_INTEGER(head->segment), MT_BIND_TEXT(name));
+    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(name));
 }
 
-static mt_status add_kernel(struct mt_intake *intake, const struct mt_event *record)
+static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_kernel *row)
 {
-    const struct mt_stored_kernel row = mt_kernel_of_record(record);
-    return MT_RUN_WITH(intake->insert_kernel, 2, MT_BIND_INTEGER(++intake->kernel_count), MT_BIND_INTEGER(row.start_ns),
-                       MT_BIND_INTEGER(row.duration_ns), MT_BIND_INTEGER(row.name),
-                       MT_BIND_INTEGER_UNLESS(0, mt_label_number(row.label)),
-                       MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row.step), MT_BIND_INTEGER(row.stream));
+    return MT_RUN_WITH(intake->insert_kernel, 2, MT_BIND_INTEGER(++intake->kernel_count),
+                       MT_BIND_INTEGER(row->start_ns), MT_BIND_INTEGER(row->duration_ns), MT_BIND_INTEGER(row->name),
+                       MT_BIND_INTEGER_UNLESS(0, mt_label_number(row->label)),
+                       MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row->step), MT_BIND_INTEGER(row->stream));
 }
 
 /* Passes over the use of a block that this run does not have: only damage to the ring can name one. */
-static mt_status add_use(struct mt_intake *intake, const struct mt_event *record)
+static mt_status add_use(struct mt_intake *intake, const struct mt_record_use *record)
 {
     const struct mt_use use = mt_use_of_record(record);
     if (use.block >= (uint64_t)mt_summary_events(intake->summary))
@@ -237,7 +242,7 @@ static mt_status add_use(struct mt_intake *intake, const struct mt_event *record
     return mt_batch_is_full(intake->uses) ? mt_batch_store(intake->uses) : MT_OK;
 }
 
-static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
+static mt_status add_item(struct mt_intake *intake, const struct mt_record_head *head)
 {
     switch (head->kind) {
     case MT_RECORD_LABEL:
@@ -248,36 +253,43 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_event *head)
         return add_measurement(intake);
     case MT_RECORD_KERNEL_NAME:
         return add_kernel_name(intake, head);
-    case MT_RECORD_KERNEL:
-        return add_kernel(intake, head);
     }
     return MT_OK;
 }
 
-/* Stores one event, or one item with its payload, and moves the position past it. Passes over a record that is none of ours:
- * only damage to the file can have put it there. */
+/* Stores a record without a payload. */
+static mt_status add_short(struct mt_intake *intake, const union mt_record *record)
+{
+    if (record->event.kind == MT_RECORD_USE)
+        return add_use(intake, &record->use);
+    if (record->event.kind == MT_RECORD_KERNEL)
+        return add_kernel(intake, &record->kernel);
+    return add_event(intake, &record->event);
+}
+
+/* True if the record has no payload. */
+static bool is_short(const union mt_record *record)
+{
+    uint16_t kind = record->event.kind;
+    return kind < MT_EVENT_KIND_COUNT || kind == MT_RECORD_USE || kind == MT_RECORD_KERNEL;
+}
+
+/* Stores one event, or one item with its payload, and moves the position past it; or finds that it is damaged. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
-    const struct mt_event *record = mt_ring_record(ring, intake->position);
-    assert(intake->open && intake->position < end);
-    if (mt_label_category(record->label) >= MT_MOST_CATEGORIES) {
-        intake->position++;
+    const union mt_record *record = mt_ring_record(ring, intake->position);
+    assert(intake->open && intake->position < end && !intake->at_damage);
+    if (is_short(record)) {
+        uint32_t checksum = mt_record_checksum(mt_record_hash_at(record, intake->position));
+        intake->at_damage = checksum != record->event.checksum;
+        intake->position += !intake->at_damage;
+        return intake->at_damage ? MT_OK : add_short(intake, record);
+    }
+    intake->at_damage = !mt_payload_read(&intake->payload, ring, intake->position, end);
+    if (intake->at_damage)
         return MT_OK;
-    }
-    if (record->kind < MT_EVENT_KIND_COUNT) {
-        intake->position++;
-        return add_event(intake, record);
-    }
-    if (record->kind == MT_RECORD_USE) {
-        intake->position++;
-        return add_use(intake, record);
-    }
-    if (!mt_payload_read(&intake->payload, ring, intake->position, end)) {
-        intake->position++;
-        return MT_OK;
-    }
-    intake->position += mt_payload_records(record->value);
-    return add_item(intake, record);
+    intake->position += mt_payload_records(record->head.length);
+    return add_item(intake, &record->head);
 }
 
 mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end, uint64_t most)
@@ -287,7 +299,7 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     if (intake->position == end)
         return MT_OK;
     mt_status status = open_transaction(intake);
-    while (intake->position < stop && status == MT_OK)
+    while (intake->position < stop && !intake->at_damage && status == MT_OK)
         status = add_record(intake, ring, end);
     assert(intake->position <= end);
     if (status == MT_OK)
@@ -312,12 +324,12 @@ static mt_status write_end(struct mt_intake *intake, const struct mt_run_end *en
     assert(end->state != MT_RUN_RUNNING);
     MT_TRY(mt_database_prepare(intake->database,
                                "UPDATE run SET state = ?, lost_events = ?, stall_count = ?, stall_ns = ?,"
-                               " complete_from_bytes = ? WHERE id = ?",
+                               " missing_records = ?, complete_from_bytes = ? WHERE id = ?",
                                &statement));
-    mt_status status =
-        MT_RUN_WITH(statement, 1, MT_BIND_TEXT(mt_run_state_name(end->state)), MT_BIND_INTEGER(end->lost_events),
-                    MT_BIND_INTEGER(end->stall_count), MT_BIND_INTEGER(end->stall_ns),
-                    MT_BIND_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_BIND_INTEGER(intake->run));
+    mt_status status = MT_RUN_WITH(
+        statement, 1, MT_BIND_TEXT(mt_run_state_name(end->state)), MT_BIND_INTEGER(end->lost_events),
+        MT_BIND_INTEGER(end->stall_count), MT_BIND_INTEGER(end->stall_ns), MT_BIND_INTEGER(end->missing_records),
+        MT_BIND_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_BIND_INTEGER(intake->run));
     mt_statement_finalize(statement);
     return status;
 }

@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-enum { RECORD_BYTES = sizeof(struct mt_event) };
+enum { RECORD_BYTES = sizeof(union mt_record) };
 
 _Static_assert(MT_RECORD_MOST_BYTES / RECORD_BYTES + 2 < MT_RING_FEWEST_RECORDS, "every record fits every ring");
 
@@ -68,9 +68,10 @@ static const char *get_text(struct mt_payload *payload)
 
 void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category)
 {
-    assert(label->dims >= 0 && label->dims <= MT_MAX_DIMS);
+    assert(label->dims >= 0 && label->dims <= MT_LABEL_MAX_DIMS);
     payload->length = 0;
     put_integer(payload, label->role);
+    put_integer(payload, label->role_source);
     put_integer(payload, label->phase);
     put_integer(payload, label->dtype);
     put_integer(payload, label->span);
@@ -86,11 +87,12 @@ bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, cons
 {
     *out = (struct mt_label){0};
     out->role = (mt_role)get_small(payload, 0, MT_ROLE_COUNT - 1);
+    out->role_source = (mt_role_source)get_small(payload, 0, MT_ROLE_SOURCE_COUNT - 1);
     out->phase = (mt_phase)get_small(payload, 0, MT_PHASE_COUNT - 1);
     out->dtype = (mt_dtype)get_small(payload, 0, MT_DTYPE_COUNT - 1);
     out->span = (mt_span_id)get_integer(payload);
     out->layer = get_small(payload, INT32_MIN, INT32_MAX);
-    out->dims = get_small(payload, 0, MT_MAX_DIMS);
+    out->dims = get_small(payload, 0, MT_LABEL_MAX_DIMS);
     for (int i = 0; i < out->dims; i++)
         out->shape[i] = get_integer(payload);
     *out_category = get_text(payload);
@@ -142,23 +144,26 @@ bool mt_payload_get_name(struct mt_payload *payload, const char **out)
     return payload->whole;
 }
 
-void mt_payload_write(const struct mt_payload *payload, struct mt_event head, struct mt_ring *ring)
+void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t id, struct mt_ring *ring)
 {
-    assert(head.kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));
-    head.value = payload->length;
-    *mt_ring_record(ring, ring->head) = head;
-    uint64_t position = ring->head + 1;
+    assert(kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));
+    union mt_record *head = mt_ring_record(ring, ring->head);
+    *head = (union mt_record){.head = {.length = payload->length, .id = id, .kind = kind}};
+    uint64_t position = ring->head, hash = mt_record_hash_at(head, position);
     for (size_t at = 0; at < payload->length; at += RECORD_BYTES) {
-        struct mt_event record = {0};
+        union mt_record record = {.bytes = {0}};
         size_t left = payload->length - at;
-        memcpy(&record, payload->data + at, left < RECORD_BYTES ? left : RECORD_BYTES);
-        *mt_ring_record(ring, position++) = record;
+        memcpy(record.bytes, payload->data + at, left < RECORD_BYTES ? left : RECORD_BYTES);
+        hash = mt_record_hash(hash, &record, record.words[7]);
+        *mt_ring_record(ring, ++position) = record;
     }
+    head->head.checksum = mt_record_checksum(hash);
 }
 
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end)
 {
-    uint64_t bytes = mt_ring_record(ring, position)->value;
+    const union mt_record *head = mt_ring_record(ring, position);
+    uint64_t bytes = head->head.length, hash = mt_record_hash_at(head, position);
     assert(position < end);
     if (bytes > sizeof payload->data || mt_payload_records(bytes) > end - position)
         return false;
@@ -166,8 +171,10 @@ bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uin
     payload->read = 0;
     payload->whole = true;
     for (size_t at = 0; at < bytes; at += RECORD_BYTES) {
+        const union mt_record *record = mt_ring_record(ring, ++position);
         size_t left = bytes - at;
-        memcpy(payload->data + at, mt_ring_record(ring, ++position), left < RECORD_BYTES ? left : RECORD_BYTES);
+        memcpy(payload->data + at, record->bytes, left < RECORD_BYTES ? left : RECORD_BYTES);
+        hash = mt_record_hash(hash, record, record->words[7]);
     }
-    return true;
+    return head->head.checksum == mt_record_checksum(hash);
 }

@@ -68,33 +68,41 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
  * store that waits for the line takes longer than the rest of an event. */
 enum { SLOTS_AHEAD = 8 };
 
-/* Stores one record in the ring. False: it is lost. */
-static inline bool store_record(struct mt_recorder *recorder, const struct mt_event *record)
+/* Returns the slot of the next record, to be filled in before it is published. NULL: the record is lost. */
+static inline union mt_record *begin_record(struct mt_recorder *recorder)
+{
+    return reserve(recorder, 1) ? mt_ring_record(recorder->ring, recorder->ring->head) : NULL;
+}
+
+/* Publishes a record that is filled in but for its checksum. */
+static inline void publish_record(struct mt_recorder *recorder, union mt_record *record)
 {
     struct mt_ring *ring = recorder->ring;
-    assert(record->kind < MT_EVENT_KIND_COUNT || record->kind >= MT_RECORD_LABEL);
-    if (!reserve(recorder, 1))
-        return false;
-    *mt_ring_record(ring, ring->head) = *record;
+    assert(record->event.kind < MT_EVENT_KIND_COUNT || record->event.kind >= MT_RECORD_LABEL);
+    record->event.checksum = mt_record_checksum(mt_record_hash_at(record, ring->head));
     __builtin_prefetch(mt_ring_record(ring, ring->head + SLOTS_AHEAD), 1);
     mt_ring_publish(ring, 1);
-    return true;
 }
 
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
-    if (!store_record(recorder, event))
+    union mt_record *record = begin_record(recorder);
+    if (record == NULL) {
         atomic_fetch_add(&recorder->ring->header->lost_events, 1);
+        return;
+    }
+    record->event = *event;
+    publish_record(recorder, record);
 }
 
-/* Stores recorder->payload behind its head. If they are lost so are all later events, which are counted. */
-static void store_payload(struct mt_recorder *recorder, struct mt_event head)
+/* Stores recorder->payload as an item. If that is lost so are all later events, which are counted. */
+static void store_item(struct mt_recorder *recorder, uint16_t kind, uint32_t id)
 {
     uint64_t records = mt_payload_records(recorder->payload.length);
     if (!reserve(recorder, records))
         return;
-    mt_payload_write(&recorder->payload, head, recorder->ring);
+    mt_payload_write(&recorder->payload, kind, id, recorder->ring);
     mt_ring_publish(recorder->ring, records);
 }
 
@@ -105,7 +113,7 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
     mt_label_id id = mt_interner_label(recorder->interner, label, &is_new);
     if (is_new) {
         mt_payload_set_label(&recorder->payload, label, mt_interner_category_name(recorder->interner, label->category));
-        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_LABEL, .label = id});
+        store_item(recorder, MT_RECORD_LABEL, id);
     }
     return id;
 }
@@ -128,7 +136,7 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     mt_span_id id = mt_interner_span(recorder->interner, parent, name, &is_new);
     if (is_new) {
         mt_payload_set_span(&recorder->payload, mt_interner_find_span(recorder->interner, id));
-        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_SPAN, .span = id});
+        store_item(recorder, MT_RECORD_SPAN, id);
     }
     return id;
 }
@@ -140,28 +148,41 @@ static void store_kernel(void *context, const struct mt_kernel *kernel)
     uint32_t name = mt_name_set_number(recorder->kernel_names, kernel->name, &is_new);
     if (is_new) {
         mt_payload_set_name(&recorder->payload, kernel->name);
-        store_payload(recorder, (struct mt_event){.kind = MT_RECORD_KERNEL_NAME, .segment = name});
+        store_item(recorder, MT_RECORD_KERNEL_NAME, name);
     }
-    const struct mt_event record = mt_record_of_kernel(kernel, name);
-    store_record(recorder, &record);
+    union mt_record *record = begin_record(recorder);
+    if (record == NULL)
+        return;
+    *record = mt_record_of_kernel(kernel, name);
+    publish_record(recorder, record);
 }
 
 static void store_use(void *context, const struct mt_use *use)
 {
-    const struct mt_event record = mt_record_of_use(use);
-    store_record(context, &record);
+    union mt_record *record = begin_record(context);
+    if (record == NULL)
+        return;
+    *record = mt_record_of_use(use);
+    publish_record(context, record);
+}
+
+/* Returns the status of writing: a failure of any kind, except that the file is no trace, kept the trace from being
+ * written. */
+static mt_status outcome(mt_status status)
+{
+    return status == MT_FAILED ? MT_NOT_WRITTEN : status;
 }
 
 mt_status mt_recorder_flush(struct mt_recorder *recorder)
 {
-    return mt_writer_wait(recorder->writer, recorder->ring->head);
+    return outcome(mt_writer_wait(recorder->writer, recorder->ring->head));
 }
 
 void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t step, double value)
 {
     const struct mt_measurement measurement = {.name = name, .step = step, .value = value};
     mt_payload_set_measurement(&recorder->payload, &measurement);
-    store_payload(recorder, (struct mt_event){.kind = MT_RECORD_MEASUREMENT});
+    store_item(recorder, MT_RECORD_MEASUREMENT, 0);
 }
 
 const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder)
@@ -246,7 +267,7 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
     return status;
 }
 
-mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info)
+static mt_status begin_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     assert(recorder->writer == NULL && recorder->intake == NULL && recorder->interner == NULL);
     recorder->interner = mt_interner_create();
@@ -254,6 +275,11 @@ mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_in
     MT_TRY(add_run(recorder, info));
     MT_TRY(mt_intake_create(recorder->database, recorder->run, &recorder->intake));
     return mt_writer_start(recorder->ring, recorder->intake, &recorder->writer);
+}
+
+mt_status mt_recorder_begin(struct mt_recorder *recorder, const struct mt_run_info *info)
+{
+    return outcome(begin_run(recorder, info));
 }
 
 /* Destroys what belongs to the run alone. */
@@ -281,7 +307,7 @@ static mt_status start(struct mt_recorder *recorder, const char *path, const str
     MT_TRY(claim_ring(recorder));
     MT_TRY(mt_database_open_writing(recorder->path, &recorder->database));
     MT_TRY(mt_recovery_run(recorder->database, recorder->ring));
-    return mt_recorder_begin(recorder, info);
+    return begin_run(recorder, info);
 }
 
 /* Frees the recorder, whose ring is released. */
@@ -327,7 +353,7 @@ mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, str
     mt_file_limit_hold(&before);
     mt_status status = open_recorder(path, info, out);
     mt_file_limit_let_go(&before);
-    return status;
+    return outcome(status);
 }
 
 /* Adds the number of lost and waiting events to the text of the writer's failure `status`. */
@@ -373,7 +399,7 @@ mt_status mt_recorder_end(struct mt_recorder *recorder, mt_run_state state)
     mt_file_limit_hold(&before);
     mt_status status = end_run(recorder, state);
     mt_file_limit_let_go(&before);
-    return status;
+    return outcome(status);
 }
 
 static mt_status close_recorder(struct mt_recorder *recorder, mt_run_state state)
@@ -398,7 +424,7 @@ mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state)
     mt_file_limit_hold(&before);
     mt_status status = close_recorder(recorder, state);
     mt_file_limit_let_go(&before);
-    return status;
+    return outcome(status);
 }
 
 void mt_recorder_disown(struct mt_recorder *recorder)

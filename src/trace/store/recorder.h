@@ -29,8 +29,9 @@ struct mt_run_info {
 };
 
 /* Opens or creates the trace at `path`, stores the records that an earlier process left in its ring, adds a run and commits
- * its row. Fails with MT_BAD_TRACE if the file is not a trace, and with MT_FAILED if another process is writing it (the
- * text has its pid), if it has several names or if the ring can't be allocated in full. */
+ * its row. Fails with MT_BAD_TRACE if the file is not a trace, and with MT_NOT_WRITTEN if it can't be written: if there is
+ * no permission, if another process is writing it (the text has its pid), if it has several names or if the ring can't be
+ * allocated in full. What fails later is MT_NOT_WRITTEN, too. */
 mt_status mt_recorder_open(const char *path, const struct mt_run_info *info, struct mt_recorder **out);
 
 /* Returns the sink to hand to an allocator; borrowed, valid until close. One thread at a time. */

@@ -15,7 +15,7 @@
 
 enum { HEADER_BYTES = 4096, CLAIM_TRIES = 20 };
 
-static const uint64_t MAGIC = 0x32676E6972746D00u;      /* "\0mtring2" */
+static const uint64_t MAGIC = 0x33676E6972746D00u;      /* "\0mtring3" */
 static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
 static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
 
@@ -57,16 +57,23 @@ static void note_holder(const struct mt_ring *ring)
         return;
 }
 
-/* True if the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not touched. */
-static bool is_ring(int file)
+/* Fails unless the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not
+ * touched. */
+static mt_status check_file(const struct mt_ring *ring)
 {
-    uint64_t magic;
-    struct stat status;
-    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
-        return false;
-    if (status.st_size == 0)
-        return true;
-    return pread(file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && (magic == MAGIC || magic == UNFINISHED);
+    const uint64_t family = UINT64_MAX >> 8; /* all but the digit at the end */
+    uint64_t magic = 0;
+    struct stat file;
+    bool is_file = fstat(ring->file, &file) == 0 && S_ISREG(file.st_mode);
+    if (is_file && file.st_size == 0)
+        return MT_OK;
+    if (is_file && pread(ring->file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+        (magic == MAGIC || magic == UNFINISHED))
+        return MT_OK;
+    if ((magic & family) == (MAGIC & family))
+        return mt_fail(MT_FAILED, "%s belongs to another version of memtrace: open the trace with that one first",
+                       ring->path);
+    return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
 }
 
 /* Opens the file without following a link or waiting for a pipe. */
@@ -81,6 +88,8 @@ static int open_file(const char *path, mt_ring_claim claim)
 
 static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
 {
+    if (errno == ELOOP || errno == EISDIR)
+        return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
     if (claim == MT_RING_INSPECT)
         return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
     return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
@@ -93,10 +102,9 @@ static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_ou
     *outcome = MT_RING_ABSENT;
     if (ring->file < 0 && errno == ENOENT && claim == MT_RING_INSPECT)
         return MT_OK;
-    if (ring->file < 0 ? errno == ELOOP || errno == EISDIR : !is_ring(ring->file))
-        return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
     if (ring->file < 0)
         return fail_to_open(ring, claim);
+    MT_TRY(check_file(ring));
     *outcome = MT_RING_CLAIMED;
     if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring)) {
         note_holder(ring);
@@ -134,7 +142,7 @@ mt_status mt_ring_open(const char *trace_path, mt_ring_claim claim, mt_ring_outc
 static uint64_t round_up_capacity(uint64_t records)
 {
     uint64_t capacity = MT_RING_FEWEST_RECORDS;
-    while (capacity < records && capacity < UINT64_MAX / 2 / sizeof(struct mt_event))
+    while (capacity < records && capacity < UINT64_MAX / 2 / sizeof(union mt_record))
         capacity *= 2;
     return capacity;
 }
@@ -149,12 +157,12 @@ static void unmap(struct mt_ring *ring)
 static mt_status map(struct mt_ring *ring, int protection, uint64_t capacity)
 {
     assert(ring->header == NULL && ring->file >= 0);
-    size_t bytes = HEADER_BYTES + capacity * sizeof(struct mt_event);
+    size_t bytes = HEADER_BYTES + capacity * sizeof(union mt_record);
     void *memory = mmap(NULL, bytes, protection, MAP_SHARED, ring->file, 0);
     if (memory == MAP_FAILED)
         return mt_fail(MT_FAILED, "can't map %s (%zu bytes): %s", ring->path, bytes, strerror(errno));
     ring->header = memory;
-    ring->records = (struct mt_event *)((char *)memory + HEADER_BYTES);
+    ring->records = (union mt_record *)((char *)memory + HEADER_BYTES);
     ring->mask = capacity - 1;
     ring->mapped_bytes = bytes;
     return MT_OK;
@@ -172,7 +180,7 @@ static int begin_file(int file)
 /* Allocates the file. After a failure it is empty again, and not half a ring. */
 static mt_status allocate(struct mt_ring *ring, uint64_t capacity)
 {
-    off_t bytes = (off_t)(HEADER_BYTES + capacity * sizeof(struct mt_event));
+    off_t bytes = (off_t)(HEADER_BYTES + capacity * sizeof(union mt_record));
     int error = begin_file(ring->file);
     if (error == 0)
         error = posix_fallocate(ring->file, 0, bytes);
@@ -206,7 +214,7 @@ static bool header_is_sound(const struct mt_ring_header *header, uint64_t file_b
 {
     uint64_t capacity = header->capacity;
     return atomic_load(&header->magic) == MAGIC && capacity >= MT_RING_FEWEST_RECORDS &&
-           (capacity & (capacity - 1)) == 0 && capacity == (file_bytes - HEADER_BYTES) / sizeof(struct mt_event) &&
+           (capacity & (capacity - 1)) == 0 && capacity == (file_bytes - HEADER_BYTES) / sizeof(union mt_record) &&
            memchr(header->started_at, '\0', sizeof header->started_at) != NULL;
 }
 
@@ -215,7 +223,7 @@ mt_status mt_ring_map_leftover(struct mt_ring *ring)
     struct stat file;
     if (fstat(ring->file, &file) != 0 || file.st_size < HEADER_BYTES)
         return MT_OK;
-    uint64_t capacity = ((uint64_t)file.st_size - HEADER_BYTES) / sizeof(struct mt_event);
+    uint64_t capacity = ((uint64_t)file.st_size - HEADER_BYTES) / sizeof(union mt_record);
     mt_status status = map(ring, PROT_READ, capacity);
     if (status == MT_OK && !header_is_sound(ring->header, (uint64_t)file.st_size))
         unmap(ring);
@@ -224,11 +232,11 @@ mt_status mt_ring_map_leftover(struct mt_ring *ring)
 
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count)
 {
-    const uint64_t page = HEADER_BYTES / sizeof(struct mt_event); /* records in one */
+    const uint64_t page = HEADER_BYTES / sizeof(union mt_record); /* records in one */
     uint64_t first = (from & ring->mask) / page * page;
     uint64_t room = mt_ring_capacity(ring) - first;
     /* If the kernel does not know the request, the producer takes the faults: slower, not wrong. */
-    madvise(&ring->records[first], (count < room ? count : room) * sizeof(struct mt_event), MADV_POPULATE_WRITE);
+    madvise(&ring->records[first], (count < room ? count : room) * sizeof(union mt_record), MADV_POPULATE_WRITE);
 }
 
 /* The mapping keeps the file open, too. */

@@ -16,8 +16,8 @@
 #ifndef MT_TRACE_RING_H
 #define MT_TRACE_RING_H
 
-#include "base/event.h"
 #include "base/status.h"
+#include "trace/store/ring_record.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -51,7 +51,7 @@ struct mt_ring_header {
  * capacity. */
 struct mt_ring {
     struct mt_ring_header *header; /* NULL: not mapped */
-    struct mt_event *records;
+    union mt_record *records;
     uint64_t mask;      /* capacity - 1 */
     uint64_t head;      /* the producer's copy of header->head */
     uint64_t tail_seen; /* the producer's copy of header->tail, which may have moved on since */
@@ -106,7 +106,7 @@ static inline uint64_t mt_ring_capacity(const struct mt_ring *ring)
     return ring->mask + 1;
 }
 
-static inline struct mt_event *mt_ring_record(const struct mt_ring *ring, uint64_t position)
+static inline union mt_record *mt_ring_record(const struct mt_ring *ring, uint64_t position)
 {
     return &ring->records[position & ring->mask];
 }

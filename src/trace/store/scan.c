@@ -5,13 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
-/* The addresses of segments and of live blocks. */
+/* The addresses of segments and the places of live blocks. */
 struct scan {
     struct mt_database *database;
     int64_t run;
     const struct mt_scan_visitor *visitor;
     struct mt_number_map segment_addresses; /* by birth number */
-    struct mt_number_map live_addresses;    /* by event id of the alloc */
+    struct mt_number_map live_segments;     /* by event id of the alloc */
+    struct mt_number_map live_offsets;      /* the same */
 };
 
 static mt_status fail_on_text(const struct scan *scan, const char *what, const char *text)
@@ -62,24 +63,28 @@ static mt_status read_segment(struct scan *scan, const struct mt_statement *row)
     return MT_OK;
 }
 
-static uint64_t look_up(const struct mt_number_map *map, int64_t key)
+/* Sets the address of a segment that is mapped or unmapped; 0 if it is not known. */
+static void find_address(const struct scan *scan, struct mt_event *event)
 {
-    uint64_t value = 0;
-    mt_number_map_get(map, (uint64_t)key, &value);
-    return value;
+    uint64_t address = 0;
+    mt_number_map_get(&scan->segment_addresses, event->segment, &address);
+    event->segment_address = address;
 }
 
-/* Sets the event's address. That of an alloc is kept for its free; a free without an alloc has none. */
-static void find_address(struct scan *scan, int64_t id, const struct mt_statement *row, struct mt_event *event)
+/* Notes the place of an alloc for its free, which does not store it. A free without an alloc gets a place that no block
+ * has. */
+static void find_place(struct scan *scan, int64_t id, int64_t allocation, struct mt_event *event)
 {
-    assert(event->kind < MT_EVENT_KIND_COUNT);
-    event->address = look_up(&scan->segment_addresses, event->segment) + event->offset;
-    if (event->kind == MT_EVENT_ALLOC)
-        mt_number_map_put(&scan->live_addresses, (uint64_t)id, event->address);
-    if (event->kind != MT_EVENT_FREE)
+    uint64_t segment = UINT32_MAX, offset = UINT64_MAX;
+    if (event->kind == MT_EVENT_ALLOC) {
+        mt_number_map_put(&scan->live_segments, (uint64_t)id, event->segment);
+        mt_number_map_put(&scan->live_offsets, (uint64_t)id, event->offset);
         return;
-    event->address = MT_NUMBER_MAP_NO_KEY;
-    mt_number_map_take(&scan->live_addresses, (uint64_t)mt_statement_integer(row, 10), &event->address);
+    }
+    mt_number_map_take(&scan->live_segments, (uint64_t)allocation, &segment);
+    mt_number_map_take(&scan->live_offsets, (uint64_t)allocation, &offset);
+    event->segment = (uint32_t)segment;
+    event->offset = offset;
 }
 
 static mt_status read_event(struct scan *scan, const struct mt_statement *row)
@@ -99,7 +104,10 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
         .segment = (uint32_t)mt_statement_integer(row, 8),
         .offset = (uint64_t)mt_statement_integer(row, 9),
     };
-    find_address(scan, id, row, &event);
+    if (kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP)
+        find_address(scan, &event);
+    if (kind == MT_EVENT_ALLOC || kind == MT_EVENT_FREE)
+        find_place(scan, id, mt_statement_integer(row, 10), &event);
     scan->visitor->event(scan->visitor->context, &event);
     return MT_OK;
 }
@@ -120,9 +128,11 @@ mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt
 {
     struct scan scan = {.database = database, .run = run, .visitor = visitor};
     mt_number_map_create(&scan.segment_addresses);
-    mt_number_map_create(&scan.live_addresses);
+    mt_number_map_create(&scan.live_segments);
+    mt_number_map_create(&scan.live_offsets);
     mt_status status = read_all(&scan);
     mt_number_map_release(&scan.segment_addresses);
-    mt_number_map_release(&scan.live_addresses);
+    mt_number_map_release(&scan.live_segments);
+    mt_number_map_release(&scan.live_offsets);
     return status;
 }

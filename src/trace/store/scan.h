@@ -6,8 +6,8 @@
 #include "trace/store/connection.h"
 
 /* The functions to call: first `label` for every label, then `event` for every event of the run. The sequence of an event
- * is its number in the run; its label is a number without a category in the upper bits. Addresses are those of the run if
- * the segment is known, and the same for an alloc and its free in any case. Texts are borrowed for the call. */
+ * is its number in the run; its label is a number without a category in the upper bits. A free has the
+ * place of its alloc. Texts are borrowed for the call. */
 struct mt_scan_visitor {
     void *context;
     void (*label)(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span);

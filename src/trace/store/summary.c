@@ -1,6 +1,7 @@
 #include "trace/store/summary.h"
 
 #include "base/memory.h"
+#include "base/number_map.h"
 #include "trace/store/summary_rows.h"
 
 #include <assert.h>
@@ -212,7 +213,7 @@ static void add_alloc(struct mt_summary *summary, const struct mt_event *event, 
     const struct summary_label label = label_of(summary, event);
     struct mt_category_total *category = &summary->totals.live.category[label.category];
     settle(summary, RESERVED_ONLY);
-    mt_live_add(&summary->live, event->address, id);
+    mt_live_add(&summary->live, mt_event_place(event), id);
     category->allocated_bytes += event->block_bytes;
     category->requested_bytes += event->requested_bytes;
     category->blocks++;
@@ -224,7 +225,7 @@ static void add_alloc(struct mt_summary *summary, const struct mt_event *event, 
 
 static int64_t add_free(struct mt_summary *summary, const struct mt_event *event)
 {
-    int64_t allocation = mt_live_take(&summary->live, event->address);
+    int64_t allocation = mt_live_take(&summary->live, mt_event_place(event));
     if (allocation == 0)
         return 0;
     settle(summary, ALL_MEASURES);
@@ -253,7 +254,7 @@ static size_t segment_to_map(struct mt_summary *summary, const struct mt_event *
     if (mt_number_map_get(&summary->segment_index, event->segment, &index))
         return index;
     *MT_HOST_ADD(summary->segments, summary->segment_count) = (struct mt_summary_segment){
-        .id = event->segment, .address = event->address - event->offset, .stream = event->stream, .mapped_event = id};
+        .id = event->segment, .address = event->segment_address, .stream = event->stream, .mapped_event = id};
     mt_number_map_put(&summary->segment_index, event->segment, index);
     return index;
 }
@@ -321,7 +322,7 @@ static void add_checkpoint(struct mt_summary *summary, int64_t id)
     struct mt_summary_checkpoint *checkpoint = MT_HOST_ADD(summary->checkpoints, summary->checkpoint_count);
     checkpoint->event = id;
     checkpoint->live_bytes = mt_live_encode(&summary->live, summary->first_event, &checkpoint->live);
-    int64_t distance = CHECKPOINT_LIVE_FACTOR * (int64_t)summary->live.by_address.count;
+    int64_t distance = CHECKPOINT_LIVE_FACTOR * (int64_t)summary->live.count;
     summary->next_checkpoint += distance > CHECKPOINT_EVENTS ? distance : CHECKPOINT_EVENTS;
 }
 

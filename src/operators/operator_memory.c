@@ -1,8 +1,7 @@
-#include "model/operator_memory.h"
+#include "operators/operator_memory.h"
 
 #include <assert.h>
 
-enum { STREAMING_MULTIPROCESSORS = 132, THREADS_PER_MULTIPROCESSOR = 2048 };
 enum { REDUCE_THREADS = 512, WARP = 32, MIN_PER_THREAD = 16, MAX_PER_THREAD = 256, ACCUMULATOR_BYTES = 4 };
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -26,9 +25,10 @@ static int64_t last_power_of_two(int64_t n)
 /* The launcher gives each thread up to four neighbouring columns, and each block a tile of columns by a tile of
  * rows. If a thread then has 256 rows or more, several blocks share the rows of a tile: each of them needs a place
  * for its partial sums, and each tile a counter. */
-void mt_reduction_staging(int64_t rows, int64_t columns, int64_t *out_staging_bytes, int64_t *out_counter_bytes)
+void mt_reduction_staging(const struct mt_card *card, int64_t rows, int64_t columns, int64_t *out_staging_bytes,
+                          int64_t *out_counter_bytes)
 {
-    assert(rows > 0 && columns > 0);
+    assert(rows > 0 && columns > 0 && card->multiprocessors > 0 && card->threads_per_multiprocessor > 0);
     *out_staging_bytes = *out_counter_bytes = 0;
     int64_t vector = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
     int64_t vectors = columns / vector, threads = REDUCE_THREADS / vector;
@@ -39,7 +39,7 @@ void mt_reduction_staging(int64_t rows, int64_t columns, int64_t *out_staging_by
     if (rows < height * MIN_PER_THREAD && rows < MAX_PER_THREAD)
         return;
     int64_t per_thread = divide_up(rows, height), tiles = divide_up(vectors, width);
-    int64_t resident = STREAMING_MULTIPROCESSORS * (THREADS_PER_MULTIPROCESSOR / (width * height));
+    int64_t resident = card->multiprocessors * (card->threads_per_multiprocessor / (width * height));
     if (per_thread < MAX_PER_THREAD || tiles > resident)
         return;
     int64_t blocks = smaller(divide_up(resident, tiles), divide_up(per_thread, MIN_PER_THREAD));

@@ -1,0 +1,146 @@
+/* The records of the ring: events as the sink gets them, and what is no event. All have 64 bytes, with kind and checksum in
+ * the same place, by which they are told apart and checked.
+ *
+ *   ┌ 56 bytes of the kind ┬ kind: 2 ┬ 2 of the kind ┬ checksum: 4 ┐
+ *
+ * The checksum covers the other 60 bytes and the record's position since the run began. So a record of an earlier lap of the
+ * ring, or a page of zeros, is never taken for the record that should be there. The checksum of a head covers its payload,
+ * too.
+ *
+ * Labels, spans, measurements and names are items of any length: a head, and a payload in as many records as it needs, which
+ * are plain bytes. */
+#ifndef MT_TRACE_RING_RECORD_H
+#define MT_TRACE_RING_RECORD_H
+
+#include "base/event.h"
+
+#include <stddef.h>
+
+/* The kinds that are not mt_event_kind: items, and records without a payload. */
+enum {
+    MT_RECORD_LABEL = 0x100,
+    MT_RECORD_SPAN,
+    MT_RECORD_MEASUREMENT,
+    MT_RECORD_KERNEL_NAME,
+    MT_RECORD_KERNEL, /* no payload: struct mt_record_kernel */
+    MT_RECORD_USE,    /* no payload: struct mt_record_use */
+};
+
+/* The head of an item. */
+struct mt_record_head {
+    uint64_t length; /* of the payload, in bytes */
+    uint32_t id;     /* of the label, with its category, the span or the name; 0 of a measurement */
+    uint32_t unused[11];
+    uint16_t kind, unused_too;
+    uint32_t checksum;
+};
+
+/* The use of a block, as struct mt_use. */
+struct mt_record_use {
+    uint64_t block, first, last, idle_from, idle_to, copied_from;
+    uint32_t reads, writes;
+    uint16_t kind;
+    uint16_t unread; /* 1 or 0 */
+    uint32_t checksum;
+};
+
+struct mt_record_kernel {
+    uint64_t start_ns, duration_ns;
+    int64_t step;  /* MT_NO_STEP: none */
+    uint32_t name; /* id, from 1 */
+    mt_label_id label;
+    uint32_t stream;
+    uint32_t unused[5];
+    uint16_t kind, unused_too;
+    uint32_t checksum;
+};
+
+union mt_record {
+    struct mt_event event;
+    struct mt_record_head head;
+    struct mt_record_use use;
+    struct mt_record_kernel kernel;
+    unsigned char bytes[64]; /* of a payload */
+    uint64_t words[8];
+};
+
+_Static_assert(sizeof(union mt_record) == 64, "a record is one cache line");
+#define MT_HAS_THE_TAIL(type)                                                                                          \
+    _Static_assert(offsetof(type, kind) == 56 && offsetof(type, checksum) == 60, "every record has the same tail")
+MT_HAS_THE_TAIL(struct mt_event);
+MT_HAS_THE_TAIL(struct mt_record_head);
+MT_HAS_THE_TAIL(struct mt_record_use);
+MT_HAS_THE_TAIL(struct mt_record_kernel);
+
+/* Returns the upper half of a product xor the lower: each of its bits depends on all of both factors. */
+static inline uint64_t mt_fold(uint64_t a, uint64_t b)
+{
+    __extension__ unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)(product >> 64) ^ (uint64_t)product;
+}
+
+/* Returns a hash of eight words, the last of which is given apart, continued from `hash`. The products do not wait for each
+ * other. A factor of 0 would hide the other one, so each word is changed by an odd constant of its own first. */
+static inline uint64_t mt_record_hash(uint64_t hash, const union mt_record *record, uint64_t last)
+{
+    const uint64_t *word = record->words;
+    uint64_t a = mt_fold(word[0] ^ 0x9E3779B97F4A7C15u, word[1] ^ 0xBF58476D1CE4E5B9u);
+    uint64_t b = mt_fold(word[2] ^ 0x94D049BB133111EBu, word[3] ^ 0xD6E8FEB86659FD93u);
+    uint64_t c = mt_fold(word[4] ^ 0xA0761D6478BD642Fu, word[5] ^ 0xE7037ED1A0B428DBu);
+    uint64_t d = mt_fold(word[6] ^ 0x8EBC6AF09C88C6E3u, last ^ hash ^ 0x589965CC75374CC3u);
+    return mt_fold(a ^ b, c ^ d ^ 0x1D8E4E27C47D124Fu);
+}
+
+/* Returns the hash of a record without its checksum, at its position. */
+static inline uint64_t mt_record_hash_at(const union mt_record *record, uint64_t position)
+{
+    return mt_record_hash(position * 0x9E3779B97F4A7C15u, record,
+                          (uint64_t)record->event.stream << 16 | record->event.kind);
+}
+
+/* Returns the checksum of a hash, which is that of a record without a payload, or was continued over its payload. */
+static inline uint32_t mt_record_checksum(uint64_t hash)
+{
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+/* Returns the record of a kernel whose name has that id. */
+static inline union mt_record mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)
+{
+    return (union mt_record){.kernel = {.start_ns = kernel->start_ns,
+                                        .duration_ns = kernel->end_ns - kernel->start_ns,
+                                        .step = kernel->step,
+                                        .name = name,
+                                        .label = kernel->label,
+                                        .stream = kernel->stream,
+                                        .kind = MT_RECORD_KERNEL}};
+}
+
+static inline union mt_record mt_record_of_use(const struct mt_use *use)
+{
+    return (union mt_record){.use = {.block = use->block,
+                                     .first = use->first,
+                                     .last = use->last,
+                                     .idle_from = use->idle_from,
+                                     .idle_to = use->idle_to,
+                                     .copied_from = use->copied_from,
+                                     .reads = use->reads,
+                                     .writes = use->writes,
+                                     .kind = MT_RECORD_USE,
+                                     .unread = use->unread}};
+}
+
+static inline struct mt_use mt_use_of_record(const struct mt_record_use *record)
+{
+    return (struct mt_use){.block = record->block,
+                           .reads = record->reads,
+                           .writes = record->writes,
+                           .first = record->first,
+                           .last = record->last,
+                           .idle_from = record->idle_from,
+                           .idle_to = record->idle_to,
+                           .copied_from = record->copied_from,
+                           .unread = record->unread != 0};
+}
+
+#endif
