@@ -34,7 +34,7 @@ static void expect_peaks(struct mt_trace *trace, const struct mt_run *run)
         assert_int_equal(mt_trace_peak(trace, run, (mt_measure)i, &peak), MT_OK);
         assert_int_equal(peak.bytes, peaks[i]);
         if (i == MT_MEASURE_ALLOCATED) {
-            assert_string_equal(peak.shares[0].category, "Workspace");
+            assert_string_equal(peak.shares[0].name, "Workspace");
             assert_int_equal(peak.shares[0].allocated_bytes, 67108864);
         }
         mt_peak_row_release(&peak);
