@@ -61,7 +61,8 @@ static void sentences_explain_what_the_table_tells(void **state)
     assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 2")->code, 0);
     const struct said *said = MEMTRACE("advise");
     assert_int_equal(said->code, 0);
-    assert_int_equal(strncmp(said->out, "The peak of ", 12), 0);
+    assert_says(said->out, " can fall by ");
+    assert_true(strstr(said->out, " can fall by ") < strchr(said->out, '\n'));
     assert_says(said->out, "gradients in forward");
     assert_says(said->out, "--zero-grad before-forward");
     assert_says(said->out, "used only");
@@ -199,7 +200,7 @@ static void the_headline_names_savings_of_the_tables(void **state)
     assert_true(most > first);
     const struct said *said = shell("\"$M\" advise | head -3");
     assert_headline(said, " requested can fall by ", first, ": gradients");
-    assert_headline(said, "--optimizer-in-backward on the peak of requested bytes falls by ", most, ".");
+    assert_headline(said, "--optimizer-in-backward on, the peak of requested bytes falls by ", most, ".");
     json_decref(answer);
 }
 
@@ -241,7 +242,7 @@ static void fragmentation_has_its_place_and_trifles_have_none(void **state)
         assert_true(integer_of(finding, "saved_bytes") >= peak / 100);
     }
     json_decref(answer);
-    assert_says(MEMTRACE("advise")->out, " reserved can fall by ");
+    assert_says(MEMTRACE("advise")->out, "With PyTorch's allocator (policy=torch) the peak of ");
 }
 
 static int set_up(void **state)

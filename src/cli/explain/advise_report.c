@@ -353,11 +353,20 @@ static const char *const reasons[MT_PATTERN_COUNT] = {
 };
 
 /* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ", of the first finding. */
-static void add_saving(const struct mt_advice *advice, const struct mt_finding *finding, struct mt_text *out)
+static void add_saving(const struct mt_advice_answer *answer, const struct mt_finding *finding, struct mt_text *out)
 {
     char peak[MT_BYTES_TEXT], saved[MT_BYTES_TEXT];
+    const struct mt_advice *advice = &answer->advice;
+    const struct mt_advice_input *input = &answer->material.input;
     bool is_reserved = finding->pattern == MT_PATTERN_FRAGMENTATION;
-    mt_text_add(out, "The peak of %s %s can fall by %s: ",
+    if (is_reserved && input->is_another) {
+        mt_text_add(out, "With ");
+        mt_replayed_allocator_add(input, out);
+        mt_text_add(out, " the");
+    } else {
+        mt_text_add(out, "The");
+    }
+    mt_text_add(out, " peak of %s %s can fall by %s: ",
                 mt_format_bytes(is_reserved ? advice->as_it_was.reserved_bytes : advice->peak_bytes, peak),
                 is_reserved ? "reserved" : "requested", mt_format_bytes(finding->saved_bytes, saved));
 }
@@ -397,7 +406,7 @@ static void print_best_option(const struct mt_simulated_advice *simulated, uint6
         return;
     mt_text_add(&line, "With memtrace run ");
     mt_fit_remedy_add_changes(&best->remedy, &line);
-    mt_text_add(&line, " the peak of requested bytes falls by %s.", mt_format_bytes(most_bytes, text));
+    mt_text_add(&line, ", the peak of requested bytes falls by %s.", mt_format_bytes(most_bytes, text));
     mt_print_line(&line);
 }
 
@@ -411,7 +420,7 @@ static void print_headline(const struct mt_advice_answer *answer, const struct o
         printf("Nothing was found that would lower the peak of %s requested.\n",
                mt_format_bytes(answer->advice.peak_bytes, peak));
     } else {
-        add_saving(&answer->advice, finding, &text);
+        add_saving(answer, finding, &text);
         add_waste(finding, &text);
         mt_print_line(&text);
         print_hint(answer, "", finding);
