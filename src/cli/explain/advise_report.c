@@ -181,7 +181,10 @@ static void order_release(struct order *order)
 
 static bool has_fragmentation(const struct order *order)
 {
-    return order->count > 0 && order->items[order->count - 1].finding->pattern == MT_PATTERN_FRAGMENTATION;
+    for (size_t i = 0; i < order->count; i++)
+        if (order->items[i].finding->pattern == MT_PATTERN_FRAGMENTATION)
+            return true;
+    return false;
 }
 
 static void print_findings(const struct mt_advice_answer *answer, const struct order *order)
@@ -350,11 +353,20 @@ static const char *const reasons[MT_PATTERN_COUNT] = {
 };
 
 /* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ", of the first finding. */
-static void add_saving(const struct mt_advice *advice, const struct mt_finding *finding, struct mt_text *out)
+static void add_saving(const struct mt_advice_answer *answer, const struct mt_finding *finding, struct mt_text *out)
 {
     char peak[MT_BYTES_TEXT], saved[MT_BYTES_TEXT];
+    const struct mt_advice *advice = &answer->advice;
+    const struct mt_advice_input *input = &answer->material.input;
     bool is_reserved = finding->pattern == MT_PATTERN_FRAGMENTATION;
-    mt_text_add(out, "The peak of %s %s can fall by %s: ",
+    if (is_reserved && input->is_another) {
+        mt_text_add(out, "With ");
+        mt_replayed_allocator_add(input, out);
+        mt_text_add(out, " the");
+    } else {
+        mt_text_add(out, "The");
+    }
+    mt_text_add(out, " peak of %s %s can fall by %s: ",
                 mt_format_bytes(is_reserved ? advice->as_it_was.reserved_bytes : advice->peak_bytes, peak),
                 is_reserved ? "reserved" : "requested", mt_format_bytes(finding->saved_bytes, saved));
 }
@@ -374,23 +386,27 @@ static void add_waste(const struct mt_finding *finding, struct mt_text *out)
     mt_text_release(&blocks);
 }
 
-/* Prints the option that lowers the peak most, if that is more than the finding does. */
+/* Prints the option that lowers the peak most, if that is more than the finding does. The peak of a run that ended out of
+ * memory is none to compare with. */
 static void print_best_option(const struct mt_simulated_advice *simulated, uint64_t saved_bytes)
 {
     const struct mt_simulated_option *best = NULL;
-    uint64_t before = simulated->as_it_is.peak_requested_bytes, least = before - saved_bytes;
+    uint64_t before = simulated->as_it_is.peak_requested_bytes, most_bytes = saved_bytes;
     char text[MT_BYTES_TEXT];
     struct mt_text line = {0};
-    for (size_t i = 0; i < simulated->count; i++)
-        if (simulated->options[i].simulation.peak_requested_bytes < least) {
-            best = &simulated->options[i];
-            least = best->simulation.peak_requested_bytes;
-        }
-    if (best == NULL)
+    for (size_t i = 0; i < simulated->count; i++) {
+        uint64_t after = simulated->options[i].simulation.peak_requested_bytes;
+        assert(after < before);
+        if (before - after <= most_bytes)
+            continue;
+        best = &simulated->options[i];
+        most_bytes = before - after;
+    }
+    if (best == NULL || !simulated->as_it_is.fits)
         return;
     mt_text_add(&line, "With memtrace run ");
     mt_fit_remedy_add_changes(&best->remedy, &line);
-    mt_text_add(&line, " it falls by %s.", mt_format_bytes(before - least, text));
+    mt_text_add(&line, ", the peak of requested bytes falls by %s.", mt_format_bytes(most_bytes, text));
     mt_print_line(&line);
 }
 
@@ -404,13 +420,12 @@ static void print_headline(const struct mt_advice_answer *answer, const struct o
         printf("Nothing was found that would lower the peak of %s requested.\n",
                mt_format_bytes(answer->advice.peak_bytes, peak));
     } else {
-        add_saving(&answer->advice, finding, &text);
+        add_saving(answer, finding, &text);
         add_waste(finding, &text);
         mt_print_line(&text);
         print_hint(answer, "", finding);
     }
-    print_best_option(&answer->simulated,
-                      finding != NULL && finding->pattern != MT_PATTERN_FRAGMENTATION ? finding->saved_bytes : 0);
+    print_best_option(&answer->simulated, finding != NULL ? finding->saved_bytes : 0);
     putchar('\n');
 }
 
