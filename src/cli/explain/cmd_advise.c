@@ -219,8 +219,8 @@ static void print_findings(const struct order *order)
     putchar('\n');
     mt_rows_print(&shown_type, "number saves pattern what blocks bytes for costs reserved", "blocks costs for bytes",
                   order->items, order->count);
-    puts("\nEach was replayed: the peak of requested bytes falls by what is said (of fragmentation, that of reserved "
-         "ones).");
+    mt_say("\nEach was replayed: the peak of requested bytes falls by what is said (of fragmentation, that of reserved "
+           "ones).");
 }
 
 /* The sentence about the blocks of a pattern: before their duration, and after it. */
@@ -319,9 +319,8 @@ static void print_explanation(const struct mt_advice *advice, const struct order
         add_durations(&text, order, first);
         mt_text_add(&text, "%s.", explanations[finding->pattern].after);
     }
-    mt_print_name(mt_text_get(&text));
-    printf("\n   → %s\n", mt_hint_words(mt_finding_hint(finding)));
-    mt_text_release(&text);
+    mt_print_line(&text);
+    mt_say("   → %s", mt_hint_words(mt_finding_hint(finding)));
 }
 
 static void print_explanations(const struct mt_advice *advice, const struct order *order)
@@ -332,7 +331,7 @@ static void print_explanations(const struct mt_advice *advice, const struct orde
             print_explanation(advice, order, i);
     for (size_t i = 0; i < order->count; i++)
         if (!order->items[i].finding->replay.fits)
-            printf("%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.\n",
+            mt_say("%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.",
                    order->items[i].number);
 }
 
@@ -354,7 +353,8 @@ static void print_headline(const struct mt_advice *advice, const struct order *o
     char peak[MT_BYTES_TEXT], saved[MT_BYTES_TEXT], bytes[MT_BYTES_TEXT];
     mt_format_bytes(advice->peak_bytes, peak);
     if (order->most_bytes == 0) {
-        printf("Nothing was found that would lower the peak of %s.\n\n", peak);
+        mt_say("Nothing was found that would lower the peak of %s.", peak);
+        putchar('\n');
         return;
     }
     const struct mt_finding *finding = order->items[0].finding;
@@ -365,9 +365,9 @@ static void print_headline(const struct mt_advice *advice, const struct order *o
     mt_finding_add_short_blocks(finding, &text);
     mt_text_add(&text, ", %s in %" PRIu64 " block%s).", mt_format_bytes(finding->bytes, bytes), finding->blocks,
                 finding->blocks == 1 ? "" : "s");
-    mt_print_name(mt_text_get(&text));
-    printf("\n→ %s\n\n", mt_hint_words(mt_finding_hint(finding)));
-    mt_text_release(&text);
+    mt_print_line(&text);
+    mt_say("→ %s", mt_hint_words(mt_finding_hint(finding)));
+    putchar('\n');
 }
 
 static void print_notes(const struct mt_advice_answer *answer)
@@ -375,14 +375,14 @@ static void print_notes(const struct mt_advice_answer *answer)
     const struct mt_advice_material *material = &answer->material;
     size_t left_out = answer->advice.left_out;
     if (!answer->advice.knows_uses)
-        puts("\nThe run's program told no use of any block: only what can be said without is said here.");
+        mt_say("\nThe run's program told no use of any block: only what can be said without is said here.");
     if (!material->is_whole)
-        printf("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
-               ", around the peak: replays begin with what was live then.\n",
+        mt_say("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
+               ", around the peak: replays begin with what was live then.",
                answer->question->run->event_count, material->first_step, material->last_step);
     assert(material->is_whole || material->first_step <= material->last_step);
     if (left_out > 0)
-        printf("\n%zu more kind%s of blocks could be there for less time: --all tells of them.\n", left_out,
+        mt_say("\n%zu more kind%s of blocks could be there for less time: --all tells of them.", left_out,
                left_out == 1 ? "" : "s");
 }
 
@@ -391,7 +391,7 @@ static void print_simulated(const struct mt_simulated_advice *simulated)
     if (simulated->count == 0)
         return;
     struct mt_advice_option_row *rows = mt_advice_options_create(simulated);
-    printf("\nOptions that are named, on %s, each in a whole run with it:\n", simulated->device);
+    mt_say("\nOptions that are named, on %s, each in a whole run with it:", simulated->device);
     mt_rows_print(&mt_advice_option_type, "change requested allocated reserved difference", NULL, rows,
                   simulated->count + 1);
     mt_advice_options_release(rows, simulated->count);
