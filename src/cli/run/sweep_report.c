@@ -271,11 +271,12 @@ static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out
 
 static void print_tally(const struct mt_sweep_grid *grid, const struct answer *answer)
 {
-    printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count, answer->count == 1 ? "" : "s",
-           answer->done, answer->oom, answer->failed);
+    struct mt_text text = {0};
+    mt_text_add(&text, "\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count,
+                answer->count == 1 ? "" : "s", answer->done, answer->oom, answer->failed);
     if (answer->was_there > 0)
-        printf("; %zu were in the trace already (--again runs them anew)", answer->was_there);
-    putchar('\n');
+        mt_text_add(&text, "; %zu were in the trace already (--again runs them anew)", answer->was_there);
+    mt_print_line(&text);
     if (mt_device_is_simulated(grid->cells[0].plan.device))
         mt_print_wrapped("Times on sim are estimates, from the figures of the card that it stands for (docs/cards.md).",
                          0);
