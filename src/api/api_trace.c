@@ -192,9 +192,10 @@ memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row
     MT_API_TRY(mt_api_find_run(trace, run, &ours));
     if (moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
         return mt_api_status(mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN));
-    MT_API_TRY(mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
-                            moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
-                            &is_complete));
+    MT_API_TRY(mt_trace_top(
+        trace->trace, ours,
+        &(struct mt_top_choice){.moment = moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK}, limit,
+        &rows, &count, &is_complete));
     const void **pointers = mt_api_rows(count, sizeof(memtrace_top_row));
     for (size_t i = 0; i < count; i++)
         *(memtrace_top_row *)pointers[i] = make_top_row(&rows[i]);

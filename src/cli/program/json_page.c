@@ -38,7 +38,9 @@ static const struct remark {
 } remarks[] = {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
     {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
-    {"top", NULL, "Blocks are alike if everything but the layer is the same."},
+    {"top", NULL,
+     "Blocks are alike if everything but the layer is the same. With `--by KEY`, each of `rows` has a field of the\n"
+     "key's name, and `total_bytes`, `count` and `max_bytes` of its blocks."},
     {"events", NULL, "Written as it is read, so that an answer of any length needs little memory."},
     {"kernels", NULL, "About a run with `--kernels`."},
     {"used", NULL, "A run on a device without a driver has no answer, and exits with 2."},
