@@ -101,6 +101,23 @@ static void top_by_a_key_agrees_with_peak(void **state)
     }
 }
 
+static void diff_by_every_key_adds_up_to_the_peaks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEYS; i++) {
+        json_t *diff = json_of(shell("\"$M\" diff first second --json --by %s", group_keys[i]));
+        assert_string_equal(text_of(diff, "by"), group_keys[i]);
+        assert_int_equal(sum_of(diff, "groups", "delta_bytes"), integer_of(diff, "allocated_delta_bytes"));
+        assert_int_equal(sum_of(diff, "groups", "a_bytes"), integer_of(json_object_get(diff, "a"), "allocated_bytes"));
+        assert_int_equal(sum_of(diff, "groups", "b_blocks"), integer_of(json_object_get(diff, "b"), "blocks"));
+        text_of(json_array_get(json_object_get(diff, "groups"), 0), group_keys[i]);
+        json_decref(diff);
+    }
+    const char *said = MEMTRACE("diff first second --by module --rows 2")->out;
+    assert_says(said, "by module:\n");
+    assert_says(said, " more)\n");
+}
+
 static void top_is_filtered_and_sorted_as_asked(void **state)
 {
     (void)state;
@@ -153,6 +170,7 @@ int main(void)
         TEST_WITH_TWO_RUNS(peak_speaks_of_roles_first_then_of_categories_and_phases),
         TEST_WITH_TWO_RUNS(a_table_of_peak_sums_up_the_parts_that_it_leaves_out),
         TEST_WITH_TWO_RUNS(top_by_a_key_agrees_with_peak),
+        TEST_WITH_TWO_RUNS(diff_by_every_key_adds_up_to_the_peaks),
         TEST_WITH_TWO_RUNS(top_is_filtered_and_sorted_as_asked),
         TEST_WITH_TWO_RUNS(the_largest_in_forward_and_overall_are_told_apart),
         TEST_WITH_TWO_RUNS(layers_are_folded_into_one_module),

@@ -45,7 +45,11 @@ static const struct remark {
     {"kernels", NULL, "About a run with `--kernels`."},
     {"used", NULL, "A run on a device without a driver has no answer, and exits with 2."},
     {"fit", NULL, "Exits with 1 if the run does not fit. `run` and `name` are null where options described it."},
-    {"diff", NULL, "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first."},
+    {"diff", NULL,
+     "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first.\n"
+     "With `--by KEY` there are `by`, its name, and `groups[]`, which sum to the allocated peaks: a field of "
+     "that name,\n"
+     "and `a_bytes` to `b_blocks` as of `rows`."},
     {"advise", NULL, "Savings do not add up: two findings may speak of the same bytes."},
     {"oom", NULL, "About the last request that was not met."},
     {"check", NULL,
