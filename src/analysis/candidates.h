@@ -14,6 +14,7 @@ struct mt_candidate {
     uint64_t peak_bytes; /* absent at the peak */
     double byte_seconds;
     struct mt_cut_usage usage; /* once it is weighed */
+    bool comes_first;          /* once all are: one option mends it, and it saves enough */
 };
 
 struct mt_candidates {
@@ -30,10 +31,13 @@ void mt_candidates_release(struct mt_candidates *candidates);
 /* Drops candidates that are parts of others. */
 void mt_candidates_drop_parts(struct mt_candidates *candidates);
 
-/* Weighs candidates and orders them by how far the peak falls, then byte_seconds, largest first. Since no peak falls by
- * more than what is absent at it, they are weighed in the order of that bound, and only until none of the rest can be
- * among the first `limit`; the rest is taken to save nothing. */
+/* Weighs candidates and puts them in the order of findings (struct mt_advice). Since no peak falls by more than what is absent
+ * at it, they are weighed in the order of that bound, and only until none of the rest can be among the first `limit`, unless
+ * one option mends it; the rest is taken to save nothing. */
 void mt_candidates_weigh(struct mt_candidates *candidates, struct mt_window *window, size_t limit);
+
+/* Puts candidates that are parts of others behind these. */
+void mt_candidates_gather_parts(struct mt_candidates *candidates);
 
 /* Returns the bytes by which the peak falls without the candidate's cuts, once it is weighed. */
 uint64_t mt_candidate_saved(const struct mt_candidate *candidate, const struct mt_window *window);

@@ -16,7 +16,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
     MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
-              .help = "trace each kernel of a GPU, too: memtrace kernels asks about them"),
+              .help = "trace each kernel, too, on sim its estimate: memtrace kernels asks about them"),
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct mt_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
