@@ -207,6 +207,37 @@ static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *h
     free(rows);
 }
 
+/* Prints the groups, as many as rows were asked for, and the rest of them as one. */
+static void print_groups(const struct mt_diff_answer *answer, const struct mt_diff_print *how)
+{
+    size_t most = how->all ? answer->group_count : (size_t)how->rows;
+    size_t shown = answer->group_count < most ? answer->group_count : most;
+    const char *key = mt_group_key_names[answer->key];
+    char more[MT_BYTES_TEXT];
+    struct mt_text fields = {0};
+    struct mt_diff_group *rows = mt_host_alloc((shown + 1) * sizeof *rows);
+    for (size_t i = 0; i < shown; i++) {
+        rows[i] = answer->groups[i];
+        if (rows[i].name[0] == '\0')
+            rows[i].name = "(none)";
+    }
+    snprintf(more, sizeof more, "(%zu more)", answer->group_count - shown);
+    rows[shown] = (struct mt_diff_group){.name = more};
+    for (size_t i = shown; i < answer->group_count; i++) {
+        for (int side = 0; side < MT_SIDE_COUNT; side++) {
+            rows[shown].bytes[side] += answer->groups[i].bytes[side];
+            rows[shown].blocks[side] += answer->groups[i].blocks[side];
+        }
+        rows[shown].delta_bytes += answer->groups[i].delta_bytes;
+    }
+    mt_text_add(&fields, "delta_bytes a_bytes b_bytes a_blocks b_blocks %s", key);
+    printf("\nLive at the peak of allocated bytes, by %s:\n", key);
+    mt_rows_print(&mt_diff_group_types[answer->key], fields.data, "a_blocks b_blocks", rows,
+                  shown + (shown < answer->group_count));
+    mt_text_release(&fields);
+    free(rows);
+}
+
 static void print_categories(const struct mt_diff_answer *answer)
 {
     if (answer->category_count == 0)
@@ -242,7 +273,10 @@ void mt_diff_print(const struct mt_diff_answer *answer, const struct mt_diff_pri
     print_changes(answer);
     print_peaks(&answer->diff);
     print_causes(&answer->diff, how);
-    print_rows(&answer->diff, how);
+    if (answer->key == MT_NO_GROUPS)
+        print_rows(&answer->diff, how);
+    else
+        print_groups(answer, how);
     print_categories(answer);
     print_lengths(answer);
 }
