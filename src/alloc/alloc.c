@@ -250,11 +250,13 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     else
         alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows: no device has as much */
     mt_status status = MT_OK;
-    if (block != NULL)
+    if (block != NULL) {
         hand_out(alloc, block, bytes, label, span);
-    else
+        mt_pool_count_out(alloc, block);
+    } else {
         status = refuse(alloc, stream, reserved_before,
                         (struct mt_alloc_refusal){.requested_bytes = bytes, .label = label, .span = span});
+    }
     mt_biased_lock_give(&alloc->lock);
     *out = block;
     return status;
@@ -268,6 +270,7 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     assert(mt_block_is_out(block) && mt_block_is_sound(block));
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
+    mt_pool_count_back(alloc, block);
     emit_block(alloc, MT_EVENT_FREE, block);
     if (block->users != NULL)
         mt_block_wait_for_users(alloc, block);
@@ -378,42 +381,5 @@ void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use)
         return;
     mt_biased_lock_take(&alloc->lock);
     alloc->sink.use(alloc->sink.context, use);
-    mt_biased_lock_give(&alloc->lock);
-}
-
-/* ---- statistics ---- */
-
-static uint64_t largest_free(const struct mt_alloc *alloc)
-{
-    uint64_t largest = 0;
-    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
-        for (const struct mt_block *block = segment->first; block != NULL; block = block->after)
-            if (block->is_free && block->bytes > largest)
-                largest = block->bytes;
-    return largest;
-}
-
-void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
-{
-    mt_biased_lock_take(&alloc->lock);
-    *out = alloc->stats;
-    out->largest_free_bytes = largest_free(alloc);
-    mt_biased_lock_give(&alloc->lock);
-}
-
-static void reset_peak(struct mt_alloc_count *count)
-{
-    count->peak_requested_bytes = count->requested_bytes;
-    count->peak_allocated_bytes = count->allocated_bytes;
-}
-
-void mt_alloc_reset_peaks(struct mt_alloc *alloc)
-{
-    mt_biased_lock_take(&alloc->lock);
-    reset_peak(&alloc->stats.all);
-    for (int c = 0; c < MT_MOST_CATEGORIES; c++)
-        reset_peak(&alloc->stats.category[c]);
-    alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
-    assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
 }

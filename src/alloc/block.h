@@ -39,9 +39,6 @@ enum {
 
 struct mt_alloc;
 
-/* Small blocks have segments of their own, so that they never break up the space of large ones. */
-typedef enum mt_pool { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_COUNT } mt_pool;
-
 /* Another stream that uses a block. */
 struct mt_user {
     struct mt_user *next;
@@ -183,6 +180,10 @@ static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
 
 /* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
+
+/* Count a block that was just handed out, and one that is about to be free, by pool (alloc_stats.c). */
+void mt_pool_count_out(struct mt_alloc *alloc, const struct mt_block *block);
+void mt_pool_count_back(struct mt_alloc *alloc, const struct mt_block *block);
 
 /* ---- segments (segment.c) ---- */
 
