@@ -1,4 +1,5 @@
-/* The statistics of an allocator: the counters by pool, as they change, and what callers get of all counters. */
+/* What callers get to know of an allocator: the counters by pool, as they change, copies of all counters, and the block
+ * at an address. */
 #include "alloc/alloc.h"
 #include "alloc/block.h"
 
@@ -95,4 +96,39 @@ void mt_alloc_reset_peaks(struct mt_alloc *alloc)
             alloc->stats.pools.of[counted][row].peak = alloc->stats.pools.of[counted][row].now;
     assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
+}
+
+/* Returns the segment that holds an address, or NULL. */
+static const struct mt_segment *segment_at(const struct mt_alloc *alloc, mt_addr address)
+{
+    const struct mt_segment *segment = alloc->oldest;
+    while (segment != NULL && address - segment->address >= segment->bytes) /* below it, the difference is huge */
+        segment = segment->newer;
+    return segment;
+}
+
+static const struct mt_block *block_at(const struct mt_segment *segment, uint64_t offset)
+{
+    const struct mt_block *block = segment->first;
+    while (block->offset + block->bytes <= offset)
+        block = block->after;
+    assert(block->offset <= offset);
+    return block;
+}
+
+bool mt_alloc_find(struct mt_alloc *alloc, mt_addr address, struct mt_block_view *out)
+{
+    mt_biased_lock_take(&alloc->lock);
+    const struct mt_segment *segment = segment_at(alloc, address);
+    const struct mt_block *block = segment != NULL ? block_at(segment, address - segment->address) : NULL;
+    const bool is_found = block != NULL && mt_block_is_out(block);
+    if (is_found)
+        *out = (struct mt_block_view){.address = segment->address + block->offset,
+                                      .requested_bytes = block->requested_bytes,
+                                      .allocated_bytes = block->bytes,
+                                      .stream = segment->stream,
+                                      .label = block->label,
+                                      .span = block->span};
+    mt_biased_lock_give(&alloc->lock);
+    return is_found;
 }

@@ -93,6 +93,14 @@ void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes
     unclaim(device, bytes);
 }
 
+void mt_device_limit(struct mt_device *device, double fraction)
+{
+    assert(fraction > 0 && fraction <= 1);
+    const uint64_t usable = mt_card_usable_bytes(&device->card);
+    const uint64_t bytes = (uint64_t)((double)device->card.memory_bytes * fraction);
+    __atomic_store_n(&device->capacity_bytes, bytes < usable ? bytes : usable, __ATOMIC_RELAXED);
+}
+
 bool mt_device_has_ranges(const struct mt_device *device)
 {
     return device->table->range_open != NULL;
