@@ -151,14 +151,13 @@ struct softmax {
 static mt_status launch_softmax(struct bench *bench, const void *call)
 {
     const struct softmax *s = call;
-    return bench->device->kernels->softmax(0.125, MTK_KEYS_UP_TO_QUERY, &s->out, NULL, &s->in, bench->queue);
+    return bench->device->kernels->softmax(0.125, MTK_KEYS_UP_TO_QUERY, &s->out, &s->in, bench->queue);
 }
 
 static mt_status launch_softmax_grad(struct bench *bench, const void *call)
 {
     const struct softmax *s = call;
-    return bench->device->kernels->softmax_grad(0.125, MTK_KEYS_UP_TO_QUERY, &s->out, &s->in, &s->in, NULL,
-                                                bench->queue);
+    return bench->device->kernels->softmax_grad(0.125, MTK_KEYS_UP_TO_QUERY, &s->out, &s->in, &s->in, bench->queue);
 }
 
 static void measure_softmax(struct bench *bench, mt_dtype dtype, int64_t length)

@@ -459,14 +459,14 @@ MEMTRACE_API memtrace_status memtrace_trace_top(memtrace_trace *trace, const mem
 /* The blocks of one category. */
 typedef struct memtrace_category_row {
     const char *category;
-    uint64_t max_bytes;   /* the largest block of the run, as requested */
-    uint64_t total_bytes; /* of all blocks of the run, as requested */
-    uint64_t per_step;    /* number of blocks in the last full step */
+    uint64_t max_bytes;     /* the largest block of the run, as requested */
+    uint64_t total_bytes;   /* of all blocks of the run, as requested */
+    uint64_t per_step;      /* number of blocks in the last full step */
+    uint64_t forward_bytes; /* the largest block that was taken in forward and loss, as requested; 0: none */
 } memtrace_category_row;
 
-/* Gets a row for each category, the largest max_bytes first. With `phase` ("forward"), counts blocks that were taken in
- * it. With NULL, counts each of memtrace's own categories in the phase that it belongs to, as `memtrace categories`
- * does, and other categories in any phase. */
+/* Gets a row for each category, the largest max_bytes first. Counts blocks that were taken in `phase` ("forward"), or in
+ * any if that is NULL; forward_bytes is the same for all. */
 MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run,
                                                        const char *phase, const memtrace_category_row *const **out_rows,
                                                        size_t *out_count);

@@ -158,13 +158,11 @@ struct mtk_adamw {
  *                     row-major order of (i,j,n).
  *   pick              out[i,j,n,0] = in[i,j,n,index[i,j,n,0]].
  *   place_add         out[i,j,n,index[i,j,n,0]] += in[i,j,n,0]. Other elements of out stay as they are.
- *   softmax           Of rows: out[i,j,q,k] = e^(scale in[i,j,q,k] - lse[i,j,q,0]) for keys k that query q sees, 0 for
- *                     others. lse = ln of the sum of e^(scale in) over the keys that q sees; it is not written if it is
- *                     NULL. out may be the same view as in. Milakov and Gimelshein, "Online normalizer calculation for
- *                     softmax", 2018. Optional.
- *   softmax_grad      out = scale w (grad - sum over k of grad w). If lse is NULL, kept is the output of softmax, and w
- *                     is kept. Otherwise kept is its input, and w = e^(scale kept - lse). out may be the same view as
- *                     grad. Optional.
+ *   softmax           Of rows: out[i,j,q,k] = e^(scale in[i,j,q,k] - lse) for keys k that query q sees, 0 for others.
+ *                     lse = ln of the sum of e^(scale in) over the keys that q sees. out may be the same view as in.
+ *                     Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018. Optional.
+ *   softmax_grad      out = scale w (grad - sum over k of grad w), from the output w of softmax. out may be the same
+ *                     view as grad. Optional.
  *   attention         Causal, and without storing anything of size T²: out[i,j,t,:] = sum over u <= t of
  *                     e^(scale q_t·k_u - lse_t) v_u, lse_t = ln of the sum over u <= t of e^(scale q_t·k_u). Views as at
  *                     mtk_attention_grad. lse is not written if it is NULL. Dao et al., "FlashAttention", 2022; Dao,
@@ -234,13 +232,12 @@ struct mtk_adamw {
       (const struct mtk_view *out, const struct mtk_view *index, const struct mtk_view *in, struct mtk_queue *queue),  \
       (out, index, in))                                                                                                \
     X(softmax,                                                                                                         \
-      (double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *in, \
-       struct mtk_queue *queue),                                                                                       \
-      (out, lse, in))                                                                                                  \
+      (double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue),   \
+      (out, in))                                                                                                       \
     X(softmax_grad,                                                                                                    \
       (double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,                           \
-       const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue),                              \
-      (out, grad, kept, lse))                                                                                          \
+       const struct mtk_view *weights, struct mtk_queue *queue),                                                       \
+      (out, grad, weights))                                                                                            \
     X(attention,                                                                                                       \
       (double scale, mtk_math math, const struct mtk_view *out, const struct mtk_view *lse, const struct mtk_view *q,  \
        const struct mtk_view *k, const struct mtk_view *v, struct mtk_queue *queue),                                   \

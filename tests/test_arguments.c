@@ -38,7 +38,7 @@ static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **s
         {"run --autocast fp16", "\"bf16\"", MT_USAGE},
         {"run --matmul tf33", "\"tf32\"", MT_USAGE},
         {"run --device simm", "\"sim\"", MT_NO_DEVICE},
-        {"run --device sim:h20", "\"h200\"", MT_NO_DEVICE},
+        {"run --device sim:h2000", "\"h200\"", MT_NO_DEVICE},
         {"run --alloc polcy=torch", "\"policy\"", MT_USAGE},
         {"peak --run secnd", "\"second\"", MT_USAGE},
         {"categories --phase backwards", "\"backward\"", MT_USAGE},

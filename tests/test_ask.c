@@ -68,7 +68,7 @@ static void peak_sums_to_the_byte(void **state)
 {
     (void)state;
     json_t *peak = json_of(MEMTRACE("peak --json --run first"));
-    assert_schema(peak, "memtrace.peak/1");
+    assert_schema(peak, "memtrace.peak/2");
     const json_t *shares = json_object_get(peak, "by_category");
     json_int_t sum = 0;
     for (size_t i = 0; i < json_array_size(shares); i++) {
@@ -86,14 +86,14 @@ static void top_and_categories_have_the_promised_keys(void **state)
 {
     (void)state;
     json_t *top = json_of(MEMTRACE("top 4 --json")), *each = json_of(MEMTRACE("top 4 --each --at peak --json"));
-    assert_schema(top, "memtrace.top/1");
+    assert_schema(top, "memtrace.top/2");
     assert_true(json_is_true(json_object_get(top, "complete")));
     ASSERT_ROWS(top, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
     ASSERT_ROWS(each, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
     assert_int_equal(json_array_size(json_object_get(top, "rows")), 4);
     json_t *categories = json_of(MEMTRACE("categories --json"));
-    assert_schema(categories, "memtrace.categories/1");
-    ASSERT_ROWS(categories, "category", "max_bytes", "per_step", "total_bytes");
+    assert_schema(categories, "memtrace.categories/2");
+    ASSERT_ROWS(categories, "category", "forward_max_bytes", "max_bytes", "per_step", "total_bytes");
     json_decref(categories);
     json_decref(top);
     json_decref(each);

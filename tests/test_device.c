@@ -71,7 +71,8 @@ static void sim_without_a_card_is_an_h200(void **state)
     (void)state;
     struct mt_device *device = open_device("sim");
     assert_string_equal(device->name, "sim:h200");
-    assert_true(device->capacity_bytes == 143771 * MIB);
+    assert_true(device->card.memory_bytes == 143156 * MIB);
+    assert_true(device->capacity_bytes == mt_card_usable_bytes(&device->card));
     assert_string_equal(device->card.name, "h200");
     assert_false(mt_device_executes(device));
     mt_device_close(device);
@@ -120,6 +121,42 @@ static void a_workspace_is_that_of_the_card_and_of_the_host_that_of_the_referenc
     expect_workspace("cpu:1GiB", 33554432, 132);
 }
 
+static void expect_room(const char *spelling, double least_gib, double most_gib)
+{
+    struct mt_device *device = open_device(spelling);
+    double gib = (double)device->capacity_bytes / (double)GIB;
+    if (gib < least_gib || gib > most_gib)
+        fail_msg("%s has %.2f GiB for a run, not %.2f to %.2f", spelling, gib, least_gib, most_gib);
+    mt_device_close(device);
+}
+
+/* What a program is told by the driver, as people report it, less what its context takes. */
+static void a_card_has_no_more_than_a_process_gets_there(void **state)
+{
+    (void)state;
+    expect_room("sim:t4", 14.3, 14.56);
+    expect_room("sim:l4", 21.7, 22.03);
+    expect_room("sim:l40s", 43.9, 44.4);
+    expect_room("sim:a100-80gb", 78.5, 79.2);
+    expect_room("sim:rtx5090", 30.6, 31.36);
+}
+
+static void a_product_is_found_by_its_whole_name(void **state)
+{
+    (void)state;
+    static const char *const products[][2] = {{"cuda:0 (NVIDIA L40S)", "l40s"},
+                                              {"cuda:1 (NVIDIA L4)", "l4"},
+                                              {"cuda:0 (NVIDIA H200)", "h200"},
+                                              {"cuda:0 (NVIDIA GeForce RTX 3080)", "rtx3080"}};
+    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+        struct mt_card card;
+        assert_int_equal(mt_device_find_card(products[i][0], &card), MT_OK);
+        assert_string_equal(card.name, products[i][1]);
+    }
+    struct mt_card card;
+    assert_false(mt_card_find_product("cuda:0 (NVIDIA GeForce GTX 1080)", &card));
+}
+
 static void every_listed_card_opens_under_its_name(void **state)
 {
     (void)state;
@@ -129,7 +166,7 @@ static void every_listed_card_opens_under_its_name(void **state)
         snprintf(spelling, sizeof spelling, "sim:%s", *card);
         struct mt_device *device = open_device(spelling);
         assert_string_equal(device->card.name, *card);
-        assert_true(device->capacity_bytes >= 16 * GIB);
+        assert_true(device->card.context_bytes > 0 && device->capacity_bytes == mt_card_usable_bytes(&device->card));
         assert_true(device->card.bytes_per_second >= 0.3e12);
         assert_true(device->card.fp32_rate > 0);
         mt_device_close(device);
@@ -143,7 +180,7 @@ static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
     expect_refused("simm", MT_NO_DEVICE, "did you mean \"sim\"");
     expect_refused("gpu", MT_NO_DEVICE, "There are sim, cpu");
     expect_refused("", MT_NO_DEVICE, "there are sim, cpu");
-    expect_refused("sim:h20", MT_NO_DEVICE, "did you mean \"h200\"");
+    expect_refused("sim:h2000", MT_NO_DEVICE, "did you mean \"h200\"");
     expect_refused("sim:", MT_NO_DEVICE, "a100-80gb");
     expect_refused("sim:a100-80", MT_NO_DEVICE, "did you mean");
     expect_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
@@ -450,6 +487,8 @@ int main(void)
         cmocka_unit_test(sim_with_a_size_has_that_capacity_and_the_rates_of_an_h200),
         cmocka_unit_test(a_card_with_another_size_keeps_all_but_its_memory),
         cmocka_unit_test(a_workspace_is_that_of_the_card_and_of_the_host_that_of_the_reference),
+        cmocka_unit_test(a_card_has_no_more_than_a_process_gets_there),
+        cmocka_unit_test(a_product_is_found_by_its_whole_name),
         cmocka_unit_test(every_listed_card_opens_under_its_name),
         cmocka_unit_test(unknown_spellings_are_refused_with_the_nearest_match),
         cmocka_unit_test(a_gpu_that_is_not_there_is_refused_with_the_reason),

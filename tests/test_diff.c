@@ -271,8 +271,7 @@ static void check_shares(const struct fixture *fixture, int run, const struct mt
     assert_int_equal(mt_trace_peak(fixture->trace, &fixture->runs[run], MT_MEASURE_ALLOCATED, &peak), MT_OK);
     assert_int_equal(diff->side[side].allocated_bytes, peak.bytes);
     for (size_t i = 0; i < peak.share_count; i++)
-        assert_int_equal(category_bytes(&diff->allocated, peak.shares[i].category, side),
-                         peak.shares[i].allocated_bytes);
+        assert_int_equal(category_bytes(&diff->allocated, peak.shares[i].name, side), peak.shares[i].allocated_bytes);
     mt_peak_row_release(&peak);
 }
 

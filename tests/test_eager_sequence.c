@@ -1,5 +1,6 @@
-/* The eager model on the simulated device against a real training step, event by event: tests/data/steps lists every
- * allocation and free of one, as PyTorch 2.11 recorded it on an H200. docs/eager.md explains the file. */
+/* The eager model on the simulated device against real training steps, event by event: tests/data/steps lists every
+ * allocation and free of each, as PyTorch 2.11 recorded them: the 2.7B model on an H200, and two layers of the small one
+ * (batch 4, sequence 256) on an H100. docs/eager.md explains the files. */
 #include "recording.h"
 
 #include <setjmp.h>
@@ -47,13 +48,11 @@ static void read_reference(const char *name, size_t backward, size_t optimizer, 
     gzclose(file);
 }
 
-static void record_step(mt_dtype autocast, struct changes *out)
+static void record_step(const struct mt_training_config *config, struct changes *out)
 {
-    struct mt_training_config config = mt_training_config_default();
-    config.autocast = autocast == MT_BF16;
     struct recording recording;
     recording_open(&recording);
-    assert_int_equal(recording_train(&recording, "sim", "policy=torch", &config, NULL, NULL), MT_OK);
+    assert_int_equal(recording_train(&recording, "sim", "policy=torch", config, NULL, NULL), MT_OK);
     const struct mt_event *event;
     size_t count = recording_step(&recording, 2, &event);
     for (int part = 0; count > 0; count--, event++) {
@@ -65,12 +64,12 @@ static void record_step(mt_dtype autocast, struct changes *out)
     recording_close(&recording);
 }
 
-static void compare(const char *name, mt_dtype autocast, size_t backward, size_t optimizer)
+static void compare(const char *name, const struct mt_training_config *config, size_t backward, size_t optimizer)
 {
     struct changes reference = {0}, ours = {0};
     size_t events[MODEL_PHASES] = {0};
     read_reference(name, backward, optimizer, &reference);
-    record_step(autocast, &ours);
+    record_step(config, &ours);
     assert_int_equal(ours.count, reference.count);
     for (size_t i = 0; i < ours.count; i++) {
         const struct change *a = &ours.list[i], *b = &reference.list[i];
@@ -86,16 +85,44 @@ static void compare(const char *name, mt_dtype autocast, size_t backward, size_t
     free(ours.list);
 }
 
+static struct mt_training_config config_of(bool autocast)
+{
+    struct mt_training_config config = mt_training_config_default();
+    config.autocast = autocast;
+    return config;
+}
+
+/* Two layers of the small model. */
+static struct mt_training_config small_config_of(bool autocast)
+{
+    struct mt_training_config config = config_of(autocast);
+    assert_int_equal(mt_model_config_named("small", &config.model), MT_OK);
+    config.model.layers = 2;
+    return config;
+}
+
 static void an_fp32_step_allocates_and_frees_as_the_real_one(void **state)
 {
     (void)state;
-    compare("cs336_2.7B_seq256_fp32_one_step.csv.gz", MT_NONE, 2239, 8113);
+    struct mt_training_config config = config_of(false);
+    compare("cs336_2.7B_seq256_fp32_one_step.csv.gz", &config, 2239, 8113);
 }
 
 static void an_autocast_step_allocates_and_frees_as_the_real_one(void **state)
 {
     (void)state;
-    compare("cs336_2.7B_seq256_autocast_one_step.csv.gz", MT_BF16, 2819, 9919);
+    struct mt_training_config config = config_of(true);
+    compare("cs336_2.7B_seq256_autocast_one_step.csv.gz", &config, 2819, 9919);
+}
+
+static void a_step_with_softmax_as_one_op_is_that_of_torch_softmax(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config_of(false);
+    config.attention = MT_ATTENTION_SOFTMAX;
+    compare("small2_softmax_fp32_one_step.csv.gz", &config, 161, 549);
+    config.autocast = true;
+    compare("small2_softmax_autocast_one_step.csv.gz", &config, 199, 675);
 }
 
 int main(void)
@@ -103,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_fp32_step_allocates_and_frees_as_the_real_one),
         cmocka_unit_test(an_autocast_step_allocates_and_frees_as_the_real_one),
+        cmocka_unit_test(a_step_with_softmax_as_one_op_is_that_of_torch_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

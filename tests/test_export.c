@@ -49,6 +49,22 @@ static void a_write_that_fails_leaves_nothing(void **state)
     expect_success(shell("{ \"$M\" export events; echo $? > code; } | head -n 1; grep -qx 0 code"));
 }
 
+static void an_ending_that_no_format_has_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"x.xyz", "x.xyz.gz", "a.folder/x.txt", ".x.csv2"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct said *said = shell("\"$M\" export -o %s", names[i]);
+        assert_int_equal(said->code, MT_USAGE);
+        assert_says(said->err, "unknown ending \".");
+        assert_says(said->err, ".csv, .json, .folded, .pb, .pprof, .pickle, .sqlite; --format");
+        assert_int_equal(access(names[i], F_OK), -1);
+    }
+    expect_success(MEMTRACE("export --format csv -o x.xyz"));
+    expect_success(shell("mkdir a.folder && \"$M\" export -o a.folder/x && cmp x.xyz a.folder/x"));
+    expect_success(shell("\"$M\" export -o .x && \"$M\" export -o x.gz && gzip -dc x.gz | cmp - .x"));
+}
+
 static void a_file_that_is_replaced_stays_where_it_is(void **state)
 {
     (void)state;
@@ -162,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_compressed_is_what_is_not),
         cmocka_unit_test(a_write_that_fails_leaves_nothing),
+        cmocka_unit_test(an_ending_that_no_format_has_is_refused),
         cmocka_unit_test(a_file_that_is_replaced_stays_where_it_is),
         cmocka_unit_test(what_makes_no_sense_is_wrong_usage),
         cmocka_unit_test(an_option_has_its_short_name),

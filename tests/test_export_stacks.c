@@ -127,7 +127,7 @@ static void labels_of_a_profile_split_the_peak_by_category(void **state)
         for (size_t i = 0; i < profile.sample_count; i++) {
             const struct profile_sample *sample = &profile.samples[i];
             assert_non_null(profile_label(&profile, sample, "phase"));
-            if (strcmp(profile_label(&profile, sample, "category"), peak.shares[share].category) != 0)
+            if (strcmp(profile_label(&profile, sample, "category"), peak.shares[share].name) != 0)
                 continue;
             blocks += sample->values[2];
             bytes += sample->values[3];

@@ -68,7 +68,8 @@ static void json_has_the_rows_of_csv(void **state)
         struct csv csv = csv_begin(export_to(tables[table], "table.csv"));
         char *text = export_to(tables[table], "table.json"), schema[64];
         json_t *json = json_loads(text, 0, NULL), *rows = json_object_get(json, "rows");
-        snprintf(schema, sizeof schema, "memtrace.export_%.*s/1", (int)strcspn(tables[table], " "), tables[table]);
+        snprintf(schema, sizeof schema, "memtrace.export_%.*s/%d", (int)strcspn(tables[table], " "), tables[table],
+                 strncmp(tables[table], "peaks", strlen("peaks")) == 0 ? 1 : 2);
         assert_schema(json, schema);
         assert_string_equal(text_of(json, "name"), "cast");
         size_t row = 0;

@@ -194,15 +194,15 @@ static void of_a_card_the_context_is_kept_free(void **state)
 {
     (void)state;
     json_t *answer = fit("--device sim:l4 --model small --batch 1");
-    assert_int_equal(integer_of(answer, "memory_bytes"), (json_int_t)24 << 30);
-    assert_int_equal(integer_of(answer, "reserve_bytes"), 600 * MIB);
-    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4:23976MiB");
-    assert_says(text_of(answer, "command"), "--device sim:l4:23976MiB ");
+    assert_int_equal(integer_of(answer, "memory_bytes"), 22558 * MIB);
+    assert_int_equal(integer_of(answer, "reserve_bytes"), 236 * MIB);
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4");
+    assert_says(text_of(answer, "command"), "--device sim:l4 ");
     check_answer(answer);
     json_decref(answer);
     answer = fit("--device sim:l4 --model small --batch 1 --reserve 0");
-    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4");
-    assert_int_equal(integer_of(answer, "capacity_bytes"), (json_int_t)24 << 30);
+    assert_string_equal(text_of(answer, "simulated_device"), "sim:l4:22558MiB");
+    assert_int_equal(integer_of(answer, "capacity_bytes"), 22558 * MIB);
     json_decref(answer);
 }
 
@@ -354,8 +354,8 @@ static void the_largest_model_and_the_smallest_card_are_the_edge(void **state)
     assert_string_equal(text_of(json_object_get(answer, "largest"), "model"), "xl");
     assert_fits(command, "--model xl");
     assert_does_not_fit(command, "--model 2.7B");
-    assert_string_equal(card, "l4");
-    assert_fits(command, "--device sim:l4");
+    assert_string_equal(card, "a10");
+    assert_fits(command, "--device sim:a10");
     assert_does_not_fit(command, "--device sim:v100-16gb");
     json_decref(answer);
 }

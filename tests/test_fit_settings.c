@@ -79,7 +79,7 @@ static void assert_comes_back(const char *given)
     assert_int_equal(shell("%s", remove)->code, 0);
     if (shell("\"$M\" run --device sim %s --trace a.db", given)->code != 0)
         fail_msg("can't be run: %s", given);
-    json_t *answer = fit("--trace a.db --reserve 0");
+    json_t *answer = fit("--trace a.db");
     if (code_of(text_of(answer, "command"), "") != 0)
         fail_msg("%s: can't be run: %s", given, text_of(answer, "command"));
     assert_int_equal(shell("PATH=$PWD:$PATH; %s --trace b.db", text_of(answer, "command"))->code, 0);

@@ -233,8 +233,8 @@ static void bash_completes_what_can_be_meant(void **state)
         {" ", "memtrace run --mode=f", "--mode=fwd --mode=fwd_bwd "},
         {" =:", "memtrace run --mode infer --autocast b", "bf16 "},
         {" =:", "memtrace run --model 2", "2.7B "},
-        {" =:", "memtrace run --device sim:rtx4", "rtx4090 "},
-        {" =", "memtrace run --device sim:rtx", "sim:rtx3090 sim:rtx4090 "},
+        {" =:", "memtrace run --device sim:rtx409", "rtx4090 "},
+        {" =", "memtrace run --device sim:rtx4", "sim:rtx4080 sim:rtx4090 "},
         {" =:", "memtrace report --device c", "cpu cuda "},
         {" =:", "memtrace help --completions ", "bash fish zsh "},
         {" =:", "memtrace help ver", "version "},
@@ -288,7 +288,7 @@ static void fish_completes_what_can_be_meant(void **state)
     static const char *const cases[][2] = {
         {"memtrace ru", "run runs "},
         {"memtrace run --mode ", "fwd fwd_bwd infer "},
-        {"memtrace run --device sim:rtx", "sim:rtx3090 sim:rtx4090 "},
+        {"memtrace run --device sim:rtx4", "sim:rtx4080 sim:rtx4090 "},
         {"memtrace peak --run ", "1 2 first the second "},
         {"memtrace help ver", "version "},
         {"memtrace check --max-", "--max-allocated --max-requested --max-reserved "},
@@ -335,7 +335,7 @@ static void the_fields_of_one_answer_can_be_asked_for(void **state)
 {
     (void)state;
     const char *page = MEMTRACE("help peak --json-fields")->out;
-    assert_true(strncmp(page, "## memtrace.peak/1\n", strlen("## memtrace.peak/1\n")) == 0);
+    assert_true(strncmp(page, "## memtrace.peak/2\n", strlen("## memtrace.peak/2\n")) == 0);
     assert_non_null(strstr(page, "\nrequested?, as of allocated\n"));
     assert_null(strstr(page, "memtrace.top"));
 }

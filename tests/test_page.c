@@ -298,7 +298,7 @@ static void blocks_add_up_to_the_peak(void **state)
     assert_int_equal(page_number(told, "event"), peak.event - run->first_event);
     for (size_t i = 0; i < peak.share_count; i++) {
         uint64_t position = 0;
-        while (strcmp(page_text(&page, "categories", position), peak.shares[i].category) != 0)
+        while (strcmp(page_text(&page, "categories", position), peak.shares[i].name) != 0)
             position++;
         assert_int_equal(found.shares[position], peak.shares[i].allocated_bytes);
     }

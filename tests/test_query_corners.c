@@ -2,6 +2,7 @@
 #include "trace_edit.h"
 #include "trace_file_fixture.h"
 
+#include "trace/query/groups.h"
 #include "trace/query/leaks.h"
 #include "trace/query/trace.h"
 
@@ -43,6 +44,13 @@ static void take(struct tale *tale, const char *op, uint64_t bytes)
                                  .offset = tale->offset,
                                  .label = sink->intern_label(sink->context, &label)});
     tale->offset += bytes;
+}
+
+/* Gives back the block that `take` took last, of that many bytes. */
+static void give_last(struct tale *tale, uint64_t bytes)
+{
+    tale->offset -= bytes;
+    tell(tale, (struct mt_event){.kind = MT_EVENT_FREE, .block_bytes = bytes, .offset = tale->offset, .label = 1});
 }
 
 static void mark(struct tale *tale, mt_event_kind kind, uint64_t number)
@@ -227,6 +235,51 @@ static void a_free_of_nothing_has_no_allocation(void **state)
     }
 }
 
+/* A step that takes `bytes` in forward and twice as much in backward, and gives all of it back in optimizer. */
+static void tell_step(struct tale *tale, uint64_t number, uint64_t bytes)
+{
+    mark(tale, MT_EVENT_STEP_BEGIN, number);
+    mark(tale, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+    take(tale, "op", bytes);
+    mark(tale, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+    take(tale, "op", 2 * bytes);
+    mark(tale, MT_EVENT_PHASE, MT_PHASE_OPTIMIZER);
+    give_last(tale, 2 * bytes);
+    give_last(tale, bytes);
+    mark(tale, MT_EVENT_STEP_END, number);
+}
+
+static void assert_phase(const struct mt_phase_peak *peak, const char *phase, uint64_t bytes, int64_t step)
+{
+    assert_string_equal(peak->phase, phase);
+    assert_int_equal(peak->bytes, bytes);
+    assert_int_equal(peak->step, step);
+}
+
+/* The optimizer takes nothing: its highest moment is its beginning. */
+static void each_phase_has_its_highest_moment_in_the_step_that_went_highest(void **state)
+{
+    (void)state;
+    struct tale tale = begin();
+    const struct mt_run *run;
+    struct mt_phase_peak *phases;
+    size_t count;
+    map(&tale, 0, 1 << 20);
+    take(&tale, "op", 4096);
+    tell_step(&tale, 0, 512);
+    tell_step(&tale, 1, 1024);
+    tell_step(&tale, 2, 512);
+    struct mt_trace *trace = end(&tale, MT_RUN_DONE, &run);
+    assert_int_equal(mt_trace_phase_peaks(trace, run, &phases, &count), MT_OK);
+    assert_int_equal(count, 4);
+    assert_phase(&phases[0], "init", 4096, -1);
+    assert_phase(&phases[1], "forward", 4096 + 1024, 1);
+    assert_phase(&phases[2], "backward", 4096 + 3 * 1024, 1);
+    assert_phase(&phases[3], "optimizer", 4096 + 3 * 1024, 1);
+    free(phases);
+    mt_trace_close(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +288,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_peak_between_two_steps_is_of_the_earlier_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_does_not_say_its_precision_has_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(readings_that_no_card_could_give_are_damage, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_phase_has_its_highest_moment_in_the_step_that_went_highest, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_free_of_nothing_has_no_allocation, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
  * only the first elements: the others are 0 in the output and are not read.
  *
  *   softmax         out = e^(scale in - lse), lse = ln of the sum of e^(scale in)
- *   softmax_grad    out = scale w (grad - sum of grad w), w = kept, or e^(scale kept - lse)
+ *   softmax_grad    out = scale w (grad - sum of grad w)
  *   cross_entropy   loss = lse - logits[target], logits = scale * (e^(logits - lse) - (1 at target))
  *
  * Softmax reads a row twice: first for its maximum and sum, which is rescaled where the maximum grows, then for the
@@ -59,75 +59,58 @@ static void exponentials(const struct mtk_row *out, const struct mtk_row *in, do
     }
 }
 
-mt_status mtk_cpu_softmax(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse,
-                          const struct mtk_view *in, struct mtk_queue *queue)
+mt_status mtk_cpu_softmax(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *in,
+                          struct mtk_queue *queue)
 {
     (void)queue;
     int64_t length = out->shape[3];
-    assert(mtk_same_shape(out, in) && (lse == NULL || mtk_has_rows_of(lse, out, 1)));
+    assert(mtk_same_shape(out, in));
     MTK_EACH_ROW (out) {
         struct mtk_row from = mtk_row_of(in, i, j, n), to = mtk_row_of(out, i, j, n);
         int64_t count = visible(keys, n, length);
-        double sum = log_sum_exp(&from, scale, count);
-        exponentials(&to, &from, scale, sum, count);
+        exponentials(&to, &from, scale, log_sum_exp(&from, scale, count), count);
         clear_from(&to, count, length);
-        if (lse != NULL)
-            mtk_store_one(mtk_at(lse, i, j, n, 0), lse->dtype, sum);
     }
     return MT_OK;
 }
 
-/* The row that softmax kept for its gradient: its output, which are the weights, or its input. */
-struct kept_row {
-    struct mtk_row row;
-    bool is_input;
-    double scale, lse; /* lse: of an input */
-};
-
-static void weights_load(const struct kept_row *kept, int64_t column, int64_t count, double *tile)
+static double weighted_sum(const struct mtk_row *weights, const struct mtk_row *grad, int64_t count)
 {
-    mtk_row_load(&kept->row, column, count, tile);
-    for (int64_t c = 0; kept->is_input && c < count; c++)
-        tile[c] = exp(kept->scale * tile[c] - kept->lse);
-}
-
-static double weighted_sum(const struct kept_row *kept, const struct mtk_row *grad, int64_t count)
-{
-    double weights[MTK_TILE], tile[MTK_TILE], sum = 0;
+    double weight[MTK_TILE], tile[MTK_TILE], sum = 0;
     MTK_EACH_TILE (column, here, count) {
-        weights_load(kept, column, here, weights);
+        mtk_row_load(weights, column, here, weight);
         mtk_row_load(grad, column, here, tile);
         for (int64_t c = 0; c < here; c++)
-            sum += weights[c] * tile[c];
+            sum += weight[c] * tile[c];
     }
     return sum;
 }
 
-static void gradients(const struct mtk_row *out, const struct kept_row *kept, const struct mtk_row *grad, double sum,
-                      int64_t count)
+/* out = scale w (grad - sum). */
+static void gradients(double scale, const struct mtk_row *out, const struct mtk_row *weights,
+                      const struct mtk_row *grad, double sum, int64_t count)
 {
-    double weights[MTK_TILE], tile[MTK_TILE];
+    double weight[MTK_TILE], tile[MTK_TILE];
     MTK_EACH_TILE (column, here, count) {
-        weights_load(kept, column, here, weights);
+        mtk_row_load(weights, column, here, weight);
         mtk_row_load(grad, column, here, tile);
         for (int64_t c = 0; c < here; c++)
-            tile[c] = kept->scale * weights[c] * (tile[c] - sum);
+            tile[c] = scale * weight[c] * (tile[c] - sum);
         mtk_row_store(out, column, here, tile);
     }
 }
 
 mt_status mtk_cpu_softmax_grad(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,
-                               const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue)
+                               const struct mtk_view *weights, struct mtk_queue *queue)
 {
     (void)queue;
     int64_t length = out->shape[3];
-    assert(mtk_same_shape(out, grad) && mtk_same_shape(out, kept) && (lse == NULL || mtk_has_rows_of(lse, out, 1)));
+    assert(mtk_same_shape(out, grad) && mtk_same_shape(out, weights));
     MTK_EACH_ROW (out) {
-        struct mtk_row to = mtk_row_of(out, i, j, n), from = mtk_row_of(grad, i, j, n);
-        struct kept_row row = {mtk_row_of(kept, i, j, n), lse != NULL, scale,
-                               lse != NULL ? mtk_load_one(mtk_at(lse, i, j, n, 0), lse->dtype) : 0};
+        struct mtk_row to = mtk_row_of(out, i, j, n), from = mtk_row_of(grad, i, j, n),
+                       row = mtk_row_of(weights, i, j, n);
         int64_t count = visible(keys, n, length);
-        gradients(&to, &row, &from, weighted_sum(&row, &from, count), count);
+        gradients(scale, &to, &row, &from, weighted_sum(&row, &from, count), count);
         clear_from(&to, count, length);
     }
     return MT_OK;

@@ -2,7 +2,7 @@
  * the output and are not read.
  *
  *   softmax        out = e^(scale in - lse), lse = ln of the sum of e^(scale in)
- *   softmax_grad   out = scale w (grad - sum of grad w), w = kept, or e^(scale kept - lse)
+ *   softmax_grad   out = scale w (grad - sum of grad w)
  *
  * A block takes a row and goes along it twice: first for the maximum and the sum, which is rescaled where the maximum
  * grows, or for the sum of products; then, with the row likely in the cache, for the output. A thread takes every so
@@ -22,7 +22,7 @@ struct softmax_call {
     mtk_rows rows;
     int length, causal; /* causal: a row sees the keys up to its own number */
     double scale;
-    mtk_device_view out, in, kept, lse; /* in: of softmax_grad, grad. lse without a base: absent */
+    mtk_device_view out, in, weights; /* in: of softmax_grad, grad. weights: of softmax_grad alone */
 };
 
 /* The row of a block. */
@@ -124,7 +124,7 @@ template <class PART> __device__ __forceinline__ PART of_block(PART part)
 }
 
 /* out = e^(scale in - lse), lse = ln of the sum of e^(scale in). A block takes the row of its number, a thread every so
- * many units of VEC columns. Every element of out and, if wanted, of lse is written. */
+ * many units of VEC columns. Every element of out is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(MOST_THREADS) softmax_kernel(const __grid_constant__ softmax_call call)
 {
@@ -150,43 +150,36 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax_kernel(const __grid_cons
             value[e] = column + e < p.count ? exp(scale * value[e] - all.maximum) / all.sum : 0;
         store<T, VEC>(call.out, out, column, value);
     }
-    if (call.lse.base != nullptr && threadIdx.x == 0)
-        mtk_store<T>(call.lse.at(p.i, p.j, p.n, 0), call.lse.dtype, all.maximum + log(all.sum));
 }
 
-/* out = scale w (grad - sum of grad w), w = kept, or e^(scale kept - lse). A block takes the row of its number, a
- * thread every so many units of VEC columns. Every element of out is written. */
+/* out = scale w (grad - sum of grad w). A block takes the row of its number, a thread every so many units of VEC
+ * columns. Every element of out is written. */
 template <typename T, int VEC>
 __global__ void __launch_bounds__(MOST_THREADS) softmax_grad_kernel(const __grid_constant__ softmax_call call)
 {
     mtk_await_turn();
     place p = place_of(call);
-    const char *grad = call.in.at(p.i, p.j, p.n, 0), *kept = call.kept.at(p.i, p.j, p.n, 0);
+    const char *grad = call.in.at(p.i, p.j, p.n, 0), *weights = call.weights.at(p.i, p.j, p.n, 0);
     char *out = call.out.at(p.i, p.j, p.n, 0);
-    bool is_input = call.lse.base != nullptr;
-    T scale = (T)call.scale, lse = 0, slope[VEC], weight[VEC];
+    T scale = (T)call.scale, slope[VEC], weight[VEC];
     total<T> mine = {0};
-    if (is_input)
-        lse = mtk_load<T>(call.lse.at(p.i, p.j, p.n, 0), call.lse.dtype);
     for (int column = (int)threadIdx.x * VEC; column < p.count; column += (int)blockDim.x * VEC) {
         load<T, VEC>(call.in, grad, column, slope);
-        load<T, VEC>(call.kept, kept, column, weight);
+        load<T, VEC>(call.weights, weights, column, weight);
 #pragma unroll
         for (int e = 0; e < VEC; e++)
             if (column + e < p.count)
-                mine.sum += slope[e] * (is_input ? exp(scale * weight[e] - lse) : weight[e]);
+                mine.sum += slope[e] * weight[e];
     }
     T sum = of_block(mine).sum;
     for (int column = (int)threadIdx.x * VEC; column < call.length; column += (int)blockDim.x * VEC) {
         if (column < p.count) {
             load<T, VEC>(call.in, grad, column, slope);
-            load<T, VEC>(call.kept, kept, column, weight);
+            load<T, VEC>(call.weights, weights, column, weight);
         }
 #pragma unroll
-        for (int e = 0; e < VEC; e++) {
-            T w = is_input ? exp(scale * weight[e] - lse) : weight[e];
-            slope[e] = column + e < p.count ? scale * w * (slope[e] - sum) : 0;
-        }
+        for (int e = 0; e < VEC; e++)
+            slope[e] = column + e < p.count ? scale * weight[e] * (slope[e] - sum) : 0;
         store<T, VEC>(call.out, out, column, slope);
     }
 }
@@ -225,8 +218,7 @@ mt_status queue_rows(const char *name, KERNEL wide_fours, KERNEL wide, KERNEL na
     return mtk_launch(name, kernel, call.rows.count, threads_for(call.length, fours ? FOURS : 1), queue, call);
 }
 
-mt_status call_of(const char *op, double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse,
-                  softmax_call *call)
+mt_status call_of(const char *op, double scale, mtk_keys keys, const struct mtk_view *out, softmax_call *call)
 {
     if (out->shape[3] > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "%s: a row of %lld elements is longer than a block numbers", op,
@@ -235,19 +227,17 @@ mt_status call_of(const char *op, double scale, mtk_keys keys, const struct mtk_
     call->causal = keys == MTK_KEYS_UP_TO_QUERY;
     call->scale = scale;
     call->out = mtk_device_view_of(out);
-    if (lse != nullptr)
-        call->lse = mtk_device_view_of(lse);
     return mtk_rows_of(op, out, &call->rows);
 }
 
 } // namespace
 
-mt_status mtk_cuda_softmax(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *lse,
-                           const struct mtk_view *in, struct mtk_queue *queue)
+mt_status mtk_cuda_softmax(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *in,
+                           struct mtk_queue *queue)
 {
     const struct mtk_view *const views[] = {out, in};
     softmax_call call = {};
-    mt_status status = call_of("softmax", scale, keys, out, lse, &call);
+    mt_status status = call_of("softmax", scale, keys, out, &call);
     if (status != MT_OK || call.rows.count == 0 || call.length == 0)
         return status;
     call.in = mtk_device_view_of(in);
@@ -256,15 +246,15 @@ mt_status mtk_cuda_softmax(double scale, mtk_keys keys, const struct mtk_view *o
 }
 
 mt_status mtk_cuda_softmax_grad(double scale, mtk_keys keys, const struct mtk_view *out, const struct mtk_view *grad,
-                                const struct mtk_view *kept, const struct mtk_view *lse, struct mtk_queue *queue)
+                                const struct mtk_view *weights, struct mtk_queue *queue)
 {
-    const struct mtk_view *const views[] = {out, grad, kept};
+    const struct mtk_view *const views[] = {out, grad, weights};
     softmax_call call = {};
-    mt_status status = call_of("softmax_grad", scale, keys, out, lse, &call);
+    mt_status status = call_of("softmax_grad", scale, keys, out, &call);
     if (status != MT_OK || call.rows.count == 0 || call.length == 0)
         return status;
     call.in = mtk_device_view_of(grad);
-    call.kept = mtk_device_view_of(kept);
+    call.weights = mtk_device_view_of(weights);
     return queue_rows("softmax_grad", softmax_grad_kernel<double, FOURS>, softmax_grad_kernel<double, 1>,
                       softmax_grad_kernel<float, FOURS>, softmax_grad_kernel<float, 1>, call, views, 3, queue);
 }

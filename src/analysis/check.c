@@ -65,7 +65,7 @@ double mt_budget_tolerance(const struct mt_budget *budget)
 /* The measurements of a run. Zero-initialized is ready to load; release in any case. */
 struct measured {
     struct mt_peak_row peaks[MT_MEASURE_COUNT];
-    struct mt_category_row *largest; /* by category and phase */
+    struct mt_category_row *largest; /* by category, over all phases */
     size_t largest_count;            /* 0 also if no category is bounded */
 };
 
@@ -73,31 +73,12 @@ struct measured {
 static const char *const our_categories[] = {MT_CATEGORIES(X)};
 #undef X
 
-/* Reads the largest allocations of every phase; a category may have several. */
-static mt_status measure_largest(const struct mt_question *question, struct measured *out)
-{
-    mt_status status = MT_OK;
-    for (int phase = 0; phase < MT_PHASE_COUNT && status == MT_OK; phase++) {
-        struct mt_category_row *rows = NULL;
-        size_t count = 0;
-        status = mt_trace_categories(question->trace, question->run, mt_phase_name((mt_phase)phase), &rows, &count);
-        if (status == MT_OK && count > 0) {
-            out->largest = mt_host_resize(out->largest, out->largest_count + count, sizeof *rows);
-            memcpy(out->largest + out->largest_count, rows, count * sizeof *rows);
-            out->largest_count += count;
-        }
-        free(rows);
-    }
-    return status;
-}
-
 static uint64_t largest_bytes(const struct measured *measured, const char *category)
 {
-    uint64_t bytes = 0;
     for (size_t i = 0; i < measured->largest_count; i++)
-        if (strcmp(measured->largest[i].category, category) == 0 && measured->largest[i].max_bytes > bytes)
-            bytes = measured->largest[i].max_bytes;
-    return bytes;
+        if (strcmp(measured->largest[i].category, category) == 0)
+            return measured->largest[i].max_bytes;
+    return 0;
 }
 
 /* Checks that each category that is live at the peak was allocated. In a damaged trace, one that was not would keep to any
@@ -106,9 +87,9 @@ static mt_status check_largest(const struct mt_question *question, const struct 
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_REQUESTED];
     for (size_t i = 0; i < peak->share_count; i++)
-        if (peak->shares[i].requested_bytes > 0 && largest_bytes(measured, peak->shares[i].category) == 0)
+        if (peak->shares[i].requested_bytes > 0 && largest_bytes(measured, peak->shares[i].name) == 0)
             return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " has %s, and no allocation of it",
-                           question->run->id, peak->shares[i].category);
+                           question->run->id, peak->shares[i].name);
     return MT_OK;
 }
 
@@ -133,7 +114,7 @@ static uint64_t live_bytes(const struct measured *measured, const char *category
 {
     const struct mt_peak_row *peak = &measured->peaks[MT_MEASURE_ALLOCATED];
     for (size_t i = 0; i < peak->share_count; i++)
-        if (strcmp(peak->shares[i].category, category) == 0)
+        if (strcmp(peak->shares[i].name, category) == 0)
             return peak->shares[i].allocated_bytes;
     return 0;
 }
@@ -255,10 +236,10 @@ static void find_growths(struct mt_check *check, const struct measured *ours, co
     check->growths = mt_host_alloc((peak->share_count + 1) * sizeof *check->growths);
     for (size_t i = 0; i < peak->share_count; i++) {
         const struct mt_peak_share *share = &peak->shares[i];
-        uint64_t against_bytes = live_bytes(theirs, share->category);
+        uint64_t against_bytes = live_bytes(theirs, share->name);
         if (share->allocated_bytes > allowed(check->budget, against_bytes))
             check->growths[check->growth_count++] =
-                (struct mt_category_growth){mt_host_strdup(share->category), share->allocated_bytes, against_bytes};
+                (struct mt_category_growth){mt_host_strdup(share->name), share->allocated_bytes, against_bytes};
     }
     if (check->growth_count > 0)
         qsort(check->growths, check->growth_count, sizeof *check->growths, compare_growths);
@@ -306,7 +287,7 @@ mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question 
     struct measured measured;
     mt_status status = measure_peaks(question, &measured);
     if (status == MT_OK && budget->bound_count > 0)
-        status = measure_largest(question, &measured);
+        status = mt_trace_categories(question->trace, question->run, NULL, &measured.largest, &measured.largest_count);
     if (status == MT_OK && budget->bound_count > 0)
         status = check_largest(question, &measured);
     if (status == MT_OK)

@@ -130,7 +130,7 @@ void mt_diff_release(struct mt_diff *diff);
  * there are none. Fails with MT_USAGE if the trace has no run. */
 mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a, const struct mt_run **out_b);
 
-/* The largest allocation of a category in both runs; 0: it has none there. Bytes are requested.
+/* The largest allocation of a category in both runs, over all phases; 0: it has none there. Bytes are requested.
  * Invariant: delta_bytes = max_bytes of B less max_bytes of A. */
 struct mt_diff_category {
     const char *category;

@@ -170,7 +170,7 @@ static mt_status find_enough(const struct mt_placed_run *run, const struct mt_si
 static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *out)
 {
     struct mt_simulation here, unlimited;
-    mt_status status = mt_simulate_placed(run, run->card.memory_bytes, &here);
+    mt_status status = mt_simulate_placed(run, mt_card_usable_bytes(&run->card), &here);
     if (status == MT_OK)
         status = mt_simulate_placed(run, UNLIMITED_BYTES, &unlimited);
     if (status != MT_OK)
@@ -215,34 +215,49 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     return MT_OK;
 }
 
-/* Sets *out_fits to true if the run fits the card with reserve_bytes of its memory left. */
-static mt_status check_card(const struct mt_run_plan *plan, const struct mt_card *card, uint64_t reserve_bytes,
-                            bool *out_fits)
+/* Sets *out_fits to true if the run fits the card with so many bytes. */
+static mt_status check_card(const struct mt_run_plan *plan, const struct mt_card *card, uint64_t bytes, bool *out_fits)
 {
     struct mt_run_plan probe = *plan;
     char spelling[MT_DEVICE_NAME];
-    *out_fits = false;
-    if (card->memory_bytes <= reserve_bytes)
-        return MT_OK;
-    probe.device = mt_device_spell_simulated(card, card->memory_bytes - reserve_bytes, spelling);
+    probe.device = mt_device_spell_simulated(card, bytes, spelling);
     return check(&probe, out_fits);
+}
+
+/* Returns the bytes of a card that a run may take: what its context leaves, or what is left of it with another reserve. */
+static uint64_t card_bytes(const struct mt_card *card, uint64_t reserve_bytes)
+{
+    if (reserve_bytes == MT_RESERVE_UNSET)
+        return mt_card_usable_bytes(card);
+    return card->memory_bytes > reserve_bytes ? card->memory_bytes - reserve_bytes : 0;
+}
+
+/* Finds the card with the least room above *bytes, and sets *bytes to it. Returns its name, NULL if there is none. */
+static const char *next_card(uint64_t reserve_bytes, struct mt_card *card, uint64_t *bytes)
+{
+    const char *found = NULL;
+    uint64_t least_bytes = UINT64_MAX;
+    for (const char *const *name = mt_card_names(); *name != NULL; name++) {
+        struct mt_card other;
+        (void)mt_card_find(*name, &other);
+        uint64_t room = card_bytes(&other, reserve_bytes);
+        if (room <= *bytes || room >= least_bytes)
+            continue;
+        least_bytes = room;
+        *card = other;
+        found = *name;
+    }
+    *bytes = least_bytes;
+    return found;
 }
 
 mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out)
 {
-    uint64_t least_bytes = UINT64_MAX;
-    *out = NULL;
-    for (const char *const *name = mt_card_names(); *name != NULL; name++) {
-        struct mt_card card;
-        bool fits = false;
-        (void)mt_card_find(*name, &card);
-        if (card.memory_bytes < least_bytes)
-            MT_TRY(check_card(plan, &card, reserve_bytes, &fits));
-        if (!fits)
-            continue;
-        least_bytes = card.memory_bytes;
-        *out = *name;
-    }
+    struct mt_card card;
+    uint64_t bytes = 0;
+    bool fits = false;
+    while (!fits && (*out = next_card(reserve_bytes, &card, &bytes)) != NULL)
+        MT_TRY(check_card(plan, &card, bytes, &fits));
     return MT_OK;
 }
 
@@ -418,7 +433,7 @@ mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_ans
     return status == MT_OK && !out->fit.fits ? add_remedies(plan, out) : status;
 }
 
-mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out)
+mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_fit_answer *out)
 {
     mt_status status = mt_fit_find_remedies(plan, out);
     if (status == MT_OK)
@@ -427,7 +442,7 @@ mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_byte
         status = find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
     if (status == MT_OK)
         status = find_largest_model(plan, &out->largest_model);
-    return status == MT_OK ? mt_fit_find_smallest_card(plan, card_reserve_bytes, &out->smallest_card) : status;
+    return status == MT_OK ? mt_fit_find_smallest_card(plan, reserve_bytes, &out->smallest_card) : status;
 }
 
 static const struct mt_fit_remedy *first_that_fits(const struct mt_fit_remedy *remedies, size_t count)

@@ -8,6 +8,7 @@
 #define MT_ANALYSIS_FIT_H
 
 #include "analysis/fit_changes.h"
+#include "analysis/fit_device.h"
 
 /* A run on a device.
  * Invariants: fits: reserved_bytes <= capacity_bytes, enough_bytes is 0; else enough_bytes > capacity_bytes,
@@ -71,13 +72,13 @@ struct mt_fit_answer {
  * device. Borrows the plan's texts. */
 mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out);
 
-/* Finds the card of mt_card_names with the least memory, the first of several, that the run fits with reserve_bytes of
- * its memory left; NULL if there is none. */
+/* Finds the card of mt_card_names with the least room, the first of several, that the run fits with reserve_bytes of its memory
+ * left (MT_RESERVE_UNSET: what its context takes); NULL if there is none. */
 mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, const char **out);
 
-/* Finds the whole answer for a plan on a simulated device, and of cards with card_reserve_bytes of their memory left.
- * Borrows the plan's texts. */
-mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t card_reserve_bytes, struct mt_fit_answer *out);
+/* Finds the whole answer for a plan on a simulated device. The reserve is of the cards that are compared with it. Borrows the
+ * plan's texts. */
+mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_fit_answer *out);
 
 /* Makes the changes and the plan of a remedy, with the implementation that the change needs. Nothing is simulated. False if
  * the change changes nothing, or the plan can't be run. */

@@ -167,7 +167,7 @@ mt_status mt_simulate(const struct mt_run_plan *plan, struct mt_simulation *out)
 {
     struct mt_placed_run run;
     MT_TRY(mt_placed_run_create(plan, &run));
-    mt_status status = mt_simulate_placed(&run, run.card.memory_bytes, out);
+    mt_status status = mt_simulate_placed(&run, mt_card_usable_bytes(&run.card), out);
     mt_placed_run_release(&run);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "answer/answer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const struct mt_field run_fields[] = {
     MT_INTEGER(struct mt_run, id, "run", NULL, "its number in the trace, from 1"),
@@ -11,11 +12,31 @@ static const struct mt_field run_fields[] = {
 };
 static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_run, run_fields);
 
-json_t *mt_answer_begin(const char *name, const struct mt_run *run)
+/* The answers with a number above 1. */
+static const struct {
+    const char *name;
+    int number;
+} grown[] = {{"advise", 2},        {"categories", 2}, {"check", 2}, {"diff", 2}, {"export_blocks", 2},
+             {"export_events", 2}, {"oom", 2},        {"peak", 2},  {"top", 2}};
+
+int mt_schema_number(const char *name)
+{
+    for (size_t i = 0; i < sizeof grown / sizeof grown[0]; i++)
+        if (strcmp(grown[i].name, name) == 0)
+            return grown[i].number;
+    return 1;
+}
+
+json_t *mt_schema_json(const char *name)
 {
     char schema[64];
-    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
-    json_t *answer = json_pack("{s:s}", "schema", schema);
+    snprintf(schema, sizeof schema, "memtrace.%s/%d", name, mt_schema_number(name));
+    return json_pack("{s:s}", "schema", schema);
+}
+
+json_t *mt_answer_begin(const char *name, const struct mt_run *run)
+{
+    json_t *answer = mt_schema_json(name);
     mt_row_add_json(&run_type, run, answer);
     return answer;
 }

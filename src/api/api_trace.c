@@ -125,8 +125,8 @@ static const memtrace_peak *make_peak(const struct mt_peak_row *row)
     memtrace_share *shares = (memtrace_share *)(void *)(answer->pointers + count);
     for (size_t i = 0; i < count; i++) {
         const struct mt_peak_share *share = &row->shares[i];
-        shares[i] = (memtrace_share){mt_api_text(share->category), share->allocated_bytes, share->requested_bytes,
-                                     share->blocks};
+        shares[i] =
+            (memtrace_share){mt_api_text(share->name), share->allocated_bytes, share->requested_bytes, share->blocks};
         answer->pointers[i] = &shares[i];
     }
     answer->peak = (memtrace_peak){.bytes = row->bytes,
@@ -214,8 +214,9 @@ memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_
     MT_API_TRY(mt_trace_categories(trace->trace, ours, phase, &rows, &count));
     const void **pointers = mt_api_rows(count, sizeof(memtrace_category_row));
     for (size_t i = 0; i < count; i++)
-        *(memtrace_category_row *)pointers[i] = (memtrace_category_row){
-            mt_api_text(rows[i].category), rows[i].max_bytes, rows[i].total_bytes, rows[i].per_step};
+        *(memtrace_category_row *)pointers[i] =
+            (memtrace_category_row){mt_api_text(rows[i].category), rows[i].max_bytes, rows[i].total_bytes,
+                                    rows[i].per_step, rows[i].forward_bytes};
     free(rows);
     *out_rows = (const memtrace_category_row *const *)pointers;
     *out_count = count;

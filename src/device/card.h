@@ -15,22 +15,32 @@ enum { MT_CARD_NAME = 48 };
 #define MT_REFERENCE_CARD "h200"
 
 /* Rates are in operations per second, dense, and accumulate in fp32. A rate of the matrix units is 0 if they do not take
- * the dtype. */
+ * the dtype.
+ * Invariant: context_bytes < memory_bytes. */
 struct mt_card {
-    char name[MT_CARD_NAME]; /* as in sim:NAME: "h200" */
-    uint64_t memory_bytes;
-    int capability; /* of CUDA, times ten: 90 is 9.0 */
+    char name[MT_CARD_NAME];    /* as in sim:NAME: "h200" */
+    char product[MT_CARD_NAME]; /* as the driver names it: "NVIDIA H200" */
+    const char *source;         /* of the memory; static */
+    uint64_t memory_bytes;      /* as the driver tells programs */
+    uint64_t context_bytes;     /* of that, what a process holds beside its allocator: CUDA's context and libraries */
+    int capability;             /* of CUDA, times ten: 90 is 9.0 */
     int multiprocessors;
     int threads_per_multiprocessor;  /* that may be resident at once */
     uint64_t matmul_workspace_bytes; /* that PyTorch gives to cuBLAS, for each thread that computes products */
     double bytes_per_second;
-    double fp32_rate;        /* outside of the matrix units */
-    double tf32_matrix_rate; /* 0: none */
-    double bf16_matrix_rate;
+    double fp64_rate, fp32_rate; /* outside of the matrix units */
+    double tf32_matrix_rate, bf16_matrix_rate, fp16_matrix_rate, fp8_matrix_rate;
 };
 
-/* Sets what follows from the card's compute capability: the threads of a multiprocessor, and the workspace. Inline, since
- * modules of the program have no other part of the table. */
+/* Returns the bytes that a process can allocate, if no other process is there. */
+static inline uint64_t mt_card_usable_bytes(const struct mt_card *card)
+{
+    return card->memory_bytes - card->context_bytes;
+}
+
+/* Sets what follows from the card's compute capability: the threads of a multiprocessor (CUDA C++ programming guide,
+ * technical specifications), and PyTorch's default of CUBLAS_WORKSPACE_CONFIG (aten/src/ATen/cuda/CublasHandlePool.cpp; on
+ * Blackwell since pull request 175344, before that as on Ampere). Inline, since modules have no other part of the table. */
 static inline void mt_card_complete(struct mt_card *card)
 {
     const int capability = card->capability, major = capability / 10;
@@ -42,6 +52,10 @@ static inline void mt_card_complete(struct mt_card *card)
 
 /* Finds the known card of that name, in letters of either case. False if there is none. */
 bool mt_card_find(const char *name, struct mt_card *out);
+
+/* Finds the known card whose product the text names, such as the name of a device in a trace: "cuda:0 (NVIDIA L4)". False if
+ * there is none. */
+bool mt_card_find_product(const char *text, struct mt_card *out);
 
 /* Returns the reference card. */
 struct mt_card mt_card_reference(void);

@@ -1,58 +1,106 @@
 /* The known cards.
  *
- * Memory: for the H200 the total that its driver reports; for the others the figure of the data sheet, with GB read as
- * GiB, as memory chips have it (a driver keeps some hundred MiB of it for itself).
- * Rates: dense, without the doubling that data sheets print for sparse matrices; matrix rates accumulate in fp32.
+ * Memory: what a program is told by the driver (cudaMemGetInfo, PyTorch's "total capacity"), which is less than what
+ * nvidia-smi says and than what the data sheet says. It is rounded down, and where drivers differ, the least of what was
+ * found. The source beside a card is where it was found. Context: what a process held there beside PyTorch's memory: the
+ * context, kernels, cuBLAS. It grows with the multiprocessors; where nothing was found it is 4 MiB for each, on Hopper and
+ * Blackwell of data centers 4.5 MiB.
  *
- * Sources, all NVIDIA:
- *   h200        H200 Tensor Core GPU data sheet (SXM)
- *   h100        H100 Tensor Core GPU data sheet (SXM); h100-pcie: H100 PCIe GPU product brief and architecture paper
- *   a100-…      A100 Tensor Core GPU data sheet (SXM)
- *   l40s, l4    L40S data sheet; L4 data sheet
- *   rtx4090     Ada GPU architecture paper, appendix A
- *   rtx3090     Ampere GA102 GPU architecture paper, appendix A
- *   a6000, a10  RTX A6000 data sheet and GA102 paper; A10 data sheet
- *   v100-…      V100 data sheet (SXM2); neither tf32 nor bf16 units
- *   t4          T4 data sheet; neither tf32 nor bf16 units */
+ * Rates and bytes per second: NVIDIA's data sheets (H200, H100, H100 NVL, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, RTX
+ * A6000, RTX 6000 Ada, RTX 5000 Ada, V100, T4), the H100 PCIe product brief, and the architecture papers of Turing, GA102,
+ * Ada and RTX Blackwell (appendices; tables of GeForce and RTX PRO cards); H20 and A800: the figures that their resellers
+ * print. Without the doubling for sparse matrices; matrix rates with accumulation in fp32. */
 #include "device/card.h"
 
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 #include <strings.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define GIB ((uint64_t)1 << 30)
+#define TERA 1e12
 
 /* clang-format off: the columns of a table */
-/*    name         memory        capability, multiprocessors, bytes/s, fp32, tf32 matrix, bf16 matrix */
+/*  name, the driver's name, capability, multiprocessors, MiB, MiB of context, TB/s,
+ *      TFLOP/s of fp64, fp32, and of matrices of tf32, bf16, fp16, fp8; source of the memory */
 #define CARDS(X)                                                                                                       \
-    X("h200", 143771 * MIB, 90, 132, 4.800e12, 67.0e12, 494.7e12, 989.4e12)                                            \
-    X("h100", 80 * GIB, 90, 132, 3.350e12, 67.0e12, 494.7e12, 989.4e12)                                                \
-    X("h100-pcie", 80 * GIB, 90, 114, 2.000e12, 51.2e12, 378.0e12, 756.0e12)                                           \
-    X("a100-80gb", 80 * GIB, 80, 108, 2.039e12, 19.5e12, 156.0e12, 312.0e12)                                           \
-    X("a100-40gb", 40 * GIB, 80, 108, 1.555e12, 19.5e12, 156.0e12, 312.0e12)                                           \
-    X("l40s", 48 * GIB, 89, 142, 0.864e12, 91.6e12, 183.0e12, 362.1e12)                                                \
-    X("l4", 24 * GIB, 89, 58, 0.300e12, 30.3e12, 60.0e12, 121.0e12)                                                    \
-    X("rtx4090", 24 * GIB, 89, 128, 1.008e12, 82.6e12, 82.6e12, 165.2e12)                                              \
-    X("rtx3090", 24 * GIB, 86, 82, 0.936e12, 35.6e12, 35.6e12, 71.0e12)                                                \
-    X("a6000", 48 * GIB, 86, 84, 0.768e12, 38.7e12, 77.4e12, 154.8e12)                                                 \
-    X("a10", 24 * GIB, 86, 72, 0.600e12, 31.2e12, 62.5e12, 125.0e12)                                                   \
-    X("v100-32gb", 32 * GIB, 70, 80, 0.900e12, 15.7e12, 0, 0)                                                          \
-    X("v100-16gb", 16 * GIB, 70, 80, 0.900e12, 15.7e12, 0, 0)                                                          \
-    X("t4", 16 * GIB, 75, 40, 0.320e12, 8.1e12, 0, 0)
+    X("h200", "NVIDIA H200", 90, 132, 143156, 600, 4.8, 34, 67, 494.7, 989.4, 989.4, 1978.9,                           \
+      "PyTorch's device properties (143156MB); context and libraries measured")                                        \
+    X("h100", "NVIDIA H100 80GB HBM3", 90, 132, 81008, 600, 3.35, 34, 67, 494.7, 989.4, 989.4, 1978.9,                 \
+      "github.com/vllm-project/vllm/issues/27508; context of the H200, with as many multiprocessors")                  \
+    X("h100-nvl", "NVIDIA H100 NVL", 90, 132, 95232, 676, 3.938, 30, 60, 417.5, 835.5, 835.5, 1670.5,                  \
+      "github.com/ali-vilab/VACE/issues/56")                                                                           \
+    X("h100-pcie", "NVIDIA H100 PCIe", 90, 114, 81008, 520, 2, 25.6, 51.2, 378, 756, 756, 1513,                        \
+      "PyTorch's device properties (81008MB)")                                                                         \
+    X("h20", "NVIDIA H20", 90, 78, 97285, 355, 4, 1, 44, 74, 148, 148, 296,                                            \
+      "PyTorch's device properties (97285MB); github.com/modelscope/DiffSynth-Studio/issues/1238 (95.00 GiB)")         \
+    X("gh200", "NVIDIA GH200 480GB", 90, 132, 97285, 600, 4, 34, 67, 494.7, 989.4, 989.4, 1978.9,                      \
+      "not found: that of the H20, of which nvidia-smi counts as much")                                                \
+    X("b200", "NVIDIA B200", 100, 148, 182631, 670, 7.7, 37, 75, 1125, 2250, 2250, 4500,                               \
+      "PyTorch's device properties (182631MB)")                                                                        \
+    X("a100-80gb", "NVIDIA A100-SXM4-80GB", 80, 108, 81152, 409, 2.039, 9.7, 19.5, 156, 312, 312, 0,                   \
+      "github.com/HiDream-ai/VAREdit/issues/6")                                                                        \
+    X("a100-40gb", "NVIDIA A100-SXM4-40GB", 80, 108, 40339, 501, 1.555, 9.7, 19.5, 156, 312, 312, 0,                   \
+      "CUDA's deviceQuery, github.com/bottlerocket-os/bottlerocket/pull/3873; context: "                               \
+      "github.com/TianheWu/CoSeR/issues/10")                                                                           \
+    X("a800", "NVIDIA A800-SXM4-80GB", 80, 108, 81233, 522, 2.039, 9.7, 19.5, 156, 312, 312, 0,                        \
+      "github.com/hahnyuan/PB-LLM/issues/3")                                                                           \
+    X("a30", "NVIDIA A30", 80, 56, 24064, 224, 0.933, 5.2, 10.3, 82, 165, 165, 0,                                      \
+      "github.com/LHRLAB/ChatKBQA/issues/2")                                                                           \
+    X("a10", "NVIDIA A10", 86, 72, 22517, 224, 0.6, 0.49, 31.2, 62.5, 125, 125, 0,                                     \
+      "github.com/zai-org/CogVLM/issues/236")                                                                          \
+    X("a6000", "NVIDIA RTX A6000", 86, 84, 48676, 336, 0.768, 0.6, 38.7, 77.4, 154.8, 154.8, 0,                        \
+      "PyTorch's device properties (48676MB), without ECC")                                                            \
+    X("l40s", "NVIDIA L40S", 89, 142, 45486, 420, 0.864, 1.43, 91.6, 183, 362.1, 362.1, 733,                           \
+      "github.com/stepfun-ai/Step-Video-T2V/issues/8")                                                                 \
+    X("l40", "NVIDIA L40", 89, 142, 45465, 507, 0.864, 1.41, 90.5, 90.5, 181.1, 181.1, 362.1,                          \
+      "github.com/NVlabs/Eagle/issues/68")                                                                             \
+    X("l4", "NVIDIA L4", 89, 58, 22558, 236, 0.3, 0.47, 30.3, 60, 121, 121, 242.5,                                     \
+      "github.com/ArcInstitute/evo2/issues/190")                                                                       \
+    X("rtx-pro-6000", "NVIDIA RTX PRO 6000", 120, 188, 97249, 752, 1.792, 1.97, 126, 251.9, 503.8, 503.8, 1007.6,      \
+      "github.com/antirez/ds4/issues/431")                                                                             \
+    X("rtx6000-ada", "NVIDIA RTX 6000 Ada Generation", 89, 142, 45496, 430, 0.96, 1.42, 91.1, 182.1, 364.2, 364.2,     \
+      728.5, "github.com/DINGYANB/MTVCrafter/issues/21, with ECC; without, 3 GiB more")                                \
+    X("rtx5000-ada", "NVIDIA RTX 5000 Ada Generation", 89, 100, 31777, 400, 0.576, 1.02, 65.3, 130.6, 261.1, 261.1,    \
+      522.1, "not found: nvidia-smi's 32760 MiB less 3 %")                                                             \
+    X("rtx5090", "NVIDIA GeForce RTX 5090", 120, 170, 32112, 619, 1.792, 1.64, 104.8, 104.8, 209.5, 209.5, 419,        \
+      "github.com/TrajectoryCrafter/TrajectoryCrafter/issues/20")                                                      \
+    X("rtx5080", "NVIDIA GeForce RTX 5080", 120, 84, 15813, 336, 0.96, 0.88, 56.3, 56.3, 112.6, 112.6, 225.1,          \
+      "not found: nvidia-smi's 16303 MiB less 3 %")                                                                    \
+    X("rtx4090", "NVIDIA GeForce RTX 4090", 89, 128, 24084, 520, 1.008, 1.29, 82.6, 82.6, 165.2, 165.2, 330.3,         \
+      "github.com/pytorch/torchchat/issues/1341; context: github.com/huggingface/lora-fast/issues/1")                  \
+    X("rtx4080", "NVIDIA GeForce RTX 4080", 89, 76, 16049, 304, 0.717, 0.76, 48.7, 48.7, 97.5, 97.5, 194.9,            \
+      "PyTorch's device properties (16049MB)")                                                                         \
+    X("rtx3090", "NVIDIA GeForce RTX 3090", 86, 82, 24258, 328, 0.936, 0.56, 35.6, 35.6, 71, 71, 0,                    \
+      "github.com/ucwxb/GraphAvatar/issues/4")                                                                         \
+    X("rtx3080", "NVIDIA GeForce RTX 3080", 86, 68, 10004, 272, 0.76, 0.47, 29.8, 29.8, 59.5, 59.5, 0,                 \
+      "github.com/zai-org/CogVideo/issues/34 (9.78 GiB)")                                                              \
+    X("rtx2080ti", "NVIDIA GeForce RTX 2080 Ti", 75, 68, 11008, 272, 0.616, 0.42, 13.4, 0, 0, 53.8, 0,                 \
+      "github.com/ispc-lab/TMA/issues/5 (10.76 GiB)")                                                                  \
+    X("v100-32gb", "Tesla V100-SXM2-32GB", 70, 80, 32501, 320, 0.9, 7.8, 15.7, 0, 0, 125, 0,                           \
+      "github.com/hiyouga/LlamaFactory/issues/182 (31.75 GiB)")                                                        \
+    X("v100-16gb", "Tesla V100-SXM2-16GB", 70, 80, 16130, 320, 0.9, 7.8, 15.7, 0, 0, 125, 0,                           \
+      "PyTorch's device properties (16130MB)")                                                                         \
+    X("t4", "Tesla T4", 75, 40, 14909, 138, 0.32, 0.25, 8.1, 0, 0, 65, 0,                                              \
+      "github.com/Zheng-Chong/CatVTON/issues/133 (14.56 GiB; 14.75 with older drivers)")
 /* clang-format on */
 
-/* What is listed of a card; the rest follows from the capability. */
 static const struct mt_card listed[] = {
-#define X(card, memory, compute, processors, bandwidth, fp32, tf32, bf16)                                              \
+#define X(card, driver, compute, processors, memory, context, bandwidth, fp64, fp32, tf32, bf16, fp16, fp8, from)      \
     {.name = card,                                                                                                     \
-     .memory_bytes = memory,                                                                                           \
+     .product = driver,                                                                                                \
+     .source = from,                                                                                                   \
+     .memory_bytes = memory * MIB,                                                                                     \
+     .context_bytes = context * MIB,                                                                                   \
      .capability = compute,                                                                                            \
      .multiprocessors = processors,                                                                                    \
-     .bytes_per_second = bandwidth,                                                                                    \
-     .fp32_rate = fp32,                                                                                                \
-     .tf32_matrix_rate = tf32,                                                                                         \
-     .bf16_matrix_rate = bf16},
+     .bytes_per_second = bandwidth * TERA,                                                                             \
+     .fp64_rate = fp64 * TERA,                                                                                         \
+     .fp32_rate = fp32 * TERA,                                                                                         \
+     .tf32_matrix_rate = tf32 * TERA,                                                                                  \
+     .bf16_matrix_rate = bf16 * TERA,                                                                                  \
+     .fp16_matrix_rate = fp16 * TERA,                                                                                  \
+     .fp8_matrix_rate = fp8 * TERA},
     CARDS(X)
 #undef X
 };
@@ -69,16 +117,35 @@ const char *const *mt_card_names(void)
     return names;
 }
 
+static struct mt_card whole(const struct mt_card *card)
+{
+    struct mt_card out = *card;
+    mt_card_complete(&out);
+    return out;
+}
+
 bool mt_card_find(const char *name, struct mt_card *out)
 {
     for (size_t i = 0; i < CARD_COUNT; i++) {
         if (strcasecmp(name, listed[i].name) != 0)
             continue;
-        *out = listed[i];
-        mt_card_complete(out);
+        *out = whole(&listed[i]);
         return true;
     }
     return false;
+}
+
+/* The longest of the products that the text has: "NVIDIA L40S" is no "NVIDIA L40". */
+bool mt_card_find_product(const char *text, struct mt_card *out)
+{
+    const struct mt_card *found = NULL;
+    for (size_t i = 0; i < CARD_COUNT; i++)
+        if (strstr(text, listed[i].product) != NULL &&
+            (found == NULL || strlen(listed[i].product) > strlen(found->product)))
+            found = &listed[i];
+    if (found != NULL)
+        *out = whole(found);
+    return found != NULL;
 }
 
 struct mt_card mt_card_reference(void)

@@ -136,6 +136,7 @@ mt_status mt_cpu_open(const char *argument, struct mt_device **out)
         .card = mt_card_reference(),
     };
     cpu->device.card.memory_bytes = capacity;
+    cpu->device.card.context_bytes = 0;
     cpu->opened_ns = mt_clock_ns();
     snprintf(cpu->device.name, sizeof cpu->device.name, "cpu%s%s", argument != NULL ? ":" : "",
              argument != NULL ? argument : "");

@@ -22,6 +22,7 @@
 
 /* The cost of an op by the roofline: it takes the longer of operations over peak rate and bytes over bandwidth. */
 struct mt_work {
+    const char *op;      /* of the kernel: "matmul"; static */
     double operations;   /* multiplications and additions */
     uint64_t bytes;      /* read and written */
     mt_dtype dtype;      /* selects the peak rate; of a matrix product, the dtype of its operands */
@@ -132,9 +133,9 @@ void mt_device_graph_forget(struct mt_device *device);
 mt_status mt_device_mark(struct mt_device *device, int number);
 mt_status mt_device_elapsed_ms(struct mt_device *device, int from, int to, double *out_ms);
 
-/* Watches the device's kernels from now on, until the device is closed. Fails with MT_FAILED if the device runs no
- * kernels, if a library is missing, or if another tool watches already, which the message names. The caller may go on
- * without. */
+/* Watches the device's kernels from now on, until the device is closed; on sim, each op as the kernel that it would be.
+ * Fails with MT_FAILED if the device runs no kernels, if a library is missing, or if another tool watches already, which
+ * the message names. The caller may go on without. */
 mt_status mt_device_watch_kernels(struct mt_device *device);
 
 /* True if kernels are watched. */

@@ -42,13 +42,33 @@ static mt_status find_cuda(mt_cuda_open_function *out)
                    mt_last_error());
 }
 
+/* Adds what the driver does not tell: the rates of a known card, or of the reference card. */
+static void know_card(struct mt_card *card)
+{
+    const struct mt_card told = *card;
+    const bool is_known = mt_card_find_product(told.product, card);
+    if (!is_known)
+        *card = mt_card_reference();
+    if (!is_known)
+        memcpy(card->name, told.name, sizeof card->name);
+    memcpy(card->product, told.product, sizeof card->product);
+    card->source = told.source;
+    card->memory_bytes = told.memory_bytes;
+    card->capability = told.capability;
+    card->multiprocessors = told.multiprocessors;
+    card->threads_per_multiprocessor = told.threads_per_multiprocessor;
+    card->matmul_workspace_bytes = told.matmul_workspace_bytes;
+}
+
 static mt_status open_cuda(const char *argument, struct mt_device **out)
 {
     int64_t ordinal = 0;
     mt_cuda_open_function open_card = NULL;
     MT_TRY(argument != NULL ? mt_parse_integer("the number of a GPU", argument, 0, MOST_CARDS - 1, &ordinal) : MT_OK);
     MT_TRY(find_cuda(&open_card));
-    return open_card((int)ordinal, out);
+    MT_TRY(open_card((int)ordinal, out));
+    know_card(&(*out)->card);
+    return MT_OK;
 }
 
 /* ---- all kinds ---- */
@@ -101,7 +121,11 @@ mt_status mt_device_find_card(const char *name, struct mt_card *out)
 {
     if (mt_device_is_simulated(name))
         return mt_sim_card(name[strlen("sim")] == ':' ? name + strlen("sim:") : NULL, out);
+    if (mt_card_find_product(name, out))
+        return MT_OK;
     *out = mt_card_reference();
+    if (strncmp(name, "cuda", strlen("cuda")) != 0)
+        out->context_bytes = 0;
     return MT_OK;
 }
 

@@ -4,6 +4,7 @@
  * mt_device_spend advances the clock: equal work takes equal times on every machine. */
 #include "device/backend.h"
 #include "device/device.h"
+#include "device/sim_watch.h"
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -92,7 +93,17 @@ static void sim_spend(struct mt_device *device, const struct mt_work *work)
     assert(computing >= 0 && moving >= 0);
     double seconds = computing > moving ? computing : moving;
     uint64_t ns = LAUNCH_NS + (uint64_t)(seconds * 1e9 + 0.5);
-    __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
+    uint64_t start = __atomic_fetch_add(&((struct sim *)device)->clock_ns, ns, __ATOMIC_RELAXED);
+    if (device->watch != NULL)
+        mt_sim_watch_add(device->watch, work->op, start, start + ns);
+}
+
+/* There are no kernels: each op is one, of the time that it is estimated to take. */
+static mt_status sim_watch_kernels(struct mt_device *device, struct mt_kernel_watch **out)
+{
+    (void)device;
+    *out = mt_sim_watch_create();
+    return MT_OK;
 }
 
 static void sim_close(struct mt_device *device)
@@ -108,6 +119,7 @@ static const struct mt_device_table sim_table = {
     .range_close = sim_release,
     .range_map = sim_range_map,
     .range_unmap = sim_release,
+    .watch_kernels = sim_watch_kernels,
     .now_ns = sim_now_ns,
     .spend = sim_spend,
     .close = sim_close,
@@ -144,7 +156,11 @@ static mt_status parse(const char *argument, struct mt_card *out)
     const char *size = split(argument, name);
     const bool is_size_alone = size == argument;
     MT_TRY(find_card(is_size_alone ? MT_REFERENCE_CARD : name, out));
-    mt_status status = size != NULL ? mt_capacity_parse(size, &out->memory_bytes) : MT_OK;
+    mt_status status = MT_OK;
+    if (size != NULL) {
+        out->context_bytes = 0; /* so much is for the run */
+        status = mt_capacity_parse(size, &out->memory_bytes);
+    }
     if (status == MT_OK || !is_size_alone)
         return status;
     return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
@@ -155,7 +171,7 @@ static struct mt_device *create(const struct mt_card *card)
     struct sim *sim = mt_host_alloc(sizeof *sim);
     sim->device = (struct mt_device){
         .table = &sim_table,
-        .capacity_bytes = card->memory_bytes,
+        .capacity_bytes = mt_card_usable_bytes(card),
         .card = *card,
     };
     sim->next_address = FIRST_ADDRESS;
@@ -193,6 +209,7 @@ mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity
     *out = create(card != NULL ? card : &reference);
     struct mt_device *device = *out;
     device->capacity_bytes = device->card.memory_bytes = capacity_bytes;
+    device->card.context_bytes = 0;
     mt_device_spell_simulated(card, capacity_bytes, device->name);
     return MT_OK;
 }

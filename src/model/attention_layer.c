@@ -87,12 +87,12 @@ static struct mt_tensor *softmax(struct mt_runtime *rt, struct mt_tensor *x)
 }
 
 /* Returns the scores, with -inf for keys that the mask hides. The -inf is a tensor, too, which the caller releases. */
-static struct mt_tensor *masked_scores(struct mt_runtime *rt, struct mt_tensor *scores, struct mt_tensor *mask,
-                                       struct mt_tensor **out_minus_infinity)
+static struct mt_tensor *masked_scores(struct mt_runtime *rt, mt_role role, struct mt_tensor *scores,
+                                       struct mt_tensor *mask, struct mt_tensor **out_minus_infinity)
 {
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_ATTN_OUT, "mask");
     *out_minus_infinity = mt_scalar(rt, MT_ROLE_TEMPORARY, "minus_infinity", scores->dtype, -INFINITY);
-    struct mt_tensor *masked = mt_where(rt, MT_ROLE_ACTIVATION, "where", mask, scores, *out_minus_infinity);
+    struct mt_tensor *masked = mt_where(rt, role, "where", mask, scores, *out_minus_infinity);
     rt->scope = outer;
     return masked;
 }
@@ -119,9 +119,11 @@ static struct mt_tensor *masked_attention(struct mt_runtime *rt, mt_attention_ki
     struct mt_tensor *scores = scaled_scores(rt, q, k), *minus_infinity;
     if (scores == NULL)
         return NULL;
-    struct mt_tensor *masked = masked_scores(rt, scores, mask, &minus_infinity);
+    bool is_one_op = kind == MT_ATTENTION_SOFTMAX;
+    mt_role masked_role = is_one_op ? MT_ROLE_TEMPORARY : MT_ROLE_ACTIVATION; /* the one op keeps only its result */
+    struct mt_tensor *masked = masked_scores(rt, masked_role, scores, mask, &minus_infinity);
     mt_tensor_release(rt, scores);
-    struct mt_tensor *weights = kind == MT_ATTENTION_SOFTMAX ? one_op_softmax(rt, masked) : softmax(rt, masked);
+    struct mt_tensor *weights = is_one_op ? one_op_softmax(rt, masked) : softmax(rt, masked);
     struct mt_tensor *context = weighted_values(rt, weights, v);
     MT_RELEASE(rt, masked, minus_infinity, weights);
     return context;

@@ -32,8 +32,8 @@ typedef enum mt_weight_cast {
 
 /* The ways to compute attention, and the tensors of size T² that each keeps for backward (docs/categories.md). */
 typedef enum mt_attention_kind {
-    MT_ATTENTION_CUSTOM,  /* op by op: the masked scores, their exponentials, the weights */
-    MT_ATTENTION_SOFTMAX, /* softmax as one op: the masked scores, the weights */
+    MT_ATTENTION_CUSTOM, /* op by op: the masked scores, their exponentials, the weights */
+    MT_ATTENTION_SOFTMAX, /* softmax as one op, like torch.softmax: the weights, and the mask; autocast casts the weights */
     MT_ATTENTION_WEIGHTS, /* scale, mask and softmax as one op: the weights */
     MT_ATTENTION_FLASH,   /* all of it as one op: none */
 } mt_attention_kind;

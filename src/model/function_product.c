@@ -2,6 +2,7 @@
  * saves memory by the tensors between them, which it does not keep. */
 #include "model/autocast.h"
 #include "model/functions.h"
+#include "model/use.h"
 
 #include <assert.h>
 #include <string.h>
@@ -61,23 +62,26 @@ static struct mt_tensor *row_column(struct mt_runtime *rt, mt_role role, const c
     return mt_tensor_empty(rt, role, name, mt_sum_dtype(x->dtype), x->dims, shape);
 }
 
-/* Saved: the input, the log-sum-exp. */
+/* Takes the product of gradient and weights, like PyTorch, whose kernel reads it in place of the gradient
+ * (softmax_backward_cuda_out in aten/src/ATen/native/cuda/SoftMax.cu). Saved: the result. */
 static void softmax_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                              struct mt_tensor **out)
 {
     out[0] = mt_tensor_temporary_like(rt, "grad", grad);
-    mt_op_softmax_grad(rt, 1, MTK_KEYS_ALL, out[0], grad, node->saved[0], node->saved[1]);
+    struct mt_tensor *product = mt_tensor_temporary_like(rt, "product", grad);
+    mt_use_scratch(rt, product);
+    mt_op_softmax_grad(rt, 1, MTK_KEYS_ALL, out[0], grad, node->saved[0]);
+    mt_tensor_release(rt, product);
 }
 
 struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x)
 {
-    struct mt_tensor *out = mt_function_output(rt, role, name, x);
-    struct mt_tensor *lse = rt->grad_enabled && x != NULL ? row_column(rt, MT_ROLE_ACTIVATION, "lse", x) : NULL;
-    mt_op_softmax(rt, 1, MTK_KEYS_ALL, out, lse, x);
-    struct mt_node *node = mt_graph_add(rt, name, softmax_backward, out, x, NULL);
-    mt_node_save(rt, node, 0, x);
-    mt_node_save(rt, node, 1, lse);
-    mt_tensor_release(rt, lse);
+    struct mt_tensor *input = mt_autocast_fp32(rt, MT_ROLE_TEMPORARY, x);
+    struct mt_tensor *out = mt_function_output(rt, role, name, input);
+    mt_op_softmax(rt, 1, MTK_KEYS_ALL, out, input);
+    struct mt_node *node = mt_graph_add(rt, name, softmax_backward, out, input, NULL);
+    mt_node_save(rt, node, 0, out);
+    mt_tensor_release(rt, input);
     return out;
 }
 
@@ -86,14 +90,14 @@ static void causal_weights_backward(struct mt_runtime *rt, const struct mt_node 
                                     struct mt_tensor **out)
 {
     out[0] = mt_tensor_temporary_like(rt, "grad", grad);
-    mt_op_softmax_grad(rt, node->scalar, MTK_KEYS_UP_TO_QUERY, out[0], grad, node->saved[0], NULL);
+    mt_op_softmax_grad(rt, node->scalar, MTK_KEYS_UP_TO_QUERY, out[0], grad, node->saved[0]);
 }
 
 struct mt_tensor *mt_causal_weights(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                                     double scale)
 {
     struct mt_tensor *out = mt_function_output(rt, role, name, x);
-    mt_op_softmax(rt, scale, MTK_KEYS_UP_TO_QUERY, out, NULL, x);
+    mt_op_softmax(rt, scale, MTK_KEYS_UP_TO_QUERY, out, x);
     struct mt_node *node = mt_graph_add(rt, name, causal_weights_backward, out, x, NULL);
     mt_node_set_scalar(node, scale);
     mt_node_save(rt, node, 0, out);

@@ -74,8 +74,7 @@ struct mt_tensor *mt_embedding(struct mt_runtime *rt, mt_role role, const char *
 struct mt_tensor *mt_gather(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x,
                             struct mt_tensor *index);
 
-/* Computes the softmax of rows of x, as one op that keeps its input and each row's log-sum-exp. Under autocast it
- * reads and writes the dtype of x, which the product after it reads. */
+/* Computes the softmax of rows of x, as one op that keeps only its result, like torch.softmax. */
 struct mt_tensor *mt_softmax(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x);
 
 /* Computes the softmax of rows of scale * x over the keys up to a row's query, as one op that keeps only its result. */

@@ -93,7 +93,7 @@ static void weigh(struct mt_runtime *rt, const struct mt_fused_model *model, str
     rt->scope = outer;
     struct mt_tensor *keys = turned(rt, heads->k);
     mt_op_product(rt, 1, 0, weights, heads->q, keys);
-    mt_op_softmax(rt, scale_of(model), MTK_KEYS_UP_TO_QUERY, weights, NULL, weights);
+    mt_op_softmax(rt, scale_of(model), MTK_KEYS_UP_TO_QUERY, weights, weights);
     mt_op_product(rt, 1, 0, out, weights, heads->v);
     mt_tensor_release(rt, keys);
     if (rt->grad_enabled)
@@ -152,7 +152,7 @@ static void weigh_grad(struct mt_runtime *rt, const struct mt_fused_model *model
     struct mt_tensor *values = turned(rt, heads->v), *weights = turned(rt, layer->weights);
     mt_op_product(rt, 1, 0, scores, grad, values);
     mt_op_product(rt, 1, 0, grads->v, weights, grad);
-    mt_op_softmax_grad(rt, scale_of(model), MTK_KEYS_UP_TO_QUERY, scores, scores, layer->weights, NULL);
+    mt_op_softmax_grad(rt, scale_of(model), MTK_KEYS_UP_TO_QUERY, scores, scores, layer->weights);
     struct mt_tensor *queries_first = turned(rt, scores);
     mt_op_product(rt, 1, 0, grads->q, scores, heads->k);
     mt_op_product(rt, 1, 0, grads->k, queries_first, heads->q);

@@ -95,26 +95,12 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor)
     return view;
 }
 
-void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
-                 bool matrix_product)
-{
-    assert(count > 0 && tensors[count - 1] != NULL && operations >= 0);
-    struct mt_work work = {.operations = operations,
-                           .dtype = tensors[count - 1]->dtype,
-                           .math = rt->math,
-                           .matrix_product = matrix_product};
-    for (int i = 0; i < count; i++)
-        work.bytes += tensors[i] != NULL ? mt_tensor_bytes(tensors[i]) : 0;
-    mt_device_spend(rt->device, &work);
-}
-
-bool mt_op_launches(struct mt_runtime *rt, const char *op)
+/* Gives the kernels that are launched from now on to the op and the current scope. */
+static void tag_kernels(struct mt_runtime *rt, const char *op)
 {
     char text[MT_OP_TEXT];
-    if (!mt_device_executes(rt->device))
-        return false;
     if (!mt_device_watches_kernels(rt->device))
-        return true;
+        return;
     snprintf(text, sizeof text, "%s.%s", rt->scope.op, op);
     struct mt_label label = {.category = rt->scope.category,
                              .role = MT_ROLE_TEMPORARY,
@@ -123,7 +109,27 @@ bool mt_op_launches(struct mt_runtime *rt, const char *op)
                              .span = rt->scope.span,
                              .layer = rt->scope.layer};
     mt_device_tag(rt->device, mt_alloc_intern_label(rt->alloc, &label));
-    return true;
+}
+
+void mt_op_spend_work(struct mt_runtime *rt, const struct mt_work *work)
+{
+    assert(work->op != NULL);
+    tag_kernels(rt, work->op);
+    mt_device_spend(rt->device, work);
+}
+
+void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const struct mt_tensor *const *tensors,
+                 int count, bool matrix_product)
+{
+    assert(count > 0 && tensors[count - 1] != NULL && operations >= 0);
+    struct mt_work work = {.op = op,
+                           .operations = operations,
+                           .dtype = tensors[count - 1]->dtype,
+                           .math = rt->math,
+                           .matrix_product = matrix_product};
+    for (int i = 0; i < count; i++)
+        work.bytes += tensors[i] != NULL ? mt_tensor_bytes(tensors[i]) : 0;
+    mt_op_spend_work(rt, &work);
 }
 
 void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status)

@@ -33,14 +33,14 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 #define MT_OP_COLUMN_VIEW(tensor) ((const struct mtk_view[]){mt_op_column_view(tensor)})
 #define MT_OP_OPTIONAL_VIEW(tensor) ((tensor) != NULL ? MT_OP_VIEW(tensor) : NULL)
 
-/* Accounts for `operations` on the tensors that are not NULL, each of which is read or written once. The dtype of
- * the last one, which is not NULL, counts. */
-void mt_op_spend(struct mt_runtime *rt, double operations, const struct mt_tensor *const *tensors, int count,
-                 bool matrix_product);
+/* Accounts for `operations` of `op`, a static name, on the tensors that are not NULL, each of which is read or written once.
+ * The dtype of the last one, which is not NULL, counts. Kernels that are watched belong to the op and to the current scope,
+ * from here on. */
+void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const struct mt_tensor *const *tensors,
+                 int count, bool matrix_product);
 
-/* True if the device computes, so that `op` is to be launched. Kernels that are watched then belong to it and to the
- * current scope. */
-bool mt_op_launches(struct mt_runtime *rt, const char *op);
+/* Accounts for work of an op in the same way. */
+void mt_op_spend_work(struct mt_runtime *rt, const struct mt_work *work);
 
 /* Keeps a launch's error. */
 void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status);
@@ -49,7 +49,7 @@ void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status);
  * its error. */
 #define MT_OP_LAUNCH(rt, op, kernel, ...)                                                                              \
     do {                                                                                                               \
-        if (mt_op_launches((rt), (op)))                                                                                \
+        if (mt_device_executes((rt)->device))                                                                          \
             mt_op_launched((rt), (op),                                                                                 \
                            (rt)->device->kernels->kernel(__VA_ARGS__, mt_device_queue((rt)->device, (rt)->stream)));   \
     } while (0)

@@ -47,7 +47,7 @@ static bool elementwise(struct mt_runtime *rt, const char *op, const struct mt_t
             return false;
     }
     mt_use_note(rt, out, tensors + 1, count - 1);
-    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, count, false);
+    mt_op_spend(rt, op, (double)mt_tensor_count(out), tensors, count, false);
     return true;
 }
 
@@ -97,7 +97,7 @@ void mt_op_reduce(struct mt_runtime *rt, mtk_reduce_op op, struct mt_tensor *out
     if (!mt_op_expect(rt, fits && out->storage != in->storage && !mt_op_repeats(out), "reduce", out, in))
         return;
     mt_use_note(rt, out, &in, 1);
-    mt_op_spend(rt, (double)mt_tensor_count(in), tensors, 2, false);
+    mt_op_spend(rt, name, (double)mt_tensor_count(in), tensors, 2, false);
     MT_OP_LAUNCH(rt, name, reduce, op, MT_OP_VIEW(out), MT_OP_VIEW(in));
 }
 
@@ -157,7 +157,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
         return;
     mt_use_scratch(rt, workspace);
     mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, out}, beta != 0 ? 3 : 2);
-    mt_op_spend(rt, 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
+    mt_op_spend(rt, "matmul", 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
     const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
     MT_OP_LAUNCH(rt, "matmul", matmul, &product, MT_OP_VIEW(out), MT_OP_VIEW(a), MT_OP_VIEW(b), workspace->address,
                  rt->device->card.matmul_workspace_bytes);
@@ -194,9 +194,9 @@ static bool elements_fit(struct mt_runtime *rt, const char *op, const struct mt_
 }
 
 /* Accounts for an op that reads and writes as many elements as `moved` has. */
-static void spend_moved(struct mt_runtime *rt, const struct mt_tensor *moved)
+static void spend_moved(struct mt_runtime *rt, const char *op, const struct mt_tensor *moved)
 {
-    mt_op_spend(rt, (double)mt_tensor_count(moved), (const struct mt_tensor *[]){moved, moved}, 2, false);
+    mt_op_spend(rt, op, (double)mt_tensor_count(moved), (const struct mt_tensor *[]){moved, moved}, 2, false);
 }
 
 void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_tensor *table,
@@ -205,7 +205,7 @@ void mt_op_gather_rows(struct mt_runtime *rt, struct mt_tensor *out, const struc
     if (!rows_fit(rt, "gather_rows", out, table, index))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){table, index}, 2);
-    spend_moved(rt, out);
+    spend_moved(rt, "gather_rows", out);
     MT_OP_LAUNCH(rt, "gather_rows", gather_rows, MT_OP_VIEW(out), MT_OP_VIEW(table), MT_OP_COLUMN_VIEW(index));
 }
 
@@ -215,7 +215,7 @@ void mt_op_scatter_add_rows(struct mt_runtime *rt, struct mt_tensor *table, cons
     if (!rows_fit(rt, "scatter_add_rows", in, table, index))
         return;
     mt_use_note(rt, table, (const struct mt_tensor *[]){table, index, in}, 3);
-    spend_moved(rt, in);
+    spend_moved(rt, "scatter_add_rows", in);
     MT_OP_LAUNCH(rt, "scatter_add_rows", scatter_add_rows, MT_OP_VIEW(table), MT_OP_COLUMN_VIEW(index), MT_OP_VIEW(in));
 }
 
@@ -224,7 +224,7 @@ void mt_op_pick(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_te
     if (!elements_fit(rt, "pick", in, index, out))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){in, index}, 2);
-    spend_moved(rt, out);
+    spend_moved(rt, "pick", out);
     MT_OP_LAUNCH(rt, "pick", pick, MT_OP_COLUMN_VIEW(out), MT_OP_VIEW(in), MT_OP_COLUMN_VIEW(index));
 }
 
@@ -234,7 +234,7 @@ void mt_op_place_add(struct mt_runtime *rt, struct mt_tensor *out, const struct 
     if (!elements_fit(rt, "place_add", out, index, in))
         return;
     mt_use_note(rt, out, (const struct mt_tensor *[]){out, index, in}, 3);
-    spend_moved(rt, in);
+    spend_moved(rt, "place_add", in);
     MT_OP_LAUNCH(rt, "place_add", place_add, MT_OP_VIEW(out), MT_OP_COLUMN_VIEW(index), MT_OP_COLUMN_VIEW(in));
 }
 

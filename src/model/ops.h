@@ -52,13 +52,13 @@ void mt_op_rotate(struct mt_runtime *rt, double theta, int direction, struct mt_
 /* Fills `out` with center + (2 unit - 1) * spread, unit from the generator. */
 void mt_op_random(struct mt_runtime *rt, struct mt_tensor *out, uint64_t generator, double center, double spread);
 
-/* Computes the softmax of rows of scale * in, over the keys that a query sees; lse (…, 1) may be NULL. This op and
+/* Computes the softmax of rows of scale * in, over the keys that a query sees. This op and
  * the three after it fail with MT_USAGE on a device that computes and has no kernel for them. */
-void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
+void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
                    const struct mt_tensor *in);
-/* Computes the gradient of softmax from `kept`: the weights if lse is NULL, else the input of the softmax. */
+/* Computes the gradient of softmax from its result, the weights. */
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
-                        const struct mt_tensor *grad, const struct mt_tensor *kept, const struct mt_tensor *lse);
+                        const struct mt_tensor *grad, const struct mt_tensor *weights);
 
 /* The tensors of causal attention and of its gradient: lse and delta are (B,H,T,1), the others (B,H,T,D). */
 struct mt_attention {

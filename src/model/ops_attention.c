@@ -38,11 +38,11 @@ static bool columns_fit(struct mt_runtime *rt, const char *op, const struct mt_t
     return true;
 }
 
-/* Checks a softmax or its gradient: tensors[0] is the output, and gets views[0]; lse may be NULL. */
+/* Checks a softmax or its gradient: tensors[0] is the output, and gets views[0]. */
 static bool softmax_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *tensors, int count,
-                         const struct mt_tensor *lse, struct mtk_view *views)
+                         struct mtk_view *views)
 {
-    if (!mt_op_ready(rt, op, tensors, count) || (lse != NULL && !mt_op_ready(rt, op, &lse, 1)))
+    if (!mt_op_ready(rt, op, tensors, count))
         return false;
     for (int i = 0; i < count; i++) {
         bool fits = mt_tensor_same_shape(tensors[0], tensors[i]) && mt_op_alias_allowed(tensors[0], tensors[i]);
@@ -50,33 +50,32 @@ static bool softmax_fits(struct mt_runtime *rt, const char *op, const struct mt_
             return false;
         views[i] = mt_op_view(tensors[i]);
     }
-    return lse == NULL || columns_fit(rt, op, &lse, 1, tensors[0]);
+    return true;
 }
 
-void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out, struct mt_tensor *lse,
+void mt_op_softmax(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
                    const struct mt_tensor *in)
 {
     const struct mt_tensor *const tensors[] = {out, in};
     struct mtk_view v[2];
-    if (!softmax_fits(rt, "softmax", tensors, 2, lse, v))
+    if (!softmax_fits(rt, "softmax", tensors, 2, v))
         return;
     mt_use_note(rt, out, &in, 1);
-    mt_use_write(rt, lse);
-    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 2, false);
-    LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], MT_OP_OPTIONAL_VIEW(lse), &v[1]);
+    mt_op_spend(rt, "softmax", (double)mt_tensor_count(out), tensors, 2, false);
+    LAUNCH(rt, "softmax", softmax, scale, keys, &v[0], &v[1]);
 }
 
 void mt_op_softmax_grad(struct mt_runtime *rt, double scale, mtk_keys keys, struct mt_tensor *out,
-                        const struct mt_tensor *grad, const struct mt_tensor *kept, const struct mt_tensor *lse)
+                        const struct mt_tensor *grad, const struct mt_tensor *weights)
 {
     const char *op = "softmax_grad";
-    const struct mt_tensor *const tensors[] = {out, grad, kept};
+    const struct mt_tensor *const tensors[] = {out, grad, weights};
     struct mtk_view v[3];
-    if (!softmax_fits(rt, op, tensors, 3, lse, v))
+    if (!softmax_fits(rt, op, tensors, 3, v))
         return;
-    mt_use_note(rt, out, (const struct mt_tensor *[]){grad, kept, lse}, 3);
-    mt_op_spend(rt, (double)mt_tensor_count(out), tensors, 3, false);
-    LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2], MT_OP_OPTIONAL_VIEW(lse));
+    mt_use_note(rt, out, (const struct mt_tensor *[]){grad, weights}, 2);
+    mt_op_spend(rt, op, (double)mt_tensor_count(out), tensors, 3, false);
+    LAUNCH(rt, op, softmax_grad, scale, keys, &v[0], &v[1], &v[2]);
 }
 
 /* True if `head` has the shape and dtype of q, with dense rows of a size that kernels know. */
@@ -139,7 +138,7 @@ void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a)
         return;
     mt_use_note(rt, a->out, heads, 3);
     mt_use_write(rt, lse);
-    mt_op_spend(rt, causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
+    mt_op_spend(rt, "attention", causal_operations(a->q, 2), heads, 4, on_matrix_units(rt, a->q));
     LAUNCH(rt, "attention", attention, a->scale, rt->math, MT_OP_VIEW(a->out), MT_OP_OPTIONAL_VIEW(lse),
            MT_OP_VIEW(a->q), MT_OP_VIEW(a->k), MT_OP_VIEW(a->v));
 }
@@ -174,6 +173,6 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     mt_use_write(rt, a->dk);
     mt_use_write(rt, a->dv);
     mt_use_scratch(rt, a->delta);
-    mt_op_spend(rt, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
+    mt_op_spend(rt, op, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
     LAUNCH(rt, op, attention_grad, (const struct mtk_attention_grad[]){gradient_call(rt, a)});
 }

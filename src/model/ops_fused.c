@@ -82,7 +82,7 @@ void mt_op_rms_norm(struct mt_runtime *rt, const struct mt_norm_tensors *norm)
     mt_use_note(rt, norm->out, (const struct mt_tensor *[]){norm->x, norm->weight, norm->y}, 3);
     mt_use_write(rt, written_sum);
     mt_use_write(rt, norm->rstd);
-    mt_op_spend(rt, 4.0 * (double)mt_tensor_count(norm->x),
+    mt_op_spend(rt, "rms_norm", 4.0 * (double)mt_tensor_count(norm->x),
                 (const struct mt_tensor *[]){norm->out, norm->y, written_sum, norm->x}, 4, false);
     MT_OP_LAUNCH(rt, "rms_norm", rms_norm, norm->epsilon, MT_OP_VIEW(norm->out), MT_OP_OPTIONAL_VIEW(norm->rstd),
                  MT_OP_OPTIONAL_VIEW(written_sum), MT_OP_VIEW(norm->x), MT_OP_OPTIONAL_VIEW(norm->y),
@@ -117,7 +117,7 @@ static void note_norm_grad(struct mt_runtime *rt, const struct mt_norm_grad_tens
     mt_use_write(rt, norm->grad);
     mt_use_write(rt, norm->cast);
     mt_use_scratch(rt, norm->partial_sum);
-    mt_op_spend(rt, 10.0 * (double)mt_tensor_count(norm->x),
+    mt_op_spend(rt, "rms_norm_grad", 10.0 * (double)mt_tensor_count(norm->x),
                 (const struct mt_tensor *[]){norm->grad, norm->grad, norm->dx, norm->before, norm->cast, norm->x}, 6,
                 false);
 }
@@ -162,7 +162,7 @@ void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
     if (!halves_fit(rt, "swiglu", out, in))
         return;
     mt_use_note(rt, out, &in, 1);
-    mt_op_spend(rt, 5.0 * (double)mt_tensor_count(out), (const struct mt_tensor *[]){out, in}, 2, false);
+    mt_op_spend(rt, "swiglu", 5.0 * (double)mt_tensor_count(out), (const struct mt_tensor *[]){out, in}, 2, false);
     MT_OP_LAUNCH(rt, "swiglu", swiglu, MT_OP_VIEW(out), MT_OP_VIEW(in));
 }
 
@@ -172,7 +172,8 @@ void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_te
         return;
     mt_use_note(rt, in, (const struct mt_tensor *[]){in, grad}, 2);
     mt_use_write(rt, grad);
-    mt_op_spend(rt, 10.0 * (double)mt_tensor_count(grad), (const struct mt_tensor *[]){in, in, grad, grad}, 4, false);
+    mt_op_spend(rt, "swiglu_grad", 10.0 * (double)mt_tensor_count(grad),
+                (const struct mt_tensor *[]){in, in, grad, grad}, 4, false);
     MT_OP_LAUNCH(rt, "swiglu_grad", swiglu_grad, MT_OP_VIEW(in), MT_OP_VIEW(grad));
 }
 
@@ -194,7 +195,8 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
         return;
     mt_use_note(rt, logits, (const struct mt_tensor *[]){logits, targets}, 2);
     mt_use_write(rt, losses);
-    mt_op_spend(rt, 6.0 * (double)mt_tensor_count(logits), (const struct mt_tensor *[]){logits, logits}, 2, false);
+    mt_op_spend(rt, "cross_entropy", 6.0 * (double)mt_tensor_count(logits),
+                (const struct mt_tensor *[]){logits, logits}, 2, false);
     MT_OP_LAUNCH(rt, "cross_entropy", cross_entropy, scale, MT_OP_VIEW(logits), MT_OP_COLUMN_VIEW(losses),
                  MT_OP_COLUMN_VIEW(targets));
 }
@@ -240,14 +242,14 @@ static struct mtk_adamw_item item_of(const struct mt_adamw_tensors *p)
 void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
                  const struct mt_adamw_tensors *parameters)
 {
-    struct mt_work work = {.dtype = how->dtype, .math = rt->math};
+    struct mt_work work = {.op = "adamw", .dtype = how->dtype, .math = rt->math};
     assert(count > 0);
     for (int i = 0; i < count; i++)
         if (!adamw_fits(rt, how->dtype, &parameters[i]))
             return;
     for (int i = 0; i < count; i++)
         note_adamw(rt, &parameters[i], &work);
-    mt_device_spend(rt->device, &work);
+    mt_op_spend_work(rt, &work);
     if (!mt_device_executes(rt->device))
         return;
     struct mtk_adamw_item *items = mt_host_alloc((size_t)count * sizeof *items);

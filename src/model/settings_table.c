@@ -308,7 +308,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
     [MT_SETTING_ATTENTION] = {.name = "attention",
                               CHOICE(config.attention),
                               .choices = mt_attention_names,
-                              .help = "its steps that are one op: 3, 2, 1 or no matrices are kept; fused has the last "
+                              .help = "its steps that are one op: 3, 1, 1 or no matrices are kept; fused has the last "
                                       "two (custom; of fused: flash, or weights where flash does not take the heads)",
                               .former = "custom",
                               .title = "attention",

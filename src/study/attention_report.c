@@ -194,8 +194,8 @@ static void print_peer(const struct mt_attention_answer *answer)
     mt_text_add(
         &text,
         "Compared with PyTorch 2.11 on an H200 (batch 8, one head; its fp32 with products in TF32): memory without "
-        "workspaces, times in ms%s. softmax is compared with torch.softmax, whose backward needs only its result, so "
-        "it has no masked scores live. flash is compared with scaled_dot_product_attention.",
+        "workspaces, times in ms%s. softmax is compared with torch.softmax, flash with "
+        "scaled_dot_product_attention.",
         answer->executes ? "" : ", ours rooflines");
     say(answer, &text);
     for (size_t p = 0; p < answer->grid.precisions.count; p++)

@@ -215,24 +215,24 @@ static void add_square(struct account *account, const char *what, const char *fo
 }
 
 /* A mask that is a tensor comes with another one: the root that the scores are divided by. */
-static void add_masked(struct account *account, const struct sizes *sizes, uint64_t length)
+static void add_mask(struct account *account, const struct sizes *sizes, uint64_t length)
 {
     add_square(account, "causal mask", "T²", length * length);
     add(account, "root of the head size", "w", sizes->width);
-    add_square(account, "masked scores", "B·H·T²·w", sizes->square);
 }
 
 static void add_kind(struct account *account, const struct mt_attention_case *study, const struct sizes *sizes)
 {
     mt_attention_kind kind = study->attention;
     if (kind == MT_ATTENTION_CUSTOM || kind == MT_ATTENTION_SOFTMAX)
-        add_masked(account, sizes, (uint64_t)study->seq);
+        add_mask(account, sizes, (uint64_t)study->seq);
     if (kind == MT_ATTENTION_CUSTOM) {
+        add_square(account, "masked scores", "B·H·T²·w", sizes->square);
         add(account, "row maxima", "B·H·T·w", sizes->rows * sizes->width);
         add_square(account, "exponentials", "B·H·T²·w", sizes->square);
         add(account, "row sums", "B·H·T·w", sizes->rows * sizes->width);
     }
-    if (kind == MT_ATTENTION_SOFTMAX || kind == MT_ATTENTION_FLASH)
+    if (kind == MT_ATTENTION_FLASH)
         add(account, "log-sum-exp", "B·H·T·4", sizes->rows * sizeof(float));
     if (kind != MT_ATTENTION_FLASH)
         add_square(account, "weights of attention", "B·H·T²·w", sizes->square);

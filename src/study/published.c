@@ -101,6 +101,23 @@ const struct mt_published_largest *mt_published_largest_find(const struct mt_pub
     return NULL;
 }
 
+static const struct mt_published_kernels kernels[] = {
+    {"128", "off", "forward", 82.178, 76.565},   {"128", "off", "backward", 201.061, 164.146},
+    {"256", "off", "forward", 165.981, 154.279}, {"256", "off", "backward", 363.993, 310.886},
+    {"256", "bf16", "forward", 26.94, 10.065},   {"256", "bf16", "backward", 82.494, 21.259},
+    {"512", "off", "forward", 323.574, 292.77},  {"512", "off", "backward", 718.41, 615.821},
+};
+
+const struct mt_published_kernels *mt_published_kernels_find(const struct mt_published_cell *cell, const char *phase)
+{
+    bool is_step = strcmp(cell->mode, "fwd_bwd") == 0;
+    for (size_t i = 0; is_step && i < sizeof kernels / sizeof kernels[0]; i++)
+        if (strcmp(kernels[i].seq, cell->seq) == 0 && strcmp(kernels[i].autocast, cell->autocast) == 0 &&
+            strcmp(kernels[i].phase, phase) == 0)
+            return &kernels[i];
+    return NULL;
+}
+
 enum { BATCH = 8, HEADS = 1, WORKSPACES_MIB = 64 };
 
 /* Kept and peak MiB, forward and backward ms of custom, softmax and flash; kept 0: not measured. Rows are by dtype, fp32

@@ -39,6 +39,15 @@ struct mt_published_largest {
 const struct mt_published_largest *mt_published_largest_find(const struct mt_published_cell *cell,
                                                              const char *category);
 
+/* The kernels' time of a phase in a full step of a measured cell, by PyTorch's profiler (tests/data/kernels_h200.json). */
+struct mt_published_kernels {
+    const char *seq, *autocast, *phase;
+    double ms, product_ms; /* of all kernels, and of matrix products */
+};
+
+/* Returns the one of the cell's length and precision; NULL if the cell is of another mode or was not measured. */
+const struct mt_published_kernels *mt_published_kernels_find(const struct mt_published_cell *cell, const char *phase);
+
 /* One attention layer in PyTorch 2.11 on an H200, batch 8, one head, fp32 with products in TF32, and bf16; not with every
  * variant in each (tests/data/pytorch_h200.json). Its program with torch.softmax stands for ours with softmax, and
  * scaled_dot_product_attention for flash. Memory is of torch.cuda.memory_allocated with the two workspaces of 32 MiB that it

@@ -171,34 +171,10 @@ static struct category_pair *find_or_add(struct comparison *comparison, const ch
     return pair;
 }
 
-/* Adds the categories of a run as they are counted where they belong: activations in forward and loss. */
-static mt_status load_forward(struct mt_report *report, const struct mt_run *run, struct comparison *comparison,
-                              int side)
+/* Returns the size that published tables have: of the largest in forward or, where forward asks for none, over all. */
+static uint64_t published_bytes(const struct mt_category_row *row)
 {
-    struct mt_category_row *rows;
-    size_t count;
-    mt_status status = mt_trace_categories(report->trace, run, NULL, &rows, &count);
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        struct category_pair *pair = find_or_add(comparison, rows[i].category);
-        *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
-    }
-    free(rows);
-    return status;
-}
-
-/* Raises each category's largest to that of a phase. */
-static mt_status load_phase(struct mt_report *report, const struct mt_run *run, mt_phase phase,
-                            struct comparison *comparison, int side)
-{
-    struct mt_category_row *rows;
-    size_t count;
-    mt_status status = mt_trace_categories(report->trace, run, mt_phase_name(phase), &rows, &count);
-    for (size_t i = 0; i < count && status == MT_OK; i++) {
-        uint64_t *largest = &find_or_add(comparison, rows[i].category)->over_all[side];
-        *largest = rows[i].max_bytes > *largest ? rows[i].max_bytes : *largest;
-    }
-    free(rows);
-    return status;
+    return row->forward_bytes > 0 ? row->forward_bytes : row->max_bytes;
 }
 
 static mt_status load_categories(struct mt_report *report, struct comparison *comparison)
@@ -206,9 +182,16 @@ static mt_status load_categories(struct mt_report *report, struct comparison *co
     const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
     mt_status status = MT_OK;
     for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++) {
-        status = load_forward(report, &runs[side]->run, comparison, side);
-        for (int phase = 0; phase < MT_PHASE_COUNT && status == MT_OK; phase++)
-            status = load_phase(report, &runs[side]->run, (mt_phase)phase, comparison, side);
+        struct mt_category_row *rows;
+        size_t count;
+        status = mt_trace_categories(report->trace, &runs[side]->run, NULL, &rows, &count);
+        for (size_t i = 0; i < count && status == MT_OK; i++) {
+            struct category_pair *pair = find_or_add(comparison, rows[i].category);
+            pair->over_all[side] = rows[i].max_bytes;
+            rows[i].max_bytes = published_bytes(&rows[i]);
+            *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
+        }
+        free(rows);
     }
     return status;
 }
@@ -301,7 +284,7 @@ static void add_categories(struct mt_report *report, const struct comparison *co
     for (size_t i = 0, count = 0; i < CATEGORY_COLUMNS; i++)
         if ((is_pair || !category_columns[i].of_pair) && (is_published || !category_columns[i].of_published))
             fields[count++] = category_columns[i].field;
-    mt_text_add(&title, "Largest allocation, and how many a step: ");
+    mt_text_add(&title, "Largest allocation of forward (of others, where forward has none), and how many a step: ");
     mt_report_describe(&axes, comparison->baseline, &title);
     mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
     mt_page_table(report->page, "categories", title.data, &type, comparison->pairs, comparison->count);

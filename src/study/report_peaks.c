@@ -125,7 +125,7 @@ static uint64_t state_bytes(const struct mt_report_run *run)
     uint64_t bytes = 0;
     for (size_t i = 0; i < run->allocated.share_count; i++)
         for (size_t j = 0; j < sizeof categories / sizeof categories[0]; j++)
-            if (strcmp(run->allocated.shares[i].category, categories[j]) == 0)
+            if (strcmp(run->allocated.shares[i].name, categories[j]) == 0)
                 bytes += run->allocated.shares[i].allocated_bytes;
     return bytes;
 }

@@ -3,6 +3,7 @@
  * They are the 2.7B model at three lengths, forward and full step, in fp32 and under autocast, with the rules of PyTorch's
  * allocator; full steps of all sizes, with and without warm-up; and the length that was out of memory on 80 GB. */
 #include "base/clock.h"
+#include "device/device.h"
 #include "study/report_runs.h"
 #include "trace/query/trace.h"
 
@@ -41,10 +42,17 @@ static bool is_same_cell(const struct study_run *a, const struct study_run *b)
            same_device;
 }
 
-/* Adds a run unless an earlier one takes its place. Only a GPU has kernels. */
+/* True if the study records kernels of such runs on that device. On sim they are estimates, and those of full steps have
+ * forward's among them. The CPU has none. */
+static bool records_kernels(const char *device, mt_mode mode)
+{
+    return strncmp(device, "cuda", 4) == 0 || (mt_device_is_simulated(device) && mode == MT_MODE_FWD_BWD);
+}
+
+/* Adds a run unless an earlier one takes its place. */
 static void add_run(struct study *study, struct study_run run)
 {
-    run.wants_kernels = run.wants_kernels && strncmp(study->device, "cuda", 4) == 0;
+    run.wants_kernels = run.wants_kernels && records_kernels(study->device, run.mode);
     assert(run.least_warmup <= run.warmup && run.warmup <= run.most_warmup && study->count < STUDY_RUNS);
     for (size_t i = 0; i < study->count; i++) {
         const struct study_run *other = &study->runs[i];

@@ -2,6 +2,7 @@
  * runs whose kernels were watched. */
 #include "answer/kernel_text.h"
 #include "base/memory.h"
+#include "device/device.h"
 #include "study/report_runs.h"
 
 #include <assert.h>
@@ -205,6 +206,7 @@ mt_status mt_report_timing(struct mt_report *report)
 struct phase_row {
     const char *phase;
     struct mt_figure ms, share, product_ms, product_share;
+    struct mt_figure published_share; /* of products in PyTorch's phase */
     uint64_t kernels;
     struct mt_figure other_ms; /* of the largest kernel that is no product */
     const char *other;         /* its name; NULL: there is none */
@@ -217,6 +219,7 @@ static const struct mt_field phase_fields[] = {
     MT_COLUMN(COUNT, uint64_t, struct phase_row, kernels, "kernels"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_ms, "products"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_share, "share of phase"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_share, "of PyTorch's on H200"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, other_ms, "largest other"),
     MT_COLUMN(TEXT, const char *, struct phase_row, other, ""),
     MT_FIELDS_END,
@@ -241,8 +244,17 @@ static struct mt_figure share_figure(uint64_t part, uint64_t whole)
     return mt_figure_number(percent, "%s", mt_format_share((double)part, (double)whole, text));
 }
 
-static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_kernel_phase *phase)
+/* Returns PyTorch's kernels of the phase in a run of that published cell; NULL: the run is of none, or they are not known. */
+static const struct mt_published_kernels *published_kernels(const struct mt_published_cell *cell,
+                                                            const struct mt_kernel_phase *phase)
 {
+    return cell != NULL ? mt_published_kernels_find(cell, phase->phase) : NULL;
+}
+
+static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_published_cell *cell,
+                      const struct mt_kernel_phase *phase)
+{
+    const struct mt_published_kernels *published = published_kernels(cell, phase);
     const struct mt_kernel_row *other = mt_kernel_phase_top_other(phase);
     struct mt_text name = {0};
     assert(kernels->steps > 0);
@@ -252,6 +264,9 @@ static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, co
                             .product_ms = ms_figure(kernels, phase->product_ns),
                             .product_share = share_figure(phase->product_ns, phase->total_ns),
                             .kernels = phase->count / kernels->steps};
+    if (published != NULL)
+        row.published_share = mt_figure_number(100 * published->product_ms / published->ms, "%.1f %%",
+                                               100 * published->product_ms / published->ms);
     if (other != NULL) {
         mt_kernel_text_add(&name, other->name);
         row.other_ms = ms_figure(kernels, other->total_ns);
@@ -275,16 +290,37 @@ static void say_shares(struct mt_page *page, const struct mt_kernels *kernels)
         mt_page_say(page, "Of %zu kernels there is no record, so the figures are too low.", (size_t)kernels->lost);
 }
 
-static void add_kernels(struct mt_page *page, const struct mt_run *run, const struct mt_steps_row *steps,
-                        const struct mt_kernels *kernels)
+/* Says how far shares of products are from PyTorch's, if there are such. */
+static void say_distance(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_published_cell *cell)
 {
+    double widest = -1;
+    for (size_t i = 0; i < kernels->phase_count; i++) {
+        const struct mt_kernel_phase *phase = &kernels->phases[i];
+        const struct mt_published_kernels *published = published_kernels(cell, phase);
+        if (published != NULL && phase->total_ns > 0)
+            widest = fmax(widest, fabs(100 * (double)phase->product_ns / (double)phase->total_ns -
+                                       100 * published->product_ms / published->ms));
+    }
+    if (widest >= 0)
+        mt_page_say(page, "The products' shares of the phases are within %.1f points of those of PyTorch's kernels.",
+                    widest);
+}
+
+static void add_kernels(struct mt_page *page, const struct mt_run *run, const struct mt_steps_row *steps,
+                        const struct mt_kernels *kernels, const struct mt_published_cell *cell)
+{
+    bool is_estimated = mt_device_is_simulated(run->device);
     struct mt_text title = {0};
-    mt_text_add(&title, "Kernels of a step: %s, %s, seq %s, %s on %s", steps->model, steps->mode, steps->seq,
-                steps->precision, run->device);
+    mt_text_add(&title, "Kernels of a step%s: %s, %s, seq %s, %s on %s", is_estimated ? ", estimated (est.)" : "",
+                steps->model, steps->mode, steps->seq, steps->precision, run->device);
     mt_page_table(page, "kernels", title.data, &phase_type, NULL, 0);
     for (size_t i = 0; i < kernels->phase_count; i++)
-        add_phase(page, kernels, &kernels->phases[i]);
+        add_phase(page, kernels, cell, &kernels->phases[i]);
+    if (is_estimated)
+        mt_page_say(page, "Nothing ran on %s: each op counts as a kernel of its name and of its estimated time.",
+                    run->device);
     say_shares(page, kernels);
+    say_distance(page, kernels, cell);
     mt_text_release(&title);
 }
 
@@ -296,6 +332,7 @@ static mt_status add_watched(struct mt_report *report, const struct mt_run *run,
     struct mt_kernels kernels = {0};
     mt_status status = mt_settings_load(report->trace, run, &settings);
     bool is_watched = status == MT_OK && strcmp(mt_settings_value(&settings, "kernels"), "on") == 0;
+    const struct mt_published_cell *cell = is_watched ? mt_published_find(&settings) : NULL;
     mt_settings_release(&settings);
     if (!is_watched)
         return status;
@@ -303,7 +340,7 @@ static mt_status add_watched(struct mt_report *report, const struct mt_run *run,
     if (status == MT_OK)
         status = mt_trace_kernels(report->trace, run, &kernels);
     if (status == MT_OK && kernels.total_ns > 0 && kernels.steps > 0) {
-        add_kernels(report->page, run, &steps, &kernels);
+        add_kernels(report->page, run, &steps, &kernels, cell);
         ++*shown;
     }
     mt_kernels_release(&kernels);
@@ -320,6 +357,6 @@ mt_status mt_report_kernels(struct mt_report *report)
         status = add_watched(report, &runs[i], &shown);
     if (status == MT_OK && shown == 0)
         mt_page_hint(report->page, report->remedies[MT_LACKS_KERNELS],
-                     "No run has records of kernels; on an NVIDIA GPU this adds them");
+                     "No run has records of kernels; this adds them, measured on an NVIDIA GPU and estimated on sim");
     return status;
 }

@@ -76,7 +76,7 @@ mt_status mt_check_row_create(const struct mt_check *check, const struct mt_chec
                               struct mt_check_row *out);
 void mt_check_row_release(struct mt_check_row *row);
 
-/* Returns the check as memtrace.check/1; the caller releases it. */
+/* Returns the check as JSON; the caller releases it. */
 json_t *mt_check_json(const struct mt_check_row *row);
 
 /* A trial of the check itself, and all of them. */

@@ -1,5 +1,6 @@
 #include "words/diff_answer.h"
 
+#include "answer/answer.h"
 #include "base/memory.h"
 #include "words/diff_words.h"
 
@@ -172,7 +173,8 @@ static const struct mt_field answer_fields[] = {
             "the same, and a row of the category `(cached)`: reserved beyond the peak of allocated bytes"),
     MT_ROWS(ROW, causes, allocated.cause_count, "causes", &cause_type, "of the difference of allocated bytes"),
     MT_ROWS(ROW, reserved_causes, reserved.cause_count, "reserved_causes", &cause_type, "of reserved bytes"),
-    MT_ROWS(ROW, categories, category_count, "categories", &mt_diff_category_type, "the largest allocation of each"),
+    MT_ROWS(ROW, categories, category_count, "categories", &mt_diff_category_type,
+            "the largest allocation of each, over all phases"),
     MT_ROWS(ROW, lengths, length_count, "lengths", &mt_diff_length_type,
             "runs of the two traces with the same settings but for the sequence length"),
     MT_FIELDS_END,
@@ -229,7 +231,7 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
                                    .category_count = answer->category_count,
                                    .lengths = answer->lengths,
                                    .length_count = answer->length_count};
-    json_t *object = json_pack("{s:s}", "schema", "memtrace.diff/1");
+    json_t *object = mt_schema_json("diff");
     mt_row_add_json(&mt_diff_type, &row, object);
     causes_release(row.causes, diff->allocated.cause_count);
     causes_release(row.reserved_causes, diff->reserved.cause_count);

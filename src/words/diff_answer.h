@@ -55,7 +55,7 @@ void mt_diff_answer_release(struct mt_diff_answer *answer);
 /* Describe the answer and its rows. */
 extern const struct mt_row_type mt_diff_type, mt_diff_row_type, mt_diff_category_type, mt_diff_length_type;
 
-/* Returns the answer as memtrace.diff/1; the caller releases it. */
+/* Returns the answer as JSON; the caller releases it. */
 json_t *mt_diff_json(const struct mt_diff_answer *answer);
 
 /* Adds the answer as one sentence: "With autocast bf16 the run needs 4.28 GiB more than with autocast off, because of …". */

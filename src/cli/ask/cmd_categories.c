@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { USUAL_CUT = -1 };
+enum { ALL_PHASES = -1 };
 
 struct categories_options {
     struct mt_trace_options trace;
-    int phase; /* mt_phase or USUAL_CUT */
+    int phase; /* mt_phase or ALL_PHASES */
 };
 
 static const struct mt_option options[] = {
@@ -19,22 +19,27 @@ static const struct mt_option options[] = {
 };
 
 struct categories_answer {
-    const char *phase; /* NULL: the usual cut */
+    const char *phase; /* NULL: all */
     struct mt_category_row *rows;
     size_t count;
 };
 
+#define ROW struct mt_category_row
 static const struct mt_field row_fields[] = {
-    MT_TEXT(struct mt_category_row, category, "category", "category", NULL),
-    MT_BYTES(struct mt_category_row, max_bytes, "max_bytes", "largest", "the largest one, over the run; as requested"),
-    MT_COUNT(struct mt_category_row, per_step, "per_step", "per step", "how many in the last full step"),
-    MT_BYTES(struct mt_category_row, total_bytes, "total_bytes", "total", "of all, over the run"),
+    MT_TEXT(ROW, category, "category", "category", NULL),
+    MT_SOME_BYTES(ROW, forward_bytes, "forward_max_bytes", "largest in forward",
+                  "the largest one that forward and loss asked for; null: none"),
+    MT_BYTES(ROW, max_bytes, "max_bytes", "largest overall", "the largest one over all phases, or of `phase`"),
+    MT_SHOWN(BYTES, uint64_t, ROW, max_bytes, "phase_max_bytes", "largest in the phase"),
+    MT_COUNT(ROW, per_step, "per_step", "per step", "how many in the last full step"),
+    MT_BYTES(ROW, total_bytes, "total_bytes", "total", "of all, over the run"),
     MT_FIELDS_END,
 };
+#undef ROW
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_category_row, row_fields);
 
 static const struct mt_field answer_fields[] = {
-    MT_TEXT(struct categories_answer, phase, "phase", NULL, "of `--phase`; null: each category where it belongs"),
+    MT_TEXT(struct categories_answer, phase, "phase", NULL, "of `--phase`, which is then what is counted; null: all"),
     MT_ROWS(struct categories_answer, rows, count, "rows", &row_type, "the largest first"),
     MT_FIELDS_END,
 };
@@ -43,7 +48,7 @@ static const struct mt_row_type answer_type = MT_ROW_TYPE(struct categories_answ
 static mt_status ask_categories(const struct mt_question *question, const void *given)
 {
     const struct categories_options *categories = given;
-    const char *phase = categories->phase == USUAL_CUT ? NULL : mt_phase_names[categories->phase];
+    const char *phase = categories->phase == ALL_PHASES ? NULL : mt_phase_names[categories->phase];
     struct categories_answer answer = {.phase = phase};
     mt_status status = mt_trace_categories(question->trace, question->run, phase, &answer.rows, &answer.count);
     if (status == MT_OK && categories->trace.json) {
@@ -52,7 +57,10 @@ static mt_status ask_categories(const struct mt_question *question, const void *
         mt_question_print_title(question);
         if (phase != NULL)
             printf("Allocations in phase %s:\n", phase);
-        mt_rows_print(&row_type, "category max_bytes per_step total_bytes", NULL, answer.rows, answer.count);
+        mt_rows_print(&row_type,
+                      phase != NULL ? "category phase_max_bytes per_step total_bytes"
+                                    : "category forward_max_bytes max_bytes per_step total_bytes",
+                      NULL, answer.rows, answer.count);
     }
     free(answer.rows);
     return status;
@@ -62,16 +70,14 @@ const struct mt_command mt_command_categories = {
     .name = "categories",
     .summary = "Shows what kinds of tensors were allocated: the largest one, how many in a step, their sum.",
     .usage = "[OPTIONS]",
-    .details =
-        "Sizes are as requested; largest and total are over the run, the count is of the last full step. Each\n"
-        "category is counted where it belongs: activations in forward and loss, Gradient in backward, Opt State\n"
-        "and Optimizer in the optimizer, and in backward where that updates, Param in init, Data in forward,\n"
-        "Workspace and names of a program's own anywhere.\n",
+    .details = "Sizes are as requested; those of the largest and the total are over the run, the count is of the last\n"
+               "full step. The largest in forward is that of the pass up to the loss, as published tables have it;\n"
+               "backward often asks for larger ones.\n",
     .examples = "  memtrace categories\n"
                 "  memtrace categories --phase backward\n"
                 "  memtrace categories --json\n",
     .options = options,
-    MT_OPTIONS_OF(struct categories_options, .trace.trace = MT_DEFAULT_TRACE, .phase = USUAL_CUT),
+    MT_OPTIONS_OF(struct categories_options, .trace.trace = MT_DEFAULT_TRACE, .phase = ALL_PHASES),
     .answer = &answer_type,
     .ask = ask_categories,
 };

@@ -1,8 +1,9 @@
-/* memtrace kernels: what took the GPU's time. */
+/* memtrace kernels: what took the GPU's time or, on sim, would take it by estimate. */
 #include "answer/kernel_text.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "device/device.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -110,6 +111,7 @@ static const struct mt_row_type attention_type = MT_ROW_TYPE(struct attention, a
 struct answer {
     const struct mt_question *question;
     const struct kernels_options *options;
+    bool is_estimated;
     struct mt_kernels kernels;
     double named_share;
     struct attention attention;
@@ -120,6 +122,7 @@ struct answer {
 
 #define ROW struct answer
 static const struct mt_field answer_fields[] = {
+    MT_FLAG(ROW, is_estimated, "estimated", NULL, "true on sim, where each op counts as a kernel of its roofline time"),
     MT_COUNT(ROW, kernels.recorded, "recorded", NULL, "kernels of the whole run; 0: they were not watched"),
     MT_COUNT(ROW, kernels.lost, "lost", NULL, "kernels of the whole run without a record"),
     MT_COUNT(ROW, kernels.steps, "steps", NULL, "full ones that count: totals are their sums, means divide by them"),
@@ -278,7 +281,8 @@ static void print_attention(const struct answer *answer)
 static void print_basis(const struct answer *answer)
 {
     const struct mt_kernels *kernels = &answer->kernels;
-    printf("Time on the GPU, of a step: the mean of %" PRIu64, kernels->steps);
+    printf("%s, of a step: the mean of %" PRIu64,
+           answer->is_estimated ? "Estimated time on the GPU (est.)" : "Time on the GPU", kernels->steps);
     if (kernels->warmup > 0)
         printf(", after %" PRIu64 " to warm up", kernels->warmup);
     printf(". %.2f %% of it belongs to a named op.\n", 100 * answer->named_share);
@@ -289,7 +293,10 @@ static void print_tables(const struct answer *answer)
     const struct mt_kernels *kernels = &answer->kernels;
     mt_question_print_title(answer->question);
     if (kernels->recorded == 0) {
-        puts("Its kernels were not recorded: `memtrace run --device cuda --kernels` does that, on an NVIDIA GPU.");
+        mt_print_wrapped(
+            "Its kernels were not recorded: `memtrace run --kernels` does that, on an NVIDIA GPU, and estimates "
+            "them on sim.",
+            0);
         return;
     }
     if (kernels->count == 0) {
@@ -310,7 +317,8 @@ static void print_tables(const struct answer *answer)
 
 static mt_status ask_kernels(const struct mt_question *question, const void *given)
 {
-    struct answer answer = {.question = question, .options = given};
+    struct answer answer = {
+        .question = question, .options = given, .is_estimated = mt_device_is_simulated(question->run->device)};
     mt_status status = mt_trace_kernels(question->trace, question->run, &answer.kernels);
     if (status == MT_OK)
         status = load_operations(&answer);
@@ -331,11 +339,14 @@ const struct mt_command mt_command_kernels = {
     .name = "kernels",
     .summary = "Shows what took the GPU's time: kernels by phase, and matrix products against the rest.",
     .usage = "[N] [OPTIONS]",
-    .details = "Of runs with --kernels on an NVIDIA GPU. Times and counts are means over the full steps after the\n"
-               "warm-up. A matrix product is what an op that ends in .matmul launches, whatever the kernel is called;\n"
-               "beside a kernel stands the op that most of its time belongs to. Softmax is compared with the products\n"
-               "of queries and keys and of weights and values: its operations are 5 a score (maximum, subtraction,\n"
-               "exponential, sum, division), theirs 4 a score and element of a head.\n",
+    .details =
+        "Of runs with --kernels on an NVIDIA GPU. On sim nothing runs: each op counts as a kernel of its name, and\n"
+        "its time is an estimate (est.), the op's roofline on the card. Times and counts are means over the full steps "
+        "after the\n"
+        "warm-up. A matrix product is what an op that ends in .matmul launches, whatever the kernel is called;\n"
+        "beside a kernel stands the op that most of its time belongs to. Softmax is compared with the products\n"
+        "of queries and keys and of weights and values: its operations are 5 a score (maximum, subtraction,\n"
+        "exponential, sum, division), theirs 4 a score and element of a head.\n",
     .examples = "  memtrace kernels\n"
                 "  memtrace kernels 20 --phase backward\n"
                 "  memtrace kernels --json\n",

@@ -2,19 +2,31 @@
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
 
-static const struct mt_option options[] = {MT_TRACE_OPTIONS};
+struct peak_options {
+    struct mt_trace_options trace;
+    int key; /* mt_group_key */
+    int64_t rows;
+};
+
+static const struct mt_option options[] = {
+    MT_OPTION(CHOICE, struct peak_options, key, "--by", .value = "KEY", .choices = mt_group_key_names,
+              .help = "what the peaks are broken up by (role, and then category, unless given)"),
+    MT_OPTION(INTEGER, struct peak_options, rows, "--rows", .value = "N", .low = 1, .high = INT32_MAX,
+              .help = "how many parts a table has (20 unless given)"),
+    MT_TRACE_OPTIONS,
+};
 
 static mt_status ask_peak(const struct mt_question *question, const void *given)
 {
-    const struct mt_trace_options *trace = given;
+    const struct peak_options *peak = given;
     struct mt_run_peaks peaks;
-    mt_status status = mt_run_peaks_load(question, &peaks);
-    if (status == MT_OK && trace->json) {
+    mt_status status = mt_run_peaks_load(question, (mt_group_key)peak->key, &peaks);
+    if (status == MT_OK && peak->trace.json) {
         struct mt_run_peaks_answer answer = mt_run_peaks_answer_of(&peaks);
-        mt_question_print_json(question, "peak", &mt_run_peaks_type, &answer);
+        mt_question_print_json(question, "peak", &mt_run_peaks_types[peaks.key], &answer);
     } else if (status == MT_OK) {
         mt_question_print_title(question);
-        mt_run_peaks_print(&peaks);
+        mt_run_peaks_print(&peaks, (size_t)peak->rows);
     }
     mt_run_peaks_release(&peaks);
     return status;
@@ -26,12 +38,15 @@ const struct mt_command mt_command_peak = {
     .usage = "[OPTIONS]",
     .details =
         "Allocated is the memory of live blocks, rounded up as they were handed out; requested is what was asked\n"
-        "for; reserved is what was taken from the device. Each peak is broken up by category, and the parts add\n"
-        "up to it to the byte; of reserved, what no block held is cached.\n",
+        "for; reserved is what was taken from the device. Each peak is broken up by role, such as activation, and\n"
+        "by category, such as Softmax, or as --by says; the parts add up to it to the byte. Of reserved, what no\n"
+        "block held is cached. A module is the path of what asked, with * for the number of its layer. At the end\n"
+        "is how high each phase went, in the step that went highest.\n",
     .examples = "  memtrace peak\n"
+                "  memtrace peak --by module\n"
                 "  memtrace peak --run 1 --json\n",
     .options = options,
-    MT_OPTIONS_OF(struct mt_trace_options, .trace = MT_DEFAULT_TRACE),
-    .answer = &mt_run_peaks_type,
+    MT_OPTIONS_OF(struct peak_options, .trace.trace = MT_DEFAULT_TRACE, .rows = MT_PEAK_ROWS),
+    .answer = &mt_run_peaks_types[MT_GROUP_ROLE],
     .ask = ask_peak,
 };

@@ -29,7 +29,7 @@ static const struct mt_option options[] = {
     MT_OPTION(LIST, struct check_options, live, "--category", .value = "NAME<=SIZE",
               .help = "the most of a category that may live at the allocated peak; may be repeated"),
     MT_OPTION(LIST, struct check_options, largest, "--largest", .value = "NAME<=SIZE",
-              .help = "the most that one allocation of a category may ask for; may be repeated"),
+              .help = "the most that one allocation of a category may ask for, in any phase; may be repeated"),
     MT_OPTION(FLAG, struct check_options, no_leaks, "--no-leaks",
               .help = "no kind of block may grow from one step's end to the next"),
     MT_OPTION(TEXT, struct check_options, against, "--against", .value = "RUN|FILE:RUN",
@@ -248,7 +248,8 @@ const struct mt_command mt_command_check = {
         "with 6 if the answer, or a file of it, could not be written.\n"
         "\n"
         "--category bounds what lives at the peak of allocated bytes, rounding included; --largest what one\n"
-        "allocation asks for. --no-leaks takes what is live at the ends of the last steps (8 at most, without the\n"
+        "allocation asks for in any phase, as the largest overall of memtrace categories. --no-leaks takes what is "
+        "live at the ends of the last steps (8 at most, without the\n"
         "first one's), by kinds that are alike but for layer and shape: one that never falls and has grown, leaks.\n"
         "It needs three full steps. Sizes are in powers of 1024: 52GB is 52GiB.\n"
         "\n"

@@ -205,7 +205,7 @@ static void print_categories(const struct mt_diff_answer *answer)
 {
     if (answer->category_count == 0)
         return;
-    puts("\nThe largest allocation of each category:");
+    puts("\nThe largest allocation of each category, over all phases:");
     mt_rows_print(&mt_diff_category_type, "category a_max_bytes b_max_bytes delta_bytes", NULL, answer->categories,
                   answer->category_count);
 }

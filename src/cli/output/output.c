@@ -1,5 +1,7 @@
 #include "cli/output/output.h"
 
+#include "answer/answer.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -210,9 +212,7 @@ void mt_json_print(json_t *value)
 
 void mt_answer_print_json(const char *name, const struct mt_row_type *type, const void *answer)
 {
-    char schema[64];
-    snprintf(schema, sizeof schema, "memtrace.%s/1", name);
-    json_t *object = json_pack("{s:s}", "schema", schema);
+    json_t *object = mt_schema_json(name);
     mt_row_add_json(type, answer, object);
     mt_json_print(object);
 }

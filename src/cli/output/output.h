@@ -73,7 +73,7 @@ void mt_print_parameter_count(uint64_t count);
 /* Prints `value` on stdout with a newline and releases it. */
 void mt_json_print(json_t *value);
 
-/* Prints an answer that is about no single run: {schema: "memtrace.<name>/1", …fields of its row…}. */
+/* Prints an answer that is about no single run: {schema, …fields of its row…}. */
 void mt_answer_print_json(const char *name, const struct mt_row_type *type, const void *answer);
 
 /* A JSON object whose last member is a list that may be too long for memory: {…members of `head`…, "key": [row,

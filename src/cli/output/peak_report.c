@@ -1,50 +1,53 @@
 #include "cli/output/peak_report.h"
 
 #include "answer/table.h"
+#include "base/memory.h"
 #include "cli/output/output.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out)
+mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key, struct mt_run_peaks *out)
 {
-    *out = (struct mt_run_peaks){0};
+    *out = (struct mt_run_peaks){.key = key};
     mt_status status = MT_OK;
-    for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++)
-        status = mt_trace_peak(question->trace, question->run, (mt_measure)measure, &out->of[measure]);
-    return status;
+    for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++) {
+        struct mt_run_peak *peak = &out->of[measure];
+        status = mt_trace_peak(question->trace, question->run, (mt_measure)measure, &peak->by_category);
+        if (status == MT_OK)
+            status =
+                mt_trace_peak_by(question->trace, question->run, MT_ALL_STEPS, (mt_measure)measure, key, &peak->by_key);
+    }
+    return status == MT_OK ? mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count)
+                           : status;
 }
 
 void mt_run_peaks_release(struct mt_run_peaks *peaks)
 {
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        mt_peak_row_release(&peaks->of[measure]);
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
+        mt_peak_row_release(&peaks->of[measure].by_category);
+        mt_peak_row_release(&peaks->of[measure].by_key);
+    }
+    free(peaks->phases);
 }
 
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
 {
-    return (struct mt_run_peaks){{
-        [MT_MEASURE_ALLOCATED] = {.bytes = stats->all.peak_allocated_bytes},
-        [MT_MEASURE_REQUESTED] = {.bytes = stats->all.peak_requested_bytes},
-        [MT_MEASURE_RESERVED] = {.bytes = stats->peak_reserved_bytes},
-    }};
+    return (struct mt_run_peaks){.of = {
+                                     [MT_MEASURE_ALLOCATED] = {.by_category.bytes = stats->all.peak_allocated_bytes},
+                                     [MT_MEASURE_REQUESTED] = {.by_category.bytes = stats->all.peak_requested_bytes},
+                                     [MT_MEASURE_RESERVED] = {.by_category.bytes = stats->peak_reserved_bytes},
+                                 }};
 }
 
 /* True if it is known when the peak was. Peaks of statistics have no event, and a run without a block has no peak. */
-static bool has_moment(const struct mt_peak_row *peak)
+static bool has_moment(const struct mt_run_peak *peak)
 {
-    return peak->event != 0 && peak->bytes > 0;
+    return peak->by_category.event != 0 && peak->by_category.bytes > 0;
 }
-
-static const struct mt_field share_fields[] = {
-    MT_TEXT(struct mt_peak_share, category, "category", NULL, NULL),
-    MT_BYTES(struct mt_peak_share, allocated_bytes, "allocated_bytes", NULL, NULL),
-    MT_BYTES(struct mt_peak_share, requested_bytes, "requested_bytes", NULL, NULL),
-    MT_COUNT(struct mt_peak_share, blocks, "blocks", NULL, NULL),
-    MT_FIELDS_END,
-};
-static const struct mt_row_type share_type = MT_ROW_TYPE(struct mt_peak_share, share_fields);
 
 #define ROW struct mt_peak_row
 static const struct mt_field moment_fields[] = {
@@ -56,48 +59,99 @@ static const struct mt_field moment_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type moment_type = MT_ROW_TYPE(ROW, moment_fields);
-static const struct mt_field live_fields[] = {
-    MT_FIELDS_OF(&moment_type),
-    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "add up to `bytes`"),
-    MT_FIELDS_END,
-};
-static const struct mt_row_type live_type = MT_ROW_TYPE(ROW, live_fields);
-static const struct mt_field reserved_fields[] = {
-    MT_FIELDS_OF(&moment_type),
+static const struct mt_field cached_fields[] = {
     MT_BYTES(ROW, cached_bytes, "cached_bytes", NULL, "segments' bytes that no block held"),
-    MT_ROWS(ROW, shares, share_count, "by_category", &share_type, "with `cached_bytes` add up to `bytes`"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type reserved_type = MT_ROW_TYPE(ROW, reserved_fields);
+static const struct mt_row_type cached_type = MT_ROW_TYPE(ROW, cached_fields);
+#undef ROW
+
+/* The shares of a peak by one key. */
+#define X(KEY, text)                                                                                                   \
+    static const struct mt_field share_fields_##KEY[] = {                                                              \
+        MT_TEXT(struct mt_peak_share, name, text, NULL, NULL),                                                         \
+        MT_BYTES(struct mt_peak_share, requested_bytes, "requested_bytes", NULL, NULL),                                \
+        MT_BYTES(struct mt_peak_share, allocated_bytes, "allocated_bytes", NULL, NULL),                                \
+        MT_COUNT(struct mt_peak_share, blocks, "blocks", NULL, NULL),                                                  \
+        MT_FIELDS_END,                                                                                                 \
+    };                                                                                                                 \
+    static const struct mt_row_type share_##KEY = MT_ROW_TYPE(struct mt_peak_share, share_fields_##KEY);
+MT_GROUP_KEYS(X)
+#undef X
+
+#define ROW struct mt_run_peak
+#define SHARES(KEY, words)                                                                                             \
+    MT_ROWS(ROW, by_key.shares, by_key.share_count, "rows", &share_##KEY, words),                                      \
+        MT_ROWS(ROW, by_category.shares, by_category.share_count, "by_category", &share_CATEGORY, NULL), MT_FIELDS_END
+#define X(KEY, text)                                                                                                   \
+    static const struct mt_field live_fields_##KEY[] = {MT_PART(ROW, by_category, &moment_type),                       \
+                                                        SHARES(KEY, "add up to `bytes`")};                             \
+    static const struct mt_row_type live_##KEY = MT_ROW_TYPE(ROW, live_fields_##KEY);                                  \
+    static const struct mt_field reserved_fields_##KEY[] = {MT_PART(ROW, by_category, &moment_type),                   \
+                                                            MT_PART(ROW, by_key, &cached_type),                        \
+                                                            SHARES(KEY, "with `cached_bytes` add up to `bytes`")};     \
+    static const struct mt_row_type reserved_##KEY = MT_ROW_TYPE(ROW, reserved_fields_##KEY);
+MT_GROUP_KEYS(X)
+#undef X
+#undef SHARES
+#undef ROW
+
+#define ROW struct mt_phase_peak
+static const struct mt_field phase_fields[] = {
+    MT_TEXT(ROW, phase, "phase", "phase", NULL),
+    MT_BYTES(ROW, bytes, "allocated_bytes", "highest", NULL),
+    MT_SHOWN(COUNT, uint64_t, ROW, bytes, "bytes", "bytes"),
+    MT_STEP(ROW, step, "step", "step", NULL),
+    MT_NANOSECONDS(ROW, time_ns, "time_ns", "time", NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type phase_type = MT_ROW_TYPE(ROW, phase_fields);
 #undef ROW
 
 #define ROW struct mt_run_peaks_answer
-static const struct mt_field peaks_fields[] = {
-    MT_BYTES(ROW, bytes[MT_MEASURE_ALLOCATED], "allocated_bytes", NULL, "the peak of live blocks, rounded up"),
-    MT_BYTES(ROW, bytes[MT_MEASURE_REQUESTED], "requested_bytes", NULL, "the same without rounding"),
-    MT_BYTES(ROW, bytes[MT_MEASURE_RESERVED], "reserved_bytes", NULL, "the peak of what was taken from the device"),
-    MT_SOME_ROWS(ROW, shares, share_count, "by_category", &share_type, "live at the peak of allocated bytes"),
-    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &live_type, "that peak by itself"),
-    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &live_type, NULL),
-    MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_type, NULL),
-    MT_FIELDS_END,
-};
+#define X(KEY, text)                                                                                                   \
+    static const struct mt_field peaks_fields_##KEY[] = {                                                              \
+        MT_BYTES(ROW, bytes[MT_MEASURE_ALLOCATED], "allocated_bytes", NULL, "the peak of live blocks, rounded up"),    \
+        MT_BYTES(ROW, bytes[MT_MEASURE_REQUESTED], "requested_bytes", NULL, "the same without rounding"),              \
+        MT_BYTES(ROW, bytes[MT_MEASURE_RESERVED], "reserved_bytes", NULL,                                              \
+                 "the peak of what was taken from the device"),                                                        \
+        MT_CHOICE(ROW, by, "by", NULL, "role, or as `--by` says: the name of the first field of `rows`",               \
+                  mt_group_key_names),                                                                                 \
+        MT_SOME_ROWS(ROW, rows, row_count, "rows", &share_##KEY, "live at the peak of allocated bytes"),               \
+        MT_SOME_ROWS(ROW, by_category, category_count, "by_category", &share_CATEGORY, "the same blocks"),             \
+        MT_ROW_OR_NULL(ROW, of[MT_MEASURE_ALLOCATED], "allocated", &live_##KEY, "that peak by itself"),                \
+        MT_ROW_OR_NULL(ROW, of[MT_MEASURE_REQUESTED], "requested", &live_##KEY, NULL),                                 \
+        MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_##KEY, NULL),                               \
+        MT_ROWS(ROW, phases, phase_count, "phases", &phase_type,                                                       \
+                "the highest moment of each, in the step that went highest; none if it tells of no phase"),            \
+        MT_FIELDS_END,                                                                                                 \
+    };
+MT_GROUP_KEYS(X)
+#undef X
+#define X(KEY, text) [MT_GROUP_##KEY] = MT_ROW_TYPE(ROW, peaks_fields_##KEY),
+const struct mt_row_type mt_run_peaks_types[] = {MT_GROUP_KEYS(X)};
+#undef X
 #undef ROW
-const struct mt_row_type mt_run_peaks_type = MT_ROW_TYPE(struct mt_run_peaks_answer, peaks_fields);
 
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks)
 {
     static const struct mt_peak_share none[1];
-    const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
-    struct mt_run_peaks_answer answer = {.share_count = allocated->share_count};
+    const struct mt_run_peak *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
+    struct mt_run_peaks_answer answer = {.by = peaks->key,
+                                         .row_count = allocated->by_key.share_count,
+                                         .category_count = allocated->by_category.share_count,
+                                         .phases = peaks->phases,
+                                         .phase_count = peaks->phase_count};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
-        answer.bytes[measure] = peaks->of[measure].bytes;
+        answer.bytes[measure] = peaks->of[measure].by_category.bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
     }
-    if (has_moment(allocated))
-        answer.shares = allocated->shares;
-    else if (allocated->bytes == 0)
-        answer.shares = none;
+    if (has_moment(allocated)) {
+        answer.rows = allocated->by_key.shares;
+        answer.by_category = allocated->by_category.shares;
+    } else if (allocated->by_category.bytes == 0) {
+        answer.rows = answer.by_category = none;
+    }
     return answer;
 }
 
@@ -125,10 +179,10 @@ static void print_peaks(const struct mt_run_peaks *peaks)
 {
     struct peak_row rows[MT_MEASURE_COUNT];
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
-        const struct mt_peak_row *peak = &peaks->of[measure];
+        const struct mt_peak_row *peak = &peaks->of[measure].by_category;
         struct peak_row *row = &rows[measure];
         *row = (struct peak_row){mt_measure_name((mt_measure)measure), "-", "-", "-", .bytes = peak->bytes};
-        if (!has_moment(peak))
+        if (!has_moment(&peaks->of[measure]))
             continue;
         row->step = mt_format_step(peak->step, row->step_text);
         row->phase = peak->phase;
@@ -138,98 +192,128 @@ static void print_peaks(const struct mt_run_peaks *peaks)
     mt_rows_print(&peak_type, "measure size bytes step phase span time", "time bytes phase", rows, MT_MEASURE_COUNT);
 }
 
-/* A category, what no block held, or their sum: at the allocated peak, and the sizes at the other two. */
-struct made_of_row {
-    const char *category;
-    struct mt_figure allocated, share, blocks, requested, reserved;
+/* A group, or the sum of several, in bytes of each peak's own measure. */
+struct part {
+    const char *name;
+    uint64_t bytes[MT_MEASURE_COUNT], blocks; /* blocks at the allocated peak */
 };
 
-static const struct mt_field made_of_fields[] = {
-    MT_SHOWN(TEXT, const char *, struct made_of_row, category, "category", "made of"),
-    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, allocated, "allocated", "allocated"),
-    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, share, "share", "share"),
-    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, blocks, "blocks", "blocks"),
-    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, requested, "requested", "requested"),
-    MT_SHOWN(FIGURE, struct mt_figure, struct made_of_row, reserved, "reserved", "reserved"),
-    MT_FIELDS_END,
+/* Parts in the order in which the table has them. */
+struct parts {
+    struct part *items;
+    size_t count;
 };
-static const struct mt_row_type made_of_type = MT_ROW_TYPE(struct made_of_row, made_of_fields);
 
-/* Returns the part of a category at a peak; one of no blocks if it had none. */
-static struct mt_peak_share find_share(const struct mt_peak_row *peak, const char *category)
+/* Returns the part of that name, which has been added at the end if there was none. */
+static struct part *find_or_add(struct parts *parts, const char *name)
 {
-    for (size_t i = 0; i < peak->share_count; i++)
-        if (strcmp(peak->shares[i].category, category) == 0)
-            return peak->shares[i];
-    return (struct mt_peak_share){.category = category};
+    for (size_t i = 0; i < parts->count; i++)
+        if (strcmp(parts->items[i].name, name) == 0)
+            return &parts->items[i];
+    struct part *part = MT_HOST_ADD(parts->items, parts->count);
+    *part = (struct part){.name = name};
+    return part;
 }
 
-/* Adds a row of bytes at the three peaks. */
-static void add_row(struct mt_table *table, const struct mt_run_peaks *peaks, const char *category,
-                    const uint64_t bytes[MT_MEASURE_COUNT], uint64_t blocks)
+static void add_share(struct part *part, mt_measure measure, const struct mt_peak_share *share)
 {
-    char share[MT_BYTES_TEXT];
-    mt_format_share((double)bytes[MT_MEASURE_ALLOCATED], (double)peaks->of[MT_MEASURE_ALLOCATED].bytes, share);
-    const struct made_of_row row = {.category = category,
-                                    .allocated = mt_figure_bytes(bytes[MT_MEASURE_ALLOCATED]),
-                                    .share = mt_figure_words(share),
-                                    .blocks = mt_figure_number((double)blocks, "%" PRIu64, blocks),
-                                    .requested = mt_figure_bytes(bytes[MT_MEASURE_REQUESTED]),
-                                    .reserved = mt_figure_bytes(bytes[MT_MEASURE_RESERVED])};
-    mt_table_add_rows(table, &row, 1);
+    part->bytes[measure] = measure == MT_MEASURE_REQUESTED ? share->requested_bytes : share->allocated_bytes;
+    if (measure == MT_MEASURE_ALLOCATED)
+        part->blocks = share->blocks;
 }
 
-/* Adds the categories of a peak that none of the peaks before it had. */
-static void add_shares(struct mt_table *table, const struct mt_run_peaks *peaks, int measure)
+/* Returns the sum of the parts from `first` on. */
+static struct part sum_parts(const struct parts *parts, size_t first, const char *name)
 {
-    const struct mt_peak_row *of = peaks->of;
-    for (size_t i = 0; i < of[measure].share_count; i++) {
-        const char *category = of[measure].shares[i].category;
-        struct mt_peak_share allocated = find_share(&of[MT_MEASURE_ALLOCATED], category);
-        const uint64_t bytes[] = {
-            [MT_MEASURE_ALLOCATED] = allocated.allocated_bytes,
-            [MT_MEASURE_REQUESTED] = find_share(&of[MT_MEASURE_REQUESTED], category).requested_bytes,
-            [MT_MEASURE_RESERVED] = find_share(&of[MT_MEASURE_RESERVED], category).allocated_bytes};
-        bool was_shown = false;
-        for (int before = 0; before < measure; before++)
-            was_shown = was_shown || find_share(&of[before], category).blocks > 0;
-        if (!was_shown)
-            add_row(table, peaks, category, bytes, allocated.blocks);
+    struct part sum = {.name = name};
+    for (size_t i = first; i < parts->count; i++) {
+        for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+            sum.bytes[measure] += parts->items[i].bytes[measure];
+        sum.blocks += parts->items[i].blocks;
     }
+    return sum;
 }
 
-/* Adds the bytes of segments that no block held, and the sums. */
-static void add_totals(struct mt_table *table, const struct mt_run_peaks *peaks)
+static void add_row(struct mt_table *table, const struct part *part, uint64_t whole)
 {
-    const struct mt_figure none = mt_figure_words(" ");
-    const struct made_of_row cached = {"(cached)", none, none,
-                                       none,       none, mt_figure_bytes(peaks->of[MT_MEASURE_RESERVED].cached_bytes)};
-    const struct mt_peak_row *allocated = &peaks->of[MT_MEASURE_ALLOCATED];
-    uint64_t bytes[MT_MEASURE_COUNT], blocks = 0;
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        bytes[measure] = peaks->of[measure].bytes;
-    for (size_t i = 0; i < allocated->share_count; i++)
-        blocks += allocated->shares[i].blocks;
-    mt_table_add_rows(table, &cached, 1);
-    add_row(table, peaks, "total", bytes, blocks);
+    mt_table_add(table, part->name[0] != '\0' ? part->name : "(none)");
+    mt_table_add_bytes(table, part->bytes[MT_MEASURE_ALLOCATED]);
+    mt_table_add_share(table, (double)part->bytes[MT_MEASURE_ALLOCATED], (double)whole);
+    mt_table_add_number(table, (int64_t)part->blocks);
+    mt_table_add_bytes(table, part->bytes[MT_MEASURE_REQUESTED]);
+    mt_table_add_bytes(table, part->bytes[MT_MEASURE_RESERVED]);
 }
 
-/* Prints the parts. Each column has the bytes live at its own peak, and adds up to it. */
-static void print_shares(const struct mt_run_peaks *peaks)
+/* Adds what segments held and no block, which only the column of reserved bytes has. */
+static void add_cached(struct mt_table *table, uint64_t bytes)
 {
-    struct mt_table *table = mt_table_of_rows(mt_output_screen(), &made_of_type,
-                                              "category allocated share blocks requested reserved", "blocks requested");
-    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
-        add_shares(table, peaks, measure);
-    add_totals(table, peaks);
+    enum { EMPTY_CELLS = 4 };
+    mt_table_add(table, "(cached)");
+    for (int i = 0; i < EMPTY_CELLS; i++)
+        mt_table_add(table, "");
+    mt_table_add_bytes(table, bytes);
+}
+
+/* Prints parts, what segments held beyond them, and the sums. Each column is of its own peak, and adds up to it. */
+static void print_parts(const struct parts *parts, const char *heading, size_t most_rows, uint64_t cached_bytes)
+{
+    const struct mt_column columns[] = {{heading, MT_ALIGN_LEFT},      {"allocated", MT_ALIGN_RIGHT},
+                                        {"share", MT_ALIGN_RIGHT},     {"blocks", MT_ALIGN_RIGHT},
+                                        {"requested", MT_ALIGN_RIGHT}, {"reserved", MT_ALIGN_RIGHT}};
+    static const char *const spare[] = {"blocks", "requested", NULL};
+    struct mt_table *table = mt_table_create(columns, sizeof columns / sizeof columns[0]);
+    struct part total = sum_parts(parts, 0, "total");
+    size_t shown = parts->count <= most_rows ? parts->count : most_rows;
+    char more[MT_BYTES_TEXT];
+    mt_table_spare(table, spare);
+    for (size_t i = 0; i < shown; i++)
+        add_row(table, &parts->items[i], total.bytes[MT_MEASURE_ALLOCATED]);
+    snprintf(more, sizeof more, "(%zu more)", parts->count - shown);
+    struct part rest = sum_parts(parts, shown, more);
+    if (shown < parts->count)
+        add_row(table, &rest, total.bytes[MT_MEASURE_ALLOCATED]);
+    add_cached(table, cached_bytes);
+    total.bytes[MT_MEASURE_RESERVED] += cached_bytes;
+    add_row(table, &total, total.bytes[MT_MEASURE_ALLOCATED]);
     putchar('\n');
     mt_table_print(table);
     mt_table_destroy(table);
 }
 
-void mt_run_peaks_print(const struct mt_run_peaks *peaks)
+/* Prints the parts of the peaks: largest at the allocated peak first, then those that only another peak has. */
+static void print_shares(const struct mt_peak_row *const of[MT_MEASURE_COUNT], const char *heading, size_t most_rows)
 {
+    struct parts parts = {0};
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        for (size_t i = 0; i < of[measure]->share_count; i++)
+            add_share(find_or_add(&parts, of[measure]->shares[i].name), (mt_measure)measure, &of[measure]->shares[i]);
+    print_parts(&parts, heading, most_rows, of[MT_MEASURE_RESERVED]->cached_bytes);
+    free(parts.items);
+}
+
+static void print_phases(const struct mt_run_peaks *peaks)
+{
+    if (peaks->phase_count == 0)
+        return;
+    putchar('\n');
+    mt_rows_print(&phase_type, "phase allocated_bytes bytes step time_ns", "time_ns", peaks->phases,
+                  peaks->phase_count);
+}
+
+void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
+{
+    const struct mt_peak_row *by_key[MT_MEASURE_COUNT], *by_category[MT_MEASURE_COUNT];
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
+        by_key[measure] = &peaks->of[measure].by_key;
+        by_category[measure] = &peaks->of[measure].by_category;
+    }
+    assert(peaks->key < MT_GROUP_KEY_COUNT);
     print_peaks(peaks);
-    if (peaks->of[MT_MEASURE_ALLOCATED].share_count > 0)
-        print_shares(peaks);
+    if (by_category[MT_MEASURE_ALLOCATED]->share_count == 0)
+        return;
+    print_shares(by_key, mt_group_key_names[peaks->key], most_rows);
+    if (peaks->key == MT_GROUP_ROLE)
+        print_shares(by_category, mt_group_key_names[MT_GROUP_CATEGORY], most_rows);
+    if (peaks->key == MT_GROUP_ROLE || peaks->key == MT_GROUP_PHASE)
+        print_phases(peaks);
 }

@@ -4,14 +4,23 @@
 
 #include "alloc/alloc.h"
 #include "cli/output/question.h"
+#include "trace/query/groups.h"
 
-/* The three peaks of a run, by mt_measure. */
+/* A peak, with its shares by category and by another key. Invariant: both are of one moment and sum to the same. */
+struct mt_run_peak {
+    struct mt_peak_row by_category, by_key;
+};
+
+/* The three peaks of a run, by mt_measure, and those of the phases. */
 struct mt_run_peaks {
-    struct mt_peak_row of[MT_MEASURE_COUNT];
+    struct mt_run_peak of[MT_MEASURE_COUNT];
+    mt_group_key key;
+    struct mt_phase_peak *phases;
+    size_t phase_count;
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
-mt_status mt_run_peaks_load(const struct mt_question *question, struct mt_run_peaks *out);
+mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key, struct mt_run_peaks *out);
 void mt_run_peaks_release(struct mt_run_peaks *peaks);
 
 /* Returns the peaks of a run without a trace: their bytes, without moments and parts. */
@@ -19,15 +28,22 @@ struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats);
 
 /* The peaks as JSON has them: those whose moment is not known are NULL. Borrows. */
 struct mt_run_peaks_answer {
+    int by; /* mt_group_key */
     uint64_t bytes[MT_MEASURE_COUNT];
-    const struct mt_peak_row *of[MT_MEASURE_COUNT];
-    const struct mt_peak_share *shares; /* of the allocated peak; NULL: not known */
-    size_t share_count;
+    const struct mt_run_peak *of[MT_MEASURE_COUNT];
+    const struct mt_peak_share *rows, *by_category; /* of the allocated peak; NULL: not known */
+    size_t row_count, category_count;
+    const struct mt_phase_peak *phases;
+    size_t phase_count;
 };
-extern const struct mt_row_type mt_run_peaks_type;
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 
-/* Prints two tables: the peaks, and the parts of each. */
-void mt_run_peaks_print(const struct mt_run_peaks *peaks);
+/* Describe the answer, by mt_group_key: of each, rows begin with the key's own field. */
+extern const struct mt_row_type mt_run_peaks_types[];
+
+/* Prints the peaks and their parts by the key, `most_rows` of them at most. Of roles, which are the usual key, it prints
+ * the parts by category, too; of roles and phases, the peaks of the phases. */
+void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows);
+enum { MT_PEAK_ROWS = 20 }; /* usually */
 
 #endif

@@ -29,7 +29,7 @@ void mt_question_close(struct mt_question *question);
 typedef mt_status (*mt_run_visit)(void *context, struct mt_trace *trace, const struct mt_run *run);
 mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit visit, void *context);
 
-/* Returns the members that an answer about a run begins with: schema ("memtrace.<name>/1"), run, name, state,
+/* Returns the members that an answer about a run begins with: schema, run, name, state,
  * device. The caller releases it. */
 json_t *mt_question_json(const struct mt_question *question, const char *name);
 

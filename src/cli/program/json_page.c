@@ -1,5 +1,7 @@
 #include "cli/program/json_page.h"
 
+#include "answer/answer.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ static const char introduction[] =
     "An answer about one run begins with\n"
     "\n"
     "```\n"
-    "schema                    memtrace.COMMAND/1\n"
+    "schema                    memtrace.COMMAND/NUMBER\n"
     "run                       its number in the trace\n"
     "name?                     of --name\n"
     "state                     running, done, failed, oom or interrupted\n"
@@ -37,10 +39,6 @@ static const struct remark {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
     {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
     {"top", NULL, "Blocks are alike if everything but the layer is the same."},
-    {"categories", NULL,
-     "Without `--phase`, activations are counted in forward and loss, Gradient in backward, Opt State and Optimizer "
-     "in\n"
-     "the optimizer (in backward where that updates), Param in init, Data in forward, other categories anywhere."},
     {"events", NULL, "Written as it is read, so that an answer of any length needs little memory."},
     {"kernels", NULL, "About a run with `--kernels`."},
     {"used", NULL, "A run on a device without a driver has no answer, and exits with 2."},
@@ -54,7 +52,7 @@ static const struct remark {
     {"report", NULL, "The page of `memtrace report`, with exact numbers where the page rounds."},
     {"attention", NULL, "Memory is without the workspaces of matrix products."},
     {"export", "export_blocks",
-     "`export events` and `export peaks` are memtrace.export_events/1 and memtrace.export_peaks/1, with the columns "
+     "`export events` and `export peaks` are memtrace.export_events/2 and memtrace.export_peaks/1, with the columns "
      "of\n"
      "[their tables](export.md). Whole runs have the form of the programs that they are for."},
     {"sql", NULL, "- `columns`: their names\n- `rows`: a list of values each; a blob is the text `x'0a1b'`"},
@@ -210,8 +208,9 @@ static void add_answer(struct page *page, const struct mt_command *command)
     const struct remark *remark = find_remark(command);
     if (command->answer == NULL && remark == NULL)
         return;
-    mt_text_add(page->out, "%s## memtrace.%s/1\n", page->out->length > 0 ? "\n" : "",
-                remark != NULL && remark->schema != NULL ? remark->schema : command->name);
+    const char *schema = remark != NULL && remark->schema != NULL ? remark->schema : command->name;
+    mt_text_add(page->out, "%s## memtrace.%s/%d\n", page->out->length > 0 ? "\n" : "", schema,
+                mt_schema_number(schema));
     if (remark != NULL)
         mt_text_add(page->out, "%s\n%s", remark->words, command->answer != NULL ? "\n" : "");
     if (command->answer == NULL)

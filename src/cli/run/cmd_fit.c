@@ -1,14 +1,13 @@
 /* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
 #include "analysis/run_settings.h"
+#include "analysis/simulation.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/run_options.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 struct fit_options {
     struct mt_run_options run; /* the run to ask about, if any setting is given; the device, the trace and --json */
@@ -20,7 +19,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct fit_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)"),
     MT_OPTION(BYTES, struct fit_options, reserve_bytes, "--reserve", .value = "SIZE",
-              .help = "keep that much of its memory free (of a card 600MiB, for CUDA's context; of a size 0)"),
+              .help = "keep that much of its memory free (of a card what CUDA's context takes; of a size 0)"),
     MT_OPTION(TEXT, struct fit_options, which, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
               .help = "the run of the trace to ask about (the newest unless given)"),
     MT_OPTION(TEXT, struct fit_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -40,27 +39,29 @@ struct asked {
     struct mt_fit_device device;
 };
 
+/* Chooses the device that was asked about, which is simulated. */
+static mt_status choose_device(const struct fit_options *fit, const char *device, struct asked *asked)
+{
+    struct mt_card card;
+    MT_TRY(mt_simulated_card_find(device, &card));
+    return mt_fit_device_choose(device, 0, fit->reserve_bytes, &asked->device);
+}
+
 static mt_status plan_options(const struct fit_options *fit, struct asked *asked)
 {
     const char *device = fit->run.device != NULL ? fit->run.device : "sim";
     mt_status status = mt_run_options_plan(&fit->run, &asked->plan);
-    return status == MT_OK ? mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device) : status;
+    return status == MT_OK ? choose_device(fit, device, asked) : status;
 }
 
 /* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
-    char spelling[MT_DEVICE_NAME];
-    struct mt_card card;
     const struct mt_run *run = asked->run;
-    const char *device = fit->run.device;
-    if (device != NULL)
-        return mt_fit_device_choose(device, device, fit->reserve_bytes, &asked->device);
-    if (mt_device_is_simulated(run->device))
-        return mt_fit_device_choose(run->device, run->device, fit->reserve_bytes, &asked->device);
-    MT_TRY(mt_device_find_card(run->device, &card));
-    mt_device_spell_simulated(&card, run->capacity_bytes, spelling);
-    return mt_fit_device_choose(spelling, run->device, fit->reserve_bytes, &asked->device);
+    if (fit->run.device != NULL)
+        return choose_device(fit, fit->run.device, asked);
+    return mt_fit_device_choose(run->device, mt_device_is_simulated(run->device) ? 0 : run->capacity_bytes,
+                                fit->reserve_bytes, &asked->device);
 }
 
 /* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
@@ -111,7 +112,7 @@ static mt_status answer(const struct fit_options *fit, struct asked *asked)
     asked->plan.device = asked->device.simulated;
     const struct mt_fit_question question = {&asked->plan, asked->run, &asked->device};
     struct mt_fit_answer found;
-    MT_TRY(mt_fit_find(&asked->plan, asked->device.card_reserve_bytes, &found));
+    MT_TRY(mt_fit_find(&asked->plan, asked->device.asked_reserve_bytes, &found));
     mt_fit_report(&question, &found, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     return found.fit.fits ? MT_OK : fail_short(asked, &found.fit);
 }
@@ -139,9 +140,9 @@ const struct mt_command mt_command_fit = {
         "most are simulated, by which peaks repeat.\n\n"
         "It is about PyTorch's allocator, whatever the run had: policy=tight of memtrace run reserves less. --alloc\n"
         "names another one.\n\n"
-        "What the allocator reserves is compared with the device's memory less the reserve: on a card 600 MiB, what\n"
-        "CUDA's context, modules and libraries took on an H200, are kept free for them. The answer names the\n"
-        "simulated device of that size, sim:SIZE, so that memtrace run can try each claim on it.\n\n"
+        "What the allocator reserves is compared with the device's memory less the reserve: of a card, what CUDA's\n"
+        "context and libraries take of it. The answer names the simulated device that has what is left, so that\n"
+        "memtrace run can try each claim on it.\n\n"
         "The exit code is 0 if the run fits and 1 if it does not.\n",
     .failed_means = "failed, or the run does not fit",
     .examples = "  memtrace fit --device sim:a100-80gb\n"

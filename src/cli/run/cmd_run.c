@@ -16,7 +16,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
     MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
-              .help = "trace each kernel of a GPU, too: memtrace kernels asks about them"),
+              .help = "trace each kernel, too, on sim its estimate: memtrace kernels asks about them"),
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct mt_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
@@ -41,7 +41,7 @@ static mt_status findings_load(const struct mt_run_plan *plan, const struct mt_r
         return MT_OK;
     MT_TRY(mt_trace_open(plan->trace, &out->question.trace));
     MT_TRY(mt_trace_find_numbered(out->question.trace, result->run, &out->question.run));
-    return mt_run_peaks_load(&out->question, &out->peaks);
+    return mt_run_peaks_load(&out->question, MT_GROUP_ROLE, &out->peaks);
 }
 
 static void findings_release(struct findings *findings)
@@ -82,7 +82,8 @@ static const struct mt_field answer_fields[] = {
     MT_VALUE(ROW, step_ms, "step_ms", NULL, "a number for each step after the warm-up, by the device's clock"),
     MT_VALUE(ROW, wall_ms, "wall_ms", NULL, "the same by the wall clock; empty where nothing is computed"),
     MT_KNOWN(ROW, events, "events", NULL, "that the trace has of this run"),
-    MT_ROW(ROW, peaks, "peak", &mt_run_peaks_type, "all but the first three are null with `--no-trace`"),
+    MT_ROW(ROW, peaks, "peak", &mt_run_peaks_types[MT_GROUP_ROLE],
+           "all but the first three are null with `--no-trace`"),
     MT_ROW_OR_NULL(ROW, plan, "plan", &plan_type, "of `--plan on`"),
     MT_FIELDS_END,
 };
@@ -231,7 +232,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     print_losses(result);
     print_plan(result);
     putchar('\n');
-    mt_run_peaks_print(&findings->peaks);
+    mt_run_peaks_print(&findings->peaks, MT_PEAK_ROWS);
     if (findings->question.run != NULL)
         print_next(plan, findings->question.run);
     else

@@ -80,9 +80,9 @@ static const struct mt_field answer_fields[] = {
                "`optimizer_in_backward`, `zero_grad`, `batch`, `seq`, `alloc`, `plan`"),
     MT_TEXT(struct answer, device, "device", NULL, NULL),
     MT_TEXT(struct answer, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
-    MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has"),
+    MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has, as its driver tells"),
     MT_BYTES(struct answer, reserve_bytes, "reserve_bytes", NULL,
-             "kept free: of a card 600 MiB unless `--reserve` says otherwise"),
+             "kept free: of a card what its context takes, unless `--reserve` says otherwise"),
     MT_BYTES(struct answer, fitted.fit.capacity_bytes, "capacity_bytes", NULL, "`memory_bytes` less `reserve_bytes`"),
     MT_INTEGER(struct answer, steps, "steps", NULL, "simulated for each figure: 12 at most"),
     MT_PART(struct answer, fitted, &fitted_type),
@@ -186,7 +186,7 @@ static void release(struct answer *answer)
     json_decref(answer->settings);
 }
 
-/* Prints "on sim:rtx4090 with 24.00 GiB, 600.00 MiB of which are kept free: 23.41 GiB". */
+/* Prints "on sim:rtx4090 with 23.52 GiB, 520.00 MiB of which are kept free: 23.01 GiB". */
 static void print_device(const struct mt_fit_device *device)
 {
     char memory[MT_BYTES_TEXT], reserve[MT_BYTES_TEXT], rest[MT_BYTES_TEXT];
@@ -339,12 +339,12 @@ static void print_reserve(const struct mt_fit_device *device)
 {
     char reserve[MT_BYTES_TEXT];
     if (device->reserve_bytes == 0) {
-        puts("Nothing is kept free: CUDA's context and libraries take about 0.6 GiB of a card (--reserve 600MiB).");
+        puts("Nothing is kept free: CUDA's context and libraries take 0.2 to 0.7 GiB of a card (memtrace cards).");
         return;
     }
     printf("%s are kept free", mt_format_bytes(device->reserve_bytes, reserve));
-    if (device->reserve_bytes == MT_CARD_RESERVE_BYTES)
-        printf(" for CUDA's context and libraries, what they took on an H200");
+    if (device->asked_reserve_bytes == MT_RESERVE_UNSET)
+        printf(" for CUDA's context and libraries (memtrace cards)");
     printf(" (--reserve SIZE);\nmemtrace run --device %s has what is left, to try each claim.\n", device->simulated);
 }
 

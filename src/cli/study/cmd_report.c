@@ -151,7 +151,7 @@ static mt_status run_report(const void *given)
     const char *const remedies[MT_REPORT_LACK_COUNT] = {
         [MT_LACKS_AUTOCAST_PAIRS] = "memtrace sweep --autocast off,bf16 --seq 128,256,512 --mode fwd,fwd_bwd",
         [MT_LACKS_AUTOCAST] = "memtrace run --autocast bf16",
-        [MT_LACKS_KERNELS] = "memtrace run --device cuda --kernels --warmup 2",
+        [MT_LACKS_KERNELS] = "memtrace run --kernels --warmup 2",
         [MT_LACKS_PUBLISHED] = study.data,
         [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10"};
     struct mt_report report = {.remedies = remedies, .page = mt_page_create("Memory of transformer training")};

@@ -4,6 +4,7 @@
 #include "trace/export/export.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -60,26 +61,32 @@ static const struct mt_option options[] = {
 static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &mt_export_block_type, NULL), MT_FIELDS_END};
 static const struct mt_row_type answer_type = {.fields = answer_fields};
 
-/* True if `name`, without .gz, ends in `end`. */
-static bool ends_in(const char *name, const char *end)
+/* The ends of names that imply a format. */
+enum { END_COUNT = 7 };
+static const char *const ends[END_COUNT] = {".csv", ".json", ".folded", ".pb", ".pprof", ".pickle", ".sqlite"};
+static const export_format formats_of_ends[END_COUNT] = {FORMAT_CSV,   FORMAT_JSON,   FORMAT_FOLDED, FORMAT_PPROF,
+                                                         FORMAT_PPROF, FORMAT_PICKLE, FORMAT_NSYS};
+
+/* Copies the end of a file's name, without .gz, with its dot, into `out`; "" if it has none. */
+enum { LONGEST_END = 32 };
+static void find_end(const char *name, char out[LONGEST_END])
 {
-    size_t length = strlen(name), end_length = strlen(end);
-    if (length > 3 && strcmp(name + length - 3, ".gz") == 0)
+    const char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
+    size_t length = strlen(base);
+    if (length > 3 && strcmp(base + length - 3, ".gz") == 0)
         length -= 3;
-    return length > end_length && memcmp(name + length - end_length, end, end_length) == 0;
+    size_t dot = length;
+    while (dot > 0 && base[--dot] != '.')
+        continue;
+    snprintf(out, LONGEST_END, "%.*s", dot > 0 ? (int)(length - dot) : 0, base + dot);
 }
 
-/* Returns the format that the name of a file implies; NOT_GIVEN if it implies none. */
-static int format_of_name(const char *name)
+/* Returns the format that the end of a name implies; NOT_GIVEN if it implies none. */
+static int format_of_end(const char *end)
 {
-    static const struct {
-        const char *end;
-        export_format format;
-    } ends[] = {{".csv", FORMAT_CSV},     {".json", FORMAT_JSON},     {".folded", FORMAT_FOLDED}, {".pb", FORMAT_PPROF},
-                {".pprof", FORMAT_PPROF}, {".pickle", FORMAT_PICKLE}, {".sqlite", FORMAT_NSYS}};
-    for (size_t i = 0; name != NULL && i < sizeof ends / sizeof ends[0]; i++)
-        if (ends_in(name, ends[i].end))
-            return (int)ends[i].format;
+    for (size_t i = 0; i < END_COUNT; i++)
+        if (strcmp(end, ends[i]) == 0)
+            return (int)formats_of_ends[i];
     return NOT_GIVEN;
 }
 
@@ -96,11 +103,17 @@ static export_what kind_of(int what)
     return what == WHAT_STACKS || what == WHAT_RUN ? (export_what)what : WHAT_BLOCKS;
 }
 
+/* Chooses the format by the output's name, unless it was given. Fails for an end that implies none. */
 static mt_status choose_by_name(struct export_options *export)
 {
-    int named = format_of_name(export->output);
+    char end[LONGEST_END] = "";
+    if (export->output != NULL)
+        find_end(export->output, end);
+    int named = format_of_end(end);
     if (export->format == FORMAT_TORCH && named == FORMAT_PICKLE)
         export->format = FORMAT_PICKLE;
+    if (export->format == NOT_GIVEN && named == NOT_GIVEN && end[0] != '\0')
+        return mt_fail_hint(mt_fail_unknown("ending", end, ends, END_COUNT), "--format FORMAT writes to any name");
     if (export->format == NOT_GIVEN)
         export->format = named;
     if (export->format == NOT_GIVEN && export->what == WHAT_RUN)
@@ -240,12 +253,10 @@ static mt_status export_run(const struct export_options *export, const struct mt
 static mt_status ask_export(const struct mt_question *question, const void *given)
 {
     struct export_options export = *(const struct export_options *)given;
-    mt_status status = choose_format(&export);
-    if (status == MT_OK)
-        status = check_options(&export);
-    if (status == MT_OK)
-        status = mt_output_file_check("-o", export.output, NULL);
-    return status == MT_OK ? export_run(&export, question) : status;
+    MT_TRY(mt_output_file_check("-o", export.output, NULL));
+    MT_TRY(choose_format(&export));
+    MT_TRY(check_options(&export));
+    return export_run(&export, question);
 }
 
 const struct mt_command mt_command_export = {

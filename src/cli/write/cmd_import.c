@@ -113,7 +113,7 @@ static const struct mt_field answer_fields[] = {
     MT_COUNT(struct answer, report.elsewhere, "elsewhere", NULL,
              "events of other devices or processes, which were left out"),
     MT_VALUE(struct answer, by_kind, "by_kind", NULL, "the number of events by the file's word for them"),
-    MT_PART(struct answer, peaks, &mt_run_peaks_type),
+    MT_PART(struct answer, peaks, &mt_run_peaks_types[MT_GROUP_ROLE]),
     MT_BYTES(struct answer, rounding_bytes, "rounding_bytes", NULL, "allocated beyond what was requested, at the peak"),
     MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
     MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
@@ -127,7 +127,7 @@ static const struct mt_row_type answer_type = MT_ROW_TYPE(struct answer, answer_
 /* Returns the bytes that rounding added to the live blocks at the allocated peak. */
 static uint64_t rounding_at_peak(const struct mt_run_peaks *peaks)
 {
-    const struct mt_peak_row *peak = &peaks->of[MT_MEASURE_ALLOCATED];
+    const struct mt_peak_row *peak = &peaks->of[MT_MEASURE_ALLOCATED].by_category;
     uint64_t requested = 0;
     for (size_t i = 0; i < peak->share_count; i++)
         requested += peak->shares[i].requested_bytes;
@@ -257,7 +257,7 @@ static void print_text(const struct imported *imported)
     printf("%s, read in %.2f s\n", imported->report->format, imported->seconds);
     mt_question_print_title(imported->question);
     print_entries(imported->report);
-    mt_run_peaks_print(imported->peaks);
+    mt_run_peaks_print(imported->peaks, MT_PEAK_ROWS);
     putchar('\n');
     if (imported->report->kind == MT_IMPORT_TORCH) {
         print_rounding(imported);
@@ -292,7 +292,7 @@ static mt_status print_run(const struct import_options *import, struct imported 
                            const struct mt_question *question)
 {
     struct mt_run_peaks peaks;
-    mt_status status = mt_run_peaks_load(question, &peaks);
+    mt_status status = mt_run_peaks_load(question, MT_GROUP_ROLE, &peaks);
     imported->question = question;
     imported->peaks = &peaks;
     if (status == MT_OK && import->json)

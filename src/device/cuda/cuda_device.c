@@ -426,11 +426,15 @@ static mt_status describe(struct cuda *cuda)
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
     cuda->overlaps = properties.major >= FIRST_TO_OVERLAP;
-    cuda->device.card = (struct mt_card){.name = "cuda",
-                                         .memory_bytes = properties.totalGlobalMem,
-                                         .capability = 10 * properties.major + properties.minor,
-                                         .multiprocessors = properties.multiProcessorCount};
-    mt_card_complete(&cuda->device.card);
+    struct mt_card *card = &cuda->device.card;
+    *card = (struct mt_card){.name = "cuda",
+                             .source = "the driver",
+                             .memory_bytes = properties.totalGlobalMem,
+                             .capability = 10 * properties.major + properties.minor,
+                             .multiprocessors = properties.multiProcessorCount};
+    snprintf(card->product, sizeof card->product, "%.47s", properties.name);
+    mt_card_complete(card);
+    card->threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor;
     process_memory_open(&cuda->process_memory, bus_address);
     return MT_OK;
 }

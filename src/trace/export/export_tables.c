@@ -195,7 +195,7 @@ static mt_status write_peak(struct mt_row_stream *rows, struct peak_row row, boo
     mt_status status = MT_OK;
     for (size_t i = 0; i < peak->share_count && status == MT_OK; i++) {
         const struct mt_peak_share *share = &peak->shares[i];
-        row.category = share->category;
+        row.category = share->name;
         row.bytes = is_requested ? share->requested_bytes : share->allocated_bytes;
         row.blocks = share->blocks;
         status = mt_row_stream_add(rows, &row);

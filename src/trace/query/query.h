@@ -111,6 +111,10 @@ static inline int64_t mt_query_position(int64_t id, int64_t first_event)
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
                               int64_t *out_event);
 
+/* Checks the invariants of struct mt_peak_row, which a damaged trace may break, and sets cached_bytes. */
+mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                              struct mt_peak_row *peak);
+
 /* Finds the ids of the alloc events whose blocks are live after `event`, ascending, from the checkpoint before it and the
  * events since. The caller frees *out_ids. */
 mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t **out_ids,

@@ -155,18 +155,12 @@ mt_status mt_trace_label_sums(struct mt_trace *trace, const struct mt_run *run, 
     return mt_query_hand_over(status, sums, limits.labels, out_sums, out_count);
 }
 
-/* Without a phase each category is counted in the phases where it is usual; Workspace and categories of others in any. */
+/* The cut is the phase that is asked for, or all. The pass up to the loss counts as forward. */
+#define IN_CUT "FILTER (WHERE ?3 IS NULL OR phase = ?3)"
 static const char categories_sql[] =
-    "SELECT category, max(max_bytes), sum(CASE step WHEN ?2 THEN count ELSE 0 END), sum(total_bytes)"
-    " FROM summary_category WHERE run = ?1 AND CASE"
-    " WHEN ?3 IS NOT NULL THEN phase = ?3"
-    " WHEN category IN ('Embed', 'Norm', 'Attn', 'AttnScores', 'AttnOut', 'Softmax', 'FFN', 'einsum', 'Block', 'Loss')"
-    " THEN phase IN ('forward', 'loss')"
-    " WHEN category = 'Gradient' THEN phase = 'backward'"
-    " WHEN category IN ('Opt State', 'Optimizer') THEN phase IN ('backward', 'optimizer')"
-    " WHEN category = 'Param' THEN phase = 'init'"
-    " WHEN category = 'Data' THEN phase = 'forward'"
-    " ELSE 1 END GROUP BY category ORDER BY 2 DESC, category";
+    "SELECT category, max(max_bytes) " IN_CUT ", ifnull(sum(CASE step WHEN ?2 THEN count END) " IN_CUT ", 0),"
+    " sum(total_bytes) " IN_CUT ", max(max_bytes) FILTER (WHERE phase IN ('forward', 'loss'))"
+    " FROM summary_category WHERE run = ?1 GROUP BY category HAVING count(*) " IN_CUT " > 0 ORDER BY 2 DESC, category";
 
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count)
@@ -180,6 +174,7 @@ mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, 
         *MT_HOST_ADD(rows, count) = (struct mt_category_row){.category = mt_query_text(trace, row, 0),
                                                              .max_bytes = (uint64_t)mt_statement_integer(row, 1),
                                                              .per_step = (uint64_t)mt_statement_integer(row, 2),
-                                                             .total_bytes = (uint64_t)mt_statement_integer(row, 3)};
+                                                             .total_bytes = (uint64_t)mt_statement_integer(row, 3),
+                                                             .forward_bytes = (uint64_t)mt_statement_integer(row, 4)};
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }

@@ -69,7 +69,7 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, s
 static void add_share(struct mt_trace *trace, const struct mt_statement *row, struct mt_peak_row *peak)
 {
     *MT_HOST_ADD(peak->shares, peak->share_count) = (struct mt_peak_share){
-        .category = mt_query_text(trace, row, 0),
+        .name = mt_query_text(trace, row, 0),
         .allocated_bytes = (uint64_t)mt_statement_integer(row, 1),
         .requested_bytes = (uint64_t)mt_statement_integer(row, 2),
         .blocks = (uint64_t)mt_statement_integer(row, 3),
@@ -89,9 +89,8 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, i
     return status;
 }
 
-/* Checks the invariants of struct mt_peak_row, which a damaged trace may break, and sets cached_bytes. */
-static mt_status check_sum(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
-                           struct mt_peak_row *peak)
+mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                              struct mt_peak_row *peak)
 {
     uint64_t sum = 0;
     bool overflows = false;
@@ -103,7 +102,7 @@ static mt_status check_sum(struct mt_trace *trace, const struct mt_run *run, mt_
     if (overflows || !holds)
         return mt_fail(MT_BAD_TRACE,
                        "%s is damaged: the peak of %s bytes of run %" PRId64 " is %" PRIu64
-                       ", and its categories sum to %" PRIu64,
+                       ", and its blocks sum to %" PRIu64,
                        mt_database_path(trace->database), mt_measure_name(measure), run->id, peak->bytes, sum);
     if (measure == MT_MEASURE_RESERVED)
         peak->cached_bytes = peak->bytes - sum;
@@ -123,7 +122,7 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
     status = read_moment(trace, run, out);
     if (status == MT_OK)
         status = read_shares(trace, run, step, measure, out);
-    return status == MT_OK ? check_sum(trace, run, measure, out) : status;
+    return status == MT_OK ? mt_query_check_peak(trace, run, measure, out) : status;
 }
 
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out)

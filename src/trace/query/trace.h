@@ -58,9 +58,9 @@ const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_cou
  * MT_USAGE and the numbers that there are if there is no such run. */
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
 
-/* The share of one category in a peak. */
+/* The share of one group in a peak: of a category, unless another key is asked for (groups.h). */
 struct mt_peak_share {
-    const char *category;
+    const char *name;
     uint64_t allocated_bytes; /* of its live blocks, with rounding */
     uint64_t requested_bytes; /* of its live blocks, as asked */
     uint64_t blocks;          /* number of its live blocks */
@@ -116,17 +116,16 @@ typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
 mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete);
 
-/* The allocations of one category. */
+/* The allocations of one category, in all phases or in one. Sizes are as requested. */
 struct mt_category_row {
     const char *category;
-    uint64_t max_bytes;   /* of the largest one in the run, as requested */
-    uint64_t per_step;    /* number in the last full step */
-    uint64_t total_bytes; /* of all in the run, as requested */
+    uint64_t max_bytes;     /* of the largest one in the run */
+    uint64_t forward_bytes; /* of the largest one in forward and loss, whatever the phase; 0: there is none */
+    uint64_t per_step;      /* number in the last full step */
+    uint64_t total_bytes;   /* of all in the run */
 };
 
-/* Reads the table of categories, largest maximum first. With `phase`, it counts the allocations of that phase. NULL counts
- * each category in the phase in which it is usually allocated: activations in forward and loss, Gradient in backward, Opt
- * State and Optimizer in optimizer and, where that updates, backward, Param in init, Data in forward, others in any. */
+/* Reads the categories that have allocations in `phase`, NULL meaning any, the largest maximum first. */
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count);
 
