@@ -513,7 +513,6 @@ int main(void)
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_cpu),
         cmocka_unit_test(a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes),
         cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, sim),
-        cmocka_unit_test(a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes),
         cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, cpu),
         cmocka_unit_test_prestate(the_chosen_reserve_fails_and_no_other, sim),
         cmocka_unit_test_prestate(the_chosen_reserve_fails_and_no_other, cpu),

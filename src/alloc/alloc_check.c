@@ -162,7 +162,7 @@ static mt_status compare_pools(const struct mt_pool_counters *counted, const str
     for (int what = 0; what < MT_COUNTED_COUNT; what++) {
         if (what == MT_COUNTED_OVERSIZE_BLOCKS || what == MT_COUNTED_OVERSIZE_SEGMENTS)
             continue;
-        for (int row = 0; row < MT_POOL_ROWS; row++) {
+        for (int row = 0; row < MT_POOL_COUNT; row++) {
             const struct mt_counter *counter = &counted->of[what][row];
             if (counter->now != found->of[what][row].now)
                 return mt_fail(MT_FAILED, "pool %d: counter %d is %" PRIu64 ", the walk found %" PRIu64, row, what,

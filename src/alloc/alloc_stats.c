@@ -74,7 +74,9 @@ void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
 {
     mt_biased_lock_take(&alloc->lock);
     *out = alloc->stats;
+    mt_pool_counters_sum(&out->pools);
     out->largest_free_bytes = largest_free(alloc);
+    out->max_split_bytes = alloc->settings.max_split_bytes;
     mt_biased_lock_give(&alloc->lock);
 }
 
@@ -91,9 +93,7 @@ void mt_alloc_reset_peaks(struct mt_alloc *alloc)
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         reset_peak(&alloc->stats.category[c]);
     alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
-    for (int counted = 0; counted < MT_COUNTED_COUNT; counted++)
-        for (int row = 0; row < MT_POOL_ROWS; row++)
-            alloc->stats.pools.of[counted][row].peak = alloc->stats.pools.of[counted][row].now;
+    mt_pool_counters_reset(&alloc->stats.pools);
     assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
 }

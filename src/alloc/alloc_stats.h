@@ -44,6 +44,7 @@ struct mt_alloc_stats {
     uint64_t peak_reserved_bytes;
     uint64_t segments;
     uint64_t largest_free_bytes; /* of one free block */
+    uint64_t max_split_bytes;    /* of the settings */
     struct mt_pool_counters pools;
     uint64_t ooms;               /* requests that were refused */
     uint64_t retries;            /* times that the device was asked again after the whole cache was released */

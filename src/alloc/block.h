@@ -166,7 +166,7 @@ struct mt_alloc {
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
     struct mt_follower *follower; /* of a plan (follow.h); NULL: there is none */
-    struct mt_alloc_stats stats;  /* largest_free_bytes is computed on demand */
+    struct mt_alloc_stats stats;  /* largest_free_bytes and max_split_bytes are set on demand */
 };
 
 /* True if the counters and the list of segments have these invariants, as far as a check in constant time can find: for asserts. */

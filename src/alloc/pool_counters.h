@@ -34,29 +34,32 @@ typedef enum mt_counted {
     MT_COUNTED_COUNT
 } mt_counted;
 
-/* Invariants: now <= peak <= total, but for a peak that was reset: now <= peak. */
+/* Invariants: now <= peak, and now <= total. */
 struct mt_counter {
     uint64_t now, peak, total;
 };
 
-/* Invariant: now and total of both pools are the sums of those of the pools; their peak is at most that sum. */
+/* Invariants: `now` and `total` of both pools are the sums of those of the pools, and set only by mt_pool_counters_sum;
+ * their peak is at most the sum of the pools' peaks. */
 struct mt_pool_counters {
     struct mt_counter of[MT_COUNTED_COUNT][MT_POOL_ROWS];
 };
 
-static inline void mt_counter_add(struct mt_counter *counter, uint64_t amount)
+static inline uint64_t mt_pool_now(const struct mt_counter *rows)
 {
-    counter->now += amount;
-    counter->total += amount;
-    if (counter->now > counter->peak)
-        counter->peak = counter->now;
+    return rows[MT_POOL_SMALL].now + rows[MT_POOL_LARGE].now;
 }
 
 static inline void mt_pool_add(struct mt_pool_counters *counters, mt_counted counted, mt_pool pool, uint64_t amount)
 {
+    struct mt_counter *rows = counters->of[counted], *row = &rows[pool];
     assert(pool < MT_POOL_COUNT);
-    mt_counter_add(&counters->of[counted][pool], amount);
-    mt_counter_add(&counters->of[counted][MT_BOTH_POOLS], amount);
+    row->now += amount;
+    row->total += amount;
+    if (row->now > row->peak)
+        row->peak = row->now;
+    if (mt_pool_now(rows) > rows[MT_BOTH_POOLS].peak)
+        rows[MT_BOTH_POOLS].peak = mt_pool_now(rows);
 }
 
 static inline void mt_pool_subtract(struct mt_pool_counters *counters, mt_counted counted, mt_pool pool,
@@ -64,7 +67,6 @@ static inline void mt_pool_subtract(struct mt_pool_counters *counters, mt_counte
 {
     assert(pool < MT_POOL_COUNT && counters->of[counted][pool].now >= amount);
     counters->of[counted][pool].now -= amount;
-    counters->of[counted][MT_BOTH_POOLS].now -= amount;
 }
 
 /* Counts a change of either sign as one: an addition or a subtraction of the difference. */
@@ -74,6 +76,25 @@ static inline void mt_pool_change(struct mt_pool_counters *counters, mt_counted 
         mt_pool_add(counters, counted, pool, (uint64_t)change);
     else if (change < 0)
         mt_pool_subtract(counters, counted, pool, (uint64_t)-change);
+}
+
+/* Sets the sums of both pools. */
+static inline void mt_pool_counters_sum(struct mt_pool_counters *counters)
+{
+    for (int counted = 0; counted < MT_COUNTED_COUNT; counted++) {
+        struct mt_counter *rows = counters->of[counted];
+        rows[MT_BOTH_POOLS].now = mt_pool_now(rows);
+        rows[MT_BOTH_POOLS].total = rows[MT_POOL_SMALL].total + rows[MT_POOL_LARGE].total;
+    }
+}
+
+/* Lets every peak begin again at the present value. */
+static inline void mt_pool_counters_reset(struct mt_pool_counters *counters)
+{
+    mt_pool_counters_sum(counters);
+    for (int counted = 0; counted < MT_COUNTED_COUNT; counted++)
+        for (int row = 0; row < MT_POOL_ROWS; row++)
+            counters->of[counted][row].peak = counters->of[counted][row].now;
 }
 
 #endif

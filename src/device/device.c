@@ -270,6 +270,19 @@ mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *ou
     return device->table->memory(device, out);
 }
 
+mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_bytes, uint64_t *out_total_bytes)
+{
+    struct mt_device_memory memory = {.total_bytes = device->card.memory_bytes};
+    if (device->table->memory != NULL)
+        MT_TRY(device->table->memory(device, &memory));
+    else
+        memory.free_bytes =
+            mt_card_usable_bytes(&device->card) - __atomic_load_n(&device->reserved_bytes, __ATOMIC_RELAXED);
+    *out_free_bytes = memory.free_bytes;
+    *out_total_bytes = memory.total_bytes;
+    return MT_OK;
+}
+
 uint64_t mt_device_now_ns(const struct mt_device *device)
 {
     return device->table->now_ns(device);

@@ -158,6 +158,10 @@ mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context
 /* Reads the driver's figures. Fails with MT_FAILED if the device has no driver. */
 mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out);
 
+/* Gets the free memory and all of it, as cudaMemGetInfo does. On a device without a driver no other process is there, and
+ * the context has what its card's takes. Fails as the driver does. */
+mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_bytes, uint64_t *out_total_bytes);
+
 /* Returns the nanoseconds since the device was opened, on its own clock. */
 uint64_t mt_device_now_ns(const struct mt_device *device);
 
