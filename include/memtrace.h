@@ -647,8 +647,9 @@ typedef struct memtrace_finding {
                            * fragmentation, that of reserved bytes */
 } memtrace_finding;
 
-/* Gets at most `limit` findings, largest saving first. Each claim was checked by a replay. MEMTRACE_USAGE for a limit of 0,
- * or a run with too many events. */
+/* Gets at most `limit` findings in the order of `memtrace advise`: what one option mends, if it saves a tenth of the most, then
+ * the largest saving. Each claim was checked by a replay: of a run of `memtrace run` with PyTorch's allocator, of another one
+ * with its own. MEMTRACE_USAGE for a limit of 0, or a run with too many events. */
 MEMTRACE_API memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_row *run, size_t limit,
                                                    const memtrace_finding *const **out_rows, size_t *out_count);
 

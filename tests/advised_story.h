@@ -42,6 +42,42 @@ static inline void assert_cut(const struct mt_advice *advice, const struct mt_fi
     assert_true(finding->bytes >= finding->saved_bytes);
 }
 
+/* True if the finding is a part of one before it. */
+static inline bool follows_whole(const struct mt_advice *advice, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (mt_finding_is_part(&advice->findings[index], &advice->findings[i]))
+            return true;
+    return false;
+}
+
+/* True if one option mends it and it saves a tenth of the most, but for fragmentation. */
+static inline bool comes_first(const struct mt_advice *advice, const struct mt_finding *finding)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < advice->count; i++)
+        if (advice->findings[i].pattern != MT_PATTERN_FRAGMENTATION && advice->findings[i].saved_bytes > most)
+            most = advice->findings[i].saved_bytes;
+    return mt_finding_cost(finding) == MT_COST_OPTION && finding->saved_bytes > 0 && finding->saved_bytes >= most / 10;
+}
+
+/* Checks the order of those that are no parts. */
+static inline void assert_in_order(const struct mt_advice *advice)
+{
+    const struct mt_finding *last = NULL;
+    for (size_t i = 0; i < advice->count; i++) {
+        const struct mt_finding *finding = &advice->findings[i];
+        if (follows_whole(advice, i))
+            continue;
+        if (last != NULL) {
+            bool before = comes_first(advice, last), after = comes_first(advice, finding);
+            assert_true(before >= after);
+            assert_true(before > after || last->saved_bytes >= finding->saved_bytes);
+        }
+        last = finding;
+    }
+}
+
 /* Checks the invariants of any advice. */
 static inline void assert_sound(const struct mt_advice *advice)
 {
@@ -52,9 +88,9 @@ static inline void assert_sound(const struct mt_advice *advice)
         assert_true(finding->replay.fits);
         assert_int_equal(finding->claim_bytes, finding->replay.requested_bytes);
         (finding->pattern == MT_PATTERN_FRAGMENTATION ? assert_fragmented : assert_cut)(advice, finding);
-        assert_true(i == 0 || finding->saved_bytes <= advice->findings[i - 1].saved_bytes);
         assert_true(mt_finding_hint(finding) < MT_HINT_COUNT);
     }
+    assert_in_order(advice);
 }
 
 /* All advice about a story; release it. */

@@ -1,5 +1,6 @@
 /* memtrace advise: what it claims of gradients against runs that let go of them earlier; what it says, and when it can't. */
 #include "base/status.h"
+#include "base/text.h"
 #include "program.h"
 
 /* The finding of gradients in an answer of the program; checks what holds of all findings on the way. */
@@ -22,11 +23,13 @@ static const json_t *gradients_of(const json_t *answer)
     return found;
 }
 
-static void expect_claim_to_come_true(const char *settings)
+static void expect_claim_to_come_true(const char *settings, const char *alloc)
 {
     const char *run = "\"$M\" run --device sim --steps 2 --json";
-    json_t *answer = json_of(shell("%s %s >run.json && \"$M\" advise --all --top 30 --json", run, settings));
-    json_t *mended = json_of(shell("%s %s --zero-grad before-forward >run.json && \"$M\" peak --json", run, settings));
+    json_t *answer = json_of(shell("%s %s --alloc %s >run.json && \"$M\" advise --all --top 30 --json --alloc %s", run,
+                                   settings, alloc, alloc));
+    json_t *mended = json_of(
+        shell("%s %s --alloc %s --zero-grad before-forward >run.json && \"$M\" peak --json", run, settings, alloc));
     const json_t *finding = gradients_of(answer), *replayed = json_object_get(finding, "replayed");
     assert_schema(answer, "memtrace.advise/2");
     assert_true(integer_of(finding, "saved_bytes") > 0);
@@ -42,14 +45,14 @@ static void expect_claim_to_come_true(const char *settings)
 static void earlier_zero_grad_lowers_the_peaks_by_what_was_claimed(void **state)
 {
     (void)state;
-    static const char *const settings[] = {
-        "--model small --alloc policy=tight",
-        "--model small --alloc policy=torch --autocast bf16",
-        "--model 2.7B --alloc policy=torch",
-        "--model 2.7B --alloc policy=tight --autocast bf16",
+    static const char *const settings[][2] = {
+        {"--model small", "policy=tight"},
+        {"--model small --autocast bf16", "policy=torch"},
+        {"--model 2.7B", "policy=torch"},
+        {"--model 2.7B --autocast bf16", "policy=tight"},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        expect_claim_to_come_true(settings[i]);
+        expect_claim_to_come_true(settings[i][0], settings[i][1]);
 }
 
 static void sentences_explain_what_the_table_tells(void **state)
@@ -58,7 +61,8 @@ static void sentences_explain_what_the_table_tells(void **state)
     assert_int_equal(MEMTRACE("run --device sim --model small --seq 64 --steps 2")->code, 0);
     const struct said *said = MEMTRACE("advise");
     assert_int_equal(said->code, 0);
-    assert_int_equal(strncmp(said->out, "The peak of ", 12), 0);
+    assert_says(said->out, " can fall by ");
+    assert_true(strstr(said->out, " can fall by ") < strchr(said->out, '\n'));
     assert_says(said->out, "gradients in forward");
     assert_says(said->out, "--zero-grad before-forward");
     assert_says(said->out, "used only");
@@ -69,6 +73,8 @@ static void sentences_explain_what_the_table_tells(void **state)
     said = MEMTRACE("advise --all");
     assert_int_equal(said->code, 0);
     assert_says(said->out, "idle between uses");
+    assert_says(said->out, "(policy=torch), until memory ended");
+    assert_null(strstr(said->out, "With memtrace run"));
 }
 
 /* Offloading the optimizer's state saves more here, but takes time in every step. */
@@ -142,6 +148,103 @@ static void a_run_that_can_not_be_made_again_has_no_simulated_figures(void **sta
     json_decref(answer);
 }
 
+/* Checks that findings of the answer are the first of `more`. */
+static void assert_begins(const json_t *few, const json_t *more)
+{
+    size_t index;
+    const json_t *finding;
+    json_array_foreach(few, index, finding)
+    {
+        assert_true(json_equal(finding, json_array_get(more, index)));
+    }
+}
+
+/* A larger saving that takes time must not come first where only one is asked for. */
+static void fewer_findings_are_the_first_of_more(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2")->code, 0);
+    json_t *usual = json_of(MEMTRACE("advise --json")), *findings = json_object_get(usual, "findings");
+    assert_string_equal(text_of(json_array_get(findings, 0), "pattern"), "gradients in forward");
+    for (int top = 1; top <= 4; top++) {
+        json_t *few = json_of(shell("\"$M\" advise --top %d --json", top));
+        assert_int_equal(json_array_size(json_object_get(few, "findings")), top);
+        assert_begins(json_object_get(few, "findings"), findings);
+        json_decref(few);
+    }
+    const json_t *finding;
+    size_t index;
+    json_array_foreach(findings, index, finding)
+    {
+        assert_true(integer_of(finding, "saved_bytes") > 0);
+    }
+    json_decref(usual);
+}
+
+static void assert_headline(const struct said *said, const char *before, json_int_t bytes, const char *after)
+{
+    char size[MT_BYTES_TEXT], words[256];
+    snprintf(words, sizeof words, "%s%s%s", before, mt_format_bytes((uint64_t)bytes, size), after);
+    assert_says(said->out, words);
+}
+
+static void the_headline_names_savings_of_the_tables(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2")->code, 0);
+    json_t *answer = json_of(MEMTRACE("advise --json")), *options = json_object_get(answer, "simulated");
+    json_int_t first = integer_of(json_array_get(json_object_get(answer, "findings"), 0), "saved_bytes"), most = 0;
+    for (size_t i = 0; i < json_array_size(options); i++)
+        if (integer_of(json_array_get(options, i), "saved_bytes") > most)
+            most = integer_of(json_array_get(options, i), "saved_bytes");
+    assert_true(most > first);
+    const struct said *said = shell("\"$M\" advise | head -3");
+    assert_headline(said, " requested can fall by ", first, ": gradients");
+    assert_headline(said, "--optimizer-in-backward on, the peak of requested bytes falls by ", most, ".");
+    json_decref(answer);
+}
+
+/* The run was one of policy=tight. */
+static void offers_are_about_pytorchs_allocator_unless_told_otherwise(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2")->code, 0);
+    const struct said *said = MEMTRACE("advise");
+    assert_says(said->out, "Each was replayed with PyTorch's allocator (policy=torch)");
+    assert_says(said->out, "→ in PyTorch, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    assert_null(strstr(said->out, "--alloc policy=tight"));
+    said = MEMTRACE("advise --alloc policy=tight");
+    assert_says(said->out, "Each was replayed with memtrace's allocator (policy=tight)");
+    assert_null(strstr(said->out, "expandable_segments"));
+    json_t *answer = json_of(MEMTRACE("advise --json")), *torch = json_object_get(answer, "replayed"), *own;
+    assert_string_equal(text_of(answer, "alloc"), "policy=torch");
+    assert_true(json_equal(torch, json_object_get(answer, "simulated_as_it_is")));
+    own = json_of(MEMTRACE("advise --alloc policy=tight --json"));
+    assert_true(integer_of(torch, "reserved_bytes") > integer_of(json_object_get(own, "replayed"), "reserved_bytes"));
+    json_decref(answer);
+    json_decref(own);
+    said = MEMTRACE("advise --alloc policy=none");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "--alloc: unknown allocator policy");
+}
+
+/* Without training little else can be saved, and several findings of a few kilobytes would come before it. */
+static void fragmentation_has_its_place_and_trifles_have_none(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim --model small --mode infer")->code, 0);
+    json_t *answer = json_of(MEMTRACE("advise --json")), *findings = json_object_get(answer, "findings"), *finding;
+    json_int_t peak = integer_of(json_object_get(answer, "peak"), "requested_bytes");
+    size_t index;
+    assert_string_equal(text_of(json_array_get(findings, 0), "pattern"), "fragmentation");
+    json_array_foreach(findings, index, finding)
+    {
+        assert_true(integer_of(finding, "saved_bytes") >= peak / 100);
+    }
+    json_decref(answer);
+    assert_says(MEMTRACE("advise")->out, "With PyTorch's allocator (policy=torch) the peak of ");
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_advise");
@@ -158,6 +261,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(options_that_are_named_have_the_figures_of_a_run_with_them, set_up,
                                         leave_folder),
         cmocka_unit_test_setup_teardown(a_run_that_can_not_be_made_again_has_no_simulated_figures, set_up,
+                                        leave_folder),
+        cmocka_unit_test_setup_teardown(fragmentation_has_its_place_and_trifles_have_none, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(fewer_findings_are_the_first_of_more, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(the_headline_names_savings_of_the_tables, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(offers_are_about_pytorchs_allocator_unless_told_otherwise, set_up,
                                         leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

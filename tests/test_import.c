@@ -4,6 +4,8 @@
 
 #include "base/status.h"
 
+#include <sqlite3.h>
+
 #define REFERENCE(name) MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_" name ".pickle.gz"
 
 /* The measured runs as fp32 and autocast, and our own under the same names in own.db. */
@@ -97,8 +99,20 @@ static const json_t *find_row(const json_t *rows, const char *category)
     return NULL;
 }
 
-/* The measurement has no category for some blocks, which are Other there, and averages the first step's state over
- * all steps. */
+/* Returns how many blocks of a category a step asks for in a phase. */
+static json_int_t count_in(const char *run, const char *phase, const char *category)
+{
+    json_t *said = json_of(shell("\"$M\" categories --trace theirs.db --run %s --phase %s --json", run, phase)), *row;
+    json_int_t count = 0;
+    size_t i;
+    json_array_foreach(json_object_get(said, "rows"), i, row) if (strcmp(text_of(row, "category"), category) == 0)
+        count = integer_of(row, "per_step");
+    json_decref(said);
+    return count;
+}
+
+/* The measurement counts what forward and loss ask for and, of categories that they do not ask for, all. It has no category
+ * for some blocks, which are Other there, and averages the first step's state over all steps. */
 static void categories_are_those_that_were_measured(void **state)
 {
     (void)state;
@@ -115,10 +129,14 @@ static void categories_are_those_that_were_measured(void **state)
             if (strcmp(category, "Other") == 0)
                 continue;
             const json_t *row = find_row(rows, category);
-            assert_int_equal(integer_of(row, "max_bytes"), json_integer_value(bytes));
-            double count = json_number_value(json_object_get(per_step, category));
-            if (strcmp(category, "Opt State") != 0 && strcmp(category, "Gradient") != 0)
-                assert_int_equal(integer_of(row, "per_step"), (json_int_t)count);
+            bool is_forward = !json_is_null(json_object_get(row, "forward_max_bytes"));
+            assert_int_equal(integer_of(row, is_forward ? "forward_max_bytes" : "max_bytes"),
+                             json_integer_value(bytes));
+            json_int_t count = (json_int_t)json_number_value(json_object_get(per_step, category));
+            if (is_forward)
+                assert_int_equal(count_in(runs[i], "forward", category) + count_in(runs[i], "loss", category), count);
+            else if (strcmp(category, "Opt State") != 0 && strcmp(category, "Gradient") != 0)
+                assert_int_equal(integer_of(row, "per_step"), count);
             compared++;
         }
         assert_int_equal(compared, 14);
@@ -218,6 +236,41 @@ static void advice_finds_gradients_that_live_through_forward(void **state)
     assert_says(said->out, "replayed  63.36 GiB  63.49 GiB  66.15 GiB");
 }
 
+/* It has none of the options of memtrace run. */
+static void advice_to_pytorch_is_in_its_words(void **state)
+{
+    (void)state;
+    static const char *const extents[] = {"", "--all"};
+    for (size_t i = 0; i < 2; i++) {
+        const struct said *said = shell("\"$M\" advise --trace theirs.db --run autocast %s", extents[i]);
+        expect_success(said);
+        assert_says(said->out, "\n→ in PyTorch, optimizer.zero_grad(set_to_none=True)");
+        assert_null(strstr(said->out, "memtrace run"));
+        assert_null(strstr(said->out, "--impl"));
+        assert_null(strstr(said->out, "--weight-cast"));
+    }
+}
+
+/* The snapshot says whether its segments grew: here the same one with another setting. */
+static void expandable_segments_are_for_who_has_none(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("advise --trace theirs.db --run fp32");
+    assert_says(said->out, "expandable_segments:True");
+    sqlite3 *trace;
+    expect_success(shell("cp theirs.db grown.db"));
+    assert_int_equal(sqlite3_open("grown.db", &trace), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(trace, "UPDATE setting SET value = 'on' WHERE name = 'expandable_segments'", NULL, NULL, NULL),
+        SQLITE_OK);
+    assert_true(sqlite3_changes(trace) > 0);
+    sqlite3_close(trace);
+    said = MEMTRACE("advise --trace grown.db --run fp32");
+    expect_success(said);
+    assert_null(strstr(said->out, "expandable_segments:True"));
+    assert_says(said->out, "policy=tight, which comes nearest to expandable_segments");
+}
+
 static void rules_of_a_user_come_first(void **state)
 {
     (void)state;
@@ -293,6 +346,8 @@ int main(void)
         cmocka_unit_test(what_an_import_does_not_say_is_unknown),
         cmocka_unit_test(every_question_has_an_answer),
         cmocka_unit_test(advice_finds_gradients_that_live_through_forward),
+        cmocka_unit_test(advice_to_pytorch_is_in_its_words),
+        cmocka_unit_test(expandable_segments_are_for_who_has_none),
         cmocka_unit_test(rules_of_a_user_come_first),
         cmocka_unit_test(what_is_not_in_the_run_is_told),
         cmocka_unit_test(what_is_none_of_them_is_refused),

@@ -212,16 +212,18 @@ static void scatter(struct mt_alloc *alloc, mt_label_id label)
     assert_int_equal(mt_alloc_take(alloc, 6 * MIB, 0, label, 0, &refused), MT_OUT_OF_MEMORY);
 }
 
-/* A run of a program that says nothing of itself but what it allocates. `capacity` is what the trace says. */
-static void record_scattered(const char *trace, const char *policy, const char *device_name, uint64_t capacity)
+/* A run of a program that says nothing of itself but what it allocates and, unless `told` is NULL, by which policy. `capacity` is
+ * what the trace says. */
+static void record_scattered(const char *trace, const char *policy, const char *told, const char *device_name,
+                             uint64_t capacity)
 {
     struct mt_device *device;
     struct mt_alloc_settings settings;
     struct mt_recorder *recorder;
     struct mt_alloc *alloc;
-    const struct mt_run_setting setting = {"alloc", policy};
+    const struct mt_run_setting setting = {"alloc", told};
     const struct mt_run_info info = {
-        .device = device_name, .capacity_bytes = capacity, .settings = &setting, .setting_count = 1};
+        .device = device_name, .capacity_bytes = capacity, .settings = &setting, .setting_count = told != NULL};
     assert_int_equal(mt_device_open("sim:40MiB", &device), MT_OK);
     assert_int_equal(mt_alloc_settings_parse(policy, &settings), MT_OK);
     assert_int_equal(mt_recorder_open(trace, &info, &recorder), MT_OK);
@@ -236,7 +238,7 @@ static void record_scattered(const char *trace, const char *policy, const char *
 static void holes_that_suffice_only_together_are_told(void **state)
 {
     (void)state;
-    record_scattered("scattered.db", "policy=torch", "sim:40MiB", 40 * MIB);
+    record_scattered("scattered.db", "policy=torch", "policy=torch", "sim:40MiB", 40 * MIB);
     json_t *answer = json_of(MEMTRACE("oom --trace scattered.db --json"));
     const json_t *memory = json_object_get(answer, "memory"), *asked = json_object_get(answer, "asked");
     check_sums(answer);
@@ -248,17 +250,20 @@ static void holes_that_suffice_only_together_are_told(void **state)
     assert_true(json_is_null(json_object_get(answer, "needs_bytes")));
     const json_t *change = json_array_get(json_object_get(answer, "changes"), 0);
     assert_string_equal(first_proof(answer), "replay");
-    assert_string_equal(text_of(change, "change"), "--alloc policy=tight");
+    assert_string_equal(text_of(change, "change"), "policy=tight");
     assert_true(integer_of(change, "reserved_bytes") <= (json_int_t)(40 * MIB));
     json_decref(answer);
-    assert_says(MEMTRACE("oom --trace scattered.db")->out, "are free, enough for it, but not in one piece");
+    const struct said *said = MEMTRACE("oom --trace scattered.db");
+    assert_says(said->out, "are free, enough for it, but not in one piece");
+    assert_says(said->out, "1. the allocator's setting policy=tight\n");
+    assert_null(strstr(said->out, "memtrace run"));
 }
 
 /* The trace says 64 MiB where 40 MiB were to be had: as on a card that others use, too. */
 static void what_others_held_is_not_counted_on(void **state)
 {
     (void)state;
-    record_scattered("shared.db", "policy=torch", "cuda:0 (NVIDIA X)", 64 * MIB);
+    record_scattered("shared.db", "policy=torch", "policy=torch", "cuda:0 (NVIDIA X)", 64 * MIB);
     json_t *answer = json_of(MEMTRACE("oom --trace shared.db --json"));
     const json_t *memory = json_object_get(answer, "memory");
     assert_int_equal(integer_of(memory, "reserved_bytes"), 40 * MIB);
@@ -267,6 +272,20 @@ static void what_others_held_is_not_counted_on(void **state)
     assert_true(json_is_true(json_object_get(answer, "replayed")));
     json_decref(answer);
     assert_says(MEMTRACE("oom --trace shared.db")->out, "others held a part");
+}
+
+/* As a program that takes memory of the driver. */
+static void a_program_without_a_pool_is_offered_no_policy(void **state)
+{
+    (void)state;
+    record_scattered("watched.db", "policy=torch", NULL, "cuda:0 (NVIDIA X)", 40 * MIB);
+    const struct said *said = MEMTRACE("oom --trace watched.db");
+    assert_int_equal(said->code, 0);
+    assert_null(strstr(said->out, "policy="));
+    said = MEMTRACE("advise --all --trace watched.db");
+    assert_int_equal(said->code, 0);
+    assert_null(strstr(said->out, "policy="));
+    assert_null(strstr(said->out, "fragmentation"));
 }
 
 static void a_question_without_an_answer_says_what_to_do(void **state)
@@ -302,6 +321,7 @@ int main(void)
         cmocka_unit_test(one_screen_says_it_all),
         cmocka_unit_test(holes_that_suffice_only_together_are_told),
         cmocka_unit_test(what_others_held_is_not_counted_on),
+        cmocka_unit_test(a_program_without_a_pool_is_offered_no_policy),
         cmocka_unit_test(a_question_without_an_answer_says_what_to_do),
         cmocka_unit_test(the_newest_run_that_ended_so_is_spoken_of),
     };

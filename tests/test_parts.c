@@ -224,32 +224,6 @@ static void change(const char *sql)
     sqlite3_close(handle);
 }
 
-static void expect_whole_segments(void)
-{
-    size_t count;
-    struct mt_part_row *rows = read_parts(&count);
-    assert_int_equal(count, 2);
-    assert_int_equal(rows[0].bytes, 60);
-    assert_int_equal(rows[0].unmapped_event, 7);
-    assert_int_equal(rows[1].segment, 1);
-    assert_int_equal(rows[1].offset, 0);
-    assert_int_equal(rows[1].mapped_event, 2);
-    free(rows);
-}
-
-/* Then segments were mapped and unmapped as a whole, and their events did not say where. */
-static void a_trace_of_format_2_has_whole_segments(void **state)
-{
-    (void)state;
-    record();
-    change("DROP TABLE segment_part; UPDATE event SET offset = NULL WHERE kind < 2; PRAGMA user_version = 2");
-    expect_whole_segments();
-    assert_int_equal(sql_integer(path, "PRAGMA user_version"), 2);
-    fixture_record(path, 1, 500);
-    assert_int_equal(sql_integer(path, "PRAGMA user_version"), 3);
-    expect_whole_segments();
-}
-
 static void impossible_parts_are_damage(void **state)
 {
     (void)state;
@@ -283,7 +257,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_segment_reaches_to_the_end_of_its_last_part_and_ends_with_its_last_byte,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_reserved_is_what_was_mapped_less_what_was_unmapped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_trace_of_format_2_has_whole_segments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_parts_are_damage, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static void the_largest_in_forward_and_overall_are_told_apart(void **state)
     const char *check = "\"$M\" check --run first --largest 'Softmax<=%" JSON_INTEGER_FORMAT "B'";
     assert_int_equal(shell(check, overall)->code, 0);
     assert_int_equal(shell(check, overall - 1)->code, 1);
-    assert_says(MEMTRACE("categories --run first")->out, "largest in forward  largest overall");
+    assert_says(MEMTRACE("categories --run first")->out, "largest in forward  largest over all");
     assert_says(MEMTRACE("categories --phase backward")->out, "largest in the phase");
     assert_says(MEMTRACE("help check")->out, "in any phase");
 }

@@ -1,5 +1,5 @@
-/* The uses of blocks in a trace, compared with those that were emitted, in windows and for blocks picked at random; of
- * traces that an older program made; and of damaged ones. */
+/* The uses of blocks in a trace, compared with those that were emitted, in windows and for blocks picked at random; and of
+ * damaged ones. */
 #include "recorder_fixture.h"
 
 #include "seed.h"
@@ -148,48 +148,6 @@ static void change(const char *sql)
     sqlite3_close(handle);
 }
 
-/* Makes this program's trace one without the tables that formats 2 and 3 added. */
-static void make_format_1(void)
-{
-    change("DROP TABLE block_use; DROP TABLE segment_part; PRAGMA user_version = 1");
-}
-
-static void expect_nothing_known(int64_t number)
-{
-    size_t count;
-    const struct mt_run *run = open_run(number);
-    struct mt_block_row *blocks = all_blocks(run, &count);
-    struct mt_use_row *uses = uses_of(run, blocks, count);
-    assert_true(count > 0);
-    for (size_t i = 0; i < count; i++)
-        assert_false(uses[i].known);
-    free(uses);
-    free(blocks);
-}
-
-static void a_trace_of_format_1_is_read_and_left_as_it_is(void **state)
-{
-    (void)state;
-    fixture_record(path, 1, 5000);
-    make_format_1();
-    expect_nothing_known(1);
-    assert_int_equal(sql_integer(path, "PRAGMA user_version"), 1);
-    assert_int_equal(sql_integer(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'block_use'"), 0);
-}
-
-static void a_run_added_to_a_trace_of_format_1_is_known(void **state)
-{
-    (void)state;
-    fixture_record(path, 1, 5000);
-    make_format_1();
-    fixture_record(path, 2, EVENTS);
-    assert_int_equal(sql_integer(path, "PRAGMA user_version"), 3);
-    assert_int_equal(sql_integer(path, "SELECT count(*) FROM event_kind"), MT_EVENT_KIND_COUNT);
-    assert_int_equal(fixture_check_run(path, 2, 2), EVENTS);
-    expect_nothing_known(1);
-    check_run(2);
-}
-
 /* The use of one block, changed so that it can't have been. */
 static void impossible_uses_are_damage(void **state)
 {
@@ -228,8 +186,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_block_of_every_run_is_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(blocks_picked_at_random_are_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_blocks_are_no_question, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_trace_of_format_1_is_read_and_left_as_it_is, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_added_to_a_trace_of_format_1_is_known, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_uses_are_damage, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

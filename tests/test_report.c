@@ -21,7 +21,7 @@ static void what_is_absent_is_hinted_at(void **state)
     assert_null(table_of(page, "timing", "warm-up"));
     assert_null(table_of(page, "peaks", "out-of-memory"));
     assert_false(is_said(page, "residual", "under autocast"));
-    static const char *const sections[] = {"timing", "autocast", "dtypes", "kernels"};
+    static const char *const sections[] = {"timing", "implementations", "autocast", "dtypes", "kernels"};
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
         assert_true(json_array_size(json_object_get(section_of(page, sections[i]), "hints")) > 0);
     json_decref(page);

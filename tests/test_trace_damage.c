@@ -2,7 +2,7 @@
 #include "recorder_fixture.h"
 #include "trace_file_fixture.h"
 
-#include "trace/store/ring.h"
+#include "trace/store/record.h"
 
 #include <sys/wait.h>
 
@@ -186,7 +186,7 @@ static void a_run_that_refuses_to_end_is_not_waited_for(void **state)
         "UPDATE run SET state = iif(id = 1, 'interrupted', 'running'); CREATE TABLE copy AS SELECT * FROM run;"
         "DROP TABLE run; CREATE TABLE run (id INTEGER PRIMARY KEY, name, state UNIQUE ON CONFLICT IGNORE,"
         " started_at, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
-        " stall_count, stall_ns, complete_from_bytes); INSERT INTO run SELECT * FROM copy");
+        " stall_count, stall_ns, complete_from_bytes, missing_records); INSERT INTO run SELECT * FROM copy");
     assert_int_equal(open_for_reading(), MT_OK);
     assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 2"), "running");
 }
@@ -197,7 +197,7 @@ static void leave_ring(uint64_t seed)
     int how;
     pid_t child = fork();
     if (child == 0) {
-        struct script script = script_begin(seed, mt_recorder_sink(fixture_open(path, 1 << 14)));
+        struct script script = script_begin(seed, mt_recorder_sink(fixture_open(path, 1 << 15)));
         script_emit(&script, 6000);
         _exit(0);
     }
@@ -235,57 +235,159 @@ static void half_a_transaction_is_undone(void **state)
     }
 }
 
-/* The ways of damaging a record. Returns whether it did. */
-static bool same_place(union mt_record *record, uint64_t random)
+/* The ring that a dead process left, in memory. */
+struct leftover {
+    char *bytes;
+    size_t size;
+    union mt_record *records;
+    uint64_t stored, count; /* positions below which records are committed, and published */
+};
+
+static struct leftover read_leftover(void)
 {
-    (void)random;
-    record->event.offset = record->event.kind == MT_EVENT_ALLOC ? UINT64_MAX : record->event.offset;
-    return record->event.kind == MT_EVENT_ALLOC;
+    struct leftover ring;
+    ring.bytes = read_file_at(beside(".db-ring"), &ring.size);
+    ring.records = (union mt_record *)(void *)(ring.bytes + 4096);
+    struct mt_ring_header *header = (struct mt_ring_header *)(void *)ring.bytes;
+    ring.stored = atomic_load(&header->tail);
+    ring.count = atomic_load(&header->head);
+    assert_in_range(ring.count, 6000, (ring.size - 4096) / sizeof *ring.records);
+    return ring;
 }
 
-static bool unknown_category(union mt_record *record, uint64_t random)
+/* Leaves a ring of which most is not stored yet: the writer of the process may have been fast. */
+static struct leftover leave_full_ring(uint64_t seed)
 {
-    record->event.label |= (mt_label_id)(random % 8 == 0 ? 0xF8 : 0) << MT_LABEL_NUMBER_BITS;
+    leave_ring(seed);
+    struct leftover ring = read_leftover();
+    while (ring.stored > ring.count / 2) {
+        free(ring.bytes);
+        fixture_remove(path);
+        fixture_path(path);
+        leave_ring(seed);
+        ring = read_leftover();
+    }
+    return ring;
+}
+
+static void write_leftover(struct leftover *ring)
+{
+    write_file_at(beside(".db-ring"), ring->bytes, ring->size);
+    free(ring->bytes);
+}
+
+/* The ways of damaging an event. They return true if they did. */
+static bool same_place(struct mt_event *event, uint64_t random)
+{
+    (void)random;
+    event->offset = event->kind == MT_EVENT_ALLOC ? UINT64_MAX : event->offset;
+    return event->kind == MT_EVENT_ALLOC;
+}
+
+static bool unknown_label(struct mt_event *event, uint64_t random)
+{
+    event->label |= random % 8 == 0 ? 0xFFF000u : 0;
     return random % 8 == 0;
 }
 
-static bool any_byte(union mt_record *record, uint64_t random)
+static bool any_field(struct mt_event *event, uint64_t random)
 {
-    if (random % 16 == 0)
-        ((unsigned char *)record)[random / 16 % sizeof *record] ^= (unsigned char)(1 + random / 4096 % 255);
+    bool changes = random % 16 == 0;
+    if (changes)
+        ((unsigned char *)event)[random / 16 % offsetof(struct mt_event, label)] ^=
+            (unsigned char)(1 + random / 4096 % 255);
+    return changes;
+}
+
+static bool any_kind(struct mt_event *event, uint64_t random)
+{
+    event->kind = random % 16 == 0 ? (uint16_t)(random / 16 % MT_EVENT_KIND_COUNT) : event->kind;
     return random % 16 == 0;
 }
 
-static void damage_ring(uint64_t seed, bool (*damage)(union mt_record *record, uint64_t random))
+/* Damages events as a faulty producer would, which gives them the right checksum. */
+static void damage_events(uint64_t seed, bool (*damage)(struct mt_event *event, uint64_t random))
 {
-    union mt_record record;
+    struct leftover ring = read_leftover();
     uint64_t damaged = 0;
-    FILE *file = fopen(beside(".db-ring"), "r+");
-    assert_non_null(file);
-    for (long i = 0; i < 6000; i++) {
-        long at = 4096 + i * (long)sizeof record;
-        assert_int_equal(fseek(file, at, SEEK_SET), 0);
-        assert_int_equal(fread(&record, sizeof record, 1, file), 1);
-        damaged += damage(&record, mt_splitmix64(seed * 10007 + (uint64_t)i));
-        assert_int_equal(fseek(file, at, SEEK_SET), 0);
-        assert_int_equal(fwrite(&record, sizeof record, 1, file), 1);
+    for (uint64_t i = 0; i < ring.count; i++) {
+        union mt_record *record = &ring.records[i];
+        bool is_sound = record->event.checksum == mt_record_checksum(mt_record_hash_at(record, i));
+        if (!is_sound || record->event.kind >= MT_EVENT_KIND_COUNT)
+            continue;
+        damaged += damage(&record->event, mt_splitmix64(seed * 10007 + i));
+        record->event.checksum = mt_record_checksum(mt_record_hash_at(record, i));
     }
-    assert_int_equal(fclose(file), 0);
     assert_true(damaged > 100);
+    write_leftover(&ring);
 }
 
-static void damaged_records_never_crash_recovery(void **state)
+static void impossible_events_never_crash_recovery(void **state)
 {
     (void)state;
-    bool (*const damages[])(union mt_record *, uint64_t) = {same_place, unknown_category, any_byte, any_byte, any_byte};
+    bool (*const damages[])(struct mt_event *, uint64_t) = {same_place, unknown_label, any_field, any_field, any_kind};
     for (uint64_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         leave_ring(i);
-        damage_ring(i, damages[i]);
+        damage_events(i, damages[i]);
         mt_status status = open_for_reading();
         if (status != MT_OK)
             fail_msg("damage %d: status %d, %s", (int)i, status, mt_last_error());
         fixture_remove(path);
         fixture_path(path);
+    }
+}
+
+/* Recovers the ring and checks the run: every stored event is as the script emitted it, and records from `damaged` on, the
+ * first that was changed, are counted as missing. */
+static void expect_end_at(uint64_t seed, uint64_t damaged, uint64_t count)
+{
+    mt_status status = open_for_reading();
+    if (status != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+    assert_int_equal(sql_integer(path, "SELECT ring_position + missing_records FROM run"), count);
+    int64_t position = sql_integer(path, "SELECT ring_position FROM run");
+    assert_true(position <= (int64_t)damaged && position + MT_RECORD_MOST_BYTES / 64 + 2 > (int64_t)damaged);
+    assert_int_equal(fixture_check_run(path, 1, seed), sql_integer(path, "SELECT event_count FROM run"));
+    fixture_remove(path);
+    fixture_path(path);
+}
+
+/* As the machine leaves pages that it never wrote. */
+static void a_page_of_zeros_ends_the_run_before_it(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        struct leftover ring = leave_full_ring(seed);
+        uint64_t count = ring.count, first = (ring.stored + mt_splitmix64(seed) % (count - ring.stored)) / 64 * 64;
+        first += first < ring.stored ? 64 : 0;
+        memset(&ring.records[first], 0, 4096);
+        write_leftover(&ring);
+        expect_end_at(seed, first, count);
+    }
+}
+
+/* As a page that was not written since the ring's last lap. */
+static void records_of_another_position_end_the_run_before_them(void **state)
+{
+    (void)state;
+    struct leftover ring = leave_full_ring(1);
+    uint64_t count = ring.count, first = count - 3200;
+    memcpy(&ring.records[first], &ring.records[64], 4096);
+    write_leftover(&ring);
+    expect_end_at(1, first, count);
+}
+
+static void a_changed_bit_ends_the_run_before_its_record(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct leftover ring = leave_full_ring(seed);
+        uint64_t count = ring.count, bits = 64 * 8;
+        uint64_t bit = ring.stored * bits + mt_splitmix64(seed * 77) % ((count - ring.stored) * bits);
+        ring.bytes[4096 + bit / 8] ^= (char)(1 << bit % 8);
+        write_leftover(&ring);
+        expect_end_at(seed, bit / 8 / 64, count);
     }
 }
 
@@ -302,7 +404,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged_rows_never_crash_recovery, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_refuses_to_end_is_not_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(half_a_transaction_is_undone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(damaged_records_never_crash_recovery, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(impossible_events_never_crash_recovery, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_page_of_zeros_ends_the_run_before_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(records_of_another_position_end_the_run_before_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_changed_bit_ends_the_run_before_its_record, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

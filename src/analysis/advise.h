@@ -16,6 +16,7 @@
 
 #include "analysis/replay.h"
 #include "analysis/run_question.h"
+#include "analysis/run_settings.h"
 #include "trace/query/leaks.h"
 
 /* Waste of memory over time, and the name of each kind in JSON. */
@@ -55,8 +56,10 @@ struct mt_advice_input {
     size_t part_count;
     const struct mt_leaks *leaks; /* of the run; NULL: it is too short to show any */
     int64_t first_event, last_event;
-    struct mt_alloc_settings settings; /* of the run's allocator */
-    uint64_t capacity_bytes;           /* of its device */
+    struct mt_alloc_settings settings; /* of the allocator that the answer is about */
+    bool is_another;                   /* allocator than the run had */
+    struct mt_program program;
+    uint64_t capacity_bytes; /* of its device */
 };
 
 /* The most events of a run that is read as a whole, and the most that are read at all: each takes about 100 bytes, so
@@ -77,12 +80,15 @@ struct mt_advice_material {
     int64_t first_step, last_step; /* of the window */
 };
 
-/* Loads the run or, if it is very long, the steps around its peak of requested bytes. A run without settings of an
- * allocator, as an imported one, is taken to have policy=torch. Fails with MT_USAGE for too many events. Release in any
+/* Loads the run or, if it is very long, the steps around its peak of requested bytes. The answer is to be about the allocator
+ * `alloc` or, if that is NULL, about PyTorch's for a run of memtrace run, and otherwise about the run's own: policy=tight stands
+ * for expandable segments, and for one that is not known. Fails with MT_USAGE for too many events. Release in any
  * case. */
-mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out);
+mt_status mt_advice_material_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
+                                  struct mt_advice_material *out);
 
-/* The same up to an event of the run and, if that is very long, from the step before the event's on. */
+/* Loads the run up to an event and, if that is very long, from the step before the event's on. The answer is to be about the
+ * run's own allocator. */
 mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,
                                         struct mt_advice_material *out);
 void mt_advice_material_release(struct mt_advice_material *material);
@@ -102,10 +108,10 @@ struct mt_finding {
     uint64_t claim_bytes;  /* the peak of requested bytes without the waste */
     uint64_t saved_bytes;
     struct mt_replay_result replay; /* of the run without the waste */
-    mt_policy policy;               /* of that replay: the run's; of fragmentation, the other one */
+    mt_policy policy;               /* of that replay: the answer's; of fragmentation, the other one */
 };
 
-/* The segments when most was reserved, with the block that the last one was mapped for in its place. */
+/* The run's segments when most was reserved, with the block that the last one was mapped for in its place. */
 struct mt_fragmentation {
     uint64_t reserved_bytes, allocated_bytes;
     uint64_t idle_bytes;    /* of segments without a block */
@@ -116,7 +122,9 @@ struct mt_fragmentation {
     uint32_t culprit;       /* label of the blocks that most of the free bytes lie between; 0: none */
 };
 
-/* Invariant: findings are ordered by saved_bytes, then byte_seconds, largest first. */
+/* Invariant: findings are ordered. First come those that one option mends, if they save a tenth of the most; of these and of
+ * the others, those that save most, then those that waste most byte_seconds. Parts follow their whole. A smaller limit leaves
+ * out from the end. */
 struct mt_advice {
     bool knows_uses;                   /* false: the program recorded no use of any block */
     uint64_t peak_bytes;               /* requested, of the window */
@@ -130,8 +138,7 @@ struct mt_advice {
 };
 
 typedef enum mt_advice_extent {
-    MT_ADVICE_WORTHWHILE, /* findings that lower the peak, then those that waste a hundredth of all byte-seconds or more;
-                           * none that is a part of another one */
+    MT_ADVICE_WORTHWHILE, /* findings that lower a peak by a hundredth, and leaks; none that is a part of another one */
     MT_ADVICE_ALL,
 } mt_advice_extent;
 

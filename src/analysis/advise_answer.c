@@ -18,42 +18,31 @@ static mt_status plan_simulation(const struct mt_question *question, char *devic
     return status;
 }
 
-static bool has_hint(const struct mt_advice *advice, mt_hint hint)
-{
-    for (size_t i = 0; i < advice->count; i++)
-        if (mt_finding_hint(&advice->findings[i]) == hint)
-            return true;
-    return false;
-}
-
-/* Simulates the run with one setting changed, unless that changes nothing. */
+/* Simulates the run with one setting changed, and keeps that if the peak falls. */
 static mt_status add_option(const struct mt_run_plan *plan, mt_setting change, struct mt_simulated_advice *out)
 {
     assert(out->count < MT_MOST_SIMULATED_OPTIONS);
     struct mt_simulated_option *option = &out->options[out->count];
     if (!mt_fit_remedy_make(plan, change, &option->remedy))
         return MT_OK;
-    out->count++;
-    return mt_simulate(&option->remedy.plan, &option->simulation);
+    MT_TRY(mt_simulate(&option->remedy.plan, &option->simulation));
+    out->count += option->simulation.peak_requested_bytes < out->as_it_is.peak_requested_bytes;
+    return MT_OK;
 }
 
-static mt_status simulate(const struct mt_question *question, const struct mt_advice *advice,
+static mt_status simulate(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                           struct mt_simulated_advice *out)
 {
+    static const mt_setting changes[MT_MOST_SIMULATED_OPTIONS] = {MT_SETTING_IMPL, MT_SETTING_OPTIMIZER_IN_BACKWARD,
+                                                                  MT_SETTING_CHECKPOINT};
     struct mt_run_plan plan;
-    bool optimizer = has_hint(advice, MT_HINT_UPDATE_IN_BACKWARD), checkpoint = has_hint(advice, MT_HINT_CHECKPOINT);
-    if (!optimizer && !checkpoint)
-        return MT_OK;
     mt_status status = plan_simulation(question, out->device, &plan);
     if (status != MT_OK)
         return status == MT_USAGE ? MT_OK : status;
+    plan.alloc = *alloc;
     status = mt_simulate(&plan, &out->as_it_is);
-    if (status == MT_OK)
-        status = add_option(&plan, MT_SETTING_IMPL, out);
-    if (status == MT_OK && optimizer)
-        status = add_option(&plan, MT_SETTING_OPTIMIZER_IN_BACKWARD, out);
-    if (status == MT_OK && checkpoint)
-        status = add_option(&plan, MT_SETTING_CHECKPOINT, out);
+    for (int i = 0; i < MT_MOST_SIMULATED_OPTIONS && status == MT_OK; i++)
+        status = add_option(&plan, changes[i], out);
     return status;
 }
 
@@ -66,18 +55,18 @@ static mt_status load_peaks(struct mt_advice_answer *answer)
     return status;
 }
 
-mt_status mt_advice_answer_load(const struct mt_question *question, mt_advice_extent extent, size_t limit,
-                                struct mt_advice_answer *out)
+mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
+                                mt_advice_extent extent, size_t limit, struct mt_advice_answer *out)
 {
     *out = (struct mt_advice_answer){.question = question};
     if (question->run->event_count == 0)
         return mt_fail(MT_USAGE, "run %" PRId64 " has no events: there is nothing to advise on", question->run->id);
-    mt_status status = mt_advice_material_load(question, &out->material);
+    mt_status status = mt_advice_material_load(question, alloc, &out->material);
     if (status == MT_OK)
         status = load_peaks(out);
     if (status == MT_OK)
         status = mt_advice_create(&out->material.input, extent, limit, &out->advice);
-    return status == MT_OK ? simulate(question, &out->advice, &out->simulated) : status;
+    return status == MT_OK ? simulate(question, &out->material.input.settings, &out->simulated) : status;
 }
 
 void mt_advice_answer_release(struct mt_advice_answer *answer)

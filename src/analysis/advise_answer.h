@@ -1,6 +1,6 @@
-/* The answer of advise: findings of a run, checked by replay, and settings that hints name, checked by simulation of the
- * whole run. With such a setting a run makes other requests, so no replay of its events could tell. Only a run of our own
- * model can be made again. */
+/* The answer of advise: findings of a run, checked by replay, and settings with which the run makes other requests, so that no
+ * replay of its events could tell: these are checked by simulation of the whole run. Only a run of our own model can be made
+ * again. */
 #ifndef MT_ANALYSIS_ADVISE_ANSWER_H
 #define MT_ANALYSIS_ADVISE_ANSWER_H
 
@@ -20,7 +20,7 @@ enum { MT_MOST_SIMULATED_OPTIONS = 3 };
 struct mt_simulated_advice {
     char device[MT_DEVICE_NAME];   /* of all simulations; the plans borrow it, so it is not to be copied */
     struct mt_simulation as_it_is; /* the others are compared with it */
-    /* Of an eager run, the fused implementation, which the others need, comes first. */
+    /* That lower the peak. Of an eager run, the fused implementation, which the others need, comes first. */
     struct mt_simulated_option options[MT_MOST_SIMULATED_OPTIONS];
     size_t count;
 };
@@ -34,10 +34,11 @@ struct mt_advice_answer {
     struct mt_simulated_advice simulated; /* no options of a run that can't be made again */
 };
 
-/* Loads the run, finds at most `limit` findings of the extent, and simulates the settings that their hints name, on a
- * device of the run's capacity. Fails with MT_USAGE for a run without events. Borrows the question. Release in any case. */
-mt_status mt_advice_answer_load(const struct mt_question *question, mt_advice_extent extent, size_t limit,
-                                struct mt_advice_answer *out);
+/* Loads the run, finds at most `limit` findings of the extent, and simulates settings, on a device of the run's capacity. Both
+ * are about the allocator `alloc`, or for NULL as mt_advice_material_load says. Fails with MT_USAGE for a run without events.
+ * Borrows the question. Release in any case. */
+mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
+                                mt_advice_extent extent, size_t limit, struct mt_advice_answer *out);
 void mt_advice_answer_release(struct mt_advice_answer *answer);
 
 #endif

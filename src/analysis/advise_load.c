@@ -65,15 +65,19 @@ static mt_status find_window(const struct mt_question *question, int64_t last_ev
     return MT_OK;
 }
 
+/* Loads the settings of the run's allocator. Expandable segments grow by pages, as those of policy=tight do, and so do those of
+ * a driver. */
 static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)
 {
-    struct mt_setting_row *settings = NULL;
-    size_t count = 0;
-    mt_status status = mt_trace_settings(question->trace, question->run, &settings, &count);
-    const char *alloc = mt_setting_find(settings, count, "alloc");
+    struct mt_settings settings;
+    mt_status status = mt_settings_load(question->trace, question->run, &settings);
+    const char *alloc = mt_settings_value(&settings, "alloc");
+    input->program = mt_program_of_settings(&settings);
     if (status == MT_OK)
-        status = mt_alloc_settings_parse(alloc[0] != '\0' ? alloc : "policy=torch", &input->settings);
-    free(settings);
+        status = mt_alloc_settings_parse(alloc, &input->settings);
+    if (input->program.grows_segments)
+        input->settings = mt_alloc_settings_of(MT_POLICY_TIGHT);
+    mt_settings_release(&settings);
     uint64_t capacity = question->run->capacity_bytes;
     input->capacity_bytes = capacity > 0 ? capacity : INT64_MAX;
     return status;
@@ -125,12 +129,32 @@ static mt_status load_window(const struct mt_question *question, struct mt_advic
     return status == MT_OK ? load_rest(question, out) : status;
 }
 
-mt_status mt_advice_material_load(const struct mt_question *question, struct mt_advice_material *out)
+static bool are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b)
+{
+    return a->policy == b->policy && a->max_split_bytes == b->max_split_bytes &&
+           a->roundup_power2_divisions == b->roundup_power2_divisions && a->gc_threshold == b->gc_threshold;
+}
+
+/* Makes the answer one about the allocator that is asked about, NULL: the usual one. */
+static void choose_allocator(const struct mt_alloc_settings *alloc, struct mt_advice_input *input)
+{
+    const struct mt_alloc_settings own = input->settings;
+    if (alloc != NULL)
+        input->settings = *alloc;
+    else if (input->program.kind == MT_PROGRAM_MODEL)
+        input->settings = mt_alloc_settings_as_torch(&own);
+    input->is_another = !are_equal(&input->settings, &own);
+}
+
+mt_status mt_advice_material_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
+                                  struct mt_advice_material *out)
 {
     *out = (struct mt_advice_material){0};
     int64_t last_event = question->run->first_event + question->run->event_count - 1;
-    mt_status status = find_window(question, last_event, narrow, out);
-    return status == MT_OK ? load_window(question, out) : status;
+    MT_TRY(find_window(question, last_event, narrow, out));
+    MT_TRY(load_window(question, out));
+    choose_allocator(alloc, &out->input);
+    return MT_OK;
 }
 
 mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,

@@ -170,11 +170,13 @@ static int compare_bounds(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(b->byte_seconds, a->byte_seconds);
 }
 
-/* Orders by what is saved, largest first. */
+/* Orders what one option mends first, then by what is saved, largest first. */
 static int compare_savings(const void *left, const void *right)
 {
     const struct mt_candidate *a = left, *b = right;
-    int order = MT_COMPARE(a->usage.peak_bytes, b->usage.peak_bytes);
+    int order = MT_COMPARE(b->comes_first, a->comes_first);
+    if (order == 0)
+        order = MT_COMPARE(a->usage.peak_bytes, b->usage.peak_bytes);
     if (order == 0)
         order = MT_COMPARE(b->byte_seconds, a->byte_seconds);
     return order != 0 ? order : MT_COMPARE(a->finding.pattern, b->finding.pattern);
@@ -201,10 +203,10 @@ static void enter_best(struct best *best, uint64_t saved)
     assert(best->count <= best->limit);
 }
 
-/* True if no candidate with that bound can be among the best. */
+/* True if no candidate with that bound can be among the best, or tie with one. */
 static bool is_best_known(const struct best *best, uint64_t bound)
 {
-    return best->count == best->limit && best->bytes[best->count - 1] >= bound;
+    return best->count == best->limit && best->bytes[best->count - 1] > bound;
 }
 
 uint64_t mt_candidate_saved(const struct mt_candidate *candidate, const struct mt_window *window)
@@ -235,23 +237,68 @@ void mt_candidates_drop_parts(struct mt_candidates *candidates)
     free(dropped);
 }
 
+static bool is_mended_by_option(const struct mt_candidate *candidate)
+{
+    return mt_finding_cost(&candidate->finding) == MT_COST_OPTION;
+}
+
+bool mt_finding_comes_first(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t most_bytes)
+{
+    enum { ENOUGH_PART = 10 };
+    return saved_bytes > 0 && saved_bytes >= most_bytes / ENOUGH_PART && mt_finding_cost(finding) == MT_COST_OPTION;
+}
+
+static void find_first(struct mt_candidates *candidates, const struct mt_window *window)
+{
+    for (size_t i = 0; i < candidates->count; i++)
+        if (mt_candidate_saved(&candidates->items[i], window) > candidates->most_bytes)
+            candidates->most_bytes = mt_candidate_saved(&candidates->items[i], window);
+    for (size_t i = 0; i < candidates->count; i++) {
+        struct mt_candidate *candidate = &candidates->items[i];
+        candidate->comes_first =
+            mt_finding_comes_first(&candidate->finding, mt_candidate_saved(candidate, window), candidates->most_bytes);
+    }
+}
+
 void mt_candidates_weigh(struct mt_candidates *candidates, struct mt_window *window, size_t limit)
 {
     assert(limit >= 1);
     qsort(candidates->items, candidates->count, sizeof *candidates->items, compare_bounds);
     struct best best = {.limit = limit < candidates->count ? limit : candidates->count};
     best.bytes = mt_host_alloc((best.limit + 1) * sizeof *best.bytes);
-    size_t weighed = 0;
-    for (; weighed < candidates->count; weighed++) {
-        struct mt_candidate *candidate = &candidates->items[weighed];
-        if (candidate->peak_bytes == 0 || is_best_known(&best, candidate->peak_bytes))
-            break;
+    for (size_t i = 0; i < candidates->count; i++) {
+        struct mt_candidate *candidate = &candidates->items[i];
+        bool is_passed_over = is_best_known(&best, candidate->peak_bytes) && !is_mended_by_option(candidate);
+        candidate->usage.peak_bytes = window->usage.peak_bytes;
+        if (candidate->peak_bytes == 0 || is_passed_over)
+            continue;
         candidate->usage = mt_usage_cut(&window->usage, candidate->cuts, candidate->count);
         assert(mt_candidate_saved(candidate, window) <= candidate->peak_bytes);
         enter_best(&best, mt_candidate_saved(candidate, window));
     }
-    for (; weighed < candidates->count; weighed++)
-        candidates->items[weighed].usage.peak_bytes = window->usage.peak_bytes;
     free(best.bytes);
+    find_first(candidates, window);
     qsort(candidates->items, candidates->count, sizeof *candidates->items, compare_savings);
+}
+
+void mt_candidates_gather_parts(struct mt_candidates *candidates)
+{
+    size_t count = candidates->count, gathered = 0;
+    struct mt_candidate *items = mt_host_alloc((count + 1) * sizeof *items);
+    bool *taken = mt_host_alloc((count + 1) * sizeof *taken);
+    for (size_t whole = 0; whole < count; whole++) {
+        if (taken[whole] || is_part(candidates, &candidates->items[whole]))
+            continue;
+        items[gathered++] = candidates->items[whole];
+        for (size_t i = 0; i < count; i++) {
+            if (taken[i] || !mt_finding_is_part(&candidates->items[i].finding, &candidates->items[whole].finding))
+                continue;
+            items[gathered++] = candidates->items[i];
+            taken[i] = true;
+        }
+    }
+    assert(gathered == count);
+    free(taken);
+    free(candidates->items);
+    candidates->items = items;
 }

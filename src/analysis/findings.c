@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Findings that save nothing, and waste less of all byte-seconds, are left out. */
-static const double WORTHWHILE_SHARE = 0.01;
-
 const char *mt_pattern_name(mt_pattern pattern)
 {
 #define X(name, text) text,
@@ -123,27 +120,25 @@ struct adviser {
     struct mt_advice *out;
 };
 
-/* Returns bytes times seconds of everything that was live. */
-static double all_byte_seconds(const struct mt_usage *usage)
+/* True if whoever does not ask for all is told: it saves a hundredth of the peak, or will with more steps. */
+static bool is_worthwhile(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t peak_bytes)
 {
-    double sum = 0;
-    for (size_t k = 0; k + 1 < usage->count; k++)
-        sum += (double)usage->live[k] * (double)(usage->ns[k + 1] - usage->ns[k]) * 1e-9;
-    return sum;
+    enum { WORTHWHILE_PART = 100 };
+    return saved_bytes > 0 && (saved_bytes >= peak_bytes / WORTHWHILE_PART || finding->pattern == MT_PATTERN_LEAK);
 }
 
-/* Returns how many of the candidates, which come best first, become findings. */
-static size_t count_findings(const struct adviser *adviser)
+/* Returns the number of findings that the candidates, which are in order, may become; drops those that are none. */
+static size_t count_findings(struct adviser *adviser)
 {
-    const struct mt_candidates *candidates = &adviser->candidates;
-    double least = WORTHWHILE_SHARE * all_byte_seconds(&adviser->window.usage);
+    struct mt_candidates *candidates = &adviser->candidates;
+    const struct mt_window *window = &adviser->window;
     size_t count = 0;
-    while (count < candidates->count && count < adviser->limit) {
-        const struct mt_candidate *candidate = &candidates->items[count];
-        bool is_worthwhile = mt_candidate_saved(candidate, &adviser->window) > 0 || candidate->byte_seconds >= least;
-        if (adviser->extent == MT_ADVICE_WORTHWHILE && !is_worthwhile)
-            break;
-        count++;
+    for (size_t i = 0; i < candidates->count && count < adviser->limit; i++) {
+        struct mt_candidate *candidate = &candidates->items[i];
+        uint64_t saved_bytes = mt_candidate_saved(candidate, window);
+        if (adviser->extent == MT_ADVICE_ALL ||
+            is_worthwhile(&candidate->finding, saved_bytes, window->usage.peak_bytes))
+            candidates->items[count++] = *candidate;
     }
     return count;
 }
@@ -247,47 +242,81 @@ static mt_status replay_unchanged(struct adviser *adviser)
     return status;
 }
 
-/* Inserts a finding at its place, for which there is room, and keeps the first `limit`. */
-static void insert_finding(struct mt_advice *advice, const struct mt_finding *finding, size_t limit)
+/* Describes what is reserved in vain: in the run or, of another allocator, in the replay. */
+static struct mt_finding describe_fragmentation(const struct adviser *adviser)
 {
-    assert(advice->count <= limit);
-    size_t at = advice->count;
-    while (at > 0 && advice->findings[at - 1].saved_bytes < finding->saved_bytes)
-        at--;
+    const struct mt_advice_input *input = adviser->window.input;
+    const struct mt_advice *advice = adviser->out;
+    const struct mt_fragmentation *found = &advice->fragmentation;
+    struct mt_finding finding = {
+        .pattern = MT_PATTERN_FRAGMENTATION, .category = "", .role = "", .op = "", .phase = "", .place = ""};
+    assert(found->culprit < input->label_count);
+    finding.claim_bytes = adviser->window.usage.peak_bytes;
+    if (input->is_another) {
+        finding.bytes = advice->as_it_was.reserved_bytes - advice->as_it_was.allocated_bytes;
+        return finding;
+    }
+    const struct mt_label_row *culprit = &input->labels[found->culprit];
+    finding.category = culprit->category;
+    finding.role = culprit->role;
+    finding.op = culprit->op;
+    finding.phase = culprit->phase;
+    finding.place = culprit->place;
+    finding.blocks = found->hole_count;
+    finding.bytes = found->idle_bytes + found->hole_bytes;
+    return finding;
+}
+
+/* True if the finding is a part of one before it. */
+static bool follows_whole(const struct mt_advice *advice, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (mt_finding_is_part(&advice->findings[index], &advice->findings[i]))
+            return true;
+    return false;
+}
+
+/* Inserts a finding at its place, for which there is room, but not between another one and its parts. Keeps the first `limit`. */
+static void insert_finding(const struct adviser *adviser, const struct mt_finding *finding)
+{
+    struct mt_advice *advice = adviser->out;
+    uint64_t most_bytes = adviser->candidates.most_bytes;
+    bool is_first = mt_finding_comes_first(finding, finding->saved_bytes, most_bytes);
+    size_t at = 0;
+    for (; at < advice->count; at++) {
+        const struct mt_finding *other = &advice->findings[at];
+        bool other_is_first = mt_finding_comes_first(other, other->saved_bytes, most_bytes);
+        bool is_before = is_first != other_is_first ? is_first : finding->saved_bytes > other->saved_bytes;
+        if (is_before && !follows_whole(advice, at))
+            break;
+    }
     memmove(advice->findings + at + 1, advice->findings + at, (advice->count - at) * sizeof *finding);
     advice->findings[at] = *finding;
     advice->count++;
-    if (advice->count <= limit)
+    if (advice->count <= adviser->limit)
         return;
-    advice->count = limit;
+    advice->count = adviser->limit;
     advice->left_out++;
 }
 
-/* Adds the finding of fragmentation, if it saves something or is worthwhile. */
+/* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to take, and
+ * one that another allocator has no room for is not comparable. */
 static mt_status find_fragmentation(struct adviser *adviser)
 {
     struct mt_advice *out = adviser->out;
     const struct mt_advice_input *input = adviser->window.input;
-    out->fragmentation = mt_fragmentation_find(input);
-    const struct mt_fragmentation *found = &out->fragmentation;
     const struct mt_alloc_settings settings = mt_replay_other_policy(&input->settings);
-    assert(found->culprit < input->label_count);
-    struct mt_finding finding = {.pattern = MT_PATTERN_FRAGMENTATION,
-                                 .category = input->labels[found->culprit].category,
-                                 .role = input->labels[found->culprit].role,
-                                 .op = input->labels[found->culprit].op,
-                                 .phase = input->labels[found->culprit].phase,
-                                 .place = input->labels[found->culprit].place,
-                                 .blocks = found->hole_count,
-                                 .bytes = found->idle_bytes + found->hole_bytes,
-                                 .claim_bytes = adviser->window.usage.peak_bytes,
-                                 .policy = settings.policy};
+    out->fragmentation = mt_fragmentation_find(input);
+    struct mt_finding finding = describe_fragmentation(adviser);
+    bool is_comparable = out->as_it_was.fits || !input->is_another;
+    if (finding.bytes == 0 || input->program.kind == MT_PROGRAM_WATCHED || !is_comparable)
+        return MT_OK;
+    finding.policy = settings.policy;
     MT_TRY(mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay));
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
         finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;
-    bool is_worthwhile = (double)finding.bytes >= WORTHWHILE_SHARE * (double)found->reserved_bytes;
-    if (finding.saved_bytes > 0 || (finding.bytes > 0 && (is_worthwhile || adviser->extent == MT_ADVICE_ALL)))
-        insert_finding(out, &finding, adviser->limit);
+    if (adviser->extent == MT_ADVICE_ALL || is_worthwhile(&finding, finding.saved_bytes, out->as_it_was.reserved_bytes))
+        insert_finding(adviser, &finding);
     return MT_OK;
 }
 
@@ -303,7 +332,9 @@ mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent
     out->peak_event = adviser.window.usage.peak_position / 2;
     if (extent == MT_ADVICE_WORTHWHILE)
         mt_candidates_drop_parts(&adviser.candidates);
-    mt_candidates_weigh(&adviser.candidates, &adviser.window, limit);
+    mt_candidates_weigh(&adviser.candidates, &adviser.window, extent == MT_ADVICE_ALL ? SIZE_MAX : limit);
+    if (extent == MT_ADVICE_ALL)
+        mt_candidates_gather_parts(&adviser.candidates);
     mt_status status = replay_unchanged(&adviser);
     if (status == MT_OK)
         status = make_findings(&adviser);

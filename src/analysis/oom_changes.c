@@ -162,6 +162,8 @@ static mt_status try_policy(const struct extended *extended, struct mt_replayed_
 {
     const struct mt_alloc_settings settings = mt_replay_other_policy(&extended->input.settings);
     struct mt_replayed_change change = {.kind = MT_REPLAYED_POLICY, .policy = settings.policy};
+    if (extended->input.program.kind == MT_PROGRAM_WATCHED)
+        return MT_OK;
     mt_status status = replay(extended, &settings, &change.replay);
     if (status == MT_OK && change.replay.fits)
         add(out, &change);
@@ -201,7 +203,7 @@ static void add_findings(const struct extended *extended, const struct mt_advice
 static mt_status try_patterns(const struct extended *extended, size_t limit, struct mt_replayed_changes *out)
 {
     struct mt_advice advice;
-    mt_status status = mt_advice_create(&extended->input, MT_ADVICE_ALL, limit, &advice);
+    mt_status status = mt_advice_create(&extended->input, MT_ADVICE_WORTHWHILE, limit, &advice);
     if (status == MT_OK)
         add_findings(extended, &advice, out);
     mt_advice_release(&advice);

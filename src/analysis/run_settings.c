@@ -71,6 +71,26 @@ const char *mt_settings_value(const struct mt_settings *settings, const char *na
     return has_former && mt_setting_find(settings->rows, settings->count, VERSION)[0] != '\0' ? entry->former : value;
 }
 
+static mt_program_kind kind_of(const struct mt_settings *settings)
+{
+    if (mt_settings_value(settings, VERSION)[0] != '\0')
+        return MT_PROGRAM_MODEL;
+    if (mt_settings_value(settings, "alloc")[0] == '\0')
+        return MT_PROGRAM_WATCHED;
+    return mt_settings_value(settings, "format")[0] != '\0' ? MT_PROGRAM_PYTORCH : MT_PROGRAM_LIBRARY;
+}
+
+struct mt_program mt_program_of_settings(const struct mt_settings *settings)
+{
+    struct mt_alloc_settings alloc;
+    struct mt_program program = {.kind = kind_of(settings)};
+    program.grows_segments = program.kind != MT_PROGRAM_WATCHED &&
+                             mt_alloc_settings_parse(mt_settings_value(settings, "alloc"), &alloc) == MT_OK &&
+                             alloc.policy == MT_POLICY_TIGHT;
+    program.grows_segments |= strcmp(mt_settings_value(settings, "expandable_segments"), "on") == 0;
+    return program;
+}
+
 /* A setting of another program could change anything, unless it only tells runs apart. */
 static bool is_in_scope(const char *name, mt_settings_scope scope)
 {

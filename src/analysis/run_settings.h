@@ -30,6 +30,22 @@ void mt_settings_release(struct mt_settings *settings);
  * run does not have. */
 const char *mt_settings_value(const struct mt_settings *settings, const char *name);
 
+/* The program that a run is of: what can be changed about it, and by which words. */
+typedef enum mt_program_kind {
+    MT_PROGRAM_MODEL,   /* memtrace run: it has options, and can be made again */
+    MT_PROGRAM_PYTORCH, /* a snapshot of PyTorch: its allocator is PyTorch's */
+    MT_PROGRAM_LIBRARY, /* its allocator is ours, under PyTorch or by include/memtrace.h */
+    MT_PROGRAM_WATCHED  /* it takes memory of the driver, or of an allocator that nothing is known of */
+} mt_program_kind;
+
+struct mt_program {
+    mt_program_kind kind;
+    bool grows_segments; /* by policy=tight or, of PyTorch, expandable_segments */
+};
+
+/* Returns the program of the run that has these settings. */
+struct mt_program mt_program_of_settings(const struct mt_settings *settings);
+
 /* The settings that a comparison takes. */
 typedef enum mt_settings_scope {
     MT_SETTINGS_ALL,       /* every one: what agrees is the same run once more */

@@ -80,7 +80,7 @@ memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_
     if (status == MT_OK && limit == 0)
         status = mt_fail(MT_USAGE, "0 findings are asked for; ask for 1 or more");
     if (status == MT_OK)
-        status = mt_advice_material_load(&question, &material);
+        status = mt_advice_material_load(&question, NULL, &material);
     if (status == MT_OK)
         status = mt_advice_create(&material.input, MT_ADVICE_WORTHWHILE, limit, &advice);
     if (status == MT_OK) {

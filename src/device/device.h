@@ -1,7 +1,7 @@
 /* Devices: memory, and queues of work.
  *
  *   "sim", "sim:a100-80gb", "sim:24GiB", "sim:l4:8GiB"   an address range with a capacity and no memory; its clock
- *                                                        advances by the roofline time of each op
+ *                                                        advances by an estimate of each op's time
  *   "cpu", "cpu:4GiB"                                    host memory under a capacity; kernels in C
  *   "cuda", "cuda:1"                                     an NVIDIA card, through a module that is loaded when it is opened
  *
@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-/* The cost of an op by the roofline: it takes the longer of operations over peak rate and bytes over bandwidth. */
+/* The cost of an op by the roofline: it takes the longer of operations over rate and bytes over bandwidth. */
 struct mt_work {
     const char *op;      /* of the kernel: "matmul"; static */
     double operations;   /* multiplications and additions */
@@ -28,6 +28,8 @@ struct mt_work {
     mt_dtype dtype;      /* selects the peak rate; of a matrix product, the dtype of its operands */
     mtk_math math;       /* of a matrix product of fp32 */
     bool matrix_product; /* runs on the matrix units, where the card has them for the dtype */
+    int launches;        /* of kernels; 0 is one */
+    uint64_t host_ns;    /* that the program takes to launch them */
 };
 
 /* The memory of a card as its driver reports it, and the parts of what this process holds. */

@@ -196,7 +196,7 @@ static void print_peer(const struct mt_attention_answer *answer)
         "Compared with PyTorch 2.11 on an H200 (batch 8, one head; its fp32 with products in TF32): memory without "
         "workspaces, times in ms%s. softmax is compared with torch.softmax, flash with "
         "scaled_dot_product_attention.",
-        answer->executes ? "" : ", ours rooflines");
+        answer->executes ? "" : ", ours estimates");
     say(answer, &text);
     for (size_t p = 0; p < answer->grid.precisions.count; p++)
         print_peer_of(answer, p);
@@ -329,7 +329,7 @@ static void print_saving(const struct mt_attention_answer *answer, const struct 
                     "number a row, the log-sum-exp, and backward computes them anew from q and k, tile by tile.");
     if (most->result.is_done && least->result.is_done && total_ms(least) > 0)
         mt_text_add(&text, " %s, forward and backward take %.3g ms with the one and %.3g with the other.",
-                    answer->executes ? "Measured" : "By the rooflines", total_ms(most), total_ms(least));
+                    answer->executes ? "Measured" : "By the estimates", total_ms(most), total_ms(least));
     say(answer, &text);
 }
 
@@ -357,9 +357,8 @@ static void print_limits(const struct mt_attention_answer *answer)
 void mt_attention_write_text(const struct mt_attention_answer *answer)
 {
     const struct mt_attention_cell *example = find_example(answer);
-    const char *basis = answer->executes
-                            ? " (medians, by the device's clock)"
-                            : " (rooflines: what each op must at least take on that card; nothing was computed)";
+    const char *basis = answer->executes ? " (medians, by the device's clock)"
+                                         : " (estimates, from the figures of that card; nothing was computed)";
     print_title(answer);
     for (size_t p = 0; p < answer->grid.precisions.count; p++) {
         print_figures(answer, p, &memory_figures, "");

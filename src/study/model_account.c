@@ -81,14 +81,14 @@ static const struct term terms[] = {
     {"q, k and v", "3·w·L·B·T·C", FUSED, {KEPT("einsum", "einsum", ".attn.qkv_proj")}},
     {"causal masks", "L·T²", MASKED, {KEPT("Attn", "attn.mask.tril", NULL)}},
     {"roots of the head size", "w·L", MASKED, {KEPT("AttnScores", NULL, NULL)}},
-    {"masked scores", "w·L·B·H·T²", MASKED, {KEPT("AttnOut", NULL, NULL)}},
+    {"masked scores", "w·L·B·H·T²", CUSTOM, {KEPT("AttnOut", NULL, NULL)}},
     {"softmax: row maxima", "w·L·B·H·T", CUSTOM, {KEPT("Softmax", "softmax.max", NULL)}},
     {"softmax: exponentials", "4·L·B·H·T²", CUSTOM, {KEPT("Softmax", "softmax.exp", NULL)}},
     {"softmax: row sums", "4·L·B·H·T", CUSTOM, {KEPT("Softmax", "softmax.sum", NULL)}},
     {"softmax: weights", "4·L·B·H·T²", CUSTOM | WIDE, {KEPT("Softmax", "softmax.div", NULL)}},
     {"softmax: weights", "2·L·B·H·T²", CUSTOM | NARROW, {KEPT("einsum", "cast", ".attn")}},
-    {"softmax: log-sum-exp", "4·L·B·H·T", ONE_OP, {KEPT("Softmax", "softmax.lse", NULL)}},
-    {"softmax: weights", "w·L·B·H·T²", ONE_OP, {KEPT("Softmax", NULL, NULL)}},
+    {"softmax: weights", "4·L·B·H·T²", ONE_OP, {KEPT("Softmax", NULL, NULL)}},
+    {"softmax: bf16 copies of the weights", "2·L·B·H·T²", ONE_OP | NARROW, {KEPT("einsum", "cast", ".attn")}},
     {"softmax: weights", "w·L·B·H·T²", WEIGHTS, {KEPT("Softmax", NULL, NULL)}},
     {"flash: log-sum-exp", "4·L·B·H·T", FLASH, {KEPT("Attn", "flash.lse", NULL), KEPT("Attn", "attn.lse", NULL)}},
     {"weighted values",
@@ -110,7 +110,7 @@ _Static_assert(sizeof terms / sizeof terms[0] <= MT_MODEL_ACCOUNT_MOST_TERMS, "a
 bool mt_model_account_is_known(const struct mt_run_plan *plan)
 {
     const struct mt_training_config *config = &plan->config;
-    return config->mode != MT_MODE_INFER && config->checkpoint == MT_CHECKPOINT_OFF &&
+    return config->mode != MT_MODE_INFER && !config->keep_output && config->checkpoint == MT_CHECKPOINT_OFF &&
            config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON && config->parameter_dtype == MT_F32;
 }
 
@@ -126,7 +126,7 @@ static unsigned properties_of(const struct mt_training_config *config, int64_t s
     properties |= config->autocast ? NARROW : WIDE;
     properties |= config->autocast && config->weight_cast != MT_WEIGHT_CAST_LAYER ? CASTS : 0;
     properties |= config->data == MT_DATA_RANDOM ? SAME_TOKENS : NEXT_TOKENS;
-    properties |= has_state ? MOMENTS : 0;
+    properties |= has_state && config->optimizer == MT_OPTIMIZER_ADAMW ? MOMENTS : 0;
     properties |= has_state && config->zero_grad == MT_ZERO_GRAD_BEFORE_BACKWARD ? GRADIENTS : 0;
     return properties;
 }

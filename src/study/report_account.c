@@ -110,22 +110,20 @@ static mt_status say_exact(struct mt_report *report)
     return status;
 }
 
-/* Adds the last pair, which is of a full step if there is one, or else the last run that went to its end. */
+/* Adds the longest pair of the lead group or, without pairs, its longest run. */
 mt_status mt_report_account(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
     struct mt_report_rows rows = mt_report_select(report, NULL);
     mt_status status = MT_OK;
     mt_page_section(report->page, "account", "The whole model by formula");
-    if (pairs.autocast.count > 0) {
-        const struct mt_report_pair *last = &pairs.pairs[pairs.autocast.count - 1];
-        status = add_account(report, &last->baseline);
-        if (status == MT_OK)
-            status = add_account(report, &last->autocast);
-    } else {
-        const struct mt_report_run *run = mt_report_last_whole(&rows, 0, rows.count);
-        status = run != NULL ? add_account(report, run) : MT_OK;
-    }
+    const struct mt_report_run *run = mt_report_longest(&pairs.autocast);
+    if (run != NULL)
+        status = add_account(report, &((const struct mt_report_pair *)run)->baseline); /* a pair begins with its run */
+    else
+        run = mt_report_longest(&rows);
+    if (status == MT_OK && run != NULL)
+        status = add_account(report, run);
     if (status == MT_OK)
         status = say_exact(report);
     mt_report_pairs_release(&pairs);

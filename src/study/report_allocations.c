@@ -1,7 +1,7 @@
 /* The sections of allocations: the size of one tensor of the residual stream, by formula and in the trace; the largest
  * allocation of each category; and the ten largest kinds of allocation.
  *
- * "Largest" has two meanings, and each column says which. Published tables take forward alone; over all is of every phase, as
+ * "Largest" has two meanings, and each column says which. Published tables take forward alone; overall is of every phase, as
  * in `memtrace top`. They differ: in the 2.7B model at 512, softmax's largest is 128 MiB in forward and 256 MiB in backward. */
 #include "base/checked.h"
 #include "base/memory.h"
@@ -130,8 +130,8 @@ mt_status mt_report_residual(struct mt_report *report)
 /* A category in a run in fp32 and in one under autocast; all 0 where a run lacks it. */
 struct category_pair {
     const char *category;
-    struct mt_category_row baseline, autocast; /* in forward; without a category: the run lacks it there */
-    uint64_t over_all[2];                      /* the largest of every phase, in fp32 and under autocast */
+    struct mt_category_row baseline, autocast; /* max_bytes in forward; without a category: the run lacks it */
+    uint64_t overall[2];                       /* the largest of every phase, in fp32 and under autocast */
     int64_t difference;
     struct mt_figure published[2]; /* in fp32 and under autocast */
 };
@@ -146,8 +146,8 @@ static const struct {
     {MT_COLUMN(DIFFERENCE, int64_t, struct category_pair, difference, "difference"), true, false},
     {MT_COLUMN(FIGURE, struct mt_figure, struct category_pair, published[0], "published, fp32"), false, true},
     {MT_COLUMN(FIGURE, struct mt_figure, struct category_pair, published[1], "published, autocast"), true, true},
-    {MT_COLUMN(BYTES, uint64_t, struct category_pair, over_all[0], "largest over all, fp32"), false, false},
-    {MT_COLUMN(BYTES, uint64_t, struct category_pair, over_all[1], "over all, autocast"), true, false},
+    {MT_COLUMN(BYTES, uint64_t, struct category_pair, overall[0], "largest overall, fp32"), false, false},
+    {MT_COLUMN(BYTES, uint64_t, struct category_pair, overall[1], "overall, autocast"), true, false},
     {MT_COLUMN(COUNT, uint64_t, struct category_pair, baseline.per_step, "a step, fp32"), false, false},
     {MT_COLUMN(COUNT, uint64_t, struct category_pair, autocast.per_step, "a step, autocast"), true, false},
 };
@@ -171,28 +171,33 @@ static struct category_pair *find_or_add(struct comparison *comparison, const ch
     return pair;
 }
 
-/* Returns the size that published tables have: of the largest in forward or, where forward asks for none, over all. */
+/* Returns the largest in forward or, of what forward never asks for, as parameters, gradients and optimizer state, overall. */
 static uint64_t published_bytes(const struct mt_category_row *row)
 {
     return row->forward_bytes > 0 ? row->forward_bytes : row->max_bytes;
+}
+
+static mt_status load_run(struct mt_report *report, const struct mt_run *run, struct comparison *comparison, int side)
+{
+    struct mt_category_row *rows;
+    size_t count;
+    mt_status status = mt_trace_categories(report->trace, run, NULL, &rows, &count);
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        struct category_pair *pair = find_or_add(comparison, rows[i].category);
+        pair->overall[side] = rows[i].max_bytes;
+        rows[i].max_bytes = published_bytes(&rows[i]);
+        *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
+    }
+    free(rows);
+    return status;
 }
 
 static mt_status load_categories(struct mt_report *report, struct comparison *comparison)
 {
     const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
     mt_status status = MT_OK;
-    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++) {
-        struct mt_category_row *rows;
-        size_t count;
-        status = mt_trace_categories(report->trace, &runs[side]->run, NULL, &rows, &count);
-        for (size_t i = 0; i < count && status == MT_OK; i++) {
-            struct category_pair *pair = find_or_add(comparison, rows[i].category);
-            pair->over_all[side] = rows[i].max_bytes;
-            rows[i].max_bytes = published_bytes(&rows[i]);
-            *(side == 0 ? &pair->baseline : &pair->autocast) = rows[i];
-        }
-        free(rows);
-    }
+    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++)
+        status = load_run(report, &runs[side]->run, comparison, side);
     return status;
 }
 
@@ -200,7 +205,7 @@ static void fill_category(struct category_pair *pair, const struct mt_published_
 {
     const struct mt_published_largest *published =
         cell != NULL ? mt_published_largest_find(cell, pair->category) : NULL;
-    assert(pair->over_all[0] >= pair->baseline.max_bytes && pair->over_all[1] >= pair->autocast.max_bytes);
+    assert(pair->overall[0] >= pair->baseline.max_bytes && pair->overall[1] >= pair->autocast.max_bytes);
     pair->difference = (int64_t)(pair->autocast.max_bytes - pair->baseline.max_bytes);
     if (published != NULL) {
         pair->published[0] = mt_figure_number(published->baseline_mib, "%g MiB", published->baseline_mib);
@@ -254,23 +259,23 @@ static void say_changes(struct mt_page *page, const struct comparison *compariso
 }
 
 /* Says where the two meanings of largest are furthest apart. */
-static void say_over_all(struct mt_page *page, const struct comparison *comparison)
+static void say_overall(struct mt_page *page, const struct comparison *comparison)
 {
-    char forward[MT_BYTES_TEXT], over_all[MT_BYTES_TEXT];
+    char forward[MT_BYTES_TEXT], overall[MT_BYTES_TEXT];
     const struct category_pair *widest = &comparison->pairs[0];
     for (size_t i = 1; i < comparison->count; i++) {
         const struct category_pair *pair = &comparison->pairs[i];
-        if (pair->over_all[0] - pair->baseline.max_bytes > widest->over_all[0] - widest->baseline.max_bytes)
+        if (pair->overall[0] - pair->baseline.max_bytes > widest->overall[0] - widest->baseline.max_bytes)
             widest = pair;
     }
-    if (widest->over_all[0] == widest->baseline.max_bytes)
+    if (widest->overall[0] == widest->baseline.max_bytes)
         return;
     mt_page_say(
         page,
         "In forward is of forward and loss, as in the published tables; parameters, gradients and optimizer state "
-        "are counted where they are made. Over all is of every phase: furthest from forward is %s, with %s "
+        "are counted where they are made. Overall is of every phase: furthest from forward is %s, with %s "
         "against %s.",
-        widest->category, mt_format_bytes(widest->over_all[0], over_all),
+        widest->category, mt_format_bytes(widest->overall[0], overall),
         mt_format_bytes(widest->baseline.max_bytes, forward));
 }
 
@@ -284,7 +289,7 @@ static void add_categories(struct mt_report *report, const struct comparison *co
     for (size_t i = 0, count = 0; i < CATEGORY_COLUMNS; i++)
         if ((is_pair || !category_columns[i].of_pair) && (is_published || !category_columns[i].of_published))
             fields[count++] = category_columns[i].field;
-    mt_text_add(&title, "Largest allocation of forward (of others, where forward has none), and how many a step: ");
+    mt_text_add(&title, "Largest allocation, and how many a step: ");
     mt_report_describe(&axes, comparison->baseline, &title);
     mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
     mt_page_table(report->page, "categories", title.data, &type, comparison->pairs, comparison->count);
@@ -292,7 +297,7 @@ static void add_categories(struct mt_report *report, const struct comparison *co
     if (is_pair)
         say_changes(report->page, comparison);
     if (comparison->count > 0)
-        say_over_all(report->page, comparison);
+        say_overall(report->page, comparison);
     if (is_published && isnan(comparison->baseline->published->reserved_gib))
         mt_page_say(report->page,
                     "The published figures at %s are of the forward pass, since the full step was out of memory.",
@@ -380,7 +385,7 @@ static mt_status add_largest(struct mt_report *report, const struct mt_report_ru
     mt_status status = mt_trace_top(report->trace, &run->run, MT_TOP_MERGED, MT_TOP_WHOLE_RUN, LARGEST_SHOWN, &rows,
                                     &count, &is_complete);
     if (status == MT_OK) {
-        mt_text_add(&title, "The ten largest kinds of allocation over all: %s, %s, seq %s, %s", run->model, run->pass,
+        mt_text_add(&title, "The ten largest kinds of allocation overall: %s, %s, seq %s, %s", run->model, run->pass,
                     run->seq_text, run->steps.precision);
         mt_page_table(report->page, "largest", title.data, &largest_type, rows, count);
         say_largest(report->page, &run->run, rows, count);
@@ -388,14 +393,6 @@ static mt_status add_largest(struct mt_report *report, const struct mt_report_ru
     mt_text_release(&title);
     free(rows);
     return status;
-}
-
-/* Returns the run of the longest sequence in the lead group; NULL if there is none. */
-static const struct mt_report_run *longest(const struct mt_report_rows *rows)
-{
-    size_t begin, end;
-    mt_report_lead(rows, &begin, &end);
-    return mt_report_last_whole(rows, begin, end);
 }
 
 /* Leaves the runs of a mode. */
@@ -408,7 +405,7 @@ static void keep_mode(struct mt_report_rows *rows, mt_mode mode)
     rows->count = kept;
 }
 
-/* Adds the longest pair of a mode or, without pairs, its longest run. Of forward passes over all is forward alone. */
+/* Adds the longest pair of a mode or, without pairs, its longest run. Of forward passes overall is forward alone. */
 static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
@@ -416,11 +413,11 @@ static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
     mt_status status = MT_OK;
     keep_mode(&pairs.autocast, mode);
     keep_mode(&all, mode);
-    const struct mt_report_run *run = longest(&pairs.autocast);
+    const struct mt_report_run *run = mt_report_longest(&pairs.autocast);
     if (run != NULL)
         status = add_largest(report, &((const struct mt_report_pair *)run)->baseline); /* a pair begins with its run */
     else
-        run = longest(&all);
+        run = mt_report_longest(&all);
     if (status == MT_OK && run != NULL)
         status = add_largest(report, run);
     mt_report_pairs_release(&pairs);

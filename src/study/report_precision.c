@@ -207,7 +207,7 @@ static mt_status add_tensors(struct mt_report *report, const struct mt_report_ru
     return status;
 }
 
-/* Adds a full step where there is one, since it has gradients. */
+/* Adds the longest pair of the lead group, of equals a full step, since it has gradients. */
 mt_status mt_report_dtypes(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
@@ -215,7 +215,7 @@ mt_status mt_report_dtypes(struct mt_report *report)
     mt_status status = MT_OK;
     mt_page_section(report->page, "dtypes", "Precision under autocast");
     if (pairs.autocast.count > 0) {
-        const struct mt_report_pair *last = &pairs.pairs[pairs.autocast.count - 1]; /* "fwd_bwd" comes after "fwd" */
+        const struct mt_report_pair *last = (const struct mt_report_pair *)mt_report_longest(&pairs.autocast);
         status = add_tensors(report, &last->autocast, &last->baseline);
     } else if (rows.count > 0) {
         status = add_tensors(report, rows.runs[rows.count - 1], NULL);

@@ -322,6 +322,13 @@ void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *en
     }
 }
 
+const struct mt_report_run *mt_report_longest(const struct mt_report_rows *rows)
+{
+    size_t begin, end;
+    mt_report_lead(rows, &begin, &end);
+    return mt_report_last_whole(rows, begin, end);
+}
+
 /* True if the run went to its end and had memory. */
 static bool has_peak(const struct mt_report_run *run)
 {

@@ -45,6 +45,7 @@ typedef enum mt_report_lack {
     MT_LACKS_KERNELS,
     MT_LACKS_PUBLISHED, /* some of the published configurations */
     MT_LACKS_WARMUP,
+    MT_LACKS_IMPLEMENTATIONS, /* fused runs beside eager ones */
     MT_REPORT_LACK_COUNT
 } mt_report_lack;
 
@@ -87,6 +88,9 @@ const struct mt_report_run *mt_report_last_whole(const struct mt_report_rows *ro
 /* Finds the group with most runs that did not end out of memory, of equals the last: *begin up to *end; both 0 of no
  * rows. */
 void mt_report_lead(const struct mt_report_rows *rows, size_t *begin, size_t *end);
+
+/* Returns the last run of the lead group that did not end out of memory; NULL if there is none. */
+const struct mt_report_run *mt_report_longest(const struct mt_report_rows *rows);
 
 /* A run under autocast beside the one in fp32 that differs from it in that only, but for warm-up. Both went to their end
  * and had memory. Begins with a run, as every row of a report's tables does. */
@@ -136,6 +140,7 @@ mt_status mt_report_account(struct mt_report *report);
 mt_status mt_report_residual(struct mt_report *report);
 mt_status mt_report_categories(struct mt_report *report);
 mt_status mt_report_largest(struct mt_report *report);
+mt_status mt_report_implementations(struct mt_report *report);
 mt_status mt_report_kernels(struct mt_report *report);
 mt_status mt_report_dtypes(struct mt_report *report);
 mt_status mt_report_accumulation(struct mt_report *report);

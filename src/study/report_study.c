@@ -1,7 +1,7 @@
 /* The runs of the published study, and adding those that a trace lacks.
  *
  * They are the 2.7B model at three lengths, forward and full step, in fp32 and under autocast, with the rules of PyTorch's
- * allocator; full steps of all sizes, with and without warm-up; and the length that was out of memory on 80 GB. */
+ * allocator; full steps of all sizes, with and without warm-up, and fused; and the length that was out of memory on 80 GB. */
 #include "base/clock.h"
 #include "device/device.h"
 #include "study/report_runs.h"
@@ -17,6 +17,7 @@ struct study_run {
     const char *model;
     int64_t seq;
     mt_mode mode;
+    mt_implementation_kind implementation;
     bool autocast;
     int64_t warmup, steps;
     int64_t least_warmup, most_warmup; /* of a run that takes its place; least <= warmup <= most */
@@ -34,12 +35,12 @@ struct study {
     size_t count;
 };
 
-/* True if two runs agree in model, length, mode, precision and device. */
+/* True if two runs agree in model, length, mode, precision, implementation and device. */
 static bool is_same_cell(const struct study_run *a, const struct study_run *b)
 {
     bool same_device = a->device == b->device || (a->device && b->device && strcmp(a->device, b->device) == 0);
     return strcmp(a->model, b->model) == 0 && a->seq == b->seq && a->mode == b->mode && a->autocast == b->autocast &&
-           same_device;
+           a->implementation == b->implementation && same_device;
 }
 
 /* True if the study records kernels of such runs on that device. On sim they are estimates, and those of full steps have
@@ -74,6 +75,10 @@ static void add_timing(struct study *study)
         run.most_warmup = ANY_WARMUP;
         add_run(study, run);
         run.autocast = true;
+        add_run(study, run);
+        run.implementation = MT_IMPLEMENTATION_FUSED;
+        add_run(study, run);
+        run.autocast = false;
         add_run(study, run);
     }
 }
@@ -115,8 +120,10 @@ static mt_status plan_run(const struct study *study, const struct study_run *run
     out->config.warmup = run->warmup;
     out->config.steps = run->steps;
     out->watches_kernels = run->wants_kernels;
-    mt_status status = mt_model_config_named(run->model, &out->config.model);
-    return status == MT_OK ? mt_alloc_settings_parse("policy=torch", &out->alloc) : status;
+    MT_TRY(mt_model_config_named(run->model, &out->config.model));
+    MT_TRY(mt_alloc_settings_parse("policy=torch", &out->alloc));
+    return mt_run_plan_set(
+        out, (const char *const[MT_SETTING_COUNT]){[MT_SETTING_IMPL] = mt_implementation_names[run->implementation]});
 }
 
 /* True if a run of these settings takes the place of the wanted one, whose settings those are. */
@@ -207,8 +214,9 @@ static void note_run(const struct study *study, size_t index)
 {
     const struct study_run *run = &study->runs[index];
     struct mt_text text = {0};
-    mt_text_add(&text, "study: run %zu of %zu, %s, sequence %d, %s, %s", index + 1, study->count, run->model,
-                (int)run->seq, mt_mode_names[run->mode], run->autocast ? "bf16 autocast" : "fp32");
+    mt_text_add(&text, "study: run %zu of %zu, %s, sequence %d, %s, %s, %s", index + 1, study->count, run->model,
+                (int)run->seq, mt_mode_names[run->mode], mt_implementation_names[run->implementation],
+                run->autocast ? "bf16 autocast" : "fp32");
     note(study, &text);
 }
 

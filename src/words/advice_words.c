@@ -9,48 +9,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *mt_hint_words(mt_hint hint)
+/* A change in the words of each program; NULL: it has none. */
+struct hint_words {
+    const char *change;  /* for all of them */
+    const char *option;  /* of memtrace run */
+    const char *pytorch; /* a name or a line */
+};
+
+static const struct hint_words hints[MT_HINT_COUNT] = {
+    [MT_HINT_ZERO_GRAD_EARLY] = {.option = "--zero-grad before-forward",
+                                 .pytorch = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()"},
+    [MT_HINT_FREE_AFTER_USE] = {"let go of it after its last use", NULL,
+                                "del the variable or leave the function that holds it"},
+    [MT_HINT_NO_BACKWARD] = {"it was saved for a backward pass that does not read it: run without one", "--mode infer",
+                             "torch.no_grad()"},
+    [MT_HINT_ALLOCATE_AT_USE] = {"allocate it where it is first used", NULL, NULL},
+    [MT_HINT_OFFLOAD_PARAMETERS] = {"keep parameters on the host, or on other cards, while their layer does not run",
+                                    NULL, "FSDP with CPU offload"},
+    [MT_HINT_UPDATE_IN_BACKWARD] = {"update each parameter as soon as its gradient is there, so that none waits for "
+                                    "the optimizer",
+                                    "--impl fused --optimizer-in-backward on", "register_post_accumulate_grad_hook"},
+    [MT_HINT_OFFLOAD_STATE] = {"move it to the host between two updates, shard it over cards, or keep it in 8 bits",
+                               NULL, "ZeRO-Offload, ZeRO or FSDP, an 8-bit optimizer"},
+    [MT_HINT_CHECKPOINT] = {"compute it again in backward, or move it to the host until then",
+                            "--impl fused --checkpoint block",
+                            "torch.utils.checkpoint, torch.autograd.graph.save_on_cpu"},
+    [MT_HINT_RECOMPUTE] = {"compute it again when it is needed again, or finish with it before what comes between",
+                           NULL, NULL},
+    [MT_HINT_CAST_AGAIN] = {"cast it again when it is needed again", NULL, NULL},
+    [MT_HINT_SHRINK_WORKSPACE] = {"give the workspace back after use, or ask the library for a smaller one", NULL,
+                                  "CUBLAS_WORKSPACE_CONFIG"},
+    [MT_HINT_COPY_AGAIN] = {"copy it from the host when it is needed again", NULL, NULL},
+    [MT_HINT_DO_NOT_ALLOCATE] = {"do not allocate it", NULL, NULL},
+    [MT_HINT_DO_NOT_WRITE] = {"leave out what writes it, or write it where it is read", NULL, NULL},
+    [MT_HINT_CAST_WEIGHTS_AGAIN] = {"cast weights again in backward, or keep them in bf16 and their fp32 copies with "
+                                    "the optimizer, off the card",
+                                    NULL, NULL},
+    [MT_HINT_KEEP_ONE_PRECISION] = {"keep one of the two for backward, and make the other again there", NULL, NULL},
+    [MT_HINT_DROP_REFERENCE] = {"something holds on to it across steps, such as a list of losses", NULL,
+                                "keep loss.item() there, not the tensor"},
+    [MT_HINT_ALLOCATE_LONG_FIRST] = {"the other policy would not do with less: allocate what lives long first, and in "
+                                     "fewer sizes",
+                                     NULL, NULL},
+    [MT_HINT_POLICY_TORCH] = {.option = "--alloc policy=torch",
+                              .pytorch = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"},
+    [MT_HINT_POLICY_TIGHT] = {.option = "--alloc policy=tight",
+                              .pytorch = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+};
+
+/* Returns the words without those that this program has no use for. */
+static struct hint_words words_for(mt_hint hint, const struct mt_program *program)
 {
-    static const char *const words[MT_HINT_COUNT] = {
-        [MT_HINT_ZERO_GRAD_EARLY] = "memtrace run --zero-grad before-forward; in PyTorch, "
-                                    "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
-        [MT_HINT_FREE_AFTER_USE] =
-            "let go of it after its last use: in PyTorch, del the variable or leave the function "
-            "that holds it",
-        [MT_HINT_NO_BACKWARD] = "it was saved for a backward pass that does not read it: without one, run under "
-                                "torch.no_grad() (memtrace run --mode infer)",
-        [MT_HINT_ALLOCATE_AT_USE] = "allocate it where it is first used",
-        [MT_HINT_OFFLOAD_PARAMETERS] = "keep parameters on the host, or on other cards, while their layer does not run "
-                                       "(FSDP with CPU offload)",
-        [MT_HINT_UPDATE_IN_BACKWARD] =
-            "update each parameter as soon as its gradient is there, so that none waits for the optimizer (memtrace "
-            "run "
-            "--impl fused --optimizer-in-backward on; PyTorch: register_post_accumulate_grad_hook)",
-        [MT_HINT_OFFLOAD_STATE] = "move it to the host between two updates (ZeRO-Offload), shard it over cards (ZeRO, "
-                                  "FSDP), or keep it in 8 bits",
-        [MT_HINT_CHECKPOINT] =
-            "compute it again in backward (memtrace run --impl fused --checkpoint block; PyTorch: "
-            "torch.utils.checkpoint) or move it to the host until then (torch.autograd.graph.save_on_cpu)",
-        [MT_HINT_RECOMPUTE] = "compute it again when it is needed again, or finish with it before what comes between",
-        [MT_HINT_CAST_AGAIN] = "cast it again when it is needed again",
-        [MT_HINT_SHRINK_WORKSPACE] = "give the workspace back after use, or ask the library for a smaller one",
-        [MT_HINT_COPY_AGAIN] = "copy it from the host when it is needed again",
-        [MT_HINT_DO_NOT_ALLOCATE] = "do not allocate it",
-        [MT_HINT_DO_NOT_WRITE] = "leave out what writes it, or write it where it is read",
-        [MT_HINT_CAST_WEIGHTS_AGAIN] =
-            "cast weights again in backward, or keep them in bf16 and their fp32 copies with "
-            "the optimizer, off the card",
-        [MT_HINT_KEEP_ONE_PRECISION] = "keep one of the two for backward, and make the other again there",
-        [MT_HINT_DROP_REFERENCE] = "something holds on to it across steps, such as a list of losses: keep loss.item() "
-                                   "there, not the tensor",
-        [MT_HINT_ALLOCATE_LONG_FIRST] =
-            "the other policy would not do with less: allocate what lives long first, and in fewer sizes",
-        [MT_HINT_POLICY_TORCH] = "memtrace run --alloc policy=torch",
-        [MT_HINT_POLICY_TIGHT] = "memtrace run --alloc policy=tight; in PyTorch, "
-                                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-    };
+    struct hint_words words = hints[hint];
+    bool is_policy = hint == MT_HINT_POLICY_TIGHT || hint == MT_HINT_POLICY_TORCH;
+    bool has_policy = is_policy && program->grows_segments == (hint == MT_HINT_POLICY_TIGHT);
+    if (program->kind != MT_PROGRAM_MODEL || has_policy)
+        words.option = NULL;
+    if (is_policy && program->kind == MT_PROGRAM_LIBRARY) {
+        words.change = hint == MT_HINT_POLICY_TIGHT ? "the allocator's setting policy=tight"
+                                                    : "the allocator's setting policy=torch";
+        words.pytorch = NULL;
+    }
+    return words;
+}
+
+void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text *out)
+{
     assert(hint < MT_HINT_COUNT);
-    return words[hint];
+    const struct hint_words words = words_for(hint, program);
+    bool is_bracketed = words.change != NULL && (words.option != NULL || words.pytorch != NULL);
+    mt_text_add(out, "%s%s", words.change != NULL ? words.change : "", is_bracketed ? " (" : "");
+    if (words.option != NULL)
+        mt_text_add(out, "memtrace run %s%s", words.option, words.pytorch != NULL ? "; " : "");
+    if (words.pytorch != NULL)
+        mt_text_add(out, "in PyTorch, %s", words.pytorch);
+    if (is_bracketed)
+        mt_text_add(out, ")");
+}
+
+void mt_replayed_allocator_add(const struct mt_advice_input *input, struct mt_text *out)
+{
+    bool is_tight = input->settings.policy == MT_POLICY_TIGHT;
+    if (is_tight && input->program.kind == MT_PROGRAM_PYTORCH)
+        mt_text_add(out, "policy=tight, which comes nearest to expandable_segments");
+    else
+        mt_text_add(out, "%s allocator (policy=%s)", is_tight ? "memtrace's" : "PyTorch's",
+                    mt_policy_name(input->settings.policy));
 }
 
 void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out)
@@ -130,7 +174,8 @@ static const struct mt_row_type fragmentation_type = MT_ROW_TYPE(ROW, fragmentat
 /* A finding with its words. Of fragmentation, which is not timed, numbers are -1 and byte_seconds is NAN. */
 struct finding_row {
     struct mt_finding finding;
-    const char *pattern, *policy, *cost, *hint;
+    const char *pattern, *policy, *cost;
+    struct mt_text hint;
     int64_t events, ns, total_blocks;
     double byte_seconds;
 };
@@ -158,7 +203,7 @@ static const struct mt_field finding_fields[] = {
     MT_TEXT(ROW, cost, "cost", NULL,
             "of mending: `option`, one option; `program`, a change of the program; `time`, computing or copying in "
             "every step"),
-    MT_TEXT(ROW, hint, "hint", NULL, "what to do, in words"),
+    MT_OWNED(ROW, hint, "hint", NULL, "what to do, in words"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type finding_type = MT_ROW_TYPE(ROW, finding_fields);
@@ -169,6 +214,7 @@ struct advice_row {
     struct mt_replay_result peak; /* of the run itself */
     struct mt_advice advice;      /* borrowed */
     const struct mt_replay_result *used_only;
+    const char *alloc;
     int64_t first_step, last_step, left_out;
     struct finding_row *findings;
     size_t finding_count;
@@ -184,35 +230,38 @@ static const struct mt_field answer_fields[] = {
            "the same of a replay without a change, which replays of findings are compared with"),
     MT_ROW_OR_NULL(ROW, used_only, "used_only", &replay_type,
                    "the same if every block were there from its first to its last use only; null: no use is known"),
+    MT_TEXT(ROW, alloc, "alloc", NULL, "the allocator of replays and simulations, as `--alloc` spells it"),
     MT_FLAG(ROW, advice.knows_uses, "knows_uses", NULL, "false if the program told no use of any block"),
     MT_KNOWN(ROW, first_step, "first_step", NULL, "of the window that is looked at; null: the whole run is"),
     MT_KNOWN(ROW, last_step, "last_step", NULL, NULL),
     MT_ROW(ROW, advice.fragmentation, "fragmentation", &fragmentation_type, "when most was reserved"),
     MT_ROWS(ROW, findings, finding_count, "findings", &finding_type,
-            "the largest saving first; two findings may speak of the same bytes"),
+            "first what one option mends if it saves a tenth of the most, then the largest saving; "
+            "two findings may speak of the same bytes"),
     MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &replay_type,
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
     MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
-            "options that findings name though no replay could tell what they do"),
+            "options that lower the peak, of which no replay could tell what they do"),
     MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_advice_type = MT_ROW_TYPE(ROW, answer_fields);
 #undef ROW
 
-static struct finding_row finding_row_of(const struct mt_finding *finding)
+static struct finding_row finding_row_of(const struct mt_finding *finding, const struct mt_program *program)
 {
     bool is_timed = finding->pattern != MT_PATTERN_FRAGMENTATION;
     assert(!finding->replay.fits || !is_timed || finding->claim_bytes == finding->replay.requested_bytes);
-    return (struct finding_row){.finding = *finding,
-                                .pattern = mt_pattern_name(finding->pattern),
-                                .policy = mt_policy_name(finding->policy),
-                                .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
-                                .hint = mt_hint_words(mt_finding_hint(finding)),
-                                .events = is_timed ? finding->events : -1,
-                                .ns = is_timed ? (int64_t)finding->ns : -1,
-                                .total_blocks = is_timed ? (int64_t)finding->total_blocks : -1,
-                                .byte_seconds = is_timed ? finding->byte_seconds : NAN};
+    struct finding_row row = {.finding = *finding,
+                              .pattern = mt_pattern_name(finding->pattern),
+                              .policy = mt_policy_name(finding->policy),
+                              .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
+                              .events = is_timed ? finding->events : -1,
+                              .ns = is_timed ? (int64_t)finding->ns : -1,
+                              .total_blocks = is_timed ? (int64_t)finding->total_blocks : -1,
+                              .byte_seconds = is_timed ? finding->byte_seconds : NAN};
+    mt_hint_add(mt_finding_hint(finding), program, &row.hint);
+    return row;
 }
 
 static struct mt_replay_result peak_of(const struct mt_simulation *simulation)
@@ -227,7 +276,7 @@ struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_
 {
     char saved[MT_BYTES_TEXT];
     struct mt_advice_option_row *rows = mt_host_alloc((simulated->count + 1) * sizeof *rows);
-    mt_text_add(&rows[0].change, "(as it is)");
+    mt_text_add(&rows[0].change, simulated->as_it_is.fits ? "(as it is)" : "(as it is, until memory ended)");
     rows[0].peak = peak_of(&simulated->as_it_is);
     for (size_t i = 0; i < simulated->count; i++) {
         const struct mt_simulated_option *option = &simulated->options[i];
@@ -258,11 +307,14 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
     const struct mt_advice *advice = &answer->advice;
     const struct mt_simulated_advice *simulated = &answer->simulated;
     struct mt_advice_option_row *options = mt_advice_options_create(simulated);
+    struct mt_text alloc = {0};
+    mt_alloc_settings_format_short(&material->input.settings, &alloc);
     struct advice_row row = {.peak = {.requested_bytes = answer->peaks[MT_MEASURE_REQUESTED].bytes,
                                       .allocated_bytes = answer->peaks[MT_MEASURE_ALLOCATED].bytes,
                                       .reserved_bytes = answer->peaks[MT_MEASURE_RESERVED].bytes},
                              .advice = *advice,
                              .used_only = advice->knows_uses ? &advice->used_only : NULL,
+                             .alloc = mt_text_get(&alloc),
                              .first_step = material->is_whole ? -1 : material->first_step,
                              .last_step = material->is_whole ? -1 : material->last_step,
                              .left_out = (int64_t)advice->left_out,
@@ -272,10 +324,13 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .options = options + 1,
                              .option_count = simulated->count};
     for (size_t i = 0; i < advice->count; i++)
-        row.findings[i] = finding_row_of(&advice->findings[i]);
+        row.findings[i] = finding_row_of(&advice->findings[i], &material->input.program);
     json_t *object = mt_answer_begin("advise", answer->question->run);
     mt_row_add_json(&mt_advice_type, &row, object);
     mt_advice_options_release(options, simulated->count);
+    for (size_t i = 0; i < advice->count; i++)
+        mt_text_release(&row.findings[i].hint);
     free(row.findings);
+    mt_text_release(&alloc);
     return object;
 }

@@ -5,8 +5,12 @@
 #include "analysis/advise_answer.h"
 #include "answer/row.h"
 
-/* Returns the option of memtrace run, or the change of a program, that mends a finding. Static text. */
-const char *mt_hint_words(mt_hint hint);
+/* Adds the change that mends a finding, in the words of the program: options of memtrace run, where it has them, and names of
+ * PyTorch. */
+void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text *out);
+
+/* Adds "PyTorch's allocator (policy=torch)": what the run was replayed with. */
+void mt_replayed_allocator_add(const struct mt_advice_input *input, struct mt_text *out);
 
 /* Adds what the finding's blocks have in common: "einsum backward, model.layers.*.ffn". */
 void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out);

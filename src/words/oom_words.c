@@ -176,18 +176,28 @@ static void add_mended(const struct mt_finding *finding, struct mt_text *out)
     mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
 }
 
-static void add_replayed(const struct mt_replayed_change *replayed, struct mt_oom_change_row *out)
+/* Adds the other policy as the program names it. */
+static void add_policy(mt_policy policy, const struct mt_program *program, struct mt_text *out)
+{
+    if (program->kind == MT_PROGRAM_PYTORCH)
+        mt_text_add(out, "expandable_segments:%s", policy == MT_POLICY_TIGHT ? "True" : "False");
+    else
+        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "", mt_policy_name(policy));
+}
+
+static void add_replayed(const struct mt_replayed_change *replayed, const struct mt_program *program,
+                         struct mt_oom_change_row *out)
 {
     switch (replayed->kind) {
     case MT_REPLAYED_PATTERN:
         out->pattern = mt_pattern_name(replayed->finding.pattern);
         add_mended(&replayed->finding, &out->change);
-        mt_text_add(&out->hint, "%s", mt_hint_words(mt_finding_hint(&replayed->finding)));
+        mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
         return;
     case MT_REPLAYED_POLICY:
-        mt_text_add(&out->change, "--alloc policy=%s", mt_policy_name(replayed->policy));
-        mt_text_add(&out->hint, "%s",
-                    mt_hint_words(replayed->policy == MT_POLICY_TIGHT ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH));
+        add_policy(replayed->policy, program, &out->change);
+        mt_hint_add(replayed->policy == MT_POLICY_TIGHT ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH, program,
+                    &out->hint);
         return;
     case MT_REPLAYED_USED_ONLY:
         mt_text_add(&out->change, "every block from its first to its last use only");
@@ -210,7 +220,7 @@ static void create_changes(const struct mt_oom_answer *answer, struct mt_oom_row
                                           .reserved_bytes = change->reserved_bytes,
                                           .room_bytes = answer->limit_bytes - change->reserved_bytes};
         if (change->proof == MT_PROOF_REPLAY) {
-            add_replayed(&change->replayed, row);
+            add_replayed(&change->replayed, &answer->material.input.program, row);
         } else {
             mt_fit_remedy_add_changes(&change->remedy, &row->change);
             mt_run_command_add(&change->remedy.plan, &row->command);

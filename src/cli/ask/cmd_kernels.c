@@ -122,7 +122,8 @@ struct answer {
 
 #define ROW struct answer
 static const struct mt_field answer_fields[] = {
-    MT_FLAG(ROW, is_estimated, "estimated", NULL, "true on sim, where each op counts as a kernel of its roofline time"),
+    MT_FLAG(ROW, is_estimated, "estimated", NULL,
+            "true on sim, where each op counts as a kernel of its estimated time"),
     MT_COUNT(ROW, kernels.recorded, "recorded", NULL, "kernels of the whole run; 0: they were not watched"),
     MT_COUNT(ROW, kernels.lost, "lost", NULL, "kernels of the whole run without a record"),
     MT_COUNT(ROW, kernels.steps, "steps", NULL, "full ones that count: totals are their sums, means divide by them"),
@@ -341,9 +342,8 @@ const struct mt_command mt_command_kernels = {
     .usage = "[N] [OPTIONS]",
     .details =
         "Of runs with --kernels on an NVIDIA GPU. On sim nothing runs: each op counts as a kernel of its name, and\n"
-        "its time is an estimate (est.), the op's roofline on the card. Times and counts are means over the full steps "
-        "after the\n"
-        "warm-up. A matrix product is what an op that ends in .matmul launches, whatever the kernel is called;\n"
+        "its time is an estimate (est.). Times and counts are means over the full steps after the warm-up. A matrix\n"
+        "product is what an op that ends in .matmul launches, whatever the kernel is called;\n"
         "beside a kernel stands the op that most of its time belongs to. Softmax is compared with the products\n"
         "of queries and keys and of weights and values: its operations are 5 a score (maximum, subtraction,\n"
         "exponential, sum, division), theirs 4 a score and element of a head.\n",

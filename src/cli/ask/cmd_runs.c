@@ -28,6 +28,8 @@ static const struct mt_field row_fields[] = {
     MT_INTEGER(struct run_row, run.steps, "steps", "steps", NULL),
     MT_INTEGER(struct run_row, run.event_count, "events", "events", NULL),
     MT_INTEGER(struct run_row, run.lost_events, "lost_events", NULL, "not stored"),
+    MT_INTEGER(struct run_row, run.missing_records, "missing_records", NULL,
+               "of its last moments, damaged when it was recovered"),
     MT_INTEGER(struct run_row, run.stall_count, "stall_count", NULL, "waits of the program for the disk"),
     MT_INTEGER(struct run_row, run.stall_ns, "stall_ns", NULL, NULL),
     MT_BYTES(struct run_row, peak_bytes, "allocated_bytes", "peak allocated", "the peak"),
@@ -84,6 +86,7 @@ static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_
         status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &row->peak_bytes);
     read_settings(settings, setting_count, row);
     free(settings);
+    mt_note_missing(run);
     return status;
 }
 

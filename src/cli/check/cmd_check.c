@@ -248,7 +248,7 @@ const struct mt_command mt_command_check = {
         "with 6 if the answer, or a file of it, could not be written.\n"
         "\n"
         "--category bounds what lives at the peak of allocated bytes, rounding included; --largest what one\n"
-        "allocation asks for in any phase, as the largest overall of memtrace categories. --no-leaks takes what is "
+        "allocation asks for in any phase, as the largest over all of memtrace categories. --no-leaks takes what is "
         "live at the ends of the last steps (8 at most, without the\n"
         "first one's), by kinds that are alike but for layer and shape: one that never falls and has grown, leaks.\n"
         "It needs three full steps. Sizes are in powers of 1024: 52GB is 52GiB.\n"

@@ -26,6 +26,14 @@ static const struct mt_field oom_fields[] = {
 };
 const struct mt_row_type mt_steps_oom_type = MT_ROW_TYPE(struct mt_steps_row, oom_fields);
 
+void mt_note_missing(const struct mt_run *run)
+{
+    if (run->missing_records > 0)
+        mt_note("run %" PRId64 " lacks its end: the ring was damaged when its process died, and %" PRId64
+                " records after event %" PRId64 " are lost",
+                run->id, run->missing_records, run->first_event + run->event_count - 1);
+}
+
 static void note_state(const struct mt_run *run)
 {
     if (mt_run_is(run, MT_RUN_RUNNING))
@@ -34,6 +42,7 @@ static void note_state(const struct mt_run *run)
         mt_note("run %" PRId64 " was interrupted: its %" PRId64 " events were recovered", run->id, run->event_count);
     if (run->lost_events > 0)
         mt_note("run %" PRId64 " is incomplete: %" PRId64 " events could not be stored", run->id, run->lost_events);
+    mt_note_missing(run);
 }
 
 mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)

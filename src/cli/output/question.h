@@ -15,6 +15,9 @@ mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out);
  * The caller closes it, unless this fails. */
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 
+/* Notes on stderr that the last moments of a run are missing, if they are. */
+void mt_note_missing(const struct mt_run *run);
+
 /* Does the same, but without --run finds the newest run that ended in that state. Fails with MT_USAGE if none did. */
 mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_state state, struct mt_question *out);
 

@@ -76,8 +76,9 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(struct answer, model, "model", NULL, NULL),
     MT_COUNT(struct answer, parameters, "parameters", NULL, NULL),
     MT_MEMBERS(struct answer, settings,
-               "settings of the run by name: `mode`, `autocast`, `attention`, `impl`, `weight_cast`, `checkpoint`, "
-               "`optimizer_in_backward`, `zero_grad`, `batch`, `seq`, `alloc`, `plan`"),
+               "settings of the run by name: `mode`, `autocast`, `autocast_end`, `attention`, `impl`, `weight_cast`, "
+               "`checkpoint`, `optimizer_in_backward`, `optimizer`, `zero_grad`, `keep_output`, `batch`, `seq`, "
+               "`alloc`, `plan`"),
     MT_TEXT(struct answer, device, "device", NULL, NULL),
     MT_TEXT(struct answer, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
     MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has, as its driver tells"),
@@ -246,7 +247,18 @@ static void print_verdict(const struct mt_fit *fit)
 static uint64_t state_bytes(const struct mt_training_config *config)
 {
     uint64_t bytes = mt_model_parameter_count(&config->model) * mt_dtype_bytes(config->parameter_dtype);
-    return config->mode == MT_MODE_FWD_BWD ? 4 * bytes : bytes;
+    if (config->mode != MT_MODE_FWD_BWD)
+        return bytes;
+    return config->optimizer == MT_OPTIMIZER_NONE ? 2 * bytes : 4 * bytes;
+}
+
+/* Returns what state_bytes counts beside the parameters. */
+static const char *state_words(const struct mt_training_config *config)
+{
+    if (config->mode != MT_MODE_FWD_BWD)
+        return "";
+    return config->optimizer == MT_OPTIMIZER_NONE ? " and their gradients"
+                                                  : ", their gradients and the optimizer's two moments";
 }
 
 static void print_no_remedy(const struct mt_fit_question *question, const struct mt_fit *fit)
@@ -257,8 +269,7 @@ static void print_no_remedy(const struct mt_fit_question *question, const struct
     if (bytes <= fit->capacity_bytes)
         puts("\nNone of these makes it fit.");
     else
-        printf("\nNone of these makes it fit: the parameters%s alone are %s.\n",
-               config->mode == MT_MODE_FWD_BWD ? ", their gradients and the optimizer's two moments" : "",
+        printf("\nNone of these makes it fit: the parameters%s alone are %s.\n", state_words(config),
                mt_format_bytes(bytes, size));
 }
 

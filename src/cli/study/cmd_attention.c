@@ -269,7 +269,7 @@ const struct mt_command mt_command_attention = {
         "what it must be by formula, the peak, and the times of forward and backward. Running out of memory is a\n"
         "result. Memory is without the workspaces of matrix products.\n\n"
         "An option with ,... takes several values with commas between. Each cell is a run of the trace, which\n"
-        "memtrace peak, top and diff ask about. On sim memory is exact and times are rooflines: nothing is computed.\n",
+        "memtrace peak, top and diff ask about. On sim memory is exact and times are estimates: nothing is computed.\n",
     .examples =
         "  memtrace attention --device sim --no-trace\n"
         "  memtrace attention --device sim --no-trace --d 64 --peer\n"

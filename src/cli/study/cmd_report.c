@@ -104,8 +104,9 @@ static const struct mt_row_type run_type = MT_ROW_TYPE(struct mt_report_run, run
 static mt_status fill_page(struct mt_report *report)
 {
     static mt_status (*const sections[])(struct mt_report *) = {
-        mt_report_timing,     mt_report_peaks,   mt_report_autocast, mt_report_account, mt_report_residual,
-        mt_report_categories, mt_report_largest, mt_report_kernels,  mt_report_dtypes,  mt_report_accumulation};
+        mt_report_timing,  mt_report_implementations, mt_report_peaks,       mt_report_autocast,
+        mt_report_account, mt_report_residual,        mt_report_categories,  mt_report_largest,
+        mt_report_kernels, mt_report_dtypes,          mt_report_accumulation};
     mt_status status = MT_OK;
     introduce(report);
     for (size_t i = 0; i < sizeof sections / sizeof sections[0] && status == MT_OK; i++)
@@ -153,7 +154,8 @@ static mt_status run_report(const void *given)
         [MT_LACKS_AUTOCAST] = "memtrace run --autocast bf16",
         [MT_LACKS_KERNELS] = "memtrace run --kernels --warmup 2",
         [MT_LACKS_PUBLISHED] = study.data,
-        [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10"};
+        [MT_LACKS_WARMUP] = "memtrace run --warmup 5 --steps 10",
+        [MT_LACKS_IMPLEMENTATIONS] = "memtrace sweep --impl eager,fused --model small,medium,large,xl,2.7B"};
     struct mt_report report = {.remedies = remedies, .page = mt_page_create("Memory of transformer training")};
     mt_status status = check_output(report_options);
     if (status == MT_OK && report_options->study)
@@ -177,7 +179,8 @@ const struct mt_command mt_command_report = {
     .name = "report",
     .summary = "Writes a page of tables from the runs of a trace, with what their numbers show.",
     .usage = "[OPTIONS]",
-    .details = "Timing with and without warm-up; peaks by sequence length, in fp32 and under autocast, and what the\n"
+    .details = "Timing with and without warm-up; eager against compiled-like (fused) steps; peaks by sequence length, "
+               "in fp32 and under autocast, and what the\n"
                "difference is made of; the whole model by formula, term by term; the residual stream; categories and\n"
                "largest blocks; kernels; dtypes under autocast; and the accumulation experiment. Published figures "
                "stand beside those of the same runs.\n"

@@ -152,7 +152,7 @@ static const char runs_sql[] =
     "SELECT id, name, state, started_at, device, capacity_bytes, first_event, event_count, lost_events,"
     " complete_from_bytes, stall_count, stall_ns, (SELECT count(*) FROM step WHERE step.run = run.id),"
     " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL),"
-    " (SELECT max(id) FROM event) FROM run ORDER BY id";
+    " (SELECT max(id) FROM event), missing_records FROM run ORDER BY id";
 
 enum { LAST_EVENT = 14 }; /* the column with the trace's last event */
 
@@ -168,6 +168,7 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
         .first_event = mt_statement_integer(row, 6),
         .event_count = mt_statement_integer(row, 7),
         .lost_events = mt_statement_integer(row, 8),
+        .missing_records = mt_statement_integer(row, LAST_EVENT + 1),
         .complete_from_bytes = mt_statement_integer(row, 9),
         .stall_count = mt_statement_integer(row, 10),
         .stall_ns = mt_statement_integer(row, 11),

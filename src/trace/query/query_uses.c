@@ -7,7 +7,7 @@
  * of its own, and the rest is one. */
 #include "trace/query/blocks.h"
 #include "trace/query/query.h"
-#include "trace/store/database.h"
+#include "trace/store/trace_format.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -41,6 +41,7 @@ struct mt_run {
     int64_t first_event;         /* event.id */
     int64_t event_count;         /* stored events */
     int64_t lost_events;         /* emitted after the writer had failed */
+    int64_t missing_records;     /* of its last moments, which could not be read after its process died */
     int64_t complete_from_bytes; /* summary_allocation has every allocation of at least this size */
     int64_t stall_count;         /* times that the producer waited for the ring */
     int64_t stall_ns;            /* for so long altogether */

@@ -1,8 +1,7 @@
 #include "trace/store/database.h"
 
-#include "base/event.h"
 #include "base/text.h"
-#include "mt_schema_sql.h"
+#include "trace/store/trace_format.h"
 
 #include <assert.h>
 #include <sqlite3.h>
@@ -15,55 +14,6 @@ enum { MOST_FOREIGN_BYTES = 1 << 24 };
  * 288 KiB in place of 80. The WAL is folded back into the file every 64 MiB, because each time costs a sync of both. */
 static const char writer_pragmas[] = "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
                                      "PRAGMA wal_autocheckpoint = 4096; PRAGMA cache_size = -32768";
-
-static mt_status check_table(struct mt_database *database, struct mt_statement *statement, const char *name)
-{
-    mt_status status = MT_OK;
-    mt_statement_bind_text(statement, 1, name);
-    bool is_there = mt_statement_next(statement, &status);
-    mt_statement_reset(statement);
-    if (status == MT_OK && !is_there)
-        return mt_fail(MT_BAD_TRACE, "%s is damaged (there is no table %s)", mt_database_path(database), name);
-    return status;
-}
-
-/* Fails unless a trace of that format has its tables, and those that recovery reads have its columns. */
-static mt_status check_tables(struct mt_database *database, int64_t format)
-{
-    /* The last two came with later formats. */
-    static const char *const tables[] = {"run",
-                                         "setting",
-                                         "measurement",
-                                         "span",
-                                         "label",
-                                         "event",
-                                         "kernel",
-                                         "kernel_name",
-                                         "event_kind",
-                                         "segment",
-                                         "step",
-                                         "checkpoint",
-                                         "summary_peak",
-                                         "summary_peak_category",
-                                         "summary_category",
-                                         "summary_allocation",
-                                         "block_use",
-                                         "segment_part"};
-    size_t count = sizeof tables / sizeof tables[0] - (format <= MT_TRACE_FORMAT_WITHOUT_USES) -
-                   (format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS);
-    struct mt_statement *statement;
-    int64_t unused;
-    mt_status status =
-        mt_database_prepare(database, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", &statement);
-    for (size_t i = 0; i < count && status == MT_OK; i++)
-        status = check_table(database, statement, tables[i]);
-    mt_statement_finalize(statement);
-    if (status != MT_OK)
-        return status;
-    return mt_database_integer(
-        database, "SELECT event_count + ring_position + time_ns + duration_ns FROM run, event, kernel LIMIT 0",
-        &unused);
-}
 
 /* The identity of a file. All 0: it is empty. */
 struct identity {
@@ -88,10 +38,12 @@ static mt_status check_identity(struct mt_database *database, const struct ident
     if (identity->application != MT_TRACE_APPLICATION_ID)
         return mt_fail(MT_BAD_TRACE, "%s is not a trace (%s)", mt_database_path(database),
                        identity_is_blank(identity) ? "it is empty" : "an SQLite database of another program");
+    if (identity->format < 1)
+        return mt_fail(MT_BAD_TRACE, "%s is damaged: it has no format", mt_database_path(database));
     if (identity->format > MT_TRACE_FORMAT)
         return mt_fail(MT_BAD_TRACE, "%s was written by a newer memtrace (format %lld; this one reads up to %d)",
                        mt_database_path(database), (long long)identity->format, MT_TRACE_FORMAT);
-    return check_tables(database, identity->format);
+    return mt_trace_format_check(database, identity->format);
 }
 
 /* Closes *database after a failure. */
@@ -103,9 +55,6 @@ static mt_status finish_open(mt_status status, struct mt_database **database)
     *database = NULL;
     return status;
 }
-
-/* Selects the segments of an older trace, each mapped and unmapped as a whole, as rows of table segment_part. */
-#define WHOLE_SEGMENTS "SELECT run, id AS segment, 0 AS offset, mapped_event, bytes, unmapped_event FROM main.segment"
 
 mt_status mt_database_create_export(const char *path, struct mt_database **out)
 {
@@ -124,8 +73,8 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out)
         status = read_identity(*out, &identity);
     if (status == MT_OK)
         status = check_identity(*out, &identity);
-    if (status == MT_OK && identity.format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
-        status = mt_database_execute(*out, "CREATE TEMP VIEW segment_part AS " WHOLE_SEGMENTS);
+    if (status == MT_OK)
+        status = mt_trace_format_view(*out, identity.format);
     return finish_open(status, out);
 }
 
@@ -149,46 +98,6 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     return finish_open(status, out);
 }
 
-static mt_status add_event_kinds(struct mt_database *database)
-{
-    struct mt_statement *statement;
-    mt_status status = mt_database_prepare_insert(database, "event_kind", "id, name", &statement);
-    for (int kind = 0; kind < MT_EVENT_KIND_COUNT && status == MT_OK; kind++) {
-        mt_statement_bind_integer(statement, 1, kind);
-        mt_statement_bind_text(statement, 2, mt_event_kind_name((mt_event_kind)kind));
-        status = mt_statement_run(statement);
-    }
-    mt_statement_finalize(statement);
-    return status;
-}
-
-static mt_status add_tables(struct mt_database *database)
-{
-    struct mt_text identity = {0};
-    mt_text_add(&identity, "PRAGMA application_id = %d; PRAGMA user_version = %d", MT_TRACE_APPLICATION_ID,
-                MT_TRACE_FORMAT);
-    mt_status status = mt_database_execute(database, mt_schema_sql);
-    if (status == MT_OK)
-        status = mt_database_execute(database, "INSERT OR IGNORE INTO segment_part " WHOLE_SEGMENTS);
-    if (status == MT_OK)
-        status = mt_database_execute(database, identity.data);
-    mt_text_release(&identity);
-    return status == MT_OK ? add_event_kinds(database) : status;
-}
-
-/* Adds what an empty database, or one of an older format, lacks. All or nothing: if the process dies in here the file
- * stays as it was, and the next writer does this. */
-static mt_status create_tables(struct mt_database *database)
-{
-    mt_status status = mt_database_begin(database);
-    if (status == MT_OK)
-        status = add_tables(database);
-    if (status == MT_OK)
-        return mt_database_commit(database);
-    mt_database_rollback(database);
-    return status;
-}
-
 static mt_status set_up_writing(struct mt_database *database)
 {
     struct identity identity;
@@ -202,7 +111,9 @@ static mt_status set_up_writing(struct mt_database *database)
     if (status != MT_OK)
         return status;
     assert(identity.format <= MT_TRACE_FORMAT);
-    return identity.format < MT_TRACE_FORMAT ? create_tables(database) : MT_OK;
+    return identity.format < MT_TRACE_FORMAT
+               ? mt_trace_format_upgrade(database, identity.format, MT_TRACE_APPLICATION_ID)
+               : MT_OK;
 }
 
 /* Fails if a writer would refuse the file. A killed writer may have left it so that only a writer can read it. */

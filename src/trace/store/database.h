@@ -9,14 +9,7 @@
 
 #include "trace/store/connection.h"
 
-enum {
-    MT_TRACE_APPLICATION_ID = 0x6D747263,  /* "mtrc", at byte 68 of the file */
-    MT_TRACE_FORMAT = 3,                   /* user_version: grows when an older program could no longer read the file,
-                                           * or its ring */
-    MT_TRACE_FORMAT_WITHOUT_USES = 1,      /* has no table block_use; a writer adds it */
-    MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS = 2, /* has no table segment_part: segments were mapped and unmapped as a whole.
-                                            * A writer adds the table, a reader has a view in its place */
-};
+enum { MT_TRACE_APPLICATION_ID = 0x6D747263 }; /* "mtrc", at byte 68 of the file */
 
 /* The limit of event ids and of the number of kernels: an id may be multiplied by a little and added to without
  * overflow. A file with larger ones is damaged. */

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
- * mt_intake_store is not running; position never goes back. */
+ * mt_intake_store is not running; position never goes back, and no further once it is at damage. */
 struct mt_intake {
     struct mt_database *database;
     int64_t run, first_event;
     uint64_t position; /* of the ring */
-    bool open;
+    bool open, at_damage;
     struct mt_summary *summary;
     struct mt_batch *events, *uses;
     mt_span_id *label_spans; /* by label number; 0 for labels that never came */
@@ -133,6 +133,11 @@ uint64_t mt_intake_position(const struct mt_intake *intake)
     return intake->position;
 }
 
+bool mt_intake_is_at_damage(const struct mt_intake *intake)
+{
+    return intake->at_damage;
+}
+
 bool mt_intake_is_open(const struct mt_intake *intake)
 {
     return intake->open;
@@ -150,6 +155,7 @@ static mt_status open_transaction(struct mt_intake *intake)
 
 static mt_status add_event(struct mt_intake *intake, const struct mt_event *event)
 {
+    assert(mt_label_category(event->label) < MT_MOST_CATEGORIES);
     struct mt_event_row_in *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_event_row_in){.event = event, .span = event->span};
@@ -251,22 +257,38 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_record_head 
     return MT_OK;
 }
 
-/* Stores one event, or one item with its payload, and moves the position past it. Passes over a record that is none of ours:
- * only damage to the file can have put it there. */
+/* Stores a record without a payload. */
+static mt_status add_short(struct mt_intake *intake, const union mt_record *record)
+{
+    if (record->event.kind == MT_RECORD_USE)
+        return add_use(intake, &record->use);
+    if (record->event.kind == MT_RECORD_KERNEL)
+        return add_kernel(intake, &record->kernel);
+    return add_event(intake, &record->event);
+}
+
+/* True if the record has no payload. */
+static bool is_short(const union mt_record *record)
+{
+    uint16_t kind = record->event.kind;
+    return kind < MT_EVENT_KIND_COUNT || kind == MT_RECORD_USE || kind == MT_RECORD_KERNEL;
+}
+
+/* Stores one event, or one item with its payload, and moves the position past it; or finds that it is damaged. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
-    const union mt_record *record = mt_ring_record(ring, intake->position++);
-    uint16_t kind = record->event.kind;
-    assert(intake->open && intake->position <= end);
-    if (kind < MT_EVENT_KIND_COUNT)
-        return mt_label_category(record->event.label) < MT_MOST_CATEGORIES ? add_event(intake, &record->event) : MT_OK;
-    if (kind == MT_RECORD_USE)
-        return add_use(intake, &record->use);
-    if (kind == MT_RECORD_KERNEL)
-        return add_kernel(intake, &record->kernel);
-    if (!mt_payload_read(&intake->payload, ring, intake->position - 1, end))
+    const union mt_record *record = mt_ring_record(ring, intake->position);
+    assert(intake->open && intake->position < end && !intake->at_damage);
+    if (is_short(record)) {
+        uint32_t checksum = mt_record_checksum(mt_record_hash_at(record, intake->position));
+        intake->at_damage = checksum != record->event.checksum;
+        intake->position += !intake->at_damage;
+        return intake->at_damage ? MT_OK : add_short(intake, record);
+    }
+    intake->at_damage = !mt_payload_read(&intake->payload, ring, intake->position, end);
+    if (intake->at_damage)
         return MT_OK;
-    intake->position += mt_payload_records(record->head.length) - 1;
+    intake->position += mt_payload_records(record->head.length);
     return add_item(intake, &record->head);
 }
 
@@ -277,7 +299,7 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     if (intake->position == end)
         return MT_OK;
     mt_status status = open_transaction(intake);
-    while (intake->position < stop && status == MT_OK)
+    while (intake->position < stop && !intake->at_damage && status == MT_OK)
         status = add_record(intake, ring, end);
     assert(intake->position <= end);
     if (status == MT_OK)
@@ -302,12 +324,12 @@ static mt_status write_end(struct mt_intake *intake, const struct mt_run_end *en
     assert(end->state != MT_RUN_RUNNING);
     MT_TRY(mt_database_prepare(intake->database,
                                "UPDATE run SET state = ?, lost_events = ?, stall_count = ?, stall_ns = ?,"
-                               " complete_from_bytes = ? WHERE id = ?",
+                               " missing_records = ?, complete_from_bytes = ? WHERE id = ?",
                                &statement));
-    mt_status status =
-        MT_RUN_WITH(statement, 1, MT_BIND_TEXT(mt_run_state_name(end->state)), MT_BIND_INTEGER(end->lost_events),
-                    MT_BIND_INTEGER(end->stall_count), MT_BIND_INTEGER(end->stall_ns),
-                    MT_BIND_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_BIND_INTEGER(intake->run));
+    mt_status status = MT_RUN_WITH(
+        statement, 1, MT_BIND_TEXT(mt_run_state_name(end->state)), MT_BIND_INTEGER(end->lost_events),
+        MT_BIND_INTEGER(end->stall_count), MT_BIND_INTEGER(end->stall_ns), MT_BIND_INTEGER(end->missing_records),
+        MT_BIND_INTEGER(mt_summary_complete_from_bytes(intake->summary)), MT_BIND_INTEGER(intake->run));
     mt_statement_finalize(statement);
     return status;
 }

@@ -22,6 +22,7 @@ struct mt_intake;
 struct mt_run_end {
     mt_run_state state;
     uint64_t lost_events, stall_count, stall_ns;
+    uint64_t missing_records; /* of the ring, from the first that could not be read on */
 };
 
 /* Creates the intake of the run of this id, which must have its row. The run's stored events are read back first. Borrows
@@ -34,8 +35,12 @@ void mt_intake_destroy(struct mt_intake *intake);
 /* Returns the position below which records are stored and, after a commit, committed. */
 uint64_t mt_intake_position(const struct mt_intake *intake);
 
-/* Stores records from the position on, up to `end` or about `most` of them. Begins a transaction if there is none. */
+/* Stores records from the position on, up to `end` or about `most` of them. Begins a transaction if there is none. Stores
+ * nothing from the first record on that is damaged. */
 mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end, uint64_t most);
+
+/* True if the record at the position is damaged: it is not what was written there. */
+bool mt_intake_is_at_damage(const struct mt_intake *intake);
 
 /* True if there is something to commit. */
 bool mt_intake_is_open(const struct mt_intake *intake);

@@ -147,19 +147,23 @@ bool mt_payload_get_name(struct mt_payload *payload, const char **out)
 void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t id, struct mt_ring *ring)
 {
     assert(kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));
-    *mt_ring_record(ring, ring->head) = (union mt_record){.head = {.length = payload->length, .id = id, .kind = kind}};
-    uint64_t position = ring->head + 1;
+    union mt_record *head = mt_ring_record(ring, ring->head);
+    *head = (union mt_record){.head = {.length = payload->length, .id = id, .kind = kind}};
+    uint64_t position = ring->head, hash = mt_record_hash_at(head, position);
     for (size_t at = 0; at < payload->length; at += RECORD_BYTES) {
         union mt_record record = {.bytes = {0}};
         size_t left = payload->length - at;
         memcpy(record.bytes, payload->data + at, left < RECORD_BYTES ? left : RECORD_BYTES);
-        *mt_ring_record(ring, position++) = record;
+        hash = mt_record_hash(hash, &record, record.words[7]);
+        *mt_ring_record(ring, ++position) = record;
     }
+    head->head.checksum = mt_record_checksum(hash);
 }
 
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end)
 {
-    uint64_t bytes = mt_ring_record(ring, position)->head.length;
+    const union mt_record *head = mt_ring_record(ring, position);
+    uint64_t bytes = head->head.length, hash = mt_record_hash_at(head, position);
     assert(position < end);
     if (bytes > sizeof payload->data || mt_payload_records(bytes) > end - position)
         return false;
@@ -167,8 +171,10 @@ bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uin
     payload->read = 0;
     payload->whole = true;
     for (size_t at = 0; at < bytes; at += RECORD_BYTES) {
+        const union mt_record *record = mt_ring_record(ring, ++position);
         size_t left = bytes - at;
-        memcpy(payload->data + at, mt_ring_record(ring, ++position)->bytes, left < RECORD_BYTES ? left : RECORD_BYTES);
+        memcpy(payload->data + at, record->bytes, left < RECORD_BYTES ? left : RECORD_BYTES);
+        hash = mt_record_hash(hash, record, record->words[7]);
     }
-    return true;
+    return head->head.checksum == mt_record_checksum(hash);
 }

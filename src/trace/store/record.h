@@ -52,7 +52,7 @@ static inline uint64_t mt_payload_records(uint64_t bytes)
 /* Producer: writes the item of that kind and id at ring->head without publishing it. There must be room. */
 void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t id, struct mt_ring *ring);
 
-/* Consumer: reads the payload of the head at `position`. False if it does not end before `end`. */
+/* Consumer: reads the payload of the head at `position`. False if it does not end before `end`, or the checksum is wrong. */
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end);
 
 #endif

@@ -57,16 +57,23 @@ static void note_holder(const struct mt_ring *ring)
         return;
 }
 
-/* True if the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not touched. */
-static bool is_ring(int file)
+/* Fails unless the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not
+ * touched. */
+static mt_status check_file(const struct mt_ring *ring)
 {
-    uint64_t magic;
-    struct stat status;
-    if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
-        return false;
-    if (status.st_size == 0)
-        return true;
-    return pread(file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && (magic == MAGIC || magic == UNFINISHED);
+    const uint64_t family = UINT64_MAX >> 8; /* all but the digit at the end */
+    uint64_t magic = 0;
+    struct stat file;
+    bool is_file = fstat(ring->file, &file) == 0 && S_ISREG(file.st_mode);
+    if (is_file && file.st_size == 0)
+        return MT_OK;
+    if (is_file && pread(ring->file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
+        (magic == MAGIC || magic == UNFINISHED))
+        return MT_OK;
+    if ((magic & family) == (MAGIC & family))
+        return mt_fail(MT_FAILED, "%s belongs to another version of memtrace: open the trace with that one first",
+                       ring->path);
+    return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
 }
 
 /* Opens the file without following a link or waiting for a pipe. */
@@ -81,6 +88,8 @@ static int open_file(const char *path, mt_ring_claim claim)
 
 static mt_status fail_to_open(const struct mt_ring *ring, mt_ring_claim claim)
 {
+    if (errno == ELOOP || errno == EISDIR)
+        return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
     if (claim == MT_RING_INSPECT)
         return mt_fail(MT_FAILED, "can't open %s: %s", ring->path, strerror(errno));
     return mt_fail(MT_FAILED, "can't write beside the trace (its ring, %s): %s", ring->path, strerror(errno));
@@ -93,10 +102,9 @@ static mt_status try_claim(struct mt_ring *ring, mt_ring_claim claim, mt_ring_ou
     *outcome = MT_RING_ABSENT;
     if (ring->file < 0 && errno == ENOENT && claim == MT_RING_INSPECT)
         return MT_OK;
-    if (ring->file < 0 ? errno == ELOOP || errno == EISDIR : !is_ring(ring->file))
-        return mt_fail(MT_FAILED, "%s is in the way: not a ring of memtrace; move it", ring->path);
     if (ring->file < 0)
         return fail_to_open(ring, claim);
+    MT_TRY(check_file(ring));
     *outcome = MT_RING_CLAIMED;
     if (flock(ring->file, LOCK_EX | LOCK_NB) == 0 && is_current(ring)) {
         note_holder(ring);

@@ -3,6 +3,10 @@
  *
  *   ┌ 56 bytes of the kind ┬ kind: 2 ┬ 2 of the kind ┬ checksum: 4 ┐
  *
+ * The checksum covers the other 60 bytes and the record's position since the run began. So a record of an earlier lap of the
+ * ring, or a page of zeros, is never taken for the record that should be there. The checksum of a head covers its payload,
+ * too.
+ *
  * Labels, spans, measurements and names are items of any length: a head, and a payload in as many records as it needs, which
  * are plain bytes. */
 #ifndef MT_TRACE_RING_RECORD_H
@@ -57,6 +61,7 @@ union mt_record {
     struct mt_record_use use;
     struct mt_record_kernel kernel;
     unsigned char bytes[64]; /* of a payload */
+    uint64_t words[8];
 };
 
 _Static_assert(sizeof(union mt_record) == 64, "a record is one cache line");
@@ -66,6 +71,38 @@ MT_HAS_THE_TAIL(struct mt_event);
 MT_HAS_THE_TAIL(struct mt_record_head);
 MT_HAS_THE_TAIL(struct mt_record_use);
 MT_HAS_THE_TAIL(struct mt_record_kernel);
+
+/* Returns the upper half of a product xor the lower: each of its bits depends on all of both factors. */
+static inline uint64_t mt_fold(uint64_t a, uint64_t b)
+{
+    __extension__ unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)(product >> 64) ^ (uint64_t)product;
+}
+
+/* Returns a hash of eight words, the last of which is given apart, continued from `hash`. The products do not wait for each
+ * other. A factor of 0 would hide the other one, so each word is changed by an odd constant of its own first. */
+static inline uint64_t mt_record_hash(uint64_t hash, const union mt_record *record, uint64_t last)
+{
+    const uint64_t *word = record->words;
+    uint64_t a = mt_fold(word[0] ^ 0x9E3779B97F4A7C15u, word[1] ^ 0xBF58476D1CE4E5B9u);
+    uint64_t b = mt_fold(word[2] ^ 0x94D049BB133111EBu, word[3] ^ 0xD6E8FEB86659FD93u);
+    uint64_t c = mt_fold(word[4] ^ 0xA0761D6478BD642Fu, word[5] ^ 0xE7037ED1A0B428DBu);
+    uint64_t d = mt_fold(word[6] ^ 0x8EBC6AF09C88C6E3u, last ^ hash ^ 0x589965CC75374CC3u);
+    return mt_fold(a ^ b, c ^ d ^ 0x1D8E4E27C47D124Fu);
+}
+
+/* Returns the hash of a record without its checksum, at its position. */
+static inline uint64_t mt_record_hash_at(const union mt_record *record, uint64_t position)
+{
+    return mt_record_hash(position * 0x9E3779B97F4A7C15u, record,
+                          (uint64_t)record->event.stream << 16 | record->event.kind);
+}
+
+/* Returns the checksum of a hash, which is that of a record without a payload, or was continued over its payload. */
+static inline uint32_t mt_record_checksum(uint64_t hash)
+{
+    return (uint32_t)(hash ^ hash >> 32);
+}
 
 /* Returns the record of a kernel whose name has that id. */
 static inline union mt_record mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)

@@ -22,7 +22,8 @@ CREATE TABLE IF NOT EXISTS run (
     lost_events INTEGER NOT NULL,    -- emitted after the writer had failed; 0 unless state is failed
     stall_count INTEGER NOT NULL,    -- how often the producer waited for the ring
     stall_ns INTEGER NOT NULL,       -- and for how long altogether
-    complete_from_bytes INTEGER NOT NULL -- summary_allocation has every allocation of at least this size; 0: every one
+    complete_from_bytes INTEGER NOT NULL, -- summary_allocation has every allocation of at least this size; 0: every one
+    missing_records INTEGER          -- of the ring, after the stored ones, that could not be read after its process died
 );
 
 -- Settings of the run: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …

@@ -378,7 +378,9 @@ static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *
         end->state = MT_RUN_FAILED;
     if (head < position || head - position > mt_ring_capacity(ring))
         return MT_OK; /* the machine stopped, and the ring's last pages were never written */
-    return mt_intake_store(intake, ring, head, UINT64_MAX);
+    mt_status status = mt_intake_store(intake, ring, head, UINT64_MAX);
+    end->missing_records = head - mt_intake_position(intake);
+    return status;
 }
 
 static mt_status end_run(struct mt_database *database, int64_t run, const struct mt_ring *ring,

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -86,7 +87,12 @@ static mt_status store(struct mt_writer *writer, uint64_t head)
 {
     if (!mt_intake_is_open(writer->intake))
         writer->opened_ns = mt_clock_ns();
-    return mt_intake_store(writer->intake, writer->ring, head, STORE_RECORDS);
+    MT_TRY(mt_intake_store(writer->intake, writer->ring, head, STORE_RECORDS));
+    if (mt_intake_is_at_damage(writer->intake))
+        return mt_fail(MT_FAILED,
+                       "record %" PRIu64 " of the trace's ring was overwritten by another part of the program",
+                       mt_intake_position(writer->intake));
+    return MT_OK;
 }
 
 static void sleep_a_little(struct mt_writer *writer)

@@ -1,0 +1,182 @@
+#include "trace/store/trace_format.h"
+
+#include "base/event.h"
+#include "base/text.h"
+#include "mt_schema_sql.h"
+
+#include <string.h>
+
+/* The tables of a trace. The first lack in no format. */
+static const struct {
+    const char *name;
+    int64_t since; /* the format that added it */
+} tables[] = {
+    {"run", 1},
+    {"setting", 1},
+    {"measurement", 1},
+    {"span", 1},
+    {"label", 1},
+    {"event", 1},
+    {"kernel", 1},
+    {"kernel_name", 1},
+    {"event_kind", 1},
+    {"segment", 1},
+    {"step", 1},
+    {"checkpoint", 1},
+    {"summary_peak", 1},
+    {"summary_peak_category", 1},
+    {"summary_category", 1},
+    {"summary_allocation", 1},
+    {"block_use", MT_TRACE_FORMAT_WITHOUT_USES + 1},
+    {"segment_part", MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS + 1},
+};
+
+/* The columns that came with format 4, behind those that their tables had. They are NULL in rows of older formats. */
+static const struct {
+    const char *table, *column;
+} later_columns[] = {
+    {"run", "missing_records"},
+};
+
+enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_columns / sizeof later_columns[0] };
+
+/* The role of format 4, by that of formats 1 to 3. */
+#define ROLE_OF_OLD_ROLE                                                                                               \
+    "CASE role WHEN 'param' THEN 'parameter' WHEN 'grad' THEN 'gradient' WHEN 'opt_state' THEN 'optimizer state'"      \
+    " WHEN 'saved' THEN 'activation' WHEN 'weight_cast' THEN 'weight cast' WHEN 'data' THEN 'input' ELSE role END"
+
+/* The segments of an older trace, each mapped and unmapped as a whole, as rows of table segment_part. */
+#define WHOLE_SEGMENTS "SELECT run, id AS segment, 0 AS offset, mapped_event, bytes, unmapped_event FROM main.segment"
+
+static mt_status check_table(struct mt_database *database, struct mt_statement *statement, const char *name)
+{
+    mt_status status = MT_OK;
+    mt_statement_bind_text(statement, 1, name);
+    bool is_there = mt_statement_next(statement, &status);
+    mt_statement_reset(statement);
+    if (status == MT_OK && !is_there)
+        return mt_fail(MT_BAD_TRACE, "%s is damaged (there is no table %s)", mt_database_path(database), name);
+    return status;
+}
+
+static mt_status check_tables(struct mt_database *database, int64_t format)
+{
+    struct mt_statement *statement;
+    mt_status status =
+        mt_database_prepare(database, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", &statement);
+    for (size_t i = 0; i < TABLES && status == MT_OK; i++)
+        if (tables[i].since <= format)
+            status = check_table(database, statement, tables[i].name);
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Runs, for each later column in turn, the statement that `add` writes. */
+static mt_status each_later_column(struct mt_database *database,
+                                   void (*add)(struct mt_text *sql, const char *table, const char *column))
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < LATER_COLUMNS && status == MT_OK; i++) {
+        struct mt_text sql = {0};
+        add(&sql, later_columns[i].table, later_columns[i].column);
+        status = mt_database_execute(database, mt_text_get(&sql));
+        mt_text_release(&sql);
+    }
+    return status;
+}
+
+static void read_no_row(struct mt_text *sql, const char *table, const char *column)
+{
+    mt_text_add(sql, "SELECT %s FROM main.%s LIMIT 0", column, table);
+}
+
+static void add_column(struct mt_text *sql, const char *table, const char *column)
+{
+    mt_text_add(sql, "ALTER TABLE %s ADD COLUMN %s", table, column);
+}
+
+mt_status mt_trace_format_check(struct mt_database *database, int64_t format)
+{
+    int64_t unused;
+    MT_TRY(check_tables(database, format));
+    MT_TRY(mt_database_integer(
+        database, "SELECT event_count + ring_position + time_ns + duration_ns FROM run, event, kernel LIMIT 0",
+        &unused));
+    return format >= MT_TRACE_FORMAT ? each_later_column(database, read_no_row) : MT_OK;
+}
+
+/* Hides a table behind a view that has its later columns, too. */
+static mt_status add_view(struct mt_database *database, const char *table)
+{
+    struct mt_text sql = {0};
+    mt_text_add(&sql, "CREATE TEMP VIEW %s AS SELECT *", table);
+    for (size_t i = 0; i < LATER_COLUMNS; i++)
+        if (strcmp(later_columns[i].table, table) == 0)
+            mt_text_add(&sql, ", NULL AS %s", later_columns[i].column);
+    mt_text_add(&sql, " FROM main.%s", table);
+    mt_status status = mt_database_execute(database, sql.data);
+    mt_text_release(&sql);
+    return status;
+}
+
+mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
+{
+    if (format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
+        MT_TRY(mt_database_execute(database, "CREATE TEMP VIEW segment_part AS " WHOLE_SEGMENTS));
+    if (format > MT_TRACE_FORMAT_OF_OLD_ROLES)
+        return MT_OK;
+    MT_TRY(add_view(database, "run"));
+    return mt_database_execute(database, "CREATE TEMP VIEW label AS SELECT run, id, category, " ROLE_OF_OLD_ROLE
+                                         " AS role, op, span, phase, layer, dtype, shape FROM main.label");
+}
+
+static mt_status add_event_kinds(struct mt_database *database)
+{
+    struct mt_statement *statement;
+    mt_status status = mt_database_prepare_insert(database, "event_kind", "id, name", &statement);
+    for (int kind = 0; kind < MT_EVENT_KIND_COUNT && status == MT_OK; kind++) {
+        mt_statement_bind_integer(statement, 1, kind);
+        mt_statement_bind_text(statement, 2, mt_event_kind_name((mt_event_kind)kind));
+        status = mt_statement_run(statement);
+    }
+    mt_statement_finalize(statement);
+    return status;
+}
+
+/* Brings rows up to date, which an older program stored; format 0 has none. */
+static mt_status change_rows(struct mt_database *database, int64_t format)
+{
+    if (format > 0 && format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
+        MT_TRY(mt_database_execute(database, "INSERT OR IGNORE INTO segment_part " WHOLE_SEGMENTS));
+    if (format > 0 && format <= MT_TRACE_FORMAT_OF_OLD_ROLES)
+        MT_TRY(mt_database_execute(database, "UPDATE label SET role = " ROLE_OF_OLD_ROLE));
+    return add_event_kinds(database);
+}
+
+static mt_status set_identity(struct mt_database *database, int application_id)
+{
+    struct mt_text sql = {0};
+    mt_text_add(&sql, "PRAGMA application_id = %d; PRAGMA user_version = %d", application_id, MT_TRACE_FORMAT);
+    mt_status status = mt_database_execute(database, sql.data);
+    mt_text_release(&sql);
+    return status;
+}
+
+static mt_status upgrade(struct mt_database *database, int64_t format, int application_id)
+{
+    if (format > 0)
+        MT_TRY(each_later_column(database, add_column));
+    MT_TRY(mt_database_execute(database, mt_schema_sql));
+    MT_TRY(change_rows(database, format));
+    return set_identity(database, application_id);
+}
+
+mt_status mt_trace_format_upgrade(struct mt_database *database, int64_t format, int application_id)
+{
+    MT_TRY(mt_database_begin(database));
+    mt_status status = upgrade(database, format, application_id);
+    if (status == MT_OK)
+        return mt_database_commit(database);
+    mt_database_rollback(database);
+    return status;
+}
