@@ -57,7 +57,8 @@ static mt_status ask_top_of(struct mt_trace *trace, const struct mt_run *run, mt
     struct mt_top_row *rows;
     size_t count;
     bool complete;
-    mt_status status = mt_trace_top(trace, run, MT_TOP_MERGED, moment, 10, &rows, &count, &complete);
+    mt_status status =
+        mt_trace_top(trace, run, &(struct mt_top_choice){.moment = moment}, 10, &rows, &count, &complete);
     free(rows);
     return status;
 }

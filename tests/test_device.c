@@ -229,6 +229,22 @@ static void reservations_stop_at_the_capacity_and_resume_after_a_release(void **
     mt_device_close(device);
 }
 
+/* As torch.cuda.set_per_process_memory_fraction: a fraction of all memory, of which the context has some already. */
+static void a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim:t4");
+    const uint64_t whole = device->capacity_bytes;
+    mt_addr address;
+    mt_device_limit(device, 0.5);
+    assert_int_equal(device->capacity_bytes, device->card.memory_bytes / 2);
+    assert_int_equal(mt_device_reserve(device, whole / 2 + GIB, &address), MT_OUT_OF_MEMORY);
+    mt_device_limit(device, 1);
+    assert_true(whole < device->card.memory_bytes);
+    assert_int_equal(device->capacity_bytes, whole);
+    mt_device_close(device);
+}
+
 static void sizes_that_no_device_has_are_out_of_memory(void **state)
 {
     const char *spelling = *state;
@@ -514,6 +530,7 @@ int main(void)
         cmocka_unit_test(capacities_that_are_no_sizes_are_refused),
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_sim),
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_cpu),
+        cmocka_unit_test(a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes),
         cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, sim),
         cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, cpu),
         cmocka_unit_test_prestate(the_chosen_reserve_fails_and_no_other, sim),

@@ -91,7 +91,10 @@ static void a_run_without_events_has_no_peak(void **state)
         assert_int_equal(peak.share_count, 0);
         mt_peak_row_release(&peak);
     }
-    assert_int_equal(mt_trace_top(trace, run, MT_TOP_EACH, MT_TOP_AT_PEAK, 5, &rows, &count, &complete), MT_OK);
+    assert_int_equal(mt_trace_top(trace, run,
+                                  &(struct mt_top_choice){.grouping = MT_TOP_EACH, .moment = MT_TOP_AT_PEAK}, 5, &rows,
+                                  &count, &complete),
+                     MT_OK);
     assert_int_equal(count, 0);
     free(rows);
     struct mt_leaks leaks;
@@ -143,7 +146,8 @@ static void a_peak_between_two_steps_is_of_the_earlier_one(void **state)
     struct mt_top_row *rows;
     size_t count;
     bool complete;
-    assert_int_equal(mt_trace_top(trace, run, MT_TOP_EACH, MT_TOP_WHOLE_RUN, 7, &rows, &count, &complete), MT_OK);
+    assert_int_equal(
+        mt_trace_top(trace, run, &(struct mt_top_choice){.grouping = MT_TOP_EACH}, 7, &rows, &count, &complete), MT_OK);
     assert_int_equal(count, 7);
     assert_string_equal(rows[0].op, "between");
     assert_int_equal(rows[0].step, 1);

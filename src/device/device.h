@@ -88,6 +88,10 @@ mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
 
+/* Limits what may be reserved to a fraction of the card's memory, in (0, 1], as torch.cuda.set_per_process_memory_fraction
+ * does, and to what the card's context leaves. Memory that is reserved already stays. */
+void mt_device_limit(struct mt_device *device, double fraction);
+
 /* Ranges of addresses, and memory under parts of them, of devices with ranges. Sizes are multiples of MT_DEVICE_PAGE,
  * not 0. Mapped bytes count as reserved, and each map as a call of reserve. A range is closed after all of it was
  * unmapped. */
@@ -155,6 +159,10 @@ mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context
 
 /* Reads the driver's figures. Fails with MT_FAILED if the device has no driver. */
 mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out);
+
+/* Gets the free memory and all of it, as cudaMemGetInfo does. On a device without a driver no other process is there, and
+ * the context has what its card's takes. Fails as the driver does. */
+mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 
 /* Returns the nanoseconds since the device was opened, on its own clock. */
 uint64_t mt_device_now_ns(const struct mt_device *device);

@@ -35,6 +35,8 @@ static const struct mt_setting_row shared[] = {
     {"impl", "eager"},
     {"attention", "custom"},
     {"zero_grad", "before-backward"},
+    {"optimizer", "adamw"},
+    {"keep_output", "off"},
 };
 
 static bool has_setting(const struct mt_settings *settings, const char *name, const char *value)

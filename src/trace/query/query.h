@@ -111,6 +111,16 @@ static inline int64_t mt_query_position(int64_t id, int64_t first_event)
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
                               int64_t *out_event);
 
+/* A function that gets rows of blocks one by one, and returns false to have no more. */
+struct mt_top_visitor {
+    void *context;
+    bool (*visit)(void *context, const struct mt_top_row *row);
+};
+
+/* Visits the rows of a choice by falling size, not merged: allocations of one size and label, or live blocks one by one. */
+mt_status mt_query_top_visit(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                             const struct mt_top_visitor *visitor);
+
 /* Checks the invariants of struct mt_peak_row, which a damaged trace may break, and sets cached_bytes. */
 mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
                               struct mt_peak_row *peak);

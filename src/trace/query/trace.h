@@ -97,11 +97,12 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
                              struct mt_peak_row *out);
 void mt_peak_row_release(struct mt_peak_row *peak);
 
-/* Allocations of one size, or one allocation. */
+/* Allocations of one size, or one allocation. Invariant: total_bytes = bytes * count. */
 struct mt_top_row {
     uint64_t bytes; /* of each, as requested */
     uint64_t
         count; /* of the run's allocations, or of the blocks live at the peak, that differ in nothing but the layer */
+    uint64_t total_bytes;
     const char *category, *op, *phase, *role, *dtype, *shape; /* of their label */
     const char *span; /* "*" stands for the layer's number if several layers are merged */
     int64_t event;    /* event.id of the first of them */
@@ -110,11 +111,23 @@ struct mt_top_row {
 
 typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;
 typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
+typedef enum mt_top_order { MT_TOP_BY_SINGLE, MT_TOP_BY_TOTAL } mt_top_order;
+
+/* The blocks that a ranking has, and its order: by the size of one, or of all that are alike. Texts are borrowed; NULL: any.
+ * All zero: all blocks of the run, alike ones merged, by the size of one. */
+struct mt_top_choice {
+    mt_top_grouping grouping;
+    mt_top_moment moment;
+    mt_top_order order;
+    const char *category, *role;
+    const char
+        *module; /* a path or a pattern of the shell, "model.layers.*.ffn", of what asked or of a module around it */
+};
 
 /* Reads the `limit` largest rows, by size, then count, then first event. Merged rows of the whole run come from the
  * summary; those at the peak of allocated bytes from the checkpoint before it. *out_complete is false if the run has
- * smaller allocations than the last row's that the summary no longer tells apart. */
-mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
+ * allocations that the summary no longer tells apart, and one of them may belong to the rows. */
+mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete);
 
 /* The allocations of one category, in all phases or in one. Sizes are as requested. */
