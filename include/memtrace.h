@@ -64,10 +64,10 @@ extern "C" {
 
 /* The version of this header. Before 1.0, a change of the middle number may break compatibility. */
 #define MEMTRACE_VERSION_MAJOR 0
-#define MEMTRACE_VERSION_MINOR 1
+#define MEMTRACE_VERSION_MINOR 2
 #define MEMTRACE_VERSION_PATCH 0
 
-/* Returns the version of the library, "0.1.0". The text is static. */
+/* Returns the version of the library, "0.2.0". The text is static. */
 MEMTRACE_API const char *memtrace_version(void);
 
 /* ---- 1. Outcomes and errors -------------------------------------------------------------------------------------- */
@@ -173,7 +173,14 @@ typedef enum memtrace_role {
     MEMTRACE_OTHER = 8 /* anything else, or not known */
 } memtrace_role;
 
-/* The element type of a block. It is for people: it does not affect the bytes of a block. */
+/* The way in which the role of a block was found. */
+typedef enum memtrace_role_source {
+    MEMTRACE_DECLARED = 0, /* the program said it */
+    MEMTRACE_OBSERVED = 1, /* a hook in the program saw it: a module's parameters, an optimizer's state */
+    MEMTRACE_INFERRED = 2  /* rules guessed it, from names or from the order of events */
+} memtrace_role_source;
+
+/* The element type of a block: those of PyTorch. It is for people: it does not affect the bytes of a block. */
 typedef enum memtrace_dtype {
     MEMTRACE_NO_DTYPE = 0,
     MEMTRACE_F32 = 1,
@@ -181,13 +188,30 @@ typedef enum memtrace_dtype {
     MEMTRACE_F64 = 3,
     MEMTRACE_I64 = 4,
     MEMTRACE_BOOL = 5,
-    MEMTRACE_U8 = 6
+    MEMTRACE_U8 = 6,
+    MEMTRACE_F16 = 7,
+    MEMTRACE_F8_E4M3FN = 8,
+    MEMTRACE_F8_E4M3FNUZ = 9,
+    MEMTRACE_F8_E5M2 = 10,
+    MEMTRACE_F8_E5M2FNUZ = 11,
+    MEMTRACE_F8_E8M0FNU = 12,
+    MEMTRACE_F4_E2M1X2 = 13, /* two numbers in a byte */
+    MEMTRACE_I8 = 14,
+    MEMTRACE_I16 = 15,
+    MEMTRACE_I32 = 16,
+    MEMTRACE_U16 = 17,
+    MEMTRACE_U32 = 18,
+    MEMTRACE_U64 = 19,
+    MEMTRACE_C32 = 20, /* complex numbers, by the bits of both parts */
+    MEMTRACE_C64 = 21,
+    MEMTRACE_C128 = 22
 } memtrace_dtype;
 
-enum { MEMTRACE_MOST_DIMS = 4 };
+enum { MEMTRACE_MOST_DIMS = 16 };
 
 /* The purpose of a block. It is a plain value: the library copies it, and stores equal labels once. Zero and NULL mean
- * "unknown" in every field except `size`. The library adds the thread's span and layer, and the phase. */
+ * "unknown" in every field except `size`. The library adds the phase and, unless the label names a span, the thread's
+ * span and layer. A program may fill one label, and change a field from block to block. */
 typedef struct memtrace_label {
     /* sizeof(memtrace_label). */
     size_t size;
@@ -207,7 +231,28 @@ typedef struct memtrace_label {
     /* The shape: `dims` numbers, 0 to MEMTRACE_MOST_DIMS. */
     int32_t dims;
     int64_t shape[MEMTRACE_MOST_DIMS];
+
+    memtrace_role_source role_source;
+
+    /* The call stack of the request, a number from memtrace_stack; 0: not known. It is the block's alone: labels that
+     * differ by the stack are equal otherwise. memtrace_relabel and memtrace_note_relabel ignore it. */
+    uint32_t stack;
+
+    /* The span of the block, a number from memtrace_span; 0: the innermost that the thread has begun. */
+    uint32_t span;
 } memtrace_label;
+
+/* Return the number of a frame of a call stack, a place in the program's code, and of the stack whose innermost frame
+ * it is, called from the stack `parent` (0: from nothing): the same for equal ones, from 1. Stacks are stored as a
+ * tree, so each frame of a deep stack costs once what is new in it. Texts are copied; NULL is "" and line 0 is unknown.
+ *
+ *   uint32_t main_stack = memtrace_stack(run, 0, memtrace_frame(run, "main", "train.py", 40));
+ *   label.stack = memtrace_stack(run, main_stack, memtrace_frame(run, "forward", "model.py", 12));
+ *
+ * A caller that keeps the numbers of its frames and stacks pays nothing for those that come again. memtrace_stack
+ * returns 0 for a number that is no frame or no stack of this run; a label takes 0 as "not known". */
+MEMTRACE_API uint32_t memtrace_frame(memtrace_run *run, const char *function, const char *file, uint32_t line);
+MEMTRACE_API uint32_t memtrace_stack(memtrace_run *run, uint32_t parent, uint32_t frame);
 
 /* Begin and end a span: a place in the program. Spans nest, and each thread has its own. A block belongs to the
  * innermost span of the thread that asks for it. Answers show the path of the span: "model.layers.7.ffn". A name may
@@ -216,6 +261,15 @@ typedef struct memtrace_label {
  * MEMTRACE_USAGE for a name that is NULL or "", and for an end without a beginning on this thread. */
 MEMTRACE_API memtrace_status memtrace_span_begin(memtrace_run *run, const char *name);
 MEMTRACE_API memtrace_status memtrace_span_end(memtrace_run *run);
+
+/* Returns the number of the span with this path, the same for equal paths, never 0: for programs that know where a
+ * block belongs without being there, such as hooks of autograd. Each part between dots is a span inside of the one
+ * before it, and gives the layer as above. Empty parts do not count; a path without any other is 0, the root. */
+MEMTRACE_API uint32_t memtrace_span(memtrace_run *run, const char *path);
+
+/* Begins a span by its number, for memtrace_span_end to end, whatever spans the thread has begun before. MEMTRACE_USAGE
+ * for a number that memtrace_span did not return for this run. */
+MEMTRACE_API memtrace_status memtrace_span_enter(memtrace_run *run, uint32_t span);
 
 /* The phase of a step. */
 typedef enum memtrace_phase {
@@ -233,6 +287,10 @@ MEMTRACE_API memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_ph
  * the first step is the beginning of the run. Answers give the peak of each. */
 MEMTRACE_API void memtrace_step_begin(memtrace_run *run);
 MEMTRACE_API void memtrace_step_end(memtrace_run *run);
+
+/* Return the phase of the run, and the number of its step; MEMTRACE_BEFORE_STEPS if none is under way. */
+MEMTRACE_API memtrace_phase memtrace_phase_now(const memtrace_run *run);
+MEMTRACE_API int64_t memtrace_step_now(memtrace_run *run);
 
 /* Stores a number with the run, and with the current step if there is one: ("loss", 4.08). NAN means that there is no
  * value. The name is copied. MEMTRACE_USAGE for a name that is NULL or "". */
@@ -260,6 +318,11 @@ MEMTRACE_API memtrace_status memtrace_take(memtrace_run *run, uint64_t bytes, ui
  * there. */
 MEMTRACE_API memtrace_status memtrace_give(memtrace_run *run, uint64_t address);
 
+/* Gives the block that begins at the address another label: a product that becomes a gradient, a parameter that is
+ * known as one later. The block stays where it is. In the trace it has the label from now on. Fails as memtrace_give,
+ * and as memtrace_take for an invalid label. */
+MEMTRACE_API memtrace_status memtrace_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label);
+
 /* Notes that work on another stream uses the block at the address, too. When the block is given back, its own stream
  * waits on the device for the work that `stream` has queued by then. Fails as memtrace_give. */
 MEMTRACE_API memtrace_status memtrace_use_on(memtrace_run *run, uint64_t address, uint16_t stream);
@@ -275,8 +338,86 @@ MEMTRACE_API void *memtrace_pointer(uint64_t address);
  * block. Waits for queued work. MEMTRACE_USAGE for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_release_cached(memtrace_run *run);
 
+/* A live block. `size` as in memtrace_statistics. */
+typedef struct memtrace_block {
+    size_t size;              /* sizeof(memtrace_block) */
+    uint64_t address;         /* at which it begins */
+    uint64_t requested_bytes; /* as memtrace_take was asked */
+    uint64_t allocated_bytes; /* rounded up */
+    uint16_t stream;          /* that it was taken for */
+} memtrace_block;
+
+/* Finds the live block that holds an address, its first or any other. Takes time proportional to the number of segments.
+ * MEMTRACE_USAGE if there is none, or for an invalid `size`. */
+MEMTRACE_API memtrace_status memtrace_find(memtrace_run *run, uint64_t address, memtrace_block *out_block);
+
+/* Limits what the allocator may take from the device to a fraction of the card's memory, above 0 and up to 1, as
+ * torch.cuda.set_per_process_memory_fraction does. What it has already stays. MEMTRACE_USAGE for another fraction. */
+MEMTRACE_API memtrace_status memtrace_set_memory_fraction(memtrace_run *run, double fraction);
+
+/* Gets the free memory of the device and all of it, as cudaMemGetInfo does. On "sim", CUDA's context has taken its part
+ * and nobody else is there. MEMTRACE_FAILED if the driver fails. */
+MEMTRACE_API memtrace_status memtrace_memory_info(memtrace_run *run, uint64_t *out_free_bytes,
+                                                  uint64_t *out_total_bytes);
+
+/* The card of a run's device: of "sim" the one that it is called, of "cuda" the one that it is; "cpu" has the one that
+ * memtrace was measured on. `size` as in memtrace_statistics. Text belongs to the run, and is valid until it is
+ * closed. */
+typedef struct memtrace_card {
+    size_t size;            /* sizeof(memtrace_card) */
+    const char *name;       /* as after "sim:", "h200" */
+    const char *product;    /* as the driver names it, "NVIDIA H200" */
+    uint64_t memory_bytes;  /* as the driver tells programs */
+    uint64_t context_bytes; /* of that, what CUDA's context takes; 0: not known */
+    int32_t capability;     /* of CUDA, times ten: 90 is 9.0 */
+    int32_t multiprocessors;
+    int32_t threads_per_multiprocessor; /* that may be resident at once */
+    uint64_t matmul_workspace_bytes;    /* that PyTorch gives to cuBLAS, for each thread and stream */
+} memtrace_card;
+
+/* Gets the card. MEMTRACE_USAGE for an invalid `size`, and for a run without a device. */
+MEMTRACE_API memtrace_status memtrace_run_card(memtrace_run *run, memtrace_card *out_card);
+
+/* What the allocator counts. A split block is a free part of a segment that live blocks keep from being given back. An
+ * oversize one has max_split bytes or more, and is never split. */
+enum {
+    MEMTRACE_COUNT_BLOCKS = 0, /* live ones */
+    MEMTRACE_COUNT_SEGMENTS = 1,
+    MEMTRACE_COUNT_SPLIT_BLOCKS = 2,
+    MEMTRACE_COUNT_OVERSIZE_BLOCKS = 3,
+    MEMTRACE_COUNT_OVERSIZE_SEGMENTS = 4,
+    MEMTRACE_COUNT_REQUESTED_BYTES = 5, /* of live blocks */
+    MEMTRACE_COUNT_ALLOCATED_BYTES = 6, /* of live blocks, rounded up */
+    MEMTRACE_COUNT_RESERVED_BYTES = 7,  /* taken from the device */
+    MEMTRACE_COUNT_SPLIT_BYTES = 8,
+    MEMTRACE_COUNTERS = 9
+};
+
+/* The pools. Blocks of up to 1 MiB have segments of their own. */
+enum { MEMTRACE_SMALL_POOL = 0, MEMTRACE_LARGE_POOL = 1, MEMTRACE_BOTH_POOLS = 2, MEMTRACE_POOLS = 3 };
+
+/* A counter: current == taken - given; peak is the highest value of `current`. Those of both pools are the sums of the
+ * pools', except for the peak, which is that of the sum. */
+typedef struct memtrace_counter {
+    uint64_t current;
+    uint64_t peak;         /* since the run was opened, or memtrace_reset_peaks */
+    uint64_t taken, given; /* since the run was opened */
+} memtrace_counter;
+
 /* Statistics of the allocator. Set `size` before the call. Fields that are new in a newer library are left out; fields
- * that an older library lacks are 0. */
+ * that an older library lacks are 0.
+ *
+ * The counters are those of torch.cuda.memory_stats, of which "allocated" and "freed" are `taken` and `given`:
+ *
+ *   allocation, segment         BLOCKS, SEGMENTS                        requested_bytes    REQUESTED_BYTES
+ *   inactive_split, _bytes      SPLIT_BLOCKS, SPLIT_BYTES               allocated_bytes    ALLOCATED_BYTES
+ *   oversize_allocations        OVERSIZE_BLOCKS                         reserved_bytes     RESERVED_BYTES
+ *   oversize_segments           OVERSIZE_SEGMENTS                       num_ooms           refused
+ *   active, active_bytes        BLOCKS, ALLOCATED_BYTES                 num_alloc_retries  retries
+ *
+ * A block is never active without being allocated: its memory is free for its own stream as soon as it is given back,
+ * since that stream waits on the device for the others. Policy "tight" has no split blocks on devices that give and take
+ * single pages, as PyTorch has none in expandable segments. */
 typedef struct memtrace_statistics {
     size_t size;              /* sizeof(memtrace_statistics) */
     uint64_t requested_bytes; /* of live blocks */
@@ -288,11 +429,20 @@ typedef struct memtrace_statistics {
     uint64_t blocks;  /* live ones */
     uint64_t taken;   /* blocks since the run was opened */
     uint64_t refused; /* requests since then */
+
+    memtrace_counter counters[MEMTRACE_COUNTERS][MEMTRACE_POOLS]; /* the fields above, in full and by pool */
+    uint64_t retries;            /* times that the whole cache was given back to ask the device again */
+    uint64_t largest_free_bytes; /* the largest block that is cached */
+    uint64_t max_split_bytes;    /* of the setting max_split; 2^64 - 1: no limit */
 } memtrace_statistics;
 
-/* Gets the statistics as of now; other threads may change them at any time. MEMTRACE_USAGE for an invalid `size`, and
- * for a run without a device. */
+/* Gets the statistics as of now; other threads may change them at any time. Takes time proportional to the number of
+ * blocks. MEMTRACE_USAGE for an invalid `size`, and for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_run_statistics(memtrace_run *run, memtrace_statistics *out_statistics);
+
+/* Lets every peak of the statistics begin again at the current value. Peaks in the trace are not affected.
+ * MEMTRACE_USAGE for a run without a device. */
+MEMTRACE_API memtrace_status memtrace_reset_peaks(memtrace_run *run);
 
 /* ---- 5. Notes ---------------------------------------------------------------------------------------------------- */
 

@@ -51,18 +51,14 @@ static inline bool follows_whole(const struct mt_advice *advice, size_t index)
     return false;
 }
 
-/* Returns 0 for what one option mends if it saves a tenth of the most, 2 for fragmentation, 1 for others. */
-static inline int place_of(const struct mt_advice *advice, const struct mt_finding *finding)
+/* True if one option mends it and it saves a tenth of the most, but for fragmentation. */
+static inline bool comes_first(const struct mt_advice *advice, const struct mt_finding *finding)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < advice->count; i++)
         if (advice->findings[i].pattern != MT_PATTERN_FRAGMENTATION && advice->findings[i].saved_bytes > most)
             most = advice->findings[i].saved_bytes;
-    if (finding->pattern == MT_PATTERN_FRAGMENTATION)
-        return 2;
-    return mt_finding_cost(finding) == MT_COST_OPTION && finding->saved_bytes > 0 && finding->saved_bytes >= most / 10
-               ? 0
-               : 1;
+    return mt_finding_cost(finding) == MT_COST_OPTION && finding->saved_bytes > 0 && finding->saved_bytes >= most / 10;
 }
 
 /* Checks the order of those that are no parts. */
@@ -74,8 +70,9 @@ static inline void assert_in_order(const struct mt_advice *advice)
         if (follows_whole(advice, i))
             continue;
         if (last != NULL) {
-            int before = place_of(advice, last), after = place_of(advice, finding);
-            assert_true(before < after || (before == after && last->saved_bytes >= finding->saved_bytes));
+            bool before = comes_first(advice, last), after = comes_first(advice, finding);
+            assert_true(before >= after);
+            assert_true(before > after || last->saved_bytes >= finding->saved_bytes);
         }
         last = finding;
     }

@@ -50,6 +50,55 @@ static void nothing_cannot_be_asked_for(void **state)
     rig_close(&rig);
 }
 
+static void the_stack_of_a_request_is_in_its_event_and_in_that_of_its_refusal(void **state)
+{
+    (void)state;
+    struct rig rig;
+    struct mt_block *block, *none;
+    const struct mt_alloc_request fits = {.bytes = MIB(3), .label = 1, .stack = 42};
+    const struct mt_alloc_request refused = {.bytes = MIB(300), .label = 1, .stack = 43};
+    rig_open(&rig, "", MIB(100));
+    assert_int_equal(mt_alloc_serve(rig.alloc, &fits, &block), MT_OK);
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->stack, 42);
+    assert_int_equal(mt_alloc_serve(rig.alloc, &refused, &none), MT_OUT_OF_MEMORY);
+    assert_int_equal(last_event(&rig, MT_EVENT_OOM)->stack, 43);
+    give(&rig, block);
+    rig_close(&rig);
+}
+
+static void assert_found(struct rig *rig, mt_addr address, const struct mt_block *block, mt_stream stream)
+{
+    struct mt_block_view view;
+    assert_true(mt_alloc_find(rig->alloc, address, &view));
+    assert_true(view.address == mt_block_address(block));
+    assert_int_equal(view.requested_bytes, mt_block_requested_bytes(block));
+    assert_int_equal(view.allocated_bytes, 3072);
+    assert_int_equal(view.stream, stream);
+}
+
+static void a_live_block_is_found_by_any_of_its_addresses(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"policy=tight", "policy=torch"};
+    for (int p = 0; p < 2; p++) {
+        struct rig rig;
+        struct mt_block_view view;
+        rig_open(&rig, policies[p], MIB(100));
+        struct mt_block *first = take(&rig, 3000), *middle = take(&rig, 4000), *last = take_on(&rig, 3000, 5);
+        const mt_addr gone = mt_block_address(middle);
+        give(&rig, middle);
+        assert_found(&rig, mt_block_address(first), first, 0);
+        assert_found(&rig, mt_block_address(first) + 3071, first, 0);
+        assert_found(&rig, mt_block_address(last) + 1, last, 5);
+        assert_false(mt_alloc_find(rig.alloc, gone, &view));
+        assert_false(mt_alloc_find(rig.alloc, 0, &view));
+        assert_false(mt_alloc_find(rig.alloc, UINT64_MAX, &view));
+        give(&rig, first);
+        give(&rig, last);
+        rig_close(&rig);
+    }
+}
+
 /* The trace keeps the memory of a block that is still out, though the device gets all of it back. */
 static void destroying_gives_every_segment_back_and_tells_of_those_without_a_block(void **state)
 {
@@ -147,6 +196,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(out_of_memory_is_an_ordinary_outcome),
         cmocka_unit_test(nothing_cannot_be_asked_for),
+        cmocka_unit_test(the_stack_of_a_request_is_in_its_event_and_in_that_of_its_refusal),
+        cmocka_unit_test(a_live_block_is_found_by_any_of_its_addresses),
         cmocka_unit_test(destroying_gives_every_segment_back_and_tells_of_those_without_a_block),
         cmocka_unit_test(statistics_are_kept_by_category_with_their_peaks),
         cmocka_unit_test(marks_stand_in_order_among_the_rest),

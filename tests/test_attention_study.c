@@ -409,7 +409,7 @@ static void people_are_told_what_follows(void **state)
     (void)state;
     const struct said *said = MEMTRACE("attention --device sim --no-trace --d 64 --precision bf16");
     assert_int_equal(said->code, 0);
-    assert_says(said->out, "rooflines");
+    assert_says(said->out, "estimates");
     assert_says(said->out, "measured less formula is 0 B in all 23");
     assert_says(said->out, "custom has 12.34 GiB live before backward and flash 96.53 MiB: 131 times as\nmuch.");
     assert_says(said->out, "(196.38 GiB) / oom");

@@ -229,6 +229,22 @@ static void reservations_stop_at_the_capacity_and_resume_after_a_release(void **
     mt_device_close(device);
 }
 
+/* As torch.cuda.set_per_process_memory_fraction: a fraction of all memory, of which the context has some already. */
+static void a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim:t4");
+    const uint64_t whole = device->capacity_bytes;
+    mt_addr address;
+    mt_device_limit(device, 0.5);
+    assert_int_equal(device->capacity_bytes, device->card.memory_bytes / 2);
+    assert_int_equal(mt_device_reserve(device, whole / 2 + GIB, &address), MT_OUT_OF_MEMORY);
+    mt_device_limit(device, 1);
+    assert_true(whole < device->card.memory_bytes);
+    assert_int_equal(device->capacity_bytes, whole);
+    mt_device_close(device);
+}
+
 static void sizes_that_no_device_has_are_out_of_memory(void **state)
 {
     const char *spelling = *state;
@@ -369,23 +385,26 @@ static uint64_t time_of(struct mt_device *device, struct mt_work work)
     return mt_device_now_ns(device) - before;
 }
 
-static void an_op_takes_its_launch_and_the_longer_of_computing_and_moving(void **state)
+/* 0.67 of the rate and 0.9 of the bandwidth are what programs get. */
+static void an_op_takes_the_longer_of_computing_and_moving_and_at_least_a_launch(void **state)
 {
     (void)state;
     struct mt_device *device = open_device("sim:a100-80gb");
     assert_true(mt_device_now_ns(device) == 0);
     assert_true(time_of(device, (struct mt_work){.dtype = MT_F32}) == LAUNCH_NS);
-    /* 2.039e12 bytes a second: 2.039e9 bytes are a millisecond. */
-    assert_true(time_of(device, (struct mt_work){.bytes = 2039000000, .dtype = MT_F32}) == LAUNCH_NS + 1000000);
+    assert_true(time_of(device, (struct mt_work){.dtype = MT_F32, .launches = 2}) == 2 * LAUNCH_NS);
+    /* 2.039e12 bytes a second: 0.9 of 2.039e9 bytes are a millisecond. */
+    assert_true(time_of(device, (struct mt_work){.bytes = 1835100000, .dtype = MT_F32}) == 1000000);
     /* 19.5e12 operations a second outside of the matrix units, 312e12 for bf16 in them. */
-    struct mt_work product = {.operations = 39e9, .bytes = 2039000000, .dtype = MT_F32, .matrix_product = true};
-    assert_true(time_of(device, product) == LAUNCH_NS + 2000000);
+    struct mt_work product = {.operations = 26.13e9, .bytes = 1835100000, .dtype = MT_F32, .matrix_product = true};
+    assert_true(time_of(device, product) == 2000000);
     product.dtype = MT_BF16;
-    assert_true(time_of(device, product) == LAUNCH_NS + 1000000);
+    assert_true(time_of(device, product) == 1000000);
     product.bytes = 0;
-    assert_true(time_of(device, product) == LAUNCH_NS + 125000);
+    assert_true(time_of(device, product) == 125000);
+    product.operations = 39e9;
     product.matrix_product = false;
-    assert_true(time_of(device, product) == LAUNCH_NS + 2000000);
+    assert_true(time_of(device, product) == 2000000);
     mt_device_close(device);
 }
 
@@ -393,8 +412,24 @@ static void bf16_products_run_at_the_fp32_rate_on_cards_without_units_for_them(v
 {
     (void)state;
     struct mt_device *device = open_device("sim:v100-32gb");
-    struct mt_work product = {.operations = 15.7e9, .dtype = MT_BF16, .matrix_product = true};
-    assert_true(time_of(device, product) == LAUNCH_NS + 1000000);
+    struct mt_work product = {.operations = 0.67 * 15.7e9, .dtype = MT_BF16, .matrix_product = true};
+    assert_true(time_of(device, product) == 1000000);
+    mt_device_close(device);
+}
+
+/* Kernels that take less than their launches wait for the host. Work that is queued hides launches. */
+static void work_begins_when_the_host_has_launched_it(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim");
+    const struct mt_work small = {.dtype = MT_F32, .host_ns = 10000};
+    assert_true(time_of(device, small) == 10000 + LAUNCH_NS);
+    assert_true(time_of(device, small) == 10000);
+    const uint64_t long_ns = time_of(device, (struct mt_work){.bytes = 4320000000, .dtype = MT_F32, .host_ns = 10000});
+    assert_true(long_ns == 10000 - LAUNCH_NS + 1000000);
+    assert_true(time_of(device, small) == LAUNCH_NS);
+    assert_int_equal(mt_device_synchronize(device), MT_OK);
+    assert_true(time_of(device, small) == 10000 + LAUNCH_NS);
     mt_device_close(device);
 }
 
@@ -495,6 +530,7 @@ int main(void)
         cmocka_unit_test(capacities_that_are_no_sizes_are_refused),
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_sim),
         cmocka_unit_test_prestate(reservations_stop_at_the_capacity_and_resume_after_a_release, small_cpu),
+        cmocka_unit_test(a_limit_is_a_fraction_of_the_cards_memory_less_what_its_context_takes),
         cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, sim),
         cmocka_unit_test_prestate(sizes_that_no_device_has_are_out_of_memory, cpu),
         cmocka_unit_test_prestate(the_chosen_reserve_fails_and_no_other, sim),
@@ -511,7 +547,8 @@ int main(void)
         cmocka_unit_test(host_memory_of_a_range_keeps_what_is_written_while_it_is_there),
         cmocka_unit_test(what_is_written_to_host_memory_is_read_back),
         cmocka_unit_test(the_simulated_device_drops_writes_and_refuses_reads),
-        cmocka_unit_test(an_op_takes_its_launch_and_the_longer_of_computing_and_moving),
+        cmocka_unit_test(an_op_takes_the_longer_of_computing_and_moving_and_at_least_a_launch),
+        cmocka_unit_test(work_begins_when_the_host_has_launched_it),
         cmocka_unit_test(bf16_products_run_at_the_fp32_rate_on_cards_without_units_for_them),
         cmocka_unit_test(the_host_clock_runs_by_itself),
     };

@@ -38,10 +38,12 @@ static void an_allocation_without_an_allocator_is_segment_and_block(void **state
     struct list list = {0};
     const struct mt_sink sink = {.context = &list, .emit = list_emit};
     struct mt_foreign *foreign = mt_foreign_create(&sink);
-    const struct mt_foreign_block block = {.address = 4096, .requested_bytes = 1000, .block_bytes = 1024, .label = 1};
+    const struct mt_foreign_block block = {
+        .address = 4096, .requested_bytes = 1000, .block_bytes = 1024, .label = 1, .stack = 7};
     mt_foreign_take(foreign, 5, &block);
     mt_foreign_give(foreign, 6, 4096);
     assert_int_equal(list.count, 4);
+    assert_int_equal(list.events[1].stack, 7);
     expect_event(&list, 0, MT_EVENT_SEGMENT_MAP, 0, 0, 1024);
     expect_event(&list, 1, MT_EVENT_ALLOC, 0, 0, 1024);
     expect_event(&list, 2, MT_EVENT_FREE, 0, 0, 1024);

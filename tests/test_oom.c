@@ -253,7 +253,10 @@ static void holes_that_suffice_only_together_are_told(void **state)
     assert_string_equal(text_of(change, "change"), "policy=tight");
     assert_true(integer_of(change, "reserved_bytes") <= (json_int_t)(40 * MIB));
     json_decref(answer);
-    assert_says(MEMTRACE("oom --trace scattered.db")->out, "are free, enough for it, but not in one piece");
+    const struct said *said = MEMTRACE("oom --trace scattered.db");
+    assert_says(said->out, "are free, enough for it, but not in one piece");
+    assert_says(said->out, "1. the allocator's setting policy=tight\n");
+    assert_null(strstr(said->out, "memtrace run"));
 }
 
 /* The trace says 64 MiB where 40 MiB were to be had: as on a card that others use, too. */

@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-/* The most that a share of products in a phase may be off, in points. It is up to 6.3. */
-static const double MOST_POINTS = 8;
+/* The most that a share of products in a phase, and the time of its kernels, may be off: they are up to 7.9 points and
+ * 14.7 %. */
+static const double MOST_POINTS = 10, MOST_PERCENT = 20;
 
 struct taken {
     struct mt_kernel kernels[4];
@@ -70,42 +71,47 @@ static void kernels_of_a_run_are_estimates_within_its_steps(void **state)
     json_decref(steps);
 }
 
-static double share_in(const json_t *answer, const char *name)
+/* Returns a number of the answer's phase. */
+static double estimated(const json_t *answer, const char *name, const char *key)
 {
     size_t i;
     json_t *phase;
     json_array_foreach(json_object_get(answer, "phases"), i, phase)
     {
         if (strcmp(text_of(phase, "phase"), name) == 0)
-            return json_number_value(json_object_get(phase, "product_share"));
+            return json_number_value(json_object_get(phase, key));
     }
     fail_msg("no kernels of phase %s", name);
     return 0;
 }
 
-static double measured_share(const json_t *measured, const char *phase)
+static double measured(const json_t *run, const char *phase, const char *key)
 {
-    return json_number_value(
-        json_object_get(json_object_get(json_object_get(measured, "phases"), phase), "gemm_share"));
+    return json_number_value(json_object_get(json_object_get(json_object_get(run, "phases"), phase), key));
+}
+
+static void assert_near(double estimate, double measurement, double most, const char *what)
+{
+    if (!(fabs(estimate - measurement) <= most))
+        fail_msg("%s: %.3f estimated, %.3f measured", what, estimate, measurement);
 }
 
 /* Checks a run beside its measurement, and that the report shows the measured shares. */
-static void compare(const json_t *measured)
+static void compare(const json_t *reference)
 {
     static const char *const phases[] = {"forward", "backward"};
     assert_int_equal(
         shell("\"$M\" run --device sim --model 2.7B --kernels --seq %d --autocast %s --steps 1 --trace k.db",
-              (int)integer_of(measured, "seq"), json_is_true(json_object_get(measured, "autocast")) ? "bf16" : "off")
+              (int)integer_of(reference, "seq"), json_is_true(json_object_get(reference, "autocast")) ? "bf16" : "off")
             ->code,
         0);
     json_t *answer = json_of(MEMTRACE("kernels --json --trace k.db"));
     json_t *page = json_of(MEMTRACE("report --json --trace k.db")), *table = table_of(page, "kernels", "kernels");
     for (size_t i = 0; i < 2; i++) {
-        double share = measured_share(measured, phases[i]), estimate = share_in(answer, phases[i]);
-        if (estimate < share - MOST_POINTS / 100 || estimate > share + MOST_POINTS / 100)
-            fail_msg("seq %d: products take %.3f of %s, measured %.3f", (int)integer_of(measured, "seq"), estimate,
-                     phases[i], share);
-        const json_t *shown = cell_of(table, row_of(table, "phase", phases[i]), "of PyTorch's on H200");
+        double share = measured(reference, phases[i], "gemm_share"), ms = measured(reference, phases[i], "gpu_ms");
+        assert_near(100 * estimated(answer, phases[i], "product_share"), 100 * share, MOST_POINTS, phases[i]);
+        assert_near(estimated(answer, phases[i], "ms_per_step"), ms, ms * MOST_PERCENT / 100, phases[i]);
+        const json_t *shown = cell_of(table, row_of(table, "phase", phases[i]), "PyTorch's share");
         assert_true(fabs(json_number_value(json_object_get(shown, "value")) - 100 * share) < 0.01);
     }
     assert_true(is_said(page, "kernels", "Nothing ran on sim:h200"));
@@ -119,10 +125,10 @@ static void shares_of_products_are_near_those_of_pytorch(void **state)
     (void)state;
     size_t i;
     json_error_t error;
-    json_t *rows = json_load_file(MT_TEST_DATA "/kernels_h200.json", 0, &error), *measured;
+    json_t *rows = json_load_file(MT_TEST_DATA "/kernels_h200.json", 0, &error), *reference;
     assert_non_null(rows);
     assert_int_equal(json_array_size(rows), 4);
-    json_array_foreach(rows, i, measured) compare(measured);
+    json_array_foreach(rows, i, reference) compare(reference);
     json_decref(rows);
 }
 

@@ -126,7 +126,7 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
 }
 
 static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt_event_kind kind,
-                                                      const struct mt_block *block)
+                                                      const struct mt_block *block, mt_stack_id stack)
 {
     const struct mt_segment *segment = block->segment;
     assert(block->requested_bytes <= block->bytes && block->offset + block->bytes <= segment->bytes);
@@ -137,15 +137,17 @@ static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt
                              .offset = block->offset,
                              .segment = segment->birth,
                              .label = block->label,
-                             .span = block->span};
+                             .span = block->span,
+                             .stack = stack};
     mt_alloc_emit(alloc, &event);
     return event.sequence;
 }
 
 /* Emits an alloc or free event of a block; returns its sequence. */
-static inline uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block)
+static inline uint64_t emit_block(struct mt_alloc *alloc, mt_event_kind kind, const struct mt_block *block,
+                                  mt_stack_id stack)
 {
-    return alloc->sink.emit == NULL ? next_sequence(alloc) : emit_wanted(alloc, kind, block);
+    return alloc->sink.emit == NULL ? next_sequence(alloc) : emit_wanted(alloc, kind, block, stack);
 }
 
 /* ---- handing out ---- */
@@ -201,9 +203,11 @@ static mt_status fail_device(const struct mt_alloc *alloc, const struct mt_alloc
 
 /* Releases the cache and emits the oom event, if the device is out of memory. reserved_before is of the time before the
  * request: the policy may have released memory since. */
-static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, mt_stream stream,
-                                                        uint64_t reserved_before, struct mt_alloc_refusal refusal)
+static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, const struct mt_alloc_request *request,
+                                                        uint64_t reserved_before)
 {
+    struct mt_alloc_refusal refusal = {
+        .requested_bytes = request->bytes, .label = request->label, .span = request->span};
     if (alloc->failure != MT_OUT_OF_MEMORY)
         return fail_device(alloc, &refusal);
     mt_segments_release(alloc, UINT64_MAX);
@@ -214,50 +218,58 @@ static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, 
     alloc->stats.ooms++;
     alloc->stats.last_refusal = refusal;
     struct mt_event event = {.kind = MT_EVENT_OOM,
-                             .stream = stream,
-                             .requested_bytes = refusal.requested_bytes,
-                             .label = refusal.label,
-                             .span = refusal.span};
+                             .stream = request->stream,
+                             .requested_bytes = request->bytes,
+                             .label = request->label,
+                             .span = request->span,
+                             .stack = request->stack};
     mt_alloc_emit(alloc, &event);
     return fail_out_of_memory(alloc, &refusal);
 }
 
-static void hand_out(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes, mt_label_id label, mt_span_id span)
+static void hand_out(struct mt_alloc *alloc, struct mt_block *block, const struct mt_alloc_request *request)
 {
-    assert(bytes > 0 && bytes <= block->bytes && !block->is_hole);
+    assert(request->bytes > 0 && request->bytes <= block->bytes && !block->is_hole);
     block->is_free = false;
-    block->requested_bytes = bytes;
-    block->label = label;
-    block->span = span;
+    block->requested_bytes = request->bytes;
+    block->label = request->label;
+    block->span = request->span;
     count_out(&alloc->stats.all, block);
-    count_out(&alloc->stats.category[mt_label_category(label)], block);
-    block->sequence = emit_block(alloc, MT_EVENT_ALLOC, block);
+    count_out(&alloc->stats.category[mt_label_category(request->label)], block);
+    block->sequence = emit_block(alloc, MT_EVENT_ALLOC, block, request->stack);
     assert(mt_alloc_is_sound(alloc));
+}
+
+mt_status mt_alloc_serve(struct mt_alloc *alloc, const struct mt_alloc_request *request, struct mt_block **out)
+{
+    *out = NULL;
+    if (request->bytes == 0)
+        return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
+    assert(mt_label_category(request->label) < MT_MOST_CATEGORIES);
+    mt_biased_lock_take(&alloc->lock);
+    uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
+    struct mt_block *block = NULL;
+    if (alloc->policy->round(&alloc->settings, request->bytes, &rounded))
+        block = serve(alloc, request->stream, rounded, request->label);
+    else
+        alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows: no device has as much */
+    mt_status status = MT_OK;
+    if (block != NULL) {
+        hand_out(alloc, block, request);
+        mt_pool_count_out(alloc, block);
+    } else {
+        status = refuse(alloc, request, reserved_before);
+    }
+    mt_biased_lock_give(&alloc->lock);
+    *out = block;
+    return status;
 }
 
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
                         struct mt_block **out)
 {
-    *out = NULL;
-    if (bytes == 0)
-        return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
-    assert(mt_label_category(label) < MT_MOST_CATEGORIES);
-    mt_biased_lock_take(&alloc->lock);
-    uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
-    struct mt_block *block = NULL;
-    if (alloc->policy->round(&alloc->settings, bytes, &rounded))
-        block = serve(alloc, stream, rounded, label);
-    else
-        alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows: no device has as much */
-    mt_status status = MT_OK;
-    if (block != NULL)
-        hand_out(alloc, block, bytes, label, span);
-    else
-        status = refuse(alloc, stream, reserved_before,
-                        (struct mt_alloc_refusal){.requested_bytes = bytes, .label = label, .span = span});
-    mt_biased_lock_give(&alloc->lock);
-    *out = block;
-    return status;
+    const struct mt_alloc_request request = {.bytes = bytes, .stream = stream, .label = label, .span = span};
+    return mt_alloc_serve(alloc, &request, out);
 }
 
 void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
@@ -268,7 +280,8 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     assert(mt_block_is_out(block) && mt_block_is_sound(block));
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
-    emit_block(alloc, MT_EVENT_FREE, block);
+    mt_pool_count_back(alloc, block);
+    emit_block(alloc, MT_EVENT_FREE, block, 0);
     if (block->users != NULL)
         mt_block_wait_for_users(alloc, block);
     block->is_free = true;
@@ -284,8 +297,9 @@ void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_i
     assert(mt_block_is_out(block));
     count_back(&alloc->stats.all, block);
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
-    emit_block(alloc, MT_EVENT_FREE, block);
-    hand_out(alloc, block, block->requested_bytes, label, span);
+    emit_block(alloc, MT_EVENT_FREE, block, 0);
+    const struct mt_alloc_request request = {.bytes = block->requested_bytes, .label = label, .span = span};
+    hand_out(alloc, block, &request);
     mt_biased_lock_give(&alloc->lock);
 }
 
@@ -378,42 +392,5 @@ void mt_alloc_use(struct mt_alloc *alloc, const struct mt_use *use)
         return;
     mt_biased_lock_take(&alloc->lock);
     alloc->sink.use(alloc->sink.context, use);
-    mt_biased_lock_give(&alloc->lock);
-}
-
-/* ---- statistics ---- */
-
-static uint64_t largest_free(const struct mt_alloc *alloc)
-{
-    uint64_t largest = 0;
-    for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
-        for (const struct mt_block *block = segment->first; block != NULL; block = block->after)
-            if (block->is_free && block->bytes > largest)
-                largest = block->bytes;
-    return largest;
-}
-
-void mt_alloc_stats(struct mt_alloc *alloc, struct mt_alloc_stats *out)
-{
-    mt_biased_lock_take(&alloc->lock);
-    *out = alloc->stats;
-    out->largest_free_bytes = largest_free(alloc);
-    mt_biased_lock_give(&alloc->lock);
-}
-
-static void reset_peak(struct mt_alloc_count *count)
-{
-    count->peak_requested_bytes = count->requested_bytes;
-    count->peak_allocated_bytes = count->allocated_bytes;
-}
-
-void mt_alloc_reset_peaks(struct mt_alloc *alloc)
-{
-    mt_biased_lock_take(&alloc->lock);
-    reset_peak(&alloc->stats.all);
-    for (int c = 0; c < MT_MOST_CATEGORIES; c++)
-        reset_peak(&alloc->stats.category[c]);
-    alloc->stats.peak_reserved_bytes = alloc->stats.reserved_bytes;
-    assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
 }

@@ -45,13 +45,24 @@ mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
  * event, so the trace keeps them as live. */
 void mt_alloc_destroy(struct mt_alloc *alloc);
 
-/* Hands out a block of at least `bytes` for work on `stream`; `span` and `label` come from mt_alloc_intern_*. *out is NULL
- * unless the result is MT_OK. Fails with
- * - MT_USAGE if `bytes` is 0;
+/* A request for a block of at least `bytes`, for work on `stream`. Label and span come from mt_alloc_intern_*. */
+struct mt_alloc_request {
+    uint64_t bytes;
+    mt_stream stream;
+    mt_label_id label;
+    mt_span_id span;
+    mt_stack_id stack; /* of the sink; 0: not known */
+};
+
+/* Hands out a block. *out is NULL unless the result is MT_OK. Fails with
+ * - MT_USAGE if request->bytes is 0;
  * - MT_OUT_OF_MEMORY if neither the cache nor the device has the memory, after the cached segments were released and the
  *   device was asked again. Then an oom event was emitted, the message has the bytes that were asked, live, cached and
  *   reserved, and stats.last_refusal has more. The allocator stays valid;
  * - the device's status and message if that fails otherwise. Then there is no event, and the request may be repeated. */
+mt_status mt_alloc_serve(struct mt_alloc *alloc, const struct mt_alloc_request *request, struct mt_block **out);
+
+/* Does the same for a request without a stack. */
 mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream, mt_label_id label, mt_span_id span,
                         struct mt_block **out);
 
@@ -70,6 +81,19 @@ void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_i
 /* Returns the address of a live block, which does not change. */
 mt_addr mt_block_address(const struct mt_block *block);
 uint64_t mt_block_requested_bytes(const struct mt_block *block);
+
+/* A live block, as callers see it. Invariant: requested_bytes <= allocated_bytes. */
+struct mt_block_view {
+    mt_addr address;
+    uint64_t requested_bytes, allocated_bytes;
+    mt_stream stream;
+    mt_label_id label;
+    mt_span_id span;
+};
+
+/* Finds the live block that holds an address, its first or any other. False if there is none. Takes time proportional to
+ * the number of segments, and of blocks in one. */
+bool mt_alloc_find(struct mt_alloc *alloc, mt_addr address, struct mt_block_view *out);
 
 /* Returns the sequence of the alloc event of a live block, which identifies it in struct mt_use. */
 uint64_t mt_block_sequence(const struct mt_block *block);

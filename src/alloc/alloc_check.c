@@ -34,6 +34,10 @@ static mt_status check_free(const struct mt_alloc *alloc, const struct mt_block 
         return differ(block, "is free and in use");
     if (!alloc->policy->holds(alloc, block))
         return differ(block, "is free and not in the index");
+    if (!block->segment->is_range && !mt_segment_is_idle(block->segment)) {
+        mt_pool_add(&found->stats.pools, MT_COUNTED_SPLIT_BLOCKS, block->segment->pool, 1);
+        mt_pool_add(&found->stats.pools, MT_COUNTED_SPLIT_BYTES, block->segment->pool, block->bytes);
+    }
     return MT_OK;
 }
 
@@ -57,6 +61,11 @@ static mt_status check_live(const struct mt_block *block, struct found *found)
     mt_category category = mt_label_category(block->label);
     if (category >= MT_MOST_CATEGORIES)
         return differ(block, "is out without a category");
+    struct mt_pool_counters *pools = &found->stats.pools;
+    const mt_pool pool = block->segment->pool;
+    mt_pool_add(pools, MT_COUNTED_BLOCKS, pool, 1);
+    mt_pool_add(pools, MT_COUNTED_REQUESTED_BYTES, pool, block->requested_bytes);
+    mt_pool_add(pools, MT_COUNTED_ALLOCATED_BYTES, pool, block->bytes);
     add_live(&found->stats.all, block);
     add_live(&found->stats.category[category], block);
     return MT_OK;
@@ -115,6 +124,8 @@ static mt_status check_segment(const struct mt_alloc *alloc, const struct mt_seg
         return mt_fail(MT_FAILED, "segment %u has a birth that was not given out yet", segment->birth);
     found->stats.segments++;
     found->stats.reserved_bytes += segment->mapped_bytes;
+    mt_pool_add(&found->stats.pools, MT_COUNTED_SEGMENTS, segment->pool, 1);
+    mt_pool_add(&found->stats.pools, MT_COUNTED_RESERVED_BYTES, segment->pool, segment->mapped_bytes);
     return check_tiling(alloc, segment, found);
 }
 
@@ -145,6 +156,24 @@ static mt_status compare_count(const char *owner, const struct mt_alloc_count *c
     return status;
 }
 
+/* Compares what there is now of each pool; oversize ones depend on the settings alone and are not counted again. */
+static mt_status compare_pools(const struct mt_pool_counters *counted, const struct mt_pool_counters *found)
+{
+    for (int what = 0; what < MT_COUNTED_COUNT; what++) {
+        if (what == MT_COUNTED_OVERSIZE_BLOCKS || what == MT_COUNTED_OVERSIZE_SEGMENTS)
+            continue;
+        for (int row = 0; row < MT_POOL_COUNT; row++) {
+            const struct mt_counter *counter = &counted->of[what][row];
+            if (counter->now != found->of[what][row].now)
+                return mt_fail(MT_FAILED, "pool %d: counter %d is %" PRIu64 ", the walk found %" PRIu64, row, what,
+                               counter->now, found->of[what][row].now);
+            if (counter->now > counter->peak || counter->now > counter->total)
+                return mt_fail(MT_FAILED, "pool %d: counter %d is above its peak or its total", row, what);
+        }
+    }
+    return MT_OK;
+}
+
 static mt_status compare_stats(const struct mt_alloc *alloc, const struct found *found)
 {
     const struct mt_alloc_stats *counted = &alloc->stats;
@@ -154,6 +183,7 @@ static mt_status compare_stats(const struct mt_alloc *alloc, const struct found 
     const struct counter counters[] = {{"segments", counted->segments, found->stats.segments},
                                        {"reserved bytes", counted->reserved_bytes, found->stats.reserved_bytes}};
     MT_TRY(compare("all", counters, sizeof counters / sizeof counters[0]));
+    MT_TRY(compare_pools(&counted->pools, &found->stats.pools));
     if (counted->peak_reserved_bytes < counted->reserved_bytes)
         return mt_fail(MT_FAILED, "the peak of reserved bytes is below the reserved bytes");
     if (alloc->device->reserved_bytes < counted->reserved_bytes)

@@ -2,6 +2,7 @@
 #ifndef MT_ALLOC_ALLOC_STATS_H
 #define MT_ALLOC_ALLOC_STATS_H
 
+#include "alloc/pool_counters.h"
 #include "base/label.h"
 
 #include <stdbool.h>
@@ -43,7 +44,10 @@ struct mt_alloc_stats {
     uint64_t peak_reserved_bytes;
     uint64_t segments;
     uint64_t largest_free_bytes; /* of one free block */
-    uint64_t ooms;
+    uint64_t max_split_bytes;    /* of the settings */
+    struct mt_pool_counters pools;
+    uint64_t ooms;               /* requests that were refused */
+    uint64_t retries;            /* times that the device was asked again after the whole cache was released */
     uint64_t planned_requests;   /* that got their place in the plan (plan.h) */
     uint64_t unplanned_requests; /* that got another place while a plan was followed, or after it was given up */
     struct mt_alloc_refusal last_refusal;

@@ -39,9 +39,6 @@ enum {
 
 struct mt_alloc;
 
-/* Small blocks have segments of their own, so that they never break up the space of large ones. */
-typedef enum mt_pool { MT_POOL_SMALL, MT_POOL_LARGE, MT_POOL_COUNT } mt_pool;
-
 /* Another stream that uses a block. */
 struct mt_user {
     struct mt_user *next;
@@ -169,7 +166,7 @@ struct mt_alloc {
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
     struct mt_follower *follower; /* of a plan (follow.h); NULL: there is none */
-    struct mt_alloc_stats stats;  /* largest_free_bytes is computed on demand */
+    struct mt_alloc_stats stats;  /* largest_free_bytes and max_split_bytes are set on demand */
 };
 
 /* True if the counters and the list of segments have these invariants, as far as a check in constant time can find: for asserts. */
@@ -183,6 +180,10 @@ static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
 
 /* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
+
+/* Count a block that was just handed out, and one that is about to be free, by pool (alloc_stats.c). */
+void mt_pool_count_out(struct mt_alloc *alloc, const struct mt_block *block);
+void mt_pool_count_back(struct mt_alloc *alloc, const struct mt_block *block);
 
 /* ---- segments (segment.c) ---- */
 

@@ -98,6 +98,14 @@ static void unlink_segment(struct mt_alloc *alloc, struct mt_segment *segment)
         alloc->newest = segment->older;
 }
 
+/* Counts a segment that got its first memory (1), or lost its last (-1). */
+static void count_segment(struct mt_alloc *alloc, const struct mt_segment *segment, int64_t change)
+{
+    mt_pool_change(&alloc->stats.pools, MT_COUNTED_SEGMENTS, segment->pool, change);
+    if (segment->bytes >= alloc->settings.max_split_bytes)
+        mt_pool_change(&alloc->stats.pools, MT_COUNTED_OVERSIZE_SEGMENTS, segment->pool, change);
+}
+
 void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t offset, uint64_t bytes)
 {
     struct mt_alloc_stats *stats = &alloc->stats;
@@ -107,6 +115,9 @@ void mt_segment_count_mapped(struct mt_alloc *alloc, struct mt_segment *segment,
     stats->reserved_bytes += bytes;
     if (stats->reserved_bytes > stats->peak_reserved_bytes)
         stats->peak_reserved_bytes = stats->reserved_bytes;
+    mt_pool_add(&stats->pools, MT_COUNTED_RESERVED_BYTES, segment->pool, bytes);
+    if (segment->mapped_bytes == bytes)
+        count_segment(alloc, segment, 1);
     emit_segment(alloc, MT_EVENT_SEGMENT_MAP, segment, offset, bytes);
 }
 
@@ -116,6 +127,9 @@ void mt_segment_count_unmapped(struct mt_alloc *alloc, struct mt_segment *segmen
     assert(bytes <= segment->mapped_bytes && bytes <= alloc->stats.reserved_bytes);
     segment->mapped_bytes -= bytes;
     alloc->stats.reserved_bytes -= bytes;
+    mt_pool_subtract(&alloc->stats.pools, MT_COUNTED_RESERVED_BYTES, segment->pool, bytes);
+    if (segment->mapped_bytes == 0)
+        count_segment(alloc, segment, -1);
     emit_segment(alloc, MT_EVENT_SEGMENT_UNMAP, segment, offset, bytes);
 }
 

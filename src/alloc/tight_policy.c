@@ -198,8 +198,10 @@ static struct mt_block *reserve_in_range(struct mt_alloc *alloc, mt_stream strea
     struct mt_block *block = mt_range_grow(alloc, stream, pool, bytes);
     if (block == NULL && mt_segments_release(alloc, whole) >= whole)
         block = mt_range_grow(alloc, stream, pool, bytes);
-    if (block == NULL && mt_segments_release(alloc, UINT64_MAX) > 0)
+    if (block == NULL && mt_segments_release(alloc, UINT64_MAX) > 0) {
+        alloc->stats.retries++;
         block = mt_range_grow(alloc, stream, pool, bytes);
+    }
     return block;
 }
 
@@ -209,7 +211,7 @@ static struct mt_block *reserve_segment(struct mt_alloc *alloc, mt_stream stream
     struct mt_block *block = mt_segment_map(alloc, stream, pool_of(bytes), whole);
     if (block != NULL)
         return block;
-    mt_segments_release(alloc, UINT64_MAX);
+    alloc->stats.retries += mt_segments_release(alloc, UINT64_MAX) > 0;
     return mt_segment_map(alloc, stream, pool_of(bytes), whole);
 }
 

@@ -385,6 +385,7 @@ static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64
     if (block != NULL)
         return block;
     mt_segments_release(alloc, UINT64_MAX);
+    alloc->stats.retries++;
     return mt_segment_map(alloc, stream, pool, wanted);
 }
 

@@ -122,9 +122,9 @@ struct mt_fragmentation {
     uint32_t culprit;       /* label of the blocks that most of the free bytes lie between; 0: none */
 };
 
-/* Invariant: findings are ordered. First come those that one option mends, if they save a tenth of the most; of the others and
- * of these, those that save most, then those that waste most byte_seconds. Parts follow their whole. Fragmentation is last,
- * since reserved bytes do not compare with requested ones. A smaller limit leaves out from the end. */
+/* Invariant: findings are ordered. First come those that one option mends, if they save a tenth of the most; of these and of
+ * the others, those that save most, then those that waste most byte_seconds. Parts follow their whole. A smaller limit leaves
+ * out from the end. */
 struct mt_advice {
     bool knows_uses;                   /* false: the program recorded no use of any block */
     uint64_t peak_bytes;               /* requested, of the window */
@@ -138,7 +138,7 @@ struct mt_advice {
 };
 
 typedef enum mt_advice_extent {
-    MT_ADVICE_WORTHWHILE, /* findings that lower a peak; none that is a part of another one */
+    MT_ADVICE_WORTHWHILE, /* findings that lower a peak by a hundredth, and leaks; none that is a part of another one */
     MT_ADVICE_ALL,
 } mt_advice_extent;
 

@@ -242,19 +242,21 @@ static bool is_mended_by_option(const struct mt_candidate *candidate)
     return mt_finding_cost(&candidate->finding) == MT_COST_OPTION;
 }
 
-/* Finds those that come first: a tenth of the most that is saved is enough where that costs nothing. */
-static void find_first(struct mt_candidates *candidates, const struct mt_window *window)
+bool mt_finding_comes_first(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t most_bytes)
 {
     enum { ENOUGH_PART = 10 };
-    uint64_t most_bytes = 0;
+    return saved_bytes > 0 && saved_bytes >= most_bytes / ENOUGH_PART && mt_finding_cost(finding) == MT_COST_OPTION;
+}
+
+static void find_first(struct mt_candidates *candidates, const struct mt_window *window)
+{
     for (size_t i = 0; i < candidates->count; i++)
-        if (mt_candidate_saved(&candidates->items[i], window) > most_bytes)
-            most_bytes = mt_candidate_saved(&candidates->items[i], window);
+        if (mt_candidate_saved(&candidates->items[i], window) > candidates->most_bytes)
+            candidates->most_bytes = mt_candidate_saved(&candidates->items[i], window);
     for (size_t i = 0; i < candidates->count; i++) {
         struct mt_candidate *candidate = &candidates->items[i];
-        uint64_t saved_bytes = mt_candidate_saved(candidate, window);
         candidate->comes_first =
-            is_mended_by_option(candidate) && saved_bytes > 0 && saved_bytes >= most_bytes / ENOUGH_PART;
+            mt_finding_comes_first(&candidate->finding, mt_candidate_saved(candidate, window), candidates->most_bytes);
     }
 }
 

@@ -20,7 +20,8 @@ struct mt_candidate {
 struct mt_candidates {
     struct mt_candidate *items;
     size_t count;
-    size_t left_out; /* candidates that were dropped since they are parts of others */
+    size_t left_out;     /* candidates that were dropped since they are parts of others */
+    uint64_t most_bytes; /* once they are weighed: the most that one of them saves */
     struct mt_cut *cuts[MT_DETECTOR_COUNT];
 };
 
@@ -35,6 +36,9 @@ void mt_candidates_drop_parts(struct mt_candidates *candidates);
  * at it, they are weighed in the order of that bound, and only until none of the rest can be among the first `limit`, unless
  * one option mends it; the rest is taken to save nothing. */
 void mt_candidates_weigh(struct mt_candidates *candidates, struct mt_window *window, size_t limit);
+
+/* True if a finding that saves so much comes first: one option mends it, and it saves a tenth of the most or more. */
+bool mt_finding_comes_first(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t most_bytes);
 
 /* Puts candidates that are parts of others behind these. */
 void mt_candidates_gather_parts(struct mt_candidates *candidates);

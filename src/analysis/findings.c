@@ -120,16 +120,25 @@ struct adviser {
     struct mt_advice *out;
 };
 
-/* Returns how many of the candidates, which are in order, become findings. */
-static size_t count_findings(const struct adviser *adviser)
+/* True if whoever does not ask for all is told: it saves a hundredth of the peak, or will with more steps. */
+static bool is_worthwhile(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t peak_bytes)
 {
-    const struct mt_candidates *candidates = &adviser->candidates;
+    enum { WORTHWHILE_PART = 100 };
+    return saved_bytes > 0 && (saved_bytes >= peak_bytes / WORTHWHILE_PART || finding->pattern == MT_PATTERN_LEAK);
+}
+
+/* Returns the number of findings that the candidates, which are in order, may become; drops those that are none. */
+static size_t count_findings(struct adviser *adviser)
+{
+    struct mt_candidates *candidates = &adviser->candidates;
+    const struct mt_window *window = &adviser->window;
     size_t count = 0;
-    while (count < candidates->count && count < adviser->limit) {
-        uint64_t saved_bytes = mt_candidate_saved(&candidates->items[count], &adviser->window);
-        if (adviser->extent == MT_ADVICE_WORTHWHILE && saved_bytes == 0)
-            break;
-        count++;
+    for (size_t i = 0; i < candidates->count && count < adviser->limit; i++) {
+        struct mt_candidate *candidate = &candidates->items[i];
+        uint64_t saved_bytes = mt_candidate_saved(candidate, window);
+        if (adviser->extent == MT_ADVICE_ALL ||
+            is_worthwhile(&candidate->finding, saved_bytes, window->usage.peak_bytes))
+            candidates->items[count++] = *candidate;
     }
     return count;
 }
@@ -258,8 +267,40 @@ static struct mt_finding describe_fragmentation(const struct adviser *adviser)
     return finding;
 }
 
-/* Adds the finding of fragmentation behind the others, if there is any and there is room. A program whose allocator is not known
- * has no other policy to take. */
+/* True if the finding is a part of one before it. */
+static bool follows_whole(const struct mt_advice *advice, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (mt_finding_is_part(&advice->findings[index], &advice->findings[i]))
+            return true;
+    return false;
+}
+
+/* Inserts a finding at its place, for which there is room, but not between another one and its parts. Keeps the first `limit`. */
+static void insert_finding(const struct adviser *adviser, const struct mt_finding *finding)
+{
+    struct mt_advice *advice = adviser->out;
+    uint64_t most_bytes = adviser->candidates.most_bytes;
+    bool is_first = mt_finding_comes_first(finding, finding->saved_bytes, most_bytes);
+    size_t at = 0;
+    for (; at < advice->count; at++) {
+        const struct mt_finding *other = &advice->findings[at];
+        bool other_is_first = mt_finding_comes_first(other, other->saved_bytes, most_bytes);
+        bool is_before = is_first != other_is_first ? is_first : finding->saved_bytes > other->saved_bytes;
+        if (is_before && !follows_whole(advice, at))
+            break;
+    }
+    memmove(advice->findings + at + 1, advice->findings + at, (advice->count - at) * sizeof *finding);
+    advice->findings[at] = *finding;
+    advice->count++;
+    if (advice->count <= adviser->limit)
+        return;
+    advice->count = adviser->limit;
+    advice->left_out++;
+}
+
+/* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to take, and
+ * one that another allocator has no room for is not comparable. */
 static mt_status find_fragmentation(struct adviser *adviser)
 {
     struct mt_advice *out = adviser->out;
@@ -267,18 +308,15 @@ static mt_status find_fragmentation(struct adviser *adviser)
     const struct mt_alloc_settings settings = mt_replay_other_policy(&input->settings);
     out->fragmentation = mt_fragmentation_find(input);
     struct mt_finding finding = describe_fragmentation(adviser);
-    if (finding.bytes == 0 || input->program.kind == MT_PROGRAM_WATCHED)
+    bool is_comparable = out->as_it_was.fits || !input->is_another;
+    if (finding.bytes == 0 || input->program.kind == MT_PROGRAM_WATCHED || !is_comparable)
         return MT_OK;
     finding.policy = settings.policy;
     MT_TRY(mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay));
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
         finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;
-    if (finding.saved_bytes == 0 && adviser->extent == MT_ADVICE_WORTHWHILE)
-        return MT_OK;
-    if (out->count < adviser->limit)
-        out->findings[out->count++] = finding;
-    else
-        out->left_out++;
+    if (adviser->extent == MT_ADVICE_ALL || is_worthwhile(&finding, finding.saved_bytes, out->as_it_was.reserved_bytes))
+        insert_finding(adviser, &finding);
     return MT_OK;
 }
 

@@ -1,136 +1,18 @@
-/* Labels of callers, and their context: the spans of a thread, the phases and steps of the run. */
+/* Labels of callers, checked and interned; and the call stacks that they name. */
 #include "api/run_parts.h"
 
-#include "base/memory.h"
-
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-enum { MOST_LAYER_DIGITS = 9 };
+#define MEMTRACE_NONE MEMTRACE_NO_DTYPE /* the one that has another name here */
+#define X(name, text, bytes) static_assert((int)MEMTRACE_##name == (int)MT_##name, "the numbers are the same");
+MT_DTYPES(X)
+#undef X
+#define X(name, text) static_assert((int)MEMTRACE_##name == (int)MT_ROLE_SOURCE_##name, "the numbers are the same");
+MT_ROLE_SOURCES(X)
+#undef X
+static_assert((int)MEMTRACE_MOST_DIMS == (int)MT_LABEL_MAX_DIMS, "as many dims are kept");
 
-static const struct mt_api_place root = {.span = 0, .layer = -1};
-
-static void end_innermost(struct memtrace_run *run, struct mt_api_thread *thread)
-{
-    assert(thread->depth > 0 && thread->run == run);
-    mt_span_id span = thread->places[--thread->depth].span;
-    MT_API_NOTE(run, mt_foreign_span_end(run->notes, mt_api_now_ns(run), span));
-}
-
-/* Ends the spans of a thread that ends. Does nothing in a child of fork, since the run is its parent's. */
-static void leave_thread(void *context)
-{
-    struct mt_api_thread *thread = context;
-    struct memtrace_run *run = thread->run;
-    if (getpid() != run->process)
-        return;
-    assert(!thread->is_idle);
-    while (thread->depth > 0)
-        end_innermost(run, thread);
-    mt_lock_take(&run->threads_lock);
-    thread->is_idle = true;
-    mt_lock_give(&run->threads_lock);
-}
-
-mt_status mt_api_threads_create(struct memtrace_run *run)
-{
-    if (pthread_key_create(&run->thread_key, leave_thread) == 0)
-        return MT_OK;
-    return mt_fail(MT_FAILED, "the process has no thread-specific key left: "
-                              "it opened too many runs, or libraries took all keys");
-}
-
-void mt_api_threads_release(struct memtrace_run *run)
-{
-    pthread_key_delete(run->thread_key);
-    while (run->threads != NULL) {
-        struct mt_api_thread *thread = run->threads;
-        run->threads = thread->next;
-        free(thread->places);
-        free(thread);
-    }
-}
-
-static struct mt_api_thread *add_thread(struct memtrace_run *run)
-{
-    struct mt_api_thread *thread = mt_host_alloc(sizeof *thread);
-    thread->run = run;
-    thread->next = run->threads;
-    return run->threads = thread;
-}
-
-/* Returns the calling thread's part of the run. Reuses that of a thread that has ended, or adds one. */
-static struct mt_api_thread *enter_thread(struct memtrace_run *run)
-{
-    struct mt_api_thread *thread = pthread_getspecific(run->thread_key);
-    if (thread != NULL)
-        return thread;
-    mt_lock_take(&run->threads_lock);
-    for (thread = run->threads; thread != NULL && !thread->is_idle;)
-        thread = thread->next;
-    if (thread == NULL)
-        thread = add_thread(run);
-    assert(thread->depth == 0);
-    thread->is_idle = false;
-    mt_lock_give(&run->threads_lock);
-    pthread_setspecific(run->thread_key, thread);
-    return thread;
-}
-
-static const struct mt_api_place *innermost(const struct mt_api_thread *thread)
-{
-    return thread != NULL && thread->depth > 0 ? &thread->places[thread->depth - 1] : &root;
-}
-
-static const struct mt_api_place *place_of(const struct memtrace_run *run)
-{
-    return innermost(pthread_getspecific(run->thread_key));
-}
-
-/* Returns the number that a name is, or ends with after a dot; otherwise `outer`, the layer around it. */
-static int layer_of(const char *name, int outer)
-{
-    const char *dot = strrchr(name, '.');
-    const char *last = dot != NULL ? dot + 1 : name;
-    size_t digits = strspn(last, "0123456789");
-    return digits > 0 && digits <= MOST_LAYER_DIGITS && last[digits] == '\0' ? atoi(last) : outer;
-}
-
-static void push(struct mt_api_thread *thread, struct mt_api_place place)
-{
-    *MT_HOST_ADD(thread->places, thread->depth) = place;
-}
-
-static mt_status check_name(const char *what, const char *name)
-{
-    return name != NULL && name[0] != '\0' ? MT_OK : mt_fail(MT_USAGE, "the name of a %s is empty", what);
-}
-
-memtrace_status memtrace_span_begin(memtrace_run *run, const char *name)
-{
-    MT_API_TRY(check_name("span", name));
-    struct mt_api_thread *thread = enter_thread(run);
-    struct mt_api_place outer = *innermost(thread);
-    const struct mt_sink *sink = mt_api_sink(run);
-    struct mt_api_place place = {sink->intern_span(sink->context, outer.span, name), layer_of(name, outer.layer)};
-    assert(place.span != 0);
-    push(thread, place);
-    MT_API_NOTE(run, mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span));
-    return MEMTRACE_OK;
-}
-
-memtrace_status memtrace_span_end(memtrace_run *run)
-{
-    struct mt_api_thread *thread = enter_thread(run);
-    if (thread->depth == 0)
-        return mt_api_status(mt_fail(MT_USAGE, "a span ends that this thread did not begin"));
-    end_innermost(run, thread);
-    return MEMTRACE_OK;
-}
-
-/* Convert a role and a dtype. False for a number that is none: callers may pass any. */
+/* Converts a role. False for a number that is none: callers may pass any. */
 static bool find_role(memtrace_role role, mt_role *out)
 {
     static const mt_role roles[] = {[MEMTRACE_TEMPORARY] = MT_ROLE_TEMPORARY,
@@ -148,21 +30,20 @@ static bool find_role(memtrace_role role, mt_role *out)
     return true;
 }
 
-static bool find_dtype(memtrace_dtype dtype, mt_dtype *out)
+/* Returns the most dims that the caller's label has room for: an older one has room for fewer. */
+static int most_dims(const memtrace_label *label)
 {
-    static const mt_dtype dtypes[] = {
-        [MEMTRACE_NO_DTYPE] = MT_NONE, [MEMTRACE_F32] = MT_F32,   [MEMTRACE_BF16] = MT_BF16, [MEMTRACE_F64] = MT_F64,
-        [MEMTRACE_I64] = MT_I64,       [MEMTRACE_BOOL] = MT_BOOL, [MEMTRACE_U8] = MT_U8};
-    if ((size_t)dtype >= sizeof dtypes / sizeof dtypes[0])
-        return false;
-    *out = dtypes[dtype];
-    return true;
+    const size_t begin = offsetof(memtrace_label, shape);
+    if (label->size >= begin + sizeof label->shape)
+        return MEMTRACE_MOST_DIMS;
+    return label->size > begin ? (int)((label->size - begin) / sizeof label->shape[0]) : 0;
 }
 
 static mt_status copy_shape(const memtrace_label *label, struct mt_label *out)
 {
-    if (label->dims < 0 || label->dims > MEMTRACE_MOST_DIMS)
-        return mt_fail(MT_USAGE, "a label has %d dims; 0 to %d can be said", label->dims, MEMTRACE_MOST_DIMS);
+    const int most = most_dims(label);
+    if (label->dims < 0 || label->dims > most)
+        return mt_fail(MT_USAGE, "a label has %d dims; 0 to %d can be said", label->dims, most);
     out->dims = label->dims;
     for (int i = 0; i < label->dims; i++) {
         if (label->shape[i] < 0)
@@ -172,72 +53,88 @@ static mt_status copy_shape(const memtrace_label *label, struct mt_label *out)
     return MT_OK;
 }
 
-/* Converts the fields of a label. Its span, layer and phase are not the caller's. */
-static mt_status convert(const struct mt_sink *sink, const memtrace_label *given, struct mt_label *out)
+static mt_status check_numbers(const struct memtrace_run *run, const memtrace_label *label)
 {
-    memtrace_label label;
-    MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
-    if (!find_role(label.role, &out->role))
-        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_OTHER);
-    if (!find_dtype(label.dtype, &out->dtype))
-        return mt_fail(MT_USAGE, "a label has dtype %d; there are 0 to %d", (int)label.dtype, MEMTRACE_U8);
-    if (label.category != NULL)
-        out->category = mt_sink_category(sink, label.category);
-    if (label.op != NULL)
-        out->op = label.op;
-    return copy_shape(&label, out);
-}
-
-mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,
-                       mt_span_id *out_span)
-{
-    const struct mt_sink *sink = mt_api_sink(run);
-    const struct mt_api_place *place = place_of(run);
-    struct mt_label whole = {.category = MT_CATEGORY_OTHER,
-                             .role = MT_ROLE_OTHER,
-                             .phase = (mt_phase)atomic_load_explicit(&run->phase, memory_order_relaxed),
-                             .op = "",
-                             .span = place->span,
-                             .layer = place->layer};
-    MT_TRY(label != NULL ? convert(sink, label, &whole) : MT_OK);
-    assert((unsigned)whole.phase < MT_PHASE_COUNT);
-    *out_label = sink->intern_label(sink->context, &whole);
-    *out_span = place->span;
-    assert(*out_label != 0);
+    if ((size_t)label->dtype >= MT_DTYPE_COUNT)
+        return mt_fail(MT_USAGE, "a label has dtype %d; there are 0 to %d", (int)label->dtype, MT_DTYPE_COUNT - 1);
+    if ((size_t)label->role_source >= MT_ROLE_SOURCE_COUNT)
+        return mt_fail(MT_USAGE, "a label has source %d of its role; there are 0 to %d", (int)label->role_source,
+                       MT_ROLE_SOURCE_COUNT - 1);
+    if (label->stack > atomic_load_explicit(&run->stacks, memory_order_relaxed))
+        return mt_fail(MT_USAGE, "%u is no stack of this run; memtrace_stack returns their numbers", label->stack);
     return MT_OK;
 }
 
-static_assert((int)MEMTRACE_INIT == (int)MT_PHASE_INIT && (int)MEMTRACE_FORWARD == (int)MT_PHASE_FORWARD &&
-                  (int)MEMTRACE_LOSS == (int)MT_PHASE_LOSS && (int)MEMTRACE_BACKWARD == (int)MT_PHASE_BACKWARD &&
-                  (int)MEMTRACE_OPTIMIZER == (int)MT_PHASE_OPTIMIZER,
-              "the numbers are the same");
-
-memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_phase phase)
+/* Converts the fields of a label. Its phase is not the caller's; its span and layer are only if it names a span. */
+static mt_status convert(struct memtrace_run *run, const memtrace_label *given, struct mt_label *out,
+                         mt_stack_id *out_stack)
 {
-    if ((size_t)phase >= MT_PHASE_COUNT)
-        return mt_api_status(mt_fail(MT_USAGE, "phase %d; there are 0 to %d", (int)phase, MT_PHASE_COUNT - 1));
-    atomic_store(&run->phase, (int)phase);
-    MT_API_NOTE(run, mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase));
-    return MEMTRACE_OK;
+    memtrace_label label;
+    struct mt_api_place place = {out->span, out->layer};
+    MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
+    if (!find_role(label.role, &out->role))
+        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_OTHER);
+    MT_TRY(check_numbers(run, &label));
+    if (label.span != 0 && !mt_api_find_span(run, label.span, &place))
+        return mt_api_fail_span(label.span);
+    if (label.category != NULL)
+        out->category = mt_sink_category(mt_api_sink(run), label.category);
+    if (label.op != NULL)
+        out->op = label.op;
+    out->dtype = (mt_dtype)label.dtype;
+    out->role_source = (mt_role_source)label.role_source;
+    out->span = place.span;
+    out->layer = place.layer;
+    *out_stack = label.stack;
+    return label.dims != 0 ? copy_shape(&label, out) : MT_OK;
 }
 
-void memtrace_step_begin(memtrace_run *run)
+mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, struct mt_api_purpose *out)
 {
-    MT_API_NOTE(run, mt_foreign_step_begin(run->notes, mt_api_now_ns(run)));
+    const struct mt_sink *sink = mt_api_sink(run);
+    const struct mt_api_place place = mt_api_place_now(run);
+    struct mt_label whole = {.category = MT_CATEGORY_OTHER,
+                             .role = MT_ROLE_OTHER,
+                             .phase = (mt_phase)memtrace_phase_now(run),
+                             .op = "",
+                             .span = place.span,
+                             .layer = place.layer};
+    out->stack = 0;
+    MT_TRY(label != NULL ? convert(run, label, &whole, &out->stack) : MT_OK);
+    assert((unsigned)whole.phase < MT_PHASE_COUNT);
+    out->label = sink->intern_label(sink->context, &whole);
+    out->span = whole.span;
+    assert(out->label != 0);
+    return MT_OK;
 }
 
-void memtrace_step_end(memtrace_run *run)
+/* ---- call stacks ---- */
+
+static const char *text_of(const char *text)
 {
-    MT_API_NOTE(run, mt_foreign_step_end(run->notes, mt_api_now_ns(run)));
+    return text != NULL ? text : "";
 }
 
-memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value)
+/* Raises a count of numbers that were given out, which are dense. Returns the number. */
+static uint32_t count_number(atomic_uint *count, uint32_t number)
 {
-    MT_API_TRY(check_name("measurement", name));
-    mt_lock_take(&run->notes_lock);
-    mt_lock_take(&run->joint.lock);
-    mt_recorder_measure(run->recorder, name, mt_foreign_step(run->notes), value);
-    mt_lock_give(&run->joint.lock);
-    mt_lock_give(&run->notes_lock);
-    return MEMTRACE_OK;
+    uint32_t known = atomic_load(count);
+    while (known < number && !atomic_compare_exchange_weak(count, &known, number))
+        ;
+    return number;
+}
+
+uint32_t memtrace_frame(memtrace_run *run, const char *function, const char *file, uint32_t line)
+{
+    const struct mt_sink *sink = mt_api_sink(run);
+    const struct mt_frame frame = {text_of(function), text_of(file), line};
+    return count_number(&run->frames, sink->intern_frame(sink->context, &frame));
+}
+
+uint32_t memtrace_stack(memtrace_run *run, uint32_t parent, uint32_t frame)
+{
+    const struct mt_sink *sink = mt_api_sink(run);
+    if (frame == 0 || frame > atomic_load(&run->frames) || parent > atomic_load(&run->stacks))
+        return 0;
+    return count_number(&run->stacks, sink->intern_stack(sink->context, parent, frame));
 }

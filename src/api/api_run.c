@@ -85,6 +85,7 @@ static mt_status release_run(struct memtrace_run *run, mt_run_state state)
         mt_device_close(run->device);
     mt_number_map_release(&run->blocks);
     mt_joint_sink_release(&run->joint);
+    free(run->layers);
     free(run);
     return status;
 }

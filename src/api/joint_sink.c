@@ -89,6 +89,22 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     return id;
 }
 
+static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
+{
+    const struct mt_sink *target = enter(context);
+    mt_frame_id id = target->intern_frame != NULL ? target->intern_frame(target->context, frame) : 0;
+    leave(context);
+    return id;
+}
+
+static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id frame)
+{
+    const struct mt_sink *target = enter(context);
+    mt_stack_id id = target->intern_stack != NULL ? target->intern_stack(target->context, parent, frame) : 0;
+    leave(context);
+    return id;
+}
+
 void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *target)
 {
     *joint = (struct mt_joint_sink){.target = *target, .start_ns = mt_clock_ns()};
@@ -100,7 +116,9 @@ void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *tar
                                         .intern_label = intern_label,
                                         .intern_category = intern_category,
                                         .category_name = category_name,
-                                        .intern_span = intern_span};
+                                        .intern_span = intern_span,
+                                        .intern_frame = intern_frame,
+                                        .intern_stack = intern_stack};
     }
 }
 

@@ -13,15 +13,18 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
+/* A span, and what it implies. */
+struct mt_api_place {
+    mt_span_id span;
+    int layer; /* of this span or the nearest around it that has one; -1: none */
+};
+
 /* The open spans of one thread, innermost last. The run owns them, so that it can end before its threads do. The struct
  * of a thread that has ended is reused. Invariant: depth is 0 while is_idle. */
 struct mt_api_thread {
     struct memtrace_run *run;
     struct mt_api_thread *next;
-    struct mt_api_place {
-        mt_span_id span;
-        int layer; /* of this span or the nearest around it that has one; -1: none */
-    } * places;
+    struct mt_api_place *places;
     size_t depth;
     bool is_idle; /* its thread has ended */
 };
@@ -45,6 +48,19 @@ struct memtrace_run {
     struct mt_api_thread *threads;
     pthread_key_t thread_key; /* struct mt_api_thread * */
     atomic_int phase;         /* mt_phase */
+
+    struct mt_lock layers_lock;
+    int *layers; /* by span, of those that memtrace_span has returned */
+    size_t layer_count;
+
+    atomic_uint frames, stacks; /* numbers given out so far, from 1 */
+};
+
+/* What a label says of a block, as the sink numbers it. */
+struct mt_api_purpose {
+    mt_label_id label;
+    mt_span_id span;
+    mt_stack_id stack; /* 0: not given */
 };
 
 enum { MT_API_ALLOCATOR, MT_API_NOTES }; /* the sources of joint */
@@ -80,10 +96,19 @@ static inline memtrace_status mt_api_status(mt_status status)
         mt_lock_give(&(run)->notes_lock);                                                                              \
     } while (0)
 
-/* Interns a label of a caller (NULL: an empty one) with the thread's span and layer and the run's phase. *out_span is
- * that span. MT_USAGE for a label with impossible values. */
-mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, mt_label_id *out_label,
-                       mt_span_id *out_span);
+/* Interns a label of a caller (NULL: an empty one). Its span and layer are those of the span that it names, or of the
+ * thread; its phase is the run's. MT_USAGE for a label with impossible values. */
+mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, struct mt_api_purpose *out);
+
+/* Returns the innermost span of the calling thread. */
+struct mt_api_place mt_api_place_now(const struct memtrace_run *run);
+
+/* Finds a span by a number that memtrace_span has returned. False for any other; the second function says so. */
+bool mt_api_find_span(struct memtrace_run *run, uint32_t number, struct mt_api_place *out);
+mt_status mt_api_fail_span(uint32_t number);
+
+/* Fails with MT_USAGE if the run has no device, and so no allocator. */
+mt_status mt_api_check_device(const struct memtrace_run *run);
 
 /* Create and release the threads of a run. MT_FAILED if the process has no thread-specific key left. */
 mt_status mt_api_threads_create(struct memtrace_run *run);

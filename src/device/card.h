@@ -27,6 +27,8 @@ struct mt_card {
     int multiprocessors;
     int threads_per_multiprocessor;  /* that may be resident at once */
     uint64_t matmul_workspace_bytes; /* that PyTorch gives to cuBLAS, for each thread that computes products */
+    uint32_t launch_ns;              /* the least time from a kernel's begin to the next one's */
+    uint32_t eager_launch_ns;        /* that PyTorch takes on the host to launch a kernel */
     double bytes_per_second;
     double fp64_rate, fp32_rate; /* outside of the matrix units */
     double tf32_matrix_rate, bf16_matrix_rate, fp16_matrix_rate, fp8_matrix_rate;
@@ -38,11 +40,15 @@ static inline uint64_t mt_card_usable_bytes(const struct mt_card *card)
     return card->memory_bytes - card->context_bytes;
 }
 
-/* Sets what follows from the card's compute capability: the threads of a multiprocessor (CUDA C++ programming guide,
+/* Sets what is the same for all cards, the times of a launch, and what follows from the compute capability. The times were
+ * measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md). The
+ * rest are the threads of a multiprocessor (CUDA C++ programming guide,
  * technical specifications), and PyTorch's default of CUBLAS_WORKSPACE_CONFIG (aten/src/ATen/cuda/CublasHandlePool.cpp; on
  * Blackwell since pull request 175344, before that as on Ampere). Inline, since modules have no other part of the table. */
 static inline void mt_card_complete(struct mt_card *card)
 {
+    card->launch_ns = 4170;
+    card->eager_launch_ns = 11300;
     const int capability = card->capability, major = capability / 10;
     const bool is_small = capability == 86 || capability == 87 || capability == 89 || major == 12;
     card->threads_per_multiprocessor = capability == 75 ? 1024 : is_small ? 1536 : 2048;

@@ -93,6 +93,14 @@ void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes
     unclaim(device, bytes);
 }
 
+void mt_device_limit(struct mt_device *device, double fraction)
+{
+    assert(fraction > 0 && fraction <= 1);
+    const uint64_t usable = mt_card_usable_bytes(&device->card);
+    const uint64_t bytes = (uint64_t)((double)device->card.memory_bytes * fraction);
+    __atomic_store_n(&device->capacity_bytes, bytes < usable ? bytes : usable, __ATOMIC_RELAXED);
+}
+
 bool mt_device_has_ranges(const struct mt_device *device)
 {
     return device->table->range_open != NULL;
@@ -260,6 +268,19 @@ mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *ou
     if (device->table->memory == NULL)
         return mt_fail(MT_FAILED, "%s has no driver that tells what is used", device->name);
     return device->table->memory(device, out);
+}
+
+mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_bytes, uint64_t *out_total_bytes)
+{
+    struct mt_device_memory memory = {.total_bytes = device->card.memory_bytes};
+    if (device->table->memory != NULL)
+        MT_TRY(device->table->memory(device, &memory));
+    else
+        memory.free_bytes =
+            mt_card_usable_bytes(&device->card) - __atomic_load_n(&device->reserved_bytes, __ATOMIC_RELAXED);
+    *out_free_bytes = memory.free_bytes;
+    *out_total_bytes = memory.total_bytes;
+    return MT_OK;
 }
 
 uint64_t mt_device_now_ns(const struct mt_device *device)

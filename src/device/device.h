@@ -1,7 +1,7 @@
 /* Devices: memory, and queues of work.
  *
  *   "sim", "sim:a100-80gb", "sim:24GiB", "sim:l4:8GiB"   an address range with a capacity and no memory; its clock
- *                                                        advances by the roofline time of each op
+ *                                                        advances by an estimate of each op's time
  *   "cpu", "cpu:4GiB"                                    host memory under a capacity; kernels in C
  *   "cuda", "cuda:1"                                     an NVIDIA card, through a module that is loaded when it is opened
  *
@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-/* The cost of an op by the roofline: it takes the longer of operations over peak rate and bytes over bandwidth. */
+/* The cost of an op by the roofline: it takes the longer of operations over rate and bytes over bandwidth. */
 struct mt_work {
     const char *op;      /* of the kernel: "matmul"; static */
     double operations;   /* multiplications and additions */
@@ -28,6 +28,8 @@ struct mt_work {
     mt_dtype dtype;      /* selects the peak rate; of a matrix product, the dtype of its operands */
     mtk_math math;       /* of a matrix product of fp32 */
     bool matrix_product; /* runs on the matrix units, where the card has them for the dtype */
+    int launches;        /* of kernels; 0 is one */
+    uint64_t host_ns;    /* that the program takes to launch them */
 };
 
 /* The memory of a card as its driver reports it, and the parts of what this process holds. */
@@ -85,6 +87,10 @@ mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity
  * backend has no more; and with MT_USAGE if `bytes` is 0. */
 mt_status mt_device_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address);
 void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes);
+
+/* Limits what may be reserved to a fraction of the card's memory, in (0, 1], as torch.cuda.set_per_process_memory_fraction
+ * does, and to what the card's context leaves. Memory that is reserved already stays. */
+void mt_device_limit(struct mt_device *device, double fraction);
 
 /* Ranges of addresses, and memory under parts of them, of devices with ranges. Sizes are multiples of MT_DEVICE_PAGE,
  * not 0. Mapped bytes count as reserved, and each map as a call of reserve. A range is closed after all of it was
@@ -153,6 +159,10 @@ mt_status mt_device_collect(struct mt_device *device, void (*take)(void *context
 
 /* Reads the driver's figures. Fails with MT_FAILED if the device has no driver. */
 mt_status mt_device_memory(struct mt_device *device, struct mt_device_memory *out);
+
+/* Gets the free memory and all of it, as cudaMemGetInfo does. On a device without a driver no other process is there, and
+ * the context has what its card's takes. Fails as the driver does. */
+mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 
 /* Returns the nanoseconds since the device was opened, on its own clock. */
 uint64_t mt_device_now_ns(const struct mt_device *device);

@@ -20,6 +20,7 @@ struct mt_model_config {
 static const double MT_NORM_EPSILON = 1e-5, MT_ROPE_THETA = 10000;
 
 typedef enum mt_mode { MT_MODE_INFER, MT_MODE_FWD, MT_MODE_FWD_BWD } mt_mode;
+typedef enum mt_optimizer { MT_OPTIMIZER_ADAMW, MT_OPTIMIZER_NONE } mt_optimizer;
 typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
 typedef enum mt_implementation_kind { MT_IMPLEMENTATION_EAGER, MT_IMPLEMENTATION_FUSED } mt_implementation_kind;
 
@@ -29,6 +30,9 @@ typedef enum mt_weight_cast {
     MT_WEIGHT_CAST_LAYER,      /* one product: made again for the next */
     MT_WEIGHT_CAST_PERSISTENT, /* the run: the optimizer writes them, too */
 } mt_weight_cast;
+
+/* The end of the eager model's autocast region. A region that holds backward keeps its copies of weights until then. */
+typedef enum mt_region_end { MT_REGION_END_BEFORE_BACKWARD, MT_REGION_END_AFTER_BACKWARD } mt_region_end;
 
 /* The ways to compute attention, and the tensors of size T² that each keeps for backward (docs/categories.md). */
 typedef enum mt_attention_kind {
@@ -61,14 +65,17 @@ struct mt_training_config {
     int64_t steps, warmup;    /* warmup steps come first and are not among the steps */
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
     bool autocast;            /* bf16 */
-    mtk_math math;            /* of matrix products of fp32 */
+    mt_region_end autocast_end;
+    mtk_math math; /* of matrix products of fp32 */
     mt_implementation_kind implementation;
     mt_weight_cast weight_cast; /* of autocast; the eager model only has region */
     mt_attention_kind attention;
     mt_checkpoint checkpoint;
     bool cuda_graph; /* a card queues forward and backward as one graph, once it has seen them */
     mt_optimizer_in_backward optimizer_in_backward;
+    mt_optimizer optimizer;
     mt_zero_grad zero_grad; /* the time at which gradients of the last step are released */
+    bool keep_output; /* eager: logits and loss, and the graph that they hold, live until the next ones are there */
     mt_init init;
     mt_data data;
     const char *data_file; /* borrowed; MT_DATA_FILE */

@@ -69,6 +69,13 @@ static mt_status check_implementation(const struct mt_training_config *config)
     if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
                                  "impl fused knows optimizer-in-backward on and beside");
+    if (is_fused && config->keep_output)
+        return mt_fail(MT_USAGE, "the fused model has no graph that an output could hold: keep-output off");
+    if (is_fused && config->autocast_end != MT_REGION_END_BEFORE_BACKWARD)
+        return mt_fail(MT_USAGE, "the fused model casts as weight-cast says, in backward, too: "
+                                 "autocast-end before-backward");
+    if (config->optimizer == MT_OPTIMIZER_NONE && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
+        return mt_fail(MT_USAGE, "optimizer none updates nothing: it takes optimizer-in-backward off");
     if (config->cuda_graph && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "an update's step size is another in each step, and what a graph does is not: "
                                  "cuda-graph on takes optimizer-in-backward off");

@@ -13,8 +13,17 @@
 struct eager {
     const struct mt_training_config *config; /* borrowed */
     struct mt_transformer model;
-    struct mt_tensor *logits, *loss; /* of the step, held */
+    struct mt_tensor *logits, *loss;           /* of the step, held */
+    struct mt_tensor *last_logits, *last_loss; /* of the step before, if outputs are kept, until there are new ones */
 };
+
+/* Sets the time that PyTorch takes to launch a kernel. Under autocast operators first look which dtype they take, and
+ * launch the conversions: half as much again, in forward and backward (docs/cards.md). */
+static void set_launch(struct mt_runtime *rt, bool autocast)
+{
+    const uint64_t launch_ns = rt->device->card.eager_launch_ns;
+    rt->launch_ns = autocast ? launch_ns * 3 / 2 : launch_ns;
+}
 
 static void *create(struct mt_runtime *rt, const struct mt_training_config *config)
 {
@@ -27,6 +36,8 @@ static void *create(struct mt_runtime *rt, const struct mt_training_config *conf
 static void destroy(struct mt_runtime *rt, void *model)
 {
     struct eager *eager = model;
+    assert(eager->logits == NULL && eager->loss == NULL); /* the last step has ended */
+    MT_RELEASE(rt, eager->last_logits, eager->last_loss);
     mt_transformer_destroy(rt, &eager->model);
     free(eager);
 }
@@ -35,14 +46,18 @@ static void forward(struct mt_runtime *rt, void *model, struct mt_tensor *inputs
 {
     struct eager *eager = model;
     assert(eager->logits == NULL && eager->loss == NULL); /* the last step has ended */
+    set_launch(rt, eager->config->autocast);
     if (eager->config->autocast)
         mt_autocast_begin(rt);
     eager->logits = mt_transformer_forward(rt, &eager->model, inputs);
+    mt_tensor_drop(rt, &eager->last_logits);
     if (targets != NULL) {
         mt_runtime_phase(rt, MT_PHASE_LOSS);
         eager->loss = mt_cross_entropy(rt, eager->logits, targets);
+        mt_tensor_drop(rt, &eager->last_loss);
     }
-    mt_autocast_end(rt);
+    if (targets == NULL || eager->config->autocast_end == MT_REGION_END_BEFORE_BACKWARD)
+        mt_autocast_end(rt);
 }
 
 static const struct mt_tensor *loss(const void *model)
@@ -55,6 +70,7 @@ static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt
     (void)step;
     const struct eager *eager = model;
     mt_graph_backward(rt, eager->loss);
+    mt_autocast_end(rt);
     for (int64_t i = 0; watch.visit != NULL && i < eager->model.parameter_count; i++)
         if (eager->model.parameters[i].grad != NULL)
             watch.visit(watch.context, eager->model.parameters[i].name, eager->model.parameters[i].grad);
@@ -62,6 +78,7 @@ static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt
 
 static void update(struct mt_runtime *rt, void *model, int64_t step)
 {
+    set_launch(rt, false);
     mt_optimizer_step(rt, &((struct eager *)model)->model, step);
 }
 
@@ -82,7 +99,13 @@ static uint64_t gradient_places(const void *model)
 static void end_step(struct mt_runtime *rt, void *model)
 {
     struct eager *eager = model;
-    MT_RELEASE(rt, eager->logits, eager->loss);
+    assert(eager->last_logits == NULL && eager->last_loss == NULL); /* the step has replaced them */
+    if (eager->config->keep_output) {
+        eager->last_logits = eager->logits;
+        eager->last_loss = eager->loss;
+    } else {
+        MT_RELEASE(rt, eager->logits, eager->loss);
+    }
     eager->logits = eager->loss = NULL;
 }
 

@@ -156,10 +156,12 @@ static struct mt_tensor *scratch(struct mt_runtime *rt, const char *name, int64_
     return bytes == 0 ? NULL : mt_tensor_empty(rt, MT_ROLE_TEMPORARY, name, MT_U8, 1, &bytes);
 }
 
-/* Returns `grad` summed to the shape of the edge's input, with the staging that PyTorch's reduction takes. */
+/* Returns `grad` summed to the shape of the edge's input, with the staging that PyTorch's reduction takes. In an autocast
+ * region sums are fp32. */
 static struct mt_tensor *sum_to_input(struct mt_runtime *rt, const struct mt_tensor *grad, const struct mt_edge *edge)
 {
-    struct mt_tensor *out = mt_edge_gradient(rt, "sum", grad->dtype, edge);
+    mt_dtype dtype = rt->casts != NULL ? mt_sum_dtype(grad->dtype) : grad->dtype;
+    struct mt_tensor *out = mt_edge_gradient(rt, "sum", dtype, edge);
     int64_t staging_bytes = 0, counter_bytes = 0, columns = edge->dims > 0 ? edge->shape[edge->dims - 1] : 1;
     if (edge->dims == 1 && columns == grad->shape[grad->dims - 1])
         mt_reduction_staging(&rt->device->card, mt_tensor_count(grad) / columns, columns, &staging_bytes,

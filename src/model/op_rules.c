@@ -126,7 +126,8 @@ void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const
                            .operations = operations,
                            .dtype = tensors[count - 1]->dtype,
                            .math = rt->math,
-                           .matrix_product = matrix_product};
+                           .matrix_product = matrix_product,
+                           .host_ns = rt->launch_ns};
     for (int i = 0; i < count; i++)
         work.bytes += tensors[i] != NULL ? mt_tensor_bytes(tensors[i]) : 0;
     mt_op_spend_work(rt, &work);

@@ -45,6 +45,7 @@ struct mt_runtime {
     struct mt_cast_cache *casts;     /* of the autocast region that is open; NULL: none */
     struct mt_tensor *workspaces[2]; /* of matrix products, forward's and backward's; NULL before their first use */
     uint64_t next_sequence;          /* of nodes of the tape */
+    uint64_t launch_ns;              /* that the program takes on the host to launch a kernel */
 };
 
 /* Begins in phase init, outside of every span. Borrows `device` and `alloc`. A runtime ends with

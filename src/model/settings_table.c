@@ -16,6 +16,9 @@ const char *const mt_implementation_names[] = {
     [MT_IMPLEMENTATION_EAGER] = "eager", [MT_IMPLEMENTATION_FUSED] = "fused", NULL};
 static const char *const switch_names[] = {"off", "on", NULL};
 static const char *const autocast_names[] = {"off", "bf16", NULL};
+static const char *const autocast_end_names[] = {
+    [MT_REGION_END_BEFORE_BACKWARD] = "before-backward", [MT_REGION_END_AFTER_BACKWARD] = "after-backward", NULL};
+static const char *const optimizer_names[] = {[MT_OPTIMIZER_ADAMW] = "adamw", [MT_OPTIMIZER_NONE] = "none", NULL};
 static const char *const zero_grad_names[] = {
     [MT_ZERO_GRAD_BEFORE_BACKWARD] = "before-backward", [MT_ZERO_GRAD_BEFORE_FORWARD] = "before-forward", NULL};
 static const char *const init_names[] = {[MT_INIT_RANDOM] = "random", [MT_INIT_REFERENCE] = "reference", NULL};
@@ -186,11 +189,14 @@ static bool can_cast_by_layer(const struct mt_run_plan *plan)
     return is_fused(plan) && plan->config.autocast && plan->config.weight_cast != MT_WEIGHT_CAST_LAYER;
 }
 
-/* Attention and casts as they are by themselves, but under autocast the casts that take least. */
+/* Attention and casts as they are by themselves, but under autocast the casts that take least. There is no graph that an
+ * output could hold. */
 static void apply_fused(struct mt_run_plan *plan)
 {
     struct mt_training_config *config = &plan->config;
     config->implementation = MT_IMPLEMENTATION_FUSED;
+    config->autocast_end = MT_REGION_END_BEFORE_BACKWARD;
+    config->keep_output = false;
     config->attention = least_attention(config);
     config->weight_cast = config->autocast ? MT_WEIGHT_CAST_LAYER : MT_WEIGHT_CAST_PERSISTENT;
 }
@@ -219,7 +225,8 @@ static bool keeps_gradients(const struct mt_run_plan *plan)
 
 static bool updates_after_backward(const struct mt_run_plan *plan)
 {
-    return is_full_step(plan) && plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
+    return is_full_step(plan) && plan->config.optimizer != MT_OPTIMIZER_NONE &&
+           plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
 }
 
 static bool keeps_blocks(const struct mt_run_plan *plan)
@@ -305,6 +312,15 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                              .change = {.is_one = can_change_precision,
                                         .apply = apply_other_precision,
                                         .is_felt = true}},
+    [MT_SETTING_AUTOCAST_END] = {.name = "autocast_end",
+                                 CHOICE(config.autocast_end),
+                                 .choices = autocast_end_names,
+                                 .help = "of eager: when autocast and its copies of weights end (before-backward)",
+                                 .former = "before-backward",
+                                 .title = "autocast end",
+                                 .axis = MT_AXIS_IF_VARIED,
+                                 RANKS(115, 85, 7, 25),
+                                 .change = {.value = MT_REGION_END_BEFORE_BACKWARD}},
     [MT_SETTING_ATTENTION] = {.name = "attention",
                               CHOICE(config.attention),
                               .choices = mt_attention_names,
@@ -332,6 +348,14 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                           RANKS(60, 20, 90, 90),
                           .change = {.value = 1, .is_cut = true, .is_felt = true},
                           .is_told = is_always_told},
+    [MT_SETTING_OPTIMIZER] = {.name = "optimizer",
+                              CHOICE(config.optimizer),
+                              .choices = optimizer_names,
+                              .help = "none: a full step ends with backward (adamw)",
+                              .former = "adamw",
+                              .title = "optimizer",
+                              .axis = MT_AXIS_IF_VARIED,
+                              RANKS(185, 105, 0, 75)},
     [MT_SETTING_ZERO_GRAD] = {.name = "zero_grad",
                               CHOICE(config.zero_grad),
                               .choices = zero_grad_names,
@@ -340,6 +364,15 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                               .axis = MT_AXIS_IF_VARIED,
                               RANKS(190, 110, 10, 80),
                               .change = {.is_one = keeps_gradients, .value = MT_ZERO_GRAD_BEFORE_FORWARD}},
+    [MT_SETTING_KEEP_OUTPUT] = {.name = "keep_output",
+                                SWITCH(config.keep_output),
+                                .choices = switch_names,
+                                .help = "of eager: the last output and the graph it holds live until the next (off)",
+                                .former = "off",
+                                .title = "output kept",
+                                .axis = MT_AXIS_IF_VARIED,
+                                RANKS(195, 115, 5, 85),
+                                .change = {.value = false}},
     [MT_SETTING_MATMUL] = {.name = "matmul",
                            CHOICE(config.math),
                            .choices = mt_matmul_names,

@@ -112,6 +112,12 @@ static void end_graph(struct training *run, bool has_begun)
         mt_runtime_settle(&run->rt, end_or_drop_graph, run);
 }
 
+/* True if a step ends with an update of the parameters. */
+static bool updates(const struct mt_training_config *config)
+{
+    return config->mode == MT_MODE_FWD_BWD && config->optimizer != MT_OPTIMIZER_NONE;
+}
+
 /* Runs backward and update. As configured, the gradients of the last step are released here or were before forward. */
 static void learn(struct training *run, int64_t step, bool in_graph)
 {
@@ -121,6 +127,8 @@ static void learn(struct training *run, int64_t step, bool in_graph)
     mt_runtime_phase(rt, MT_PHASE_BACKWARD);
     run->implementation->backward(rt, run->model, step + 1, watch_of_step(run, step));
     end_graph(run, in_graph);
+    if (!updates(run->config))
+        return;
     mt_runtime_phase(rt, MT_PHASE_OPTIMIZER);
     run->implementation->update(rt, run->model, step + 1);
 }
@@ -147,11 +155,18 @@ static double run_step(struct training *run, int64_t step)
     return value;
 }
 
+static mt_phase last_phase(const struct mt_training_config *config)
+{
+    if (config->mode != MT_MODE_FWD_BWD)
+        return MT_PHASE_FORWARD;
+    return updates(config) ? MT_PHASE_OPTIMIZER : MT_PHASE_BACKWARD;
+}
+
 /* Reports the time of each phase of a step, up to the begin of the next one. */
 static void report_phases(struct training *run, int64_t step)
 {
     const struct mt_training_observer *observer = run->observer;
-    mt_phase last = run->config->mode == MT_MODE_FWD_BWD ? MT_PHASE_OPTIMIZER : MT_PHASE_FORWARD;
+    const mt_phase last = last_phase(run->config);
     if (observer->phase_time == NULL)
         return;
     for (mt_phase phase = MT_PHASE_FORWARD; phase <= last; phase++) {

@@ -196,7 +196,7 @@ static void print_peer(const struct mt_attention_answer *answer)
         "Compared with PyTorch 2.11 on an H200 (batch 8, one head; its fp32 with products in TF32): memory without "
         "workspaces, times in ms%s. softmax is compared with torch.softmax, flash with "
         "scaled_dot_product_attention.",
-        answer->executes ? "" : ", ours rooflines");
+        answer->executes ? "" : ", ours estimates");
     say(answer, &text);
     for (size_t p = 0; p < answer->grid.precisions.count; p++)
         print_peer_of(answer, p);
@@ -291,14 +291,18 @@ static void print_account(const struct mt_attention_answer *answer, const struct
     const struct mt_field *labels[LABELS] = {&kept, &formula};
     const struct mt_attention_case *of = &cells->of;
     struct pivot pivot;
-    fprintf(answer->screen.file, "Live before backward, by formula, at %s, d %" PRId64 ", sequence %" PRId64 "\n",
-            cells->precision, of->d_model, of->seq);
+    struct mt_text text = {0};
+    mt_text_add(&text, "Live before backward, by formula, at %s, d %" PRId64 ", sequence %" PRId64, cells->precision,
+                of->d_model, of->seq);
+    mt_screen_say(&answer->screen, mt_text_get(&text));
     pivot_begin(answer, labels, "formula", &pivot);
     add_account(answer, cells, &pivot);
     pivot_print(&pivot);
-    fprintf(answer->screen.file,
-            "B = %" PRId64 ", H = %" PRId64 " head%s, T the sequence, C = d, w = %zu bytes an element\n", of->batch,
-            of->heads, of->heads == 1 ? "" : "s", mt_dtype_bytes(of->dtype));
+    text.length = 0;
+    mt_text_add(&text, "B = %" PRId64 ", H = %" PRId64 " head%s, T the sequence, C = d, w = %zu bytes an element",
+                of->batch, of->heads, of->heads == 1 ? "" : "s", mt_dtype_bytes(of->dtype));
+    mt_screen_say(&answer->screen, mt_text_get(&text));
+    mt_text_release(&text);
     print_agreement(answer);
 }
 
@@ -329,7 +333,7 @@ static void print_saving(const struct mt_attention_answer *answer, const struct 
                     "number a row, the log-sum-exp, and backward computes them anew from q and k, tile by tile.");
     if (most->result.is_done && least->result.is_done && total_ms(least) > 0)
         mt_text_add(&text, " %s, forward and backward take %.3g ms with the one and %.3g with the other.",
-                    answer->executes ? "Measured" : "By the rooflines", total_ms(most), total_ms(least));
+                    answer->executes ? "Measured" : "By the estimates", total_ms(most), total_ms(least));
     say(answer, &text);
 }
 
@@ -357,9 +361,8 @@ static void print_limits(const struct mt_attention_answer *answer)
 void mt_attention_write_text(const struct mt_attention_answer *answer)
 {
     const struct mt_attention_cell *example = find_example(answer);
-    const char *basis = answer->executes
-                            ? " (medians, by the device's clock)"
-                            : " (rooflines: what each op must at least take on that card; nothing was computed)";
+    const char *basis = answer->executes ? " (medians, by the device's clock)"
+                                         : " (estimates, from the figures of that card; nothing was computed)";
     print_title(answer);
     for (size_t p = 0; p < answer->grid.precisions.count; p++) {
         print_figures(answer, p, &memory_figures, "");

@@ -110,7 +110,7 @@ _Static_assert(sizeof terms / sizeof terms[0] <= MT_MODEL_ACCOUNT_MOST_TERMS, "a
 bool mt_model_account_is_known(const struct mt_run_plan *plan)
 {
     const struct mt_training_config *config = &plan->config;
-    return config->mode != MT_MODE_INFER && config->checkpoint == MT_CHECKPOINT_OFF &&
+    return config->mode != MT_MODE_INFER && !config->keep_output && config->checkpoint == MT_CHECKPOINT_OFF &&
            config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON && config->parameter_dtype == MT_F32;
 }
 
@@ -126,7 +126,7 @@ static unsigned properties_of(const struct mt_training_config *config, int64_t s
     properties |= config->autocast ? NARROW : WIDE;
     properties |= config->autocast && config->weight_cast != MT_WEIGHT_CAST_LAYER ? CASTS : 0;
     properties |= config->data == MT_DATA_RANDOM ? SAME_TOKENS : NEXT_TOKENS;
-    properties |= has_state ? MOMENTS : 0;
+    properties |= has_state && config->optimizer == MT_OPTIMIZER_ADAMW ? MOMENTS : 0;
     properties |= has_state && config->zero_grad == MT_ZERO_GRAD_BEFORE_BACKWARD ? GRADIENTS : 0;
     return properties;
 }

@@ -1,7 +1,9 @@
 /* Figures of others, published and measured, to stand beside ours: of the model that `--impl eager` repeats, and of one
  * attention layer.
  *
- * The publication gives reserved memory as GiB with two digits. The measurements repeat it with PyTorch 2.11 on an H200,
+ * The publication (github.com/luke396/assignment2-systems, docs/README.md) gives reserved memory as GiB with two digits:
+ * the segments after 15 steps of PyTorch 2.8 on an A800. In its full steps under autocast backward ran inside of the
+ * region, --autocast-end after-backward (docs/eager.md). The measurements repeat it with PyTorch 2.11 on an H200,
  * batch 4, vocabulary 10000, no RoPE, eight steps (tests/data/pytorch_h200.json). */
 #ifndef MT_STUDY_PUBLISHED_H
 #define MT_STUDY_PUBLISHED_H

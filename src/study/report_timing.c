@@ -57,8 +57,9 @@ static void say_estimates(struct mt_page *page, const struct mt_report_rows *row
     for (size_t i = 0; i < rows->count; i++)
         if (rows->runs[i]->is_estimated) {
             mt_page_say(page,
-                        "Times on sim are estimates, since nothing is executed there: each op takes the longer of "
-                        "its operations over the card's peak rate and its bytes over the card's bandwidth.");
+                        "Times on sim are estimates, since nothing is executed there: each kernel begins when "
+                        "the host has launched it, and takes the longer of its operations over the card's rate and its "
+                        "bytes over the card's bandwidth.");
             return;
         }
 }
@@ -206,7 +207,7 @@ mt_status mt_report_timing(struct mt_report *report)
 struct phase_row {
     const char *phase;
     struct mt_figure ms, share, product_ms, product_share;
-    struct mt_figure published_share; /* of products in PyTorch's phase */
+    struct mt_figure published_ms, published_share; /* PyTorch's, and that of products in it */
     uint64_t kernels;
     struct mt_figure other_ms; /* of the largest kernel that is no product */
     const char *other;         /* its name; NULL: there is none */
@@ -215,11 +216,12 @@ struct phase_row {
 static const struct mt_field phase_fields[] = {
     MT_COLUMN(TEXT, const char *, struct phase_row, phase, "phase"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, ms, "ms"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_ms, "PyTorch's on H200"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, share, "share"),
     MT_COLUMN(COUNT, uint64_t, struct phase_row, kernels, "kernels"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_ms, "products"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_share, "share of phase"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_share, "of PyTorch's on H200"),
+    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_share, "PyTorch's share"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, other_ms, "largest other"),
     MT_COLUMN(TEXT, const char *, struct phase_row, other, ""),
     MT_FIELDS_END,
@@ -264,9 +266,11 @@ static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, co
                             .product_ms = ms_figure(kernels, phase->product_ns),
                             .product_share = share_figure(phase->product_ns, phase->total_ns),
                             .kernels = phase->count / kernels->steps};
-    if (published != NULL)
-        row.published_share = mt_figure_number(100 * published->product_ms / published->ms, "%.1f %%",
-                                               100 * published->product_ms / published->ms);
+    if (published != NULL) {
+        double share = 100 * published->product_ms / published->ms;
+        row.published_ms = mt_figure_number(published->ms, "%.3f", published->ms);
+        row.published_share = mt_figure_number(share, "%.1f %%", share);
+    }
     if (other != NULL) {
         mt_kernel_text_add(&name, other->name);
         row.other_ms = ms_figure(kernels, other->total_ns);
@@ -290,20 +294,25 @@ static void say_shares(struct mt_page *page, const struct mt_kernels *kernels)
         mt_page_say(page, "Of %zu kernels there is no record, so the figures are too low.", (size_t)kernels->lost);
 }
 
-/* Says how far shares of products are from PyTorch's, if there are such. */
+/* Says how far times and shares of products are from PyTorch's, if there are such. */
 static void say_distance(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_published_cell *cell)
 {
-    double widest = -1;
+    double points = -1, percent = -1;
     for (size_t i = 0; i < kernels->phase_count; i++) {
         const struct mt_kernel_phase *phase = &kernels->phases[i];
         const struct mt_published_kernels *published = published_kernels(cell, phase);
-        if (published != NULL && phase->total_ns > 0)
-            widest = fmax(widest, fabs(100 * (double)phase->product_ns / (double)phase->total_ns -
-                                       100 * published->product_ms / published->ms));
+        if (published == NULL || phase->total_ns == 0)
+            continue;
+        double share = (double)phase->product_ns / (double)phase->total_ns;
+        points = fmax(points, fabs(100 * share - 100 * published->product_ms / published->ms));
+        percent = fmax(percent, fabs(100 * ms_a_step(kernels, phase->total_ns) / published->ms - 100));
     }
-    if (widest >= 0)
-        mt_page_say(page, "The products' shares of the phases are within %.1f points of those of PyTorch's kernels.",
-                    widest);
+    if (points >= 0)
+        mt_page_say(
+            page,
+            "The phases' times are within %.1f %% of those of PyTorch's kernels, and the products' shares within "
+            "%.1f points.",
+            percent, points);
 }
 
 static void add_kernels(struct mt_page *page, const struct mt_run *run, const struct mt_steps_row *steps,

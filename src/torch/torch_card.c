@@ -57,10 +57,3 @@ mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream nu
     mt_lock_give(&card->numbers.lock);
     return stream;
 }
-
-void mt_torch_card_limit(struct mt_torch_card *card, double fraction)
-{
-    assert(fraction > 0 && fraction <= 1);
-    double bytes = (double)card->device.card.memory_bytes * fraction;
-    __atomic_store_n(&card->device.capacity_bytes, (uint64_t)bytes, __ATOMIC_RELAXED);
-}

@@ -48,7 +48,4 @@ mt_status mt_torch_card_stream(struct mt_torch_card *card, mt_torch_stream strea
 /* Returns the stream with a number, which mt_torch_card_stream has given out. */
 mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number);
 
-/* Limits what may be reserved to a fraction of the card's memory, in (0, 1]. Memory that is reserved already stays. */
-void mt_torch_card_limit(struct mt_torch_card *card, double fraction);
-
 #endif

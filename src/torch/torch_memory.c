@@ -359,7 +359,7 @@ uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory)
 
 void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction)
 {
-    mt_torch_card_limit(memory->card, fraction);
+    mt_device_limit(&memory->card->device, fraction);
 }
 
 struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory)

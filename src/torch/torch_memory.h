@@ -58,7 +58,7 @@ struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory);
 /* Returns the bytes that may be reserved on the card. */
 uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory);
 
-/* Sets them to a fraction of the card's memory, as mt_torch_card_limit. */
+/* Sets them to a fraction of the card's memory, as mt_device_limit. */
 void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction);
 
 /* ---- the trace ---- */

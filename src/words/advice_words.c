@@ -236,7 +236,7 @@ static const struct mt_field answer_fields[] = {
     MT_KNOWN(ROW, last_step, "last_step", NULL, NULL),
     MT_ROW(ROW, advice.fragmentation, "fragmentation", &fragmentation_type, "when most was reserved"),
     MT_ROWS(ROW, findings, finding_count, "findings", &finding_type,
-            "first what one option mends if it saves a tenth of the most, then the largest saving, fragmentation last; "
+            "first what one option mends if it saves a tenth of the most, then the largest saving; "
             "two findings may speak of the same bytes"),
     MT_ROW_OR_NULL(ROW, as_it_is, "simulated_as_it_is", &replay_type,
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
@@ -276,7 +276,7 @@ struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_
 {
     char saved[MT_BYTES_TEXT];
     struct mt_advice_option_row *rows = mt_host_alloc((simulated->count + 1) * sizeof *rows);
-    mt_text_add(&rows[0].change, "(as it is)");
+    mt_text_add(&rows[0].change, simulated->as_it_is.fits ? "(as it is)" : "(as it is, until memory ended)");
     rows[0].peak = peak_of(&simulated->as_it_is);
     for (size_t i = 0; i < simulated->count; i++) {
         const struct mt_simulated_option *option = &simulated->options[i];

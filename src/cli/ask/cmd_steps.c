@@ -65,7 +65,7 @@ static const struct mt_field row_fields[] = {
     MT_TEXT(struct row, steps.mode, "mode", "mode", NULL),
     MT_TEXT(struct row, steps.precision, "precision", "precision", "fp32, tf32, bf16 autocast, or empty"),
     MT_INTEGER(struct row, steps.warmup, "warmup", "warm-up", "steps that do not count"),
-    MT_FLAG(struct row, is_estimated, "estimated", NULL, "true on sim: the sum of the ops' roofline times"),
+    MT_FLAG(struct row, is_estimated, "estimated", NULL, "true on sim"),
     MT_ROW(struct row, steps, "ms", &times_type, NULL),
     MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, "of a run that ended out of memory"),
     MT_SHOWN(INTEGER, int64_t, struct row, time.count, "steps", "steps"),
@@ -174,7 +174,7 @@ static void print_table(const struct steps_answer *answer)
     if (!answer->has_estimates)
         return;
     putchar('\n');
-    mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
+    mt_print_wrapped("Times on sim are estimates, from the figures of the card that it stands for (docs/cards.md).", 0);
 }
 
 static void release(struct steps_answer *answer)

@@ -181,7 +181,10 @@ static void order_release(struct order *order)
 
 static bool has_fragmentation(const struct order *order)
 {
-    return order->count > 0 && order->items[order->count - 1].finding->pattern == MT_PATTERN_FRAGMENTATION;
+    for (size_t i = 0; i < order->count; i++)
+        if (order->items[i].finding->pattern == MT_PATTERN_FRAGMENTATION)
+            return true;
+    return false;
 }
 
 static void print_findings(const struct mt_advice_answer *answer, const struct order *order)
@@ -332,7 +335,7 @@ static void print_explanations(const struct mt_advice_answer *answer, const stru
             print_explanation(answer, order, i);
     for (size_t i = 0; i < order->count; i++)
         if (!order->items[i].finding->replay.fits)
-            printf("%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.\n",
+            mt_say("%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.",
                    order->items[i].number);
 }
 
@@ -350,11 +353,20 @@ static const char *const reasons[MT_PATTERN_COUNT] = {
 };
 
 /* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ", of the first finding. */
-static void add_saving(const struct mt_advice *advice, const struct mt_finding *finding, struct mt_text *out)
+static void add_saving(const struct mt_advice_answer *answer, const struct mt_finding *finding, struct mt_text *out)
 {
     char peak[MT_BYTES_TEXT], saved[MT_BYTES_TEXT];
+    const struct mt_advice *advice = &answer->advice;
+    const struct mt_advice_input *input = &answer->material.input;
     bool is_reserved = finding->pattern == MT_PATTERN_FRAGMENTATION;
-    mt_text_add(out, "The peak of %s %s can fall by %s: ",
+    if (is_reserved && input->is_another) {
+        mt_text_add(out, "With ");
+        mt_replayed_allocator_add(input, out);
+        mt_text_add(out, " the");
+    } else {
+        mt_text_add(out, "The");
+    }
+    mt_text_add(out, " peak of %s %s can fall by %s: ",
                 mt_format_bytes(is_reserved ? advice->as_it_was.reserved_bytes : advice->peak_bytes, peak),
                 is_reserved ? "reserved" : "requested", mt_format_bytes(finding->saved_bytes, saved));
 }
@@ -374,23 +386,27 @@ static void add_waste(const struct mt_finding *finding, struct mt_text *out)
     mt_text_release(&blocks);
 }
 
-/* Prints the option that lowers the peak most, if that is more than the finding does. */
+/* Prints the option that lowers the peak most, if that is more than the finding does. The peak of a run that ended out of
+ * memory is none to compare with. */
 static void print_best_option(const struct mt_simulated_advice *simulated, uint64_t saved_bytes)
 {
     const struct mt_simulated_option *best = NULL;
-    uint64_t before = simulated->as_it_is.peak_requested_bytes, least = before - saved_bytes;
+    uint64_t before = simulated->as_it_is.peak_requested_bytes, most_bytes = saved_bytes;
     char text[MT_BYTES_TEXT];
     struct mt_text line = {0};
-    for (size_t i = 0; i < simulated->count; i++)
-        if (simulated->options[i].simulation.peak_requested_bytes < least) {
-            best = &simulated->options[i];
-            least = best->simulation.peak_requested_bytes;
-        }
-    if (best == NULL)
+    for (size_t i = 0; i < simulated->count; i++) {
+        uint64_t after = simulated->options[i].simulation.peak_requested_bytes;
+        assert(after < before);
+        if (before - after <= most_bytes)
+            continue;
+        best = &simulated->options[i];
+        most_bytes = before - after;
+    }
+    if (best == NULL || !simulated->as_it_is.fits)
         return;
     mt_text_add(&line, "With memtrace run ");
     mt_fit_remedy_add_changes(&best->remedy, &line);
-    mt_text_add(&line, " it falls by %s.", mt_format_bytes(before - least, text));
+    mt_text_add(&line, ", the peak of requested bytes falls by %s.", mt_format_bytes(most_bytes, text));
     mt_print_line(&line);
 }
 
@@ -401,16 +417,15 @@ static void print_headline(const struct mt_advice_answer *answer, const struct o
     char peak[MT_BYTES_TEXT];
     struct mt_text text = {0};
     if (finding == NULL || finding->saved_bytes == 0) {
-        printf("Nothing was found that would lower the peak of %s requested.\n",
+        mt_say("Nothing was found that would lower the peak of %s requested.",
                mt_format_bytes(answer->advice.peak_bytes, peak));
     } else {
-        add_saving(&answer->advice, finding, &text);
+        add_saving(answer, finding, &text);
         add_waste(finding, &text);
         mt_print_line(&text);
         print_hint(answer, "", finding);
     }
-    print_best_option(&answer->simulated,
-                      finding != NULL && finding->pattern != MT_PATTERN_FRAGMENTATION ? finding->saved_bytes : 0);
+    print_best_option(&answer->simulated, finding != NULL ? finding->saved_bytes : 0);
     putchar('\n');
 }
 
@@ -419,14 +434,14 @@ static void print_notes(const struct mt_advice_answer *answer)
     const struct mt_advice_material *material = &answer->material;
     size_t left_out = answer->advice.left_out;
     if (!answer->advice.knows_uses)
-        puts("\nThe run's program told no use of any block: only what can be said without is said here.");
+        mt_say("\nThe run's program told no use of any block: only what can be said without is said here.");
     if (!material->is_whole)
-        printf("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
-               ", around the peak: replays begin with what was live then.\n",
+        mt_say("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
+               ", around the peak: replays begin with what was live then.",
                answer->question->run->event_count, material->first_step, material->last_step);
     assert(material->is_whole || material->first_step <= material->last_step);
     if (left_out > 0)
-        printf("\n%zu more kind%s of blocks could be there for less time: --all tells of them.\n", left_out,
+        mt_say("\n%zu more kind%s of blocks could be there for less time: --all tells of them.", left_out,
                left_out == 1 ? "" : "s");
 }
 
@@ -435,7 +450,7 @@ static void print_simulated(const struct mt_simulated_advice *simulated)
     if (simulated->count == 0)
         return;
     struct mt_advice_option_row *rows = mt_advice_options_create(simulated);
-    printf("\nOptions of memtrace run, on %s, each in a whole run with it:\n", simulated->device);
+    mt_say("\nOptions of memtrace run, on %s, each in a whole run with it:", simulated->device);
     mt_rows_print(&mt_advice_option_type, "change requested allocated reserved difference", NULL, rows,
                   simulated->count + 1);
     mt_advice_options_release(rows, simulated->count);

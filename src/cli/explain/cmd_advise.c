@@ -15,7 +15,7 @@ static const struct mt_option options[] = {
     MT_OPTION(INTEGER, struct advise_options, limit, "--top", .value = "N",
               .help = "how many findings (5 unless given; all of them with --all)", .low = 1, .high = INT32_MAX),
     MT_OPTION(FLAG, struct advise_options, all, "--all",
-              .help = "tell also of what saves nothing, and of the parts of what is told"),
+              .help = "tell also of what saves less than a hundredth of the peak, and of the parts of what is told"),
     MT_OPTION(TEXT, struct advise_options, alloc, "--alloc", .value = "SETTINGS",
               .help = "the allocator that the answer is about (PyTorch's, policy=torch, for memtrace run; else the "
                       "run's own)"),

@@ -141,27 +141,38 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
 static void print_title(const struct mt_run_plan *plan, const struct mt_run_result *result)
 {
     const struct mt_training_config *config = &plan->config;
-    const struct mt_model_config *model = &config->model;
+    struct mt_text line = {0};
     if (result->run != 0)
-        printf("run %" PRId64 ": ", result->run);
-    printf("%s (", model->name);
-    mt_print_parameter_count(mt_model_parameter_count(model));
-    printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n",
-           mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
-           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], result->device);
+        mt_text_add(&line, "run %" PRId64 ": ", result->run);
+    mt_text_add(&line, "%s (", config->model.name);
+    mt_text_add_parameter_count(&line, mt_model_parameter_count(&config->model));
+    mt_text_add(&line, "), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s",
+                mt_implementation_names[config->implementation], config->batch, config->seq,
+                mt_mode_names[config->mode], config->autocast ? "bf16 autocast" : mt_matmul_names[config->math],
+                result->device);
+    mt_print_line(&line);
+}
+
+/* The column of values behind their names. */
+enum { VALUE_COLUMN = 14 };
+
+/* Prints the name, and the words wrapped in the column of values; releases them. */
+static void print_value(const char *name, struct mt_text *words)
+{
+    printf("%-*s", VALUE_COLUMN, name);
+    mt_print_wrapped(mt_text_get(words), VALUE_COLUMN);
+    mt_text_release(words);
 }
 
 static void print_losses(const struct mt_run_result *result)
 {
-    fputs("losses        ", stdout);
-    bool any = false;
-    for (int64_t i = 0; i < result->step_count; i++) {
-        if (isnan(result->losses[i]))
-            continue;
-        printf(any ? ", %.4f" : "%.4f", result->losses[i]);
-        any = true;
-    }
-    puts(any ? "" : "not computed");
+    struct mt_text losses = {0};
+    for (int64_t i = 0; i < result->step_count; i++)
+        if (!isnan(result->losses[i]))
+            mt_text_add(&losses, "%s%.4f", losses.length > 0 ? ", " : "", result->losses[i]);
+    if (losses.length == 0)
+        mt_text_add(&losses, "not computed");
+    print_value("losses", &losses);
 }
 
 /* Returns the mean of the steps from `begin` on that have a time; NAN if there is none. */
@@ -185,10 +196,12 @@ static void print_plan(const struct mt_run_result *result)
     char bytes[MT_BYTES_TEXT];
     if (result->plan_bytes == 0)
         return;
-    printf("plan          %s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64
-           " requests got their place\n",
-           mt_format_bytes(result->plan_bytes, bytes), (double)result->plan_bytes / (double)result->plan_peak_bytes,
-           stats->planned_requests, stats->planned_requests + stats->unplanned_requests);
+    struct mt_text words = {0};
+    mt_text_add(&words, "%s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64 " requests got their place",
+                mt_format_bytes(result->plan_bytes, bytes),
+                (double)result->plan_bytes / (double)result->plan_peak_bytes, stats->planned_requests,
+                stats->planned_requests + stats->unplanned_requests);
+    print_value("plan", &words);
 }
 
 static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_result *result)
@@ -196,14 +209,15 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     int64_t warmup = plan->config.warmup;
     double device_ms = mean_of(result->step_ms, warmup, result->step_count);
     double wall_ms = mean_of(result->wall_ms, warmup, result->step_count);
-    printf("steps         %" PRId64, result->step_count);
+    struct mt_text words = {0};
+    mt_text_add(&words, "%" PRId64, result->step_count);
     if (warmup > 0)
-        printf(", the first %" PRId64 " to warm up", warmup);
+        mt_text_add(&words, ", the first %" PRId64 " to warm up", warmup);
     if (!isnan(device_ms))
-        printf(", %.2f ms each by the device's clock", device_ms);
+        mt_text_add(&words, ", %.2f ms each by the device's clock", device_ms);
     if (result->executes && !isnan(wall_ms))
-        printf(", %.2f ms by the wall clock", wall_ms);
-    putchar('\n');
+        mt_text_add(&words, ", %.2f ms by the wall clock", wall_ms);
+    print_value("steps", &words);
 }
 
 /* Prints a command to ask next and a remark on it, aligned with those of its neighbours. */
@@ -217,7 +231,7 @@ static void print_next(const struct mt_run_plan *plan, const struct mt_run *run)
     struct mt_text option = {0};
     mt_text_add_trace_option(&option, plan->trace);
     const char *trace_option = mt_text_get(&option);
-    printf("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:\n", run->event_count, plan->trace, run->id);
+    mt_say("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:", run->event_count, plan->trace, run->id);
     print_hint("top 10 --at peak", trace_option, "the largest blocks at the peak");
     print_hint("categories", trace_option, "what kinds of tensors there are");
     print_hint(run->steps > 0 ? "events --step 0" : "events", trace_option, "every allocation and free, in order");
@@ -236,7 +250,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     if (findings->question.run != NULL)
         print_next(plan, findings->question.run);
     else
-        puts("\nThe run was not traced: when the peaks were and what they were made of is not known.");
+        mt_say("\nThe run was not traced: when the peaks were and what they were made of is not known.");
 }
 
 static mt_status report(const struct mt_run_plan *plan, const struct mt_run_result *result, mt_report_form form)

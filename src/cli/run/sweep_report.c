@@ -32,8 +32,9 @@ static const struct mt_field row_fields[] = {
     MT_FLAG(struct row, was_there, "was_there", NULL, "not run again"),
     MT_MEMBERS(
         struct row, axes,
-        "the cell: `model`, `mode`, `autocast`, `attention`, `seq`, `batch`, `zero_grad`, `impl`, `weight_cast`, "
-        "`checkpoint`, `optimizer_in_backward`, `alloc`; `seq` and `batch` are numbers"),
+        "the cell: `model`, `mode`, `autocast`, `autocast_end`, `attention`, `seq`, `batch`, `optimizer`, `zero_grad`, "
+        "`keep_output`, `impl`, `weight_cast`, `checkpoint`, `optimizer_in_backward`, `alloc`; `seq` and `batch` are "
+        "numbers"),
     MT_KNOWN(struct row, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
     MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, NULL),
     MT_MS(struct row, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
@@ -270,13 +271,15 @@ static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out
 
 static void print_tally(const struct mt_sweep_grid *grid, const struct answer *answer)
 {
-    printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count, answer->count == 1 ? "" : "s",
-           answer->done, answer->oom, answer->failed);
+    struct mt_text text = {0};
+    mt_text_add(&text, "\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count,
+                answer->count == 1 ? "" : "s", answer->done, answer->oom, answer->failed);
     if (answer->was_there > 0)
-        printf("; %zu were in the trace already (--again runs them anew)", answer->was_there);
-    putchar('\n');
+        mt_text_add(&text, "; %zu were in the trace already (--again runs them anew)", answer->was_there);
+    mt_print_line(&text);
     if (mt_device_is_simulated(grid->cells[0].plan.device))
-        mt_print_wrapped("Times on sim are estimates: each op's roofline time on the card that it stands for.", 0);
+        mt_print_wrapped("Times on sim are estimates, from the figures of the card that it stands for (docs/cards.md).",
+                         0);
 }
 
 static void print_table(const struct mt_sweep_grid *grid, const struct answer *answer)

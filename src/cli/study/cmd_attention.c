@@ -195,8 +195,8 @@ static void print_next(const struct mt_attention_answer *answer)
     if (answer->trace == NULL)
         return;
     mt_text_add_shell_word(&file, answer->trace);
-    printf("Each cell is a run of %s, %" PRId64 " to %" PRId64
-           ": memtrace runs lists them, memtrace peak --run %" PRId64 " asks about one.\n",
+    mt_say("Each cell is a run of %s, %" PRId64 " to %" PRId64
+           ": memtrace runs lists them, memtrace peak --run %" PRId64 " asks about one.",
            mt_text_get(&file), first, last, last);
     mt_text_release(&file);
 }
@@ -269,7 +269,7 @@ const struct mt_command mt_command_attention = {
         "what it must be by formula, the peak, and the times of forward and backward. Running out of memory is a\n"
         "result. Memory is without the workspaces of matrix products.\n\n"
         "An option with ,... takes several values with commas between. Each cell is a run of the trace, which\n"
-        "memtrace peak, top and diff ask about. On sim memory is exact and times are rooflines: nothing is computed.\n",
+        "memtrace peak, top and diff ask about. On sim memory is exact and times are estimates: nothing is computed.\n",
     .examples =
         "  memtrace attention --device sim --no-trace\n"
         "  memtrace attention --device sim --no-trace --d 64 --peer\n"

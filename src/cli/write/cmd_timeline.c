@@ -41,7 +41,7 @@ static void tell_result(const char *path)
     char size[MT_BYTES_TEXT];
     if (strcmp(path, "-") == 0 || stat(path, &found) != 0)
         return;
-    printf("wrote %s, %s: open it in a browser\n", path, mt_format_bytes((uint64_t)found.st_size, size));
+    mt_say("wrote %s, %s: open it in a browser", path, mt_format_bytes((uint64_t)found.st_size, size));
 }
 
 static mt_status write_page(const struct mt_page_plan *plan, const char *path)

@@ -100,7 +100,7 @@ static mt_stream stream_number(struct mt_foreign *foreign, uint64_t handle)
     return (mt_stream)number;
 }
 
-static void emit_block(struct mt_foreign *foreign, mt_event_kind kind, const struct block *block)
+static void emit_block(struct mt_foreign *foreign, mt_event_kind kind, const struct block *block, mt_stack_id stack)
 {
     assert(block->range.begin >= block->segment.address);
     assert(block->requested_bytes <= block->range.end - block->range.begin);
@@ -111,7 +111,8 @@ static void emit_block(struct mt_foreign *foreign, mt_event_kind kind, const str
                                                         .offset = block->range.begin - block->segment.address,
                                                         .segment = block->segment.birth,
                                                         .label = block->label,
-                                                        .span = block->span});
+                                                        .span = block->span,
+                                                        .stack = stack});
 }
 
 static struct block *find_block(const struct mt_foreign *foreign, mt_addr address)
@@ -124,7 +125,7 @@ static void end_block(struct mt_foreign *foreign, const struct block *found)
 {
     const struct block block = *found;
     mt_address_map_remove(&foreign->blocks, block.range.begin);
-    emit_block(foreign, MT_EVENT_FREE, &block);
+    emit_block(foreign, MT_EVENT_FREE, &block, 0);
     if (block.owns_segment)
         mt_foreign_memory_unmap(foreign->memory, block.range);
 }
@@ -204,7 +205,7 @@ void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct 
     foreign->counts.lost_gives += end_blocks(foreign, block.range);
     place_block(foreign, &block);
     mt_address_map_add(&foreign->blocks, &block);
-    emit_block(foreign, MT_EVENT_ALLOC, &block);
+    emit_block(foreign, MT_EVENT_ALLOC, &block, taken->stack);
 }
 
 void mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address)
@@ -239,7 +240,8 @@ void mt_foreign_oom(struct mt_foreign *foreign, uint64_t time_ns, const struct m
                                                         .stream = stream_number(foreign, request->stream),
                                                         .requested_bytes = request->requested_bytes,
                                                         .label = request->label,
-                                                        .span = request->span});
+                                                        .span = request->span,
+                                                        .stack = request->stack});
 }
 
 static void emit_span(struct mt_foreign *foreign, uint64_t time_ns, mt_event_kind kind, mt_span_id span)

@@ -39,6 +39,7 @@ struct mt_foreign_block {
     uint64_t stream;      /* any number, a different one for each stream; 0: the default one */
     mt_label_id label;    /* not 0 */
     mt_span_id span;      /* of the request; 0: the root */
+    mt_stack_id stack;    /* of the request; 0: not known */
 };
 
 /* The number of calls, and of those that did not fit the rest. All but the first group are 0 for a whole recording. */
@@ -89,7 +90,7 @@ bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct m
  * or none. */
 void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_stream number);
 
-/* Emits a refused request, of which only requested_bytes, stream, label and span count. */
+/* Emits a refused request, of which only requested_bytes, stream, label, span and stack count. */
 void mt_foreign_oom(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *request);
 
 void mt_foreign_span_begin(struct mt_foreign *foreign, uint64_t time_ns, mt_span_id span);

@@ -1,0 +1,65 @@
+/* Notes of memory that the program takes elsewhere. */
+#include "api/run_parts.h"
+
+static mt_status describe(struct memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
+                          const memtrace_label *label, struct mt_foreign_block *out)
+{
+    struct mt_api_purpose purpose;
+    MT_TRY(mt_api_label(run, label, &purpose));
+    *out = (struct mt_foreign_block){.address = address,
+                                     .requested_bytes = bytes,
+                                     .block_bytes = bytes,
+                                     .stream = stream,
+                                     .label = purpose.label,
+                                     .span = purpose.span,
+                                     .stack = purpose.stack};
+    return MT_OK;
+}
+
+memtrace_status memtrace_note_take(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
+                                   const memtrace_label *label)
+{
+    struct mt_foreign_block block;
+    MT_API_TRY(describe(run, address, bytes, stream, label, &block));
+    MT_API_NOTE(run, mt_foreign_take(run->notes, mt_api_now_ns(run), &block));
+    return MEMTRACE_OK;
+}
+
+void memtrace_note_give(memtrace_run *run, uint64_t address)
+{
+    MT_API_NOTE(run, mt_foreign_give(run->notes, mt_api_now_ns(run), address));
+}
+
+memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream, const memtrace_label *label)
+{
+    struct mt_foreign_block request;
+    MT_API_TRY(describe(run, 0, bytes, stream, label, &request));
+    MT_API_NOTE(run, mt_foreign_oom(run->notes, mt_api_now_ns(run), &request));
+    return MEMTRACE_OK;
+}
+
+void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream)
+{
+    MT_API_NOTE(run, mt_foreign_map(run->notes, mt_api_now_ns(run), address, bytes, stream));
+}
+
+void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes)
+{
+    MT_API_NOTE(run, mt_foreign_unmap(run->notes, mt_api_now_ns(run), address, bytes));
+}
+
+memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts)
+{
+    mt_lock_take(&run->notes_lock);
+    struct mt_foreign_counts counts = mt_foreign_counts(run->notes);
+    mt_lock_give(&run->notes_lock);
+    memtrace_note_counts known = {.takes = counts.takes,
+                                  .gives = counts.gives,
+                                  .maps = counts.maps,
+                                  .unmaps = counts.unmaps,
+                                  .unseen_gives = counts.unseen_gives,
+                                  .lost_gives = counts.lost_gives,
+                                  .unmapped_gives = counts.unmapped_gives,
+                                  .ignored = counts.refused};
+    return mt_api_status(mt_api_copy_out("memtrace_note_counts", &known, sizeof known, out_counts));
+}
