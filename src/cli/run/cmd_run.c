@@ -13,8 +13,9 @@
 
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_run_setting_option, 0),
-    MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
-              .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
+    MT_OPTION(
+        TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+        .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:l4:8GiB, sim:24GiB, sim:FILE.json, cpu, cpu:4GiB (auto)"),
     MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
               .help = "trace each kernel of a GPU, too: memtrace kernels asks about them"),
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
