@@ -129,6 +129,42 @@ static void a_run_takes_what_the_card_in_the_file_takes(void **state)
     json_decref(reference);
 }
 
+/* PyTorch computes in bf16 on any card; without units for it, slowly. */
+static void a_card_without_bf16_units_says_so(void **state)
+{
+    (void)state;
+    assert_says(MEMTRACE("run --device sim:t4 --autocast bf16 " SHORT)->err, "sim:t4 has no units for bf16");
+    assert_null(strstr(MEMTRACE("run --device sim:t4 " SHORT)->err, "bf16"));
+    assert_null(strstr(MEMTRACE("run --device sim:l4 --autocast bf16 " SHORT)->err, "bf16"));
+    assert_null(strstr(
+        MEMTRACE("run --device cpu:1GiB --d-model 64 --heads 4 --d-ff 64 --vocab 64 --autocast bf16 " SHORT)->err,
+        "bf16"));
+}
+
+static void autocast_is_not_offered_on_a_card_without_bf16_units(void **state)
+{
+    (void)state;
+    static const char options[] = "--model medium --seq 512";
+    const struct said *said = shell("\"$M\" fit --device sim:t4 %s", options);
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "sim:t4 has no units for bf16: autocast would be emulated");
+    assert_null(strstr(said->out, "--autocast bf16"));
+    said = shell("\"$M\" fit --device sim:rtx5080 %s", options);
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "--autocast bf16");
+}
+
+static void times_on_sim_are_called_estimates(void **state)
+{
+    (void)state;
+    json_t *run = json_of(MEMTRACE("run --device sim " SHORT));
+    assert_true(json_is_true(json_object_get(run, "time_is_estimated")));
+    json_decref(run);
+    assert_says(MEMTRACE("run --device sim --model small --layers 1 --steps 1 --trace a.db")->out, ", est. ");
+    assert_says(MEMTRACE("steps --trace a.db")->out, "estimate");
+    assert_says(MEMTRACE("sweep --device sim --model small --seq 64 --trace b.db")->out, " est. ");
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("cards");
@@ -145,6 +181,9 @@ int main(void)
         TEST(a_printed_card_is_a_file_of_it),
         TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
         TEST(a_wrong_field_is_named),
+        TEST(a_card_without_bf16_units_says_so),
+        TEST(autocast_is_not_offered_on_a_card_without_bf16_units),
+        TEST(times_on_sim_are_called_estimates),
         TEST(a_run_takes_what_the_card_in_the_file_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
