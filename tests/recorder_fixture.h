@@ -106,6 +106,19 @@ static inline void script_fill_free(struct script *script, struct mt_event *even
     script->live[index] = script->live[--script->live_count];
 }
 
+/* Gives a live block another label. */
+static inline void script_fill_relabel(struct script *script, struct mt_event *event)
+{
+    struct mt_event *block = &script->live[script_draw(script, script->live_count)];
+    block->span = script_span(script);
+    block->label = script_label(script, block->span);
+    uint64_t sequence = event->sequence, time_ns = event->time_ns;
+    *event = *block;
+    event->kind = MT_EVENT_RELABEL;
+    event->sequence = sequence;
+    event->time_ns = time_ns;
+}
+
 /* A segment, or the other half of one. */
 static inline void script_fill_segment(struct script *script, struct mt_event *event)
 {
@@ -149,6 +162,8 @@ static inline struct mt_event script_next(struct script *script)
         script_fill_mark(script, &event);
     } else if (script->live_count > 0 && (script->live_count == FIXTURE_LIVE || what < 50)) {
         script_fill_free(script, &event);
+    } else if (script->live_count > 0 && what < 55) {
+        script_fill_relabel(script, &event);
     } else {
         script_fill_alloc(script, &event);
     }
@@ -357,7 +372,7 @@ static inline void check_use(sqlite3_stmt *row, const struct mt_use *use)
 static inline bool has_span(const struct mt_event *event)
 {
     return event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_OOM || event->kind == MT_EVENT_SPAN_BEGIN ||
-           event->kind == MT_EVENT_SPAN_END;
+           event->kind == MT_EVENT_SPAN_END || event->kind == MT_EVENT_RELABEL;
 }
 
 /* Checks that the row has the fields of the event. */
@@ -372,14 +387,14 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
         check_text(row, 11, mt_interner_find_span(interner, event->span)->path);
     if (event->kind != MT_EVENT_SPAN_BEGIN && event->kind != MT_EVENT_SPAN_END && event->kind > MT_EVENT_SEGMENT_UNMAP)
         check_integer(row, 12, event->requested_bytes);
-    if (event->kind <= MT_EVENT_FREE)
+    if (event->kind <= MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL)
         check_integer(row, 13, event->block_bytes);
     if (event->kind <= MT_EVENT_ALLOC) {
         check_integer(row, 14, event->segment);
         check_integer(row, 15, event->offset);
         check_integer(row, 17, ((uint64_t)event->segment << 40) + event->offset);
     }
-    if (event->kind == MT_EVENT_FREE) {
+    if (event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL) {
         check_integer(row, 18, event->segment);
         check_integer(row, 19, event->offset);
     }

@@ -125,8 +125,7 @@ static void a_step_is_in_the_trace_as_it_was_told(void **state)
                   "free 8000 Data input forward  \n"
                   "alloc 4000 einsum activation forward Linear model.layers.3.ffn.w1\n"
                   "alloc 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
-                  "free 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
-                  "alloc 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n"
+                  "relabel 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n"
                   "free 4000 einsum activation forward Linear model.layers.3.ffn.w1\n"
                   "free 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n");
     assert_int_equal(mt_trace_measurements(ended.trace, ended.run, "loss", &losses, &count), MT_OK);

@@ -160,7 +160,7 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_event_row_in){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
-    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE);
+    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL);
     if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
         row->span = 0;
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;

@@ -72,14 +72,18 @@ CREATE TABLE IF NOT EXISTS event (
     time_ns INTEGER NOT NULL,        -- the device's clock, from the start of the run
     kind INTEGER NOT NULL,           -- event_kind.id
     stream INTEGER NOT NULL,
-    label INTEGER,                   -- alloc, free, oom
-    span INTEGER,                    -- span_begin, span_end; of alloc and oom only where it is not the label's
-    requested_bytes INTEGER,         -- alloc, free, oom: as asked; of step and phase kinds, their number
-    block_bytes INTEGER,             -- alloc, free: as handed out; segment kinds: what was taken or given back
+    label INTEGER,                   -- alloc, free, oom, relabel
+    span INTEGER,                    -- span_begin, span_end; of alloc, oom and relabel only where it is not the label's
+    requested_bytes INTEGER,         -- alloc, free, oom, relabel: as asked; of step and phase kinds, their number
+    block_bytes INTEGER,             -- alloc, free, relabel: as handed out; segment kinds: what was taken or given back
     segment INTEGER,                 -- alloc and segment kinds: birth number, from 0
     offset INTEGER,                  -- alloc and segment kinds: in the segment
-    allocation INTEGER               -- free: event.id of the alloc that it ends
+    allocation INTEGER               -- free, relabel: event.id of the alloc of the block
 );
+
+-- The blocks whose label changed, with the event and the new label.
+CREATE INDEX IF NOT EXISTS event_relabel ON event (allocation) WHERE kind = 10;
+CREATE VIEW IF NOT EXISTS relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;
 
 -- Kernels that ran on the GPU, if kernels were watched, by start.
 CREATE TABLE IF NOT EXISTS kernel (

@@ -126,6 +126,8 @@ mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
     if (format > MT_TRACE_FORMAT_OF_OLD_ROLES)
         return MT_OK;
     MT_TRY(add_view(database, "run"));
+    MT_TRY(mt_database_execute(database, "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label,"
+                                         " 0 AS span WHERE 0"));
     return mt_database_execute(database, "CREATE TEMP VIEW label AS SELECT run, id, category, " ROLE_OF_OLD_ROLE
                                          " AS role, op, span, phase, layer, dtype, shape FROM main.label");
 }
