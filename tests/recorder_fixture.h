@@ -68,6 +68,7 @@ static inline mt_label_id script_label(struct script *script, mt_span_id span)
                                       "a rather long name of an operation that does not fit into one record"};
     struct mt_label label = {.category = script_category(script),
                              .role = (mt_role)script_draw(script, MT_ROLE_COUNT),
+                             .role_source = (mt_role_source)script_draw(script, MT_ROLE_SOURCE_COUNT),
                              .phase = (mt_phase)script_draw(script, MT_PHASE_COUNT),
                              .dtype = (mt_dtype)script_draw(script, MT_DTYPE_COUNT),
                              .op = ops[script_draw(script, 4)],
@@ -307,7 +308,7 @@ static const char FIXTURE_EVENTS[] =
     "SELECT e.id, e.time_ns, k.name, e.stream, l.category, l.role, l.op, l.phase, coalesce(l.layer, -1), l.dtype,"
     " l.shape, s.path, e.requested_bytes, e.block_bytes, e.segment, e.offset, e.allocation, g.address + e.offset,"
     " a.segment, a.offset, r.first_event, u.reads, u.writes, u.first_use, u.last_use, u.idle_from, u.idle_to,"
-    " u.copied_from, u.unread"
+    " u.copied_from, u.unread, l.role_source"
     " FROM run r JOIN event e ON e.id >= r.first_event AND e.id < r.first_event + r.event_count"
     " JOIN event_kind k ON k.id = e.kind LEFT JOIN label l ON l.run = r.id AND l.id = e.label"
     " LEFT JOIN span s ON s.run = r.id AND s.id = coalesce(e.span, l.span)"
@@ -339,6 +340,7 @@ static inline void check_label(sqlite3_stmt *row, const struct mt_label *label, 
         snprintf(shape + strlen(shape), sizeof shape - strlen(shape), i == 0 ? "%d" : ",%d", (int)label->shape[i]);
     check_text(row, 4, mt_interner_category_name(interner, label->category));
     check_text(row, 5, mt_role_name(label->role));
+    check_text(row, 29, mt_role_source_name(label->role_source));
     check_text(row, 6, label->op);
     check_text(row, 7, mt_phase_name(label->phase));
     assert_int_equal(sqlite3_column_int(row, 8), label->layer < 0 ? -1 : label->layer);

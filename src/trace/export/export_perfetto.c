@@ -165,6 +165,7 @@ static void add_details(struct perfetto_export *export, uint32_t number)
     mt_plain_keep_begin(writer, kept_details(number));
     mt_plain_open_dict(writer);
     mt_plain_add_text(writer, "role", label->role);
+    mt_plain_add_text(writer, "role_source", label->role_source);
     mt_plain_add_text(writer, "op", label->op);
     mt_plain_add_text(writer, "phase", label->phase);
     mt_plain_add_text(writer, "span", label->span);

@@ -13,9 +13,10 @@
 /* A label. Equal texts of one trace have equal pointers. */
 struct mt_label_row {
     const char *category, *role, *op, *phase, *dtype, *shape;
-    const char *span;  /* "model.layers.7.ffn.w1" */
-    const char *place; /* the same with "*" for the layer's number: equal for alike blocks of all layers */
-    int layer;         /* from 0; -1: outside of one */
+    const char *span;        /* "model.layers.7.ffn.w1" */
+    const char *place;       /* the same with "*" for the layer's number: equal for alike blocks of all layers */
+    int layer;               /* from 0; -1: outside of one */
+    const char *role_source; /* as mt_role_source_name; "": not stored */
 };
 
 /* Reads the labels of a run: out_rows[number]. Number 0, which no label has, is a row of "". */

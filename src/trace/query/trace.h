@@ -43,6 +43,12 @@ struct mt_run {
     int64_t lost_events;         /* emitted after the writer had failed */
     int64_t missing_records;     /* of its last moments, which could not be read after its process died */
     int64_t complete_from_bytes; /* summary_allocation has every allocation of at least this size */
+    int64_t rank;                /* of the process in its job; -1: it is no rank */
+    int64_t local_rank;          /* on its host; -1: not known */
+    int64_t world_size;          /* processes of the job; -1: not known */
+    const char *host;            /* that recorded it; NULL: imported, or not known */
+    const char *job;             /* the same for all ranks; NULL: not known */
+    int64_t pid;                 /* of the process that recorded it; 0: imported, or not known */
     int64_t stall_count;         /* times that the producer waited for the ring */
     int64_t stall_ns;            /* for so long altogether */
     int64_t steps;               /* that began */

@@ -50,7 +50,7 @@ static mt_status prepare(struct mt_intake *intake)
         const char *table, *columns;
         struct mt_statement **out;
     } inserts[] = {
-        {"label", "run, id, category, role, op, span, phase, layer, dtype, shape", &intake->insert_label},
+        {"label", "run, id, category, role, op, span, phase, layer, dtype, shape, role_source", &intake->insert_label},
         {"span", "run, id, parent, name, path", &intake->insert_span},
         {"measurement", "run, name, step, value", &intake->insert_measurement},
         {"kernel_name", "run, id, name", &intake->insert_kernel_name},
@@ -182,7 +182,8 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
         MT_RUN_WITH(intake->insert_label, 2, MT_BIND_INTEGER(number), MT_BIND_TEXT(category),
                     MT_BIND_TEXT(mt_role_name(label->role)), MT_BIND_TEXT(label->op), MT_BIND_INTEGER(label->span),
                     MT_BIND_TEXT(mt_phase_name(label->phase)), MT_BIND_INTEGER_UNLESS(-1, layer),
-                    MT_BIND_TEXT(mt_dtype_name(label->dtype)), MT_BIND_TEXT(mt_text_get(&shape)));
+                    MT_BIND_TEXT(mt_dtype_name(label->dtype)), MT_BIND_TEXT(mt_text_get(&shape)),
+                    MT_BIND_TEXT(mt_role_source_name(label->role_source)));
     mt_text_release(&shape);
     return status;
 }

@@ -23,7 +23,13 @@ CREATE TABLE IF NOT EXISTS run (
     stall_count INTEGER NOT NULL,    -- how often the producer waited for the ring
     stall_ns INTEGER NOT NULL,       -- and for how long altogether
     complete_from_bytes INTEGER NOT NULL, -- summary_allocation has every allocation of at least this size; 0: every one
-    missing_records INTEGER          -- of the ring, after the stored ones, that could not be read after its process died
+    missing_records INTEGER,         -- of the ring, after the stored ones, that could not be read after its process died
+    rank INTEGER,                    -- of the process in its job, from 0; NULL: it is no rank
+    local_rank INTEGER,              -- on its host
+    world_size INTEGER,              -- processes of the job
+    host TEXT,                       -- that recorded the run; NULL: it was imported
+    job TEXT,                        -- the same for all ranks of a job; NULL: not known
+    pid INTEGER                      -- of the process that recorded it; NULL: it was imported
 );
 
 -- Settings of the run: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
@@ -63,6 +69,7 @@ CREATE TABLE IF NOT EXISTS label (
     layer INTEGER,                   -- NULL outside of a layer
     dtype TEXT NOT NULL,
     shape TEXT NOT NULL,             -- "4,256,2560"; "" for a scalar
+    role_source TEXT,                -- declared, observed, inferred; NULL: stored by an older program
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
