@@ -148,7 +148,7 @@ static void print_title(const struct mt_run_plan *plan, const struct mt_run_resu
     mt_print_parameter_count(mt_model_parameter_count(model));
     printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n",
            mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
-           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], result->device);
+           mt_precision_words(config), result->device);
 }
 
 static void print_losses(const struct mt_run_result *result)

@@ -216,7 +216,7 @@ static void print_title(const struct mt_fit_question *question)
         mt_text_add(&alloc, ", plan on");
     printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, %s\n",
            mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
-           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], mt_text_get(&alloc));
+           mt_precision_words(config), mt_text_get(&alloc));
     mt_text_release(&alloc);
     print_device(question->device);
 }
