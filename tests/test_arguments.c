@@ -35,7 +35,7 @@ static void unknown_words_are_wrong_usage_with_the_nearest_and_the_list(void **s
         {"run --device smi", "\"sim\"", MT_NO_DEVICE},
         {"run --model 2.7b", "\"2.7B\"", MT_USAGE},
         {"run --mode forward", "fwd_bwd", MT_USAGE},
-        {"run --autocast fp16", "\"bf16\"", MT_USAGE},
+        {"run --autocast bf1", "\"bf16\"", MT_USAGE},
         {"run --matmul tf33", "\"tf32\"", MT_USAGE},
         {"run --device simm", "\"sim\"", MT_NO_DEVICE},
         {"run --device sim:h2000", "\"h200\"", MT_NO_DEVICE},

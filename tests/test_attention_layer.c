@@ -224,7 +224,7 @@ static void an_autocast_region_casts_each_weight_once(void **state)
     int made, live;
     open_bench(&bench, "sim", MT_ATTENTION_CUSTOM, MT_F32);
     for (int region = 1; region <= 2; region++) {
-        mt_autocast_begin(&bench.rt);
+        mt_autocast_begin(&bench.rt, MT_BF16);
         run_forward(&bench);
         run_forward(&bench);
         count_casts(&bench, &made, &live);

@@ -152,6 +152,14 @@ static void backward_in_the_autocast_region_is_that_of_the_real_one(void **state
     compare("small2_autocast_after_backward_one_step.csv.gz", &config, 209, 745);
 }
 
+static void an_fp16_step_with_a_loss_scaler_is_that_of_the_real_one(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config_of(true);
+    config.autocast = MT_AUTOCAST_FP16;
+    compare("small2_fp16_one_step.csv.gz", &config, 209, 743);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +167,7 @@ int main(void)
         cmocka_unit_test(an_autocast_step_allocates_and_frees_as_the_real_one),
         cmocka_unit_test(a_step_with_softmax_as_one_op_is_that_of_torch_softmax),
         cmocka_unit_test(backward_in_the_autocast_region_is_that_of_the_real_one),
+        cmocka_unit_test(an_fp16_step_with_a_loss_scaler_is_that_of_the_real_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

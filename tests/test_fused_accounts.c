@@ -75,7 +75,7 @@ static void operations_of_a_step_are_their_formula(void **state)
         struct mt_training_config config = small_config();
         config.steps = 1;
         config.attention = way & 1 ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
-        config.autocast = way & 2;
+        config.autocast = (way & 2) != 0;
         config.math = way & 4 ? MTK_MATH_TF32 : MTK_MATH_FP32;
         spend(&config);
         expect_operations(step_operations(&config));

@@ -108,7 +108,7 @@ static void train_step(struct bench_model *m, int64_t step, const json_t *golden
     struct mt_tensor *inputs, *targets;
     mt_token_source_next(&m->rt, m->tokens, step, &inputs, &targets);
     if (m->autocast)
-        mt_autocast_begin(&m->rt);
+        mt_autocast_begin(&m->rt, MT_BF16);
     struct mt_tensor *logits = mt_transformer_forward(&m->rt, &m->model, inputs);
     struct mt_tensor *loss = mt_cross_entropy(&m->rt, logits, targets);
     mt_autocast_end(&m->rt);

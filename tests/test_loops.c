@@ -211,35 +211,61 @@ static void what_no_loop_does_is_refused(void **state)
     assert_non_null(strstr(mt_last_error(), "autocast-end before-backward"));
 }
 
+/* No kernel knows fp16, and nothing is left behind by the refusal. */
+static void fp16_is_refused_where_something_is_computed(void **state)
+{
+    (void)state;
+    struct mt_training_config config = tiny_config();
+    struct recording recording;
+    config.autocast = MT_AUTOCAST_FP16;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, NULL), MT_OK);
+    recording_close(&recording);
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "cpu:1GiB", "", &config, NULL, NULL), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "no kernel knows fp16"));
+    recording_close(&recording);
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_WEIGHTS;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "autocast bf16"));
+}
+
 /* A loop as PyTorch ran it, and the bytes that it reserved. */
 struct measured {
     const char *model;
     int64_t batch, seq, steps;
     mt_mode mode;
-    bool autocast, keeps_output, updates;
+    mt_autocast autocast;
+    bool keeps_output, updates;
     mt_region_end autocast_end;
     uint64_t reserved_bytes;
     double tolerance; /* what the places of equal blocks may change */
 };
 
 static const struct measured measured[] = {
-    {"small", 64, 256, 15, MT_MODE_FWD, false, false, true, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(26789019648),
-     0.0001},
-    {"small", 64, 256, 15, MT_MODE_FWD, false, true, true, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(52986642432),
-     0.0001},
-    {"small", 64, 256, 15, MT_MODE_FWD, true, true, true, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(34391195648), 0.0001},
-    {"2.7B", 4, 128, 6, MT_MODE_FWD_BWD, false, false, false, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(33749467136),
-     0.0001},
-    {"2.7B", 4, 256, 6, MT_MODE_FWD_BWD, false, false, false, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(42356178944),
-     0.0001},
-    {"2.7B", 4, 512, 6, MT_MODE_FWD_BWD, false, false, false, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(61687726080),
-     0.0001},
-    {"2.7B", 4, 128, 15, MT_MODE_FWD_BWD, true, false, true, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(65787658240), 0},
-    {"2.7B", 4, 256, 15, MT_MODE_FWD_BWD, true, false, true, MT_REGION_END_BEFORE_BACKWARD, UINT64_C(71512883200),
-     0.001},
-    {"2.7B", 4, 128, 15, MT_MODE_FWD_BWD, true, false, true, MT_REGION_END_AFTER_BACKWARD, UINT64_C(65913487360), 0},
-    {"2.7B", 4, 256, 15, MT_MODE_FWD_BWD, true, false, true, MT_REGION_END_AFTER_BACKWARD, UINT64_C(71636615168),
-     0.001},
+    {"small", 64, 256, 15, MT_MODE_FWD, MT_AUTOCAST_OFF, false, true, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(26789019648), 0.0001},
+    {"small", 64, 256, 15, MT_MODE_FWD, MT_AUTOCAST_OFF, true, true, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(52986642432), 0.0001},
+    {"small", 64, 256, 15, MT_MODE_FWD, MT_AUTOCAST_BF16, true, true, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(34391195648), 0.0001},
+    {"2.7B", 4, 128, 6, MT_MODE_FWD_BWD, MT_AUTOCAST_OFF, false, false, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(33749467136), 0.0001},
+    {"2.7B", 4, 256, 6, MT_MODE_FWD_BWD, MT_AUTOCAST_OFF, false, false, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(42356178944), 0.0001},
+    {"2.7B", 4, 512, 6, MT_MODE_FWD_BWD, MT_AUTOCAST_OFF, false, false, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(61687726080), 0.0001},
+    {"2.7B", 4, 128, 15, MT_MODE_FWD_BWD, MT_AUTOCAST_BF16, false, true, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(65787658240), 0},
+    {"2.7B", 4, 256, 15, MT_MODE_FWD_BWD, MT_AUTOCAST_BF16, false, true, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(71512883200), 0.001},
+    {"2.7B", 4, 128, 15, MT_MODE_FWD_BWD, MT_AUTOCAST_BF16, false, true, MT_REGION_END_AFTER_BACKWARD,
+     UINT64_C(65913487360), 0},
+    {"2.7B", 4, 256, 15, MT_MODE_FWD_BWD, MT_AUTOCAST_BF16, false, true, MT_REGION_END_AFTER_BACKWARD,
+     UINT64_C(71636615168), 0.001},
+    {"2.7B", 4, 256, 6, MT_MODE_FWD_BWD, MT_AUTOCAST_FP16, false, true, MT_REGION_END_BEFORE_BACKWARD,
+     UINT64_C(71512883200), 0.001},
 };
 
 static void loops_reserve_what_pytorch_reserved(void **state)
@@ -273,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_kept_output_keeps_its_graph),
         cmocka_unit_test(copies_of_weights_live_as_long_as_their_region),
         cmocka_unit_test(what_no_loop_does_is_refused),
+        cmocka_unit_test(fp16_is_refused_where_something_is_computed),
         cmocka_unit_test(loops_reserve_what_pytorch_reserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,7 +184,7 @@ static void values_that_can_not_be_are_found_before_anything_runs(void **state)
         {"--seq ''", "empty"},
         {"--seq 8,16,8", "has 8 twice"},
         {"--mode fwd,back", "--mode"},
-        {"--autocast off,fp16", "did you mean \"bf16\""},
+        {"--autocast off,bf1", "did you mean \"bf16\""},
         {"--batch 1,0", "batch is 0"},
         {"--alloc policy=tight,policy=toch", "did you mean \"torch\""},
         {"--alloc policy=tight,max_split=1GiB", "policy=torch"},

@@ -9,6 +9,7 @@
 
 /* The parameters whose copies the open region holds, in the order in which they were made; borrowed. */
 struct mt_cast_cache {
+    mt_dtype dtype; /* of the region's products */
     struct mt_parameter **parameters;
     size_t count;
 };
@@ -30,10 +31,11 @@ struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name,
     return out;
 }
 
-void mt_autocast_begin(struct mt_runtime *rt)
+void mt_autocast_begin(struct mt_runtime *rt, mt_dtype dtype)
 {
-    assert(rt->casts == NULL);
+    assert(rt->casts == NULL && (dtype == MT_BF16 || dtype == MT_F16));
     rt->casts = mt_host_alloc(sizeof *rt->casts);
+    rt->casts->dtype = dtype;
 }
 
 void mt_autocast_end(struct mt_runtime *rt)
@@ -59,7 +61,7 @@ static struct mt_tensor *cast_to(struct mt_runtime *rt, mt_role role, struct mt_
 
 struct mt_tensor *mt_autocast_operand(struct mt_runtime *rt, mt_role role, struct mt_tensor *x)
 {
-    return rt->casts == NULL ? mt_tensor_retain(x) : cast_to(rt, role, x, MT_BF16);
+    return rt->casts == NULL ? mt_tensor_retain(x) : cast_to(rt, role, x, rt->casts->dtype);
 }
 
 struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter *parameter)
@@ -68,15 +70,15 @@ struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter 
     if (cache == NULL)
         return mt_tensor_retain(parameter->value);
     if (parameter->cast == NULL) {
-        parameter->cast = cast_to(rt, MT_ROLE_WEIGHT_CAST, parameter->value, MT_BF16);
+        parameter->cast = cast_to(rt, MT_ROLE_WEIGHT_CAST, parameter->value, cache->dtype);
         *MT_HOST_ADD(cache->parameters, cache->count) = parameter;
     }
-    assert(parameter->cast == NULL || parameter->cast->dtype == MT_BF16);
+    assert(parameter->cast == NULL || parameter->cast->dtype == cache->dtype);
     return mt_tensor_retain(parameter->cast);
 }
 
 struct mt_tensor *mt_autocast_fp32(struct mt_runtime *rt, mt_role role, struct mt_tensor *x)
 {
-    bool needed = rt->casts != NULL && x != NULL && x->dtype == MT_BF16;
+    bool needed = rt->casts != NULL && x != NULL && x->dtype == rt->casts->dtype;
     return needed ? cast_to(rt, rt->grad_enabled ? role : MT_ROLE_TEMPORARY, x, MT_F32) : mt_tensor_retain(x);
 }

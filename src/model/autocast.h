@@ -1,7 +1,7 @@
-/* Casts, and autocast: the ops that run in bf16, those in fp32, and the copies of weights that it keeps.
+/* Casts, and autocast: the ops that run in bf16 or fp16, those in fp32, and the copies of weights that it keeps.
  *
- * Inside of a region matrix products take their operands in bf16; exp, sum and logsumexp take theirs in fp32;
- * every other op runs in the dtype that it is given. The bf16 copy of a parameter is made once and kept until the
+ * Inside of a region matrix products take their operands in its dtype; exp, sum and logsumexp take theirs in fp32;
+ * every other op runs in the dtype that it is given. The copy of a parameter is made once and kept until the
  * region ends; with gradients enabled it is kept longer, until the backward of the product that saved it. This is
  * why autocast can need more memory than fp32. The rules are PyTorch's (torch.autocast, "CUDA ops that autocast to
  * …"). The model uses more ops of its fp32 list (pow, rsqrt, log), but only on tensors that are fp32 already. */
@@ -14,14 +14,14 @@
  * those of functions.h. */
 struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, mt_dtype dtype);
 
-/* Begins a region; regions do not nest. Ending one releases the cached copies; without a region it does nothing. */
-void mt_autocast_begin(struct mt_runtime *rt);
+/* Begins a region of bf16 or fp16; regions do not nest. Ending one releases the cached copies; without a region it does nothing. */
+void mt_autocast_begin(struct mt_runtime *rt, mt_dtype dtype);
 void mt_autocast_end(struct mt_runtime *rt);
 
-/* Returns an operand of a matrix product: a new reference to x, or to its copy in bf16, made with `role`. */
+/* Returns an operand of a matrix product: a new reference to x, or to its copy in the region's dtype, made with `role`. */
 struct mt_tensor *mt_autocast_operand(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);
 
-/* Returns a parameter as an operand of a matrix product: a new reference to its value, or to its copy in bf16. The
+/* Returns a parameter as an operand of a matrix product: a new reference to its value, or to its copy. The
  * parameter keeps the copy until the region ends, so it must last as long. */
 struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter *parameter);
 

@@ -24,12 +24,15 @@ typedef enum mt_optimizer { MT_OPTIMIZER_ADAMW, MT_OPTIMIZER_NONE } mt_optimizer
 typedef enum mt_zero_grad { MT_ZERO_GRAD_BEFORE_BACKWARD, MT_ZERO_GRAD_BEFORE_FORWARD } mt_zero_grad;
 typedef enum mt_implementation_kind { MT_IMPLEMENTATION_EAGER, MT_IMPLEMENTATION_FUSED } mt_implementation_kind;
 
-/* The lifetime of the bf16 copies of weights under autocast. */
+/* The lifetime of the copies of weights under autocast. */
 typedef enum mt_weight_cast {
     MT_WEIGHT_CAST_REGION,     /* from the first product with a weight to the last of the step, like autocast's cache */
     MT_WEIGHT_CAST_LAYER,      /* one product: made again for the next */
     MT_WEIGHT_CAST_PERSISTENT, /* the run: the optimizer writes them, too */
 } mt_weight_cast;
+
+/* The dtype of matrix products in an autocast region. fp16 takes a loss scaler, and a device that computes nothing. */
+typedef enum mt_autocast { MT_AUTOCAST_OFF, MT_AUTOCAST_BF16, MT_AUTOCAST_FP16 } mt_autocast;
 
 /* The end of the eager model's autocast region. A region that holds backward keeps its copies of weights until then. */
 typedef enum mt_region_end { MT_REGION_END_BEFORE_BACKWARD, MT_REGION_END_AFTER_BACKWARD } mt_region_end;
@@ -64,7 +67,7 @@ struct mt_training_config {
     int64_t batch, seq;
     int64_t steps, warmup;    /* warmup steps come first and are not among the steps */
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
-    bool autocast;            /* bf16 */
+    mt_autocast autocast;
     mt_region_end autocast_end;
     mtk_math math; /* of matrix products of fp32 */
     mt_implementation_kind implementation;

@@ -69,6 +69,8 @@ static mt_status check_implementation(const struct mt_training_config *config)
     if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
                                  "impl fused knows optimizer-in-backward on and beside");
+    if (is_fused && config->autocast == MT_AUTOCAST_FP16)
+        return mt_fail(MT_USAGE, "the fused model has no loss scaler: autocast bf16");
     if (is_fused && config->keep_output)
         return mt_fail(MT_USAGE, "the fused model has no graph that an output could hold: keep-output off");
     if (is_fused && config->autocast_end != MT_REGION_END_BEFORE_BACKWARD)

@@ -4,6 +4,7 @@
 #include "model/autocast.h"
 #include "model/graph.h"
 #include "model/implementation.h"
+#include "model/loss_scaler.h"
 #include "model/optimizer.h"
 #include "model/transformer.h"
 
@@ -13,6 +14,7 @@
 struct eager {
     const struct mt_training_config *config; /* borrowed */
     struct mt_transformer model;
+    struct mt_loss_scaler scaler;              /* of fp16 */
     struct mt_tensor *logits, *loss;           /* of the step, held */
     struct mt_tensor *last_logits, *last_loss; /* of the step before, if outputs are kept, until there are new ones */
 };
@@ -38,6 +40,7 @@ static void destroy(struct mt_runtime *rt, void *model)
     struct eager *eager = model;
     assert(eager->logits == NULL && eager->loss == NULL); /* the last step has ended */
     MT_RELEASE(rt, eager->last_logits, eager->last_loss);
+    mt_loss_scaler_release(rt, &eager->scaler);
     mt_transformer_destroy(rt, &eager->model);
     free(eager);
 }
@@ -46,9 +49,9 @@ static void forward(struct mt_runtime *rt, void *model, struct mt_tensor *inputs
 {
     struct eager *eager = model;
     assert(eager->logits == NULL && eager->loss == NULL); /* the last step has ended */
-    set_launch(rt, eager->config->autocast);
-    if (eager->config->autocast)
-        mt_autocast_begin(rt);
+    set_launch(rt, eager->config->autocast != MT_AUTOCAST_OFF);
+    if (eager->config->autocast != MT_AUTOCAST_OFF)
+        mt_autocast_begin(rt, eager->config->autocast == MT_AUTOCAST_FP16 ? MT_F16 : MT_BF16);
     eager->logits = mt_transformer_forward(rt, &eager->model, inputs);
     mt_tensor_drop(rt, &eager->last_logits);
     if (targets != NULL) {
@@ -65,11 +68,22 @@ static const struct mt_tensor *loss(const void *model)
     return ((const struct eager *)model)->loss;
 }
 
+static bool scales_loss(const struct eager *eager)
+{
+    return eager->config->autocast == MT_AUTOCAST_FP16;
+}
+
 static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt_gradient_watch watch)
 {
     (void)step;
-    const struct eager *eager = model;
-    mt_graph_backward(rt, eager->loss);
+    struct eager *eager = model;
+    if (scales_loss(eager)) {
+        struct mt_tensor *scaled = mt_loss_scaler_scale(rt, &eager->scaler, eager->loss);
+        mt_graph_backward(rt, scaled);
+        mt_tensor_release(rt, scaled);
+    } else {
+        mt_graph_backward(rt, eager->loss);
+    }
     mt_autocast_end(rt);
     for (int64_t i = 0; watch.visit != NULL && i < eager->model.parameter_count; i++)
         if (eager->model.parameters[i].grad != NULL)
@@ -78,8 +92,13 @@ static void backward(struct mt_runtime *rt, void *model, int64_t step, struct mt
 
 static void update(struct mt_runtime *rt, void *model, int64_t step)
 {
+    struct eager *eager = model;
     set_launch(rt, false);
-    mt_optimizer_step(rt, &((struct eager *)model)->model, step);
+    if (scales_loss(eager))
+        mt_loss_scaler_unscale(rt, &eager->scaler, eager->model.parameters, eager->model.parameter_count);
+    mt_optimizer_step(rt, &eager->model, step);
+    if (scales_loss(eager))
+        mt_loss_scaler_update(rt, &eager->scaler);
 }
 
 static void zero_grad(struct mt_runtime *rt, void *model)

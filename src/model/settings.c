@@ -147,6 +147,13 @@ bool mt_setting_is_told(mt_setting setting, const struct mt_run_plan *plan)
     return entry->is_told != NULL ? entry->is_told(plan) : !mt_setting_is_usual(setting, plan);
 }
 
+const char *mt_precision_words(const struct mt_training_config *config)
+{
+    if (config->autocast == MT_AUTOCAST_OFF)
+        return mt_matmul_names[config->math];
+    return config->autocast == MT_AUTOCAST_FP16 ? "fp16 autocast" : "bf16 autocast";
+}
+
 int64_t mt_setting_size(mt_setting setting, const struct mt_run_plan *plan)
 {
     assert(entry_of(setting)->change.is_cut);

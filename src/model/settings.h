@@ -147,6 +147,9 @@ extern const char *const mt_attention_names[];
 extern const char *const mt_matmul_names[];
 extern const char *const mt_implementation_names[];
 
+/* Returns the precision of matrix products in words: "bf16 autocast", "tf32". */
+const char *mt_precision_words(const struct mt_training_config *config);
+
 /* Returns the setting that the trace calls `name`, MT_SETTING_COUNT if there is none. */
 mt_setting mt_setting_find_name(const char *name);
 

@@ -15,7 +15,8 @@ const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32]
 const char *const mt_implementation_names[] = {
     [MT_IMPLEMENTATION_EAGER] = "eager", [MT_IMPLEMENTATION_FUSED] = "fused", NULL};
 static const char *const switch_names[] = {"off", "on", NULL};
-static const char *const autocast_names[] = {"off", "bf16", NULL};
+static const char *const autocast_names[] = {
+    [MT_AUTOCAST_OFF] = "off", [MT_AUTOCAST_BF16] = "bf16", [MT_AUTOCAST_FP16] = "fp16", NULL};
 static const char *const autocast_end_names[] = {
     [MT_REGION_END_BEFORE_BACKWARD] = "before-backward", [MT_REGION_END_AFTER_BACKWARD] = "after-backward", NULL};
 static const char *const optimizer_names[] = {[MT_OPTIMIZER_ADAMW] = "adamw", [MT_OPTIMIZER_NONE] = "none", NULL};
@@ -42,6 +43,12 @@ static bool is_always_told(const struct mt_run_plan *plan)
 static bool is_fused(const struct mt_run_plan *plan)
 {
     return plan->config.implementation == MT_IMPLEMENTATION_FUSED;
+}
+
+/* True if the fused implementation knows what the run does; it has no loss scaler. */
+static bool has_fused_twin(const struct mt_run_plan *plan)
+{
+    return plan->config.autocast != MT_AUTOCAST_FP16;
 }
 
 static bool is_full_step(const struct mt_run_plan *plan)
@@ -189,6 +196,11 @@ static bool can_cast_by_layer(const struct mt_run_plan *plan)
     return is_fused(plan) && plan->config.autocast && plan->config.weight_cast != MT_WEIGHT_CAST_LAYER;
 }
 
+static bool can_be_fused(const struct mt_run_plan *plan)
+{
+    return !is_fused(plan) && has_fused_twin(plan);
+}
+
 /* Attention and casts as they are by themselves, but under autocast the casts that take least. There is no graph that an
  * output could hold. */
 static void apply_fused(struct mt_run_plan *plan)
@@ -210,7 +222,7 @@ static bool can_change_precision(const struct mt_run_plan *plan)
 /* Takes casts of weights that the implementation knows. */
 static void apply_other_precision(struct mt_run_plan *plan)
 {
-    plan->config.autocast = !plan->config.autocast;
+    plan->config.autocast = plan->config.autocast == MT_AUTOCAST_OFF ? MT_AUTOCAST_BF16 : MT_AUTOCAST_OFF;
     if (!is_fused(plan))
         plan->config.weight_cast = MT_WEIGHT_CAST_REGION;
 }
@@ -225,13 +237,13 @@ static bool keeps_gradients(const struct mt_run_plan *plan)
 
 static bool updates_after_backward(const struct mt_run_plan *plan)
 {
-    return is_full_step(plan) && plan->config.optimizer != MT_OPTIMIZER_NONE &&
+    return is_full_step(plan) && has_fused_twin(plan) && plan->config.optimizer != MT_OPTIMIZER_NONE &&
            plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
 }
 
 static bool keeps_blocks(const struct mt_run_plan *plan)
 {
-    return plan->config.mode != MT_MODE_INFER && plan->config.checkpoint != MT_CHECKPOINT_BLOCK;
+    return plan->config.mode != MT_MODE_INFER && has_fused_twin(plan) && plan->config.checkpoint != MT_CHECKPOINT_BLOCK;
 }
 
 #define FIELD(member) .offset = offsetof(struct mt_run_plan, member)
@@ -304,9 +316,9 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                          .is_plain = true,
                          RANKS(100, 0, 0, 10)},
     [MT_SETTING_AUTOCAST] = {.name = "autocast",
-                             SWITCH(config.autocast),
+                             CHOICE(config.autocast),
                              .choices = autocast_names,
-                             .help = "mixed precision (off)",
+                             .help = "mixed precision (off); fp16, with a loss scaler, on sim alone",
                              .axis = MT_AXIS_ALWAYS,
                              RANKS(110, 0, 30, 20),
                              .change = {.is_one = can_change_precision,
@@ -416,7 +428,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                          .title = "implementation",
                          .axis = MT_AXIS_IF_VARIED,
                          RANKS(120, 50, 50, 40),
-                         .change = {.value = MT_IMPLEMENTATION_FUSED, .apply = apply_fused}},
+                         .change = {.is_one = can_be_fused, .apply = apply_fused}},
     [MT_SETTING_WEIGHT_CAST] = {.name = "weight_cast",
                                 CHOICE(config.weight_cast),
                                 .choices = weight_cast_names,

@@ -127,7 +127,7 @@ bool mt_tensor_is_sound(const struct mt_tensor *tensor);
 /* True if numbers of a dtype have a precision: a mask or an index has none. */
 static inline bool mt_is_floating(mt_dtype dtype)
 {
-    return dtype == MT_F32 || dtype == MT_BF16 || dtype == MT_F64;
+    return dtype == MT_F32 || dtype == MT_BF16 || dtype == MT_F16 || dtype == MT_F64;
 }
 
 /* Returns the dtype of sums over elements of a dtype. */

@@ -245,6 +245,9 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
 {
     struct training run = {.config = config, .observer = observer, .implementation = implementation_of(config)};
     MT_TRY(mt_training_config_check(config));
+    if (config->autocast == MT_AUTOCAST_FP16 && mt_device_executes(device))
+        return mt_fail(MT_USAGE, "%s computes, and no kernel knows fp16: autocast fp16 runs on sim; bf16 on any device",
+                       device->name);
     MT_TRY(mt_token_source_open(config, &run.tokens));
     mt_runtime_open(&run.rt, device, alloc);
     run.rt.grad_enabled = config->mode != MT_MODE_INFER;

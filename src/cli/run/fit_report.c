@@ -216,7 +216,7 @@ static void print_title(const struct mt_fit_question *question)
     mt_text_add_parameter_count(&line, mt_model_parameter_count(&config->model));
     mt_text_add(&line, "), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, ",
                 mt_implementation_names[config->implementation], config->batch, config->seq,
-                mt_mode_names[config->mode], config->autocast ? "bf16 autocast" : mt_matmul_names[config->math]);
+                mt_mode_names[config->mode], mt_precision_words(config));
     mt_alloc_settings_format_short(&question->plan->alloc, &line);
     if (question->plan->follows_plan)
         mt_text_add(&line, ", plan on");
