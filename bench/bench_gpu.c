@@ -4,7 +4,8 @@
 
 /* ---- speed ---- */
 
-static void measure_step(struct bench *bench, const struct setup *setup, double target_ms)
+/* Returns the peer's milliseconds of a step, NAN if there is no peer. */
+static double measure_step(struct bench *bench, const struct setup *setup, double target_ms)
 {
     char name[LONGEST], what[2 * LONGEST];
     struct turns turns;
@@ -14,19 +15,74 @@ static void measure_step(struct bench *bench, const struct setup *setup, double 
     peer_close(&peer);
     if (!good) {
         fail(bench, name);
-        return;
+        return NAN;
     }
     for (int part = 0; part < PARTS; part++) {
         snprintf(what, sizeof what, "speed: %s, %s", name, part_names[part]);
         report(bench, what, "ms", turns.ours[part], turns.peer[part], part == STEP ? BENCH_AT_MOST : "", target_ms);
     }
+    return turns.peer[STEP];
+}
+
+/* ---- estimates of speed ---- */
+
+#define HOST_CARD "host.json"
+
+/* A first guess of the time to launch a kernel. A step of the small model consists of launches. */
+enum { GUESSED_LAUNCH_NS = 11300, MOST_PERCENT = 20 };
+
+/* Returns the milliseconds of a step on a simulated card like the machine's, whose host takes launch_ns for a launch. */
+static double estimate_ms(struct bench *bench, const struct setup *setup, const char *card, double launch_ns)
+{
+    FILE *file = fopen(HOST_CARD, "w");
+    if (file == NULL)
+        return NAN;
+    fprintf(file, "{\"like\": \"%s\", \"eager_launch_ns\": %.0f}\n", card, launch_ns);
+    fclose(file);
+    remove_trace();
+    int code = run(bench, setup, "sim:" HOST_CARD, "--warmup 2 --steps 8", NULL);
+    remove(HOST_CARD);
+    return code == 0 ? time_of(bench, "step", "median") : NAN;
+}
+
+static void compare_estimate(struct bench *bench, const struct setup *setup, const char *card, double launch_ns,
+                             double peer_ms)
+{
+    char name[LONGEST], what[2 * LONGEST];
+    double ms = estimate_ms(bench, setup, card, launch_ns);
+    setup_name(setup, name);
+    snprintf(what, sizeof what, "speed: %s, estimate on sim", name);
+    report(bench, what, "ms", ms, peer_ms, "", NAN);
+    snprintf(what, sizeof what, "speed: %s, estimate off by", name);
+    report(bench, what, "%", fabs(100 * (ms / peer_ms - 1)), NAN, BENCH_AT_MOST, MOST_PERCENT);
+}
+
+/* Compares estimates with the peer's steps: that of the small model, the last, gives the time of a launch. */
+static void measure_estimates(struct bench *bench, const struct setup *setups, const double *peer_ms, size_t count)
+{
+    json_t *cards = ask_json(&bench->asker, "cards --json");
+    const char *card = json_string_value(json_object_get(json_object_get(cards, "machine"), "name"));
+    if (card == NULL || isnan(peer_ms[count - 1])) {
+        json_decref(cards);
+        return;
+    }
+    double guessed_ms = estimate_ms(bench, &setups[count - 1], card, GUESSED_LAUNCH_NS);
+    double launch_ns = GUESSED_LAUNCH_NS * peer_ms[count - 1] / guessed_ms;
+    report(bench, "speed: PyTorch's launch of a kernel", "us", launch_ns / 1000, NAN, "", NAN);
+    for (size_t i = 0; i < count; i++)
+        compare_estimate(bench, &setups[i], card, launch_ns, peer_ms[i]);
+    json_decref(cards);
 }
 
 static void measure_speed(struct bench *bench)
 {
-    measure_step(bench, &(struct setup){"2.7B", 256, "fp32"}, 613);
-    measure_step(bench, &(struct setup){"2.7B", 256, "bf16"}, 170);
-    measure_step(bench, &(struct setup){"small", 128, "fp32"}, 20);
+    static const struct setup setups[] = {{"2.7B", 256, "fp32"}, {"2.7B", 256, "bf16"}, {"small", 128, "fp32"}};
+    static const double targets_ms[] = {613, 170, 20};
+    enum { SETUPS = sizeof setups / sizeof setups[0] };
+    double peer_ms[SETUPS];
+    for (size_t i = 0; i < SETUPS; i++)
+        peer_ms[i] = measure_step(bench, &setups[i], targets_ms[i]);
+    measure_estimates(bench, setups, peer_ms, SETUPS);
 }
 
 /* ---- watching: what it costs ---- */

@@ -368,10 +368,11 @@ static void print_reserve(const struct mt_fit_device *device)
         return;
     }
     bool is_usual = device->asked_reserve_bytes == MT_RESERVE_UNSET;
-    mt_say("%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has what is left, to try each "
-           "claim.",
-           mt_format_bytes(device->reserve_bytes, reserve), is_usual ? " for CUDA's context and libraries" : "",
-           device->simulated);
+    mt_say(
+        "%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has what is left, to try each "
+        "claim.",
+        mt_format_bytes(device->reserve_bytes, reserve), is_usual ? " for CUDA's context and libraries" : "",
+        device->simulated);
 }
 
 static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,
