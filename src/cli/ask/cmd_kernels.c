@@ -298,8 +298,9 @@ static void print_tables(const struct answer *answer)
     const struct mt_kernels *kernels = &answer->kernels;
     mt_question_print_title(answer->question);
     if (kernels->recorded == 0) {
-        mt_say("Its kernels were not recorded: `memtrace run --kernels` does that, on an NVIDIA GPU, and estimates them "
-               "on sim.");
+        mt_say(
+            "Its kernels were not recorded: `memtrace run --kernels` does that, on an NVIDIA GPU, and estimates them "
+            "on sim.");
         return;
     }
     if (kernels->count == 0) {
