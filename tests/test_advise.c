@@ -198,7 +198,7 @@ static void the_headline_names_savings_of_the_tables(void **state)
         if (integer_of(json_array_get(options, i), "saved_bytes") > most)
             most = integer_of(json_array_get(options, i), "saved_bytes");
     assert_true(most > first);
-    const struct said *said = shell("\"$M\" advise | head -3");
+    const struct said *said = shell("\"$M\" advise | head -5");
     assert_headline(said, " requested can fall by ", first, ": gradients");
     assert_headline(said, "--optimizer-in-backward on, the peak of requested bytes falls by ", most, ".");
     json_decref(answer);
