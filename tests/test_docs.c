@@ -228,12 +228,45 @@ static void every_option_that_is_named_is_one(void **state)
     leave_folder(&folder);
 }
 
+/* Returns the figure as the README has it: of three digits, of a relative one the percents of two. */
+static const char *figure_of(const char *measured, const char *unit, char text[32])
+{
+    double value = strtod(measured, NULL);
+    bool is_relative = strcmp(unit, "relative") == 0;
+    snprintf(text, 32, is_relative ? " %.2g " : " %.3g", is_relative ? 100 * value : value);
+    return text;
+}
+
+static void targets_that_are_missed_stand_in_the_readme(void **state)
+{
+    (void)state;
+    static char readme[OUTPUT_BYTES], rows[OUTPUT_BYTES];
+    int missed = 0;
+    read_file(MT_TEST_DATA "/../../README.md", readme);
+    read_file(MT_TEST_DATA "/../../docs/data/h200.tsv", rows);
+    const char *table = strstr(readme, "Targets that are not met:");
+    assert_non_null(table);
+    for (char *line = strtok(rows, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        enum { WHAT = 2, UNIT, MEASURED, MET = 8, COLUMNS };
+        char *columns[COLUMNS] = {NULL}, figure[32];
+        for (int i = 0; i < COLUMNS && line != NULL; i++)
+            columns[i] = strsep(&line, "\t");
+        if (columns[MET] == NULL || strcmp(columns[MET], "no") != 0)
+            continue;
+        if (strstr(table, figure_of(columns[MEASURED], columns[UNIT], figure)) == NULL)
+            fail_msg("%s: no%s in the README", columns[WHAT], figure);
+        missed++;
+    }
+    assert_true(missed > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gap_stands_for_lines_and_nothing_else),
         cmocka_unit_test(what_a_document_shows_is_what_is_printed),
         cmocka_unit_test(every_option_that_is_named_is_one),
+        cmocka_unit_test(targets_that_are_missed_stand_in_the_readme),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

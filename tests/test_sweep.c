@@ -244,6 +244,68 @@ static void the_table_shows_what_varies(void **state)
     assert_says(said->err, "cell 4 of 4: custom, fwd_bwd, autocast off, seq 16, batch 4, zero-grad before-backward\n");
 }
 
+static double number_of(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static void assert_near(double a, double b)
+{
+    if (!(a - b < 1e-9 * b && b - a < 1e-9 * b))
+        fail_msg("%g is not %g", a, b);
+}
+
+/* The first of each warm-up is the measure of those that do the same work. */
+static void times_are_totals_rates_and_ratios(void **state)
+{
+    (void)state;
+    json_t *sweep =
+        json_of(MEMTRACE("sweep " SIZES "--seq 8 --batch 2 --steps 2 --autocast off,bf16 --warmup 0,3 --json"));
+    assert_int_equal(row_count(sweep), 4);
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *row = row_of(sweep, i), *first = row_of(sweep, i % 2);
+        double step_ms = number_of(row, "step_ms");
+        assert_int_equal(integer_of(row, "warmup"), i % 2 == 0 ? 0 : 3);
+        assert_near(number_of(row, "tokens_per_s"), 2 * 8 / (step_ms / 1000));
+        assert_near(number_of(row, "speedup"), number_of(first, "step_ms") / step_ms);
+        assert_near(number_of(row, "total_s"), number_of(row, "warmup_s") + 2 * step_ms / 1000);
+        assert_int_equal(number_of(row, "warmup_s") > 0, i % 2 == 1);
+        assert_true(number_of(row, "variation") >= 0);
+    }
+    assert_true(number_of(row_of(sweep, 2), "speedup") != 1);
+    json_decref(sweep);
+    sweep = json_of(MEMTRACE("sweep " SIZES "--seq 8 --batch 2 --steps 1 --json"));
+    assert_true(json_is_null(json_object_get(row_of(sweep, 0), "variation")));
+    json_decref(sweep);
+}
+
+static void columns_without_meaning_are_left_out(void **state)
+{
+    (void)state;
+    const char *table = MEMTRACE("sweep " SIZES "--seq 8,16")->out;
+    assert_null(strstr(table, "speed-up"));
+    assert_null(strstr(table, "warm-up s"));
+    assert_says(table, "tokens/s");
+    table = MEMTRACE("sweep " SIZES "--seq 8 --impl eager,fused --warmup 1")->out;
+    assert_says(table, "speed-up  warm-up s  total s");
+}
+
+static void the_table_is_also_csv_and_markdown(void **state)
+{
+    (void)state;
+    static const char header[] = "model,mode,autocast,seq,batch,allocated_bytes,reserved_bytes,step_ms,variation,"
+                                 "tokens_per_s,total_s,run,state\n";
+    const struct said *said = MEMTRACE("sweep " SIZES "--seq 8,16 --format csv");
+    assert_int_equal(said->code, 0);
+    assert_memory_equal(said->out, header, strlen(header));
+    assert_says(said->out, "custom,fwd_bwd,off,16,4,");
+    said = MEMTRACE("sweep " SIZES "--seq 8,16 --format markdown");
+    assert_says(said->out, "| model  | mode    | autocast | seq | batch | peak allocated |");
+    assert_int_equal(MEMTRACE("sweep " SIZES "--format csv --json")->code, MT_USAGE);
+}
+
 /* Another process holds the trace's ring, as a run does that is written. */
 static void a_trace_that_another_writes_ends_the_sweep_at_once(void **state)
 {
@@ -295,6 +357,9 @@ int main(void)
         TEST(names_tell_the_cells_apart),
         TEST(the_help_names_the_values_that_run_takes),
         TEST(the_table_shows_what_varies),
+        TEST(times_are_totals_rates_and_ratios),
+        TEST(columns_without_meaning_are_left_out),
+        TEST(the_table_is_also_csv_and_markdown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

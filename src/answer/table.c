@@ -15,7 +15,7 @@ enum { ROWS_AT_ONCE = 1000, COLUMN_GAP = 2, LEAST_SHORTENED = 10, EASILY_READ = 
 enum { LEFT_OUT = -1 };
 
 /* The columns of a table of rows. */
-enum { MOST_COLUMNS = 24, LONGEST_NAME = 64 };
+enum { MOST_COLUMNS = 48, LONGEST_NAME = 64 };
 struct row_columns {
     const struct mt_row_type *type;
     const struct mt_field *fields[MOST_COLUMNS];

@@ -399,6 +399,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
     [MT_SETTING_WARMUP] = {.name = "warmup",
                            INTEGER(config.warmup, 0, 1000000),
                            .help = "steps before them; traced, numbered first, not timed (0)",
+                           .axis = MT_AXIS_IF_VARIED,
                            .effect = MT_EFFECT_OF_STEPS,
                            RANKS(80, 0, 0, 0)},
     [MT_SETTING_INIT] = {.name = "init",

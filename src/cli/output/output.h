@@ -8,8 +8,8 @@
 #include "answer/table.h"
 #include "base/status.h"
 
-/* For people, or as JSON. */
-typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON } mt_report_form;
+/* For people, or for programs and documents. Not every command has the last two. */
+typedef enum mt_report_form { MT_REPORT_TEXT, MT_REPORT_JSON, MT_REPORT_CSV, MT_REPORT_MARKDOWN } mt_report_form;
 
 /* Opens stdin, stdout and stderr if they are closed, so that no later file takes their numbers. Ignores SIGPIPE,
  * so that a reader who leaves ends the output and not the process. Call it first. */

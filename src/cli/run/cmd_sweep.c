@@ -15,7 +15,11 @@
 struct sweep_options {
     struct mt_run_options run; /* lists of values of the axes, and the values of all other settings */
     bool again;
+    int format; /* of format_names */
 };
+
+static const char *const format_names[] = {"text", "csv", "markdown", NULL};
+static const mt_report_form forms[] = {MT_REPORT_TEXT, MT_REPORT_CSV, MT_REPORT_MARKDOWN};
 
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_sweep_setting_option, offsetof(struct sweep_options, run)),
@@ -28,6 +32,8 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct sweep_options, run.name, "--name", .value = "TEXT",
               .help = "what to call the runs: TEXT and the values that vary, with dashes between"),
     MT_OPTION(FLAG, struct sweep_options, again, "--again", .help = "run also the cells that the trace has already"),
+    MT_OPTION(CHOICE, struct sweep_options, format, "--format", .value = "FORMAT", .choices = format_names,
+              .help = "of the table (text)"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_OPTIONS_END,
@@ -214,7 +220,7 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
     mt_interrupt_release(&before);
     const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
     if (seen_to.cell_count > 0)
-        status = mt_sweep_report(&done, sweep->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
+        status = mt_sweep_report(&done, sweep->run.json ? MT_REPORT_JSON : forms[sweep->format]);
     if (cells == MT_OK && seen_to.cell_count == grid->cell_count)
         return status;
     return fail_cells(cells, grid, results, seen_to.cell_count);
@@ -223,6 +229,8 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
 static mt_status run_sweep(const void *given)
 {
     const struct sweep_options *sweep = given;
+    if (sweep->run.json && forms[sweep->format] != MT_REPORT_TEXT)
+        return mt_fail(MT_USAGE, "--json and --format %s exclude each other", format_names[sweep->format]);
     struct mt_run_options base = sweep->run;
     base.json = false; /* the answer of a sweep has no gradients, so none is read back */
     struct mt_sweep_grid grid;
@@ -253,6 +261,7 @@ const struct mt_command mt_command_sweep = {
         "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at once.\n",
     .examples = "  memtrace sweep --model small,medium --seq 128,256,512 --autocast off,bf16 --device sim\n"
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
+                "  memtrace sweep --model small,medium --impl eager,fused --warmup 0,5 --format markdown >times.md\n"
                 "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n",
     .options = options,
     MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE),

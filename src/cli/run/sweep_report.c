@@ -1,5 +1,7 @@
 #include "cli/run/sweep_report.h"
 
+#include "answer/report_page.h"
+#include "answer/row_stream.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -11,19 +13,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A cell, and its run as the trace has it. */
+/* A cell, and its run as the trace has it. Times are by the device's clock. */
 struct row {
     const struct mt_sweep_cell *cell;
     struct mt_sweep_result result;
     const struct mt_run *run; /* NULL: it has none */
     struct mt_steps_row steps;
-    const struct mt_steps_row *oom;          /* NULL: it did not run out of memory */
-    int64_t allocated_bytes, reserved_bytes; /* the peaks; below 0: there is no run */
+    const struct mt_steps_row *oom;           /* NULL: it did not run out of memory */
+    uint64_t allocated_bytes, reserved_bytes; /* the peaks; 0: there is no run */
     const char *name, *state;
     bool was_there, time_is_estimated;
     json_t *axes;
-    double step_ms;
+    char *values[MT_SETTING_COUNT]; /* of axes, as shown; owned */
+    struct mt_text told;            /* the state in words */
+    double step_ms;                 /* this and the others: NAN if not known */
+    double variation;               /* the deviation of a step by its mean */
+    double tokens_per_s;
+    double speedup; /* step_ms of the first row of the same work, by this one's */
+    double warmup_s, total_s;
 };
+
+/* What a run took: for JSON, and for the columns of tables. */
+static const struct mt_field result_fields[] = {
+    MT_SOME_BYTES(struct row, allocated_bytes, "allocated_bytes", "peak allocated",
+                  "the peak; of a run that ended early, until then"),
+    MT_SOME_BYTES(struct row, reserved_bytes, "reserved_bytes", "reserved", NULL),
+    MT_NUMBER_AS(struct row, step_ms, "step_ms", "step ms", "%.2f",
+                 "mean of the steps after the warm-up, by the device's clock"),
+    MT_SHARE(struct row, variation, "variation", "cv", "the deviation of a step by its mean, of a sample"),
+    MT_NUMBER_AS(struct row, tokens_per_s, "tokens_per_s", "tokens/s", "%.0f", NULL),
+    MT_NUMBER_AS(struct row, speedup, "speedup", "speed-up", "%.2f",
+                 "of a step, over the first row of the same model, mode, seq, batch and warmup"),
+    MT_NUMBER_AS(struct row, warmup_s, "warmup_s", "warm-up s", "%.3f", "of all steps of the warm-up"),
+    MT_NUMBER_AS(struct row, total_s, "total_s", "total s", "%.3f", "of all steps, the warm-up included"),
+    MT_FIELDS_END,
+};
+enum { RESULT_COUNT = sizeof result_fields / sizeof result_fields[0] - 1 };
+static const struct mt_row_type result_type = MT_ROW_TYPE(struct row, result_fields);
 
 static const struct mt_field row_fields[] = {
     MT_POSITIVE(struct row, result.run, "run", NULL, NULL),
@@ -33,17 +59,22 @@ static const struct mt_field row_fields[] = {
     MT_MEMBERS(
         struct row, axes,
         "the cell: `model`, `mode`, `autocast`, `autocast_end`, `attention`, `seq`, `batch`, `optimizer`, `zero_grad`, "
-        "`keep_output`, `impl`, `weight_cast`, `checkpoint`, `optimizer_in_backward`, `alloc`; `seq` and `batch` are "
-        "numbers"),
-    MT_KNOWN(struct row, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
-    MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, NULL),
-    MT_MS(struct row, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
+        "`keep_output`, `warmup`, `impl`, `weight_cast`, `checkpoint`, `optimizer_in_backward`, `alloc`; `seq`, "
+        "`batch` and `warmup` are numbers"),
+    MT_FIELDS_OF(&result_type),
     MT_FLAG(struct row, time_is_estimated, "time_is_estimated", NULL, "on sim"),
     MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, NULL),
     MT_FIELD(TEXT, char *, struct row, result.error, "error", NULL, NULL),
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
+
+/* The last columns of tables. */
+static const struct mt_field end_fields[] = {
+    MT_POSITIVE(struct row, result.run, "run", "run", NULL),
+    MT_OWNED(struct row, told, "state", "state", NULL),
+    MT_FIELDS_END,
+};
 
 /* All cells, and how many of them ended so. */
 struct answer {
@@ -94,23 +125,71 @@ static bool is_oom(const struct row *row)
     return row->run != NULL && mt_run_is(row->run, MT_RUN_OOM);
 }
 
+/* Sums the durations of the steps, and of those of the warm-up. */
+static mt_status load_seconds(struct mt_trace *trace, struct row *row)
+{
+    struct mt_measurement_row *steps;
+    size_t count;
+    double warmup_ms = 0, total_ms = 0;
+    mt_status status = mt_trace_measurements(trace, row->run, mt_timed_part_measurement(MT_TIMED_STEP), &steps, &count);
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        double ms = isnan(steps[i].value) ? 0 : steps[i].value;
+        total_ms += ms;
+        warmup_ms += steps[i].step < row->steps.warmup ? ms : 0;
+    }
+    if (status == MT_OK && count > 0) {
+        row->warmup_s = warmup_ms / 1000;
+        row->total_s = total_ms / 1000;
+    }
+    free(steps);
+    return status;
+}
+
 /* Reads what the trace has of the row's run. */
 static mt_status load_run(struct mt_trace *trace, struct row *row)
 {
-    uint64_t allocated, reserved;
+    const struct mt_training_config *config = &row->cell->plan.config;
     MT_TRY(mt_trace_find_numbered(trace, row->result.run, &row->run));
     MT_TRY(mt_trace_steps(trace, row->run, &row->steps));
-    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &allocated));
-    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &reserved));
+    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_ALLOCATED, &row->allocated_bytes));
+    MT_TRY(mt_trace_peak_bytes(trace, row->run, MT_MEASURE_RESERVED, &row->reserved_bytes));
     const struct mt_time_statistics *time = &row->steps.part[MT_TIMED_STEP];
-    row->allocated_bytes = (int64_t)allocated;
-    row->reserved_bytes = (int64_t)reserved;
     row->name = row->run->name;
     row->state = row->run->state;
-    row->step_ms = time->count > 0 ? time->mean : NAN;
     row->time_is_estimated = mt_device_is_simulated(row->run->device);
     row->oom = row->steps.oom_bytes >= 0 ? &row->steps : NULL;
-    return MT_OK;
+    if (time->count > 0 && time->mean > 0) {
+        row->step_ms = time->mean;
+        row->variation = time->deviation / time->mean;
+        row->tokens_per_s = (double)config->batch * (double)config->seq / (time->mean / 1000);
+    }
+    return load_seconds(trace, row);
+}
+
+static void add_state(const struct row *row, struct mt_text *text)
+{
+    char asked[MT_BYTES_TEXT];
+    if (row->result.outcome == MT_CELL_FAILED)
+        mt_text_add(text, "failed: %.*s", (int)strcspn(row->result.error, "\n"), row->result.error);
+    else if (is_oom(row) && row->oom != NULL)
+        mt_text_add(text, "out of memory: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
+                    row->oom->oom_category, row->oom->oom_phase);
+    else
+        mt_text_add(text, "%s", row->run->state);
+    if (row->was_there)
+        mt_text_add(text, ", was there");
+}
+
+/* Sets the texts of the row's axes and of its state. */
+static void tell_row(struct row *row)
+{
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
+        struct mt_text value = {0};
+        if (mt_setting_table[axis].axis != MT_AXIS_NONE)
+            add_axis_value(row->cell, axis, &value);
+        row->values[axis] = value.data;
+    }
+    add_state(row, &row->told);
 }
 
 static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_trace *trace, struct row *out)
@@ -118,14 +197,43 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
     const struct mt_sweep_result *result = &sweep->results[cell];
     *out = (struct row){.cell = &sweep->grid->cells[cell],
                         .result = *result,
-                        .allocated_bytes = -1,
-                        .reserved_bytes = -1,
                         .name = sweep->grid->cells[cell].name,
                         .state = mt_run_state_name(MT_RUN_FAILED),
                         .was_there = result->outcome == MT_CELL_WAS_THERE,
                         .axes = axes_json(&sweep->grid->cells[cell]),
-                        .step_ms = NAN};
-    return result->run != 0 ? load_run(trace, out) : MT_OK;
+                        .step_ms = NAN,
+                        .variation = NAN,
+                        .tokens_per_s = NAN,
+                        .speedup = NAN,
+                        .warmup_s = NAN,
+                        .total_s = NAN};
+    mt_status status = result->run != 0 ? load_run(trace, out) : MT_OK;
+    if (status == MT_OK)
+        tell_row(out);
+    return status;
+}
+
+/* True if a step of either row does the same work, however it does it. */
+static bool is_same_work(const struct row *a, const struct row *b)
+{
+    static const mt_setting work[] = {MT_SETTING_MODEL, MT_SETTING_MODE, MT_SETTING_SEQ, MT_SETTING_BATCH,
+                                      MT_SETTING_WARMUP};
+    for (size_t i = 0; i < sizeof work / sizeof work[0]; i++)
+        if (strcmp(a->values[work[i]], b->values[work[i]]) != 0)
+            return false;
+    return true;
+}
+
+/* Compares each row with the first of the same work, which may be itself. */
+static void compare_rows(struct row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t first = 0;
+        while (!is_same_work(&rows[first], &rows[i]))
+            first++;
+        assert(first <= i);
+        rows[i].speedup = rows[first].step_ms / rows[i].step_ms;
+    }
 }
 
 static void count_row(const struct row *row, struct answer *answer)
@@ -153,19 +261,10 @@ static mt_status load(const struct mt_sweep *sweep, struct mt_trace **out_trace,
         count_row(row, out);
     }
     assert(out->done + out->oom <= out->count);
+    if (status == MT_OK)
+        compare_rows(out->rows, out->count);
     return status;
 }
-
-/* The columns of results, behind those of axes. */
-static const struct mt_column result_columns[] = {{"peak allocated", MT_ALIGN_RIGHT},
-                                                  {"reserved", MT_ALIGN_RIGHT},
-                                                  {"step ms", MT_ALIGN_RIGHT},
-                                                  {"run", MT_ALIGN_RIGHT},
-                                                  {"state", MT_ALIGN_LEFT}};
-enum {
-    RESULT_COLUMNS = sizeof result_columns / sizeof result_columns[0],
-    MOST_COLUMNS = MT_SETTING_COUNT + RESULT_COLUMNS
-};
 
 static bool is_shown(const struct mt_sweep_grid *grid, mt_setting axis)
 {
@@ -193,82 +292,71 @@ void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sw
     }
 }
 
-static void add_state(const struct row *row, struct mt_text *text)
-{
-    char asked[MT_BYTES_TEXT];
-    if (row->result.outcome == MT_CELL_FAILED)
-        mt_text_add(text, "failed: %.*s", (int)strcspn(row->result.error, "\n"), row->result.error);
-    else if (is_oom(row) && row->oom != NULL)
-        mt_text_add(text, "out of memory: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
-                    row->oom->oom_category, row->oom->oom_phase);
-    else
-        mt_text_add(text, "%s", row->run->state);
-    if (row->was_there)
-        mt_text_add(text, ", was there");
-}
-
-static void add_results(struct mt_table *table, const struct row *row)
-{
-    char ms[MT_BYTES_TEXT] = "-";
-    if (row->run == NULL) {
-        for (int i = 0; i < 4; i++)
-            mt_table_add(table, "-");
-        return;
-    }
-    mt_table_add_bytes(table, (uint64_t)row->allocated_bytes);
-    mt_table_add_bytes(table, (uint64_t)row->reserved_bytes);
-    if (!isnan(row->step_ms))
-        snprintf(ms, sizeof ms, "%s%.2f", row->time_is_estimated ? "est. " : "", row->step_ms);
-    mt_table_add(table, ms);
-    mt_table_add_number(table, row->result.run);
-}
-
-static void add_row(struct mt_table *table, const struct mt_sweep_grid *grid, const struct row *row)
-{
-    struct mt_text text = {0};
-    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
-        if (!is_shown(grid, axis))
-            continue;
-        text.length = 0;
-        add_axis_value(row->cell, axis, &text);
-        mt_table_add(table, mt_text_get(&text));
-    }
-    add_results(table, row);
-    text.length = 0;
-    add_state(row, &text);
-    mt_table_add(table, mt_text_get(&text));
-    mt_text_release(&text);
-}
-
-/* The columns of a table, and those that a narrow terminal leaves out, the first of them first. */
+/* The columns of a table, and the names of those that a narrow terminal leaves out, the first of them first. */
+enum { END_COUNT = 2, MOST_COLUMNS = MT_SETTING_COUNT + RESULT_COUNT + END_COUNT };
 struct columns {
-    struct mt_column items[MOST_COLUMNS];
+    struct mt_field fields[MOST_COLUMNS + 1]; /* as mt_row_type has them */
     size_t count;
-    const char *spare[MOST_COLUMNS + 1];
+    struct mt_text spare;
     char titles[MT_SETTING_COUNT][MT_OPTION_TEXT_BYTES];
 };
 
+static void add_axis(const struct mt_sweep_grid *grid, mt_setting axis, struct columns *out)
+{
+    bool is_number = mt_setting_table[axis].kind == MT_SETTING_IS_INTEGER;
+    out->fields[out->count++] = (struct mt_field){.kind = is_number ? MT_FIELD_DIGITS : MT_FIELD_TEXT,
+                                                  .offset = offsetof(struct row, values) + axis * sizeof(char *),
+                                                  .name = mt_setting_table[axis].name,
+                                                  .heading = axis_title(axis, out->titles[axis])};
+    if (grid->value_count[axis] <= 1)
+        mt_text_add(&out->spare, "%s ", mt_setting_table[axis].name);
+}
+
+/* True if the column says something: a speed-up over another row, a warm-up. */
+static bool has_column(const struct answer *answer, const struct mt_field *field)
+{
+    bool is_speedup = field->offset == offsetof(struct row, speedup);
+    if (!is_speedup && field->offset != offsetof(struct row, warmup_s))
+        return true;
+    for (size_t i = 0; i < answer->count; i++)
+        if (is_speedup ? i > 0 && is_same_work(&answer->rows[0], &answer->rows[i])
+                       : answer->rows[i].cell->plan.config.warmup > 0)
+            return true;
+    return false;
+}
+
+static bool is_column(const struct columns *columns, const char *name)
+{
+    for (size_t i = 0; i < columns->count; i++)
+        if (strcmp(columns->fields[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 /* Chooses the columns. A narrow terminal leaves out first those that are the same in all cells, then those of
  * least interest. */
-static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out)
+static void choose_columns(const struct mt_sweep_grid *grid, const struct answer *answer, struct columns *out)
 {
-    size_t spare = 0;
-    out->count = 0;
-    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++) {
-        if (!is_shown(grid, axis))
+    static const char *const spare[] = {"warmup_s", "total_s",      "variation", "step_ms",
+                                        "run",      "tokens_per_s", "speedup",   "reserved_bytes"};
+    *out = (struct columns){.count = 0};
+    for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++)
+        if (is_shown(grid, axis))
+            add_axis(grid, axis, out);
+    bool is_estimated = mt_device_is_simulated(grid->cells[0].plan.device);
+    for (size_t i = 0; i < RESULT_COUNT; i++) {
+        if (!has_column(answer, &result_fields[i]))
             continue;
-        const char *title = axis_title(axis, out->titles[axis]);
-        bool is_number = mt_setting_table[axis].kind == MT_SETTING_IS_INTEGER;
-        out->items[out->count++] = (struct mt_column){title, is_number ? MT_ALIGN_RIGHT : MT_ALIGN_LEFT};
-        if (grid->value_count[axis] <= 1)
-            out->spare[spare++] = title;
+        out->fields[out->count] = result_fields[i];
+        if (is_estimated && result_fields[i].offset == offsetof(struct row, step_ms))
+            out->fields[out->count].heading = "est. step ms";
+        out->count++;
     }
-    for (size_t i = 0; i < RESULT_COLUMNS; i++)
-        out->items[out->count++] = result_columns[i];
-    out->spare[spare++] = "step ms";
-    out->spare[spare++] = "run";
-    out->spare[spare++] = "reserved";
-    out->spare[spare] = NULL;
+    for (size_t i = 0; i < END_COUNT; i++)
+        out->fields[out->count++] = end_fields[i];
+    for (size_t i = 0; i < sizeof spare / sizeof spare[0]; i++)
+        if (is_column(out, spare[i]))
+            mt_text_add(&out->spare, "%s ", spare[i]);
 }
 
 static void print_tally(const struct mt_sweep_grid *grid, const struct answer *answer)
@@ -284,17 +372,58 @@ static void print_tally(const struct mt_sweep_grid *grid, const struct answer *a
                          0);
 }
 
-static void print_table(const struct mt_sweep_grid *grid, const struct answer *answer)
+static mt_status print_csv(const struct mt_row_type *type, const struct answer *answer)
 {
+    struct mt_output_file *file;
+    struct mt_row_stream stream;
+    mt_status status = mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &file);
+    if (status != MT_OK)
+        return status;
+    mt_row_stream_begin(&stream, file, MT_ROWS_CSV, type, NULL);
+    for (size_t i = 0; i < answer->count && status == MT_OK; i++)
+        status = mt_row_stream_add(&stream, &answer->rows[i]);
+    mt_row_stream_end(&stream);
+    return mt_output_file_close(file, status);
+}
+
+static void print_markdown(const struct mt_row_type *type, const struct answer *answer)
+{
+    struct mt_text text = {0};
+    struct mt_page *page = mt_page_create("Sweep");
+    mt_page_table(page, "cells", answer->trace, type, answer->rows, answer->count);
+    mt_page_write_markdown(page, &text);
+    fputs(mt_text_get(&text), stdout);
+    mt_text_release(&text);
+    mt_page_destroy(page);
+}
+
+static mt_status print_table(const struct mt_sweep_grid *grid, const struct answer *answer, mt_report_form form)
+{
+    mt_status status = MT_OK;
     struct columns columns;
-    choose_columns(grid, &columns);
-    struct mt_table *table = mt_table_create(columns.items, columns.count);
-    mt_table_spare(table, columns.spare);
-    for (size_t i = 0; i < answer->count; i++)
-        add_row(table, grid, &answer->rows[i]);
-    mt_table_print(table);
-    mt_table_destroy(table);
-    print_tally(grid, answer);
+    choose_columns(grid, answer, &columns);
+    const struct mt_row_type type = MT_ROW_TYPE(struct row, columns.fields);
+    if (form == MT_REPORT_CSV) {
+        status = print_csv(&type, answer);
+    } else if (form == MT_REPORT_MARKDOWN) {
+        print_markdown(&type, answer);
+    } else {
+        mt_rows_print(&type, NULL, mt_text_get(&columns.spare), answer->rows, answer->count);
+        print_tally(grid, answer);
+    }
+    mt_text_release(&columns.spare);
+    return status;
+}
+
+static void release(struct answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++) {
+        for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++)
+            free(answer->rows[i].values[axis]);
+        mt_text_release(&answer->rows[i].told);
+        json_decref(answer->rows[i].axes);
+    }
+    free(answer->rows);
 }
 
 mt_status mt_sweep_report(const struct mt_sweep *sweep, mt_report_form form)
@@ -305,10 +434,8 @@ mt_status mt_sweep_report(const struct mt_sweep *sweep, mt_report_form form)
     if (status == MT_OK && form == MT_REPORT_JSON)
         mt_answer_print_json("sweep", &mt_sweep_answer_type, &answer);
     else if (status == MT_OK)
-        print_table(sweep->grid, &answer);
-    for (size_t i = 0; i < answer.count; i++)
-        json_decref(answer.rows[i].axes);
-    free(answer.rows);
+        status = print_table(sweep->grid, &answer, form);
+    release(&answer);
     mt_trace_close(trace);
     return status;
 }
