@@ -559,9 +559,9 @@ typedef enum memtrace_measured {
     MEMTRACE_RESERVED = 2   /* taken from the device */
 } memtrace_measured;
 
-/* The share of one category in a peak. */
+/* The share of one category in a peak; of memtrace_trace_peak_by, of one role, module or other group. */
 typedef struct memtrace_share {
-    const char *category;
+    const char *category; /* or the name of the group */
     uint64_t allocated_bytes, requested_bytes, blocks;
 } memtrace_share;
 
@@ -584,6 +584,12 @@ enum { MEMTRACE_ALL_STEPS = -2, MEMTRACE_BEFORE_STEPS = -1 };
  * part of the answer. MEMTRACE_USAGE if there is no such step. */
 MEMTRACE_API memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                                  memtrace_measured measured, const memtrace_peak **out_peak);
+
+/* Does the same with shares by `key`: "role", "category", "module", "op", "phase" or "dtype". A module is the path of the
+ * span that asked, with "*" for the number of its layer. MEMTRACE_USAGE also for another key, or NULL. */
+MEMTRACE_API memtrace_status memtrace_trace_peak_by(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
+                                                    memtrace_measured measured, const char *key,
+                                                    const memtrace_peak **out_peak);
 
 /* Blocks that are equal except for their layer. */
 typedef struct memtrace_top_row {

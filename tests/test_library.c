@@ -189,6 +189,27 @@ static void flip_slot(memtrace_run *run, struct observed *seen, int slot, unsign
     observe(seen, slot, 1);
 }
 
+/* Checks that the shares by each key are of the same blocks. */
+static void check_keys(memtrace_trace *trace, const memtrace_run_row *row)
+{
+    static const char *const keys[] = {"role", "category", "module", "op", "phase", "dtype"};
+    const memtrace_peak *peak;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        uint64_t sum = 0;
+        assert_ok(memtrace_trace_peak_by(trace, row, MEMTRACE_ALL_STEPS, MEMTRACE_ALLOCATED, keys[i], &peak));
+        for (size_t share = 0; share < peak->share_count; share++)
+            sum += peak->shares[share]->allocated_bytes;
+        assert_int_equal(sum, peak->bytes);
+        if (i == 0)
+            assert_string_equal(peak->shares[0]->category, "temporary");
+        memtrace_free(peak);
+    }
+    assert_fails(memtrace_trace_peak_by(trace, row, MEMTRACE_ALL_STEPS, MEMTRACE_ALLOCATED, "modul", &peak),
+                 MEMTRACE_USAGE, "module");
+    assert_fails(memtrace_trace_peak_by(trace, row, MEMTRACE_ALL_STEPS, MEMTRACE_ALLOCATED, NULL, &peak),
+                 MEMTRACE_USAGE, "NULL");
+}
+
 static void takes_and_notes_are_one_sequence(void **state)
 {
     (void)state;
@@ -216,6 +237,7 @@ static void takes_and_notes_are_one_sequence(void **state)
     assert_int_equal(sum, peak->bytes);
     assert_true(peak->bytes >= seen.peak);
     memtrace_free(peak);
+    check_keys(trace, row);
     memtrace_trace_close(trace);
 }
 

@@ -3,6 +3,13 @@
 #include "terminal.h"
 #include "two_runs.h"
 
+/* Returns what follows the sentence that some answers begin with. */
+static const char *table_in(const char *text)
+{
+    const char *blank = strstr(text, "\n\n");
+    return blank != NULL ? blank : text;
+}
+
 /* Text is shortened and numbers are not; where nothing helps, and in a pipe, all is there. */
 static void a_table_fits_a_narrow_terminal(void **state)
 {
@@ -17,7 +24,7 @@ static void a_table_fits_a_narrow_terminal(void **state)
         char *wide = on_terminal(500, command), *narrow = on_terminal((unsigned short)(width - 2), command);
         char *tiny = on_terminal(20, command);
         assert_string_equal(wide, whole);
-        assert_string_equal(tiny, whole);
+        assert_string_equal(table_in(tiny), table_in(whole));
         if (i != 1) /* which is hardly more than numbers */
             assert_true(longest_line(narrow) <= width - 2);
         if (i == 2 || i == 4) { /* the others leave columns out before */

@@ -70,15 +70,77 @@ static void layers_are_folded_into_one_module(void **state)
     assert_null(strstr(said, "model.layers.0"));
 }
 
-/* Returns the row of a category in `categories`, borrowed. */
-static const json_t *row_of(const json_t *answer, const char *category)
+/* Returns the answer's row whose `key` is `name`, borrowed. */
+static const json_t *find_row(const json_t *answer, const char *key, const char *name)
 {
     const json_t *rows = json_object_get(answer, "rows");
     for (size_t i = 0; i < json_array_size(rows); i++)
-        if (strcmp(text_of(json_array_get(rows, i), "category"), category) == 0)
+        if (strcmp(text_of(json_array_get(rows, i), key), name) == 0)
             return json_array_get(rows, i);
-    fail_msg("no category %s", category);
+    fail_msg("no %s %s", key, name);
     return NULL;
+}
+
+/* The largest blocks at the peak are summed up as the peak is. */
+static void top_by_a_key_agrees_with_peak(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEYS; i++) {
+        json_t *top = json_of(shell("\"$M\" top 1000 --at peak --run first --json --by %s", group_keys[i]));
+        json_t *peak = json_of(shell("\"$M\" peak --run first --json --by %s", group_keys[i]));
+        const json_t *groups = json_object_get(peak, "rows");
+        assert_int_equal(json_array_size(groups), json_array_size(json_object_get(top, "rows")));
+        for (size_t row = 0; row < json_array_size(groups); row++) {
+            const json_t *of_peak = json_array_get(groups, row);
+            const json_t *of_top = find_row(top, group_keys[i], text_of(of_peak, group_keys[i]));
+            assert_int_equal(integer_of(of_top, "total_bytes"), integer_of(of_peak, "requested_bytes"));
+            assert_int_equal(integer_of(of_top, "count"), integer_of(of_peak, "blocks"));
+        }
+        json_decref(top);
+        json_decref(peak);
+    }
+}
+
+static void diff_by_every_key_adds_up_to_the_peaks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KEYS; i++) {
+        json_t *diff = json_of(shell("\"$M\" diff first second --json --by %s", group_keys[i]));
+        assert_string_equal(text_of(diff, "by"), group_keys[i]);
+        assert_int_equal(sum_of(diff, "groups", "delta_bytes"), integer_of(diff, "allocated_delta_bytes"));
+        assert_int_equal(sum_of(diff, "groups", "a_bytes"), integer_of(json_object_get(diff, "a"), "allocated_bytes"));
+        assert_int_equal(sum_of(diff, "groups", "b_blocks"), integer_of(json_object_get(diff, "b"), "blocks"));
+        text_of(json_array_get(json_object_get(diff, "groups"), 0), group_keys[i]);
+        json_decref(diff);
+    }
+    const char *said = MEMTRACE("diff first second --by module --rows 2")->out;
+    assert_says(said, "by module:\n");
+    assert_says(said, " more)\n");
+}
+
+static void top_is_filtered_and_sorted_as_asked(void **state)
+{
+    (void)state;
+    json_t *top =
+        json_of(MEMTRACE("top 1000 --run first --json --sort total --role weight-cast --module 'model.*.ffn'"));
+    assert_int_equal(json_array_size(json_object_get(top, "rows")), 0); /* without autocast nothing is cast */
+    json_decref(top);
+    top = json_of(MEMTRACE("top 1000 --run first --json --sort total --role activation --module 'model.layers.*.ffn'"));
+    const json_t *rows = json_object_get(top, "rows");
+    assert_true(json_array_size(rows) > 1);
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        assert_string_equal(text_of(row, "role"), "activation");
+        assert_says(text_of(row, "span"), "model.layers.*.ffn");
+        assert_int_equal(integer_of(row, "total_bytes"), integer_of(row, "bytes") * integer_of(row, "count"));
+        if (i > 0)
+            assert_true(integer_of(row, "total_bytes") <= integer_of(json_array_get(rows, i - 1), "total_bytes"));
+    }
+    json_decref(top);
+    assert_says(MEMTRACE("top 1 --by op --run first")->out, " more) ");
+    assert_says(MEMTRACE("top --category Nothing")->err, "no block is so");
+    assert_int_equal(MEMTRACE("top --role nothing")->code, MT_USAGE);
+    assert_int_equal(MEMTRACE("top --each --by op")->code, MT_USAGE);
 }
 
 /* Backward counts the maxima of a row of scores as 64-bit integers, in twice the bytes of its scores. */
@@ -86,7 +148,8 @@ static void the_largest_in_forward_and_overall_are_told_apart(void **state)
 {
     (void)state;
     json_t *answer = json_of(MEMTRACE("categories --json --run first"));
-    const json_t *softmax = row_of(answer, "Softmax"), *gradient = row_of(answer, "Gradient");
+    const json_t *softmax = find_row(answer, "category", "Softmax"),
+                 *gradient = find_row(answer, "category", "Gradient");
     json_int_t in_forward = integer_of(softmax, "forward_max_bytes"), overall = integer_of(softmax, "max_bytes");
     assert_int_equal(overall, 2 * in_forward);
     assert_true(json_is_null(json_object_get(gradient, "forward_max_bytes")));
@@ -106,6 +169,9 @@ int main(void)
         TEST_WITH_TWO_RUNS(peak_adds_up_by_every_key),
         TEST_WITH_TWO_RUNS(peak_speaks_of_roles_first_then_of_categories_and_phases),
         TEST_WITH_TWO_RUNS(a_table_of_peak_sums_up_the_parts_that_it_leaves_out),
+        TEST_WITH_TWO_RUNS(top_by_a_key_agrees_with_peak),
+        TEST_WITH_TWO_RUNS(diff_by_every_key_adds_up_to_the_peaks),
+        TEST_WITH_TWO_RUNS(top_is_filtered_and_sorted_as_asked),
         TEST_WITH_TWO_RUNS(the_largest_in_forward_and_overall_are_told_apart),
         TEST_WITH_TWO_RUNS(layers_are_folded_into_one_module),
     };

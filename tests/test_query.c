@@ -132,7 +132,9 @@ static void check_merged(const struct fixture *fixture, const struct mt_run *run
     struct mt_top_row *top;
     size_t count;
     bool complete;
-    assert_int_equal(mt_trace_top(fixture->trace, run, MT_TOP_MERGED, moment, limit, &top, &count, &complete), MT_OK);
+    assert_int_equal(
+        mt_trace_top(fixture->trace, run, &(struct mt_top_choice){.moment = moment}, limit, &top, &count, &complete),
+        MT_OK);
     sqlite3_stmt *rows =
         scan(fixture, run,
              "SELECT requested_bytes, count(*), category, op, phase, role, dtype, shape, chain, min(id) FROM e WHERE %s"
@@ -161,7 +163,10 @@ static void check_each(const struct fixture *fixture, const struct mt_run *run, 
     struct mt_top_row *top;
     size_t count;
     bool complete;
-    assert_int_equal(mt_trace_top(fixture->trace, run, MT_TOP_EACH, moment, limit, &top, &count, &complete), MT_OK);
+    assert_int_equal(mt_trace_top(fixture->trace, run,
+                                  &(struct mt_top_choice){.grouping = MT_TOP_EACH, .moment = moment}, limit, &top,
+                                  &count, &complete),
+                     MT_OK);
     sqlite3_stmt *rows = scan(fixture, run,
                               "SELECT id, requested_bytes, ifnull((SELECT number FROM step WHERE run = %" PRId64
                               " AND first_event <= e.id AND last_event >= e.id), -1) FROM e WHERE %s"

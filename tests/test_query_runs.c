@@ -70,7 +70,9 @@ static void a_block_s_own_span_goes_before_its_label_s(void **state)
     assert_string_equal(peak.span, "block's");
     mt_peak_row_release(&peak);
     for (mt_top_moment moment = MT_TOP_WHOLE_RUN; moment <= MT_TOP_AT_PEAK; moment++) {
-        assert_int_equal(mt_trace_top(trace, run, MT_TOP_EACH, moment, 1, &rows, &count, &complete), MT_OK);
+        assert_int_equal(mt_trace_top(trace, run, &(struct mt_top_choice){.grouping = MT_TOP_EACH, .moment = moment}, 1,
+                                      &rows, &count, &complete),
+                         MT_OK);
         assert_int_equal(count, 1);
         assert_string_equal(rows[0].span, "block's");
         free(rows);
@@ -98,9 +100,13 @@ static void a_run_of_nothing_has_no_peak_and_no_rows(void **state)
     assert_int_equal(mt_trace_peak(trace, found, MT_MEASURE_ALLOCATED, &peak), MT_OK);
     assert_int_equal(peak.bytes, 0);
     assert_int_equal(peak.share_count, 0);
-    assert_int_equal(mt_trace_top(trace, found, MT_TOP_EACH, MT_TOP_WHOLE_RUN, 10, &top, &count, &complete), MT_OK);
+    assert_int_equal(
+        mt_trace_top(trace, found, &(struct mt_top_choice){.grouping = MT_TOP_EACH}, 10, &top, &count, &complete),
+        MT_OK);
     assert_int_equal(count, 0);
-    assert_int_equal(mt_trace_top(trace, found, MT_TOP_MERGED, MT_TOP_AT_PEAK, 10, &top, &count, &complete), MT_OK);
+    assert_int_equal(
+        mt_trace_top(trace, found, &(struct mt_top_choice){.moment = MT_TOP_AT_PEAK}, 10, &top, &count, &complete),
+        MT_OK);
     assert_int_equal(count, 0);
     mt_peak_row_release(&peak);
     mt_trace_close(trace);

@@ -3,6 +3,7 @@
  * ignored.
  */
 import { AFTER_ALL, AXIS_KINDS } from "./axis.js";
+import { GROUP_KEYS } from "./group_panel.js";
 import { allLanes } from "./marks.js";
 import { withAddresses, withRange } from "./view.js";
 
@@ -24,6 +25,7 @@ export function hashOf(scene) {
     }
     if (scene.allDepths) values.set("spans", "all");
     if (scene.isolated >= 0) values.set("only", scene.colors[scene.isolated].name);
+    if (scene.groupKey !== GROUP_KEYS[0]) values.set("by", scene.groupKey);
     if (scene.query) values.set("q", scene.query);
     return values.toString();
 }
@@ -82,6 +84,7 @@ export function applyHash(scene, hash) {
         bar: barIn(values, run),
         measured: null,
         allDepths: values.get("spans") === "all",
+        groupKey: GROUP_KEYS.includes(values.get("by")) ? values.get("by") : GROUP_KEYS[0],
         isolated: scene.colors.findIndex(({ name }) => name === values.get("only")),
     });
     scene.search(values.get("q") ?? "");

@@ -1,9 +1,11 @@
 /**
- * The part of the side panel about the pinned moment: allocated and reserved bytes, and the live blocks, largest first.
+ * The part of the side panel about the pinned moment: allocated and reserved bytes, the live blocks summed by a word of
+ * their labels, and one by one, largest first.
  * It is a table, so that people who can't see the charts can read it.
  */
 import { compositionAt } from "./composition.js";
 import { byId, make, setText, shortText } from "./dom.js";
+import { makeGroupKeys, showGroups } from "./group_panel.js";
 import { visitLive } from "./levels.js";
 import { lastAtMost } from "./marks.js";
 import { exactBytes, plural, sizeText } from "./numbers.js";
@@ -106,6 +108,7 @@ export class MomentPanel {
     constructor(scene) {
         this.scene = scene;
         this.shown = "";
+        makeGroupKeys(scene);
     }
 
     update() {
@@ -117,6 +120,7 @@ export class MomentPanel {
             scene.selected,
             scene.pinnedAtPeak,
             scene.timed,
+            scene.groupKey,
         ].join();
         if (key === this.shown) return;
         this.shown = key;
@@ -125,7 +129,9 @@ export class MomentPanel {
         setText(byId("moment-title"), scene.pinnedAtPeak ? "At the peak" : "At the cursor");
         setText(byId("moment-where"), shortText(momentText(describeMoment(scene.description, run, moment))));
         showSizes(scene);
-        const live = liveBlocks(scene, scene.mapRun, moment);
+        const all = scene.runs.map((_, number) => liveBlocks(scene, number, scene.moments[number]));
+        showGroups(scene, all);
+        const live = all[scene.mapRun];
         const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
         setText(byId("live-title"), `${plural(live.length, "block")}${of} live, largest first`);
         byId("live").replaceChildren(...live.slice(0, ROWS).map((block) => liveRow(scene, run, block)));

@@ -39,6 +39,7 @@ export class Scene {
         this.uses = runs.map(() => null);
         this.mapRun = 0;
         this.isolated = -1; // category that is isolated; -1: none, all are shown
+        this.groupKey = "role"; // one of GROUP_KEYS
         this.query = "";
         this.found = null; // by label, 1 if it matches the query; null: no query
         this.twins = null; // by label, 1 for twins of the selected block; null: not shown

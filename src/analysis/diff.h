@@ -14,6 +14,7 @@
 
 #include "analysis/run_question.h"
 #include "base/label.h"
+#include "trace/query/groups.h"
 
 typedef enum mt_side { MT_SIDE_A, MT_SIDE_B, MT_SIDE_COUNT } mt_side;
 
@@ -129,6 +130,19 @@ void mt_diff_release(struct mt_diff *diff);
  * older one first. Of all that differ so from the newest run with such a partner, it is the newest. Sets *out_a to NULL if
  * there are none. Fails with MT_USAGE if the trace has no run. */
 mt_status mt_diff_pair_find(struct mt_trace *trace, const struct mt_run **out_a, const struct mt_run **out_b);
+
+/* The blocks of one group that were live at the peaks of allocated bytes. Bytes include rounding.
+ * Invariant: delta_bytes = bytes of B less bytes of A. */
+struct mt_diff_group {
+    const char *name;
+    uint64_t bytes[MT_SIDE_COUNT], blocks[MT_SIDE_COUNT];
+    int64_t delta_bytes;
+};
+
+/* Lists the groups of both runs by a key, the largest difference first. Their bytes sum to the peaks, to the byte. The
+ * caller frees the rows, whose texts are borrowed from both traces. */
+mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *b, mt_group_key key,
+                         struct mt_diff_group **out_rows, size_t *out_count);
 
 /* The largest allocation of a category in both runs, over all phases; 0: it has none there. Bytes are requested.
  * Invariant: delta_bytes = max_bytes of B less max_bytes of A. */

@@ -155,6 +155,58 @@ void mt_diff_release(struct mt_diff *diff)
     *diff = (struct mt_diff){0};
 }
 
+struct groups {
+    struct mt_diff_group *items;
+    size_t count;
+};
+
+/* Returns the row of a group, which has been added if there was none. */
+static struct mt_diff_group *group_of(struct groups *groups, const char *name)
+{
+    for (size_t i = 0; i < groups->count; i++)
+        if (strcmp(groups->items[i].name, name) == 0)
+            return &groups->items[i];
+    struct mt_diff_group *group = MT_HOST_ADD(groups->items, groups->count);
+    *group = (struct mt_diff_group){.name = name};
+    return group;
+}
+
+static int compare_groups(const void *left, const void *right)
+{
+    const struct mt_diff_group *a = left, *b = right;
+    int order = compare_magnitudes(a->delta_bytes, b->delta_bytes);
+    return order != 0 ? order : strcmp(a->name, b->name);
+}
+
+static mt_status add_groups(const struct mt_question *of, mt_group_key key, mt_side side, struct groups *groups)
+{
+    struct mt_peak_row peak;
+    mt_status status = mt_trace_peak_by(of->trace, of->run, MT_ALL_STEPS, MT_MEASURE_ALLOCATED, key, &peak);
+    for (size_t i = 0; i < peak.share_count && status == MT_OK; i++) {
+        struct mt_diff_group *group = group_of(groups, peak.shares[i].name);
+        group->bytes[side] = peak.shares[i].allocated_bytes;
+        group->blocks[side] = peak.shares[i].blocks;
+    }
+    mt_peak_row_release(&peak);
+    return status;
+}
+
+mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *b, mt_group_key key,
+                         struct mt_diff_group **out_rows, size_t *out_count)
+{
+    struct groups groups = {0};
+    mt_status status = add_groups(a, key, MT_SIDE_A, &groups);
+    if (status == MT_OK)
+        status = add_groups(b, key, MT_SIDE_B, &groups);
+    for (size_t i = 0; i < groups.count; i++)
+        groups.items[i].delta_bytes = difference(groups.items[i].bytes[MT_SIDE_A], groups.items[i].bytes[MT_SIDE_B]);
+    if (groups.count > 1)
+        qsort(groups.items, groups.count, sizeof *groups.items, compare_groups);
+    *out_rows = groups.items;
+    *out_count = groups.count;
+    return status;
+}
+
 struct categories {
     struct mt_diff_category *items;
     size_t count;

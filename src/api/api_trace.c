@@ -8,10 +8,13 @@
 #include "api/trace_parts.h"
 
 #include "base/memory.h"
+#include "base/text.h"
+#include "trace/query/groups.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct memtrace_trace {
     struct mt_trace *trace;
@@ -156,12 +159,31 @@ static_assert((int)MEMTRACE_ALL_STEPS == (int)MT_ALL_STEPS && MEMTRACE_BEFORE_ST
 memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                     memtrace_measured measured, const memtrace_peak **out_peak)
 {
+    return memtrace_trace_peak_by(trace, run, step, measured, mt_group_key_names[MT_GROUP_CATEGORY], out_peak);
+}
+
+static mt_status find_key(const char *name, mt_group_key *out)
+{
+    for (int key = 0; key < MT_GROUP_KEY_COUNT && name != NULL; key++)
+        if (strcmp(name, mt_group_key_names[key]) == 0) {
+            *out = (mt_group_key)key;
+            return MT_OK;
+        }
+    return name == NULL ? mt_fail(MT_USAGE, "the key of a peak is NULL")
+                        : mt_fail_unknown("key", name, mt_group_key_names, MT_GROUP_KEY_COUNT);
+}
+
+memtrace_status memtrace_trace_peak_by(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
+                                       memtrace_measured measured, const char *key, const memtrace_peak **out_peak)
+{
     const struct mt_run *ours = NULL;
     mt_measure measure = MT_MEASURE_ALLOCATED;
+    mt_group_key by = MT_GROUP_CATEGORY;
     struct mt_peak_row row = {0};
     MT_API_TRY(mt_api_find_run(trace, run, &ours));
     MT_API_TRY(find_measure(measured, &measure));
-    mt_status status = mt_trace_step_peak(trace->trace, ours, step, measure, &row);
+    MT_API_TRY(find_key(key, &by));
+    mt_status status = mt_trace_peak_by(trace->trace, ours, step, measure, by, &row);
     if (status == MT_OK)
         *out_peak = make_peak(&row);
     mt_peak_row_release(&row);
@@ -192,9 +214,10 @@ memtrace_status memtrace_trace_top(memtrace_trace *trace, const memtrace_run_row
     MT_API_TRY(mt_api_find_run(trace, run, &ours));
     if (moment != MEMTRACE_AT_PEAK && moment != MEMTRACE_WHOLE_RUN)
         return mt_api_status(mt_fail(MT_USAGE, "moment %d; there are 0 to %d", (int)moment, MEMTRACE_WHOLE_RUN));
-    MT_API_TRY(mt_trace_top(trace->trace, ours, MT_TOP_MERGED,
-                            moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK, limit, &rows, &count,
-                            &is_complete));
+    MT_API_TRY(mt_trace_top(
+        trace->trace, ours,
+        &(struct mt_top_choice){.moment = moment == MEMTRACE_WHOLE_RUN ? MT_TOP_WHOLE_RUN : MT_TOP_AT_PEAK}, limit,
+        &rows, &count, &is_complete));
     const void **pointers = mt_api_rows(count, sizeof(memtrace_top_row));
     for (size_t i = 0; i < count; i++)
         *(memtrace_top_row *)pointers[i] = make_top_row(&rows[i]);

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,14 +248,12 @@ mt_status mt_fail_unknown(const char *what, const char *word, const char *const 
     return status;
 }
 
-void mt_text_add(struct mt_text *text, const char *format, ...)
+void mt_text_add_list(struct mt_text *text, const char *format, va_list arguments)
 {
-    va_list arguments, again;
+    va_list again;
     assert(text->length <= text->capacity && (text->data != NULL || text->capacity == 0));
-    va_start(arguments, format);
     va_copy(again, arguments);
     int needed = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
     if (needed > 0) {
         size_t end = text->length + (size_t)needed;
         if (end + 1 > text->capacity) {
@@ -268,6 +265,14 @@ void mt_text_add(struct mt_text *text, const char *format, ...)
         text->length = end;
     }
     va_end(again);
+}
+
+void mt_text_add(struct mt_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    mt_text_add_list(text, format, arguments);
+    va_end(arguments);
 }
 
 void mt_text_release(struct mt_text *text)

@@ -2,6 +2,7 @@
 #ifndef MT_BASE_TEXT_H
 #define MT_BASE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,6 +48,8 @@ struct mt_text {
 
 /* Adds formatted text at the end. */
 void mt_text_add(struct mt_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mt_text_add_list(struct mt_text *text, const char *format, va_list arguments)
+    __attribute__((format(printf, 2, 0)));
 
 /* Frees the memory; the text is empty afterwards. */
 void mt_text_release(struct mt_text *text);

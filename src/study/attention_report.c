@@ -291,14 +291,18 @@ static void print_account(const struct mt_attention_answer *answer, const struct
     const struct mt_field *labels[LABELS] = {&kept, &formula};
     const struct mt_attention_case *of = &cells->of;
     struct pivot pivot;
-    fprintf(answer->screen.file, "Live before backward, by formula, at %s, d %" PRId64 ", sequence %" PRId64 "\n",
-            cells->precision, of->d_model, of->seq);
+    struct mt_text text = {0};
+    mt_text_add(&text, "Live before backward, by formula, at %s, d %" PRId64 ", sequence %" PRId64, cells->precision,
+                of->d_model, of->seq);
+    mt_screen_say(&answer->screen, mt_text_get(&text));
     pivot_begin(answer, labels, "formula", &pivot);
     add_account(answer, cells, &pivot);
     pivot_print(&pivot);
-    fprintf(answer->screen.file,
-            "B = %" PRId64 ", H = %" PRId64 " head%s, T the sequence, C = d, w = %zu bytes an element\n", of->batch,
-            of->heads, of->heads == 1 ? "" : "s", mt_dtype_bytes(of->dtype));
+    text.length = 0;
+    mt_text_add(&text, "B = %" PRId64 ", H = %" PRId64 " head%s, T the sequence, C = d, w = %zu bytes an element",
+                of->batch, of->heads, of->heads == 1 ? "" : "s", mt_dtype_bytes(of->dtype));
+    mt_screen_say(&answer->screen, mt_text_get(&text));
+    mt_text_release(&text);
     print_agreement(answer);
 }
 

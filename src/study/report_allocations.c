@@ -382,8 +382,8 @@ static mt_status add_largest(struct mt_report *report, const struct mt_report_ru
     struct mt_top_row *rows;
     size_t count;
     bool is_complete;
-    mt_status status = mt_trace_top(report->trace, &run->run, MT_TOP_MERGED, MT_TOP_WHOLE_RUN, LARGEST_SHOWN, &rows,
-                                    &count, &is_complete);
+    mt_status status =
+        mt_trace_top(report->trace, &run->run, &(struct mt_top_choice){0}, LARGEST_SHOWN, &rows, &count, &is_complete);
     if (status == MT_OK) {
         mt_text_add(&title, "The ten largest kinds of allocation overall: %s, %s, seq %s, %s", run->model, run->pass,
                     run->seq_text, run->steps.precision);

@@ -114,6 +114,24 @@ static const struct mt_field category_fields[] = {
 const struct mt_row_type mt_diff_category_type = MT_ROW_TYPE(ROW, category_fields);
 #undef ROW
 
+#define ROW struct mt_diff_group
+#define X(KEY, text)                                                                                                   \
+    static const struct mt_field group_fields_##KEY[] = {                                                              \
+        MT_TEXT(ROW, name, text, text, NULL),                                                                          \
+        MT_BYTES(ROW, bytes[MT_SIDE_A], "a_bytes", "A", NULL),                                                         \
+        MT_BYTES(ROW, bytes[MT_SIDE_B], "b_bytes", "B", NULL),                                                         \
+        MT_DIFFERENCE(ROW, delta_bytes, "delta_bytes", "difference", NULL),                                            \
+        MT_COUNT(ROW, blocks[MT_SIDE_A], "a_blocks", "blocks A", NULL),                                                \
+        MT_COUNT(ROW, blocks[MT_SIDE_B], "b_blocks", "blocks B", NULL),                                                \
+        MT_FIELDS_END,                                                                                                 \
+    };
+MT_GROUP_KEYS(X)
+#undef X
+#define X(KEY, text) [MT_GROUP_##KEY] = MT_ROW_TYPE(ROW, group_fields_##KEY),
+const struct mt_row_type mt_diff_group_types[] = {MT_GROUP_KEYS(X)};
+#undef X
+#undef ROW
+
 #define ROW struct mt_diff_published
 static const struct mt_field published_fields[] = {
     MT_NUMBER(ROW, gib[MT_SIDE_A], "a_gib", NULL, "as published; null: out of memory"),
@@ -213,6 +231,15 @@ static void causes_release(struct cause_row *rows, size_t count)
     free(rows);
 }
 
+/* Adds the groups, and the key that they are of. */
+static void add_groups(const struct mt_diff_answer *answer, json_t *object)
+{
+    assert(answer->key < MT_GROUP_KEY_COUNT);
+    json_object_set_new(object, "by", json_string(mt_group_key_names[answer->key]));
+    json_object_set_new(object, "groups",
+                        mt_rows_json(&mt_diff_group_types[answer->key], answer->groups, answer->group_count));
+}
+
 json_t *mt_diff_json(const struct mt_diff_answer *answer)
 {
     const struct mt_diff *diff = &answer->diff;
@@ -233,6 +260,8 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
                                    .length_count = answer->length_count};
     json_t *object = mt_schema_json("diff");
     mt_row_add_json(&mt_diff_type, &row, object);
+    if (answer->key != MT_NO_GROUPS)
+        add_groups(answer, object);
     causes_release(row.causes, diff->allocated.cause_count);
     causes_release(row.reserved_causes, diff->reserved.cause_count);
     return object;
@@ -248,6 +277,7 @@ void mt_diff_answer_release(struct mt_diff_answer *answer)
     for (size_t i = 0; i < answer->length_count; i++)
         mt_text_release(&answer->lengths[i].measured);
     free(answer->categories);
+    free(answer->groups);
     free(answer->lengths);
 }
 

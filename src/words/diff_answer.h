@@ -34,7 +34,7 @@ static inline double mt_diff_percent(uint64_t a, uint64_t b)
     return a > 0 ? 100 * ((double)b - (double)a) / (double)a : NAN;
 }
 
-enum { MT_MOST_DIFF_DOUBTS = 5 };
+enum { MT_MOST_DIFF_DOUBTS = 5, MT_NO_GROUPS = -1 };
 
 /* Ownership: everything but what the questions have opened. */
 struct mt_diff_answer {
@@ -46,6 +46,9 @@ struct mt_diff_answer {
     struct mt_diff diff;
     struct mt_diff_category *categories; /* the largest of either first */
     size_t category_count;
+    int key;                      /* mt_group_key of the groups; MT_NO_GROUPS: there are none */
+    struct mt_diff_group *groups; /* the largest difference first */
+    size_t group_count;
     struct mt_diff_length *lengths; /* ascending; none where the sequence length itself differs */
     size_t length_count;
 };
@@ -54,6 +57,9 @@ void mt_diff_answer_release(struct mt_diff_answer *answer);
 
 /* Describe the answer and its rows. */
 extern const struct mt_row_type mt_diff_type, mt_diff_row_type, mt_diff_category_type, mt_diff_length_type;
+
+/* Describe a group, by mt_group_key: it begins with the key's own field. */
+extern const struct mt_row_type mt_diff_group_types[];
 
 /* Returns the answer as JSON; the caller releases it. */
 json_t *mt_diff_json(const struct mt_diff_answer *answer);

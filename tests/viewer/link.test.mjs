@@ -44,12 +44,14 @@ test("the hash brings another reader to the same view", () =>
         await press(page, "w", "w", "x");
         await clickAt(page, "#map", 0.6, 0.97);
         await page.click('#legend button:has-text("Param")');
+        await page.selectOption("#group-key", "module");
         const hash = await hashOf(page);
         assert.match(hash, /only=Param/);
         const before = await numbers(page);
         await withPage("one", { hash }, async (other) => {
             assert.deepEqual(await numbers(other), before);
             assert.equal(await other.getAttribute('#legend button:has-text("Param")', "aria-pressed"), "true");
+            assert.equal(await other.inputValue("#group-key"), "module");
         });
     }));
 

@@ -237,6 +237,41 @@ test("a category in the legend is shown alone, with its own peak", () =>
         assert.match(await page.textContent("#live-title"), /blocks live/);
     }));
 
+/** Returns the bytes by group in the side panel, of the first run. */
+const groupsIn = (page) =>
+    page.evaluate(() =>
+        Object.fromEntries(
+            [...document.querySelectorAll("#groups tr")].map((row) => [
+                row.children[0].textContent,
+                Number(row.children[1].dataset.bytes),
+            ]),
+        ),
+    );
+
+test("what is live is summed up by role, or by the word that is chosen", () =>
+    withPage("one", {}, async (page) => {
+        const { bytes, event } = data.one.runs[0].info.peaks.allocated;
+        const { blocks, sizes, labels } = data.one.runs[0].tables;
+        const columns = { role: "role", module: "place", op: "op", phase: "phase", dtype: "dtype" };
+        for (const [key, column] of Object.entries(columns)) {
+            await page.selectOption("#group-key", key);
+            await settle(page);
+            const groups = await groupsIn(page);
+            const expected = {};
+            blocks.alloc.forEach((alloc, i) => {
+                if (alloc > event || (blocks.life[i] > 0 && alloc + blocks.life[i] <= event)) return;
+                const name = data.one.texts[labels[column][blocks.label[i]]] || "(none)";
+                expected[name] = (expected[name] ?? 0) + sizes.block[blocks.size[i]];
+            });
+            for (const [name, size] of Object.entries(groups)) assert.equal(size, expected[name], `${key} ${name}`);
+            const sum = Object.values(groups).reduce((all, each) => all + each, 0);
+            assert.equal(sum, bytes, key);
+        }
+        await page.selectOption("#group-key", "category");
+        await settle(page);
+        assert.deepEqual(await groupsIn(page), Object.fromEntries(compositionOf(data.one, 0, event)));
+    }));
+
 test("/ searches ops and spans, Enter goes through the blocks", () =>
     withPage("one", {}, async (page) => {
         await press(page, "/");

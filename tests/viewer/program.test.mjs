@@ -71,6 +71,14 @@ async function expectPeak(page, peak) {
         Object.fromEntries(peak.by_category.map(({ category, allocated_bytes: bytes }) => [category, bytes])),
     );
     assert.deepEqual(await momentOf(page, "allocated"), [peak.allocated_bytes]);
+    assert.deepEqual(
+        await page
+            .locator("#groups tr")
+            .evaluateAll((all) =>
+                all.map((row) => [row.children[0].textContent, Number(row.children[1].dataset.bytes)]),
+            ),
+        peak.rows.map(({ role, allocated_bytes: bytes }) => [role, bytes]),
+    );
     const answer = await page.textContent("#answer");
     assert.ok(answer.includes(exact(peak.allocated_bytes)), answer);
     assert.equal(await page.locator('#answer [role="alert"]').count(), 0);

@@ -269,24 +269,28 @@ static void print_attention(const struct answer *answer)
     const struct attention *attention = &answer->attention;
     if (attention->softmax_ns == 0 || attention->product_ns == 0)
         return;
-    printf("\nSoftmax of the forward pass takes %.3f ms, attention's two products %.3f ms: %.2f times as long",
-           ms_per_step(answer, attention->softmax_ns), ms_per_step(answer, attention->product_ns),
-           attention->time_ratio);
+    struct mt_text text = {0};
+    mt_text_add(
+        &text, "\nSoftmax of the forward pass takes %.3f ms, attention's two products %.3f ms: %.2f times as long",
+        ms_per_step(answer, attention->softmax_ns), ms_per_step(answer, attention->product_ns), attention->time_ratio);
     if (isnan(attention->operation_ratio))
-        puts(".");
+        mt_text_add(&text, ".");
     else
-        printf(", for %.4f times the operations\n(%d a score, against %d a score and element of a head).\n",
-               attention->operation_ratio, SOFTMAX_OPERATIONS, PRODUCT_OPERATIONS);
+        mt_text_add(&text, ", for %.4f times the operations (%d a score, against %d a score and element of a head).",
+                    attention->operation_ratio, SOFTMAX_OPERATIONS, PRODUCT_OPERATIONS);
+    mt_print_line(&text);
 }
 
 static void print_basis(const struct answer *answer)
 {
     const struct mt_kernels *kernels = &answer->kernels;
-    printf("%s, of a step: the mean of %" PRIu64,
-           answer->is_estimated ? "Estimated time on the GPU (est.)" : "Time on the GPU", kernels->steps);
+    struct mt_text text = {0};
+    mt_text_add(&text, "%s, of a step: the mean of %" PRIu64,
+                answer->is_estimated ? "Estimated time on the GPU (est.)" : "Time on the GPU", kernels->steps);
     if (kernels->warmup > 0)
-        printf(", after %" PRIu64 " to warm up", kernels->warmup);
-    printf(". %.2f %% of it belongs to a named op.\n", 100 * answer->named_share);
+        mt_text_add(&text, ", after %" PRIu64 " to warm up", kernels->warmup);
+    mt_text_add(&text, ". %.2f %% of it belongs to a named op.", 100 * answer->named_share);
+    mt_print_line(&text);
 }
 
 static void print_tables(const struct answer *answer)
@@ -294,14 +298,13 @@ static void print_tables(const struct answer *answer)
     const struct mt_kernels *kernels = &answer->kernels;
     mt_question_print_title(answer->question);
     if (kernels->recorded == 0) {
-        mt_print_wrapped(
-            "Its kernels were not recorded: `memtrace run --kernels` does that, on an NVIDIA GPU, and estimates "
-            "them on sim.",
-            0);
+        mt_say(
+            "Its kernels were not recorded: `memtrace run --kernels` does that, on an NVIDIA GPU, and estimates them "
+            "on sim.");
         return;
     }
     if (kernels->count == 0) {
-        puts("None of its steps was ended with a record of kernels.");
+        mt_say("None of its steps was ended with a record of kernels.");
         return;
     }
     print_basis(answer);

@@ -78,12 +78,12 @@ static void print_table(const struct mt_question *question, const struct used_an
     const struct mt_used_row *used = &answer->used;
     mt_question_print_title(question);
     if (used->step < 0)
-        puts("Read from the driver before the first step:");
+        mt_say("Read from the driver before the first step:");
     else
-        printf("Read from the driver at the end of %s:\n", mt_format_step(used->step, text));
+        mt_say("Read from the driver at the end of %s:", mt_format_step(used->step, text));
     mt_rows_print(&part_type, "name bytes share meaning", NULL, answer->parts, PART_COUNT + 1);
     if (used->free >= 0 && used->total >= 0)
-        printf("\nThe card has %s, of which %s are free.\n", mt_format_bytes((uint64_t)used->total, total),
+        mt_say("\nThe card has %s, of which %s are free.", mt_format_bytes((uint64_t)used->total, total),
                mt_format_bytes((uint64_t)used->free, text));
 }
 

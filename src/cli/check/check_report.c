@@ -47,12 +47,9 @@ static void print_failed(const struct mt_check_row *row)
     size_t shown = failed <= room ? failed : room - 1;
     print_failures(row, shown);
     if (shown < failed)
-        printf("… and %zu more: --json lists them all\n", failed - shown);
-    if (differences[0] != '\0') {
-        fputs("settings that differ: ", stdout);
-        mt_print_name(differences);
-        putchar('\n');
-    }
+        mt_say("… and %zu more: --json lists them all", failed - shown);
+    if (differences[0] != '\0')
+        mt_say("settings that differ: %s", differences);
     print_hints(&row->hints);
 }
 

@@ -335,7 +335,7 @@ static void print_explanations(const struct mt_advice_answer *answer, const stru
             print_explanation(answer, order, i);
     for (size_t i = 0; i < order->count; i++)
         if (!order->items[i].finding->replay.fits)
-            printf("%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.\n",
+            mt_say("%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.",
                    order->items[i].number);
 }
 
@@ -417,7 +417,7 @@ static void print_headline(const struct mt_advice_answer *answer, const struct o
     char peak[MT_BYTES_TEXT];
     struct mt_text text = {0};
     if (finding == NULL || finding->saved_bytes == 0) {
-        printf("Nothing was found that would lower the peak of %s requested.\n",
+        mt_say("Nothing was found that would lower the peak of %s requested.",
                mt_format_bytes(answer->advice.peak_bytes, peak));
     } else {
         add_saving(answer, finding, &text);
@@ -434,14 +434,14 @@ static void print_notes(const struct mt_advice_answer *answer)
     const struct mt_advice_material *material = &answer->material;
     size_t left_out = answer->advice.left_out;
     if (!answer->advice.knows_uses)
-        puts("\nThe run's program told no use of any block: only what can be said without is said here.");
+        mt_say("\nThe run's program told no use of any block: only what can be said without is said here.");
     if (!material->is_whole)
-        printf("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
-               ", around the peak: replays begin with what was live then.\n",
+        mt_say("\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
+               ", around the peak: replays begin with what was live then.",
                answer->question->run->event_count, material->first_step, material->last_step);
     assert(material->is_whole || material->first_step <= material->last_step);
     if (left_out > 0)
-        printf("\n%zu more kind%s of blocks could be there for less time: --all tells of them.\n", left_out,
+        mt_say("\n%zu more kind%s of blocks could be there for less time: --all tells of them.", left_out,
                left_out == 1 ? "" : "s");
 }
 
@@ -450,7 +450,7 @@ static void print_simulated(const struct mt_simulated_advice *simulated)
     if (simulated->count == 0)
         return;
     struct mt_advice_option_row *rows = mt_advice_options_create(simulated);
-    printf("\nOptions of memtrace run, on %s, each in a whole run with it:\n", simulated->device);
+    mt_say("\nOptions of memtrace run, on %s, each in a whole run with it:", simulated->device);
     mt_rows_print(&mt_advice_option_type, "change requested allocated reserved difference", NULL, rows,
                   simulated->count + 1);
     mt_advice_options_release(rows, simulated->count);

@@ -17,6 +17,7 @@ struct diff_options {
     bool help, json, all;
     const char *trace, *a, *b;
     int64_t rows;
+    int key; /* mt_group_key or MT_NO_GROUPS */
 };
 
 static const struct mt_option options[] = {
@@ -26,6 +27,8 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct diff_options, b, "B", .help = "the run that is compared with it", .takes = MT_TAKES_RUN),
     MT_OPTION(INTEGER, struct diff_options, rows, "--rows", .value = "N",
               .help = "how many rows of what was live (8 unless given)", .low = 0, .high = INT32_MAX),
+    MT_OPTION(CHOICE, struct diff_options, key, "--by", .value = "KEY", .choices = mt_group_key_names,
+              .help = "sum up what was live by it, in place of rows of category, role, phase and op"),
     MT_OPTION(FLAG, struct diff_options, all, "--all", .help = "all rows, and the causes that matter little too"),
     MT_OPTION(TEXT, struct diff_options, trace, "--trace", .value = "FILE",
               .help = "the trace (" MT_DEFAULT_TRACE " unless given)", .takes = MT_TAKES_FILE),
@@ -270,13 +273,16 @@ static mt_status load(struct mt_diff_answer *answer)
                         &answer->changes);
     status = mt_diff_categories(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->categories,
                                 &answer->category_count);
+    if (status == MT_OK && answer->key != MT_NO_GROUPS)
+        status = mt_diff_groups(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], (mt_group_key)answer->key,
+                                &answer->groups, &answer->group_count);
     return status == MT_OK ? load_lengths(answer) : status;
 }
 
 static mt_status run_diff(const void *given)
 {
     const struct diff_options *diff = given;
-    struct mt_diff_answer answer = {0};
+    struct mt_diff_answer answer = {.key = diff->key};
     mt_status status = diff->a == NULL && diff->b == NULL ? open_pair(diff->trace, answer.question)
                                                           : open_named(diff->trace, diff->a, diff->b, answer.question);
     if (status == MT_OK)
@@ -306,9 +312,10 @@ const struct mt_command mt_command_diff = {
         "and by what segments held that no block could use.\n",
     .examples = "  memtrace run && memtrace run --autocast bf16 && memtrace diff\n"
                 "  memtrace diff 1 2 --all\n"
+                "  memtrace diff 1 2 --by module\n"
                 "  memtrace diff memtrace.db:1 memtrace.db:2 --json\n",
     .options = options,
-    MT_OPTIONS_OF(struct diff_options, .trace = MT_DEFAULT_TRACE, .rows = 8),
+    MT_OPTIONS_OF(struct diff_options, .trace = MT_DEFAULT_TRACE, .rows = 8, .key = MT_NO_GROUPS),
     .answer = &mt_diff_type,
     .run = run_diff,
 };

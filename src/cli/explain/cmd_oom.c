@@ -134,19 +134,19 @@ static void print_verdict(const struct mt_oom_answer *answer)
              needed = refusal->need.block_bytes;
     char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
     if (!knows_capacity(answer))
-        puts("\nThe trace does not say how much memory the device has.");
+        mt_say("\nThe trace does not say how much memory the device has.");
     else if (refusal->short_bytes == 0)
-        printf("\nThe device refused %s though %s were not reserved: others held a part, such as CUDA's context.\n",
+        mt_say("\nThe device refused %s though %s were not reserved: others held a part, such as CUDA's context.",
                mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
     else if (left >= needed)
-        printf("\n%s are not reserved, enough for it, but for its size the policy takes %s.\n",
+        mt_say("\n%s are not reserved, enough for it, but for its size the policy takes %s.",
                mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
     else if (all >= needed)
-        printf("\n%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.\n",
+        mt_say("\n%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.",
                mt_format_bytes(all, first),
                mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, second));
     else
-        printf("\nMemory is full: even in one piece, the %s that are free would be %s too few.\n",
+        mt_say("\nMemory is full: even in one piece, the %s that are free would be %s too few.",
                mt_format_bytes(all, first), mt_format_bytes(needed - all, second));
 }
 
@@ -157,10 +157,10 @@ static void print_need_of_run(const struct mt_oom_answer *answer)
     if (!answer->is_simulated)
         return;
     assert(!fit->fits && fit->enough_bytes > fit->capacity_bytes);
-    printf("Simulated to its end, the run as it is needs %s, %s more than there is.\n",
+    mt_say("Simulated to its end, the run as it is needs %s, %s more than there is.",
            mt_format_bytes(fit->enough_bytes, needs), mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), more));
     if (answer->smallest_card != NULL)
-        printf("No change that was simulated makes it fit; the smallest of the known cards that it fits is sim:%s.\n",
+        mt_say("No change that was simulated makes it fit; the smallest of the known cards that it fits is sim:%s.",
                answer->smallest_card);
 }
 
@@ -212,7 +212,7 @@ static void print_shares(const struct mt_oom_answer *answer, const struct mt_oom
 static void print_live(const struct mt_oom_answer *answer)
 {
     if (answer->categories.count == 0) {
-        puts("\nNothing was live.");
+        mt_say("\nNothing was live.");
         return;
     }
     print_shares(answer, &answer->categories, "category bytes share blocks");
@@ -228,8 +228,12 @@ static void print_changes(const struct mt_oom_row *row)
     for (size_t i = 0; i < row->change_count; i++) {
         const struct mt_oom_change_row *change = &row->changes[i];
         assert(change->number == (int64_t)i + 1);
-        printf("%zu. ", i + 1);
-        mt_print_name(mt_text_get(change->command.length > 0 ? &change->command : &change->hint));
+        if (change->command.length == 0) {
+            mt_say("%zu. %s", i + 1, mt_text_get(&change->hint));
+            continue;
+        }
+        printf("%zu. ", i + 1); /* in one piece, so that it can be copied */
+        mt_print_name(change->command.data);
         putchar('\n');
     }
 }
@@ -246,10 +250,10 @@ static void print_proofs(const struct mt_oom_answer *answer)
 {
     putchar('\n');
     if (has_proof(answer, MT_PROOF_SIMULATION))
-        printf("Simulation: the whole run with the change, on %s, ran to its end.\n", answer->simulated_device);
+        mt_say("Simulation: the whole run with the change, on %s, ran to its end.", answer->simulated_device);
     if (has_proof(answer, MT_PROOF_REPLAY))
-        puts("Replay: the run up to this request with the change, and the request was met; what the rest of the step\n"
-             "would have asked for is not known.");
+        mt_say("Replay: the run up to this request with the change, and the request was met; what the rest of the step "
+               "would have asked for is not known.");
 }
 
 /* Prints the changes that were simulated in vain, and the bytes that each lacks. */
@@ -273,23 +277,23 @@ static void print_in_vain(const struct mt_oom_answer *answer)
 static void print_nothing_suffices(const struct mt_oom_answer *answer)
 {
     char size[MT_BYTES_TEXT];
-    printf("\nNo change that was tried would have sufficed: ");
     if (answer->refusal.short_bytes > 0)
-        printf("at least %s of what was live would have to go.\n", mt_format_bytes(answer->refusal.short_bytes, size));
+        mt_say("\nNo change that was tried would have sufficed: at least %s of what was live would have to go.",
+               mt_format_bytes(answer->refusal.short_bytes, size));
     else
-        puts("what others held of the device may have to go.");
+        mt_say("\nNo change that was tried would have sufficed: what others held of the device may have to go.");
 }
 
 static void print_notes(const struct mt_oom_answer *answer)
 {
     char limit[MT_BYTES_TEXT];
     if (answer->is_ours && !answer->is_simulated)
-        printf("Simulated on %s, the run as it is does not run out of memory: changes to it were not simulated.\n",
+        mt_say("Simulated on %s, the run as it is does not run out of memory: changes to it were not simulated.",
                answer->simulated_device);
     if (!answer->replayed.is_reproduced)
-        puts("A replay does not run out of memory where the run did: changes were not replayed.");
+        mt_say("A replay does not run out of memory where the run did: changes were not replayed.");
     if (knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
-        printf("Changes had to do with the %s that the run held when it asked: others held the rest.\n",
+        mt_say("Changes had to do with the %s that the run held when it asked: others held the rest.",
                mt_format_bytes(answer->limit_bytes, limit));
 }
 
@@ -349,12 +353,11 @@ const struct mt_command mt_command_oom = {
         "had left, what was reserved but free and why that could not serve, what was live, and of the changes that\n"
         "would have sufficed, from the one that costs training least. Each of these was tried:\n"
         "\n"
-        "  simulation  the whole run was made again with the change, on a simulated device of the same size, and ran "
-        "to\n"
-        "              its end: only a run of memtrace run can be made again\n"
-        "  replay      the allocations up to the request were made again with the change, and the request was met; "
-        "what\n"
-        "              would have been asked for after it is not known\n",
+        "Simulation: the whole run was made again with the change, on a simulated device of the same size, and ran to\n"
+        "its end. Only a run of memtrace run can be made again.\n"
+        "\n"
+        "Replay: the allocations up to the request were made again with the change, and the request was met. What\n"
+        "would have been asked for after it is not known.\n",
     .examples = "  memtrace run --device sim:2GiB --model small || memtrace oom\n"
                 "  memtrace oom --json | jq -r '.changes[0].command'\n",
     .options = options,

@@ -103,28 +103,34 @@ static void print_peaks(const struct mt_diff *diff)
                   sizeof lines / sizeof lines[0]);
 }
 
+/* The column of causes' bytes, and the column of their words. */
+enum { BYTES_WIDTH = 13, CAUSE_INDENT = BYTES_WIDTH + 2 };
+
 /* Prints "  +6.30 GiB  weight casts …", and under it the evidence. */
 static void print_cause(const struct mt_diff *diff, const struct mt_diff_cause *cause)
 {
-    enum { BYTES_WIDTH = 13, INDENT = BYTES_WIDTH + 2 };
     char text[MT_BYTES_TEXT];
     struct mt_text title = {0}, evidence = {0};
     mt_diff_cause_add_title(diff, cause, &title);
     mt_diff_cause_add_evidence(diff, cause, &evidence);
     const char *bold = mt_output_is_styled() ? "\033[1m" : "", *plain = mt_output_is_styled() ? "\033[0m" : "";
     printf("%*s  %s", BYTES_WIDTH, mt_format_difference(cause->bytes, text), bold);
-    print_sentence(&title, INDENT);
-    printf("%s%*s", plain, INDENT, "");
-    print_sentence(&evidence, INDENT);
+    print_sentence(&title, CAUSE_INDENT);
+    printf("%s%*s", plain, CAUSE_INDENT, "");
+    print_sentence(&evidence, CAUSE_INDENT);
 }
 
 /* Prints the sum of the causes that are left out, so that the column still adds up. */
 static void print_small_causes(size_t count, int64_t bytes)
 {
-    char text[MT_BYTES_TEXT];
-    if (count > 0)
-        printf("%13s  %zu smaller cause%s (--all shows %s)\n", mt_format_difference(bytes, text), count,
-               count == 1 ? "" : "s", count == 1 ? "it" : "them");
+    char bytes_text[MT_BYTES_TEXT];
+    struct mt_text text = {0};
+    if (count == 0)
+        return;
+    printf("%*s  ", BYTES_WIDTH, mt_format_difference(bytes, bytes_text));
+    mt_text_add(&text, "%zu smaller cause%s (--all shows %s)", count, count == 1 ? "" : "s",
+                count == 1 ? "it" : "them");
+    print_sentence(&text, CAUSE_INDENT);
 }
 
 static void print_causes(const struct mt_diff *diff, const struct mt_diff_print *how)
@@ -151,10 +157,10 @@ static void print_causes(const struct mt_diff *diff, const struct mt_diff_print 
         }
     }
     print_small_causes(small, small_bytes);
-    printf("%13s  allocated\n", mt_format_difference(diff->allocated.delta_bytes, text));
+    printf("%*s  allocated\n", BYTES_WIDTH, mt_format_difference(diff->allocated.delta_bytes, text));
     if (cached != NULL)
         print_cause(diff, cached);
-    printf("%13s  reserved\n", mt_format_difference(diff->reserved.delta_bytes, text));
+    printf("%*s  reserved\n", BYTES_WIDTH, mt_format_difference(diff->reserved.delta_bytes, text));
 }
 
 /* Returns the sum of the rows from `first` on, so that the columns add up. Its category is left to the caller. */
@@ -195,9 +201,40 @@ static void print_rows(const struct mt_diff *diff, const struct mt_diff_print *h
     rows[shown] = sum_rows(parts, shown);
     snprintf(more, sizeof more, "(%zu more)", parts->row_count - shown);
     rows[shown].category = more;
-    puts("\nLive at the peak of allocated bytes, by what it is:");
+    mt_say("\nLive at the peak of allocated bytes, by what it is:");
     mt_rows_print(&mt_diff_row_type, "delta_bytes a_bytes b_bytes a_blocks b_blocks category role phase op",
                   "a_blocks b_blocks phase role", rows, shown < parts->row_count ? shown + 1 : shown);
+    free(rows);
+}
+
+/* Prints the groups, as many as rows were asked for, and the rest of them as one. */
+static void print_groups(const struct mt_diff_answer *answer, const struct mt_diff_print *how)
+{
+    size_t most = how->all ? answer->group_count : (size_t)how->rows;
+    size_t shown = answer->group_count < most ? answer->group_count : most;
+    const char *key = mt_group_key_names[answer->key];
+    char more[MT_BYTES_TEXT];
+    struct mt_text fields = {0};
+    struct mt_diff_group *rows = mt_host_alloc((shown + 1) * sizeof *rows);
+    for (size_t i = 0; i < shown; i++) {
+        rows[i] = answer->groups[i];
+        if (rows[i].name[0] == '\0')
+            rows[i].name = "(none)";
+    }
+    snprintf(more, sizeof more, "(%zu more)", answer->group_count - shown);
+    rows[shown] = (struct mt_diff_group){.name = more};
+    for (size_t i = shown; i < answer->group_count; i++) {
+        for (int side = 0; side < MT_SIDE_COUNT; side++) {
+            rows[shown].bytes[side] += answer->groups[i].bytes[side];
+            rows[shown].blocks[side] += answer->groups[i].blocks[side];
+        }
+        rows[shown].delta_bytes += answer->groups[i].delta_bytes;
+    }
+    mt_text_add(&fields, "delta_bytes a_bytes b_bytes a_blocks b_blocks %s", key);
+    printf("\nLive at the peak of allocated bytes, by %s:\n", key);
+    mt_rows_print(&mt_diff_group_types[answer->key], fields.data, "a_blocks b_blocks", rows,
+                  shown + (shown < answer->group_count));
+    mt_text_release(&fields);
     free(rows);
 }
 
@@ -205,7 +242,7 @@ static void print_categories(const struct mt_diff_answer *answer)
 {
     if (answer->category_count == 0)
         return;
-    puts("\nThe largest allocation of each category, over all phases:");
+    mt_say("\nThe largest allocation of each category, over all phases:");
     mt_rows_print(&mt_diff_category_type, "category a_max_bytes b_max_bytes delta_bytes", NULL, answer->categories,
                   answer->category_count);
 }
@@ -236,7 +273,10 @@ void mt_diff_print(const struct mt_diff_answer *answer, const struct mt_diff_pri
     print_changes(answer);
     print_peaks(&answer->diff);
     print_causes(&answer->diff, how);
-    print_rows(&answer->diff, how);
+    if (answer->key == MT_NO_GROUPS)
+        print_rows(&answer->diff, how);
+    else
+        print_groups(answer, how);
     print_categories(answer);
     print_lengths(answer);
 }

@@ -81,14 +81,20 @@ static int columns_wanted(void)
     return columns > 0 && columns <= MOST_COLUMNS ? (int)columns : 0;
 }
 
-int mt_output_columns(void)
+/* Returns the columns of the terminal that the file is; 0 if it is none, or does not say. */
+static int columns_of(int file)
 {
     struct winsize size;
-    if (!mt_output_is_terminal())
+    if (isatty(file) != 1)
         return 0;
     if (columns_wanted() > 0)
         return columns_wanted();
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+    return ioctl(file, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int mt_output_columns(void)
+{
+    return columns_of(STDOUT_FILENO);
 }
 
 static void note_left_out(const char *titles)
@@ -115,13 +121,18 @@ void mt_rows_print(const struct mt_row_type *type, const char *fields, const cha
     mt_table_destroy(table);
 }
 
-int mt_output_width(void)
+/* Returns the width of sentences on such a terminal. */
+static int width_in(int columns)
 {
-    int columns = mt_output_columns();
     assert(columns >= 0);
     if (columns == 0 || columns > MT_MOST_WIDTH)
         return MT_MOST_WIDTH;
     return columns < MT_LEAST_WIDTH ? MT_LEAST_WIDTH : columns;
+}
+
+int mt_output_width(void)
+{
+    return width_in(mt_output_columns());
 }
 
 void mt_print_wrapped(const char *text, size_t indent)
@@ -132,19 +143,69 @@ void mt_print_wrapped(const char *text, size_t indent)
     mt_text_release(&lines);
 }
 
+void mt_print_line(struct mt_text *line)
+{
+    struct mt_text visible = {0};
+    const char *words = mt_text_get(line);
+    for (; *words == '\n'; words++)
+        putchar('\n');
+    if (mt_output_is_terminal()) {
+        mt_text_add_visible(&visible, words);
+        words = mt_text_get(&visible);
+    }
+    size_t indent = strspn(words, " ");
+    printf("%*s", (int)indent, "");
+    mt_print_wrapped(words + indent, indent);
+    mt_text_release(&visible);
+    mt_text_release(line);
+}
+
+void mt_say(const char *format, ...)
+{
+    struct mt_text line = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    mt_text_add_list(&line, format, arguments);
+    va_end(arguments);
+    mt_print_line(&line);
+}
+
 bool mt_notes_are_on_terminal(void)
 {
     return isatty(STDERR_FILENO) == 1;
 }
 
+/* Prints a note line by line, with those that are too long for the terminal broken between words. */
+static void print_note_on_terminal(const char *note)
+{
+    enum { INDENT = 2 };
+    size_t width = (size_t)width_in(columns_of(STDERR_FILENO));
+    struct mt_text lines = {0};
+    for (const char *line = note; *line != '\0'; line += line[strcspn(line, "\n")] == '\n') {
+        struct mt_text words = {0};
+        size_t bytes = strcspn(line, "\n");
+        mt_text_add(&words, "%.*s", (int)bytes, line);
+        mt_text_add_wrapped(&lines, mt_text_get(&words), line > note ? INDENT : 0, width);
+        mt_text_release(&words);
+        line += bytes;
+    }
+    fputs(mt_text_get(&lines), stderr);
+    mt_text_release(&lines);
+}
+
 void mt_note(const char *format, ...)
 {
+    struct mt_text note = {0};
     va_list arguments;
     va_start(arguments, format);
-    fputs("memtrace: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    mt_text_add(&note, "memtrace: ");
+    mt_text_add_list(&note, format, arguments);
     va_end(arguments);
+    if (mt_notes_are_on_terminal())
+        print_note_on_terminal(mt_text_get(&note));
+    else
+        fprintf(stderr, "%s\n", mt_text_get(&note));
+    mt_text_release(&note);
 }
 
 mt_status mt_fail_hint(mt_status status, const char *format, ...)
@@ -179,21 +240,14 @@ void mt_print_name(const char *name)
     mt_text_release(&visible);
 }
 
-void mt_print_line(struct mt_text *line)
-{
-    mt_print_name(mt_text_get(line));
-    putchar('\n');
-    mt_text_release(line);
-}
-
-void mt_print_parameter_count(uint64_t count)
+void mt_text_add_parameter_count(struct mt_text *out, uint64_t count)
 {
     if (count >= 1000000000)
-        printf("%.2f billion parameters", (double)count / 1e9);
+        mt_text_add(out, "%.2f billion parameters", (double)count / 1e9);
     else if (count >= 1000000)
-        printf("%.2f million parameters", (double)count / 1e6);
+        mt_text_add(out, "%.2f million parameters", (double)count / 1e6);
     else
-        printf("%" PRIu64 " parameters", count);
+        mt_text_add(out, "%" PRIu64 " parameters", count);
 }
 
 /* Pure ASCII for a terminal: JSON lets C1 control characters pass. */

@@ -44,13 +44,17 @@ void mt_rows_print(const struct mt_row_type *type, const char *fields, const cha
 
 /* Returns the width of sentences on stdout: the columns of the terminal, from MT_LEAST_WIDTH to MT_MOST_WIDTH. It
  * is MT_MOST_WIDTH if stdout is no terminal, so that files are the same everywhere. */
-enum { MT_LEAST_WIDTH = 60, MT_MOST_WIDTH = 110 };
+enum { MT_LEAST_WIDTH = 20, MT_MOST_WIDTH = 110 };
 int mt_output_width(void);
 
 /* Prints words, wrapped, and ends the last line. The cursor is in column `indent`, where each line begins. */
 void mt_print_wrapped(const char *text, size_t indent);
 
-/* Prints a line on stderr, "memtrace: …". */
+/* Prints a sentence, wrapped at words, and ends the last line; names in it are made visible as mt_print_name does. Blanks
+ * at its beginning indent every line; line ends before them are printed first. */
+void mt_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prints a line on stderr, "memtrace: …", wrapped at words if that is a terminal. */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Adds "; HINT" to the text of the failure, and returns `status`. The libraries say what is wrong, for whichever program
@@ -64,11 +68,11 @@ mt_status mt_fail_writing_hint(mt_status status, const char *untraced);
 /* Prints a name, on a terminal with its control characters escaped. */
 void mt_print_name(const char *name);
 
-/* Prints a text as mt_print_name does, ends the line, and releases the text. */
+/* Prints a sentence as mt_say does, and releases it. */
 void mt_print_line(struct mt_text *line);
 
-/* Prints "3.41 billion parameters"; a count under a million is printed in full. */
-void mt_print_parameter_count(uint64_t count);
+/* Adds "3.41 billion parameters"; a count under a million is told in full. */
+void mt_text_add_parameter_count(struct mt_text *out, uint64_t count);
 
 /* Prints `value` on stdout with a newline and releases it. */
 void mt_json_print(json_t *value);

@@ -197,14 +197,11 @@ void mt_question_print_json(const struct mt_question *question, const char *name
     mt_json_print(object);
 }
 
-void mt_run_print_name(const struct mt_run *run)
+void mt_text_add_run_name(struct mt_text *out, const struct mt_run *run)
 {
-    printf("run %" PRId64, run->id);
-    if (run->name == NULL)
-        return;
-    fputs(" (", stdout);
-    mt_print_name(run->name);
-    putchar(')');
+    mt_text_add(out, "run %" PRId64, run->id);
+    if (run->name != NULL)
+        mt_text_add(out, " (%s)", run->name);
 }
 
 void mt_text_add_trace_option(struct mt_text *out, const char *trace)
@@ -218,12 +215,11 @@ void mt_text_add_trace_option(struct mt_text *out, const char *trace)
 void mt_question_print_title(const struct mt_question *question)
 {
     const struct mt_run *run = question->run;
-    mt_run_print_name(run);
-    fputs(", ", stdout);
-    mt_print_name(run->device);
-    printf(", ");
-    mt_print_name(run->state);
-    printf(", %" PRId64 " step%s\n\n", run->steps, run->steps == 1 ? "" : "s");
+    struct mt_text line = {0};
+    mt_text_add_run_name(&line, run);
+    mt_text_add(&line, ", %s, %s, %" PRId64 " step%s", run->device, run->state, run->steps, run->steps == 1 ? "" : "s");
+    mt_print_line(&line);
+    putchar('\n');
 }
 
 mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value)

@@ -50,8 +50,8 @@ mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, 
 /* Adds " --trace FILE" to a command that questions the trace; nothing if it is the usual one. */
 void mt_text_add_trace_option(struct mt_text *out, const char *trace);
 
-/* Prints "run 3 (baseline)". */
-void mt_run_print_name(const struct mt_run *run);
+/* Adds "run 3 (baseline)". */
+void mt_text_add_run_name(struct mt_text *out, const struct mt_run *run);
 
 /* Prints "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
 void mt_question_print_title(const struct mt_question *question);

@@ -67,7 +67,7 @@ void mt_help_print(const struct mt_command *command)
     struct mt_text list = {0};
     mt_options_describe(command->options, &list);
     mt_print_wrapped(command->summary, 0);
-    printf("\nusage: memtrace %s%s%s\n", command->name, command->usage[0] != '\0' ? " " : "", command->usage);
+    mt_say("\nusage: memtrace %s%s%s", command->name, command->usage[0] != '\0' ? " " : "", command->usage);
     if (command->details != NULL) {
         putchar('\n');
         print_details(command->details);

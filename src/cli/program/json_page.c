@@ -38,12 +38,18 @@ static const struct remark {
 } remarks[] = {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
     {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
-    {"top", NULL, "Blocks are alike if everything but the layer is the same."},
+    {"top", NULL,
+     "Blocks are alike if everything but the layer is the same. With `--by KEY`, each of `rows` has a field of the\n"
+     "key's name, and `total_bytes`, `count` and `max_bytes` of its blocks."},
     {"events", NULL, "Written as it is read, so that an answer of any length needs little memory."},
     {"kernels", NULL, "About a run with `--kernels`."},
     {"used", NULL, "A run on a device without a driver has no answer, and exits with 2."},
     {"fit", NULL, "Exits with 1 if the run does not fit. `run` and `name` are null where options described it."},
-    {"diff", NULL, "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first."},
+    {"diff", NULL,
+     "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first.\n"
+     "With `--by KEY` there are `by`, its name, and `groups[]`, which sum to the allocated peaks: a field of "
+     "that name,\n"
+     "and `a_bytes` to `b_blocks` as of `rows`."},
     {"advise", NULL, "Savings do not add up: two findings may speak of the same bytes."},
     {"oom", NULL, "About the last request that was not met."},
     {"check", NULL,

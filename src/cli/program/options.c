@@ -228,19 +228,26 @@ static void describe_name(const struct mt_option *option, struct mt_text *out)
         mt_text_add(out, " %s", option->value);
 }
 
+/* The column of an option's name and that of its help, which is below the name where there is no room beside it. */
+enum { NAME_COLUMN = 2, HELP_COLUMN = 34, NARROW_HELP_COLUMN = 6, LEAST_HELP_WIDTH = 30 };
+
 void mt_options_describe(const struct mt_option *options, struct mt_text *out)
 {
-    enum { NAME_WIDTH = 30, HELP_COLUMN = 2 + NAME_WIDTH + 2 };
+    size_t width = (size_t)mt_output_width();
+    int column = width < HELP_COLUMN + LEAST_HELP_WIDTH ? NARROW_HELP_COLUMN : HELP_COLUMN;
     struct mt_option_table table;
     mt_options_expand(options, &table);
     for (const struct mt_option *option = table.items; option->name != NULL; option++) {
         struct mt_text name = {0};
         describe_name(option, &name);
-        if (name.length + 2 > NAME_WIDTH)
-            mt_text_add(out, "  %s\n%*s", name.data, HELP_COLUMN, "");
-        else
-            mt_text_add(out, "  %-*s  ", NAME_WIDTH, name.data);
-        mt_text_add_wrapped(out, option->help, HELP_COLUMN, (size_t)mt_output_width());
+        mt_text_add(out, "%*s", NAME_COLUMN, "");
+        if (NAME_COLUMN + (int)name.length + 2 <= column) {
+            mt_text_add(out, "%-*s", column - NAME_COLUMN, name.data);
+        } else {
+            mt_text_add_wrapped(out, name.data, NAME_COLUMN, width);
+            mt_text_add(out, "%*s", column, "");
+        }
+        mt_text_add_wrapped(out, option->help, (size_t)column, width);
         mt_text_release(&name);
     }
 }

@@ -13,8 +13,9 @@
 
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_run_setting_option, 0),
-    MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
-              .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
+    MT_OPTION(
+        TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+        .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:l4:8GiB, sim:24GiB, sim:FILE.json, cpu, cpu:4GiB (auto)"),
     MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
               .help = "trace each kernel, too, on sim its estimate: memtrace kernels asks about them"),
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -55,6 +56,7 @@ struct run_answer {
     int64_t run, events; /* run 0, events below 0: not traced */
     const char *name, *trace, *state, *device;
     json_t *losses, *grad_norms, *step_ms, *wall_ms;
+    bool time_is_estimated;
     struct mt_run_peaks_answer peaks;
     const struct mt_run_result *plan; /* NULL: none was followed */
 };
@@ -80,6 +82,7 @@ static const struct mt_field answer_fields[] = {
     MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
              "by parameter, the Euclidean norm of its gradient in the first step; `--no-grad-norms` leaves them out"),
     MT_VALUE(ROW, step_ms, "step_ms", NULL, "a number for each step after the warm-up, by the device's clock"),
+    MT_FLAG(ROW, time_is_estimated, "time_is_estimated", NULL, "on sim: step_ms follows from the card's figures"),
     MT_VALUE(ROW, wall_ms, "wall_ms", NULL, "the same by the wall clock; empty where nothing is computed"),
     MT_KNOWN(ROW, events, "events", NULL, "that the trace has of this run"),
     MT_ROW(ROW, peaks, "peak", &mt_run_peaks_types[MT_GROUP_ROLE],
@@ -128,6 +131,7 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
                                 .losses = numbers_json(result->losses, 0, steps),
                                 .grad_norms = grad_norms_json(result),
                                 .step_ms = numbers_json(result->step_ms, warmup, steps),
+                                .time_is_estimated = mt_device_is_simulated(result->device),
                                 .wall_ms = numbers_json(result->wall_ms, warmup, result->executes ? steps : 0),
                                 .peaks = mt_run_peaks_answer_of(&findings->peaks),
                                 .plan = result->plan_bytes > 0 ? result : NULL};
@@ -141,27 +145,38 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
 static void print_title(const struct mt_run_plan *plan, const struct mt_run_result *result)
 {
     const struct mt_training_config *config = &plan->config;
-    const struct mt_model_config *model = &config->model;
+    struct mt_text line = {0};
     if (result->run != 0)
-        printf("run %" PRId64 ": ", result->run);
-    printf("%s (", model->name);
-    mt_print_parameter_count(mt_model_parameter_count(model));
-    printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s\n",
-           mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
-           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], result->device);
+        mt_text_add(&line, "run %" PRId64 ": ", result->run);
+    mt_text_add(&line, "%s (", config->model.name);
+    mt_text_add_parameter_count(&line, mt_model_parameter_count(&config->model));
+    mt_text_add(&line, "), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s",
+                mt_implementation_names[config->implementation], config->batch, config->seq,
+                mt_mode_names[config->mode], config->autocast ? "bf16 autocast" : mt_matmul_names[config->math],
+                result->device);
+    mt_print_line(&line);
+}
+
+/* The column of values behind their names. */
+enum { VALUE_COLUMN = 14 };
+
+/* Prints the name, and the words wrapped in the column of values; releases them. */
+static void print_value(const char *name, struct mt_text *words)
+{
+    printf("%-*s", VALUE_COLUMN, name);
+    mt_print_wrapped(mt_text_get(words), VALUE_COLUMN);
+    mt_text_release(words);
 }
 
 static void print_losses(const struct mt_run_result *result)
 {
-    fputs("losses        ", stdout);
-    bool any = false;
-    for (int64_t i = 0; i < result->step_count; i++) {
-        if (isnan(result->losses[i]))
-            continue;
-        printf(any ? ", %.4f" : "%.4f", result->losses[i]);
-        any = true;
-    }
-    puts(any ? "" : "not computed");
+    struct mt_text losses = {0};
+    for (int64_t i = 0; i < result->step_count; i++)
+        if (!isnan(result->losses[i]))
+            mt_text_add(&losses, "%s%.4f", losses.length > 0 ? ", " : "", result->losses[i]);
+    if (losses.length == 0)
+        mt_text_add(&losses, "not computed");
+    print_value("losses", &losses);
 }
 
 /* Returns the mean of the steps from `begin` on that have a time; NAN if there is none. */
@@ -185,10 +200,12 @@ static void print_plan(const struct mt_run_result *result)
     char bytes[MT_BYTES_TEXT];
     if (result->plan_bytes == 0)
         return;
-    printf("plan          %s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64
-           " requests got their place\n",
-           mt_format_bytes(result->plan_bytes, bytes), (double)result->plan_bytes / (double)result->plan_peak_bytes,
-           stats->planned_requests, stats->planned_requests + stats->unplanned_requests);
+    struct mt_text words = {0};
+    mt_text_add(&words, "%s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64 " requests got their place",
+                mt_format_bytes(result->plan_bytes, bytes),
+                (double)result->plan_bytes / (double)result->plan_peak_bytes, stats->planned_requests,
+                stats->planned_requests + stats->unplanned_requests);
+    print_value("plan", &words);
 }
 
 static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_result *result)
@@ -196,14 +213,17 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     int64_t warmup = plan->config.warmup;
     double device_ms = mean_of(result->step_ms, warmup, result->step_count);
     double wall_ms = mean_of(result->wall_ms, warmup, result->step_count);
-    printf("steps         %" PRId64, result->step_count);
+    struct mt_text words = {0};
+    mt_text_add(&words, "%" PRId64, result->step_count);
     if (warmup > 0)
-        printf(", the first %" PRId64 " to warm up", warmup);
-    if (!isnan(device_ms))
-        printf(", %.2f ms each by the device's clock", device_ms);
+        mt_text_add(&words, ", the first %" PRId64 " to warm up", warmup);
+    if (!isnan(device_ms) && mt_device_is_simulated(result->device))
+        mt_text_add(&words, ", est. %.2f ms each", device_ms);
+    else if (!isnan(device_ms))
+        mt_text_add(&words, ", %.2f ms each by the device's clock", device_ms);
     if (result->executes && !isnan(wall_ms))
-        printf(", %.2f ms by the wall clock", wall_ms);
-    putchar('\n');
+        mt_text_add(&words, ", %.2f ms by the wall clock", wall_ms);
+    print_value("steps", &words);
 }
 
 /* Prints a command to ask next and a remark on it, aligned with those of its neighbours. */
@@ -217,7 +237,7 @@ static void print_next(const struct mt_run_plan *plan, const struct mt_run *run)
     struct mt_text option = {0};
     mt_text_add_trace_option(&option, plan->trace);
     const char *trace_option = mt_text_get(&option);
-    printf("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:\n", run->event_count, plan->trace, run->id);
+    mt_say("\n%" PRId64 " events are in %s, as run %" PRId64 ". Ask next:", run->event_count, plan->trace, run->id);
     print_hint("top 10 --at peak", trace_option, "the largest blocks at the peak");
     print_hint("categories", trace_option, "what kinds of tensors there are");
     print_hint(run->steps > 0 ? "events --step 0" : "events", trace_option, "every allocation and free, in order");
@@ -236,7 +256,7 @@ static void print_text(const struct mt_run_plan *plan, const struct mt_run_resul
     if (findings->question.run != NULL)
         print_next(plan, findings->question.run);
     else
-        puts("\nThe run was not traced: when the peaks were and what they were made of is not known.");
+        mt_say("\nThe run was not traced: when the peaks were and what they were made of is not known.");
 }
 
 static mt_status report(const struct mt_run_plan *plan, const struct mt_run_result *result, mt_report_form form)

@@ -63,6 +63,7 @@ struct answer {
     uint64_t parameters, memory_bytes, reserve_bytes;
     json_t *settings;
     int64_t steps;
+    bool lacks_bf16;
     struct fitted fitted;
     struct remedy_row remedies[MOST_REMEDIES], *single, *combined, *gentler;
     size_t single_count, combined_count, gentler_count;
@@ -96,6 +97,7 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(struct answer, best_command, "remedy", NULL, "the run with the least change that fits"),
     MT_ROW_OR_NULL(struct answer, found, "largest", &largest_type, "that fit with everything else as it is, or null"),
     MT_TEXT(struct answer, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
+    MT_FLAG(struct answer, lacks_bf16, "lacks_bf16", NULL, "the card emulates it: autocast is no change to offer"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_fit_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
@@ -164,7 +166,8 @@ static void fill(const struct mt_fit_question *question, const struct mt_fit_ans
                            .combined_count = found->combined_count,
                            .gentler_count = found->has_gentler,
                            .found = found,
-                           .smallest_card = found->smallest_card};
+                           .smallest_card = found->smallest_card,
+                           .lacks_bf16 = found->lacks_bf16};
     assert(out->single_count + out->combined_count + out->gentler_count <= MOST_REMEDIES);
     out->single = out->remedies;
     out->combined = out->single + out->single_count;
@@ -191,33 +194,33 @@ static void release(struct answer *answer)
 static void print_device(const struct mt_fit_device *device)
 {
     char memory[MT_BYTES_TEXT], reserve[MT_BYTES_TEXT], rest[MT_BYTES_TEXT];
-    fputs("on ", stdout);
-    mt_print_name(device->name);
-    printf(" with %s", mt_format_bytes(device->memory_bytes, memory));
+    struct mt_text line = {0};
+    mt_text_add(&line, "on %s with %s", device->name, mt_format_bytes(device->memory_bytes, memory));
     if (device->reserve_bytes > 0)
-        printf(", %s of which are kept free: %s for the run", mt_format_bytes(device->reserve_bytes, reserve),
-               mt_format_bytes(device->memory_bytes - device->reserve_bytes, rest));
-    puts("\n");
+        mt_text_add(&line, ", %s of which are kept free: %s for the run",
+                    mt_format_bytes(device->reserve_bytes, reserve),
+                    mt_format_bytes(device->memory_bytes - device->reserve_bytes, rest));
+    mt_print_line(&line);
+    putchar('\n');
 }
 
 static void print_title(const struct mt_fit_question *question)
 {
     const struct mt_training_config *config = &question->plan->config;
-    struct mt_text alloc = {0};
+    struct mt_text line = {0};
     if (question->run != NULL) {
-        mt_run_print_name(question->run);
-        fputs(": ", stdout);
+        mt_text_add_run_name(&line, question->run);
+        mt_text_add(&line, ": ");
     }
-    mt_print_name(config->model.name);
-    fputs(" (", stdout);
-    mt_print_parameter_count(mt_model_parameter_count(&config->model));
-    mt_alloc_settings_format_short(&question->plan->alloc, &alloc);
+    mt_text_add(&line, "%s (", config->model.name);
+    mt_text_add_parameter_count(&line, mt_model_parameter_count(&config->model));
+    mt_text_add(&line, "), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, ",
+                mt_implementation_names[config->implementation], config->batch, config->seq,
+                mt_mode_names[config->mode], config->autocast ? "bf16 autocast" : mt_matmul_names[config->math]);
+    mt_alloc_settings_format_short(&question->plan->alloc, &line);
     if (question->plan->follows_plan)
-        mt_text_add(&alloc, ", plan on");
-    printf("), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, %s\n",
-           mt_implementation_names[config->implementation], config->batch, config->seq, mt_mode_names[config->mode],
-           config->autocast ? "bf16 autocast" : mt_matmul_names[config->math], mt_text_get(&alloc));
-    mt_text_release(&alloc);
+        mt_text_add(&line, ", plan on");
+    mt_print_line(&line);
     print_device(question->device);
 }
 
@@ -225,8 +228,8 @@ static void print_squeeze(const struct mt_fit *fit)
 {
     char size[MT_BYTES_TEXT];
     if (fit->fits && fit->unlimited_bytes > fit->capacity_bytes)
-        printf("Only just: with more memory it would reserve %s, so here the allocator gives cached segments back and\n"
-               "takes others, which costs time on a card.\n",
+        mt_say("Only just: with more memory it would reserve %s, so here the allocator gives cached segments back and "
+               "takes others, which costs time on a card.",
                mt_format_bytes(fit->unlimited_bytes, size));
 }
 
@@ -234,11 +237,11 @@ static void print_verdict(const struct mt_fit *fit)
 {
     char bytes[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
     if (!fit->fits) {
-        printf("It does not fit: it needs %s, %s more than there is.\n", mt_format_bytes(fit->enough_bytes, bytes),
+        mt_say("It does not fit: it needs %s, %s more than there is.", mt_format_bytes(fit->enough_bytes, bytes),
                mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), room));
         return;
     }
-    printf("It fits: it reserves %s at its peak, which leaves %s.\n", mt_format_bytes(fit->reserved_bytes, bytes),
+    mt_say("It fits: it reserves %s at its peak, which leaves %s.", mt_format_bytes(fit->reserved_bytes, bytes),
            mt_format_bytes((uint64_t)mt_fit_room_bytes(fit), room));
     print_squeeze(fit);
 }
@@ -267,9 +270,9 @@ static void print_no_remedy(const struct mt_fit_question *question, const struct
     char size[MT_BYTES_TEXT];
     uint64_t bytes = state_bytes(config);
     if (bytes <= fit->capacity_bytes)
-        puts("\nNone of these makes it fit.");
+        mt_say("\nNone of these makes it fit.");
     else
-        printf("\nNone of these makes it fit: the parameters%s alone are %s.\n", state_words(config),
+        mt_say("\nNone of these makes it fit: the parameters%s alone are %s.", state_words(config),
                mt_format_bytes(bytes, size));
 }
 
@@ -282,42 +285,43 @@ static void print_advice(const struct mt_fit_question *question, const struct mt
         print_no_remedy(question, &answer->fit);
         return;
     }
-    puts(answer->combined_count > 0 ? "\nNo single change suffices. The least that does:"
-                                    : "\nThe least change that makes it fit:");
+    mt_say(answer->combined_count > 0 ? "\nNo single change suffices. The least that does:"
+                                      : "\nThe least change that makes it fit:");
     printf("  %s\n", rows->best_command);
     if (answer->has_gentler) {
         bool cuts = answer->gentler.changes.has[MT_SETTING_BATCH] || answer->gentler.changes.has[MT_SETTING_SEQ];
-        printf("With what computes the same in less memory, %s has to be cut:\n", cuts ? "less" : "nothing");
+        mt_say("With what computes the same in less memory, %s has to be cut:", cuts ? "less" : "nothing");
         printf("  %s\n", rows->gentler->shown_command);
     }
 }
 
 static void print_size(const char *what, const struct mt_fit_largest *largest)
 {
+    struct mt_text line = {0};
     if (largest->size > 0)
-        printf("  %-10s %" PRId64 " (", what, largest->size);
+        mt_text_add(&line, "  %-10s %" PRId64 " (", what, largest->size);
     else
-        printf("  %-10s none (", what);
+        mt_text_add(&line, "  %-10s none (", what);
     if (largest->is_certain && largest->size == 0)
-        printf("%s 1 does not fit either", what);
+        mt_text_add(&line, "%s 1 does not fit either)", what);
     else if (largest->is_certain)
-        printf("no larger one fits");
+        mt_text_add(&line, "no larger one fits)");
     else
-        printf("%" PRId64 " to %" PRId64 " do not fit; larger ones were not all tried", largest->size + 1,
-               largest->tried_to);
-    puts(")");
+        mt_text_add(&line, "%" PRId64 " to %" PRId64 " do not fit; larger ones were not all tried)", largest->size + 1,
+                    largest->tried_to);
+    mt_print_line(&line);
 }
 
 static void print_largest(const struct mt_fit_answer *answer)
 {
-    puts("\nThe largest that fit, with everything else as it is:");
+    mt_say("\nThe largest that fit, with everything else as it is:");
     print_size("batch", &answer->batch);
     print_size("sequence", &answer->seq);
     printf("  %-10s %s\n", "model", answer->largest_model != NULL ? answer->largest_model : "none");
     if (answer->smallest_card != NULL)
-        printf("The smallest of the known cards that the run as it is fits: sim:%s\n", answer->smallest_card);
+        mt_say("The smallest of the known cards that the run as it is fits: sim:%s", answer->smallest_card);
     else
-        puts("The run as it is fits none of the known cards.");
+        mt_say("The run as it is fits none of the known cards.");
 }
 
 /* True if a change of a listed run is memtrace's own policy. */
@@ -333,16 +337,26 @@ static bool changes_policy(const struct answer *answer)
 static void print_basis(const struct mt_fit_question *question, const struct answer *answer)
 {
     mt_policy policy = question->plan->alloc.policy;
-    printf("\nEach figure is of a simulation of %" PRId64 " step%s with %s allocator (--alloc policy=%s).",
-           answer->steps, answer->steps == 1 ? "" : "s", policy == MT_POLICY_TORCH ? "PyTorch's" : "memtrace's own",
-           mt_policy_name(policy));
+    struct mt_text text = {0};
+    mt_text_add(&text, "\nEach figure is of a simulation of %" PRId64 " step%s with %s allocator (--alloc policy=%s).",
+                answer->steps, answer->steps == 1 ? "" : "s",
+                policy == MT_POLICY_TORCH ? "PyTorch's" : "memtrace's own", mt_policy_name(policy));
     if (answer->single_count > 0)
-        printf("\n\"reserves\" is the peak of reserved bytes; \"needs\" is a memory in which it fits, where 2 MiB less "
-               "is\n"
-               "too little.");
+        mt_text_add(&text, " \"reserves\" is the peak of reserved bytes; \"needs\" is a memory in which it fits, where "
+                           "2 MiB less is too little.");
     if (changes_policy(answer))
-        printf(" What comes nearest to policy=tight in PyTorch is expandable_segments:True.");
-    putchar('\n');
+        mt_text_add(&text, " What comes nearest to policy=tight in PyTorch is expandable_segments:True.");
+    mt_print_line(&text);
+}
+
+/* Prints what the card can't do for the run, or for a change that is otherwise offered. */
+static void print_lacks(const struct mt_fit_question *question, const struct mt_fit_answer *found)
+{
+    if (!found->lacks_bf16)
+        return;
+    mt_say("%s has no units for bf16: %s", question->device->name,
+           question->plan->config.autocast ? "autocast works there, but is emulated and slow."
+                                           : "autocast would be emulated there, and slow, so it is not offered.");
 }
 
 /* Prints the memory that is kept free. */
@@ -350,13 +364,14 @@ static void print_reserve(const struct mt_fit_device *device)
 {
     char reserve[MT_BYTES_TEXT];
     if (device->reserve_bytes == 0) {
-        puts("Nothing is kept free: CUDA's context and libraries take 0.2 to 0.7 GiB of a card (memtrace cards).");
+        mt_say("Nothing is kept free: CUDA's context and libraries take 0.2 to 0.7 GiB of a card (memtrace cards).");
         return;
     }
-    printf("%s are kept free", mt_format_bytes(device->reserve_bytes, reserve));
-    if (device->asked_reserve_bytes == MT_RESERVE_UNSET)
-        printf(" for CUDA's context and libraries (memtrace cards)");
-    printf(" (--reserve SIZE);\nmemtrace run --device %s has what is left, to try each claim.\n", device->simulated);
+    bool is_usual = device->asked_reserve_bytes == MT_RESERVE_UNSET;
+    mt_say("%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has what is left, to try each "
+           "claim.",
+           mt_format_bytes(device->reserve_bytes, reserve), is_usual ? " for CUDA's context and libraries" : "",
+           device->simulated);
 }
 
 static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,
@@ -372,6 +387,7 @@ static void print_text(const struct mt_fit_question *question, const struct mt_f
     print_advice(question, found, answer);
     print_largest(found);
     print_basis(question, answer);
+    print_lacks(question, found);
     print_reserve(question->device);
 }
 

@@ -20,7 +20,7 @@ struct row {
     const struct mt_steps_row *oom;          /* NULL: it did not run out of memory */
     int64_t allocated_bytes, reserved_bytes; /* the peaks; below 0: there is no run */
     const char *name, *state;
-    bool was_there;
+    bool was_there, time_is_estimated;
     json_t *axes;
     double step_ms;
 };
@@ -38,6 +38,7 @@ static const struct mt_field row_fields[] = {
     MT_KNOWN(struct row, allocated_bytes, "allocated_bytes", NULL, "the peak; of a run that ended early, until then"),
     MT_KNOWN(struct row, reserved_bytes, "reserved_bytes", NULL, NULL),
     MT_MS(struct row, step_ms, "step_ms", NULL, "mean of the steps after the warm-up, by the device's clock"),
+    MT_FLAG(struct row, time_is_estimated, "time_is_estimated", NULL, "on sim"),
     MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, NULL),
     MT_FIELD(TEXT, char *, struct row, result.error, "error", NULL, NULL),
     MT_FIELDS_END,
@@ -107,6 +108,7 @@ static mt_status load_run(struct mt_trace *trace, struct row *row)
     row->name = row->run->name;
     row->state = row->run->state;
     row->step_ms = time->count > 0 ? time->mean : NAN;
+    row->time_is_estimated = mt_device_is_simulated(row->run->device);
     row->oom = row->steps.oom_bytes >= 0 ? &row->steps : NULL;
     return MT_OK;
 }
@@ -216,7 +218,7 @@ static void add_results(struct mt_table *table, const struct row *row)
     mt_table_add_bytes(table, (uint64_t)row->allocated_bytes);
     mt_table_add_bytes(table, (uint64_t)row->reserved_bytes);
     if (!isnan(row->step_ms))
-        snprintf(ms, sizeof ms, "%.2f", row->step_ms);
+        snprintf(ms, sizeof ms, "%s%.2f", row->time_is_estimated ? "est. " : "", row->step_ms);
     mt_table_add(table, ms);
     mt_table_add_number(table, row->result.run);
 }
@@ -271,11 +273,12 @@ static void choose_columns(const struct mt_sweep_grid *grid, struct columns *out
 
 static void print_tally(const struct mt_sweep_grid *grid, const struct answer *answer)
 {
-    printf("\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count, answer->count == 1 ? "" : "s",
-           answer->done, answer->oom, answer->failed);
+    struct mt_text text = {0};
+    mt_text_add(&text, "\n%zu cell%s: %zu done, %zu out of memory, %zu failed", answer->count,
+                answer->count == 1 ? "" : "s", answer->done, answer->oom, answer->failed);
     if (answer->was_there > 0)
-        printf("; %zu were in the trace already (--again runs them anew)", answer->was_there);
-    putchar('\n');
+        mt_text_add(&text, "; %zu were in the trace already (--again runs them anew)", answer->was_there);
+    mt_print_line(&text);
     if (mt_device_is_simulated(grid->cells[0].plan.device))
         mt_print_wrapped("Times on sim are estimates, from the figures of the card that it stands for (docs/cards.md).",
                          0);

@@ -195,8 +195,8 @@ static void print_next(const struct mt_attention_answer *answer)
     if (answer->trace == NULL)
         return;
     mt_text_add_shell_word(&file, answer->trace);
-    printf("Each cell is a run of %s, %" PRId64 " to %" PRId64
-           ": memtrace runs lists them, memtrace peak --run %" PRId64 " asks about one.\n",
+    mt_say("Each cell is a run of %s, %" PRId64 " to %" PRId64
+           ": memtrace runs lists them, memtrace peak --run %" PRId64 " asks about one.",
            mt_text_get(&file), first, last, last);
     mt_text_release(&file);
 }

@@ -254,7 +254,7 @@ static void print_coverage(const struct mt_import_report *report)
 
 static void print_text(const struct imported *imported)
 {
-    printf("%s, read in %.2f s\n", imported->report->format, imported->seconds);
+    mt_say("%s, read in %.2f s", imported->report->format, imported->seconds);
     mt_question_print_title(imported->question);
     print_entries(imported->report);
     mt_run_peaks_print(imported->peaks, MT_PEAK_ROWS);

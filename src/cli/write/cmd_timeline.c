@@ -41,7 +41,7 @@ static void tell_result(const char *path)
     char size[MT_BYTES_TEXT];
     if (strcmp(path, "-") == 0 || stat(path, &found) != 0)
         return;
-    printf("wrote %s, %s: open it in a browser\n", path, mt_format_bytes((uint64_t)found.st_size, size));
+    mt_say("wrote %s, %s: open it in a browser", path, mt_format_bytes((uint64_t)found.st_size, size));
 }
 
 static mt_status write_page(const struct mt_page_plan *plan, const char *path)
@@ -88,7 +88,8 @@ const struct mt_command mt_command_timeline = {
     .usage = "[OPTIONS]",
     .details =
         "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
-        "and address, steps, phases and layers, and what is live at any moment. It needs no network and no GPU.\n",
+        "and address, steps, phases and layers, and what is live at any moment, by role, module and other words.\n"
+        "It needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"
                 "  memtrace timeline --run 1 --diff 2 -o autocast.html\n",
     .options = options,

@@ -1,4 +1,4 @@
-/* Sums of the blocks that were live at a peak by one word of their labels, and how high each phase went.
+/* Sums of blocks by one word of their labels, and how high each phase went.
  *
  *   live blocks of the peak ──by role──▶ parameter 12.69 GiB, gradient 12.69 GiB, …      each sums to the peak
  *                           ──by module─▶ model.layers.*.ffn.w1 3.12 GiB, …
@@ -33,6 +33,17 @@ extern const char *const mt_group_key_names[];
  * checkpoint on: milliseconds, however long the run. */
 mt_status mt_trace_peak_by(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                            mt_group_key key, struct mt_peak_row *out);
+
+/* Blocks of one group, of the run or live at its peak. Sizes are as requested. */
+struct mt_top_group {
+    const char *name;
+    uint64_t count, max_bytes, total_bytes;
+};
+
+/* Sums the blocks of a choice, whose grouping does not matter, by a key; the largest block or sum first, as its order says.
+ * *out_complete is false if the run has allocations that the summary no longer tells apart, and so leaves out. */
+mt_status mt_trace_top_groups(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                              mt_group_key key, struct mt_top_group **out_rows, size_t *out_count, bool *out_complete);
 
 /* The highest moment of a phase, in allocated bytes. */
 struct mt_phase_peak {

@@ -78,6 +78,12 @@ void mt_row_visitor_remove(struct mt_database *database, const struct mt_row_vis
     " LEFT JOIN label ON label.run = ?1 AND label.id = event.label"                                                    \
     " LEFT JOIN span ON span.run = ?1 AND span.id = coalesce(event.span, label.span) "
 
+/* The allocs, as `alloc`, each with the event that gave its block the label that it has after the event `moment`, a parameter:
+ * the alloc itself or a relabel. */
+#define MT_ALLOC_AND_LABELLING_EVENT(moment)                                                                           \
+    " event AS alloc JOIN event ON event.id = ifnull((SELECT max(relabel.event) FROM relabel"                          \
+    " WHERE relabel.allocation = alloc.id AND relabel.event <= " moment "), alloc.id) "
+
 /* Reads MT_LABEL_COLUMNS, the first of which is number `column`. */
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);
 
@@ -110,6 +116,16 @@ static inline int64_t mt_query_position(int64_t id, int64_t first_event)
 /* Finds the highest bytes of the measure and the event that reached them; 0: nothing was ever allocated. */
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
                               int64_t *out_event);
+
+/* A function that gets rows of blocks one by one, and returns false to have no more. */
+struct mt_top_visitor {
+    void *context;
+    bool (*visit)(void *context, const struct mt_top_row *row);
+};
+
+/* Visits the rows of a choice by falling size, not merged: allocations of one size and label, or live blocks one by one. */
+mt_status mt_query_top_visit(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                             const struct mt_top_visitor *visitor);
 
 /* Checks the invariants of struct mt_peak_row, which a damaged trace may break, and sets cached_bytes. */
 mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,

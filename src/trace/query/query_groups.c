@@ -122,6 +122,70 @@ mt_status mt_trace_peak_by(struct mt_trace *trace, const struct mt_run *run, int
     return status;
 }
 
+/* Groups of a ranking under way. Invariant: by_name maps the address of rows[i].name, a kept text, to i. */
+struct top_groups {
+    struct mt_trace *trace;
+    mt_group_key key;
+    struct mt_top_group *rows;
+    size_t count;
+    struct mt_number_map by_name;
+};
+
+/* Returns the word of a row that the key means, kept. */
+static const char *word_of(struct mt_trace *trace, const struct mt_top_row *row, mt_group_key key)
+{
+    const char *const words[] = {
+        [MT_GROUP_ROLE] = row->role, [MT_GROUP_CATEGORY] = row->category, [MT_GROUP_MODULE] = row->span,
+        [MT_GROUP_OP] = row->op,     [MT_GROUP_PHASE] = row->phase,       [MT_GROUP_DTYPE] = row->dtype};
+    return key == MT_GROUP_MODULE ? mt_query_place(trace, row->span) : words[key];
+}
+
+static bool add_to_group(void *context, const struct mt_top_row *row)
+{
+    struct top_groups *groups = context;
+    const char *name = word_of(groups->trace, row, groups->key);
+    uint64_t index = groups->count;
+    if (!mt_number_map_get(&groups->by_name, (uint64_t)(uintptr_t)name, &index)) {
+        mt_number_map_put(&groups->by_name, (uint64_t)(uintptr_t)name, index);
+        *MT_HOST_ADD(groups->rows, groups->count) = (struct mt_top_group){.name = name};
+    }
+    struct mt_top_group *group = &groups->rows[index];
+    group->count += row->count;
+    group->total_bytes += row->total_bytes;
+    group->max_bytes = mt_larger(group->max_bytes, row->bytes);
+    return true;
+}
+
+static int compare_singles(const void *left, const void *right)
+{
+    const struct mt_top_group *a = left, *b = right;
+    int order = MT_COMPARE(b->max_bytes, a->max_bytes);
+    if (order == 0)
+        order = MT_COMPARE(b->total_bytes, a->total_bytes);
+    return order != 0 ? order : strcmp(a->name, b->name);
+}
+
+static int compare_totals(const void *left, const void *right)
+{
+    const struct mt_top_group *a = left, *b = right;
+    int order = MT_COMPARE(b->total_bytes, a->total_bytes);
+    return order != 0 ? order : compare_singles(left, right);
+}
+
+mt_status mt_trace_top_groups(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                              mt_group_key key, struct mt_top_group **out_rows, size_t *out_count, bool *out_complete)
+{
+    struct top_groups groups = {.trace = trace, .key = key};
+    mt_number_map_create(&groups.by_name);
+    mt_status status = mt_query_top_visit(trace, run, choice, &(struct mt_top_visitor){&groups, add_to_group});
+    mt_number_map_release(&groups.by_name);
+    if (groups.count > 1)
+        qsort(groups.rows, groups.count, sizeof *groups.rows,
+              choice->order == MT_TOP_BY_TOTAL ? compare_totals : compare_singles);
+    *out_complete = choice->moment == MT_TOP_AT_PEAK || run->complete_from_bytes == 0;
+    return mt_query_hand_over(status, groups.rows, groups.count, out_rows, out_count);
+}
+
 /* Finds the step that went highest, and how high; MT_STEP_BEFORE if there is none. */
 static mt_status find_highest_step(struct mt_trace *trace, const struct mt_run *run, int64_t *out_step,
                                    uint64_t *out_bytes)
@@ -195,11 +259,13 @@ static mt_status walk_step(struct mt_trace *trace, const struct mt_run *run, str
     MT_TRY(mt_trace_step_events(trace, run, walk->step, &first, &last));
     MT_TRY(sum_live(trace, run, first, walk));
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT id, kind, block_bytes, requested_bytes, time_ns FROM event NOT INDEXED"
-                 " WHERE id >= ?1 AND id <= ?2 AND kind IN (?3, ?4, ?5) ORDER BY id",
-                 MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC),
-                 MT_BIND_INTEGER(MT_EVENT_FREE), MT_BIND_INTEGER(MT_EVENT_PHASE))
+    /* A free without an allocation is of a block that was not live. */
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "SELECT id, kind, block_bytes, requested_bytes, time_ns FROM event NOT INDEXED"
+        " WHERE id >= ?1 AND id <= ?2 AND (kind IN (?3, ?5) OR kind = ?4 AND allocation IS NOT NULL) ORDER BY id",
+        MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC), MT_BIND_INTEGER(MT_EVENT_FREE),
+        MT_BIND_INTEGER(MT_EVENT_PHASE))
         status = take_event(row, walk);
     return status;
 }

@@ -4,7 +4,9 @@
 #include "trace/query/query.h"
 
 #include <assert.h>
+#include <fnmatch.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Rows, added by falling size and merged if they are alike.
  * Invariant of merged rows: rows[size_begin..count) are those of the size that was added last, no two of them alike. */
@@ -30,10 +32,18 @@ static int compare_rows(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->event, b->event);
 }
 
-static void ranking_sort(struct ranking *ranking)
+static int compare_totals(const void *left, const void *right)
+{
+    const struct mt_top_row *a = left, *b = right;
+    int order = MT_COMPARE(b->total_bytes, a->total_bytes);
+    return order != 0 ? order : compare_rows(left, right);
+}
+
+static void ranking_sort(struct ranking *ranking, mt_top_order order)
 {
     if (ranking->count > 1)
-        qsort(ranking->rows, ranking->count, sizeof *ranking->rows, compare_rows);
+        qsort(ranking->rows, ranking->count, sizeof *ranking->rows,
+              order == MT_TOP_BY_TOTAL ? compare_totals : compare_rows);
 }
 
 static void ranking_append(struct ranking *ranking, const struct mt_top_row *row)
@@ -53,35 +63,58 @@ static void ranking_merge(struct mt_trace *trace, struct ranking *ranking, const
         if (!are_alike(other, &merged))
             continue;
         other->count += merged.count;
+        other->total_bytes += merged.total_bytes;
         other->event = merged.event < other->event ? merged.event : other->event;
         return;
     }
     ranking_append(ranking, &merged);
 }
 
-static void ranking_finish(struct ranking *ranking, size_t limit)
+static void ranking_finish(struct ranking *ranking, mt_top_order order, size_t limit)
 {
-    ranking_sort(ranking);
+    ranking_sort(ranking, order);
     ranking->count = ranking->count < limit ? ranking->count : limit;
 }
 
-/* Ranks merged rows of the whole run: reads the summary by falling size, as far as needed. */
-static mt_status rank_summary(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
+/* True if the pattern matches the path of the span, or of one around it. */
+static bool is_in_module(const char *span, const char *pattern)
+{
+    char *path = mt_host_strdup(span);
+    bool is_in = fnmatch(pattern, path, 0) == 0;
+    for (char *dot = strrchr(path, '.'); dot != NULL && !is_in; dot = strrchr(path, '.')) {
+        *dot = '\0';
+        is_in = fnmatch(pattern, path, 0) == 0;
+    }
+    free(path);
+    return is_in;
+}
+
+static bool is_chosen(const struct mt_top_choice *choice, const struct mt_top_row *row)
+{
+    return (choice->category == NULL || strcmp(row->category, choice->category) == 0) &&
+           (choice->role == NULL || strcmp(row->role, choice->role) == 0) &&
+           (choice->module == NULL || is_in_module(row->span, choice->module));
+}
+
+/* Visits the rows of the summary that are chosen, by falling size. */
+static mt_status visit_summary(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                               const struct mt_top_visitor *visitor)
 {
     struct mt_statement *statement;
+    bool goes_on = true;
     mt_status status = mt_query_prepare(
         trace, run,
         "SELECT requested_bytes, count, first_event, " MT_LABEL_COLUMNS " FROM summary_allocation" MT_LABEL_JOIN(
             "summary_allocation.label") "WHERE summary_allocation.run = ?1 ORDER BY requested_bytes DESC",
         &statement);
-    while (mt_statement_next(statement, &status)) {
+    while (goes_on && mt_statement_next(statement, &status)) {
         struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0),
                                    .count = (uint64_t)mt_statement_integer(statement, 1),
                                    .event = mt_statement_integer(statement, 2)};
-        if (ranking->count > 0 && ranking->count >= limit && ranking->rows[ranking->count - 1].bytes != found.bytes)
-            break;
+        found.total_bytes = found.bytes * found.count;
         mt_query_label(trace, statement, 3, &found);
-        ranking_merge(trace, ranking, &found);
+        if (is_chosen(choice, &found))
+            goes_on = visitor->visit(visitor->context, &found);
     }
     mt_statement_finalize(statement);
     return status;
@@ -92,28 +125,30 @@ struct cutoff {
     uint64_t bytes;
     uint64_t larger, equal; /* number of them */
     int64_t first_event;    /* of all of them */
+    uint64_t limit;
 };
 
-/* Finds the `limit` largest allocations. */
-static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct cutoff *out)
+static bool add_to_cutoff(void *context, const struct mt_top_row *row)
 {
-    *out = (struct cutoff){.first_event = INT64_MAX};
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(trace, run,
-                                        "SELECT requested_bytes, count, first_event FROM summary_allocation"
-                                        " WHERE run = ?1 ORDER BY requested_bytes DESC",
-                                        &statement);
-    while (mt_statement_next(statement, &status)) {
-        uint64_t bytes = (uint64_t)mt_statement_integer(statement, 0);
-        if (bytes != out->bytes && out->larger + out->equal >= limit)
-            break;
-        if (bytes != out->bytes)
-            *out = (struct cutoff){bytes, out->larger + out->equal, 0, out->first_event};
-        out->equal += (uint64_t)mt_statement_integer(statement, 1);
-        int64_t first = mt_statement_integer(statement, 2);
-        out->first_event = first < out->first_event ? first : out->first_event;
+    struct cutoff *cutoff = context;
+    if (row->bytes != cutoff->bytes && cutoff->larger + cutoff->equal >= cutoff->limit)
+        return false;
+    if (row->bytes != cutoff->bytes) {
+        cutoff->bytes = row->bytes;
+        cutoff->larger += cutoff->equal;
+        cutoff->equal = 0;
     }
-    mt_statement_finalize(statement);
+    cutoff->equal += row->count;
+    cutoff->first_event = row->event < cutoff->first_event ? row->event : cutoff->first_event;
+    return true;
+}
+
+/* Finds the `limit` largest allocations. */
+static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                             size_t limit, struct cutoff *out)
+{
+    *out = (struct cutoff){.first_event = INT64_MAX, .limit = limit};
+    mt_status status = visit_summary(trace, run, choice, &(struct mt_top_visitor){out, add_to_cutoff});
     if (out->larger + out->equal > limit)
         out->equal = limit - out->larger;
     assert(out->larger + out->equal <= limit);
@@ -121,54 +156,62 @@ static mt_status find_cutoff(struct mt_trace *trace, const struct mt_run *run, s
 }
 
 /* Ranks the allocations of a cutoff: reads events in their order until all are found. */
-static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, struct cutoff wanted,
-                             struct ranking *ranking)
+static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                             struct cutoff wanted, struct ranking *ranking)
 {
     struct mt_statement *statement;
     mt_status status =
         mt_query_prepare(trace, run,
                          "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN
-                         "WHERE event.id >= ?2 AND event.id < ?3 AND kind = ?4 AND requested_bytes >= ?5"
+                         "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?6) AND requested_bytes >= ?5"
                          " ORDER BY event.id",
                          &statement);
-    MT_QUERY_BIND(statement, wanted.first_event, mt_query_end(run), MT_EVENT_ALLOC, (int64_t)wanted.bytes);
+    MT_QUERY_BIND(statement, wanted.first_event, mt_query_end(run), MT_EVENT_ALLOC, (int64_t)wanted.bytes,
+                  MT_EVENT_RELABEL);
     while (wanted.larger + wanted.equal > 0 && mt_statement_next(statement, &status)) {
         struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1};
         uint64_t *left = found.bytes == wanted.bytes ? &wanted.equal : &wanted.larger;
         if (*left == 0)
             continue;
-        --*left;
+        found.total_bytes = found.bytes;
         found.event = mt_statement_integer(statement, 1);
         mt_query_label(trace, statement, 2, &found);
+        if (!is_chosen(choice, &found))
+            continue;
+        --*left;
         ranking_append(ranking, &found);
     }
     mt_statement_finalize(statement);
     return status;
 }
 
-static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, size_t limit, struct ranking *ranking)
+static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                           size_t limit, struct ranking *ranking)
 {
     struct cutoff wanted;
-    MT_TRY(find_cutoff(trace, run, limit, &wanted));
-    return rank_events(trace, run, wanted, ranking);
+    MT_TRY(find_cutoff(trace, run, choice, limit, &wanted));
+    return rank_events(trace, run, choice, wanted, ranking);
 }
 
-/* Reads the rows of alloc events, in the order of the ids. */
-static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
-                             struct ranking *out)
+/* Reads the rows of alloc events, in the order of the ids, with the labels of their blocks after `moment`. */
+static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t moment, const int64_t *ids,
+                             size_t count, struct ranking *out)
 {
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT requested_bytes, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id = ?2",
-        &statement);
+    mt_status status =
+        mt_query_prepare(trace, run,
+                         "SELECT event.requested_bytes, " MT_LABEL_COLUMNS " FROM" MT_ALLOC_AND_LABELLING_EVENT("?3")
+                             MT_EVENT_LABEL_JOIN "WHERE alloc.id = ?2",
+                         &statement);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
-        mt_statement_bind_integer(statement, 2, ids[i]);
+        MT_QUERY_BIND(statement, ids[i], moment);
         if (!mt_statement_next(statement, &status)) {
             if (status == MT_OK)
                 status = mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there");
             break;
         }
         struct mt_top_row block = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1, .event = ids[i]};
+        block.total_bytes = block.bytes;
         mt_query_label(trace, statement, 1, &block);
         ranking_append(out, &block);
         mt_statement_reset(statement);
@@ -177,8 +220,9 @@ static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, c
     return status;
 }
 
-static mt_status rank_peak(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping,
-                           struct ranking *ranking)
+/* Visits the blocks live at the peak that are chosen, by falling size. */
+static mt_status visit_peak(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                            const struct mt_top_visitor *visitor)
 {
     uint64_t peak_bytes;
     int64_t peak_event, *ids = NULL;
@@ -188,17 +232,44 @@ static mt_status rank_peak(struct mt_trace *trace, const struct mt_run *run, mt_
     if (status == MT_OK && peak_event != 0)
         status = mt_query_live(trace, run, peak_event, &ids, &id_count);
     if (status == MT_OK)
-        status = read_blocks(trace, run, ids, id_count, &blocks);
-    ranking_sort(&blocks);
-    for (size_t i = 0; i < blocks.count && status == MT_OK; i++) {
-        if (grouping == MT_TOP_EACH)
-            ranking_append(ranking, &blocks.rows[i]);
-        else
-            ranking_merge(trace, ranking, &blocks.rows[i]);
-    }
+        status = read_blocks(trace, run, peak_event, ids, id_count, &blocks);
+    ranking_sort(&blocks, MT_TOP_BY_SINGLE);
+    bool goes_on = status == MT_OK;
+    for (size_t i = 0; i < blocks.count && goes_on; i++)
+        if (is_chosen(choice, &blocks.rows[i]))
+            goes_on = visitor->visit(visitor->context, &blocks.rows[i]);
     free(blocks.rows);
     free(ids);
     return status;
+}
+
+mt_status mt_query_top_visit(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
+                             const struct mt_top_visitor *visitor)
+{
+    return (choice->moment == MT_TOP_AT_PEAK ? visit_peak : visit_summary)(trace, run, choice, visitor);
+}
+
+/* A ranking under way. */
+struct rank {
+    struct mt_trace *trace;
+    const struct mt_top_choice *choice;
+    size_t limit;
+    struct ranking ranking;
+};
+
+/* Takes a row. False if none of those that follow, which are no larger, can belong to the largest. */
+static bool take_row(void *context, const struct mt_top_row *row)
+{
+    struct rank *rank = context;
+    struct ranking *ranking = &rank->ranking;
+    if (rank->choice->order == MT_TOP_BY_SINGLE && ranking->count > 0 && ranking->count >= rank->limit &&
+        ranking->rows[ranking->count - 1].bytes != row->bytes)
+        return false;
+    if (rank->choice->grouping == MT_TOP_EACH)
+        ranking_append(ranking, row);
+    else
+        ranking_merge(rank->trace, ranking, row);
+    return true;
 }
 
 static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, struct ranking *ranking)
@@ -208,21 +279,21 @@ static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, str
     return MT_OK;
 }
 
-mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
+mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete)
 {
-    struct ranking ranking = {0};
-    mt_status status = MT_OK;
-    if (moment == MT_TOP_AT_PEAK)
-        status = rank_peak(trace, run, grouping, &ranking);
-    else if (grouping == MT_TOP_EACH)
-        status = rank_each(trace, run, limit, &ranking);
-    else
-        status = rank_summary(trace, run, limit, &ranking);
-    ranking_finish(&ranking, limit);
+    struct rank rank = {.trace = trace, .choice = choice, .limit = limit};
+    struct ranking *ranking = &rank.ranking;
+    bool is_whole_run = choice->moment == MT_TOP_WHOLE_RUN;
+    mt_status status = is_whole_run && choice->grouping == MT_TOP_EACH
+                           ? rank_each(trace, run, choice, limit, ranking)
+                           : mt_query_top_visit(trace, run, choice, &(struct mt_top_visitor){&rank, take_row});
+    ranking_finish(ranking, choice->order, limit);
     if (status == MT_OK)
-        status = add_steps(trace, run, &ranking);
-    assert(ranking.count <= limit);
-    *out_complete = moment == MT_TOP_AT_PEAK || ranking.count == limit || run->complete_from_bytes == 0;
-    return mt_query_hand_over(status, ranking.rows, ranking.count, out_rows, out_count);
+        status = add_steps(trace, run, ranking);
+    assert(ranking->count <= limit);
+    bool is_by_size = choice->order == MT_TOP_BY_SINGLE || choice->grouping == MT_TOP_EACH;
+    bool has_largest = is_by_size && ranking->count == limit;
+    *out_complete = !is_whole_run || has_largest || run->complete_from_bytes == 0;
+    return mt_query_hand_over(status, ranking->rows, ranking->count, out_rows, out_count);
 }

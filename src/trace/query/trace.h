@@ -43,6 +43,12 @@ struct mt_run {
     int64_t lost_events;         /* emitted after the writer had failed */
     int64_t missing_records;     /* of its last moments, which could not be read after its process died */
     int64_t complete_from_bytes; /* summary_allocation has every allocation of at least this size */
+    int64_t rank;                /* of the process in its job; -1: it is no rank */
+    int64_t local_rank;          /* on its host; -1: not known */
+    int64_t world_size;          /* processes of the job; -1: not known */
+    const char *host;            /* that recorded it; NULL: imported, or not known */
+    const char *job;             /* the same for all ranks; NULL: not known */
+    int64_t pid;                 /* of the process that recorded it; 0: imported, or not known */
     int64_t stall_count;         /* times that the producer waited for the ring */
     int64_t stall_ns;            /* for so long altogether */
     int64_t steps;               /* that began */
@@ -97,11 +103,12 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
                              struct mt_peak_row *out);
 void mt_peak_row_release(struct mt_peak_row *peak);
 
-/* Allocations of one size, or one allocation. */
+/* Allocations of one size, or one allocation. Invariant: total_bytes = bytes * count. */
 struct mt_top_row {
     uint64_t bytes; /* of each, as requested */
     uint64_t
         count; /* of the run's allocations, or of the blocks live at the peak, that differ in nothing but the layer */
+    uint64_t total_bytes;
     const char *category, *op, *phase, *role, *dtype, *shape; /* of their label */
     const char *span; /* "*" stands for the layer's number if several layers are merged */
     int64_t event;    /* event.id of the first of them */
@@ -110,11 +117,23 @@ struct mt_top_row {
 
 typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;
 typedef enum mt_top_moment { MT_TOP_WHOLE_RUN, MT_TOP_AT_PEAK } mt_top_moment;
+typedef enum mt_top_order { MT_TOP_BY_SINGLE, MT_TOP_BY_TOTAL } mt_top_order;
+
+/* The blocks that a ranking has, and its order: by the size of one, or of all that are alike. Texts are borrowed; NULL: any.
+ * All zero: all blocks of the run, alike ones merged, by the size of one. */
+struct mt_top_choice {
+    mt_top_grouping grouping;
+    mt_top_moment moment;
+    mt_top_order order;
+    const char *category, *role;
+    const char
+        *module; /* a path or a pattern of the shell, "model.layers.*.ffn", of what asked or of a module around it */
+};
 
 /* Reads the `limit` largest rows, by size, then count, then first event. Merged rows of the whole run come from the
  * summary; those at the peak of allocated bytes from the checkpoint before it. *out_complete is false if the run has
- * smaller allocations than the last row's that the summary no longer tells apart. */
-mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, mt_top_grouping grouping, mt_top_moment moment,
+ * allocations that the summary no longer tells apart, and one of them may belong to the rows. */
+mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete);
 
 /* The allocations of one category, in all phases or in one. Sizes are as requested. */
@@ -130,17 +149,17 @@ struct mt_category_row {
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count);
 
-/* An allocation or a free. */
+/* An allocation, a free or a relabel. */
 struct mt_event_row {
-    int64_t n;          /* from 0, in the order of the answer */
-    const char *action; /* "alloc" or "free" */
-    int64_t id;       /* of the allocation: the position of its event in the run, from 0. A free has that of its alloc,
-                           * -1 if it is not known */
-    uint64_t time_ns; /* the device's clock, from the start of the run */
-    uint64_t bytes;   /* of the block, as requested */
+    int64_t n;            /* from 0, in the order of the answer */
+    const char *action;   /* "alloc", "free" or "relabel" */
+    int64_t id;           /* of the allocation: the position of its event in the run, from 0. Others have that of their
+                           * alloc, -1 if it is not known */
+    uint64_t time_ns;     /* the device's clock, from the start of the run */
+    uint64_t bytes;       /* of the block, as requested */
     uint64_t block_bytes; /* of the block, with rounding */
     mt_stream stream;
-    const char *category, *role, *op, *phase, *span; /* of the block's label: phase is that of its allocation */
+    const char *category, *role, *op, *phase, *span; /* of the block's label: phase is that in which it was given */
 };
 
 /* Functions that get the rows one by one. `begin` is called first, once the query is known to make sense. If one of them
@@ -151,7 +170,7 @@ struct mt_event_visitor {
     mt_status (*visit)(void *context, const struct mt_event_row *row);
 };
 
-/* Visits the allocations and frees of a step, or of the run (MT_ALL_STEPS), in order. */
+/* Visits the allocations, frees and relabels of a step, or of the run (MT_ALL_STEPS), in order. */
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
                           const struct mt_event_visitor *visitor);
 
