@@ -133,13 +133,19 @@ typedef struct memtrace_run_options {
      * in bytes (0, or more than 2^63 - 1: unknown). Ignored for a run with a device. */
     const char *noted_device;
     uint64_t noted_capacity_bytes;
+
+    /* The place of the process in a job on several cards: its rank, from 0; the rank on its host, -1 if not known; the
+     * number of processes; and the name of the job, the same for all of them, NULL if not known. world_size 0: the
+     * process is none of a job, and the ranks do not count. The library stores the host and the process by itself. */
+    int32_t rank, local_rank, world_size;
+    const char *job;
 } memtrace_run_options;
 
 /* Opens a run. The caller closes it. From here on a crash loses nothing: the trace has every event until then, and the
  * run's state is "interrupted".
  * MEMTRACE_NOT_WRITTEN if the trace can't be written, or if another process or run is writing it, which the text names.
- * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, allocator
- * or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
+ * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, allocator,
+ * rank or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
 MEMTRACE_API memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run);
 
 /* The outcome of a run, as the program judges it. Answers show it. */
