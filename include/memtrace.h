@@ -467,7 +467,7 @@ MEMTRACE_API memtrace_status memtrace_reset_peaks(memtrace_run *run);
  *       return error;
  *   }
  *
- * Notes may contradict each other: a block where another is live, or the end of a block that is not live. Then the
+ * Notes may contradict each other: a block where another is live, or the end or a new label of one that is not live. Then the
  * later note counts, and the contradiction is counted (memtrace_run_note_counts). No call fails for it. */
 
 /* Notes that a block was taken, with its requested bytes. `stream` is any number that identifies a stream, such as a
@@ -480,6 +480,10 @@ MEMTRACE_API memtrace_status memtrace_note_take(memtrace_run *run, uint64_t addr
  * thread may take the address right after. */
 MEMTRACE_API void memtrace_note_give(memtrace_run *run, uint64_t address);
 
+/* Notes that the block at the address has another label from now on, as memtrace_relabel does. MEMTRACE_USAGE for an
+ * invalid label; then nothing is noted. */
+MEMTRACE_API memtrace_status memtrace_note_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label);
+
 /* Notes that a request was refused. Fails as memtrace_note_take. */
 MEMTRACE_API memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream,
                                                    const memtrace_label *label);
@@ -490,13 +494,14 @@ MEMTRACE_API void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint6
 
 /* Counts of notes and of contradictions among them. `size` as in memtrace_statistics. */
 typedef struct memtrace_note_counts {
-    size_t size;             /* sizeof(memtrace_note_counts) */
-    uint64_t takes, gives;   /* calls */
-    uint64_t maps, unmaps;   /* calls */
-    uint64_t unseen_gives;   /* gives of addresses where no block was noted */
-    uint64_t lost_gives;     /* blocks that ended because another one was noted in their place */
-    uint64_t unmapped_gives; /* blocks that ended because their memory was unmapped */
-    uint64_t ignored;        /* calls about 0 bytes, or beyond the highest address */
+    size_t size;              /* sizeof(memtrace_note_counts) */
+    uint64_t takes, gives;    /* calls */
+    uint64_t maps, unmaps;    /* calls */
+    uint64_t unseen_gives;    /* gives of addresses where no block was noted */
+    uint64_t lost_gives;      /* blocks that ended because another one was noted in their place */
+    uint64_t unmapped_gives;  /* blocks that ended because their memory was unmapped */
+    uint64_t ignored;         /* calls about 0 bytes, or beyond the highest address */
+    uint64_t unseen_relabels; /* new labels of addresses where no block was noted */
 } memtrace_note_counts;
 
 /* Gets the counts since the run was opened. MEMTRACE_USAGE for an invalid `size`. */
