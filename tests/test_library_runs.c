@@ -239,6 +239,23 @@ static void a_run_knows_its_rank(void **state)
     assert_rank_refused(0, 0, -1);
 }
 
+/* Version 0.1 had no ranks: what lies behind its options is not the library's to read. */
+static void options_of_version_0_1_have_no_rank(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {
+        .size = offsetof(memtrace_run_options, rank), .trace = TRACE, .rank = 9, .world_size = 7, .job = (char *)1};
+    memtrace_run *run;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    assert_ok(memtrace_run_open(&options, &run));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(row->rank, -1);
+    mt_trace_close(trace);
+}
+
 static void a_run_of_one_process_has_no_rank(void **state)
 {
     (void)state;
@@ -280,6 +297,7 @@ int main(void)
         LIBRARY_TEST(a_capacity_that_no_device_has_is_not_known),
         LIBRARY_TEST(how_the_allocator_was_set_is_the_librarys_to_say),
         LIBRARY_TEST(a_run_knows_its_rank),
+        LIBRARY_TEST(options_of_version_0_1_have_no_rank),
         LIBRARY_TEST(a_run_of_one_process_has_no_rank),
         LIBRARY_TEST(errors_name_no_options_of_the_program),
     };
