@@ -133,13 +133,19 @@ typedef struct memtrace_run_options {
      * in bytes (0, or more than 2^63 - 1: unknown). Ignored for a run with a device. */
     const char *noted_device;
     uint64_t noted_capacity_bytes;
+
+    /* The place of the process in a job on several cards: its rank, from 0; the rank on its host, -1 if not known; the
+     * number of processes; and the name of the job, the same for all of them, NULL if not known. world_size 0: the
+     * process is none of a job, and the ranks do not count. The library stores the host and the process by itself. */
+    int32_t rank, local_rank, world_size;
+    const char *job;
 } memtrace_run_options;
 
 /* Opens a run. The caller closes it. From here on a crash loses nothing: the trace has every event until then, and the
  * run's state is "interrupted".
  * MEMTRACE_NOT_WRITTEN if the trace can't be written, or if another process or run is writing it, which the text names.
- * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, allocator
- * or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
+ * MEMTRACE_BAD_TRACE if the file is not a trace. MEMTRACE_NO_DEVICE and MEMTRACE_USAGE for an invalid device, rank,
+ * allocator or size. A failure may leave an empty trace, or a run in state "failed", and nothing else. */
 MEMTRACE_API memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run);
 
 /* The outcome of a run, as the program judges it. Answers show it. */
@@ -347,8 +353,8 @@ typedef struct memtrace_block {
     uint16_t stream;          /* that it was taken for */
 } memtrace_block;
 
-/* Finds the live block that holds an address, its first or any other. Takes time proportional to the number of segments.
- * MEMTRACE_USAGE if there is none, or for an invalid `size`. */
+/* Finds the live block that holds an address, its first or any other. Takes time proportional to the number of segments
+ * and of blocks in one. MEMTRACE_USAGE if there is none, or for an invalid `size`. */
 MEMTRACE_API memtrace_status memtrace_find(memtrace_run *run, uint64_t address, memtrace_block *out_block);
 
 /* Limits what the allocator may take from the device to a fraction of the card's memory, above 0 and up to 1, as
@@ -416,8 +422,8 @@ typedef struct memtrace_counter {
  *   active, active_bytes        BLOCKS, ALLOCATED_BYTES                 num_alloc_retries  retries
  *
  * A block is never active without being allocated: its memory is free for its own stream as soon as it is given back,
- * since that stream waits on the device for the others. Policy "tight" has no split blocks on devices that give and take
- * single pages, as PyTorch has none in expandable segments. */
+ * since that stream waits on the device for the others. Policy "tight" has no split blocks on devices that give and
+ * take single pages, as PyTorch has none in expandable segments. */
 typedef struct memtrace_statistics {
     size_t size;              /* sizeof(memtrace_statistics) */
     uint64_t requested_bytes; /* of live blocks */
@@ -461,8 +467,8 @@ MEMTRACE_API memtrace_status memtrace_reset_peaks(memtrace_run *run);
  *       return error;
  *   }
  *
- * Notes may contradict each other: a block where another is live, or the end of a block that is not live. Then the
- * later note counts, and the contradiction is counted (memtrace_run_note_counts). No call fails for it. */
+ * Notes may contradict each other: a block where another is live, or the end or a new label of one that is not live.
+ * Then the later note counts, and the contradiction is counted (memtrace_run_note_counts). No call fails for it. */
 
 /* Notes that a block was taken, with its requested bytes. `stream` is any number that identifies a stream, such as a
  * cudaStream_t; 0 is the default one. `label` may be NULL. MEMTRACE_USAGE for an invalid label; then nothing is
@@ -474,6 +480,10 @@ MEMTRACE_API memtrace_status memtrace_note_take(memtrace_run *run, uint64_t addr
  * thread may take the address right after. */
 MEMTRACE_API void memtrace_note_give(memtrace_run *run, uint64_t address);
 
+/* Notes that the block at the address has another label from now on, as memtrace_relabel does. MEMTRACE_USAGE for an
+ * invalid label; then nothing is noted. */
+MEMTRACE_API memtrace_status memtrace_note_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label);
+
 /* Notes that a request was refused. Fails as memtrace_note_take. */
 MEMTRACE_API memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream,
                                                    const memtrace_label *label);
@@ -484,13 +494,14 @@ MEMTRACE_API void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint6
 
 /* Counts of notes and of contradictions among them. `size` as in memtrace_statistics. */
 typedef struct memtrace_note_counts {
-    size_t size;             /* sizeof(memtrace_note_counts) */
-    uint64_t takes, gives;   /* calls */
-    uint64_t maps, unmaps;   /* calls */
-    uint64_t unseen_gives;   /* gives of addresses where no block was noted */
-    uint64_t lost_gives;     /* blocks that ended because another one was noted in their place */
-    uint64_t unmapped_gives; /* blocks that ended because their memory was unmapped */
-    uint64_t ignored;        /* calls about 0 bytes, or beyond the highest address */
+    size_t size;              /* sizeof(memtrace_note_counts) */
+    uint64_t takes, gives;    /* calls */
+    uint64_t maps, unmaps;    /* calls */
+    uint64_t unseen_gives;    /* gives of addresses where no block was noted */
+    uint64_t lost_gives;      /* blocks that ended because another one was noted in their place */
+    uint64_t unmapped_gives;  /* blocks that ended because their memory was unmapped */
+    uint64_t ignored;         /* calls about 0 bytes, or beyond the highest address */
+    uint64_t unseen_relabels; /* new labels of addresses where no block was noted */
 } memtrace_note_counts;
 
 /* Gets the counts since the run was opened. MEMTRACE_USAGE for an invalid `size`. */

@@ -1,6 +1,7 @@
 /* What a program of the library can say of a block besides the common: many dims, another label later, a span that the
  * thread is not in, a call stack; and labels of programs that were compiled with an older header. */
 #include "library_fixture.h"
+#include "trace/query/blocks.h"
 
 #include <memtrace.h>
 #include <pthread.h>
@@ -108,6 +109,63 @@ static void a_block_that_gets_another_label_has_it_from_then_on(void **state)
     memtrace_trace_close(trace);
 }
 
+static void a_noted_block_gets_another_label_too(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run(NULL);
+    memtrace_label parameter = label_of("Param");
+    memtrace_note_map(run, 64 * MIB, 32 * MIB, 0);
+    assert_ok(memtrace_note_take(run, 64 * MIB, 8 * MIB, 9, NULL));
+    assert_ok(memtrace_note_relabel(run, 64 * MIB, &parameter));
+    assert_ok(memtrace_note_take(run, 80 * MIB, 4 * MIB, 0, NULL));
+    assert_ok(memtrace_note_relabel(run, 65 * MIB, &parameter)); /* no block begins there */
+    parameter.dims = -1;
+    assert_fails(memtrace_note_relabel(run, 64 * MIB, &parameter), MEMTRACE_USAGE, "-1 dims");
+    memtrace_note_counts counts = {.size = sizeof counts};
+    assert_ok(memtrace_run_note_counts(run, &counts));
+    assert_int_equal(counts.takes, 2);
+    assert_int_equal(counts.gives, 0);
+    assert_int_equal(counts.unseen_relabels, 1);
+    memtrace_note_give(run, 64 * MIB);
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    const memtrace_run_row *row;
+    memtrace_trace *trace = open_trace(&row);
+    const memtrace_peak *peak = peak_of(trace, row, MEMTRACE_ALLOCATED);
+    assert_int_equal(peak->bytes, 12 * MIB);
+    assert_int_equal(share_of(peak, "Param")->requested_bytes, 8 * MIB);
+    assert_int_equal(share_of(peak, "Other")->requested_bytes, 4 * MIB);
+    memtrace_free(peak);
+    memtrace_trace_close(trace);
+}
+
+static void a_role_says_how_it_was_found(void **state)
+{
+    (void)state;
+    static const char *const sources[] = {"declared", "observed", "inferred"};
+    memtrace_run *run = open_run("sim");
+    for (int i = 0; i < 3; i++) {
+        memtrace_label label = label_of("Param");
+        uint64_t address;
+        label.role_source = (memtrace_role_source)i;
+        assert_ok(memtrace_take(run, 4096, 0, &label, &address));
+    }
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    struct mt_label_row *labels;
+    size_t count;
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(mt_trace_labels(trace, row, &labels, &count), MT_OK);
+    assert_int_equal(count, 4); /* the first is none */
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(labels[i + 1].role_source, sources[i]);
+    free(labels);
+    mt_trace_close(trace);
+}
+
 static void a_span_by_its_path_is_the_one_that_nested_spans_are(void **state)
 {
     (void)state;
@@ -192,6 +250,8 @@ int main(void)
         LIBRARY_TEST(a_shape_has_up_to_sixteen_dims),
         LIBRARY_TEST(a_label_of_version_0_1_has_four_dims_and_no_more),
         LIBRARY_TEST(a_block_that_gets_another_label_has_it_from_then_on),
+        LIBRARY_TEST(a_noted_block_gets_another_label_too),
+        LIBRARY_TEST(a_role_says_how_it_was_found),
         LIBRARY_TEST(a_span_by_its_path_is_the_one_that_nested_spans_are),
         LIBRARY_TEST(numbers_of_another_run_are_refused),
         LIBRARY_TEST(phase_and_step_are_the_runs),

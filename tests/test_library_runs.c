@@ -207,6 +207,68 @@ static void runs_of_two_traces_do_not_meet(void **state)
     memtrace_trace_close(trace);
 }
 
+static void assert_rank_refused(int32_t rank, int32_t local_rank, int32_t world_size)
+{
+    memtrace_run_options options = {
+        .size = sizeof options, .trace = TRACE, .rank = rank, .local_rank = local_rank, .world_size = world_size};
+    memtrace_run *run = NULL;
+    assert_fails(memtrace_run_open(&options, &run), MEMTRACE_USAGE, "rank");
+}
+
+static void a_run_knows_its_rank(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {
+        .size = sizeof options, .trace = TRACE, .rank = 5, .local_rank = 1, .world_size = 8, .job = "night run"};
+    memtrace_run *run;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    assert_ok(memtrace_run_open(&options, &run));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(row->rank, 5);
+    assert_int_equal(row->local_rank, 1);
+    assert_int_equal(row->world_size, 8);
+    assert_string_equal(row->job, "night run");
+    mt_trace_close(trace);
+    assert_rank_refused(8, 0, 8);
+    assert_rank_refused(-1, 0, 8);
+    assert_rank_refused(0, 1, 8);
+    assert_rank_refused(0, -2, 8);
+    assert_rank_refused(0, 0, -1);
+}
+
+/* Version 0.1 had no ranks: what lies behind its options is not the library's to read. */
+static void options_of_version_0_1_have_no_rank(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {
+        .size = offsetof(memtrace_run_options, rank), .trace = TRACE, .rank = 9, .world_size = 7, .job = (char *)1};
+    memtrace_run *run;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    assert_ok(memtrace_run_open(&options, &run));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(row->rank, -1);
+    mt_trace_close(trace);
+}
+
+static void a_run_of_one_process_has_no_rank(void **state)
+{
+    (void)state;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(row->rank, -1);
+    assert_int_equal(row->world_size, -1);
+    mt_trace_close(trace);
+}
+
 /* Callers of the library do not have the options of the program `memtrace`. */
 static void errors_name_no_options_of_the_program(void **state)
 {
@@ -234,6 +296,9 @@ int main(void)
         LIBRARY_TEST(runs_of_two_traces_do_not_meet),
         LIBRARY_TEST(a_capacity_that_no_device_has_is_not_known),
         LIBRARY_TEST(how_the_allocator_was_set_is_the_librarys_to_say),
+        LIBRARY_TEST(a_run_knows_its_rank),
+        LIBRARY_TEST(options_of_version_0_1_have_no_rank),
+        LIBRARY_TEST(a_run_of_one_process_has_no_rank),
         LIBRARY_TEST(errors_name_no_options_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,7 +181,7 @@ static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
 /* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
-/* Count a block that was just handed out, and one that is about to be free, by pool (alloc_stats.c). */
+/* Count a block that was just handed out, and one that is about to be free, by pool (alloc_view.c). */
 void mt_pool_count_out(struct mt_alloc *alloc, const struct mt_block *block);
 void mt_pool_count_back(struct mt_alloc *alloc, const struct mt_block *block);
 

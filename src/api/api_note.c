@@ -30,6 +30,14 @@ void memtrace_note_give(memtrace_run *run, uint64_t address)
     MT_API_NOTE(run, mt_foreign_give(run->notes, mt_api_now_ns(run), address));
 }
 
+memtrace_status memtrace_note_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label)
+{
+    struct mt_api_purpose purpose;
+    MT_API_TRY(mt_api_label(run, label, &purpose));
+    MT_API_NOTE(run, (void)mt_foreign_relabel(run->notes, mt_api_now_ns(run), address, purpose.label, purpose.span));
+    return MEMTRACE_OK;
+}
+
 memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_t stream, const memtrace_label *label)
 {
     struct mt_foreign_block request;
@@ -60,6 +68,7 @@ memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts
                                   .unseen_gives = counts.unseen_gives,
                                   .lost_gives = counts.lost_gives,
                                   .unmapped_gives = counts.unmapped_gives,
-                                  .ignored = counts.refused};
+                                  .ignored = counts.refused,
+                                  .unseen_relabels = counts.unseen_relabels};
     return mt_api_status(mt_api_copy_out("memtrace_note_counts", &known, sizeof known, out_counts));
 }

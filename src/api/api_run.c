@@ -49,13 +49,23 @@ static uint64_t noted_capacity(const memtrace_run_options *options)
     return options->noted_capacity_bytes <= INT64_MAX ? options->noted_capacity_bytes : 0;
 }
 
+/* True if the ranks of a job are possible: 0 <= rank < world_size, and so the local one if it is known. */
+static bool has_valid_ranks(const memtrace_run_options *options)
+{
+    const int32_t size = options->world_size, rank = options->rank, local = options->local_rank;
+    return size >= 0 && (size == 0 || (rank >= 0 && rank < size && local >= -1 && local <= rank));
+}
+
 static mt_status open_recorder(struct memtrace_run *run, const memtrace_run_options *options,
                                const struct mt_alloc_settings *alloc)
 {
     struct mt_text alloc_text = {0};
     mt_alloc_settings_format(alloc, &alloc_text);
     const struct mt_device *device = run->device;
+    const struct mt_run_rank rank = {options->rank, options->local_rank, options->world_size};
     struct mt_run_info info = {.name = options->name,
+                               .rank = options->world_size > 0 ? &rank : NULL,
+                               .job = options->job,
                                .device = device != NULL ? device->name : noted_device(options),
                                .capacity_bytes = device != NULL ? device->capacity_bytes : noted_capacity(options)};
     struct mt_run_setting *settings =
@@ -93,6 +103,9 @@ static mt_status release_run(struct memtrace_run *run, mt_run_state state)
 static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options *options)
 {
     struct mt_alloc_settings alloc;
+    if (!has_valid_ranks(options))
+        return mt_fail(MT_USAGE, "rank %d, %d on its host, of a world of %d processes is none", options->rank,
+                       options->local_rank, options->world_size);
     MT_TRY(mt_alloc_settings_parse(options->alloc != NULL ? options->alloc : "", &alloc));
     MT_TRY(open_device(run, options));
     MT_TRY(open_recorder(run, options, &alloc));

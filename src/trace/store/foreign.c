@@ -225,8 +225,10 @@ bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr ad
     struct block *block = find_block(foreign, address);
     assert(mt_label_number(label) != 0);
     move_clock(foreign, time_ns);
-    if (block == NULL)
+    if (block == NULL) {
+        foreign->counts.unseen_relabels++;
         return false;
+    }
     block->label = label;
     block->span = span;
     emit_block(foreign, MT_EVENT_RELABEL, block, 0);

@@ -55,6 +55,7 @@ struct mt_foreign_counts {
     uint64_t owned_segments;  /* blocks that got a segment of their own; this is no error */
     uint64_t refused;         /* calls about 0 bytes, or beyond MT_FOREIGN_MOST_ADDRESS: nothing happened */
     uint64_t times_back;      /* calls with a time before the last one's, which was used instead */
+    uint64_t unseen_relabels; /* of no live block */
     uint64_t unmatched_steps; /* steps that began within another, which ended there, or ended without having begun */
 };
 
