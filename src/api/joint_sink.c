@@ -89,6 +89,29 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     return id;
 }
 
+static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
+{
+    const struct mt_sink *target = enter(context);
+    mt_frame_id id = target->intern_frame(target->context, frame);
+    leave(context);
+    return id;
+}
+
+static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id frame)
+{
+    const struct mt_sink *target = enter(context);
+    mt_stack_id id = target->intern_stack(target->context, parent, frame);
+    leave(context);
+    return id;
+}
+
+static void store_outside(void *context, const struct mt_outside *outside)
+{
+    const struct mt_sink *target = enter(context);
+    target->outside(target->context, outside);
+    leave(context);
+}
+
 void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *target)
 {
     *joint = (struct mt_joint_sink){.target = *target, .start_ns = mt_clock_ns()};
@@ -100,7 +123,10 @@ void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *tar
                                         .intern_label = intern_label,
                                         .intern_category = intern_category,
                                         .category_name = category_name,
-                                        .intern_span = intern_span};
+                                        .intern_span = intern_span,
+                                        .intern_frame = target->intern_frame != NULL ? intern_frame : NULL,
+                                        .intern_stack = target->intern_stack != NULL ? intern_stack : NULL,
+                                        .outside = target->outside != NULL ? store_outside : NULL};
     }
 }
 

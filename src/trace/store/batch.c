@@ -203,7 +203,8 @@ enum event_column {
     EVENT_BLOCK,
     EVENT_SEGMENT,
     EVENT_OFFSET,
-    EVENT_ALLOCATION
+    EVENT_ALLOCATION,
+    EVENT_STACK
 };
 
 #define ALWAYS (1u << EVENT_TIME | 1u << EVENT_KIND | 1u << EVENT_STREAM)
@@ -213,9 +214,9 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
     [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
     [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
     [MT_EVENT_ALLOC] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK |
-                       1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
+                       1u << EVENT_SEGMENT | 1u << EVENT_OFFSET | 1u << EVENT_STACK,
     [MT_EVENT_FREE] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK | 1u << EVENT_ALLOCATION,
-    [MT_EVENT_OOM] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED,
+    [MT_EVENT_OOM] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED | 1u << EVENT_STACK,
     [MT_EVENT_SPAN_BEGIN] = ALWAYS | 1u << EVENT_SPAN,
     [MT_EVENT_SPAN_END] = ALWAYS | 1u << EVENT_SPAN,
     [MT_EVENT_STEP_BEGIN] = ALWAYS | 1u << EVENT_REQUESTED,
@@ -278,6 +279,9 @@ static int give_event_column(sqlite3_vtab_cursor *cursor, sqlite3_context *conte
     case EVENT_ALLOCATION:
         result_id(context, row->allocation);
         break;
+    case EVENT_STACK:
+        result_id(context, event->stack);
+        break;
     }
     return SQLITE_OK;
 }
@@ -285,7 +289,7 @@ static int give_event_column(sqlite3_vtab_cursor *cursor, sqlite3_context *conte
 /* The columns are in the order of table event, so that SQLite need not move them. An id of NULL is the next one. */
 const struct mt_batch_table mt_event_batch = {
     .name = "mt_event_batch",
-    .columns = "time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation",
+    .columns = "time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation, stack",
     .insert = "INSERT INTO event SELECT NULL, * FROM mt_event_batch",
     .row_bytes = sizeof(struct mt_event_row_in),
     .capacity = 1024,

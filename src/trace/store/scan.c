@@ -107,6 +107,7 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
         .block_bytes = (uint64_t)mt_statement_integer(row, 7),
         .segment = (uint32_t)mt_statement_integer(row, 8),
         .offset = (uint64_t)mt_statement_integer(row, 9),
+        .stack = (mt_stack_id)mt_statement_integer(row, 12),
     };
     if (kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP)
         find_address(scan, &event);
@@ -122,7 +123,7 @@ static mt_status read_all(struct scan *scan)
     MT_TRY(each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment));
     return each_row(scan,
                     "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                    " offset, allocation, first_event FROM run CROSS JOIN event"
+                    " offset, allocation, first_event, stack FROM run CROSS JOIN event"
                     " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
                     " ORDER BY event.id",
                     read_event);
