@@ -22,6 +22,7 @@ enum insert {
     INSERT_FRAME,
     INSERT_STACK,
     INSERT_OUTSIDE,
+    INSERT_BATCH,
     INSERT_COUNT
 };
 static const struct {
@@ -34,6 +35,7 @@ static const struct {
     [INSERT_KERNEL] = {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream"},
     [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
     [INSERT_STACK] = {"stack", "run, id, parent, frame"},
+    [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
     [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
 };
 
@@ -50,6 +52,8 @@ struct mt_intake {
     size_t label_count;
     int64_t kernel_count; /* stored: ids 1 to this */
     uint64_t last_ns;     /* time of the last event */
+    int64_t batch_begin;  /* event.id of the first event since the last commit */
+    uint64_t checksum;    /* of the rows of event since then */
     struct mt_statement *insert[INSERT_COUNT], *update_run;
     struct mt_payload payload; /* of the record that is being read */
 };
@@ -114,6 +118,13 @@ static mt_status read_run(struct mt_intake *intake)
     return status;
 }
 
+/* Begins a batch behind the stored events. */
+static void begin_batch(struct mt_intake *intake)
+{
+    intake->batch_begin = intake->first_event + mt_summary_events(intake->summary);
+    intake->checksum = (uint64_t)intake->batch_begin;
+}
+
 mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_intake **out)
 {
     struct mt_intake *intake = mt_host_alloc(sizeof *intake);
@@ -124,6 +135,7 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     intake->summary = mt_summary_create(intake->first_event);
     const struct mt_scan_visitor visitor = {.context = intake, .label = note_label, .event = note_event};
     MT_TRY(mt_scan_run(database, run, &visitor));
+    begin_batch(intake);
     return prepare(intake);
 }
 
@@ -172,12 +184,12 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     assert(mt_label_category(event->label) < MT_MOST_CATEGORIES);
     struct mt_event_row_in *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
-    *row = (struct mt_event_row_in){.event = event, .span = event->span};
-    row->allocation = mt_summary_add(intake->summary, event);
+    int64_t allocation = mt_summary_add(intake->summary, event);
+    bool is_span_of_label = label != 0 && label < intake->label_count && intake->label_spans[label] == event->span;
+    assert(allocation == 0 || event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL);
+    mt_event_row_set(row, event, allocation, is_span_of_label ? 0 : event->span);
+    intake->checksum = mt_event_row_checksum(intake->checksum, row);
     intake->last_ns = event->time_ns;
-    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL);
-    if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
-        row->span = 0;
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
 }
 
@@ -359,9 +371,22 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     return status == MT_OK ? mt_batch_store(intake->uses) : status;
 }
 
+/* Stores the checksum of the events since the last commit. */
+static mt_status store_batch(struct mt_intake *intake)
+{
+    int64_t count = intake->first_event + mt_summary_events(intake->summary) - intake->batch_begin;
+    if (count == 0)
+        return MT_OK;
+    MT_TRY(MT_RUN_WITH(intake->insert[INSERT_BATCH], 2, MT_BIND_INTEGER(intake->batch_begin), MT_BIND_INTEGER(count),
+                       MT_BIND_INTEGER(intake->checksum)));
+    begin_batch(intake);
+    return MT_OK;
+}
+
 mt_status mt_intake_commit(struct mt_intake *intake)
 {
     assert(intake->open);
+    MT_TRY(store_batch(intake));
     MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run));
     MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_BIND_INTEGER(mt_summary_events(intake->summary)),
                        MT_BIND_INTEGER(intake->position), MT_BIND_INTEGER(intake->run)));

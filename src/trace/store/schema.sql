@@ -89,6 +89,15 @@ CREATE TABLE IF NOT EXISTS event (
     stack INTEGER                    -- alloc, oom: stack.id of the request; NULL: not recorded
 );
 
+-- The events of each transaction of the writer, with a checksum over their rows.
+CREATE TABLE IF NOT EXISTS batch (
+    run INTEGER NOT NULL,
+    first_event INTEGER NOT NULL,
+    event_count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (run, first_event)
+) WITHOUT ROWID;
+
 -- The blocks whose label changed, with the event and the new label.
 CREATE INDEX IF NOT EXISTS event_relabel ON event (allocation) WHERE kind = 10;
 CREATE VIEW IF NOT EXISTS relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;
