@@ -52,6 +52,20 @@ static inline mt_span_id script_span(struct script *script)
     return sink->intern_span(sink->context, layer, script_draw(script, 2) == 0 ? "attn" : "ffn");
 }
 
+/* A stack of up to 5 frames of a program of 12; none for one in three. */
+static inline mt_stack_id script_stack(struct script *script)
+{
+    static const char *const functions[] = {"main", "train", "forward", "(lambda)"};
+    mt_stack_id stack = 0;
+    uint64_t depth = script_draw(script, 3) == 0 ? 0 : 1 + script_draw(script, 5);
+    for (uint64_t i = 0; i < depth; i++) {
+        const struct mt_frame frame = {functions[script_draw(script, 4)], i % 2 == 0 ? "train.py" : "",
+                                       (uint32_t)script_draw(script, 3)};
+        stack = mt_sink_stack(script->sink, stack, &frame);
+    }
+    return stack;
+}
+
 /* One of ours, or of five that the script names. */
 static inline mt_category script_category(struct script *script)
 {
@@ -83,6 +97,7 @@ static inline mt_label_id script_label(struct script *script, mt_span_id span)
 static inline void script_fill_alloc(struct script *script, struct mt_event *event)
 {
     event->kind = MT_EVENT_ALLOC;
+    event->stack = script_stack(script);
     event->span = script_span(script);
     event->label = script_label(script, event->span);
     if (script_draw(script, 10) == 0)
@@ -146,6 +161,7 @@ static inline void script_fill_mark(struct script *script, struct mt_event *even
     if (event->kind != MT_EVENT_OOM)
         return;
     event->label = script_label(script, event->span);
+    event->stack = script_stack(script);
     event->requested_bytes = 1 + script_draw(script, 1000);
 }
 
@@ -308,7 +324,7 @@ static const char FIXTURE_EVENTS[] =
     "SELECT e.id, e.time_ns, k.name, e.stream, l.category, l.role, l.op, l.phase, coalesce(l.layer, -1), l.dtype,"
     " l.shape, s.path, e.requested_bytes, e.block_bytes, e.segment, e.offset, e.allocation, g.address + e.offset,"
     " a.segment, a.offset, r.first_event, u.reads, u.writes, u.first_use, u.last_use, u.idle_from, u.idle_to,"
-    " u.copied_from, u.unread, l.role_source"
+    " u.copied_from, u.unread, l.role_source, ifnull(e.stack, 0)"
     " FROM run r JOIN event e ON e.id >= r.first_event AND e.id < r.first_event + r.event_count"
     " JOIN event_kind k ON k.id = e.kind LEFT JOIN label l ON l.run = r.id AND l.id = e.label"
     " LEFT JOIN span s ON s.run = r.id AND s.id = coalesce(e.span, l.span)"
@@ -385,6 +401,8 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
     check_integer(row, 3, event->stream);
     if (event->label != 0)
         check_label(row, mt_interner_find_label(interner, event->label), interner);
+    if (event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_OOM)
+        check_integer(row, 30, event->stack);
     if (has_span(event))
         check_text(row, 11, mt_interner_find_span(interner, event->span)->path);
     if (event->kind != MT_EVENT_SPAN_BEGIN && event->kind != MT_EVENT_SPAN_END && event->kind > MT_EVENT_SEGMENT_UNMAP)

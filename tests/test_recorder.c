@@ -101,6 +101,8 @@ static char *dump(const char *file)
         "SELECT * FROM measurement",
         "SELECT * FROM span",
         "SELECT * FROM label",
+        "SELECT * FROM frame",
+        "SELECT * FROM stack",
         "SELECT * FROM event",
         "SELECT * FROM block_use",
         "SELECT * FROM event_kind",
@@ -236,6 +238,55 @@ static void a_closed_trace_in_a_folder_is_not_changed_by_reading(void **state)
     assert_false(fixture_exists(path, "-wal"));
 }
 
+static void a_stack_is_stored_from_its_innermost_frame_outwards(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    static const struct mt_frame frames[] = {{"main", "train.py", 9}, {"step", "train.py", 5}, {"forward", "", 0}};
+    mt_stack_id stack = 0;
+    for (int i = 0; i < 3; i++)
+        stack = mt_sink_stack(sink, stack, &frames[i]);
+    assert_int_equal(mt_sink_stack(sink, 1, &frames[1]), 2); /* known */
+    const struct mt_label label = {.op = "x", .layer = -1};
+    const struct mt_event event = {.kind = MT_EVENT_ALLOC,
+                                   .label = sink->intern_label(sink->context, &label),
+                                   .requested_bytes = 1,
+                                   .block_bytes = 1,
+                                   .stack = stack};
+    sink->emit(sink->context, &event);
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_string_equal(
+        sql_text(path,
+                 "WITH RECURSIVE s(id, depth) AS (SELECT stack, 0 FROM event UNION ALL SELECT parent, depth + 1"
+                 " FROM s JOIN stack USING (id)) SELECT group_concat(text) FROM (SELECT function || ' ' || file ||"
+                 " ':' || line AS text FROM s JOIN stack USING (id) JOIN frame ON frame.id = stack.frame"
+                 " ORDER BY depth)"),
+        "forward :0,step train.py:5,main train.py:9");
+    assert_int_equal(sql_integer(path, "SELECT count(*) FROM stack"), 3);
+}
+
+static void memory_outside_of_the_allocator_is_told_by_moment(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    const struct mt_outside context = {.kind = MT_OUTSIDE_CONTEXT, .name = "", .bytes = 500};
+    struct mt_outside nccl = {.kind = MT_OUTSIDE_NCCL, .name = "ring", .bytes = 70};
+    sink->outside(sink->context, &context);
+    for (uint64_t i = 0; i < 3; i++) {
+        const struct mt_event event = {.sequence = i, .time_ns = 100 * i, .kind = MT_EVENT_PHASE};
+        sink->emit(sink->context, &event);
+        nccl.bytes++;
+        sink->outside(sink->context, &nccl);
+    }
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_string_equal(sql_text(path,
+                                 "SELECT group_concat(event || ' ' || time_ns || ' ' || kind || ' ' || name || ' '"
+                                 " || bytes) FROM outside"),
+                        "0 0 context  500,1 0 nccl ring 71,2 100 nccl ring 72,3 200 nccl ring 73");
+}
+
 static void expect_place(const struct mt_run *run, const struct mt_run_rank *rank, const char *job, int64_t pid)
 {
     assert_int_equal(run->rank, rank->rank);
@@ -287,6 +338,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_live_run_can_be_read_with_its_summaries, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recording_goes_on_below_a_reader_that_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_trace_in_a_folder_is_not_changed_by_reading, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stack_is_stored_from_its_innermost_frame_outwards, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_outside_of_the_allocator_is_told_by_moment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_knows_its_job_and_the_process_that_recorded_it, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -392,6 +392,41 @@ static void a_changed_bit_ends_the_run_before_its_record(void **state)
     }
 }
 
+/* A byte that changed within a row, which SQLite can't see. */
+static void a_changed_row_of_a_run_that_was_left_is_found(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {
+        "UPDATE event SET block_bytes = block_bytes + 512 WHERE id = 777",
+        "UPDATE event SET label = NULL WHERE id = (SELECT max(id) FROM event WHERE label IS NOT NULL)",
+        "UPDATE event SET stack = ifnull(stack, 0) + 1 WHERE id = 1", "DELETE FROM event WHERE id = 999",
+        "DELETE FROM event WHERE id = 3000"};
+    for (size_t i = 0; i <= sizeof changes / sizeof changes[0]; i++) {
+        fixture_record(path, 1, 3000);
+        make_database("UPDATE run SET state = 'running'");
+        assert_int_equal(sql_integer(path, "SELECT sum(event_count) FROM batch"), 3000);
+        if (i < sizeof changes / sizeof changes[0]) {
+            make_database(changes[i]);
+            assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+            check_error_says("are not those that were stored");
+        } else {
+            assert_int_equal(open_for_reading(), MT_OK);
+        }
+        unlink(path);
+        unlink(beside(".db-ring"));
+    }
+}
+
+static void a_new_trace_has_room_at_the_end_of_its_pages(void **state)
+{
+    (void)state;
+    size_t bytes;
+    fixture_record(path, 1, 100);
+    char *file = read_file(&bytes);
+    assert_int_equal(file[20], 8); /* of the header: bytes that pages leave unused at their end */
+    free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +444,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_page_of_zeros_ends_the_run_before_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_of_another_position_end_the_run_before_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_bit_ends_the_run_before_its_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_changed_row_of_a_run_that_was_left_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_trace_has_room_at_the_end_of_its_pages, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,6 +49,14 @@ static void measure(struct session *session, const char *name, int64_t step, dou
         mt_recorder_measure(session->recorder, name, step, value);
 }
 
+/* Stores all that a kind of holder has outside of the allocator. */
+static void tell_outside(struct session *session, mt_outside_kind kind, uint64_t bytes)
+{
+    const struct mt_sink *sink = mt_recorder_sink(session->recorder);
+    const struct mt_outside outside = {.kind = kind, .name = "", .bytes = bytes};
+    sink->outside(sink->context, &outside);
+}
+
 /* Stores the bytes that this process holds according to the driver, and those that the allocator holds at the same moment.
  * A device without a driver leaves no reading. */
 static void measure_memory(struct session *session, int64_t step)
@@ -62,8 +70,6 @@ static void measure_memory(struct session *session, int64_t step)
         const char *name;
         uint64_t bytes;
     } readings[] = {{"memory:driver_used", memory.used_bytes},
-                    {"memory:context", memory.context_bytes},
-                    {"memory:library", memory.library_bytes},
                     {"memory:free", memory.free_bytes},
                     {"memory:total", memory.total_bytes},
                     {"memory:requested", stats.all.requested_bytes},
@@ -71,6 +77,8 @@ static void measure_memory(struct session *session, int64_t step)
                     {"memory:reserved", stats.reserved_bytes}};
     for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++)
         measure(session, readings[i].name, step, (double)readings[i].bytes);
+    tell_outside(session, MT_OUTSIDE_CONTEXT, memory.context_bytes);
+    tell_outside(session, MT_OUTSIDE_LIBRARY, memory.library_bytes);
 }
 
 static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms)

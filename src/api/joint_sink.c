@@ -92,7 +92,7 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
 static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
 {
     const struct mt_sink *target = enter(context);
-    mt_frame_id id = target->intern_frame != NULL ? target->intern_frame(target->context, frame) : 0;
+    mt_frame_id id = target->intern_frame(target->context, frame);
     leave(context);
     return id;
 }
@@ -100,9 +100,16 @@ static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
 static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id frame)
 {
     const struct mt_sink *target = enter(context);
-    mt_stack_id id = target->intern_stack != NULL ? target->intern_stack(target->context, parent, frame) : 0;
+    mt_stack_id id = target->intern_stack(target->context, parent, frame);
     leave(context);
     return id;
+}
+
+static void store_outside(void *context, const struct mt_outside *outside)
+{
+    const struct mt_sink *target = enter(context);
+    target->outside(target->context, outside);
+    leave(context);
 }
 
 void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *target)
@@ -117,8 +124,9 @@ void mt_joint_sink_create(struct mt_joint_sink *joint, const struct mt_sink *tar
                                         .intern_category = intern_category,
                                         .category_name = category_name,
                                         .intern_span = intern_span,
-                                        .intern_frame = intern_frame,
-                                        .intern_stack = intern_stack};
+                                        .intern_frame = target->intern_frame != NULL ? intern_frame : NULL,
+                                        .intern_stack = target->intern_stack != NULL ? intern_stack : NULL,
+                                        .outside = target->outside != NULL ? store_outside : NULL};
     }
 }
 

@@ -63,6 +63,26 @@ struct mt_kernel {
     uint32_t stream;           /* the driver's number */
 };
 
+/* The holders of memory that no allocator of the trace handed out. */
+#define MT_OUTSIDE_KINDS(X)                                                                                            \
+    X(CONTEXT, "context") /* the context and the code of CUDA */                                                       \
+    X(LIBRARY, "library") /* libraries, for themselves */                                                              \
+    X(NCCL, "nccl")       /* buffers of communication */                                                               \
+    X(OTHER, "other")
+
+#define X(name, text) MT_OUTSIDE_##name,
+typedef enum mt_outside_kind { MT_OUTSIDE_KINDS(X) MT_OUTSIDE_KIND_COUNT } mt_outside_kind;
+#undef X
+
+const char *mt_outside_kind_name(mt_outside_kind kind);
+
+/* Memory outside of the allocator: all that this holder has from the last event on. */
+struct mt_outside {
+    mt_outside_kind kind;
+    const char *name; /* of the holder within its kind, "" for all of it; borrowed for the call */
+    uint64_t bytes;
+};
+
 /* The uses of a block by ops, emitted just before it is freed. The sequence of its alloc event identifies the block, since
  * another may have its place by now. A moment is the sequence of the last event before it. */
 struct mt_use {

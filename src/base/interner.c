@@ -321,6 +321,16 @@ static mt_span_id discard_span(void *context, mt_span_id parent, const char *nam
     return mt_interner_span(context, parent, name, NULL);
 }
 
+static mt_frame_id discard_frame(void *context, const struct mt_frame *frame)
+{
+    return mt_interner_frame(context, frame, NULL);
+}
+
+static mt_stack_id discard_stack(void *context, mt_stack_id parent, mt_frame_id frame)
+{
+    return mt_interner_stack(context, parent, frame, NULL);
+}
+
 static mt_category discard_category(void *context, const char *name)
 {
     return mt_interner_category(context, name);
@@ -337,7 +347,9 @@ struct mt_sink mt_sink_discarding(struct mt_interner *interner)
                             .intern_label = discard_label,
                             .intern_category = discard_category,
                             .category_name = discard_category_name,
-                            .intern_span = discard_span};
+                            .intern_span = discard_span,
+                            .intern_frame = discard_frame,
+                            .intern_stack = discard_stack};
 }
 
 /* Invariant: every value of `places` is a number of `names`; at its key, a pointer, that name was found last. */

@@ -64,6 +64,11 @@ const char *mt_event_kind_name(mt_event_kind kind)
     TABLE_LOOKUP(kind, MT_EVENT_KINDS(NAME));
 }
 
+const char *mt_outside_kind_name(mt_outside_kind kind)
+{
+    TABLE_LOOKUP(kind, MT_OUTSIDE_KINDS(NAME));
+}
+
 static const struct {
     const char *name;
     size_t bytes;

@@ -34,6 +34,9 @@ struct mt_sink {
     /* Stores a kernel, some time after the device ran it; copies its name. NULL: not wanted. */
     void (*kernel)(void *context, const struct mt_kernel *kernel);
 
+    /* Stores what holds memory outside of the allocator from now on; copies its name. NULL: not wanted. */
+    void (*outside)(void *context, const struct mt_outside *outside);
+
     /* Stores the uses of a live block, before the event that frees it. NULL: not wanted. */
     void (*use)(void *context, const struct mt_use *use);
 };

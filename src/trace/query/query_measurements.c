@@ -57,6 +57,12 @@ static const char used_sql[] =
     "SELECT substr(name, 8), value, step FROM measurement WHERE run = ?1 AND name >= 'memory:' AND name < 'memory;'"
     " AND step = (SELECT max(step) FROM measurement WHERE run = ?1 AND name = 'memory:driver_used')";
 
+/* The last totals outside of the allocator, of which NCCL and others count as libraries. Older programs stored them as
+ * measurements. */
+static const char outside_sql[] =
+    "SELECT iif(kind = 'context', 'context', 'library'), sum(bytes) FROM (SELECT kind, bytes, max(event) FROM outside"
+    " WHERE run = ?1 GROUP BY kind, name) GROUP BY 1";
+
 static void keep_reading(const struct mt_statement *row, int64_t readings[READING_COUNT])
 {
     const char *name = mt_statement_text(row, 0);
@@ -74,6 +80,8 @@ static mt_status read_readings(struct mt_trace *trace, const struct mt_run *run,
         keep_reading(row, readings);
         *out_step = mt_statement_integer(row, 2);
     }
+    MT_EACH_ROW (row, status, trace->database, outside_sql, MT_BIND_INTEGER(run->id))
+        keep_reading(row, readings);
     return status;
 }
 

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "trace/store/ring_record.h"
 
 #include <assert.h>
 #include <sqlite3.h>
@@ -203,8 +204,10 @@ enum event_column {
     EVENT_BLOCK,
     EVENT_SEGMENT,
     EVENT_OFFSET,
-    EVENT_ALLOCATION
+    EVENT_ALLOCATION,
+    EVENT_STACK
 };
+_Static_assert(EVENT_STACK + 1 == MT_EVENT_COLUMNS, "every column has its number");
 
 #define ALWAYS (1u << EVENT_TIME | 1u << EVENT_KIND | 1u << EVENT_STREAM)
 
@@ -213,9 +216,9 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
     [MT_EVENT_SEGMENT_MAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
     [MT_EVENT_SEGMENT_UNMAP] = ALWAYS | 1u << EVENT_BLOCK | 1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
     [MT_EVENT_ALLOC] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK |
-                       1u << EVENT_SEGMENT | 1u << EVENT_OFFSET,
+                       1u << EVENT_SEGMENT | 1u << EVENT_OFFSET | 1u << EVENT_STACK,
     [MT_EVENT_FREE] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_REQUESTED | 1u << EVENT_BLOCK | 1u << EVENT_ALLOCATION,
-    [MT_EVENT_OOM] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED,
+    [MT_EVENT_OOM] = ALWAYS | 1u << EVENT_LABEL | 1u << EVENT_SPAN | 1u << EVENT_REQUESTED | 1u << EVENT_STACK,
     [MT_EVENT_SPAN_BEGIN] = ALWAYS | 1u << EVENT_SPAN,
     [MT_EVENT_SPAN_END] = ALWAYS | 1u << EVENT_SPAN,
     [MT_EVENT_STEP_BEGIN] = ALWAYS | 1u << EVENT_REQUESTED,
@@ -229,76 +232,68 @@ static const unsigned columns_of_kind[MT_EVENT_KIND_COUNT] = {
  * pages below the limit, so that a segment for it has a size, too. */
 static const uint64_t MOST_BYTES = (UINT64_C(1) << 63) - (2 << 20);
 
-static void result_bytes(sqlite3_context *context, uint64_t bytes)
+static int64_t bytes_column(uint64_t bytes)
 {
-    sqlite3_result_int64(context, (int64_t)(bytes < MOST_BYTES ? bytes : MOST_BYTES));
+    return (int64_t)(bytes < MOST_BYTES ? bytes : MOST_BYTES);
 }
 
-static void result_id(sqlite3_context *context, int64_t id)
+static int64_t id_column(int64_t id)
 {
-    if (id != 0)
-        sqlite3_result_int64(context, id);
+    return id != 0 ? id : MT_NULL_COLUMN;
+}
+
+void mt_event_row_set(struct mt_event_row_in *row, const struct mt_event *event, int64_t allocation, mt_span_id span)
+{
+    assert(event->kind < MT_EVENT_KIND_COUNT);
+    const int64_t values[MT_EVENT_COLUMNS] = {
+        [EVENT_TIME] = (int64_t)event->time_ns,
+        [EVENT_KIND] = event->kind,
+        [EVENT_STREAM] = event->stream,
+        [EVENT_LABEL] = id_column(mt_label_number(event->label)),
+        [EVENT_SPAN] = id_column(span),
+        [EVENT_REQUESTED] = bytes_column(event->requested_bytes),
+        [EVENT_BLOCK] = (int64_t)event->block_bytes,
+        [EVENT_SEGMENT] = event->segment,
+        [EVENT_OFFSET] = (int64_t)event->offset,
+        [EVENT_ALLOCATION] = id_column(allocation),
+        [EVENT_STACK] = id_column(event->stack),
+    };
+    unsigned filled = columns_of_kind[event->kind];
+    for (int i = 0; i < MT_EVENT_COLUMNS; i++)
+        row->columns[i] = (filled & 1u << i) != 0 ? values[i] : MT_NULL_COLUMN;
+}
+
+uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *row)
+{
+    uint64_t sum = checksum ^ 0x9E3779B97F4A7C15u;
+    for (int i = 0; i + 1 < MT_EVENT_COLUMNS; i += 2)
+        sum += mt_fold((uint64_t)row->columns[i] ^ 0xBF58476D1CE4E5B9u * (uint64_t)(2 * i + 1),
+                       (uint64_t)row->columns[i + 1] ^ 0x94D049BB133111EBu * (uint64_t)(2 * i + 1));
+    return mt_fold(sum ^ 0xD6E8FEB86659FD93u, (uint64_t)row->columns[MT_EVENT_COLUMNS - 1] ^ 0xA0761D6478BD642Fu);
 }
 
 static int give_event_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
 {
     const struct mt_event_row_in *row = current_row(cursor);
-    const struct mt_event *event = row->event;
-    assert(event->kind < MT_EVENT_KIND_COUNT);
-    if ((columns_of_kind[event->kind] & 1u << column) == 0)
-        return SQLITE_OK;
-    switch ((enum event_column)column) {
-    case EVENT_TIME:
-        sqlite3_result_int64(context, (int64_t)event->time_ns);
-        break;
-    case EVENT_KIND:
-        sqlite3_result_int(context, event->kind);
-        break;
-    case EVENT_STREAM:
-        sqlite3_result_int(context, event->stream);
-        break;
-    case EVENT_LABEL:
-        result_id(context, mt_label_number(event->label));
-        break;
-    case EVENT_SPAN:
-        result_id(context, row->span);
-        break;
-    case EVENT_REQUESTED:
-        result_bytes(context, event->requested_bytes);
-        break;
-    case EVENT_BLOCK:
-        sqlite3_result_int64(context, (int64_t)event->block_bytes);
-        break;
-    case EVENT_SEGMENT:
-        sqlite3_result_int64(context, event->segment);
-        break;
-    case EVENT_OFFSET:
-        sqlite3_result_int64(context, (int64_t)event->offset);
-        break;
-    case EVENT_ALLOCATION:
-        result_id(context, row->allocation);
-        break;
-    }
+    if (row->columns[column] != MT_NULL_COLUMN)
+        sqlite3_result_int64(context, row->columns[column]);
     return SQLITE_OK;
 }
 
 /* The columns are in the order of table event, so that SQLite need not move them. An id of NULL is the next one. */
 const struct mt_batch_table mt_event_batch = {
     .name = "mt_event_batch",
-    .columns = "time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation",
+    .columns = "time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation, stack",
     .insert = "INSERT INTO event SELECT NULL, * FROM mt_event_batch",
     .row_bytes = sizeof(struct mt_event_row_in),
     .capacity = 1024,
     .column = give_event_column,
 };
 
-/* The value of a column that is NULL. */
-static const int64_t NO_VALUE = INT64_MIN;
-
 /* Returns the id of the event with that sequence. */
 static int64_t moment(int64_t first_event, uint64_t sequence, bool happened)
 {
-    return happened ? (int64_t)((uint64_t)first_event + sequence) : NO_VALUE;
+    return happened ? (int64_t)((uint64_t)first_event + sequence) : MT_NULL_COLUMN;
 }
 
 void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct mt_use *use)
@@ -320,7 +315,7 @@ void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct
 static int give_use_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
 {
     const struct mt_use_row_in *row = current_row(cursor);
-    if (row->columns[column] != NO_VALUE)
+    if (row->columns[column] != MT_NULL_COLUMN)
         sqlite3_result_int64(context, row->columns[column]);
     return SQLITE_OK;
 }

@@ -14,12 +14,21 @@ struct mt_batch_table;
 extern const struct mt_batch_table mt_event_batch; /* of struct mt_event_row_in */
 extern const struct mt_batch_table mt_use_batch;   /* of struct mt_use_row_in */
 
-/* A row of table event. Its id continues the table's. */
+/* The value of a column that is NULL. */
+#define MT_NULL_COLUMN INT64_MIN
+
+/* A row of table event: its columns after id, which continues the table's. */
+enum { MT_EVENT_COLUMNS = 11 };
 struct mt_event_row_in {
-    const struct mt_event *event; /* borrowed until the batch is stored */
-    int64_t allocation;           /* 0: NULL */
-    mt_span_id span;              /* 0: NULL */
+    int64_t columns[MT_EVENT_COLUMNS];
 };
+
+/* Fills in the row of an event; `allocation` and `span` 0 are NULL. */
+void mt_event_row_set(struct mt_event_row_in *row, const struct mt_event *event, int64_t allocation, mt_span_id span);
+
+/* Returns the checksum of rows of event: `checksum`, that of the rows before it, continued over one more. That of no row is
+ * the id of the first. */
+uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *row);
 
 /* A row of table block_use: its columns in their order. */
 struct mt_use_row_in {

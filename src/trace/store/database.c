@@ -7,6 +7,9 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+/* As SQLite's checksums of pages take (its extension cksumvfs). */
+enum { PAGE_END_BYTES = 8 };
+
 /* The limit of a text or blob in a file of others. */
 enum { MOST_FOREIGN_BYTES = 1 << 24 };
 
@@ -98,6 +101,15 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     return finish_open(status, out);
 }
 
+/* Keeps room at the end of each page of an empty file, where SQLite can put a checksum of the page. */
+static mt_status reserve_page_ends(struct mt_database *database)
+{
+    int bytes = PAGE_END_BYTES;
+    if (sqlite3_file_control(mt_database_handle(database), "main", SQLITE_FCNTL_RESERVE_BYTES, &bytes) == SQLITE_OK)
+        return MT_OK;
+    return mt_fail(MT_FAILED, "%s: %s", mt_database_path(database), sqlite3_errmsg(mt_database_handle(database)));
+}
+
 static mt_status set_up_writing(struct mt_database *database)
 {
     struct identity identity;
@@ -106,6 +118,8 @@ static mt_status set_up_writing(struct mt_database *database)
     mt_status status = read_identity(database, &identity);
     if (status == MT_OK && !identity_is_blank(&identity))
         status = check_identity(database, &identity);
+    else if (status == MT_OK)
+        status = reserve_page_ends(database);
     if (status == MT_OK)
         status = mt_database_execute(database, writer_pragmas);
     if (status != MT_OK)

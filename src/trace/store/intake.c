@@ -12,6 +12,33 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+/* The rows that are inserted one by one. The first column is the run's id. */
+enum insert {
+    INSERT_LABEL,
+    INSERT_SPAN,
+    INSERT_MEASUREMENT,
+    INSERT_KERNEL_NAME,
+    INSERT_KERNEL,
+    INSERT_FRAME,
+    INSERT_STACK,
+    INSERT_OUTSIDE,
+    INSERT_BATCH,
+    INSERT_COUNT
+};
+static const struct {
+    const char *table, *columns;
+} inserts[INSERT_COUNT] = {
+    [INSERT_LABEL] = {"label", "run, id, category, role, op, span, phase, layer, dtype, shape, role_source"},
+    [INSERT_SPAN] = {"span", "run, id, parent, name, path"},
+    [INSERT_MEASUREMENT] = {"measurement", "run, name, step, value"},
+    [INSERT_KERNEL_NAME] = {"kernel_name", "run, id, name"},
+    [INSERT_KERNEL] = {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream"},
+    [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
+    [INSERT_STACK] = {"stack", "run, id, parent, frame"},
+    [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
+    [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
+};
+
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
  * mt_intake_store is not running; position never goes back, and no further once it is at damage. */
 struct mt_intake {
@@ -24,8 +51,10 @@ struct mt_intake {
     mt_span_id *label_spans; /* by label number; 0 for labels that never came */
     size_t label_count;
     int64_t kernel_count; /* stored: ids 1 to this */
-    struct mt_statement *insert_label, *insert_span, *insert_measurement, *insert_kernel_name, *insert_kernel,
-        *update_run;
+    uint64_t last_ns;     /* time of the last event */
+    int64_t batch_begin;  /* event.id of the first event since the last commit */
+    uint64_t checksum;    /* of the rows of event since then */
+    struct mt_statement *insert[INSERT_COUNT], *update_run;
     struct mt_payload payload; /* of the record that is being read */
 };
 
@@ -40,28 +69,20 @@ static void note_label(void *context, uint32_t number, const char *category, mt_
 
 static void note_event(void *context, const struct mt_event *event)
 {
-    mt_summary_add(((struct mt_intake *)context)->summary, event);
+    struct mt_intake *intake = context;
+    mt_summary_add(intake->summary, event);
+    intake->last_ns = event->time_ns;
 }
 
 /* Prepares the statements. They replace rows, because damage to the ring may make a label or a span come twice. */
 static mt_status prepare(struct mt_intake *intake)
 {
-    const struct {
-        const char *table, *columns;
-        struct mt_statement **out;
-    } inserts[] = {
-        {"label", "run, id, category, role, op, span, phase, layer, dtype, shape, role_source", &intake->insert_label},
-        {"span", "run, id, parent, name, path", &intake->insert_span},
-        {"measurement", "run, name, step, value", &intake->insert_measurement},
-        {"kernel_name", "run, id, name", &intake->insert_kernel_name},
-        {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream", &intake->insert_kernel},
-    };
     mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
     if (status == MT_OK)
         status = mt_batch_create(intake->database, &mt_use_batch, &intake->uses);
-    for (size_t i = 0; i < sizeof inserts / sizeof inserts[0] && status == MT_OK; i++) {
-        status = mt_database_prepare_insert(intake->database, inserts[i].table, inserts[i].columns, inserts[i].out);
-        mt_statement_bind_integer(*inserts[i].out, 1, intake->run);
+    for (int i = 0; i < INSERT_COUNT && status == MT_OK; i++) {
+        status = mt_database_prepare_insert(intake->database, inserts[i].table, inserts[i].columns, &intake->insert[i]);
+        mt_statement_bind_integer(intake->insert[i], 1, intake->run);
     }
     if (status == MT_OK)
         status = mt_database_prepare(intake->database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
@@ -97,6 +118,13 @@ static mt_status read_run(struct mt_intake *intake)
     return status;
 }
 
+/* Begins a batch behind the stored events. */
+static void begin_batch(struct mt_intake *intake)
+{
+    intake->batch_begin = intake->first_event + mt_summary_events(intake->summary);
+    intake->checksum = (uint64_t)intake->batch_begin;
+}
+
 mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_intake **out)
 {
     struct mt_intake *intake = mt_host_alloc(sizeof *intake);
@@ -107,6 +135,7 @@ mt_status mt_intake_create(struct mt_database *database, int64_t run, struct mt_
     intake->summary = mt_summary_create(intake->first_event);
     const struct mt_scan_visitor visitor = {.context = intake, .label = note_label, .event = note_event};
     MT_TRY(mt_scan_run(database, run, &visitor));
+    begin_batch(intake);
     return prepare(intake);
 }
 
@@ -117,11 +146,8 @@ void mt_intake_destroy(struct mt_intake *intake)
     mt_database_rollback(intake->database);
     mt_batch_destroy(intake->events);
     mt_batch_destroy(intake->uses);
-    mt_statement_finalize(intake->insert_label);
-    mt_statement_finalize(intake->insert_span);
-    mt_statement_finalize(intake->insert_measurement);
-    mt_statement_finalize(intake->insert_kernel_name);
-    mt_statement_finalize(intake->insert_kernel);
+    for (int i = 0; i < INSERT_COUNT; i++)
+        mt_statement_finalize(intake->insert[i]);
     mt_statement_finalize(intake->update_run);
     mt_summary_destroy(intake->summary);
     free(intake->label_spans);
@@ -158,11 +184,12 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     assert(mt_label_category(event->label) < MT_MOST_CATEGORIES);
     struct mt_event_row_in *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
-    *row = (struct mt_event_row_in){.event = event, .span = event->span};
-    row->allocation = mt_summary_add(intake->summary, event);
-    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL);
-    if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
-        row->span = 0;
+    int64_t allocation = mt_summary_add(intake->summary, event);
+    bool is_span_of_label = label != 0 && label < intake->label_count && intake->label_spans[label] == event->span;
+    assert(allocation == 0 || event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL);
+    mt_event_row_set(row, event, allocation, is_span_of_label ? 0 : event->span);
+    intake->checksum = mt_event_row_checksum(intake->checksum, row);
+    intake->last_ns = event->time_ns;
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
 }
 
@@ -179,7 +206,7 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
     format_shape(label, &shape);
     int layer = label->layer < 0 ? -1 : label->layer;
     mt_status status =
-        MT_RUN_WITH(intake->insert_label, 2, MT_BIND_INTEGER(number), MT_BIND_TEXT(category),
+        MT_RUN_WITH(intake->insert[INSERT_LABEL], 2, MT_BIND_INTEGER(number), MT_BIND_TEXT(category),
                     MT_BIND_TEXT(mt_role_name(label->role)), MT_BIND_TEXT(label->op), MT_BIND_INTEGER(label->span),
                     MT_BIND_TEXT(mt_phase_name(label->phase)), MT_BIND_INTEGER_UNLESS(-1, layer),
                     MT_BIND_TEXT(mt_dtype_name(label->dtype)), MT_BIND_TEXT(mt_text_get(&shape)),
@@ -204,7 +231,7 @@ static mt_status add_span(struct mt_intake *intake, const struct mt_record_head 
     struct mt_span span;
     if (!mt_payload_get_span(&intake->payload, &span))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_span, 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(span.parent),
+    return MT_RUN_WITH(intake->insert[INSERT_SPAN], 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(span.parent),
                        MT_BIND_TEXT(span.name), MT_BIND_TEXT(span.path));
 }
 
@@ -213,8 +240,8 @@ static mt_status add_measurement(struct mt_intake *intake)
     struct mt_measurement measurement;
     if (!mt_payload_get_measurement(&intake->payload, &measurement))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_measurement, 2, MT_BIND_TEXT(measurement.name), MT_BIND_INTEGER(measurement.step),
-                       MT_BIND_REAL(measurement.value)); /* NaN becomes NULL */
+    return MT_RUN_WITH(intake->insert[INSERT_MEASUREMENT], 2, MT_BIND_TEXT(measurement.name),
+                       MT_BIND_INTEGER(measurement.step), MT_BIND_REAL(measurement.value)); /* NaN becomes NULL */
 }
 
 static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_record_head *head)
@@ -222,12 +249,42 @@ static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_recor
     const char *name;
     if (!mt_payload_get_name(&intake->payload, &name))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert_kernel_name, 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(name));
+    return MT_RUN_WITH(intake->insert[INSERT_KERNEL_NAME], 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(name));
+}
+
+static mt_status add_frame(struct mt_intake *intake, const struct mt_record_head *head)
+{
+    struct mt_frame frame;
+    if (!mt_payload_get_frame(&intake->payload, &frame))
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert[INSERT_FRAME], 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(frame.function),
+                       MT_BIND_TEXT(frame.file), MT_BIND_INTEGER(frame.line));
+}
+
+static mt_status add_stack(struct mt_intake *intake, const struct mt_record_head *head)
+{
+    struct mt_stack stack;
+    if (!mt_payload_get_stack(&intake->payload, &stack))
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert[INSERT_STACK], 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(stack.parent),
+                       MT_BIND_INTEGER(stack.frame));
+}
+
+/* The moment is that of the last event, or of the run's beginning. */
+static mt_status add_outside(struct mt_intake *intake)
+{
+    struct mt_outside outside;
+    if (!mt_payload_get_outside(&intake->payload, &outside))
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2,
+                       MT_BIND_INTEGER(intake->first_event + mt_summary_events(intake->summary) - 1),
+                       MT_BIND_INTEGER(intake->last_ns), MT_BIND_TEXT(mt_outside_kind_name(outside.kind)),
+                       MT_BIND_TEXT(outside.name), MT_BIND_INTEGER(outside.bytes));
 }
 
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_kernel *row)
 {
-    return MT_RUN_WITH(intake->insert_kernel, 2, MT_BIND_INTEGER(++intake->kernel_count),
+    return MT_RUN_WITH(intake->insert[INSERT_KERNEL], 2, MT_BIND_INTEGER(++intake->kernel_count),
                        MT_BIND_INTEGER(row->start_ns), MT_BIND_INTEGER(row->duration_ns), MT_BIND_INTEGER(row->name),
                        MT_BIND_INTEGER_UNLESS(0, mt_label_number(row->label)),
                        MT_BIND_INTEGER_UNLESS(MT_NO_STEP, row->step), MT_BIND_INTEGER(row->stream));
@@ -254,6 +311,12 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_record_head 
         return add_measurement(intake);
     case MT_RECORD_KERNEL_NAME:
         return add_kernel_name(intake, head);
+    case MT_RECORD_FRAME:
+        return add_frame(intake, head);
+    case MT_RECORD_STACK:
+        return add_stack(intake, head);
+    case MT_RECORD_OUTSIDE:
+        return add_outside(intake);
     }
     return MT_OK;
 }
@@ -308,9 +371,22 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     return status == MT_OK ? mt_batch_store(intake->uses) : status;
 }
 
+/* Stores the checksum of the events since the last commit. */
+static mt_status store_batch(struct mt_intake *intake)
+{
+    int64_t count = intake->first_event + mt_summary_events(intake->summary) - intake->batch_begin;
+    if (count == 0)
+        return MT_OK;
+    MT_TRY(MT_RUN_WITH(intake->insert[INSERT_BATCH], 2, MT_BIND_INTEGER(intake->batch_begin), MT_BIND_INTEGER(count),
+                       MT_BIND_INTEGER(intake->checksum)));
+    begin_batch(intake);
+    return MT_OK;
+}
+
 mt_status mt_intake_commit(struct mt_intake *intake)
 {
     assert(intake->open);
+    MT_TRY(store_batch(intake));
     MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run));
     MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_BIND_INTEGER(mt_summary_events(intake->summary)),
                        MT_BIND_INTEGER(intake->position), MT_BIND_INTEGER(intake->run)));

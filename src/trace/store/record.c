@@ -144,6 +144,52 @@ bool mt_payload_get_name(struct mt_payload *payload, const char **out)
     return payload->whole;
 }
 
+void mt_payload_set_frame(struct mt_payload *payload, const struct mt_frame *frame)
+{
+    payload->length = 0;
+    put_integer(payload, frame->line);
+    put_text(payload, frame->function);
+    put_text(payload, frame->file);
+}
+
+bool mt_payload_get_frame(struct mt_payload *payload, struct mt_frame *out)
+{
+    out->line = (uint32_t)get_integer(payload);
+    out->function = get_text(payload);
+    out->file = get_text(payload);
+    return payload->whole;
+}
+
+void mt_payload_set_stack(struct mt_payload *payload, const struct mt_stack *stack)
+{
+    payload->length = 0;
+    put_integer(payload, stack->parent);
+    put_integer(payload, stack->frame);
+}
+
+bool mt_payload_get_stack(struct mt_payload *payload, struct mt_stack *out)
+{
+    out->parent = (mt_stack_id)get_integer(payload);
+    out->frame = (mt_frame_id)get_integer(payload);
+    return payload->whole;
+}
+
+void mt_payload_set_outside(struct mt_payload *payload, const struct mt_outside *outside)
+{
+    payload->length = 0;
+    put_integer(payload, outside->kind);
+    put_integer(payload, (int64_t)outside->bytes);
+    put_text(payload, outside->name);
+}
+
+bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out)
+{
+    out->kind = (mt_outside_kind)get_small(payload, 0, MT_OUTSIDE_KIND_COUNT - 1);
+    out->bytes = (uint64_t)get_integer(payload);
+    out->name = get_text(payload);
+    return payload->whole;
+}
+
 void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t id, struct mt_ring *ring)
 {
     assert(kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));

@@ -1,4 +1,4 @@
-/* The items of the ring: labels, spans, measurements and names of kernels, of any length.
+/* The items of the ring: labels, spans, call stacks, measurements and names, of any length.
  *
  *   ┌ head: kind, id, ┐┌ payload: length bytes in as many    ┐
  *   └ length          ┘└ records as they need, zeros after it ┘
@@ -36,12 +36,18 @@ void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *lab
 void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span);
 void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement);
 void mt_payload_set_name(struct mt_payload *payload, const char *name);
+void mt_payload_set_frame(struct mt_payload *payload, const struct mt_frame *frame);
+void mt_payload_set_stack(struct mt_payload *payload, const struct mt_stack *stack);
+void mt_payload_set_outside(struct mt_payload *payload, const struct mt_outside *outside);
 
 /* Decode an item. False if the payload is not one. Texts are borrowed from the payload. The category of a label is 0. */
 bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category);
 bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out);
 bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out);
 bool mt_payload_get_name(struct mt_payload *payload, const char **out);
+bool mt_payload_get_frame(struct mt_payload *payload, struct mt_frame *out);
+bool mt_payload_get_stack(struct mt_payload *payload, struct mt_stack *out);
+bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out);
 
 /* Returns the number of records that a payload of `bytes` takes, head included. */
 static inline uint64_t mt_payload_records(uint64_t bytes)

@@ -144,6 +144,37 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     return id;
 }
 
+static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
+{
+    struct mt_recorder *recorder = context;
+    bool is_new;
+    mt_frame_id id = mt_interner_frame(recorder->interner, frame, &is_new);
+    if (is_new) {
+        mt_payload_set_frame(&recorder->payload, frame);
+        store_item(recorder, MT_RECORD_FRAME, id);
+    }
+    return id;
+}
+
+static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id frame)
+{
+    struct mt_recorder *recorder = context;
+    bool is_new;
+    mt_stack_id id = mt_interner_stack(recorder->interner, parent, frame, &is_new);
+    if (is_new) {
+        mt_payload_set_stack(&recorder->payload, mt_interner_find_stack(recorder->interner, id));
+        store_item(recorder, MT_RECORD_STACK, id);
+    }
+    return id;
+}
+
+static void store_outside(void *context, const struct mt_outside *outside)
+{
+    struct mt_recorder *recorder = context;
+    mt_payload_set_outside(&recorder->payload, outside);
+    store_item(recorder, MT_RECORD_OUTSIDE, 0);
+}
+
 static void store_kernel(void *context, const struct mt_kernel *kernel)
 {
     struct mt_recorder *recorder = context;
@@ -366,6 +397,9 @@ static mt_status open_recorder(const char *path, const struct mt_run_info *info,
                                       .intern_category = intern_category,
                                       .category_name = category_name,
                                       .intern_span = intern_span,
+                                      .intern_frame = intern_frame,
+                                      .intern_stack = intern_stack,
+                                      .outside = store_outside,
                                       .kernel = store_kernel,
                                       .use = store_use};
     *out = NULL;

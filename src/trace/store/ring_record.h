@@ -7,7 +7,7 @@
  * ring, or a page of zeros, is never taken for the record that should be there. The checksum of a head covers its payload,
  * too.
  *
- * Labels, spans, measurements and names are items of any length: a head, and a payload in as many records as it needs, which
+ * Labels, spans, names and whatever else has texts are items of any length: a head, and a payload in as many records as it needs, which
  * are plain bytes. */
 #ifndef MT_TRACE_RING_RECORD_H
 #define MT_TRACE_RING_RECORD_H
@@ -22,6 +22,9 @@ enum {
     MT_RECORD_SPAN,
     MT_RECORD_MEASUREMENT,
     MT_RECORD_KERNEL_NAME,
+    MT_RECORD_FRAME,
+    MT_RECORD_STACK,
+    MT_RECORD_OUTSIDE,
     MT_RECORD_KERNEL, /* no payload: struct mt_record_kernel */
     MT_RECORD_USE,    /* no payload: struct mt_record_use */
 };
@@ -29,7 +32,7 @@ enum {
 /* The head of an item. */
 struct mt_record_head {
     uint64_t length; /* of the payload, in bytes */
-    uint32_t id;     /* of the label, with its category, the span or the name; 0 of a measurement */
+    uint32_t id;     /* of the label, with its category, the span, name, frame or stack; else 0 */
     uint32_t unused[11];
     uint16_t kind, unused_too;
     uint32_t checksum;

@@ -1,9 +1,17 @@
 #include "trace/store/scan.h"
 
 #include "base/number_map.h"
+#include "trace/store/batch.h"
+#include "trace/store/database.h"
 
 #include <assert.h>
 #include <string.h>
+
+/* The batch whose events are being read: its last event, and checksums. */
+struct batch {
+    int64_t first, last; /* last 0: none */
+    uint64_t stored, computed;
+};
 
 /* The addresses of segments and the places of live blocks. */
 struct scan {
@@ -13,6 +21,8 @@ struct scan {
     struct mt_number_map segment_addresses; /* by birth number */
     struct mt_number_map live_segments;     /* by event id of the alloc */
     struct mt_number_map live_offsets;      /* the same */
+    struct mt_statement *batches;           /* by first event */
+    struct batch batch;
 };
 
 static mt_status fail_on_text(const struct scan *scan, const char *what, const char *text)
@@ -91,11 +101,57 @@ static void find_place(struct scan *scan, int64_t id, int64_t allocation, struct
     event->offset = offset;
 }
 
+/* Advances to the next batch; there is none after the last. */
+static mt_status next_batch(struct scan *scan)
+{
+    bool more;
+    scan->batch = (struct batch){.first = INT64_MAX};
+    MT_TRY(mt_statement_step(scan->batches, &more));
+    if (!more)
+        return MT_OK;
+    int64_t first = mt_statement_integer(scan->batches, 0), count = mt_statement_integer(scan->batches, 1);
+    bool is_possible = first >= 0 && first <= MT_LAST_POSSIBLE_EVENT && count > 0 && count <= MT_LAST_POSSIBLE_EVENT;
+    if (is_possible)
+        scan->batch = (struct batch){.first = first,
+                                     .last = first + count - 1,
+                                     .stored = (uint64_t)mt_statement_integer(scan->batches, 2),
+                                     .computed = (uint64_t)first};
+    return MT_OK;
+}
+
+static mt_status fail_on_batch(const struct scan *scan)
+{
+    return mt_fail(MT_BAD_TRACE, "%s is damaged: events %lld to %lld of run %lld are not those that were stored",
+                   mt_database_path(scan->database), (long long)scan->batch.first, (long long)scan->batch.last,
+                   (long long)scan->run);
+}
+
+/* Adds a row to the checksum of its batch. Fails if the batch ends with it and is not what was stored. Events of older
+ * programs are in no batch. */
+static mt_status check_row(struct scan *scan, int64_t id, const struct mt_statement *row)
+{
+    static const int column_of[MT_EVENT_COLUMNS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12};
+    struct mt_event_row_in values;
+    struct batch *batch = &scan->batch;
+    if (id < batch->first)
+        return MT_OK;
+    for (int i = 0; i < MT_EVENT_COLUMNS; i++)
+        values.columns[i] =
+            mt_statement_is_null(row, column_of[i]) ? MT_NULL_COLUMN : mt_statement_integer(row, column_of[i]);
+    batch->computed = mt_event_row_checksum(batch->computed, &values);
+    if (id < batch->last)
+        return MT_OK;
+    if (id > batch->last || batch->computed != batch->stored)
+        return fail_on_batch(scan);
+    return next_batch(scan);
+}
+
 static mt_status read_event(struct scan *scan, const struct mt_statement *row)
 {
     int64_t id = mt_statement_integer(row, 0), kind = mt_statement_integer(row, 2);
     if (kind < 0 || kind >= MT_EVENT_KIND_COUNT)
         return fail_on_text(scan, "event kind", mt_statement_text(row, 2));
+    MT_TRY(check_row(scan, id, row));
     struct mt_event event = {
         .sequence = (uint64_t)(id - mt_statement_integer(row, 11)),
         .time_ns = (uint64_t)mt_statement_integer(row, 1),
@@ -107,6 +163,7 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
         .block_bytes = (uint64_t)mt_statement_integer(row, 7),
         .segment = (uint32_t)mt_statement_integer(row, 8),
         .offset = (uint64_t)mt_statement_integer(row, 9),
+        .stack = (mt_stack_id)mt_statement_integer(row, 12),
     };
     if (kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP)
         find_address(scan, &event);
@@ -116,16 +173,27 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
     return MT_OK;
 }
 
+static mt_status read_events(struct scan *scan)
+{
+    MT_TRY(mt_database_prepare(scan->database,
+                               "SELECT first_event, event_count, checksum FROM batch WHERE run = ? ORDER BY 1",
+                               &scan->batches));
+    mt_statement_bind_integer(scan->batches, 1, scan->run);
+    MT_TRY(next_batch(scan));
+    MT_TRY(each_row(scan,
+                    "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
+                    " offset, allocation, first_event, stack FROM run CROSS JOIN event"
+                    " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
+                    " ORDER BY event.id",
+                    read_event));
+    return scan->batch.first == INT64_MAX ? MT_OK : fail_on_batch(scan);
+}
+
 static mt_status read_all(struct scan *scan)
 {
     MT_TRY(each_row(scan, "SELECT id, category, phase, span FROM label WHERE run = ?", read_label));
     MT_TRY(each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment));
-    return each_row(scan,
-                    "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                    " offset, allocation, first_event FROM run CROSS JOIN event"
-                    " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
-                    " ORDER BY event.id",
-                    read_event);
+    return read_events(scan);
 }
 
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor)
@@ -135,6 +203,7 @@ mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt
     mt_number_map_create(&scan.live_segments);
     mt_number_map_create(&scan.live_offsets);
     mt_status status = read_all(&scan);
+    mt_statement_finalize(scan.batches);
     mt_number_map_release(&scan.segment_addresses);
     mt_number_map_release(&scan.live_segments);
     mt_number_map_release(&scan.live_offsets);

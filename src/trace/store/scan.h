@@ -14,7 +14,8 @@ struct mt_scan_visitor {
     void (*event)(void *context, const struct mt_event *event);
 };
 
-/* Reads the run. Fails with MT_BAD_TRACE if a row is none that this program writes. */
+/* Reads the run. Fails with MT_BAD_TRACE if a row is none that this program writes, or if the events of a batch are not those
+ * that were stored. */
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor);
 
 #endif

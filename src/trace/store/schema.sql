@@ -85,12 +85,52 @@ CREATE TABLE IF NOT EXISTS event (
     block_bytes INTEGER,             -- alloc, free, relabel: as handed out; segment kinds: what was taken or given back
     segment INTEGER,                 -- alloc and segment kinds: birth number, from 0
     offset INTEGER,                  -- alloc and segment kinds: in the segment
-    allocation INTEGER               -- free, relabel: event.id of the alloc of the block
+    allocation INTEGER,              -- free, relabel: event.id of the alloc of the block
+    stack INTEGER                    -- alloc, oom: stack.id of the request; NULL: not recorded
 );
+
+-- The events of each transaction of the writer, with a checksum over their rows.
+CREATE TABLE IF NOT EXISTS batch (
+    run INTEGER NOT NULL,
+    first_event INTEGER NOT NULL,
+    event_count INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    PRIMARY KEY (run, first_event)
+) WITHOUT ROWID;
 
 -- The blocks whose label changed, with the event and the new label.
 CREATE INDEX IF NOT EXISTS event_relabel ON event (allocation) WHERE kind = 10;
 CREATE VIEW IF NOT EXISTS relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;
+
+-- Call stacks of requests: a stack is its innermost frame and the stack of its caller, so that equal beginnings are stored
+-- once.
+CREATE TABLE IF NOT EXISTS frame (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1
+    function TEXT NOT NULL,
+    file TEXT NOT NULL,              -- "": not known
+    line INTEGER NOT NULL,           -- 0: not known
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS stack (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1
+    parent INTEGER NOT NULL,         -- stack.id of the caller; 0: nothing called the frame
+    frame INTEGER NOT NULL,          -- frame.id
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+-- Memory outside of the allocator: what a holder has in all from that moment on.
+CREATE TABLE IF NOT EXISTS outside (
+    run INTEGER NOT NULL,
+    event INTEGER NOT NULL,          -- the last event before; run.first_event - 1: the run's beginning
+    time_ns INTEGER NOT NULL,        -- of that event
+    kind TEXT NOT NULL,              -- context, library, nccl, other
+    name TEXT NOT NULL,              -- of the holder; "" for all of the kind
+    bytes INTEGER NOT NULL,
+    PRIMARY KEY (run, event, kind, name)
+) WITHOUT ROWID;
 
 -- Kernels that ran on the GPU, if kernels were watched, by start.
 CREATE TABLE IF NOT EXISTS kernel (

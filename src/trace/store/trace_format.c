@@ -29,6 +29,10 @@ static const struct {
     {"summary_allocation", 1},
     {"block_use", MT_TRACE_FORMAT_WITHOUT_USES + 1},
     {"segment_part", MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS + 1},
+    {"frame", MT_TRACE_FORMAT},
+    {"stack", MT_TRACE_FORMAT},
+    {"outside", MT_TRACE_FORMAT},
+    {"batch", MT_TRACE_FORMAT},
 };
 
 /* The columns that came with format 4, behind those that their tables had. They are NULL in rows of older formats. */
@@ -43,6 +47,7 @@ static const struct {
     {"run", "job"},
     {"run", "pid"},
     {"label", "role_source"},
+    {"event", "stack"},
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_columns / sizeof later_columns[0] };
@@ -126,6 +131,14 @@ static mt_status add_view(struct mt_database *database, const char *table)
     return status;
 }
 
+/* In place of the tables and views of format 4. */
+static const char empty_views[] =
+    "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label, 0 AS span WHERE 0;"
+    "CREATE TEMP VIEW batch AS SELECT 0 AS run, 0 AS first_event, 0 AS event_count, 0 AS checksum WHERE 0;"
+    "CREATE TEMP VIEW frame AS SELECT 0 AS run, 0 AS id, '' AS function, '' AS file, 0 AS line WHERE 0;"
+    "CREATE TEMP VIEW stack AS SELECT 0 AS run, 0 AS id, 0 AS parent, 0 AS frame WHERE 0;"
+    "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes WHERE 0";
+
 mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
 {
     if (format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
@@ -133,8 +146,8 @@ mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
     if (format > MT_TRACE_FORMAT_OF_OLD_ROLES)
         return MT_OK;
     MT_TRY(add_view(database, "run"));
-    MT_TRY(mt_database_execute(database, "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label,"
-                                         " 0 AS span WHERE 0"));
+    MT_TRY(add_view(database, "event"));
+    MT_TRY(mt_database_execute(database, empty_views));
     return mt_database_execute(database, "CREATE TEMP VIEW label AS SELECT run, id, category, " ROLE_OF_OLD_ROLE
                                          " AS role, op, span, phase, layer, dtype, shape, NULL AS role_source"
                                          " FROM main.label");
