@@ -2,6 +2,7 @@
 #include "trace_path.h"
 
 #include "trace/query/blocks.h"
+#include "trace/query/groups.h"
 #include "trace/query/walk.h"
 #include "trace/store/foreign.h"
 
@@ -72,12 +73,18 @@ static void the_peak_is_made_of_the_labels_of_its_moment(void **state)
     assert_int_equal(mt_trace_peak(trace, run, MT_MEASURE_REQUESTED, &peak), MT_OK);
     assert_int_equal(peak.bytes, BYTES + MORE_BYTES);
     assert_int_equal(peak.share_count, 2);
-    assert_string_equal(peak.shares[0].category, "einsum");
+    assert_string_equal(peak.shares[0].name, "einsum");
     assert_int_equal(peak.shares[0].requested_bytes, MORE_BYTES);
-    assert_string_equal(peak.shares[1].category, "Gradient");
+    assert_string_equal(peak.shares[1].name, "Gradient");
     assert_int_equal(peak.shares[1].requested_bytes, BYTES);
     mt_peak_row_release(&peak);
-    assert_int_equal(mt_trace_top(trace, run, MT_TOP_MERGED, MT_TOP_AT_PEAK, 9, &top, &count, &complete), MT_OK);
+    assert_int_equal(mt_trace_peak_by(trace, run, MT_ALL_STEPS, MT_MEASURE_REQUESTED, MT_GROUP_ROLE, &peak), MT_OK);
+    assert_int_equal(peak.share_count, 2);
+    assert_string_equal(peak.shares[1].name, "gradient");
+    assert_int_equal(peak.shares[1].requested_bytes, BYTES);
+    mt_peak_row_release(&peak);
+    assert_int_equal(
+        mt_trace_top(trace, run, &(struct mt_top_choice){.moment = MT_TOP_AT_PEAK}, 9, &top, &count, &complete), MT_OK);
     assert_int_equal(count, 2);
     assert_string_equal(top[1].category, "Gradient");
     free(top);

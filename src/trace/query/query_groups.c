@@ -46,18 +46,20 @@ static mt_status add_block(const struct mt_statement *row, const char *name, str
     return MT_OK;
 }
 
-/* Adds the blocks of these alloc events. */
-static mt_status add_blocks(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
-                            mt_group_key key, struct groups *groups)
+/* Adds the blocks of these alloc events, with the labels that they have after `moment`. */
+static mt_status add_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t moment, const int64_t *ids,
+                            size_t count, mt_group_key key, struct groups *groups)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
         trace, run,
-        "SELECT requested_bytes, block_bytes, CASE ?3 WHEN 'role' THEN label.role WHEN 'category' THEN label.category"
+        "SELECT event.requested_bytes, event.block_bytes, CASE ?3 WHEN 'role' THEN label.role WHEN 'category' THEN "
+        "label.category"
         " WHEN 'module' THEN span.path WHEN 'op' THEN label.op WHEN 'phase' THEN label.phase ELSE label.dtype END"
-        " FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id = ?2",
+        " FROM" MT_ALLOC_AND_LABELLING_EVENT("?4") MT_EVENT_LABEL_JOIN "WHERE alloc.id = ?2",
         &statement);
     mt_statement_bind_text(statement, 3, mt_group_key_names[key]);
+    mt_statement_bind_integer(statement, 4, moment);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         mt_statement_bind_integer(statement, 2, ids[i]);
         if (mt_statement_next(statement, &status)) {
@@ -94,7 +96,7 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, m
     mt_number_map_create(&groups.by_name);
     mt_status status = mt_query_live(trace, run, peak->event, &ids, &count);
     if (status == MT_OK)
-        status = add_blocks(trace, run, ids, count, key, &groups);
+        status = add_blocks(trace, run, peak->event, ids, count, key, &groups);
     if (groups.count > 1)
         qsort(groups.shares, groups.count, sizeof *groups.shares,
               measure == MT_MEASURE_REQUESTED ? compare_requested : compare_allocated);
