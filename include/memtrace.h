@@ -492,6 +492,20 @@ MEMTRACE_API memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t b
 MEMTRACE_API void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream);
 MEMTRACE_API void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes);
 
+/* The kinds of memory that no allocator handed out. */
+typedef enum memtrace_outside {
+    MEMTRACE_CONTEXT = 0, /* the context and the code of CUDA */
+    MEMTRACE_LIBRARY = 1, /* libraries, for themselves */
+    MEMTRACE_NCCL = 2,    /* buffers of communication */
+    MEMTRACE_OUTSIDE = 3  /* anything else that the driver counts for the process */
+} memtrace_outside;
+
+/* Notes memory outside of all allocators: from now on its holder has `bytes` in all; 0 ends it. `name` is the holder
+ * within its kind, "cuBLAS", "ring 0"; NULL or "" for all of the kind. It is copied. `memtrace used` shows it beside what
+ * the allocators reserved. MEMTRACE_USAGE for a number that is no kind, and for more than 2^63 - 1 bytes. */
+MEMTRACE_API memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name,
+                                                   uint64_t bytes);
+
 /* Counts of notes and of contradictions among them. `size` as in memtrace_statistics. */
 typedef struct memtrace_note_counts {
     size_t size;              /* sizeof(memtrace_note_counts) */

@@ -1,6 +1,7 @@
 /* What a program of the library can say of a block besides the common: many dims, another label later, a span that the
  * thread is not in, a call stack; and labels of programs that were compiled with an older header. */
 #include "library_fixture.h"
+#include "recorder_fixture.h"
 #include "trace/query/blocks.h"
 
 #include <memtrace.h>
@@ -221,6 +222,50 @@ static void numbers_of_another_run_are_refused(void **state)
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
 }
 
+/* Two requests of one function and one of its caller: three frames, and as many stacks. */
+static void the_call_stack_of_a_request_is_stored(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim");
+    memtrace_label label = label_of("Mine");
+    uint64_t address;
+    const uint32_t outer = memtrace_stack(run, 0, memtrace_frame(run, "main", "train.py", 40));
+    for (uint32_t line = 12; line < 14; line++) {
+        label.stack = memtrace_stack(run, outer, memtrace_frame(run, "forward", "model.py", line));
+        assert_ok(memtrace_take(run, 4096, 0, &label, &address));
+    }
+    assert_int_equal(memtrace_stack(run, outer, memtrace_frame(run, "forward", "model.py", 13)), label.stack);
+    label.stack = memtrace_stack(run, 0, memtrace_frame(run, NULL, NULL, 0));
+    assert_ok(memtrace_note_take(run, 4096, 512, 0, &label));
+    label.stack = 0;
+    assert_ok(memtrace_take(run, 4096, 0, &label, &address));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_string_equal(sql_text(TRACE, "SELECT group_concat(function || ' ' || file || ':' || line) FROM "
+                                        "(SELECT * FROM frame ORDER BY id)"),
+                        "main train.py:40,forward model.py:12,forward model.py:13, :0");
+    assert_string_equal(sql_text(TRACE, "SELECT group_concat(ifnull(parent, -1)) FROM (SELECT parent FROM event LEFT "
+                                        "JOIN stack ON stack.id = event.stack WHERE kind = "
+                                        "(SELECT id FROM event_kind WHERE name = 'alloc') ORDER BY event.id)"),
+                        "1,1,0,-1");
+}
+
+static void memory_outside_of_allocators_is_told_by_kind_and_holder(void **state)
+{
+    (void)state;
+    memtrace_run *run = open_run("sim");
+    assert_ok(memtrace_note_outside(run, MEMTRACE_CONTEXT, NULL, 500 * MIB));
+    assert_ok(memtrace_note_outside(run, MEMTRACE_NCCL, "ring", MIB));
+    memtrace_step_begin(run);
+    assert_ok(memtrace_note_outside(run, MEMTRACE_NCCL, "ring", 3 * MIB));
+    assert_ok(memtrace_note_outside(run, MEMTRACE_OUTSIDE, "driver", 0));
+    assert_fails(memtrace_note_outside(run, (memtrace_outside)4, "", 1), MEMTRACE_USAGE, "kind 4; there are 0 to 3");
+    assert_fails(memtrace_note_outside(run, MEMTRACE_NCCL, "", UINT64_MAX), MEMTRACE_USAGE, "bytes outside");
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    assert_string_equal(sql_text(TRACE, "SELECT group_concat(kind || ' ' || name || ' ' || (bytes / 1048576)) FROM "
+                                        "(SELECT * FROM outside ORDER BY event, kind)"),
+                        "context  500,nccl ring 1,nccl ring 3,other driver 0");
+}
+
 static void *go_on(void *run)
 {
     assert_ok(memtrace_phase_begin(run, MEMTRACE_BACKWARD));
@@ -254,6 +299,8 @@ int main(void)
         LIBRARY_TEST(a_role_says_how_it_was_found),
         LIBRARY_TEST(a_span_by_its_path_is_the_one_that_nested_spans_are),
         LIBRARY_TEST(numbers_of_another_run_are_refused),
+        LIBRARY_TEST(the_call_stack_of_a_request_is_stored),
+        LIBRARY_TEST(memory_outside_of_allocators_is_told_by_kind_and_holder),
         LIBRARY_TEST(phase_and_step_are_the_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,9 @@
 /* Notes of memory that the program takes elsewhere. */
 #include "api/run_parts.h"
 
+#include <assert.h>
+#include <inttypes.h>
+
 static mt_status describe(struct memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream,
                           const memtrace_label *label, struct mt_foreign_block *out)
 {
@@ -54,6 +57,21 @@ void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint
 void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes)
 {
     MT_API_NOTE(run, mt_foreign_unmap(run->notes, mt_api_now_ns(run), address, bytes));
+}
+
+static_assert((int)MEMTRACE_CONTEXT == (int)MT_OUTSIDE_CONTEXT && (int)MEMTRACE_LIBRARY == (int)MT_OUTSIDE_LIBRARY &&
+                  (int)MEMTRACE_NCCL == (int)MT_OUTSIDE_NCCL && (int)MEMTRACE_OUTSIDE == (int)MT_OUTSIDE_OTHER,
+              "the numbers are the same");
+
+memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name, uint64_t bytes)
+{
+    const struct mt_sink *sink = mt_api_sink(run);
+    if ((size_t)kind >= MT_OUTSIDE_KIND_COUNT || bytes > INT64_MAX)
+        return mt_api_status(mt_fail(MT_USAGE, "%" PRIu64 " bytes outside, of kind %d; there are 0 to %d", bytes,
+                                     (int)kind, MT_OUTSIDE_KIND_COUNT - 1));
+    sink->outside(sink->context, &(struct mt_outside){
+                                     .kind = (mt_outside_kind)kind, .name = name != NULL ? name : "", .bytes = bytes});
+    return MEMTRACE_OK;
 }
 
 memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts)
