@@ -52,6 +52,22 @@ static mt_status ask_peak(struct mt_trace *trace, const struct mt_run *run)
     return status;
 }
 
+static mt_status ask_peak_by_module(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_peak_row peak;
+    struct mt_phase_peak *phases = NULL;
+    size_t count;
+    mt_status status = MT_OK;
+    for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++) {
+        status = mt_trace_peak_by(trace, run, MT_ALL_STEPS, (mt_measure)measure, MT_GROUP_MODULE, &peak);
+        mt_peak_row_release(&peak);
+    }
+    if (status == MT_OK)
+        status = mt_trace_phase_peaks(trace, run, &phases, &count);
+    free(phases);
+    return status;
+}
+
 static mt_status ask_top_of(struct mt_trace *trace, const struct mt_run *run, mt_top_moment moment)
 {
     struct mt_top_row *rows;
@@ -145,6 +161,7 @@ static bool measure_questions(void)
         const char *bound;
         double target;
     } questions[] = {{"peak, 10M events", ask_peak, BENCH_AT_MOST, target_ms},
+                     {"peak by module and phases, 10M events", ask_peak_by_module, BENCH_AT_MOST, target_ms},
                      {"top 10, 10M events", ask_top, BENCH_AT_MOST, target_ms},
                      {"top 10 at the peak, 10M events", ask_top_at_peak, "", target_ms},
                      {"categories, 10M events", ask_categories, "", target_ms},

@@ -17,9 +17,20 @@ int main()
     memtrace_label label = memtrace_label();
     label.size = sizeof label;
     label.role = MEMTRACE_ACTIVATION;
+    label.role_source = MEMTRACE_OBSERVED;
+    label.dtype = MEMTRACE_F8_E4M3FN;
     memtrace_run *run = nullptr;
     uint64_t address = 0;
     if (memtrace_run_open(&options, &run) != MEMTRACE_OK)
+        return 1;
+    label.span = memtrace_span(run, "model.layers.0");
+    label.stack = memtrace_stack(run, 0, memtrace_frame(run, "main", "use.cpp", 1));
+    memtrace_card card = {};
+    card.size = sizeof card;
+    memtrace_statistics statistics = {};
+    statistics.size = sizeof statistics;
+    if (memtrace_run_card(run, &card) != MEMTRACE_OK || memtrace_run_statistics(run, &statistics) != MEMTRACE_OK ||
+        statistics.counters[MEMTRACE_COUNT_BLOCKS][MEMTRACE_BOTH_POOLS].current > card.memory_bytes)
         return 1;
     const memtrace_status status = memtrace_take(run, 512, 0, &label, &address);
     const memtrace_outcome outcome = status == MEMTRACE_OK ? MEMTRACE_RUN_DONE : MEMTRACE_RUN_FAILED;

@@ -68,6 +68,7 @@ static inline mt_label_id script_label(struct script *script, mt_span_id span)
                                       "a rather long name of an operation that does not fit into one record"};
     struct mt_label label = {.category = script_category(script),
                              .role = (mt_role)script_draw(script, MT_ROLE_COUNT),
+                             .role_source = (mt_role_source)script_draw(script, MT_ROLE_SOURCE_COUNT),
                              .phase = (mt_phase)script_draw(script, MT_PHASE_COUNT),
                              .dtype = (mt_dtype)script_draw(script, MT_DTYPE_COUNT),
                              .op = ops[script_draw(script, 4)],
@@ -104,6 +105,19 @@ static inline void script_fill_free(struct script *script, struct mt_event *even
     event->sequence = sequence;
     event->time_ns = time_ns;
     script->live[index] = script->live[--script->live_count];
+}
+
+/* Gives a live block another label. */
+static inline void script_fill_relabel(struct script *script, struct mt_event *event)
+{
+    struct mt_event *block = &script->live[script_draw(script, script->live_count)];
+    block->span = script_span(script);
+    block->label = script_label(script, block->span);
+    uint64_t sequence = event->sequence, time_ns = event->time_ns;
+    *event = *block;
+    event->kind = MT_EVENT_RELABEL;
+    event->sequence = sequence;
+    event->time_ns = time_ns;
 }
 
 /* A segment, or the other half of one. */
@@ -149,6 +163,8 @@ static inline struct mt_event script_next(struct script *script)
         script_fill_mark(script, &event);
     } else if (script->live_count > 0 && (script->live_count == FIXTURE_LIVE || what < 50)) {
         script_fill_free(script, &event);
+    } else if (script->live_count > 0 && what < 55) {
+        script_fill_relabel(script, &event);
     } else {
         script_fill_alloc(script, &event);
     }
@@ -292,7 +308,7 @@ static const char FIXTURE_EVENTS[] =
     "SELECT e.id, e.time_ns, k.name, e.stream, l.category, l.role, l.op, l.phase, coalesce(l.layer, -1), l.dtype,"
     " l.shape, s.path, e.requested_bytes, e.block_bytes, e.segment, e.offset, e.allocation, g.address + e.offset,"
     " a.segment, a.offset, r.first_event, u.reads, u.writes, u.first_use, u.last_use, u.idle_from, u.idle_to,"
-    " u.copied_from, u.unread"
+    " u.copied_from, u.unread, l.role_source"
     " FROM run r JOIN event e ON e.id >= r.first_event AND e.id < r.first_event + r.event_count"
     " JOIN event_kind k ON k.id = e.kind LEFT JOIN label l ON l.run = r.id AND l.id = e.label"
     " LEFT JOIN span s ON s.run = r.id AND s.id = coalesce(e.span, l.span)"
@@ -324,6 +340,7 @@ static inline void check_label(sqlite3_stmt *row, const struct mt_label *label, 
         snprintf(shape + strlen(shape), sizeof shape - strlen(shape), i == 0 ? "%d" : ",%d", (int)label->shape[i]);
     check_text(row, 4, mt_interner_category_name(interner, label->category));
     check_text(row, 5, mt_role_name(label->role));
+    check_text(row, 29, mt_role_source_name(label->role_source));
     check_text(row, 6, label->op);
     check_text(row, 7, mt_phase_name(label->phase));
     assert_int_equal(sqlite3_column_int(row, 8), label->layer < 0 ? -1 : label->layer);
@@ -357,7 +374,7 @@ static inline void check_use(sqlite3_stmt *row, const struct mt_use *use)
 static inline bool has_span(const struct mt_event *event)
 {
     return event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_OOM || event->kind == MT_EVENT_SPAN_BEGIN ||
-           event->kind == MT_EVENT_SPAN_END;
+           event->kind == MT_EVENT_SPAN_END || event->kind == MT_EVENT_RELABEL;
 }
 
 /* Checks that the row has the fields of the event. */
@@ -372,14 +389,14 @@ static inline void check_row(sqlite3_stmt *row, const struct mt_event *event, co
         check_text(row, 11, mt_interner_find_span(interner, event->span)->path);
     if (event->kind != MT_EVENT_SPAN_BEGIN && event->kind != MT_EVENT_SPAN_END && event->kind > MT_EVENT_SEGMENT_UNMAP)
         check_integer(row, 12, event->requested_bytes);
-    if (event->kind <= MT_EVENT_FREE)
+    if (event->kind <= MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL)
         check_integer(row, 13, event->block_bytes);
     if (event->kind <= MT_EVENT_ALLOC) {
         check_integer(row, 14, event->segment);
         check_integer(row, 15, event->offset);
         check_integer(row, 17, ((uint64_t)event->segment << 40) + event->offset);
     }
-    if (event->kind == MT_EVENT_FREE) {
+    if (event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL) {
         check_integer(row, 18, event->segment);
         check_integer(row, 19, event->offset);
     }

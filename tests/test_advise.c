@@ -84,7 +84,7 @@ static void what_costs_nothing_comes_first_and_parts_follow_their_whole(void **s
     assert_int_equal(MEMTRACE("run --device sim --model 2.7B --seq 128 --steps 2 --alloc policy=torch")->code, 0);
     const struct said *said = MEMTRACE("advise");
     assert_says(said->out, " can fall by ");
-    assert_says(said->out, ": gradients live through a forward pass that has no use of\nthem (gradient, 12.69 GiB");
+    assert_says(said->out, ": gradients live through a forward pass that has no use of");
     const char *option = strstr(said->out, "1    5.30 GiB  gradients in forward"),
                *time = strstr(said->out, "optimizer state");
     assert_non_null(option);
@@ -198,7 +198,7 @@ static void the_headline_names_savings_of_the_tables(void **state)
         if (integer_of(json_array_get(options, i), "saved_bytes") > most)
             most = integer_of(json_array_get(options, i), "saved_bytes");
     assert_true(most > first);
-    const struct said *said = shell("\"$M\" advise | head -5");
+    const struct said *said = shell("\"$M\" advise | head -5 | tr '\\n' ' '");
     assert_headline(said, " requested can fall by ", first, ": gradients");
     assert_headline(said, "--optimizer-in-backward on, the peak of requested bytes falls by ", most, ".");
     json_decref(answer);

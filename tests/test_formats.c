@@ -58,6 +58,7 @@ static void expect_roles(struct mt_trace *trace, const struct mt_run *run)
         assert_int_equal(found, roles[r].labels);
     }
     assert_int_equal(all, count - 1);
+    assert_string_equal(labels[1].role_source, ""); /* not known */
     free(labels);
 }
 

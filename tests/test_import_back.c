@@ -104,10 +104,7 @@ static void wander_on(struct wanderer *wanderer)
                       wanderer->spans[number]);
     else if (chance == 2)
         mt_alloc_mark(wanderer->alloc, MT_EVENT_PHASE, draw(wanderer, MT_PHASE_COUNT), 0);
-    else if (chance == 3 && wanderer->live_count > 0)
-        mt_alloc_relabel(wanderer->alloc, wanderer->live[draw(wanderer, wanderer->live_count)],
-                         wanderer->labels[number], wanderer->spans[number]);
-    else if (chance == 4)
+    else if (chance == 3)
         mt_alloc_release_cached(wanderer->alloc);
     else if (wanderer->live_count == 100 || (wanderer->live_count > 0 && chance < 20))
         give_one(wanderer);

@@ -39,12 +39,26 @@ static mt_category intern_category(void *context, const char *name)
     return mt_interner_category(((struct target *)context)->interner, name);
 }
 
+static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
+{
+    return mt_interner_frame(((struct target *)context)->interner, frame, NULL);
+}
+
+static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id frame)
+{
+    return mt_interner_stack(((struct target *)context)->interner, parent, frame, NULL);
+}
+
 static struct target *make_target(void)
 {
     struct target *target = calloc(1, sizeof *target);
     target->interner = mt_interner_create();
-    target->sink = (struct mt_sink){
-        .context = target, .emit = take_event, .intern_label = intern_label, .intern_category = intern_category};
+    target->sink = (struct mt_sink){.context = target,
+                                    .emit = take_event,
+                                    .intern_label = intern_label,
+                                    .intern_category = intern_category,
+                                    .intern_frame = intern_frame,
+                                    .intern_stack = intern_stack};
     return target;
 }
 
@@ -164,11 +178,31 @@ static void names_of_categories_are_shared(void **state)
     free_target(target);
 }
 
+static void call_stacks_are_shared(void **state)
+{
+    (void)state;
+    struct target *target = make_target();
+    const struct mt_frame caller = {"main", "train.py", 40}, callee = {"forward", "model.py", 12};
+    struct mt_joint_sink joint;
+    mt_joint_sink_create(&joint, &target->sink);
+    const struct mt_sink *one = &joint.sources[0].sink, *other = &joint.sources[1].sink;
+    mt_stack_id main_stack = mt_sink_stack(one, 0, &caller), stack = mt_sink_stack(one, main_stack, &callee);
+    assert_true(main_stack != 0 && stack != 0 && stack != main_stack);
+    assert_int_equal(mt_sink_stack(other, 0, &caller), main_stack);
+    assert_int_equal(mt_sink_stack(other, main_stack, &callee), stack);
+    const struct mt_stack *known = mt_interner_find_stack(target->interner, stack);
+    assert_int_equal(known->parent, main_stack);
+    assert_string_equal(mt_interner_find_frame(target->interner, known->frame)->function, "forward");
+    mt_joint_sink_release(&joint);
+    free_target(target);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_two_emit_is_one_sequence),
         cmocka_unit_test(names_of_categories_are_shared),
+        cmocka_unit_test(call_stacks_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

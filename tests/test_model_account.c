@@ -52,6 +52,8 @@ static void draw_options(struct mt_text *out)
                                            "--impl fused --attention flash"};
     static const char *const casts[] = {"persistent", "region", "layer"};
     static const char *const modes[] = {"fwd", "fwd_bwd", "fwd_bwd"};
+    static const char *const updates[] = {"", "--optimizer none",
+                                          "--optimizer-in-backward beside"}; /* the last: of fused */
     static const char *const zero_grads[] = {"before-backward", "before-forward"};
     size_t variant = draw(6);
     uint64_t heads = 1 + draw(3);
@@ -61,6 +63,7 @@ static void draw_options(struct mt_text *out)
     mt_text_add(out, " --batch %d --seq %d --steps %d --mode %s --zero-grad %s", 1 + (int)draw(3), 1 + (int)draw(40),
                 1 + (int)draw(3), modes[draw(3)], zero_grads[draw(2)]);
     mt_text_add(out, " --rope %s --autocast %s", draw(2) ? "on" : "off", is_narrow ? "bf16" : "off");
+    mt_text_add(out, " --data %s %s", draw(2) ? "random" : "reference", updates[draw(variant >= 4 ? 3 : 2)]);
     if (variant >= 4 && is_narrow)
         mt_text_add(out, " --weight-cast %s", casts[draw(3)]);
     if (draw(3) == 0)

@@ -47,17 +47,38 @@ struct material {
     size_t label_count, block_count, segment_count, part_count, mark_count;
 };
 
+/* Reads the uses of the rows: a block whose label changes is several, of which the first has the uses that lie in it. */
+static mt_status read_uses(struct material *all)
+{
+    struct mt_block_row *whole;
+    size_t count, next = 0;
+    mt_status status = mt_trace_blocks(trace, all->run, all->first, all->last, &whole, &count);
+    struct mt_use_row *uses = malloc(count * sizeof *uses + 1);
+    status = mt_status_keep(status, mt_trace_uses(trace, all->run, whole, count, uses));
+    all->uses = calloc(all->block_count + 1, sizeof *all->uses);
+    for (size_t i = 0; i < all->block_count && next < count && status == MT_OK; i++) {
+        if (all->blocks[i].alloc_event != whole[next].alloc_event)
+            continue;
+        if (all->blocks[i].free_event == 0 || uses[next].last < all->blocks[i].free_event)
+            all->uses[i] = uses[next];
+        next++;
+    }
+    free(whole);
+    free(uses);
+    return status;
+}
+
 static struct material read_material(const struct mt_run *run)
 {
     struct material all = {.run = run, .first = run->first_event, .last = run->first_event + run->event_count - 1};
     mt_status status = mt_trace_times(trace, run, all.first, all.last, &all.times);
     status = mt_status_keep(status, mt_trace_labels(trace, run, &all.labels, &all.label_count));
-    status = mt_status_keep(status, mt_trace_blocks(trace, run, all.first, all.last, &all.blocks, &all.block_count));
+    status = mt_status_keep(status,
+                            mt_trace_blocks_by_label(trace, run, all.first, all.last, &all.blocks, &all.block_count));
     status = mt_status_keep(status, mt_trace_segments(trace, run, &all.segments, &all.segment_count));
     status = mt_status_keep(status, mt_trace_parts(trace, run, &all.parts, &all.part_count));
     status = mt_status_keep(status, mt_trace_marks(trace, run, all.first, all.last, &all.marks, &all.mark_count));
-    all.uses = malloc(all.block_count * sizeof *all.uses + 1);
-    status = mt_status_keep(status, mt_trace_uses(trace, run, all.blocks, all.block_count, all.uses));
+    status = mt_status_keep(status, read_uses(&all));
     if (status != MT_OK)
         fail_msg("%s", mt_last_error());
     return all;

@@ -1,6 +1,7 @@
 /* Events that are emitted into a recorder come back from the trace, whatever the size of the ring, and the trace is left in
  * order. */
 #include "seed.h"
+#include "trace/query/trace.h"
 #include "trace/store/recorder.h"
 #include "trace/store/store.h"
 #include "trace_path.h"
@@ -195,7 +196,7 @@ static void a_live_run_can_be_read_with_its_summaries(void **state)
     script_emit(&script, 3000);
     assert_int_equal(read_integer(reader, "SELECT count(*) FROM event"), 12000);
     assert_int_equal(read_integer(reader, "SELECT sum(count) FROM summary_category"),
-                     read_integer(reader, "SELECT count(*) FROM event WHERE kind = 2"));
+                     read_integer(reader, "SELECT count(*) FROM event WHERE kind IN (2, 10)"));
     assert_int_equal(
         read_integer(reader, "SELECT bytes FROM summary_peak WHERE run = 1 AND step = -2 AND measure = 'allocated'"),
         read_integer(reader, "SELECT max(total) FROM (SELECT sum(iif(kind = 2, block_bytes, -block_bytes)) OVER (ORDER"
@@ -235,6 +236,43 @@ static void a_closed_trace_in_a_folder_is_not_changed_by_reading(void **state)
     assert_false(fixture_exists(path, "-wal"));
 }
 
+static void expect_place(const struct mt_run *run, const struct mt_run_rank *rank, const char *job, int64_t pid)
+{
+    assert_int_equal(run->rank, rank->rank);
+    assert_int_equal(run->local_rank, rank->local_rank);
+    assert_int_equal(run->world_size, rank->world_size);
+    assert_true(job == NULL ? run->job == NULL : strcmp(run->job, job) == 0);
+    assert_int_equal(run->pid, pid);
+    assert_true((run->host != NULL) == (pid != 0));
+}
+
+static void a_run_knows_its_job_and_the_process_that_recorded_it(void **state)
+{
+    (void)state;
+    char host[256] = "";
+    struct mt_recorder *recorder;
+    struct mt_trace *trace;
+    size_t count;
+    const struct mt_run_rank rank = {.rank = 5, .local_rank = 1, .world_size = 8}, none = {-1, -1, -1};
+    const struct mt_run_info of_job = {.device = "sim", .rank = &rank, .job = "nightly"};
+    const struct mt_run_info imported = {.device = "sim", .origin = MT_RUN_IMPORTED};
+    const struct mt_run_info live = {.device = "sim"};
+    const struct mt_run_info *const infos[] = {&of_job, &imported, &live};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mt_recorder_open(path, infos[i], &recorder), MT_OK);
+        assert_int_equal(mt_recorder_close(recorder, MT_RUN_DONE), MT_OK);
+    }
+    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    assert_int_equal(count, 3);
+    expect_place(&runs[0], &rank, "nightly", getpid());
+    expect_place(&runs[1], &none, NULL, 0);
+    expect_place(&runs[2], &none, NULL, getpid());
+    assert_int_equal(gethostname(host, sizeof host), 0);
+    assert_string_equal(runs[0].host, host);
+    mt_trace_close(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +287,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_live_run_can_be_read_with_its_summaries, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recording_goes_on_below_a_reader_that_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_closed_trace_in_a_folder_is_not_changed_by_reading, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_knows_its_job_and_the_process_that_recorded_it, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

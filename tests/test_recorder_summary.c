@@ -45,7 +45,10 @@ static const char *ask(const char *sql)
              " sum(allocated_change) OVER (ORDER BY m.id) AS allocated,"
              " sum(requested_change) OVER (ORDER BY m.id) AS requested,"
              " sum(reserved_change) OVER (ORDER BY m.id) AS reserved"
-             " FROM m LEFT JOIN label ON label.run = 2 AND label.id = m.label) %s",
+             " FROM m LEFT JOIN label ON label.run = 2 AND label.id = m.label),"
+             " b AS MATERIALIZED (SELECT ifnull(allocation, id) AS id, max(block_bytes) AS block_bytes,"
+             " max(requested_bytes) AS requested_bytes, max(iif(kind = 2, label, 0)) AS label,"
+             " max(iif(kind = 3, id, NULL)) AS freed FROM m WHERE kind IN (2, 3) GROUP BY 1) %s",
              sql);
     return sql_text(path, text);
 }
@@ -92,36 +95,41 @@ static void peaks_of_the_steps_are_the_highest_sums_in_them(void **state)
     }
 }
 
+/* The blocks of view `b` that are live at each peak, with the labels that they have there. */
+#define LIVE_AT_PEAKS                                                                                                  \
+    " FROM summary_peak AS p CROSS JOIN b ON b.id <= p.event AND (freed IS NULL OR freed > p.event)"                   \
+    " CROSS JOIN label ON label.run = 2 AND label.id = ifnull((SELECT r.label FROM relabel AS r"                       \
+    " WHERE r.allocation = b.id AND r.event <= p.event ORDER BY r.event DESC LIMIT 1), b.label)"
+
 static void compositions_are_what_was_live_there(void **state)
 {
     (void)state;
     check_same("SELECT group_concat(measure || category || allocated_bytes || '/' || requested_bytes || '/' || blocks)"
                " FROM (SELECT * FROM summary_peak_category WHERE run = 2 AND step = -2 ORDER BY measure, category)",
                "SELECT group_concat(measure || category || a || '/' || r || '/' || b) FROM (SELECT measure, category,"
-               " sum(allocated_change) AS a, sum(requested_change) AS r,"
-               " sum((kind = 2) - (kind = 3)) AS b FROM summary_peak p JOIN e ON e.id <= p.event AND e.kind IN (2, 3)"
-               " WHERE p.run = 2 AND p.step = -2 GROUP BY measure, category HAVING b > 0 ORDER BY measure, category)");
+               " sum(block_bytes) AS a, sum(requested_bytes) AS r, count(*) AS b" LIVE_AT_PEAKS
+               " WHERE p.run = 2 AND p.step = -2 GROUP BY measure, category ORDER BY measure, category)");
     check_same("SELECT group_concat(step || measure || category || allocated_bytes || '/' || blocks)"
                " FROM (SELECT * FROM summary_peak_category WHERE run = 2 AND step > -2"
                " ORDER BY step, measure, category)",
                "SELECT group_concat(step || measure || category || a || '/' || b) FROM (SELECT p.step, measure,"
-               " category, sum(allocated_change) AS a, sum((kind = 2) - (kind = 3)) AS b FROM summary_peak p JOIN e"
-               " ON e.id <= p.event AND e.kind IN (2, 3) WHERE p.run = 2 AND p.step > -2"
-               " GROUP BY p.step, measure, category HAVING b > 0 ORDER BY p.step, measure, category)");
+               " category, sum(block_bytes) AS a, count(*) AS b" LIVE_AT_PEAKS " WHERE p.run = 2 AND p.step > -2"
+               " GROUP BY p.step, measure, category ORDER BY p.step, measure, category)");
 }
 
 static void counts_are_those_of_the_allocations(void **state)
 {
     (void)state;
-    check_same("SELECT group_concat(step || phase || category || count || '/' || total_bytes || '/' || max_bytes)"
-               " FROM (SELECT * FROM summary_category WHERE run = 2 ORDER BY step, phase, category)",
-               "SELECT group_concat(step || phase || category || n || '/' || t || '/' || x) FROM (SELECT step, phase,"
-               " category, count(*) AS n, sum(requested_bytes) AS t, max(requested_bytes) AS x FROM e WHERE kind = 2"
-               " GROUP BY step, phase, category ORDER BY step, phase, category)");
+    check_same(
+        "SELECT group_concat(step || phase || category || count || '/' || total_bytes || '/' || max_bytes)"
+        " FROM (SELECT * FROM summary_category WHERE run = 2 ORDER BY step, phase, category)",
+        "SELECT group_concat(step || phase || category || n || '/' || t || '/' || x) FROM (SELECT step, phase,"
+        " category, count(*) AS n, sum(requested_bytes) AS t, max(requested_bytes) AS x FROM e WHERE kind IN (2, 10)"
+        " GROUP BY step, phase, category ORDER BY step, phase, category)");
     check_same("SELECT count(*) || '/' || sum(count) || '/' || sum(first_event * count) FROM summary_allocation"
                " WHERE run = 2",
                "SELECT count(*) || '/' || sum(n) || '/' || sum(f * n) FROM (SELECT count(*) AS n, min(id) AS f FROM e"
-               " WHERE kind = 2 GROUP BY requested_bytes, label)");
+               " WHERE kind IN (2, 10) GROUP BY requested_bytes, label)");
 }
 
 static void steps_and_segments_are_those_of_the_events(void **state)

@@ -107,6 +107,17 @@ static void train(void)
     memtrace_torch_step_end();
 }
 
+static void assert_roles_are_observed(const struct ended *ended)
+{
+    struct mt_label_row *labels;
+    size_t count;
+    assert_int_equal(mt_trace_labels(ended->trace, ended->run, &labels, &count), MT_OK);
+    assert_true(count > 2);
+    for (size_t i = 1; i < count; i++)
+        assert_string_equal(labels[i].role_source, "observed");
+    free(labels);
+}
+
 static void a_step_is_in_the_trace_as_it_was_told(void **state)
 {
     (void)state;
@@ -119,14 +130,14 @@ static void a_step_is_in_the_trace_as_it_was_told(void **state)
     assert_string_equal(ended.run->state, "done");
     assert_string_equal(ended.run->device, "fake:0");
     assert_int_equal(ended.run->steps, 1);
+    assert_roles_are_observed(&ended);
     assert_int_equal(ended.run->last_full_step, 0);
     assert_events(&ended, 0,
                   "alloc 8000 Data input forward  \n"
                   "free 8000 Data input forward  \n"
                   "alloc 4000 einsum activation forward Linear model.layers.3.ffn.w1\n"
                   "alloc 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
-                  "free 2000 einsum temporary backward Linear model.layers.3.ffn.w1\n"
-                  "alloc 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n"
+                  "relabel 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n"
                   "free 4000 einsum activation forward Linear model.layers.3.ffn.w1\n"
                   "free 2000 Gradient gradient backward Linear model.layers.3.ffn.w1\n");
     assert_int_equal(mt_trace_measurements(ended.trace, ended.run, "loss", &losses, &count), MT_OK);

@@ -186,7 +186,8 @@ static void a_run_that_refuses_to_end_is_not_waited_for(void **state)
         "UPDATE run SET state = iif(id = 1, 'interrupted', 'running'); CREATE TABLE copy AS SELECT * FROM run;"
         "DROP TABLE run; CREATE TABLE run (id INTEGER PRIMARY KEY, name, state UNIQUE ON CONFLICT IGNORE,"
         " started_at, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
-        " stall_count, stall_ns, complete_from_bytes, missing_records); INSERT INTO run SELECT * FROM copy");
+        " stall_count, stall_ns, complete_from_bytes, missing_records, rank,"
+        " local_rank, world_size, host, job, pid); INSERT INTO run SELECT * FROM copy");
     assert_int_equal(open_for_reading(), MT_OK);
     assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 2"), "running");
 }

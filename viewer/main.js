@@ -103,7 +103,7 @@ function showRuns(scene) {
                         ...TOLD_SETTINGS.flatMap((name) => info.settings.filter(([each]) => each === name)).map(
                             ([name, value]) => `${name} ${value}`,
                         ),
-                        info.device,
+                        info.device.startsWith("sim") ? `${info.device} (times est.)` : info.device,
                         info.state,
                     ].join(" · "),
                 )

@@ -74,8 +74,8 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
  * wait. */
 void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream);
 
-/* Gives a live block another label, as when a product becomes a gradient. In the trace this is a free and an alloc at the
- * same address, and the counters change accordingly. */
+/* Gives a live block another label, as when a product becomes a gradient. It stays the same block in the trace, and counts as
+ * an allocation of its new category alone. */
 void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span);
 
 /* Returns the address of a live block, which does not change. */

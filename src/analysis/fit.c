@@ -311,6 +311,8 @@ static mt_status find_singles(const struct mt_run_plan *plan, struct mt_fit_answ
         const struct mt_fit_changes changes = mt_fit_changes_for(plan, change);
         if (!mt_setting_can_change(change, plan) || is_more_than_needed(answer, change, changes))
             continue;
+        if (change == MT_SETTING_AUTOCAST && !plan->config.autocast && answer->lacks_bf16)
+            continue;
         assert(answer->single_count < MT_SETTING_COUNT);
         struct mt_fit_remedy *remedy = &answer->single[answer->single_count++];
         remedy->changes = changes;
@@ -428,7 +430,10 @@ static mt_status add_remedies(const struct mt_run_plan *plan, struct mt_fit_answ
 
 mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out)
 {
+    struct mt_card card;
     *out = (struct mt_fit_answer){0};
+    MT_TRY(mt_simulated_card_find(plan->device, &card));
+    out->lacks_bf16 = card.bf16_matrix_rate == 0;
     mt_status status = measure(plan, &out->fit);
     return status == MT_OK && !out->fit.fits ? add_remedies(plan, out) : status;
 }

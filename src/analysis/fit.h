@@ -61,6 +61,7 @@ struct mt_fit_answer {
     struct mt_fit_remedy
         combined[MT_MOST_COMBINED]; /* the cheapest pair that fits; or the two best, and all together */
     size_t combined_count;
+    bool lacks_bf16;              /* the card has no units for it, so autocast is no change to offer */
     bool has_gentler;             /* the least change cuts the batch or the sequence, and would have to cut less with */
     struct mt_fit_remedy gentler; /* this: all changes with which training computes the same, and the rest of the cut */
     struct mt_fit_largest batch, seq; /* with the run as it is otherwise */

@@ -154,6 +154,16 @@ static mt_status open_device(struct session *session)
     return MT_OK;
 }
 
+/* Tells of bf16 on a card without units for it. The trace has the run all the same, since its memory is the same. */
+static void note_emulation(const struct session *session)
+{
+    const struct mt_training_config *config = &session->plan->config;
+    const bool uses_bf16 = config->autocast || config->parameter_dtype == MT_BF16;
+    if (uses_bf16 && session->device->card.bf16_matrix_rate == 0)
+        note(session, "%s has no units for bf16: autocast works there, as PyTorch's does, but is emulated and slow",
+             session->device->name);
+}
+
 static mt_status open_trace(struct session *session)
 {
     const struct mt_run_plan *plan = session->plan;
@@ -267,6 +277,7 @@ mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session
     if (status == MT_OK)
         status = mt_alloc_create(session.device, &session.sink, &plan->alloc, &session.alloc);
     if (status == MT_OK) {
+        note_emulation(&session);
         follow_plan(&session);
         train(&session);
     } else {

@@ -9,7 +9,7 @@
 static bool has_segment(uint16_t kind)
 {
     return kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP || kind == MT_EVENT_ALLOC ||
-           kind == MT_EVENT_FREE;
+           kind == MT_EVENT_FREE || kind == MT_EVENT_RELABEL;
 }
 
 /* Returns the joint number of a segment. A source numbers its segments densely, and maps one before any other event of

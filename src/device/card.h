@@ -6,6 +6,8 @@
 #ifndef MT_DEVICE_CARD_H
 #define MT_DEVICE_CARD_H
 
+#include "base/status.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -65,6 +67,13 @@ bool mt_card_find_product(const char *text, struct mt_card *out);
 
 /* Returns the reference card. */
 struct mt_card mt_card_reference(void);
+
+/* Reads a card of one's own (card_file.c), whose name is then the path. Fails with MT_NO_DEVICE if
+ * there is no such file, and with MT_USAGE if it is no card; the message names the field. */
+mt_status mt_card_read(const char *path, struct mt_card *out);
+
+/* Fails with MT_NO_DEVICE; the message lists the known cards and the nearest match. */
+mt_status mt_card_fail_unknown(const char *name);
 
 /* Returns the names of all known cards, ending with NULL. Static. */
 const char *const *mt_card_names(void);

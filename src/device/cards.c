@@ -12,6 +12,8 @@
  * print. Without the doubling for sparse matrices; matrix rates with accumulation in fp32. */
 #include "device/card.h"
 
+#include "base/text.h"
+
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -146,6 +148,12 @@ bool mt_card_find_product(const char *text, struct mt_card *out)
     if (found != NULL)
         *out = whole(found);
     return found != NULL;
+}
+
+mt_status mt_card_fail_unknown(const char *name)
+{
+    (void)mt_fail_unknown("card", name, mt_card_names(), CARD_COUNT);
+    return MT_NO_DEVICE;
 }
 
 struct mt_card mt_card_reference(void)

@@ -21,6 +21,9 @@
  * H200 in fp32 and bf16 (tests/data/kernels_h200.json); of its bandwidth 0.9, of a large copy there. */
 static const double ATTAINED_MATRIX_RATE = 0.67, ATTAINED_BANDWIDTH = 0.9;
 
+/* The end of the name of a file that describes a card. */
+#define CARD_FILE ".json"
+
 /* The first address, and the unit in which addresses are given out: the pages by which a driver maps memory. */
 static const mt_addr FIRST_ADDRESS = (mt_addr)1 << 40;
 static const uint64_t ADDRESS_UNIT = (uint64_t)2 << 20;
@@ -148,35 +151,37 @@ static const struct mt_device_table sim_table = {
     .close = sim_close,
 };
 
-/* Splits "a100-80gb", "24GiB" or "a100-80gb:24GiB" into the name of a card, empty if there is none, and a size. */
-static const char *split(const char *argument, char *name)
+/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into the name of a card, empty if there is none, and a
+ * size, NULL if there is none. */
+static const char *split(const char *argument, char *name, size_t name_bytes)
 {
-    if (isdigit((unsigned char)argument[0])) {
+    const char *colon = strrchr(argument, ':');
+    if (isdigit((unsigned char)argument[0]) && strstr(argument, CARD_FILE) == NULL) {
         name[0] = '\0';
         return argument;
     }
-    size_t length = strcspn(argument, ":");
-    snprintf(name, MT_CARD_NAME, "%.*s", (int)length, argument);
-    return argument[length] == ':' ? argument + length + 1 : NULL;
+    snprintf(name, name_bytes, "%.*s", colon != NULL ? (int)(colon - argument) : (int)strlen(argument), argument);
+    return colon != NULL ? colon + 1 : NULL;
+}
+
+static bool is_file(const char *name)
+{
+    size_t length = strlen(name);
+    return length > strlen(CARD_FILE) && strcmp(name + length - strlen(CARD_FILE), CARD_FILE) == 0;
 }
 
 static mt_status find_card(const char *name, struct mt_card *out)
 {
-    if (mt_card_find(name, out))
-        return MT_OK;
-    const char *const *names = mt_card_names();
-    size_t count = 0;
-    while (names[count] != NULL)
-        count++;
-    (void)mt_fail_unknown("card", name, names, count);
-    return MT_NO_DEVICE;
+    if (is_file(name))
+        return mt_card_read(name, out);
+    return mt_card_find(name, out) ? MT_OK : mt_card_fail_unknown(name);
 }
 
 /* Finds the card and the capacity that a spelling asks for. */
 static mt_status parse(const char *argument, struct mt_card *out)
 {
-    char name[MT_CARD_NAME];
-    const char *size = split(argument, name);
+    char name[4096];
+    const char *size = split(argument, name, sizeof name);
     const bool is_size_alone = size == argument;
     MT_TRY(find_card(is_size_alone ? MT_REFERENCE_CARD : name, out));
     mt_status status = MT_OK;

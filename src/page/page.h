@@ -22,7 +22,7 @@ enum { MT_PAGE_MOST_RUNS = 2 };
 
 /* The contents of a page. Texts are borrowed. */
 struct mt_page_plan {
-    const char *program; /* "memtrace 0.1.0" */
+    const char *program; /* "memtrace 0.2.0" */
     struct mt_page_source sources[MT_PAGE_MOST_RUNS];
     size_t source_count; /* 1, or 2: the second is compared with the first */
 };

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "base/order.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -110,13 +111,61 @@ static void number_sizes(struct mt_page_run *page)
     mt_number_map_release(&by_request);
 }
 
+static int compare_allocs(const void *left, const void *right)
+{
+    const struct mt_block_row *a = left, *b = right;
+    return MT_COMPARE(a->alloc_event, b->alloc_event);
+}
+
+/* Sets the uses of rows by label from those of whole blocks: the first row of a block has them if they lie in it. */
+static void divide_uses(struct mt_page_run *page, const struct mt_block_row *whole, const struct mt_use_row *uses,
+                        size_t count)
+{
+    for (size_t i = 0; i < page->block_count; i++) {
+        const struct mt_block_row *row = &page->blocks[i], *block;
+        block = bsearch(row, whole, count, sizeof *whole, compare_allocs);
+        const struct mt_use_row *use = block != NULL ? &uses[block - whole] : NULL;
+        if (use != NULL && (row->free_event == 0 || use->last < row->free_event))
+            page->uses[i] = *use;
+    }
+}
+
+/* Reads the blocks, where one whose label changes is a row for each of them, and their uses. */
+static mt_status load_rows_by_label(struct mt_trace *trace, struct mt_page_run *page)
+{
+    struct mt_block_row *whole = NULL;
+    size_t count = 0;
+    int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
+    MT_TRY(mt_trace_blocks_by_label(trace, page->run, first, last, &page->blocks, &page->block_count));
+    page->uses = mt_host_alloc(page->block_count * sizeof *page->uses + 1);
+    mt_status status = mt_trace_blocks(trace, page->run, first, last, &whole, &count);
+    struct mt_use_row *uses = mt_host_alloc(count * sizeof *uses + 1);
+    if (status == MT_OK)
+        status = mt_trace_uses(trace, page->run, whole, count, uses);
+    if (status == MT_OK)
+        divide_uses(page, whole, uses, count);
+    free(uses);
+    free(whole);
+    return status;
+}
+
+/* Reads the blocks and their uses. In most runs no label changes, and a row is a block. */
+static mt_status load_rows_of_blocks(struct mt_trace *trace, struct mt_page_run *page)
+{
+    bool relabels;
+    int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
+    MT_TRY(mt_trace_has_relabels(trace, page->run, &relabels));
+    if (relabels)
+        return load_rows_by_label(trace, page);
+    MT_TRY(mt_trace_blocks(trace, page->run, first, last, &page->blocks, &page->block_count));
+    page->uses = mt_host_alloc(page->block_count * sizeof *page->uses + 1);
+    return mt_trace_uses(trace, page->run, page->blocks, page->block_count, page->uses);
+}
+
 static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
 {
-    int64_t first = page->run->first_event, last = first + page->run->event_count - 1;
-    MT_TRY(mt_trace_blocks(trace, page->run, first, last, &page->blocks, &page->block_count));
+    MT_TRY(load_rows_of_blocks(trace, page));
     number_sizes(page);
-    page->uses = mt_host_alloc(page->block_count * sizeof *page->uses + 1);
-    MT_TRY(mt_trace_uses(trace, page->run, page->blocks, page->block_count, page->uses));
     MT_TRY(mt_trace_segments(trace, page->run, &page->segments, &page->segment_count));
     return mt_trace_parts(trace, page->run, &page->parts, &page->part_count);
 }

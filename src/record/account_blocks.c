@@ -75,8 +75,13 @@ struct mt_account_counts mt_account_counts(const struct mt_account *account)
 
 mt_label_id mt_account_label(const struct mt_account *account, mt_category category, const char *op, mt_span_id span)
 {
-    const struct mt_label label = {
-        .category = category, .role = MT_ROLE_OTHER, .phase = MT_PHASE_INIT, .op = op, .span = span, .layer = -1};
+    const struct mt_label label = {.category = category,
+                                   .role = MT_ROLE_OTHER,
+                                   .role_source = MT_ROLE_SOURCE_INFERRED,
+                                   .phase = MT_PHASE_INIT,
+                                   .op = op,
+                                   .span = span,
+                                   .layer = -1};
     mt_label_id id = account->sink.intern_label(account->sink.context, &label);
     assert(id != 0);
     return id;

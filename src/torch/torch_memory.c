@@ -240,6 +240,7 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
     (void)mt_torch_names_find(memory->names, label->span, &known);
     const struct mt_label made = {.category = label->category,
                                   .role = role_of(label),
+                                  .role_source = MT_ROLE_SOURCE_OBSERVED,
                                   .phase = label->phase,
                                   .op = known.kind,
                                   .span = span,

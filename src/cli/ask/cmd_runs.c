@@ -25,6 +25,12 @@ static const struct mt_field row_fields[] = {
     MT_TEXT(struct run_row, run.started_at, "started_at", "started", "UTC"),
     MT_TEXT(struct run_row, run.device, "device", "device", NULL),
     MT_BYTES(struct run_row, run.capacity_bytes, "capacity_bytes", NULL, NULL),
+    MT_KNOWN(struct run_row, run.rank, "rank", "rank", "of the process in its job"),
+    MT_KNOWN(struct run_row, run.local_rank, "local_rank", NULL, "of the process on its host"),
+    MT_KNOWN(struct run_row, run.world_size, "world_size", NULL, "processes of the job"),
+    MT_NAME(struct run_row, run.host, "host", "host", "that recorded it"),
+    MT_NAME(struct run_row, run.job, "job", NULL, "the same for all its ranks"),
+    MT_POSITIVE(struct run_row, run.pid, "pid", NULL, "of the process that recorded it"),
     MT_INTEGER(struct run_row, run.steps, "steps", "steps", NULL),
     MT_INTEGER(struct run_row, run.event_count, "events", "events", NULL),
     MT_INTEGER(struct run_row, run.lost_events, "lost_events", NULL, "not stored"),
@@ -99,6 +105,27 @@ static void release(struct runs_answer *answer)
     free(answer->rows);
 }
 
+static bool has_ranks(const struct runs_answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++)
+        if (answer->rows[i].run.rank >= 0)
+            return true;
+    return false;
+}
+
+/* Prints the table, with ranks and hosts if a run has a rank. */
+static void print_table(const struct runs_answer *answer)
+{
+#define SETTINGS_AND_SIZES "model impl batch seq mode autocast alloc steps events allocated_bytes"
+#define SPARE "events alloc started_at impl steps device mode batch autocast"
+    if (has_ranks(answer))
+        mt_rows_print(&row_type, "run name rank host state started_at device " SETTINGS_AND_SIZES, SPARE, answer->rows,
+                      answer->count);
+    else
+        mt_rows_print(&row_type, "run name state started_at device " SETTINGS_AND_SIZES, SPARE, answer->rows,
+                      answer->count);
+}
+
 static mt_status run_runs(const void *given)
 {
     const struct mt_trace_options *asked = given;
@@ -109,10 +136,7 @@ static mt_status run_runs(const void *given)
     if (status == MT_OK && asked->json)
         mt_answer_print_json("runs", &answer_type, &answer);
     else if (status == MT_OK)
-        mt_rows_print(&row_type,
-                      "run name state started_at device model impl batch seq mode autocast alloc steps "
-                      "events allocated_bytes",
-                      "events alloc started_at impl steps device mode batch autocast", answer.rows, answer.count);
+        print_table(&answer);
     release(&answer);
     mt_trace_close(trace);
     return status;

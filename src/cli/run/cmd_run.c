@@ -13,8 +13,9 @@
 
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_run_setting_option, 0),
-    MT_OPTION(TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
-              .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:24GiB, cpu, cpu:4GiB (auto)"),
+    MT_OPTION(
+        TEXT, struct mt_run_options, device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
+        .help = "auto, cuda, cuda:1, sim, sim:a100-80gb, sim:l4:8GiB, sim:24GiB, sim:FILE.json, cpu, cpu:4GiB (auto)"),
     MT_OPTION(FLAG, struct mt_run_options, kernels, "--kernels",
               .help = "trace each kernel, too, on sim its estimate: memtrace kernels asks about them"),
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -55,6 +56,7 @@ struct run_answer {
     int64_t run, events; /* run 0, events below 0: not traced */
     const char *name, *trace, *state, *device;
     json_t *losses, *grad_norms, *step_ms, *wall_ms;
+    bool time_is_estimated;
     struct mt_run_peaks_answer peaks;
     const struct mt_run_result *plan; /* NULL: none was followed */
 };
@@ -80,6 +82,7 @@ static const struct mt_field answer_fields[] = {
     MT_VALUE(ROW, grad_norms, "grad_norms", NULL,
              "by parameter, the Euclidean norm of its gradient in the first step; `--no-grad-norms` leaves them out"),
     MT_VALUE(ROW, step_ms, "step_ms", NULL, "a number for each step after the warm-up, by the device's clock"),
+    MT_FLAG(ROW, time_is_estimated, "time_is_estimated", NULL, "on sim: step_ms follows from the card's figures"),
     MT_VALUE(ROW, wall_ms, "wall_ms", NULL, "the same by the wall clock; empty where nothing is computed"),
     MT_KNOWN(ROW, events, "events", NULL, "that the trace has of this run"),
     MT_ROW(ROW, peaks, "peak", &mt_run_peaks_types[MT_GROUP_ROLE],
@@ -128,6 +131,7 @@ static void print_json(const struct mt_run_plan *plan, const struct mt_run_resul
                                 .losses = numbers_json(result->losses, 0, steps),
                                 .grad_norms = grad_norms_json(result),
                                 .step_ms = numbers_json(result->step_ms, warmup, steps),
+                                .time_is_estimated = mt_device_is_simulated(result->device),
                                 .wall_ms = numbers_json(result->wall_ms, warmup, result->executes ? steps : 0),
                                 .peaks = mt_run_peaks_answer_of(&findings->peaks),
                                 .plan = result->plan_bytes > 0 ? result : NULL};
@@ -213,7 +217,9 @@ static void print_step_time(const struct mt_run_plan *plan, const struct mt_run_
     mt_text_add(&words, "%" PRId64, result->step_count);
     if (warmup > 0)
         mt_text_add(&words, ", the first %" PRId64 " to warm up", warmup);
-    if (!isnan(device_ms))
+    if (!isnan(device_ms) && mt_device_is_simulated(result->device))
+        mt_text_add(&words, ", est. %.2f ms each", device_ms);
+    else if (!isnan(device_ms))
         mt_text_add(&words, ", %.2f ms each by the device's clock", device_ms);
     if (result->executes && !isnan(wall_ms))
         mt_text_add(&words, ", %.2f ms by the wall clock", wall_ms);

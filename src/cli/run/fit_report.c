@@ -63,6 +63,7 @@ struct answer {
     uint64_t parameters, memory_bytes, reserve_bytes;
     json_t *settings;
     int64_t steps;
+    bool lacks_bf16;
     struct fitted fitted;
     struct remedy_row remedies[MOST_REMEDIES], *single, *combined, *gentler;
     size_t single_count, combined_count, gentler_count;
@@ -96,6 +97,7 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(struct answer, best_command, "remedy", NULL, "the run with the least change that fits"),
     MT_ROW_OR_NULL(struct answer, found, "largest", &largest_type, "that fit with everything else as it is, or null"),
     MT_TEXT(struct answer, smallest_card, "smallest_card", NULL, "that the run fits as it is, or null"),
+    MT_FLAG(struct answer, lacks_bf16, "lacks_bf16", NULL, "the card emulates it: autocast is no change to offer"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_fit_answer_type = MT_ROW_TYPE(struct answer, answer_fields);
@@ -164,7 +166,8 @@ static void fill(const struct mt_fit_question *question, const struct mt_fit_ans
                            .combined_count = found->combined_count,
                            .gentler_count = found->has_gentler,
                            .found = found,
-                           .smallest_card = found->smallest_card};
+                           .smallest_card = found->smallest_card,
+                           .lacks_bf16 = found->lacks_bf16};
     assert(out->single_count + out->combined_count + out->gentler_count <= MOST_REMEDIES);
     out->single = out->remedies;
     out->combined = out->single + out->single_count;
@@ -346,6 +349,16 @@ static void print_basis(const struct mt_fit_question *question, const struct ans
     mt_print_line(&text);
 }
 
+/* Prints what the card can't do for the run, or for a change that is otherwise offered. */
+static void print_lacks(const struct mt_fit_question *question, const struct mt_fit_answer *found)
+{
+    if (!found->lacks_bf16)
+        return;
+    mt_say("%s has no units for bf16: %s", question->device->name,
+           question->plan->config.autocast ? "autocast works there, but is emulated and slow."
+                                           : "autocast would be emulated there, and slow, so it is not offered.");
+}
+
 /* Prints the memory that is kept free. */
 static void print_reserve(const struct mt_fit_device *device)
 {
@@ -355,9 +368,11 @@ static void print_reserve(const struct mt_fit_device *device)
         return;
     }
     bool is_usual = device->asked_reserve_bytes == MT_RESERVE_UNSET;
-    mt_say("%s are kept free%s (--reserve SIZE); memtrace run --device %s has what is left, to try each claim.",
-           mt_format_bytes(device->reserve_bytes, reserve),
-           is_usual ? " for CUDA's context and libraries (memtrace cards)" : "", device->simulated);
+    mt_say(
+        "%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has what is left, to try each "
+        "claim.",
+        mt_format_bytes(device->reserve_bytes, reserve), is_usual ? " for CUDA's context and libraries" : "",
+        device->simulated);
 }
 
 static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,
@@ -373,6 +388,7 @@ static void print_text(const struct mt_fit_question *question, const struct mt_f
     print_advice(question, found, answer);
     print_largest(found);
     print_basis(question, answer);
+    print_lacks(question, found);
     print_reserve(question->device);
 }
 

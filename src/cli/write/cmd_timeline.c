@@ -88,7 +88,8 @@ const struct mt_command mt_command_timeline = {
     .usage = "[OPTIONS]",
     .details =
         "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
-        "and address, steps, phases and layers, and what is live at any moment. It needs no network and no GPU.\n",
+        "and address, steps, phases and layers, and what is live at any moment, by role, module and other words.\n"
+        "It needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"
                 "  memtrace timeline --run 1 --diff 2 -o autocast.html\n",
     .options = options,

@@ -115,6 +115,8 @@ static mt_status annotate(struct annotations *annotations, const struct mt_walk_
     case MT_EVENT_FREE:
         annotations->entries += 2;
         return MT_OK;
+    case MT_EVENT_RELABEL: /* has no entry */
+        return MT_OK;
     default:
         annotations->entries++;
         return MT_OK;

@@ -165,6 +165,7 @@ static void add_details(struct perfetto_export *export, uint32_t number)
     mt_plain_keep_begin(writer, kept_details(number));
     mt_plain_open_dict(writer);
     mt_plain_add_text(writer, "role", label->role);
+    mt_plain_add_text(writer, "role_source", label->role_source);
     mt_plain_add_text(writer, "op", label->op);
     mt_plain_add_text(writer, "phase", label->phase);
     mt_plain_add_text(writer, "span", label->span);
@@ -184,12 +185,10 @@ static void open_block_event(struct perfetto_export *export, const char *phase, 
     mt_plain_add_text(&export->writer, "id", id);
 }
 
-static void write_begin(struct perfetto_export *export, const struct mt_walk_event *event)
+/* Begins a block's slice, named by its category. */
+static void begin_slice(struct perfetto_export *export, const struct mt_walk_event *event)
 {
     struct mt_plain_writer *writer = &export->writer;
-    export->category_bytes[export->category_of[event->label]] += event->block_bytes;
-    export->allocated_bytes += event->block_bytes;
-    write_allocated(export, event);
     open_block_event(export, "b", event->time_ns, event);
     open_args(writer);
     mt_plain_add_number(writer, "requested_bytes", event->value);
@@ -199,6 +198,29 @@ static void write_begin(struct perfetto_export *export, const struct mt_walk_eve
     mt_plain_add_number(writer, "stream", event->stream);
     add_details(export, event->label);
     close_args(writer);
+}
+
+static void write_begin(struct perfetto_export *export, const struct mt_walk_event *event)
+{
+    export->category_bytes[export->category_of[event->label]] += event->block_bytes;
+    export->allocated_bytes += event->block_bytes;
+    write_allocated(export, event);
+    begin_slice(export, event);
+}
+
+/* Ends the slice of the old label and begins one of the new. */
+static void write_relabel(struct perfetto_export *export, const struct mt_walk_event *event)
+{
+    struct mt_walk_event before = *event;
+    before.label = event->old_label;
+    assert(export->category_bytes[export->category_of[before.label]] >= event->block_bytes);
+    export->category_bytes[export->category_of[before.label]] -= event->block_bytes;
+    export->category_bytes[export->category_of[event->label]] += event->block_bytes;
+    open_block_event(export, "e", event->time_ns, &before);
+    close_event(&export->writer);
+    write_allocated(export, &before);
+    write_allocated(export, event);
+    begin_slice(export, event);
 }
 
 static void write_end(struct perfetto_export *export, const struct mt_walk_event *event)
@@ -309,6 +331,9 @@ static mt_status write_event(struct perfetto_export *export, const struct mt_wal
         return MT_OK;
     case MT_EVENT_FREE:
         write_end(export, event);
+        return MT_OK;
+    case MT_EVENT_RELABEL:
+        write_relabel(export, event);
         return MT_OK;
     case MT_EVENT_OOM:
         write_refusal(export, event);

@@ -29,7 +29,7 @@ struct block_row {
     int64_t alloc_ns, free_ns;
     uint64_t requested_bytes, block_bytes, offset;
     int64_t segment, stream;
-    const char *category, *role, *op, *phase, *dtype, *shape, *span;
+    const char *category, *role, *role_source, *op, *phase, *dtype, *shape, *span;
     int64_t layer; /* -1: of none */
 };
 
@@ -46,6 +46,7 @@ static const struct mt_field block_fields[] = {
     MT_INTEGER(ROW, stream, "stream", NULL, NULL),
     MT_TEXT(ROW, category, "category", NULL, NULL),
     MT_TEXT(ROW, role, "role", NULL, NULL),
+    MT_NAME(ROW, role_source, "role_source", NULL, "declared, observed or inferred"),
     MT_TEXT(ROW, op, "op", NULL, NULL),
     MT_TEXT(ROW, phase, "phase", NULL, NULL),
     MT_TEXT(ROW, dtype, "dtype", NULL, NULL),
@@ -72,6 +73,7 @@ static struct block_row block_row_of(const struct mt_block_row *block, const str
         .stream = block->stream,
         .category = label->category,
         .role = label->role,
+        .role_source = label->role_source,
         .op = label->op,
         .phase = label->phase,
         .dtype = label->dtype,

@@ -103,6 +103,7 @@ static void add_metadata(struct torch_export *export, uint32_t number)
     mt_plain_open_dict(writer);
     mt_plain_add_word(writer, "category", label->category);
     mt_plain_add_word(writer, "role", label->role);
+    mt_plain_add_word(writer, "role_source", label->role_source);
     mt_plain_add_word(writer, "op", label->op);
     mt_plain_add_word(writer, "phase", label->phase);
     mt_plain_add_word(writer, "span", label->span);

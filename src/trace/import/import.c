@@ -58,6 +58,7 @@ static mt_status open_run(const struct mt_import_plan *plan, const struct mt_imp
     settings[count++] = (struct mt_run_setting){"file", file_name(plan->file)};
     settings[count++] = (struct mt_run_setting){"format", source->format};
     const struct mt_run_info info = {.name = run_name(plan, source),
+                                     .origin = MT_RUN_IMPORTED,
                                      .device = source->device,
                                      .capacity_bytes = source->capacity_bytes,
                                      .settings = settings,

@@ -94,6 +94,7 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
     block->span = mt_span_of_path(&labels->sink, path);
     const struct mt_label label = {.category = category_of(labels, &answer, &own),
                                    .role = answer.role != MT_RULE_SILENT ? (mt_role)answer.role : MT_ROLE_OTHER,
+                                   .role_source = MT_ROLE_SOURCE_INFERRED,
                                    .phase = answer.phase != MT_RULE_SILENT ? (mt_phase)answer.phase : labels->phase,
                                    .op = op_of(&answer, &own, name),
                                    .span = block->span,

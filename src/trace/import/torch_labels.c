@@ -370,6 +370,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     mt_rules_ask(labels->rules, &caller->choice, &subject, &answer);
     const struct mt_label label = {.category = category_of(labels, answer.category, forward),
                                    .role = role_of(&subject, answer.role),
+                                   .role_source = MT_ROLE_SOURCE_INFERRED,
                                    .phase = subject.phase,
                                    .op = answer.op != NULL ? answer.op : op_of(caller, &op),
                                    .span = span_of(labels, caller, answer.span, forward),

@@ -63,6 +63,7 @@ void mt_torch_own_destroy(struct mt_torch_own *own)
 #define NAME(name, text, ...) text,
 static const char *const phase_names[] = {MT_PHASES(NAME)};
 static const char *const dtype_names[] = {MT_DTYPES(NAME)};
+static const char *const role_source_names[] = {MT_ROLE_SOURCES(NAME)};
 #undef NAME
 
 /* Returns the number of a word among names; 0 for a word that is not among them. */
@@ -178,6 +179,8 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
         .category = mt_sink_category(&own->sink, mt_value_text(mt_value_find(said, "category"))),
         .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_names, MT_PHASE_COUNT),
         .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_names, MT_DTYPE_COUNT),
+        .role_source = (mt_role_source)find_name(mt_value_text(mt_value_find(said, "role_source")), role_source_names,
+                                                 MT_ROLE_SOURCE_COUNT),
         .op = mt_value_text(mt_value_find(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
     if (!mt_role_find(mt_value_text(mt_value_find(said, "role")), &label.role))

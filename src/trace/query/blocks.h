@@ -13,9 +13,10 @@
 /* A label. Equal texts of one trace have equal pointers. */
 struct mt_label_row {
     const char *category, *role, *op, *phase, *dtype, *shape;
-    const char *span;  /* "model.layers.7.ffn.w1" */
-    const char *place; /* the same with "*" for the layer's number: equal for alike blocks of all layers */
-    int layer;         /* from 0; -1: outside of one */
+    const char *span;        /* "model.layers.7.ffn.w1" */
+    const char *place;       /* the same with "*" for the layer's number: equal for alike blocks of all layers */
+    int layer;               /* from 0; -1: outside of one */
+    const char *role_source; /* as mt_role_source_name; "": not stored */
 };
 
 /* Reads the labels of a run: out_rows[number]. Number 0, which no label has, is a row of "". */
@@ -30,7 +31,8 @@ struct mt_block_row {
     uint64_t requested_bytes;        /* as asked */
     uint64_t block_bytes;            /* with rounding */
     uint64_t offset;                 /* in its segment */
-    uint32_t segment, label;
+    uint32_t segment;
+    uint32_t label; /* the last that it has within the range of the query */
     mt_stream stream;
 };
 
@@ -46,6 +48,14 @@ static inline bool mt_block_is_live(const struct mt_block_row *block, int64_t ev
  * About 200 ns an event. */
 mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
                           struct mt_block_row **out_rows, size_t *out_count);
+
+/* Reads the same blocks, but one whose label changes in the range is a row for each of its labels: the row of an earlier one
+ * ends with the relabel, with which the next begins. */
+mt_status mt_trace_blocks_by_label(struct mt_trace *trace, const struct mt_run *run, int64_t first_event,
+                                   int64_t last_event, struct mt_block_row **out_rows, size_t *out_count);
+
+/* *out is true if the label of a block of the run changes. */
+mt_status mt_trace_has_relabels(struct mt_trace *trace, const struct mt_run *run, bool *out);
 
 /* Reads the blocks that are live after `event`, by alloc_event; free_event and free_ns are 0. Reads from the nearest
  * checkpoint on: milliseconds, however long the run. */

@@ -152,15 +152,21 @@ static const char runs_sql[] =
     "SELECT id, name, state, started_at, device, capacity_bytes, first_event, event_count, lost_events,"
     " complete_from_bytes, stall_count, stall_ns, (SELECT count(*) FROM step WHERE step.run = run.id),"
     " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL),"
-    " (SELECT max(id) FROM event), missing_records FROM run ORDER BY id";
+    " (SELECT max(id) FROM event), missing_records, ifnull(rank, -1), ifnull(local_rank, -1), ifnull(world_size, -1),"
+    " host, job, pid FROM run ORDER BY id";
 
 enum { LAST_EVENT = 14 }; /* the column with the trace's last event */
+
+static const char *text_or_null(struct mt_trace *trace, const struct mt_statement *row, int column)
+{
+    return mt_statement_is_null(row, column) ? NULL : mt_query_text(trace, row, column);
+}
 
 static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement *row)
 {
     return (struct mt_run){
         .id = mt_statement_integer(row, 0),
-        .name = mt_statement_is_null(row, 1) ? NULL : mt_query_text(trace, row, 1),
+        .name = text_or_null(trace, row, 1),
         .state = mt_query_text(trace, row, 2),
         .started_at = mt_query_text(trace, row, 3),
         .device = mt_query_text(trace, row, 4),
@@ -169,6 +175,12 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
         .event_count = mt_statement_integer(row, 7),
         .lost_events = mt_statement_integer(row, 8),
         .missing_records = mt_statement_integer(row, LAST_EVENT + 1),
+        .rank = mt_statement_integer(row, LAST_EVENT + 2),
+        .local_rank = mt_statement_integer(row, LAST_EVENT + 3),
+        .world_size = mt_statement_integer(row, LAST_EVENT + 4),
+        .host = text_or_null(trace, row, LAST_EVENT + 5),
+        .job = text_or_null(trace, row, LAST_EVENT + 6),
+        .pid = mt_statement_integer(row, LAST_EVENT + 7),
         .complete_from_bytes = mt_statement_integer(row, 9),
         .stall_count = mt_statement_integer(row, 10),
         .stall_ns = mt_statement_integer(row, 11),

@@ -78,6 +78,12 @@ void mt_row_visitor_remove(struct mt_database *database, const struct mt_row_vis
     " LEFT JOIN label ON label.run = ?1 AND label.id = event.label"                                                    \
     " LEFT JOIN span ON span.run = ?1 AND span.id = coalesce(event.span, label.span) "
 
+/* The allocs, as `alloc`, each with the event that gave its block the label that it has after the event `moment`, a parameter:
+ * the alloc itself or a relabel. */
+#define MT_ALLOC_AND_LABELLING_EVENT(moment)                                                                           \
+    " event AS alloc JOIN event ON event.id = ifnull((SELECT max(relabel.event) FROM relabel"                          \
+    " WHERE relabel.allocation = alloc.id AND relabel.event <= " moment "), alloc.id) "
+
 /* Reads MT_LABEL_COLUMNS, the first of which is number `column`. */
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);
 

@@ -127,7 +127,8 @@ struct block_list {
     uint64_t total_bytes;
     struct mt_number_map by_alloc;
     struct mt_number_limits limits;
-    struct mt_row_visitor begins, ends; /* functions of SQL that get the rows of allocs and frees */
+    bool is_by_label; /* a block with several labels is several rows, and by_alloc maps it to the last */
+    struct mt_row_visitor begins, ends, relabels; /* functions of SQL that get the rows of allocs, frees and relabels */
 };
 
 /* Event ids: first <= id <= last. */
@@ -135,11 +136,13 @@ struct window {
     int64_t first, last;
 };
 
-/* The arguments of the two visitors. */
+/* The arguments of the visitors. */
 #define BEGIN_COLUMNS "id, time_ns, requested_bytes, block_bytes, offset, segment, label, stream"
 enum { BEGIN_ID, BEGIN_NS, BEGIN_REQUESTED, BEGIN_BYTES, BEGIN_OFFSET, BEGIN_SEGMENT, BEGIN_LABEL, BEGIN_STREAM };
 #define END_COLUMNS "id, time_ns, allocation"
 enum { END_ID, END_NS, END_ALLOCATION };
+#define RELABEL_COLUMNS "id, time_ns, allocation, label"
+enum { RELABEL_ID, RELABEL_NS, RELABEL_ALLOCATION, RELABEL_LABEL };
 
 static mt_status fail_on_event(int64_t event, const char *what)
 {
@@ -201,16 +204,51 @@ static mt_status end_block(void *context, const struct mt_row *row)
     return mt_query_row_natural(row, END_NS, &list->rows[index].free_ns);
 }
 
-/* Adds the blocks of these alloc events, which ascend if the trace is sound. */
-static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
-                            struct block_list *list)
+/* Ends a row with the relabel, and begins one of the same block with the other label. */
+static mt_status begin_next_row(struct block_list *list, const struct mt_row *row, uint64_t index, uint32_t label)
+{
+    struct mt_block_row *before = &list->rows[index], after = *before;
+    int64_t event = mt_row_integer(row, RELABEL_ID);
+    if (event <= list->rows[list->count - 1].alloc_event)
+        return fail_on_event(event, "does not come in its order");
+    MT_TRY(mt_query_row_natural(row, RELABEL_NS, &after.alloc_ns));
+    after.alloc_event = before->free_event = event;
+    before->free_ns = after.alloc_ns;
+    after.label = label;
+    mt_number_map_put(&list->by_alloc, (uint64_t)mt_row_integer(row, RELABEL_ALLOCATION), list->count);
+    *MT_HOST_ADD(list->rows, list->count) = after;
+    return MT_OK;
+}
+
+static mt_status relabel_block(void *context, const struct mt_row *row)
+{
+    struct block_list *list = context;
+    uint64_t index;
+    int64_t label = mt_row_integer(row, RELABEL_LABEL);
+    if (!mt_number_map_get(&list->by_alloc, (uint64_t)mt_row_integer(row, RELABEL_ALLOCATION), &index))
+        return MT_OK;
+    if (label < 0 || label >= list->limits.labels)
+        return fail_on_event(mt_row_integer(row, RELABEL_ID), "has a label that there is not");
+    if (list->is_by_label)
+        return begin_next_row(list, row, index, (uint32_t)label);
+    list->rows[index].label = (uint32_t)label;
+    return MT_OK;
+}
+
+/* Adds the blocks of these alloc events, which ascend if the trace is sound, with their labels after `event`. */
+static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, int64_t event, const int64_t *ids,
+                            size_t count, struct block_list *list)
 {
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(
-        trace, run, "SELECT begins(" BEGIN_COLUMNS ") FROM event WHERE ?1 = ?1 AND id = ?2 AND kind = ?3", &statement);
+        trace, run,
+        "SELECT begins(alloc.id, alloc.time_ns, alloc.requested_bytes, alloc.block_bytes, alloc.offset,"
+        " alloc.segment, event.label, alloc.stream) FROM" MT_ALLOC_AND_LABELLING_EVENT(
+            "?4") "WHERE ?1 = ?1 AND alloc.id = ?2 AND alloc.kind = ?3",
+        &statement);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         size_t count_before = list->count;
-        MT_QUERY_BIND(statement, ids[i], MT_EVENT_ALLOC);
+        MT_QUERY_BIND(statement, ids[i], MT_EVENT_ALLOC, event);
         status = mt_statement_run(statement);
         if (status == MT_OK)
             status = list->begins.status;
@@ -228,7 +266,7 @@ static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int6
     size_t count;
     mt_status status = mt_query_live(trace, run, event, &ids, &count);
     if (status == MT_OK)
-        status = add_listed(trace, run, ids, count, list);
+        status = add_listed(trace, run, event, ids, count, list);
     free(ids);
     return status;
 }
@@ -240,14 +278,16 @@ static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, st
     struct mt_statement *statement;
     mt_status status = mt_query_prepare(trace, run,
                                         "SELECT begins(" BEGIN_COLUMNS ") FILTER (WHERE kind = ?4),"
-                                        " ends(" END_COLUMNS ") FILTER (WHERE kind = ?5)"
+                                        " ends(" END_COLUMNS ") FILTER (WHERE kind = ?5),"
+                                        " relabels(" RELABEL_COLUMNS ") FILTER (WHERE kind = ?6)"
                                         " FROM event NOT INDEXED WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
                                         &statement);
-    MT_QUERY_BIND(statement, window.first, window.last, MT_EVENT_ALLOC, MT_EVENT_FREE);
+    MT_QUERY_BIND(statement, window.first, window.last, MT_EVENT_ALLOC, MT_EVENT_FREE, MT_EVENT_RELABEL);
     if (status == MT_OK)
         status = mt_statement_run(statement);
     mt_statement_finalize(statement);
-    return mt_status_keep(status, mt_status_keep(list->begins.status, list->ends.status));
+    status = mt_status_keep(status, mt_status_keep(list->begins.status, list->ends.status));
+    return mt_status_keep(status, list->relabels.status);
 }
 
 /* Returns the part of a window that lies in the run. */
@@ -263,8 +303,10 @@ static mt_status add_visitors(struct mt_trace *trace, struct block_list *list)
 {
     list->begins = (struct mt_row_visitor){.name = "begins", .visit = begin_block, .context = list};
     list->ends = (struct mt_row_visitor){.name = "ends", .visit = end_block, .context = list};
+    list->relabels = (struct mt_row_visitor){.name = "relabels", .visit = relabel_block, .context = list};
     MT_TRY(mt_row_visitor_add(trace->database, &list->begins));
-    return mt_row_visitor_add(trace->database, &list->ends);
+    MT_TRY(mt_row_visitor_add(trace->database, &list->ends));
+    return mt_row_visitor_add(trace->database, &list->relabels);
 }
 
 /* Reads the blocks that were live after window.first - 1, and the window's events. */
@@ -281,34 +323,58 @@ static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, s
         status = add_window(trace, run, window, list);
     mt_row_visitor_remove(trace->database, &list->begins);
     mt_row_visitor_remove(trace->database, &list->ends);
+    mt_row_visitor_remove(trace->database, &list->relabels);
     mt_database_end_reading(trace->database);
     return status;
 }
 
 static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, struct window window,
-                             struct mt_block_row **out_rows, size_t *out_count)
+                             struct block_list list, struct mt_block_row **out_rows, size_t *out_count)
 {
-    struct block_list list = {0};
     mt_number_map_create(&list.by_alloc);
     mt_status status = read_window(trace, run, window, &list);
     mt_number_map_release(&list.by_alloc);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }
 
-mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
-                          struct mt_block_row **out_rows, size_t *out_count)
+static mt_status read_cut(struct mt_trace *trace, const struct mt_run *run, struct window window,
+                          struct block_list list, struct mt_block_row **out_rows, size_t *out_count)
 {
     *out_rows = NULL;
     *out_count = 0;
-    struct window window = cut_to_run((struct window){first_event, last_event}, run);
-    if (window.first > window.last)
-        return MT_OK;
-    return read_blocks(trace, run, window, out_rows, out_count);
+    window = cut_to_run(window, run);
+    return window.first <= window.last ? read_blocks(trace, run, window, list, out_rows, out_count) : MT_OK;
+}
+
+mt_status mt_trace_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t first_event, int64_t last_event,
+                          struct mt_block_row **out_rows, size_t *out_count)
+{
+    return read_cut(trace, run, (struct window){first_event, last_event}, (struct block_list){.is_by_label = false},
+                    out_rows, out_count);
+}
+
+mt_status mt_trace_blocks_by_label(struct mt_trace *trace, const struct mt_run *run, int64_t first_event,
+                                   int64_t last_event, struct mt_block_row **out_rows, size_t *out_count)
+{
+    return read_cut(trace, run, (struct window){first_event, last_event}, (struct block_list){.is_by_label = true},
+                    out_rows, out_count);
 }
 
 mt_status mt_trace_live(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_block_row **out_rows,
                         size_t *out_count)
 {
     int64_t last = cut_to_run((struct window){event, event}, run).last;
-    return read_blocks(trace, run, (struct window){last + 1, last}, out_rows, out_count);
+    return read_blocks(trace, run, (struct window){last + 1, last}, (struct block_list){.is_by_label = false}, out_rows,
+                       out_count);
+}
+
+mt_status mt_trace_has_relabels(struct mt_trace *trace, const struct mt_run *run, bool *out)
+{
+    mt_status status = MT_OK;
+    *out = false;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT 1 FROM relabel WHERE allocation >= ?1 AND allocation < ?2 LIMIT 1",
+                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
+        *out = true;
+    return status;
 }

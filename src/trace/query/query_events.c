@@ -73,10 +73,11 @@ mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *ru
 
 static struct mt_event_row read_event(const struct mt_statement *row, int64_t n, int64_t first_event)
 {
-    bool is_alloc = mt_statement_integer(row, 1) == MT_EVENT_ALLOC;
+    mt_event_kind kind = (mt_event_kind)mt_statement_integer(row, 1);
+    bool is_alloc = kind == MT_EVENT_ALLOC;
     return (struct mt_event_row){
         .n = n,
-        .action = mt_event_kind_name(is_alloc ? MT_EVENT_ALLOC : MT_EVENT_FREE),
+        .action = mt_event_kind_name(kind),
         .id = is_alloc || !mt_statement_is_null(row, 2)
                   ? mt_query_position(mt_statement_integer(row, is_alloc ? 0 : 2), first_event)
                   : -1,
@@ -102,9 +103,10 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
         " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream FROM "
-        "event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5) ORDER BY event.id",
+        "event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5, ?6)"
+        " ORDER BY event.id",
         &statement);
-    MT_QUERY_BIND(statement, first, last, MT_EVENT_ALLOC, MT_EVENT_FREE);
+    MT_QUERY_BIND(statement, first, last, MT_EVENT_ALLOC, MT_EVENT_FREE, MT_EVENT_RELABEL);
     if (status == MT_OK)
         status = visitor->begin(visitor->context);
     for (int64_t n = 0; mt_statement_next(statement, &status); n++) {

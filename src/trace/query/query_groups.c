@@ -259,11 +259,13 @@ static mt_status walk_step(struct mt_trace *trace, const struct mt_run *run, str
     MT_TRY(mt_trace_step_events(trace, run, walk->step, &first, &last));
     MT_TRY(sum_live(trace, run, first, walk));
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT id, kind, block_bytes, requested_bytes, time_ns FROM event NOT INDEXED"
-                 " WHERE id >= ?1 AND id <= ?2 AND kind IN (?3, ?4, ?5) ORDER BY id",
-                 MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC),
-                 MT_BIND_INTEGER(MT_EVENT_FREE), MT_BIND_INTEGER(MT_EVENT_PHASE))
+    /* A free without an allocation is of a block that was not live. */
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "SELECT id, kind, block_bytes, requested_bytes, time_ns FROM event NOT INDEXED"
+        " WHERE id >= ?1 AND id <= ?2 AND (kind IN (?3, ?5) OR kind = ?4 AND allocation IS NOT NULL) ORDER BY id",
+        MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC), MT_BIND_INTEGER(MT_EVENT_FREE),
+        MT_BIND_INTEGER(MT_EVENT_PHASE))
         status = take_event(row, walk);
     return status;
 }

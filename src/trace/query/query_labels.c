@@ -54,7 +54,7 @@ static void add_no_label(struct mt_trace *trace, struct label_list *list)
     const char *empty = mt_trace_keep(trace, "");
     assert(list->count == 0);
     *MT_HOST_ADD(list->rows, list->count) =
-        (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1};
+        (struct mt_label_row){empty, empty, empty, empty, empty, empty, empty, empty, -1, empty};
 }
 
 static mt_status add_label(struct mt_trace *trace, const struct mt_statement *row, struct label_list *list)
@@ -76,7 +76,8 @@ static mt_status add_label(struct mt_trace *trace, const struct mt_statement *ro
                                                                   .shape = said.shape,
                                                                   .span = said.span,
                                                                   .place = mt_query_place(trace, said.span),
-                                                                  .layer = (int)layer};
+                                                                  .layer = (int)layer,
+                                                                  .role_source = mt_query_text(trace, row, 9)};
     return MT_OK;
 }
 
@@ -86,11 +87,11 @@ mt_status mt_trace_labels(struct mt_trace *trace, const struct mt_run *run, stru
     struct label_list list = {0};
     mt_status status = MT_OK;
     add_no_label(trace, &list);
-    MT_EACH_ROW (
-        row, status, trace->database,
-        "SELECT label.id, label.layer, " MT_LABEL_COLUMNS
-        " FROM label LEFT JOIN span ON span.run = ?1 AND span.id = label.span WHERE label.run = ?1 ORDER BY label.id",
-        MT_BIND_INTEGER(run->id))
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT label.id, label.layer, " MT_LABEL_COLUMNS
+                 ", label.role_source FROM label LEFT JOIN span ON span.run = ?1 AND span.id = label.span WHERE "
+                 "label.run = ?1 ORDER BY label.id",
+                 MT_BIND_INTEGER(run->id))
         status = add_label(trace, row, &list);
     return mt_query_hand_over(status, list.rows, list.count, out_rows, out_count);
 }

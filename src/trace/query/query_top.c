@@ -163,10 +163,11 @@ static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, c
     mt_status status =
         mt_query_prepare(trace, run,
                          "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN
-                         "WHERE event.id >= ?2 AND event.id < ?3 AND kind = ?4 AND requested_bytes >= ?5"
+                         "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?6) AND requested_bytes >= ?5"
                          " ORDER BY event.id",
                          &statement);
-    MT_QUERY_BIND(statement, wanted.first_event, mt_query_end(run), MT_EVENT_ALLOC, (int64_t)wanted.bytes);
+    MT_QUERY_BIND(statement, wanted.first_event, mt_query_end(run), MT_EVENT_ALLOC, (int64_t)wanted.bytes,
+                  MT_EVENT_RELABEL);
     while (wanted.larger + wanted.equal > 0 && mt_statement_next(statement, &status)) {
         struct mt_top_row found = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1};
         uint64_t *left = found.bytes == wanted.bytes ? &wanted.equal : &wanted.larger;
@@ -192,16 +193,18 @@ static mt_status rank_each(struct mt_trace *trace, const struct mt_run *run, con
     return rank_events(trace, run, choice, wanted, ranking);
 }
 
-/* Reads the rows of alloc events, in the order of the ids. */
-static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, const int64_t *ids, size_t count,
-                             struct ranking *out)
+/* Reads the rows of alloc events, in the order of the ids, with the labels of their blocks after `moment`. */
+static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, int64_t moment, const int64_t *ids,
+                             size_t count, struct ranking *out)
 {
     struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT requested_bytes, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN "WHERE event.id = ?2",
-        &statement);
+    mt_status status =
+        mt_query_prepare(trace, run,
+                         "SELECT event.requested_bytes, " MT_LABEL_COLUMNS " FROM" MT_ALLOC_AND_LABELLING_EVENT("?3")
+                             MT_EVENT_LABEL_JOIN "WHERE alloc.id = ?2",
+                         &statement);
     for (size_t i = 0; i < count && status == MT_OK; i++) {
-        mt_statement_bind_integer(statement, 2, ids[i]);
+        MT_QUERY_BIND(statement, ids[i], moment);
         if (!mt_statement_next(statement, &status)) {
             if (status == MT_OK)
                 status = mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there");
@@ -229,7 +232,7 @@ static mt_status visit_peak(struct mt_trace *trace, const struct mt_run *run, co
     if (status == MT_OK && peak_event != 0)
         status = mt_query_live(trace, run, peak_event, &ids, &id_count);
     if (status == MT_OK)
-        status = read_blocks(trace, run, ids, id_count, &blocks);
+        status = read_blocks(trace, run, peak_event, ids, id_count, &blocks);
     ranking_sort(&blocks, MT_TOP_BY_SINGLE);
     bool goes_on = status == MT_OK;
     for (size_t i = 0; i < blocks.count && goes_on; i++)

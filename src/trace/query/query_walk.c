@@ -296,7 +296,7 @@ static mt_status begin_block(struct mt_walk *walk, struct mt_walk_event *event)
     return MT_OK;
 }
 
-/* Completes a free with the label and place of its alloc. False if it ends no live block. */
+/* Completes a free with the place of its alloc, and the label that the block has by then. False if it ends no live block. */
 static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
     uint64_t slot,
@@ -309,6 +309,27 @@ static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
     begun.kind = event->kind;
     begun.time_ns = event->time_ns;
     *event = begun;
+    return true;
+}
+
+/* Completes a relabel with the place of its alloc, and gives the live block its label. False if that is not live. */
+static bool relabel_block(struct mt_walk *walk, struct mt_walk_event *event)
+{
+    uint64_t slot,
+        id = (uint64_t)mt_query_position(mt_statement_integer(walk->events, ALLOCATION), walk->run->first_event);
+    if (!mt_number_map_get(&walk->by_id, id, &slot))
+        return false;
+    struct mt_walk_event *block = &walk->live[slot];
+    event->old_label = block->label;
+    event->old_span = block->span;
+    block->label = event->label;
+    block->span = event->span;
+    event->id = block->id;
+    event->alloc_ns = block->alloc_ns;
+    event->address = block->address;
+    event->offset = block->offset;
+    event->segment = block->segment;
+    event->stream = block->stream;
     return true;
 }
 
@@ -325,6 +346,9 @@ static mt_status complete(struct mt_walk *walk, struct mt_walk_event *event, boo
         return begin_block(walk, event);
     case MT_EVENT_FREE:
         *out_counts = end_block(walk, event);
+        return MT_OK;
+    case MT_EVENT_RELABEL:
+        *out_counts = relabel_block(walk, event);
         return MT_OK;
     default:
         return MT_OK;

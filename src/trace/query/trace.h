@@ -43,6 +43,12 @@ struct mt_run {
     int64_t lost_events;         /* emitted after the writer had failed */
     int64_t missing_records;     /* of its last moments, which could not be read after its process died */
     int64_t complete_from_bytes; /* summary_allocation has every allocation of at least this size */
+    int64_t rank;                /* of the process in its job; -1: it is no rank */
+    int64_t local_rank;          /* on its host; -1: not known */
+    int64_t world_size;          /* processes of the job; -1: not known */
+    const char *host;            /* that recorded it; NULL: imported, or not known */
+    const char *job;             /* the same for all ranks; NULL: not known */
+    int64_t pid;                 /* of the process that recorded it; 0: imported, or not known */
     int64_t stall_count;         /* times that the producer waited for the ring */
     int64_t stall_ns;            /* for so long altogether */
     int64_t steps;               /* that began */
@@ -143,17 +149,17 @@ struct mt_category_row {
 mt_status mt_trace_categories(struct mt_trace *trace, const struct mt_run *run, const char *phase,
                               struct mt_category_row **out_rows, size_t *out_count);
 
-/* An allocation or a free. */
+/* An allocation, a free or a relabel. */
 struct mt_event_row {
-    int64_t n;          /* from 0, in the order of the answer */
-    const char *action; /* "alloc" or "free" */
-    int64_t id;       /* of the allocation: the position of its event in the run, from 0. A free has that of its alloc,
-                           * -1 if it is not known */
-    uint64_t time_ns; /* the device's clock, from the start of the run */
-    uint64_t bytes;   /* of the block, as requested */
+    int64_t n;            /* from 0, in the order of the answer */
+    const char *action;   /* "alloc", "free" or "relabel" */
+    int64_t id;           /* of the allocation: the position of its event in the run, from 0. Others have that of their
+                           * alloc, -1 if it is not known */
+    uint64_t time_ns;     /* the device's clock, from the start of the run */
+    uint64_t bytes;       /* of the block, as requested */
     uint64_t block_bytes; /* of the block, with rounding */
     mt_stream stream;
-    const char *category, *role, *op, *phase, *span; /* of the block's label: phase is that of its allocation */
+    const char *category, *role, *op, *phase, *span; /* of the block's label: phase is that in which it was given */
 };
 
 /* Functions that get the rows one by one. `begin` is called first, once the query is known to make sense. If one of them
@@ -164,7 +170,7 @@ struct mt_event_visitor {
     mt_status (*visit)(void *context, const struct mt_event_row *row);
 };
 
-/* Visits the allocations and frees of a step, or of the run (MT_ALL_STEPS), in order. */
+/* Visits the allocations, frees and relabels of a step, or of the run (MT_ALL_STEPS), in order. */
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
                           const struct mt_event_visitor *visitor);
 

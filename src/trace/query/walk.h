@@ -26,14 +26,15 @@ struct mt_walk_event {
     int64_t n; /* position in the run, from 0 */
     mt_event_kind kind;
     uint64_t time_ns;     /* the device's clock */
-    int64_t id;           /* alloc, free: the position of the alloc in the run */
-    uint64_t alloc_ns;    /* alloc, free: the time of the alloc */
-    mt_addr address;      /* alloc, free, segment kinds */
+    int64_t id;           /* alloc, free, relabel: the position of the alloc in the run */
+    uint64_t alloc_ns;    /* alloc, free, relabel: the time of the alloc */
+    mt_addr address;      /* alloc, free, relabel, segment kinds */
     uint64_t block_bytes; /* of the block, with rounding; segment kinds: mapped or unmapped */
     uint64_t offset;      /* in the segment */
-    uint64_t value;       /* alloc, free, oom: requested bytes; of a step or phase, its number */
+    uint64_t value;       /* alloc, free, oom, relabel: requested bytes; of a step or phase, its number */
     uint32_t segment, label;
-    uint32_t span; /* of the request; span kinds: that began or ended */
+    uint32_t span;                /* of the request; span kinds: that began or ended */
+    uint32_t old_label, old_span; /* relabel: what the block had until then */
     mt_stream stream;
 };
 

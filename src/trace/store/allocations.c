@@ -68,7 +68,7 @@ static uint32_t new_entry(struct mt_live *live)
     return live->used++;
 }
 
-void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event)
+void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event, uint32_t label)
 {
     mt_live_take(live, place);
     if (live->count > live->mask)
@@ -76,12 +76,19 @@ void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event)
     uint32_t entry = new_entry(live);
     struct mt_live_block *end = &live->blocks[0];
     assert(end->previous == 0 || live->blocks[end->previous].event < event);
-    live->blocks[entry] = (struct mt_live_block){.event = event, .place = place, .previous = end->previous, .next = 0};
+    live->blocks[entry] =
+        (struct mt_live_block){.event = event, .place = place, .previous = end->previous, .next = 0, .label = label};
     live->blocks[end->previous].next = entry;
     end->previous = entry;
     chain(live, entry);
     live->count++;
     assert(live->count < live->used);
+}
+
+struct mt_live_block *mt_live_find(const struct mt_live *live, struct mt_place place)
+{
+    uint32_t entry = *find_link(live, place);
+    return entry != 0 ? &live->blocks[entry] : NULL;
 }
 
 int64_t mt_live_take(struct mt_live *live, struct mt_place place)

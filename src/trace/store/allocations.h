@@ -21,6 +21,7 @@ struct mt_live_block {
     struct mt_place place;
     uint32_t previous, next;
     uint32_t chained; /* the next entry of its bucket */
+    uint32_t label;   /* its number, as of now */
 };
 
 /* The live blocks, by place, and as a list in the order in which they were allocated. New blocks are added at the end and
@@ -42,7 +43,10 @@ void mt_live_release(struct mt_live *live);
 
 /* Adds the block of an alloc event, whose id must be larger than every earlier one. A block that is live at this place
  * already counts as freed. */
-void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event);
+void mt_live_add(struct mt_live *live, struct mt_place place, int64_t event, uint32_t label);
+
+/* Returns the block at this place, NULL if there is none. It is valid until the next addition. */
+struct mt_live_block *mt_live_find(const struct mt_live *live, struct mt_place place);
 
 /* Removes the block at this place. Returns the id of its alloc, 0 if there is none. */
 int64_t mt_live_take(struct mt_live *live, struct mt_place place);

@@ -219,6 +219,20 @@ void mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addre
         foreign->counts.unseen_gives++;
 }
 
+bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,
+                        mt_span_id span)
+{
+    struct block *block = find_block(foreign, address);
+    assert(mt_label_number(label) != 0);
+    move_clock(foreign, time_ns);
+    if (block == NULL)
+        return false;
+    block->label = label;
+    block->span = span;
+    emit_block(foreign, MT_EVENT_RELABEL, block, 0);
+    return true;
+}
+
 bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct mt_foreign_block *out)
 {
     const struct block *block = find_block(foreign, address);

@@ -50,7 +50,7 @@ static mt_status prepare(struct mt_intake *intake)
         const char *table, *columns;
         struct mt_statement **out;
     } inserts[] = {
-        {"label", "run, id, category, role, op, span, phase, layer, dtype, shape", &intake->insert_label},
+        {"label", "run, id, category, role, op, span, phase, layer, dtype, shape, role_source", &intake->insert_label},
         {"span", "run, id, parent, name, path", &intake->insert_span},
         {"measurement", "run, name, step, value", &intake->insert_measurement},
         {"kernel_name", "run, id, name", &intake->insert_kernel_name},
@@ -160,7 +160,7 @@ static mt_status add_event(struct mt_intake *intake, const struct mt_event *even
     uint32_t label = mt_label_number(event->label);
     *row = (struct mt_event_row_in){.event = event, .span = event->span};
     row->allocation = mt_summary_add(intake->summary, event);
-    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE);
+    assert(row->allocation == 0 || event->kind == MT_EVENT_FREE || event->kind == MT_EVENT_RELABEL);
     if (label != 0 && label < intake->label_count && intake->label_spans[label] == event->span)
         row->span = 0;
     return mt_batch_is_full(intake->events) ? mt_batch_store(intake->events) : MT_OK;
@@ -182,7 +182,8 @@ static mt_status write_label(struct mt_intake *intake, uint32_t number, const ch
         MT_RUN_WITH(intake->insert_label, 2, MT_BIND_INTEGER(number), MT_BIND_TEXT(category),
                     MT_BIND_TEXT(mt_role_name(label->role)), MT_BIND_TEXT(label->op), MT_BIND_INTEGER(label->span),
                     MT_BIND_TEXT(mt_phase_name(label->phase)), MT_BIND_INTEGER_UNLESS(-1, layer),
-                    MT_BIND_TEXT(mt_dtype_name(label->dtype)), MT_BIND_TEXT(mt_text_get(&shape)));
+                    MT_BIND_TEXT(mt_dtype_name(label->dtype)), MT_BIND_TEXT(mt_text_get(&shape)),
+                    MT_BIND_TEXT(mt_role_source_name(label->role_source)));
     mt_text_release(&shape);
     return status;
 }

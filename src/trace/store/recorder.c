@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
+
+enum { HOST_NAME_BYTES = 256 };
 
 /* Invariants: `losing` is set once an event was lost, and nothing is stored in the ring after that, so that the stored
  * events have no gap. From a run's beginning to its end there are a writer, an intake, an interner and names, all of that
@@ -222,6 +225,35 @@ static void format_now(char *text)
     snprintf(text + length, MT_RING_STARTED_AT_BYTES - length, ".%06ldZ", (long)now.tv_usec);
 }
 
+/* Returns the name of this host, "" if it has none. */
+static const char *host_name(char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (gethostname(text, bytes) != 0)
+        text[0] = '\0';
+    text[bytes - 1] = '\0';
+    return text;
+}
+
+/* Sets where the run was recorded: its place in a job, its host and its process. */
+static mt_status set_place(struct mt_recorder *recorder, const struct mt_run_info *info)
+{
+    char host[HOST_NAME_BYTES];
+    const struct mt_run_rank none = {-1, -1, -1}, *rank = info->rank != NULL ? info->rank : &none;
+    bool is_live = info->origin == MT_RUN_LIVE;
+    struct mt_statement *statement;
+    MT_TRY(mt_database_prepare(recorder->database,
+                               "UPDATE run SET rank = ?, local_rank = ?, world_size = ?, host = ?, job = ?, pid = ?"
+                               " WHERE id = ?",
+                               &statement));
+    mt_status status = MT_RUN_WITH(
+        statement, 1, MT_BIND_INTEGER_UNLESS(-1, rank->rank), MT_BIND_INTEGER_UNLESS(-1, rank->local_rank),
+        MT_BIND_INTEGER_UNLESS(-1, rank->world_size), MT_BIND_TEXT(is_live ? host_name(host, sizeof host) : NULL),
+        MT_BIND_TEXT(info->job), is_live ? MT_BIND_INTEGER(getpid()) : MT_BIND_NULL, MT_BIND_INTEGER(recorder->run));
+    mt_statement_finalize(statement);
+    return status;
+}
+
 static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
 {
     struct mt_statement *statement;
@@ -258,6 +290,8 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
     MT_TRY(mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at));
     MT_TRY(mt_database_begin(recorder->database));
     mt_status status = add_run_row(recorder, info, started_at);
+    if (status == MT_OK)
+        status = set_place(recorder, info);
     if (status == MT_OK)
         status = add_settings(recorder, info);
     if (status == MT_OK)

@@ -16,10 +16,21 @@
 
 struct mt_recorder;
 
+/* The place of a process in a training job on several cards. */
+struct mt_run_rank {
+    int64_t rank, local_rank, world_size; /* local_rank: on its host; world_size: processes of the job; -1: not known */
+};
+
+/* The place of a run's events: this process, which a row then names with its host, or another program's file. */
+typedef enum mt_run_origin { MT_RUN_LIVE, MT_RUN_IMPORTED } mt_run_origin;
+
 /* A run as it is known before it begins. All text is copied. */
 struct mt_run_info {
     const char *name; /* NULL: none */
     const char *device;
+    mt_run_origin origin;
+    const struct mt_run_rank *rank; /* NULL: the process is none of a job */
+    const char *job;                /* the same for all ranks of a job; NULL: not known */
     uint64_t capacity_bytes;
     const struct mt_run_setting {
         const char *name, *value;

@@ -71,8 +71,8 @@ static void find_address(const struct scan *scan, struct mt_event *event)
     event->segment_address = address;
 }
 
-/* Notes the place of an alloc for its free, which does not store it. A free without an alloc gets a place that no block
- * has. */
+/* Notes the place of an alloc for its free and relabels, which do not store it. Those without an alloc get a place that no
+ * block has. */
 static void find_place(struct scan *scan, int64_t id, int64_t allocation, struct mt_event *event)
 {
     uint64_t segment = UINT32_MAX, offset = UINT64_MAX;
@@ -81,8 +81,12 @@ static void find_place(struct scan *scan, int64_t id, int64_t allocation, struct
         mt_number_map_put(&scan->live_offsets, (uint64_t)id, event->offset);
         return;
     }
-    mt_number_map_take(&scan->live_segments, (uint64_t)allocation, &segment);
-    mt_number_map_take(&scan->live_offsets, (uint64_t)allocation, &offset);
+    mt_number_map_get(&scan->live_segments, (uint64_t)allocation, &segment);
+    mt_number_map_get(&scan->live_offsets, (uint64_t)allocation, &offset);
+    if (event->kind == MT_EVENT_FREE) {
+        mt_number_map_take(&scan->live_segments, (uint64_t)allocation, &segment);
+        mt_number_map_take(&scan->live_offsets, (uint64_t)allocation, &offset);
+    }
     event->segment = (uint32_t)segment;
     event->offset = offset;
 }
@@ -106,7 +110,7 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
     };
     if (kind == MT_EVENT_SEGMENT_MAP || kind == MT_EVENT_SEGMENT_UNMAP)
         find_address(scan, &event);
-    if (kind == MT_EVENT_ALLOC || kind == MT_EVENT_FREE)
+    if (kind == MT_EVENT_ALLOC || kind == MT_EVENT_FREE || kind == MT_EVENT_RELABEL)
         find_place(scan, id, mt_statement_integer(row, 10), &event);
     scan->visitor->event(scan->visitor->context, &event);
     return MT_OK;

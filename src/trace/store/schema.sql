@@ -23,7 +23,13 @@ CREATE TABLE IF NOT EXISTS run (
     stall_count INTEGER NOT NULL,    -- how often the producer waited for the ring
     stall_ns INTEGER NOT NULL,       -- and for how long altogether
     complete_from_bytes INTEGER NOT NULL, -- summary_allocation has every allocation of at least this size; 0: every one
-    missing_records INTEGER          -- of the ring, after the stored ones, that could not be read after its process died
+    missing_records INTEGER,         -- of the ring, after the stored ones, that could not be read after its process died
+    rank INTEGER,                    -- of the process in its job, from 0; NULL: it is no rank
+    local_rank INTEGER,              -- on its host
+    world_size INTEGER,              -- processes of the job
+    host TEXT,                       -- that recorded the run; NULL: it was imported
+    job TEXT,                        -- the same for all ranks of a job; NULL: not known
+    pid INTEGER                      -- of the process that recorded it; NULL: it was imported
 );
 
 -- Settings of the run: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
@@ -63,6 +69,7 @@ CREATE TABLE IF NOT EXISTS label (
     layer INTEGER,                   -- NULL outside of a layer
     dtype TEXT NOT NULL,
     shape TEXT NOT NULL,             -- "4,256,2560"; "" for a scalar
+    role_source TEXT,                -- declared, observed, inferred; NULL: stored by an older program
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
@@ -72,14 +79,18 @@ CREATE TABLE IF NOT EXISTS event (
     time_ns INTEGER NOT NULL,        -- the device's clock, from the start of the run
     kind INTEGER NOT NULL,           -- event_kind.id
     stream INTEGER NOT NULL,
-    label INTEGER,                   -- alloc, free, oom
-    span INTEGER,                    -- span_begin, span_end; of alloc and oom only where it is not the label's
-    requested_bytes INTEGER,         -- alloc, free, oom: as asked; of step and phase kinds, their number
-    block_bytes INTEGER,             -- alloc, free: as handed out; segment kinds: what was taken or given back
+    label INTEGER,                   -- alloc, free, oom, relabel
+    span INTEGER,                    -- span_begin, span_end; of alloc, oom and relabel only where it is not the label's
+    requested_bytes INTEGER,         -- alloc, free, oom, relabel: as asked; of step and phase kinds, their number
+    block_bytes INTEGER,             -- alloc, free, relabel: as handed out; segment kinds: what was taken or given back
     segment INTEGER,                 -- alloc and segment kinds: birth number, from 0
     offset INTEGER,                  -- alloc and segment kinds: in the segment
-    allocation INTEGER               -- free: event.id of the alloc that it ends
+    allocation INTEGER               -- free, relabel: event.id of the alloc of the block
 );
+
+-- The blocks whose label changed, with the event and the new label.
+CREATE INDEX IF NOT EXISTS event_relabel ON event (allocation) WHERE kind = 10;
+CREATE VIEW IF NOT EXISTS relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;
 
 -- Kernels that ran on the GPU, if kernels were watched, by start.
 CREATE TABLE IF NOT EXISTS kernel (

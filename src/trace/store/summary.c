@@ -174,11 +174,15 @@ void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const cha
     assert(summary->labels[number].category < summary->totals.category_count);
 }
 
-static inline struct summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
+static inline struct summary_label label_numbered(const struct mt_summary *summary, uint32_t number)
 {
-    uint32_t number = mt_label_number(event->label);
     return number < summary->label_count ? summary->labels[number]
                                          : (struct summary_label){.category = MT_CATEGORY_OTHER};
+}
+
+static inline struct summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
+{
+    return label_numbered(summary, mt_label_number(event->label));
 }
 
 /* Settles the peaks. Must come before the live blocks or the segments change. */
@@ -197,9 +201,9 @@ static void raise_peaks(struct mt_summary *summary, int64_t id)
     raise_to(&summary->run_peaks, &summary->totals, id);
 }
 
-static void count_allocation(struct mt_summary *summary, const struct mt_event *event, struct summary_label label,
-                             int64_t id)
+static void count_allocation(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
+    const struct summary_label label = label_of(summary, event);
     struct mt_summary_count *count = &current_scope(summary)->counts[label.phase][label.category];
     count->count++;
     count->total_bytes += event->requested_bytes;
@@ -208,19 +212,31 @@ static void count_allocation(struct mt_summary *summary, const struct mt_event *
     mt_allocations_add(&summary->allocations, mt_label_number(event->label), event->requested_bytes, id);
 }
 
-static void add_alloc(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+static void count_in(struct mt_summary *summary, const struct mt_event *event)
 {
-    const struct summary_label label = label_of(summary, event);
-    struct mt_category_total *category = &summary->totals.live.category[label.category];
-    settle(summary, RESERVED_ONLY);
-    mt_live_add(&summary->live, mt_event_place(event), id);
+    struct mt_category_total *category = &summary->totals.live.category[label_of(summary, event).category];
     category->allocated_bytes += event->block_bytes;
     category->requested_bytes += event->requested_bytes;
     category->blocks++;
+}
+
+static void count_out(struct mt_summary *summary, uint32_t label, const struct mt_event *event)
+{
+    struct mt_category_total *category = &summary->totals.live.category[label_numbered(summary, label).category];
+    category->allocated_bytes -= event->block_bytes;
+    category->requested_bytes -= event->requested_bytes;
+    category->blocks--;
+}
+
+static void add_alloc(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    settle(summary, RESERVED_ONLY);
+    mt_live_add(&summary->live, mt_event_place(event), id, mt_label_number(event->label));
+    count_in(summary, event);
     summary->totals.now[MT_MEASURE_ALLOCATED] += event->block_bytes;
     summary->totals.now[MT_MEASURE_REQUESTED] += event->requested_bytes;
     raise_peaks(summary, id);
-    count_allocation(summary, event, label, id);
+    count_allocation(summary, event, id);
 }
 
 static int64_t add_free(struct mt_summary *summary, const struct mt_event *event)
@@ -229,13 +245,24 @@ static int64_t add_free(struct mt_summary *summary, const struct mt_event *event
     if (allocation == 0)
         return 0;
     settle(summary, ALL_MEASURES);
-    struct mt_category_total *category = &summary->totals.live.category[label_of(summary, event).category];
-    category->allocated_bytes -= event->block_bytes;
-    category->requested_bytes -= event->requested_bytes;
-    category->blocks--;
+    count_out(summary, mt_label_number(event->label), event);
     summary->totals.now[MT_MEASURE_ALLOCATED] -= event->block_bytes;
     summary->totals.now[MT_MEASURE_REQUESTED] -= event->requested_bytes;
     return allocation;
+}
+
+/* A block with a new label counts as an allocation of that label, too. */
+static int64_t relabel(struct mt_summary *summary, const struct mt_event *event, int64_t id)
+{
+    struct mt_live_block *block = mt_live_find(&summary->live, mt_event_place(event));
+    if (block == NULL)
+        return 0;
+    settle(summary, ALL_MEASURES);
+    count_out(summary, block->label, event);
+    block->label = mt_label_number(event->label);
+    count_in(summary, event);
+    count_allocation(summary, event, id);
+    return block->event;
 }
 
 /* Lists the row of a segment as changed, once until it is stored. */
@@ -334,6 +361,8 @@ static int64_t apply(struct mt_summary *summary, const struct mt_event *event, i
         return 0;
     case MT_EVENT_FREE:
         return add_free(summary, event);
+    case MT_EVENT_RELABEL:
+        return relabel(summary, event, id);
     case MT_EVENT_SEGMENT_MAP:
         map_segment(summary, event, id);
         return 0;

@@ -29,8 +29,8 @@ void mt_summary_destroy(struct mt_summary *summary); /* may be NULL */
  * label ids are not looked at, since no table holds them. */
 void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase);
 
-/* Adds the run's next event; its sequence is not looked at. Returns the id of the alloc event that a free ends; 0 if there
- * is none, and for other kinds. */
+/* Adds the run's next event; its sequence is not looked at. Returns the id of the alloc of the block that a free
+ * ends or a relabel is about; 0 if there is none, and for other kinds. */
 int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event);
 
 /* Returns the number of events so far. */

@@ -36,6 +36,13 @@ static const struct {
     const char *table, *column;
 } later_columns[] = {
     {"run", "missing_records"},
+    {"run", "rank"},
+    {"run", "local_rank"},
+    {"run", "world_size"},
+    {"run", "host"},
+    {"run", "job"},
+    {"run", "pid"},
+    {"label", "role_source"},
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_columns / sizeof later_columns[0] };
@@ -126,8 +133,11 @@ mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
     if (format > MT_TRACE_FORMAT_OF_OLD_ROLES)
         return MT_OK;
     MT_TRY(add_view(database, "run"));
+    MT_TRY(mt_database_execute(database, "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label,"
+                                         " 0 AS span WHERE 0"));
     return mt_database_execute(database, "CREATE TEMP VIEW label AS SELECT run, id, category, " ROLE_OF_OLD_ROLE
-                                         " AS role, op, span, phase, layer, dtype, shape FROM main.label");
+                                         " AS role, op, span, phase, layer, dtype, shape, NULL AS role_source"
+                                         " FROM main.label");
 }
 
 static mt_status add_event_kinds(struct mt_database *database)

@@ -1,0 +1,155 @@
+/* A card of one's own: a JSON object with the fields of struct mt_card by their names, as `cards` prints them. What it leaves
+ * out is as on the known card that its field "like" names, or as on the reference card. */
+#include "device/card.h"
+
+#include "base/text.h"
+#include "device/backend.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef enum number_kind { KIND_INT, KIND_U32, KIND_U64, KIND_DOUBLE } number_kind;
+
+/* A field that holds a number, and the range of what makes sense. */
+struct number_field {
+    const char *key;
+    number_kind kind;
+    size_t offset;
+    double least, most;
+};
+
+#define NUMBER(kind, member, least, most)                                                                              \
+    {                                                                                                                  \
+#member, kind, offsetof(struct mt_card, member), least, most                                                   \
+    }
+#define RATE(member, least) NUMBER(KIND_DOUBLE, member, least, 1e18)
+
+static const struct number_field numbers[] = {
+    NUMBER(KIND_U64, memory_bytes, 1 << 20, 1e15),
+    NUMBER(KIND_U64, context_bytes, 0, 1e12),
+    NUMBER(KIND_INT, capability, 10, 999),
+    NUMBER(KIND_INT, multiprocessors, 1, 65536),
+    NUMBER(KIND_INT, threads_per_multiprocessor, 512, 65536),
+    NUMBER(KIND_U64, matmul_workspace_bytes, 1, 1e12),
+    NUMBER(KIND_U32, launch_ns, 0, 1e9),
+    NUMBER(KIND_U32, eager_launch_ns, 0, 1e9),
+    RATE(bytes_per_second, 1e6),
+    RATE(fp64_rate, 0),
+    RATE(fp32_rate, 1e6),
+    RATE(tf32_matrix_rate, 0),
+    RATE(bf16_matrix_rate, 0),
+    RATE(fp16_matrix_rate, 0),
+    RATE(fp8_matrix_rate, 0),
+};
+
+enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
+
+/* Fields that hold text. Of a file the card's name is the file's, and the source is what the file says. */
+static const char *const texts[] = {"like", "name", "product", "source", "schema"};
+
+enum { TEXT_COUNT = sizeof texts / sizeof texts[0] };
+
+static void store(const struct number_field *field, double number, struct mt_card *card)
+{
+    char *at = (char *)card + field->offset;
+    switch (field->kind) {
+    case KIND_INT:
+        *(int *)at = (int)number;
+        return;
+    case KIND_U32:
+        *(uint32_t *)at = (uint32_t)number;
+        return;
+    case KIND_U64:
+        *(uint64_t *)at = (uint64_t)number;
+        return;
+    case KIND_DOUBLE:
+        *(double *)at = number;
+        return;
+    }
+}
+
+static mt_status read_number(const char *path, const json_t *object, const struct number_field *field,
+                             struct mt_card *card)
+{
+    const json_t *value = json_object_get(object, field->key);
+    if (value == NULL)
+        return MT_OK;
+    if (!json_is_number(value))
+        return mt_fail(MT_USAGE, "%s: \"%s\" is no number", path, field->key);
+    double number = json_number_value(value);
+    if (number < field->least || number > field->most)
+        return mt_fail(MT_USAGE, "%s: \"%s\" is %g; it is %g to %g", path, field->key, number, field->least,
+                       field->most);
+    store(field, number, card);
+    return MT_OK;
+}
+
+static mt_status check_keys(const char *path, json_t *object)
+{
+    const char *known[TEXT_COUNT + NUMBER_COUNT], *key;
+    json_t *value;
+    size_t count = 0;
+    for (size_t i = 0; i < TEXT_COUNT; i++)
+        known[count++] = texts[i];
+    for (size_t i = 0; i < NUMBER_COUNT; i++)
+        known[count++] = numbers[i].key;
+    json_object_foreach(object, key, value)
+    {
+        size_t i = 0;
+        while (i < count && strcmp(known[i], key) != 0)
+            i++;
+        if (i == count)
+            return mt_fail_context(mt_fail_unknown("field", key, known, count), "%s", path);
+        if (i < TEXT_COUNT && !json_is_string(value))
+            return mt_fail(MT_USAGE, "%s: \"%s\" is no text", path, key);
+    }
+    return MT_OK;
+}
+
+/* Finds the card that the file is like. */
+static mt_status read_like(const char *path, const json_t *object, struct mt_card *out)
+{
+    const char *like = json_string_value(json_object_get(object, "like"));
+    if (mt_card_find(like != NULL ? like : MT_REFERENCE_CARD, out))
+        return MT_OK;
+    return mt_fail_context(mt_card_fail_unknown(like), "%s: \"like\"", path);
+}
+
+static mt_status read_card(const char *path, json_t *object, struct mt_card *out)
+{
+    const char *product = json_string_value(json_object_get(object, "product"));
+    MT_TRY(check_keys(path, object));
+    MT_TRY(read_like(path, object, out));
+    if (product != NULL)
+        snprintf(out->product, sizeof out->product, "%s", product);
+    out->source = "a file";
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        MT_TRY(read_number(path, object, &numbers[i], out));
+        if (numbers[i].offset == offsetof(struct mt_card, capability) && json_object_get(object, "capability") != NULL)
+            mt_card_complete(out); /* what follows from it stands further below */
+    }
+    if (out->context_bytes >= out->memory_bytes)
+        return mt_fail(MT_USAGE, "%s: \"context_bytes\" is no less than \"memory_bytes\"", path);
+    return MT_OK;
+}
+
+mt_status mt_card_read(const char *path, struct mt_card *out)
+{
+    json_error_t error;
+    if (strlen(path) >= sizeof out->name)
+        return mt_fail(MT_USAGE, "%s: the path of a card's file has %zu characters at most", path,
+                       sizeof out->name - 1);
+    json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (object == NULL && error.line < 0)
+        return mt_fail(MT_NO_DEVICE, "%s", error.text);
+    if (object == NULL)
+        return mt_fail(MT_USAGE, "%s: line %d: %s", path, error.line, error.text);
+    mt_status status =
+        json_is_object(object) ? read_card(path, object, out) : mt_fail(MT_USAGE, "%s: a card is a JSON object", path);
+    snprintf(out->name, sizeof out->name, "%s", path);
+    json_decref(object);
+    return status;
+}

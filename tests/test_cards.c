@@ -1,0 +1,190 @@
+/* Tests of `memtrace cards` and of cards in files. */
+#include "program.h"
+
+#include "device/device.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define SHORT "--model small --layers 1 --seq 128 --steps 1 --no-trace --json"
+
+static void write_card(const char *text)
+{
+    FILE *file = fopen("card.json", "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void expect_refused(const char *text, const char *reason)
+{
+    struct mt_device *device;
+    write_card(text);
+    assert_int_not_equal(mt_device_open("sim:card.json", &device), MT_OK);
+    assert_says(mt_last_error(), reason);
+}
+
+/* The document's table is the program's. */
+static void the_document_has_the_table_as_printed(void **state)
+{
+    (void)state;
+    static char document[OUTPUT_BYTES];
+    read_file(MT_TEST_DATA "/../../docs/cards.md", document);
+    const struct said *said = MEMTRACE("cards --markdown");
+    assert_int_equal(said->code, MT_OK);
+    const char *table = strstr(said->out, "\n| card");
+    assert_non_null(table);
+    assert_non_null(strstr(document, table));
+}
+
+static void all_cards_are_listed_in_every_form(void **state)
+{
+    (void)state;
+    json_t *answer = json_of(MEMTRACE("cards --json"));
+    assert_schema(answer, "memtrace.cards/1");
+    const json_t *rows = json_object_get(answer, "rows");
+    size_t count = 0, i;
+    while (mt_card_names()[count] != NULL)
+        count++;
+    assert_true(json_array_size(rows) == count);
+    for (i = 0; i < count; i++) {
+        const json_t *row = json_array_get(rows, i);
+        assert_string_equal(text_of(row, "name"), mt_card_names()[i]);
+        assert_true(strlen(text_of(row, "source")) > 0);
+        assert_true(integer_of(row, "context_bytes") > 0);
+    }
+    json_decref(answer);
+    assert_says(MEMTRACE("cards --csv")->out, "\nt4,Tesla T4,15633219584,");
+    assert_says(MEMTRACE("cards")->out, "\nrtx-pro-6000 ");
+    assert_int_equal(MEMTRACE("cards --csv --json")->code, MT_USAGE);
+    assert_int_equal(MEMTRACE("cards h2000")->code, MT_NO_DEVICE);
+}
+
+/* What is printed of a card is a file of the same card: no figure is lost. */
+static void a_printed_card_is_a_file_of_it(void **state)
+{
+    (void)state;
+    for (const char *const *name = mt_card_names(); *name != NULL; name++) {
+        struct mt_card known, read;
+        assert_int_equal(shell("\"$M\" cards %s --json >card.json", *name)->code, MT_OK);
+        assert_true(mt_card_find(*name, &known));
+        assert_int_equal(mt_device_find_card("sim:card.json", &read), MT_OK);
+        assert_string_equal(read.name, "card.json");
+        assert_string_equal(read.product, known.product);
+        memcpy(read.name, known.name, sizeof read.name);
+        memcpy(read.product, known.product, sizeof read.product);
+        read.source = known.source;
+        assert_memory_equal(&read, &known, sizeof read);
+    }
+}
+
+static void what_a_file_leaves_out_is_as_on_the_card_that_it_is_like(void **state)
+{
+    (void)state;
+    struct mt_card card, t4;
+    assert_true(mt_card_find("t4", &t4));
+    write_card("{\"like\": \"T4\", \"memory_bytes\": 8000000000}");
+    assert_int_equal(mt_device_find_card("sim:card.json", &card), MT_OK);
+    assert_true(card.memory_bytes == 8000000000 && card.context_bytes == t4.context_bytes);
+    assert_true(card.multiprocessors == t4.multiprocessors && card.bf16_matrix_rate == 0);
+    write_card("{\"like\": \"t4\", \"capability\": 90}");
+    assert_int_equal(mt_device_find_card("sim:card.json", &card), MT_OK);
+    assert_true(card.matmul_workspace_bytes == 33554432 && card.threads_per_multiprocessor == 2048);
+    struct mt_device *device;
+    assert_int_equal(mt_device_open("sim:card.json:2GiB", &device), MT_OK);
+    assert_true(device->capacity_bytes == (uint64_t)2 << 30);
+    mt_device_close(device);
+}
+
+static void a_wrong_field_is_named(void **state)
+{
+    (void)state;
+    expect_refused("{\"memory_byte\": 1}", "did you mean \"memory_bytes\"");
+    expect_refused("{\"memory_bytes\": \"8GiB\"}", "\"memory_bytes\" is no number");
+    expect_refused("{\"multiprocessors\": 0}", "\"multiprocessors\" is 0");
+    expect_refused("{\"context_bytes\": 999999999999}", "\"context_bytes\" is no less than");
+    expect_refused("{\"like\": \"h2000\"}", "did you mean \"h200\"");
+    expect_refused("{\"like\": 4}", "\"like\" is no text");
+    expect_refused("[]", "a card is a JSON object");
+    expect_refused("{\n\"a\":", "line 2");
+    struct mt_device *device;
+    assert_int_equal(mt_device_open("sim:none.json", &device), MT_NO_DEVICE);
+    assert_says(mt_last_error(), "none.json");
+}
+
+static void a_run_takes_what_the_card_in_the_file_takes(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("cards a100-80gb --json >card.json")->code, MT_OK);
+    json_t *file = json_of(MEMTRACE("run --device sim:card.json " SHORT));
+    json_t *known = json_of(MEMTRACE("run --device sim:a100-80gb " SHORT));
+    json_t *reference = json_of(MEMTRACE("run --device sim " SHORT));
+    assert_true(json_equal(json_object_get(file, "peak"), json_object_get(known, "peak")));
+    assert_false(json_equal(json_object_get(file, "peak"), json_object_get(reference, "peak")));
+    json_decref(file);
+    json_decref(known);
+    json_decref(reference);
+}
+
+/* PyTorch computes in bf16 on any card; without units for it, slowly. */
+static void a_card_without_bf16_units_says_so(void **state)
+{
+    (void)state;
+    assert_says(MEMTRACE("run --device sim:t4 --autocast bf16 " SHORT)->err, "sim:t4 has no units for bf16");
+    assert_null(strstr(MEMTRACE("run --device sim:t4 " SHORT)->err, "bf16"));
+    assert_null(strstr(MEMTRACE("run --device sim:l4 --autocast bf16 " SHORT)->err, "bf16"));
+    assert_null(strstr(
+        MEMTRACE("run --device cpu:1GiB --d-model 64 --heads 4 --d-ff 64 --vocab 64 --autocast bf16 " SHORT)->err,
+        "bf16"));
+}
+
+static void autocast_is_not_offered_on_a_card_without_bf16_units(void **state)
+{
+    (void)state;
+    static const char options[] = "--model medium --seq 512";
+    const struct said *said = shell("\"$M\" fit --device sim:t4 %s", options);
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "sim:t4 has no units for bf16: autocast would be emulated");
+    assert_null(strstr(said->out, "--autocast bf16"));
+    said = shell("\"$M\" fit --device sim:rtx5080 %s", options);
+    assert_int_equal(said->code, MT_FAILED);
+    assert_says(said->out, "--autocast bf16");
+}
+
+static void times_on_sim_are_called_estimates(void **state)
+{
+    (void)state;
+    json_t *run = json_of(MEMTRACE("run --device sim " SHORT));
+    assert_true(json_is_true(json_object_get(run, "time_is_estimated")));
+    json_decref(run);
+    assert_says(MEMTRACE("run --device sim --model small --layers 1 --steps 1 --trace a.db")->out, ", est. ");
+    assert_says(MEMTRACE("steps --trace a.db")->out, "estimate");
+    assert_says(MEMTRACE("sweep --device sim --model small --seq 64 --trace b.db")->out, " est. ");
+}
+
+static int set_up(void **state)
+{
+    *state = enter_folder("cards");
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_document_has_the_table_as_printed),
+        TEST(all_cards_are_listed_in_every_form),
+        TEST(a_printed_card_is_a_file_of_it),
+        TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
+        TEST(a_wrong_field_is_named),
+        TEST(a_card_without_bf16_units_says_so),
+        TEST(autocast_is_not_offered_on_a_card_without_bf16_units),
+        TEST(times_on_sim_are_called_estimates),
+        TEST(a_run_takes_what_the_card_in_the_file_takes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
