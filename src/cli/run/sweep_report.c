@@ -24,13 +24,12 @@ struct row {
     const char *name, *state;
     bool was_there, time_is_estimated;
     json_t *axes;
-    char *values[MT_SETTING_COUNT]; /* of axes, as shown; owned */
-    struct mt_text told;            /* the state in words */
-    double step_ms;                 /* this and the others: NAN if not known */
-    double variation;               /* the deviation of a step by its mean */
-    double tokens_per_s;
-    double speedup; /* step_ms of the first row of the same work, by this one's */
-    double warmup_s, total_s;
+    char *values[MT_SETTING_COUNT];               /* of axes, as shown; owned */
+    struct mt_text told;                          /* the state in words */
+    double step_ms;                               /* this and the others: NAN if not known */
+    double variation;                             /* the deviation of a step by its mean */
+    double speedup;                               /* step_ms of the first row of the same work, by this one's */
+    struct mt_figure step, tokens, warmup, total; /* with "est. " where they are estimates */
 };
 
 /* What a run took: for JSON, and for the columns of tables. */
@@ -38,14 +37,14 @@ static const struct mt_field result_fields[] = {
     MT_SOME_BYTES(struct row, allocated_bytes, "allocated_bytes", "peak allocated",
                   "the peak; of a run that ended early, until then"),
     MT_SOME_BYTES(struct row, reserved_bytes, "reserved_bytes", "reserved", NULL),
-    MT_NUMBER_AS(struct row, step_ms, "step_ms", "step ms", "%.2f",
-                 "mean of the steps after the warm-up, by the device's clock"),
+    MT_FIELD(FIGURE, struct mt_figure, struct row, step, "step_ms", "step ms",
+             "mean of the steps after the warm-up, by the device's clock"),
     MT_SHARE(struct row, variation, "variation", "cv", "the deviation of a step by its mean, of a sample"),
-    MT_NUMBER_AS(struct row, tokens_per_s, "tokens_per_s", "tokens/s", "%.0f", NULL),
+    MT_FIELD(FIGURE, struct mt_figure, struct row, tokens, "tokens_per_s", "tokens/s", NULL),
     MT_NUMBER_AS(struct row, speedup, "speedup", "speed-up", "%.2f",
                  "of a step, over the first row of the same model, mode, seq, batch and warmup"),
-    MT_NUMBER_AS(struct row, warmup_s, "warmup_s", "warm-up s", "%.3f", "of all steps of the warm-up"),
-    MT_NUMBER_AS(struct row, total_s, "total_s", "total s", "%.3f", "of all steps, the warm-up included"),
+    MT_FIELD(FIGURE, struct mt_figure, struct row, warmup, "warmup_s", "warm-up s", "of all steps of the warm-up"),
+    MT_FIELD(FIGURE, struct mt_figure, struct row, total, "total_s", "total s", "of all steps, the warm-up included"),
     MT_FIELDS_END,
 };
 enum { RESULT_COUNT = sizeof result_fields / sizeof result_fields[0] - 1 };
@@ -125,6 +124,12 @@ static bool is_oom(const struct row *row)
     return row->run != NULL && mt_run_is(row->run, MT_RUN_OOM);
 }
 
+/* Returns a time, or a rate, that says so if it is an estimate. */
+static struct mt_figure time_figure(const struct row *row, int decimals, double value)
+{
+    return mt_figure_number(value, "%s%.*f", row->time_is_estimated ? "est. " : "", decimals, value);
+}
+
 /* Sums the durations of the steps, and of those of the warm-up. */
 static mt_status load_seconds(struct mt_trace *trace, struct row *row)
 {
@@ -138,8 +143,8 @@ static mt_status load_seconds(struct mt_trace *trace, struct row *row)
         warmup_ms += steps[i].step < row->steps.warmup ? ms : 0;
     }
     if (status == MT_OK && count > 0) {
-        row->warmup_s = warmup_ms / 1000;
-        row->total_s = total_ms / 1000;
+        row->warmup = time_figure(row, 3, warmup_ms / 1000);
+        row->total = time_figure(row, 3, total_ms / 1000);
     }
     free(steps);
     return status;
@@ -160,8 +165,9 @@ static mt_status load_run(struct mt_trace *trace, struct row *row)
     row->oom = row->steps.oom_bytes >= 0 ? &row->steps : NULL;
     if (time->count > 0 && time->mean > 0) {
         row->step_ms = time->mean;
+        row->step = time_figure(row, 2, time->mean);
         row->variation = time->deviation / time->mean;
-        row->tokens_per_s = (double)config->batch * (double)config->seq / (time->mean / 1000);
+        row->tokens = time_figure(row, 0, (double)config->batch * (double)config->seq / (time->mean / 1000));
     }
     return load_seconds(trace, row);
 }
@@ -203,10 +209,7 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
                         .axes = axes_json(&sweep->grid->cells[cell]),
                         .step_ms = NAN,
                         .variation = NAN,
-                        .tokens_per_s = NAN,
-                        .speedup = NAN,
-                        .warmup_s = NAN,
-                        .total_s = NAN};
+                        .speedup = NAN};
     mt_status status = result->run != 0 ? load_run(trace, out) : MT_OK;
     if (status == MT_OK)
         tell_row(out);
@@ -316,7 +319,7 @@ static void add_axis(const struct mt_sweep_grid *grid, mt_setting axis, struct c
 static bool has_column(const struct answer *answer, const struct mt_field *field)
 {
     bool is_speedup = field->offset == offsetof(struct row, speedup);
-    if (!is_speedup && field->offset != offsetof(struct row, warmup_s))
+    if (!is_speedup && field->offset != offsetof(struct row, warmup))
         return true;
     for (size_t i = 0; i < answer->count; i++)
         if (is_speedup ? i > 0 && is_same_work(&answer->rows[0], &answer->rows[i])
