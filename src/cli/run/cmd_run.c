@@ -152,8 +152,7 @@ static void print_title(const struct mt_run_plan *plan, const struct mt_run_resu
     mt_text_add_parameter_count(&line, mt_model_parameter_count(&config->model));
     mt_text_add(&line, "), %s, batch %" PRId64 ", sequence %" PRId64 ", %s, %s, on %s",
                 mt_implementation_names[config->implementation], config->batch, config->seq,
-                mt_mode_names[config->mode], mt_precision_words(config),
-                result->device);
+                mt_mode_names[config->mode], mt_precision_words(config), result->device);
     mt_print_line(&line);
 }
 
