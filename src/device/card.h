@@ -43,10 +43,10 @@ static inline uint64_t mt_card_usable_bytes(const struct mt_card *card)
 }
 
 /* Sets what is the same for all cards, the times of a launch, and what follows from the compute capability. The times were
- * measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md). The
- * rest are the threads of a multiprocessor (CUDA C++ programming guide,
- * technical specifications), and PyTorch's default of CUBLAS_WORKSPACE_CONFIG (aten/src/ATen/cuda/CublasHandlePool.cpp; on
- * Blackwell since pull request 175344, before that as on Ampere). Inline, since modules have no other part of the table. */
+ * measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md). The rest
+ * are the threads of a multiprocessor (CUDA C++ programming guide, technical specifications), and PyTorch's default of
+ * CUBLAS_WORKSPACE_CONFIG (aten/src/ATen/cuda/CublasHandlePool.cpp; on Blackwell since pull request 175344, before that as on
+ * Ampere). Inline, since modules have no other part of the table. */
 static inline void mt_card_complete(struct mt_card *card)
 {
     card->launch_ns = 4170;
