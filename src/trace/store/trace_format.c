@@ -139,7 +139,8 @@ static mt_status add_view(struct mt_database *database, const char *table)
     create                                                                                                             \
         "VIEW run_event AS SELECT run.id AS run, event.* FROM run CROSS JOIN event"                                    \
         " ON event.id >= run.first_event AND event.id < run.first_event + run.event_count;" create                     \
-        "VIEW block AS SELECT begun.run, begun.id AS allocation, label.category, label.role, label.role_source,"       \
+        "VIEW block AS SELECT begun.run, begun.id AS allocation, named.label, label.category, label.role, "            \
+        "label.role_source,"                                                                                           \
         " label.op, span.path AS span, label.phase, label.layer, label.dtype, label.shape, begun.requested_bytes,"     \
         " begun.block_bytes, begun.stream, begun.segment, begun.offset, begun.stack, begun.time_ns AS begin_ns,"       \
         " ended.id AS end_event, ended.time_ns AS end_ns, (SELECT max(number) FROM step WHERE step.run = begun.run"    \
