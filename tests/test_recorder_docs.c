@@ -70,7 +70,7 @@ static void every_query_of_the_document_gives_rows(void **state)
             fail_msg("no rows from: %s", sql);
         free(sql);
     }
-    assert_int_equal(queries, 6);
+    assert_int_equal(queries, 7);
 }
 
 static void the_events_by_kind_are_those_of_the_newest_run(void **state)

@@ -59,6 +59,10 @@ static void a_relabel_is_a_row_with_its_alloc(void **state)
                         "2 2 1 -, 3 10 2 2, 4 2 1 -, 5 3 1 4, 6 10 3 2, 7 3 3 2");
     assert_string_equal(sql_text(path, "SELECT group_concat(allocation || ' ' || event || ' ' || label) FROM relabel"),
                         "2 3 2,2 6 3");
+    assert_string_equal(sql_text(path,
+                                 "SELECT group_concat(allocation || ' ' || category || ' ' || role || ' ' ||"
+                                 " begin_ns || ' ' || end_event || ' ' || end_ns || ' ' || run, ', ') FROM block"),
+                        "2 Other other 2 7 7 1, 4 einsum temporary 4 5 5 1");
 }
 
 static void the_peak_is_made_of_the_labels_of_its_moment(void **state)

@@ -71,32 +71,27 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
  * store that waits for the line takes longer than the rest of an event. */
 enum { SLOTS_AHEAD = 8 };
 
-/* Returns the slot of the next record, to be filled in before it is published. NULL: the record is lost. */
-static inline union mt_record *begin_record(struct mt_recorder *recorder)
-{
-    return reserve(recorder, 1) ? mt_ring_record(recorder->ring, recorder->ring->head) : NULL;
-}
-
-/* Publishes a record that is filled in but for its checksum. */
-static inline void publish_record(struct mt_recorder *recorder, union mt_record *record)
+/* Stores one record, which it completes with its checksum, in the ring. False: it is lost. The checksum is computed before
+ * the record is copied: the slot's memory would have to be waited for. */
+static inline bool store_record(struct mt_recorder *recorder, union mt_record *record)
 {
     struct mt_ring *ring = recorder->ring;
     assert(record->event.kind < MT_EVENT_KIND_COUNT || record->event.kind >= MT_RECORD_LABEL);
+    if (!reserve(recorder, 1))
+        return false;
     record->event.checksum = mt_record_checksum(mt_record_hash_at(record, ring->head));
+    *mt_ring_record(ring, ring->head) = *record;
     __builtin_prefetch(mt_ring_record(ring, ring->head + SLOTS_AHEAD), 1);
     mt_ring_publish(ring, 1);
+    return true;
 }
 
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
-    union mt_record *record = begin_record(recorder);
-    if (record == NULL) {
+    union mt_record record = {.event = *event};
+    if (!store_record(recorder, &record))
         atomic_fetch_add(&recorder->ring->header->lost_events, 1);
-        return;
-    }
-    record->event = *event;
-    publish_record(recorder, record);
 }
 
 /* Stores recorder->payload as an item. If that is lost so are all later events, which are counted. */
@@ -184,20 +179,14 @@ static void store_kernel(void *context, const struct mt_kernel *kernel)
         mt_payload_set_name(&recorder->payload, kernel->name);
         store_item(recorder, MT_RECORD_KERNEL_NAME, name);
     }
-    union mt_record *record = begin_record(recorder);
-    if (record == NULL)
-        return;
-    *record = mt_record_of_kernel(kernel, name);
-    publish_record(recorder, record);
+    union mt_record record = mt_record_of_kernel(kernel, name);
+    store_record(recorder, &record);
 }
 
 static void store_use(void *context, const struct mt_use *use)
 {
-    union mt_record *record = begin_record(context);
-    if (record == NULL)
-        return;
-    *record = mt_record_of_use(use);
-    publish_record(context, record);
+    union mt_record record = mt_record_of_use(use);
+    store_record(context, &record);
 }
 
 /* Returns the status of writing: a failure of any kind, except that the file is no trace, kept the trace from being

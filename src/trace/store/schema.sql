@@ -3,7 +3,8 @@
 -- One file holds many runs. Only one process writes a file at a time, so the events of a run are contiguous:
 -- run.first_event <= event.id < run.first_event + run.event_count, and no query of one run reads another's rows.
 --
--- A table that a trace of an older program lacks is added when the trace is next opened for writing.
+-- A table that a trace of an older program lacks is added when the trace is next opened for writing. Views are in
+-- trace_format.c.
 --
 -- The tables from summary_peak on can be derived from the events. They are written when a run ends (or is recovered
 -- after a crash), by the same code that a reader uses for a run that is still being written. Segments, steps,
@@ -100,7 +101,6 @@ CREATE TABLE IF NOT EXISTS batch (
 
 -- The blocks whose label changed, with the event and the new label.
 CREATE INDEX IF NOT EXISTS event_relabel ON event (allocation) WHERE kind = 10;
-CREATE VIEW IF NOT EXISTS relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;
 
 -- Call stacks of requests: a stack is its innermost frame and the stack of its caller, so that equal beginnings are stored
 -- once.

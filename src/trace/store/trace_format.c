@@ -131,7 +131,28 @@ static mt_status add_view(struct mt_database *database, const char *table)
     return status;
 }
 
-/* In place of the tables and views of format 4. */
+/* The relabels alone, by the blocks that they are about. An index of them makes that fast. */
+#define RELABEL_VIEW "VIEW relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;"
+
+/* For people's SQL: events with their run, and a row a block, with the last label that it had. */
+#define VIEWS(create)                                                                                                  \
+    create                                                                                                             \
+        "VIEW run_event AS SELECT run.id AS run, event.* FROM run CROSS JOIN event"                                    \
+        " ON event.id >= run.first_event AND event.id < run.first_event + run.event_count;" create                     \
+        "VIEW block AS SELECT begun.run, begun.id AS allocation, named.label, label.category, label.role, "            \
+        "label.role_source,"                                                                                           \
+        " label.op, span.path AS span, label.phase, label.layer, label.dtype, label.shape, begun.requested_bytes,"     \
+        " begun.block_bytes, begun.stream, begun.segment, begun.offset, begun.stack, begun.time_ns AS begin_ns,"       \
+        " ended.id AS end_event, ended.time_ns AS end_ns, (SELECT max(number) FROM step WHERE step.run = begun.run"    \
+        " AND step.first_event <= begun.id) AS step FROM run_event AS begun"                                           \
+        " LEFT JOIN (SELECT allocation, id, time_ns FROM event WHERE kind = 3) AS ended"                               \
+        " ON ended.allocation = begun.id"                                                                              \
+        " LEFT JOIN event AS named ON named.id = ifnull((SELECT max(relabel.event) FROM relabel"                       \
+        " WHERE relabel.allocation = begun.id), begun.id)"                                                             \
+        " LEFT JOIN label ON label.run = begun.run AND label.id = named.label"                                         \
+        " LEFT JOIN span ON span.run = begun.run AND span.id = ifnull(named.span, label.span) WHERE begun.kind = 2;"
+
+/* In place of the tables of format 4. */
 static const char empty_views[] =
     "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label, 0 AS span WHERE 0;"
     "CREATE TEMP VIEW batch AS SELECT 0 AS run, 0 AS first_event, 0 AS event_count, 0 AS checksum WHERE 0;"
@@ -148,6 +169,7 @@ mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
     MT_TRY(add_view(database, "run"));
     MT_TRY(add_view(database, "event"));
     MT_TRY(mt_database_execute(database, empty_views));
+    MT_TRY(mt_database_execute(database, VIEWS("CREATE TEMP ")));
     return mt_database_execute(database, "CREATE TEMP VIEW label AS SELECT run, id, category, " ROLE_OF_OLD_ROLE
                                          " AS role, op, span, phase, layer, dtype, shape, NULL AS role_source"
                                          " FROM main.label");
@@ -190,6 +212,7 @@ static mt_status upgrade(struct mt_database *database, int64_t format, int appli
     if (format > 0)
         MT_TRY(each_later_column(database, add_column));
     MT_TRY(mt_database_execute(database, mt_schema_sql));
+    MT_TRY(mt_database_execute(database, "CREATE " RELABEL_VIEW VIEWS("CREATE ")));
     MT_TRY(change_rows(database, format));
     return set_identity(database, application_id);
 }
