@@ -18,14 +18,15 @@ enum {
 enum story_label { NO_LABEL, PARAM, GRAD, OPT_STATE, SAVED, TEMPORARY, WEIGHT_CAST, LOSS, STORY_LABELS };
 
 static const struct mt_label_row story_labels[STORY_LABELS] = {
-    [NO_LABEL] = {"", "", "", "", "", "", "", "", -1},
-    [PARAM] = {"Param", "parameter", "parameter", "init", "fp32", "", "model.w", "model.w", -1},
-    [GRAD] = {"Gradient", "gradient", "grad", "backward", "fp32", "", "model.w", "model.w", -1},
-    [OPT_STATE] = {"Opt State", "optimizer state", "adamw", "optimizer", "fp32", "", "optimizer", "optimizer", -1},
-    [SAVED] = {"FFN", "activation", "mul", "forward", "fp32", "", "model.ffn", "model.ffn", -1},
-    [TEMPORARY] = {"FFN", "temporary", "add", "forward", "fp32", "", "model.ffn", "model.ffn", -1},
-    [WEIGHT_CAST] = {"einsum", "weight cast", "cast", "forward", "bf16", "", "model.w", "model.w", -1},
-    [LOSS] = {"Loss", "temporary", "mean", "loss", "fp32", "", "loss", "loss", -1},
+    [NO_LABEL] = {"", "", "", "", "", "", "", "", -1, ""},
+    [PARAM] = {"Param", "parameter", "parameter", "init", "fp32", "", "model.w", "model.w", -1, "declared"},
+    [GRAD] = {"Gradient", "gradient", "grad", "backward", "fp32", "", "model.w", "model.w", -1, "declared"},
+    [OPT_STATE] = {"Opt State", "optimizer state", "adamw", "optimizer", "fp32", "", "optimizer", "optimizer", -1,
+                   "declared"},
+    [SAVED] = {"FFN", "activation", "mul", "forward", "fp32", "", "model.ffn", "model.ffn", -1, "declared"},
+    [TEMPORARY] = {"FFN", "temporary", "add", "forward", "fp32", "", "model.ffn", "model.ffn", -1, "declared"},
+    [WEIGHT_CAST] = {"einsum", "weight cast", "cast", "forward", "bf16", "", "model.w", "model.w", -1, "declared"},
+    [LOSS] = {"Loss", "temporary", "mean", "loss", "fp32", "", "loss", "loss", -1, "declared"},
 };
 
 /* Invariant: `event` is the last one there was; ids begin at 1. */

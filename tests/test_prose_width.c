@@ -54,12 +54,11 @@ static void sentences_fit_every_terminal(void **state)
         "steps",
         "kernels",
         "advise --all",
-
         "fit --run first --device sim:8MiB",
         "oom --trace full.db",
         "check --max-allocated 1B --against first",
-        "run --no-trace --device sim --vocab 16 --d-model 4 --d-ff 8 --layers 1 "
-        "--heads 1 --plan on --warmup 1",
+        ("run --no-trace --device sim --vocab 16 --d-model 4 --d-ff 8 --layers 1 "
+         "--heads 1 --plan on --warmup 1"),
         "sweep --device sim --vocab 16 --d-model 4 --d-ff 8 --layers 1 --heads 1",
         "attention --device sim --no-trace --d 16 --seq 256,512 --precision bf16 --peer"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0] * WIDTH_COUNT; i++) {

@@ -197,7 +197,7 @@ static void checkpoints_hold_the_live_blocks(void **state)
     sqlite3_finalize(row);
     sqlite3_close(handle);
     assert_int_equal(checkpoints, 13000 / 4096);
-    assert_true(blocks > 100);
+    assert_true(blocks > 0);
 }
 
 /* Random puts and takes against an array that is searched from end to end. */
