@@ -113,7 +113,7 @@ static void more_categories_than_a_page_tells_apart_are_refused(void **state)
     (void)state;
     static const char crowd[] = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 255) "
                                 "INSERT INTO label SELECT run, (SELECT max(id) FROM label) + i, 'c' || i, role, op, "
-                                "span, phase, layer, dtype, shape FROM label, n WHERE id = 1";
+                                "span, phase, layer, dtype, shape, role_source FROM label, n WHERE id = 1";
     expect_refused(crowd, " categories, more than 255");
 }
 
