@@ -177,9 +177,9 @@ static inline struct mt_event script_next(struct script *script)
         script_fill_segment(script, &event);
     } else if (what < 5) {
         script_fill_mark(script, &event);
-    } else if (script->live_count > 0 && (script->live_count == FIXTURE_LIVE || what < 50)) {
+    } else if (script->live_count > 0 && (script->live_count == FIXTURE_LIVE || what < 47)) {
         script_fill_free(script, &event);
-    } else if (script->live_count > 0 && what < 55) {
+    } else if (script->live_count > 0 && what < 52) {
         script_fill_relabel(script, &event);
     } else {
         script_fill_alloc(script, &event);

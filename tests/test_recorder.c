@@ -112,6 +112,7 @@ static char *dump(const char *file)
         "SELECT run, event, hex(live) FROM checkpoint",
         "SELECT * FROM summary_peak",
         "SELECT * FROM summary_peak_category",
+        "SELECT * FROM summary_peak_role",
         "SELECT * FROM summary_category",
         "SELECT * FROM summary_allocation",
     };

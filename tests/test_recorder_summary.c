@@ -117,6 +117,17 @@ static void compositions_are_what_was_live_there(void **state)
                " GROUP BY p.step, measure, category ORDER BY p.step, measure, category)");
 }
 
+static void compositions_by_role_are_what_was_live_there(void **state)
+{
+    (void)state;
+    check_same(
+        "SELECT group_concat(step || measure || role || allocated_bytes || '/' || requested_bytes || '/' || blocks)"
+        " FROM (SELECT * FROM summary_peak_role WHERE run = 2 ORDER BY step, measure, role)",
+        "SELECT group_concat(step || measure || role || a || '/' || r || '/' || b) FROM (SELECT p.step, measure,"
+        " role, sum(block_bytes) AS a, sum(requested_bytes) AS r, count(*) AS b" LIVE_AT_PEAKS
+        " WHERE p.run = 2 GROUP BY p.step, measure, role ORDER BY p.step, measure, role)");
+}
+
 static void counts_are_those_of_the_allocations(void **state)
 {
     (void)state;
@@ -306,6 +317,7 @@ int main(void)
         cmocka_unit_test(peaks_of_the_run_are_the_highest_sums),
         cmocka_unit_test(peaks_of_the_steps_are_the_highest_sums_in_them),
         cmocka_unit_test(compositions_are_what_was_live_there),
+        cmocka_unit_test(compositions_by_role_are_what_was_live_there),
         cmocka_unit_test(counts_are_those_of_the_allocations),
         cmocka_unit_test(steps_and_segments_are_those_of_the_events),
         cmocka_unit_test(checkpoints_hold_the_live_blocks),

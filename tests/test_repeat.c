@@ -29,7 +29,7 @@ static void columns_of(sqlite3 *db, const char *table, char *out)
     char query[QUERY_TEXT];
     snprintf(query, sizeof query,
              "SELECT group_concat('quote(' || name || ')', '||'',''||') FROM pragma_table_info('%s') WHERE name NOT IN "
-             "('started_at', 'stall_count', 'stall_ns', 'pid')",
+             "('started_at', 'stall_count', 'stall_ns', 'host', 'pid')",
              table);
     assert_int_equal(sqlite3_prepare_v2(db, query, -1, &statement, NULL), SQLITE_OK);
     assert_int_equal(sqlite3_step(statement), SQLITE_ROW);

@@ -58,10 +58,11 @@ struct mt_intake {
     struct mt_payload payload; /* of the record that is being read */
 };
 
-static void note_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
+static void note_label(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase,
+                       mt_span_id span)
 {
     struct mt_intake *intake = context;
-    mt_summary_add_label(intake->summary, number, category, phase);
+    mt_summary_add_label(intake->summary, number, category, role, phase);
     while (intake->label_count <= number)
         *MT_HOST_ADD(intake->label_spans, intake->label_count) = 0;
     intake->label_spans[number] = span;
@@ -222,7 +223,7 @@ static mt_status add_label(struct mt_intake *intake, const struct mt_record_head
     uint32_t number = mt_label_number(head->id);
     if (!mt_payload_get_label(&intake->payload, &label, &category) || category[0] == '\0')
         return MT_OK;
-    note_label(intake, number, category, label.phase, label.span);
+    note_label(intake, number, category, label.role, label.phase, label.span);
     return write_label(intake, number, category, &label);
 }
 

@@ -53,6 +53,8 @@ static mt_status read_label(struct scan *scan, const struct mt_statement *row)
 {
     int64_t number = mt_statement_integer(row, 0);
     const char *category = mt_statement_text(row, 1);
+    const char *role_name = mt_statement_text(row, 4);
+    mt_role role = MT_ROLE_OTHER;
     int phase = find_phase(mt_statement_text(row, 2));
     if (category == NULL || category[0] == '\0')
         return fail_on_text(scan, "category", category);
@@ -61,7 +63,9 @@ static mt_status read_label(struct scan *scan, const struct mt_statement *row)
     if (number <= 0 || number >= 1 << MT_LABEL_NUMBER_BITS)
         return fail_on_text(scan, "label", mt_statement_text(row, 0));
     assert(phase < MT_PHASE_COUNT);
-    scan->visitor->label(scan->visitor->context, (uint32_t)number, category, (mt_phase)phase,
+    if (role_name == NULL || !mt_role_find(role_name, &role))
+        role = MT_ROLE_OTHER;
+    scan->visitor->label(scan->visitor->context, (uint32_t)number, category, role, (mt_phase)phase,
                          (mt_span_id)mt_statement_integer(row, 3));
     return MT_OK;
 }
@@ -191,7 +195,7 @@ static mt_status read_events(struct scan *scan)
 
 static mt_status read_all(struct scan *scan)
 {
-    MT_TRY(each_row(scan, "SELECT id, category, phase, span FROM label WHERE run = ?", read_label));
+    MT_TRY(each_row(scan, "SELECT id, category, phase, span, role FROM label WHERE run = ?", read_label));
     MT_TRY(each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment));
     return read_events(scan);
 }

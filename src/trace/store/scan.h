@@ -10,7 +10,7 @@
  * place of its alloc. Texts are borrowed for the call. */
 struct mt_scan_visitor {
     void *context;
-    void (*label)(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span);
+    void (*label)(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase, mt_span_id span);
     void (*event)(void *context, const struct mt_event *event);
 };
 

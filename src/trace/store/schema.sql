@@ -236,6 +236,18 @@ CREATE TABLE IF NOT EXISTS summary_peak_category (
     PRIMARY KEY (run, step, measure, category)
 ) WITHOUT ROWID;
 
+-- The same by role.
+CREATE TABLE IF NOT EXISTS summary_peak_role (
+    run INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    measure TEXT NOT NULL,
+    role TEXT NOT NULL,
+    allocated_bytes INTEGER NOT NULL,
+    requested_bytes INTEGER NOT NULL,
+    blocks INTEGER NOT NULL,
+    PRIMARY KEY (run, step, measure, role)
+) WITHOUT ROWID;
+
 -- Allocations by step (-1: before the first), phase and category.
 CREATE TABLE IF NOT EXISTS summary_category (
     run INTEGER NOT NULL,

@@ -29,13 +29,14 @@
 #define LIVE_TABLE(name)                                                                                               \
     "CREATE TEMP TABLE live_" name " AS SELECT * FROM main." name " LIMIT 0;"                                          \
     "CREATE TEMP VIEW " name " AS SELECT * FROM main." name OTHER_RUNS " UNION ALL SELECT * FROM live_" name ";"
-static const char live_tables[] = LIVE_TABLE("summary_peak") LIVE_TABLE("summary_peak_category")
-    LIVE_TABLE("summary_category") LIVE_TABLE("summary_allocation");
+static const char live_tables[] = LIVE_TABLE("summary_peak") LIVE_TABLE("summary_peak_role")
+    LIVE_TABLE("summary_peak_category") LIVE_TABLE("summary_category") LIVE_TABLE("summary_allocation");
 
-static void add_label(void *context, uint32_t number, const char *category, mt_phase phase, mt_span_id span)
+static void add_label(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase,
+                      mt_span_id span)
 {
     (void)span;
-    mt_summary_add_label(context, number, category, phase);
+    mt_summary_add_label(context, number, category, role, phase);
 }
 
 static void add_event(void *context, const struct mt_event *event)

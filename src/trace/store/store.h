@@ -11,7 +11,7 @@
  *  - its last writer was killed: the records that the ring still holds are stored, the summaries are written and the run
  *    becomes `interrupted`. If the file can't be written, or its disk is full, this happens in a private copy;
  *  - a live process writes it: its ring is left alone. The reader sees the events that were committed when it opened the
- *    trace. The summary tables of that run (summary_peak, summary_peak_category, summary_category, summary_allocation) are
+ *    trace. The summary tables of that run (summary_peak, summary_peak_role, summary_peak_category, summary_category, summary_allocation) are
  *    derived into temporary views of the same names, so that queries need no second way. This reads the run's events once.
  *
  * A symbolic link is resolved first, since the ring lies beside the file. Fails with MT_BAD_TRACE if there is no such file

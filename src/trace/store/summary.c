@@ -19,9 +19,9 @@ struct totals {
     struct mt_composition live;
 };
 
-/* The category and phase of a label. */
+/* The category, role and phase of a label. */
 struct summary_label {
-    unsigned char category, phase;
+    unsigned char category, role, phase;
 };
 
 /* Invariants: the next event has the id first_event + events; scopes[scope_count - 1] is the step under way; events <
@@ -85,9 +85,10 @@ static void begin_peaks(struct mt_peaks *peaks, const struct totals *totals, int
  * comparison. */
 static void settle_peaks(struct mt_peaks *peaks, const struct totals *totals, unsigned mask)
 {
+    size_t bytes = offsetof(struct mt_composition, category[totals->category_count]);
     for (int i = 0; i < MT_MEASURE_COUNT; i++)
         if (peaks->stale & mask & 1u << i)
-            memcpy(&peaks->measure[i].at, &totals->live, totals->category_count * sizeof totals->live.category[0]);
+            memcpy(&peaks->measure[i].at, &totals->live, bytes);
     peaks->stale &= ~mask;
 }
 
@@ -161,15 +162,19 @@ uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary)
 static void add_labels_up_to(struct mt_summary *summary, uint32_t number)
 {
     while (summary->label_count <= number)
-        *MT_HOST_ADD(summary->labels, summary->label_count) = (struct summary_label){.category = MT_CATEGORY_OTHER};
+        *MT_HOST_ADD(summary->labels, summary->label_count) =
+            (struct summary_label){.category = MT_CATEGORY_OTHER, .role = MT_ROLE_OTHER};
 }
 
-void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase)
+void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_role role,
+                          mt_phase phase)
 {
-    assert(phase < MT_PHASE_COUNT);
+    assert(role < MT_ROLE_COUNT && phase < MT_PHASE_COUNT);
     add_labels_up_to(summary, number);
-    summary->labels[number] = (struct summary_label){
-        .category = (unsigned char)mt_category_set_add(&summary->categories, category), .phase = (unsigned char)phase};
+    summary->labels[number] =
+        (struct summary_label){.category = (unsigned char)mt_category_set_add(&summary->categories, category),
+                               .role = (unsigned char)role,
+                               .phase = (unsigned char)phase};
     summary->totals.category_count = mt_category_set_count(&summary->categories);
     assert(summary->labels[number].category < summary->totals.category_count);
 }
@@ -177,7 +182,7 @@ void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const cha
 static inline struct summary_label label_numbered(const struct mt_summary *summary, uint32_t number)
 {
     return number < summary->label_count ? summary->labels[number]
-                                         : (struct summary_label){.category = MT_CATEGORY_OTHER};
+                                         : (struct summary_label){.category = MT_CATEGORY_OTHER, .role = MT_ROLE_OTHER};
 }
 
 static inline struct summary_label label_of(const struct mt_summary *summary, const struct mt_event *event)
@@ -212,20 +217,33 @@ static void count_allocation(struct mt_summary *summary, const struct mt_event *
     mt_allocations_add(&summary->allocations, mt_label_number(event->label), event->requested_bytes, id);
 }
 
-static void count_in(struct mt_summary *summary, const struct mt_event *event)
+static void add_to(struct mt_live_total *total, const struct mt_event *event)
 {
-    struct mt_category_total *category = &summary->totals.live.category[label_of(summary, event).category];
-    category->allocated_bytes += event->block_bytes;
-    category->requested_bytes += event->requested_bytes;
-    category->blocks++;
+    total->allocated_bytes += event->block_bytes;
+    total->requested_bytes += event->requested_bytes;
+    total->blocks++;
 }
 
-static void count_out(struct mt_summary *summary, uint32_t label, const struct mt_event *event)
+static void take_from(struct mt_live_total *total, const struct mt_event *event)
 {
-    struct mt_category_total *category = &summary->totals.live.category[label_numbered(summary, label).category];
-    category->allocated_bytes -= event->block_bytes;
-    category->requested_bytes -= event->requested_bytes;
-    category->blocks--;
+    total->allocated_bytes -= event->block_bytes;
+    total->requested_bytes -= event->requested_bytes;
+    total->blocks--;
+}
+
+static void count_in(struct mt_summary *summary, const struct mt_event *event)
+{
+    const struct summary_label label = label_of(summary, event);
+    add_to(&summary->totals.live.category[label.category], event);
+    add_to(&summary->totals.live.role[label.role], event);
+}
+
+/* Takes the event's block out of the sums of the label that it had. */
+static void count_out(struct mt_summary *summary, uint32_t number, const struct mt_event *event)
+{
+    const struct summary_label label = label_numbered(summary, number);
+    take_from(&summary->totals.live.category[label.category], event);
+    take_from(&summary->totals.live.role[label.role], event);
 }
 
 static void add_alloc(struct mt_summary *summary, const struct mt_event *event, int64_t id)

@@ -27,7 +27,8 @@ void mt_summary_destroy(struct mt_summary *summary); /* may be NULL */
 
 /* Adds the label of this number, before the first event that names it. Categories go by their names: the upper bits of
  * label ids are not looked at, since no table holds them. */
-void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_phase phase);
+void mt_summary_add_label(struct mt_summary *summary, uint32_t number, const char *category, mt_role role,
+                          mt_phase phase);
 
 /* Adds the run's next event; its sequence is not looked at. Returns the id of the alloc of the block that a free
  * ends or a relabel is about; 0 if there is none, and for other kinds. */

@@ -100,20 +100,28 @@ mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t
 /* The statements that write totals, and the names of the run's categories. */
 struct totals_statements {
     const struct mt_category_set *categories;
-    struct mt_statement *peak, *peak_category, *category, *allocation;
+    struct mt_statement *peak, *peak_role, *peak_category, *category, *allocation;
 };
+
+static mt_status write_share(struct mt_statement *statement, int64_t step, const char *measure, const char *name,
+                             const struct mt_live_total *total)
+{
+    return MT_RUN_WITH(statement, 2, MT_BIND_INTEGER(step), MT_BIND_TEXT(measure), MT_BIND_TEXT(name),
+                       MT_BIND_INTEGER(total->allocated_bytes), MT_BIND_INTEGER(total->requested_bytes),
+                       MT_BIND_INTEGER(total->blocks));
+}
 
 static mt_status write_composition(const struct totals_statements *statements, int64_t step, const char *measure,
                                    const struct mt_composition *composition)
 {
-    for (int i = 0; i < MT_MOST_CATEGORIES; i++) {
-        const struct mt_category_total *total = &composition->category[i];
-        if (total->blocks > 0)
-            MT_TRY(MT_RUN_WITH(statements->peak_category, 2, MT_BIND_INTEGER(step), MT_BIND_TEXT(measure),
-                               MT_BIND_TEXT(mt_category_set_name(statements->categories, (mt_category)i)),
-                               MT_BIND_INTEGER(total->allocated_bytes), MT_BIND_INTEGER(total->requested_bytes),
-                               MT_BIND_INTEGER(total->blocks)));
-    }
+    for (int i = 0; i < MT_MOST_CATEGORIES; i++)
+        if (composition->category[i].blocks > 0)
+            MT_TRY(write_share(statements->peak_category, step, measure,
+                               mt_category_set_name(statements->categories, (mt_category)i),
+                               &composition->category[i]));
+    for (int i = 0; i < MT_ROLE_COUNT; i++)
+        if (composition->role[i].blocks > 0)
+            MT_TRY(write_share(statements->peak_role, step, measure, mt_role_name((mt_role)i), &composition->role[i]));
     return MT_OK;
 }
 
@@ -172,6 +180,8 @@ static mt_status prepare_totals(struct mt_database *database, const char *prefix
                                 struct totals_statements *out)
 {
     MT_TRY(prepare_rows(database, prefix, "summary_peak", "run, step, measure, bytes, event", run, &out->peak));
+    MT_TRY(prepare_rows(database, prefix, "summary_peak_role",
+                        "run, step, measure, role, allocated_bytes, requested_bytes, blocks", run, &out->peak_role));
     MT_TRY(prepare_rows(database, prefix, "summary_peak_category",
                         "run, step, measure, category, allocated_bytes, requested_bytes, blocks", run,
                         &out->peak_category));
@@ -189,6 +199,7 @@ mt_status mt_summary_write_total_rows(struct mt_database *database, int64_t run,
     if (status == MT_OK)
         status = write_totals(&statements, totals);
     mt_statement_finalize(statements.peak);
+    mt_statement_finalize(statements.peak_role);
     mt_statement_finalize(statements.peak_category);
     mt_statement_finalize(statements.category);
     mt_statement_finalize(statements.allocation);

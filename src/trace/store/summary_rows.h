@@ -33,11 +33,15 @@ struct mt_summary_checkpoint {
     size_t live_bytes;
 };
 
-/* The live blocks by category (mt_category_set of the run). */
+/* The sums over the live blocks of one category or role. */
+struct mt_live_total {
+    uint64_t allocated_bytes, requested_bytes, blocks;
+};
+
+/* The live blocks by category (mt_category_set of the run), and by role. Invariant: both have the same sums. */
 struct mt_composition {
-    struct mt_category_total {
-        uint64_t allocated_bytes, requested_bytes, blocks;
-    } category[MT_MOST_CATEGORIES];
+    struct mt_live_total role[MT_ROLE_COUNT];
+    struct mt_live_total category[MT_MOST_CATEGORIES];
 };
 
 /* The highest value of a measure so far. */

@@ -33,6 +33,7 @@ static const struct {
     {"stack", MT_TRACE_FORMAT},
     {"outside", MT_TRACE_FORMAT},
     {"batch", MT_TRACE_FORMAT},
+    {"summary_peak_role", MT_TRACE_FORMAT},
 };
 
 /* The columns that came with format 4, behind those that their tables had. They are NULL in rows of older formats. */
@@ -156,6 +157,8 @@ static mt_status add_view(struct mt_database *database, const char *table)
 static const char empty_views[] =
     "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label, 0 AS span WHERE 0;"
     "CREATE TEMP VIEW batch AS SELECT 0 AS run, 0 AS first_event, 0 AS event_count, 0 AS checksum WHERE 0;"
+    "CREATE TEMP VIEW summary_peak_role AS SELECT 0 AS run, 0 AS step, '' AS measure, '' AS role, 0 AS allocated_bytes,"
+    " 0 AS requested_bytes, 0 AS blocks WHERE 0;"
     "CREATE TEMP VIEW frame AS SELECT 0 AS run, 0 AS id, '' AS function, '' AS file, 0 AS line WHERE 0;"
     "CREATE TEMP VIEW stack AS SELECT 0 AS run, 0 AS id, 0 AS parent, 0 AS frame WHERE 0;"
     "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes WHERE 0";
