@@ -317,7 +317,7 @@ static void a_limit_of_the_process_is_told_from_a_full_device(void **state)
     const struct said *said = MEMTRACE("oom --trace limited.db");
     char limit[64];
     snprintf(limit, sizeof limit, "Raise the limit to 2.60 GiB (%lld bytes)", (long long)enough);
-    assert_says(said->out, "76.23 GiB free, more than was needed: a limit of the process refused it");
+    assert_says(said->out, "76.23 GiB free, enough for it: a limit of the process refused it");
     assert_says(said->out, "set_per_process_memory_fraction()");
     assert_says(said->out, limit);
     assert_null(strstr(said->out, "others held"));

@@ -76,7 +76,7 @@ uint64_t mt_refusal_left(const struct mt_refusal *refusal);
 bool mt_refusal_is_limited(const struct mt_refusal *refusal);
 
 /* Returns the bytes of the device that were neither free by its driver nor reserved: others held them, or the process's
- * context. 0 if the capacity or what was free is not known. */
+ * context. 0 if what was free is not known. The capacity must be. */
 uint64_t mt_refusal_elsewhere(const struct mt_refusal *refusal);
 
 typedef enum mt_replayed_kind {

@@ -141,7 +141,7 @@ static void print_limit(const struct mt_oom_answer *answer)
     bool is_pytorch = answer->material.input.program.kind == MT_PROGRAM_PYTORCH;
     uint64_t enough = refusal->reserved_bytes + refusal->needed_bytes;
     char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
-    mt_say("\nThe device had %s free, more than was needed: a limit of the process refused it, such as %s.",
+    mt_say("\nThe device had %s free, enough for it: a limit of the process refused it, such as %s.",
            mt_format_bytes((uint64_t)refusal->device_free_bytes, first),
            is_pytorch ? "torch.cuda.set_per_process_memory_fraction() or a quota" : "a quota");
     mt_say("Raise the limit to %s (%" PRIu64 " bytes) or more: what is reserved, and what was needed.",
