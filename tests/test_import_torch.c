@@ -236,6 +236,37 @@ static void a_refused_request_may_have_any_size(void **state)
     mt_import_report_release(&report);
 }
 
+/* Of several refusals the last one counts, and only a number of bytes that a device can have. */
+static void what_the_driver_called_free_at_a_refusal_is_kept(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *events;
+        int64_t count, bytes;
+    } all[] = {
+        {"{\"action\":\"oom\",\"size\":9,\"device_free\":7},{\"action\":\"oom\",\"size\":9,\"device_free\":8}", 1, 8},
+        {"{\"action\":\"oom\",\"size\":9,\"device_free\":0}", 1, 0},
+        {"{\"action\":\"oom\",\"size\":9}", 0, 0},
+        {"{\"action\":\"oom\",\"size\":9,\"device_free\":-1}", 0, 0},
+        {"{\"action\":\"oom\",\"size\":9,\"device_free\":9223372036854775807}", 0, 0},
+        {EVENT("alloc", "1"), 0, 0},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct mt_import_report report;
+        const struct mt_import_plan plan = {.file = "free.json", .trace = "free.db", .device = MT_IMPORT_ANY_DEVICE};
+        FILE *file = fopen("free.json", "w");
+        assert_non_null(file);
+        fprintf(file, SNAPSHOT("", "%s"), all[i].events);
+        fclose(file);
+        unlink("free.db");
+        assert_int_equal(mt_import(&plan, &report), MT_OK);
+        assert_int_equal(sql_integer("free.db", "SELECT count(*) FROM measurement"), all[i].count);
+        assert_int_equal(sql_integer("free.db", "SELECT ifnull(sum(value), 0) FROM measurement WHERE step = -1"),
+                         all[i].bytes);
+        mt_import_report_release(&report);
+    }
+}
+
 /* A program that catches the error and requests less has not ended out of memory. */
 static void who_takes_memory_after_a_refusal_did_not_end_of_it(void **state)
 {
@@ -388,6 +419,7 @@ int main(void)
         cmocka_unit_test(what_is_said_without_end_is_read),
         cmocka_unit_test(rules_go_by_what_the_program_said),
         cmocka_unit_test(what_goes_in_the_loss_is_not_saved),
+        cmocka_unit_test(what_the_driver_called_free_at_a_refusal_is_kept),
         cmocka_unit_test(who_takes_memory_after_a_refusal_did_not_end_of_it),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -212,24 +212,34 @@ static void scatter(struct mt_alloc *alloc, mt_label_id label)
     assert_int_equal(mt_alloc_take(alloc, 6 * MIB, 0, label, 0, &refused), MT_OUT_OF_MEMORY);
 }
 
-/* A run of a program that says nothing of itself but what it allocates and, unless `told` is NULL, by which policy. `capacity` is
- * what the trace says. */
-static void record_scattered(const char *trace, const char *policy, const char *told, const char *device_name,
-                             uint64_t capacity)
+/* A run of a program that says nothing of itself. */
+struct scattered {
+    const char *trace;
+    const char *told; /* what it says of its policy; NULL: nothing */
+    const char *device;
+    uint64_t capacity; /* as the trace says */
+    uint64_t free;     /* by the driver, when it refused; 0: not measured */
+};
+
+static void record_scattered(const struct scattered *scattered)
 {
     struct mt_device *device;
     struct mt_alloc_settings settings;
     struct mt_recorder *recorder;
     struct mt_alloc *alloc;
-    const struct mt_run_setting setting = {"alloc", told};
-    const struct mt_run_info info = {
-        .device = device_name, .capacity_bytes = capacity, .settings = &setting, .setting_count = told != NULL};
+    const struct mt_run_setting setting = {"alloc", scattered->told};
+    const struct mt_run_info info = {.device = scattered->device,
+                                     .capacity_bytes = scattered->capacity,
+                                     .settings = &setting,
+                                     .setting_count = scattered->told != NULL};
     assert_int_equal(mt_device_open("sim:40MiB", &device), MT_OK);
-    assert_int_equal(mt_alloc_settings_parse(policy, &settings), MT_OK);
-    assert_int_equal(mt_recorder_open(trace, &info, &recorder), MT_OK);
+    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
+    assert_int_equal(mt_recorder_open(scattered->trace, &info, &recorder), MT_OK);
     assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &alloc), MT_OK);
     struct mt_label label = {.category = MT_CATEGORY_BLOCK, .role = MT_ROLE_TEMPORARY, .op = "add", .layer = -1};
     scatter(alloc, mt_alloc_intern_label(alloc, &label));
+    if (scattered->free > 0)
+        mt_recorder_measure(recorder, MT_FREE_AT_REFUSAL, -1, (double)scattered->free);
     mt_alloc_destroy(alloc);
     assert_int_equal(mt_recorder_close(recorder, MT_RUN_OOM), MT_OK);
     mt_device_close(device);
@@ -238,7 +248,8 @@ static void record_scattered(const char *trace, const char *policy, const char *
 static void holes_that_suffice_only_together_are_told(void **state)
 {
     (void)state;
-    record_scattered("scattered.db", "policy=torch", "policy=torch", "sim:40MiB", 40 * MIB);
+    record_scattered(&(struct scattered){
+        .trace = "scattered.db", .told = "policy=torch", .device = "sim:40MiB", .capacity = 40 * MIB});
     json_t *answer = json_of(MEMTRACE("oom --trace scattered.db --json"));
     const json_t *memory = json_object_get(answer, "memory"), *asked = json_object_get(answer, "asked");
     check_sums(answer);
@@ -263,7 +274,8 @@ static void holes_that_suffice_only_together_are_told(void **state)
 static void what_others_held_is_not_counted_on(void **state)
 {
     (void)state;
-    record_scattered("shared.db", "policy=torch", "policy=torch", "cuda:0 (NVIDIA X)", 64 * MIB);
+    record_scattered(&(struct scattered){
+        .trace = "shared.db", .told = "policy=torch", .device = "cuda:0 (NVIDIA X)", .capacity = 64 * MIB});
     json_t *answer = json_of(MEMTRACE("oom --trace shared.db --json"));
     const json_t *memory = json_object_get(answer, "memory");
     assert_int_equal(integer_of(memory, "reserved_bytes"), 40 * MIB);
@@ -274,11 +286,95 @@ static void what_others_held_is_not_counted_on(void **state)
     assert_says(MEMTRACE("oom --trace shared.db")->out, "others held a part");
 }
 
+/* The driver had 10 MiB free of 64, where the allocator held 40. */
+static void what_the_driver_called_free_tells_what_others_held(void **state)
+{
+    (void)state;
+    record_scattered(&(struct scattered){"read.db", "policy=torch", "cuda:0 (NVIDIA X)", 64 * MIB, 10 * MIB});
+    json_t *answer = json_of(MEMTRACE("oom --trace read.db --json"));
+    const json_t *memory = json_object_get(answer, "memory");
+    assert_int_equal(integer_of(memory, "device_free_bytes"), 10 * MIB);
+    assert_int_equal(integer_of(memory, "left_bytes"), 24 * MIB);
+    assert_int_equal(integer_of(memory, "short_bytes"), 10 * MIB);
+    json_decref(answer);
+    assert_says(MEMTRACE("oom --trace read.db")->out,
+                "10.00 MiB free, and the allocator held 40.00 MiB: 14.00 MiB were "
+                "held by others");
+}
+
+/* A snapshot of PyTorch on a card with 76 GiB free, whose program had limited itself to 2.38 GiB. */
+static void a_limit_of_the_process_is_told_from_a_full_device(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("import " MT_TEST_DATA "/import/pytorch_limited.json.gz --trace limited.db")->code, 0);
+    json_t *answer = json_of(MEMTRACE("oom --trace limited.db --json"));
+    const json_t *memory = json_object_get(answer, "memory");
+    assert_int_equal(integer_of(memory, "device_free_bytes"), 81852039168);
+    assert_true(json_is_null(json_object_get(memory, "short_bytes")));
+    json_int_t enough =
+        integer_of(memory, "reserved_bytes") + integer_of(json_object_get(answer, "asked"), "segment_bytes");
+    json_decref(answer);
+    const struct said *said = MEMTRACE("oom --trace limited.db");
+    char limit[64];
+    snprintf(limit, sizeof limit, "Raise the limit to 2.60 GiB (%lld bytes)", (long long)enough);
+    assert_says(said->out, "76.23 GiB free, enough for it: a limit of the process refused it");
+    assert_says(said->out, "set_per_process_memory_fraction()");
+    assert_says(said->out, limit);
+    assert_null(strstr(said->out, "others held"));
+}
+
+/* Imports a snapshot of one block of 20 MiB, in use, after which as much again was refused; `says` is a member of the refusal. */
+static json_t *ask_about_snapshot(const char *says)
+{
+    FILE *file = fopen("full.json", "w");
+    assert_non_null(file);
+    fprintf(file,
+            "{\"segments\":[],\"device_traces\":[[{\"action\":\"segment_alloc\",\"addr\":2097152,\"size\":20971520},"
+            "{\"action\":\"alloc\",\"addr\":2097152,\"size\":20971520},{\"action\":\"oom\",%s\"size\":20971520}]]}",
+            says);
+    fclose(file);
+    assert_int_equal(shell("rm -f full.db && \"$M\" import full.json --trace full.db")->code, 0);
+    return json_of(MEMTRACE("oom --trace full.db --json"));
+}
+
+/* An export of ours has to state a number, too, but computes it. */
+static void what_an_export_computed_is_no_reading(void **state)
+{
+    (void)state;
+    json_decref(ask_about_snapshot("\"device_free\":3145728,"));
+    assert_int_equal(
+        shell("\"$M\" export --format torch --trace full.db -o own.json && \"$M\" import own.json --trace own.db")
+            ->code,
+        0);
+    json_t *answer = json_of(MEMTRACE("oom --trace own.db --json"));
+    assert_true(json_is_null(json_object_get(json_object_get(answer, "memory"), "device_free_bytes")));
+    json_decref(answer);
+}
+
+static void a_full_device_says_how_much_must_go(void **state)
+{
+    (void)state;
+    json_t *answer = ask_about_snapshot("\"device_free\":3145728,");
+    const json_t *memory = json_object_get(answer, "memory");
+    assert_int_equal(integer_of(memory, "device_free_bytes"), 3 * MIB);
+    assert_int_equal(integer_of(memory, "short_bytes"), 17 * MIB);
+    json_decref(answer);
+    const struct said *said = MEMTRACE("oom --trace full.db");
+    assert_says(said->out, "The device had 3.00 MiB free, and the allocator held 20.00 MiB.");
+    assert_says(said->out, "by its driver, when it refused");
+    assert_says(said->out, "at least 17.00 MiB of what was live, or of what others");
+    answer = ask_about_snapshot("");
+    assert_true(json_is_null(json_object_get(json_object_get(answer, "memory"), "device_free_bytes")));
+    json_decref(answer);
+    assert_says(MEMTRACE("oom --trace full.db")->out, "The trace does not say how much memory the device has.");
+}
+
 /* As a program that takes memory of the driver. */
 static void a_program_without_a_pool_is_offered_no_policy(void **state)
 {
     (void)state;
-    record_scattered("watched.db", "policy=torch", NULL, "cuda:0 (NVIDIA X)", 40 * MIB);
+    record_scattered(
+        &(struct scattered){.trace = "watched.db", .told = NULL, .device = "cuda:0 (NVIDIA X)", .capacity = 40 * MIB});
     const struct said *said = MEMTRACE("oom --trace watched.db");
     assert_int_equal(said->code, 0);
     assert_null(strstr(said->out, "policy="));
@@ -321,6 +417,10 @@ int main(void)
         cmocka_unit_test(one_screen_says_it_all),
         cmocka_unit_test(holes_that_suffice_only_together_are_told),
         cmocka_unit_test(what_others_held_is_not_counted_on),
+        cmocka_unit_test(what_the_driver_called_free_tells_what_others_held),
+        cmocka_unit_test(a_limit_of_the_process_is_told_from_a_full_device),
+        cmocka_unit_test(a_full_device_says_how_much_must_go),
+        cmocka_unit_test(what_an_export_computed_is_no_reading),
         cmocka_unit_test(a_program_without_a_pool_is_offered_no_policy),
         cmocka_unit_test(a_question_without_an_answer_says_what_to_do),
         cmocka_unit_test(the_newest_run_that_ended_so_is_spoken_of),

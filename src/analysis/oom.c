@@ -239,6 +239,21 @@ static void add_replayed(struct mt_oom_answer *answer)
     }
 }
 
+/* Sets what the device had free when it refused, if the run measured that. A damaged trace may say anything. */
+static mt_status load_free(struct mt_oom_answer *answer)
+{
+    static const double MOST_BYTES = (double)(UINT64_C(1) << 53);
+    struct mt_measurement_row *rows;
+    size_t count;
+    mt_status status =
+        mt_trace_measurements(answer->question->trace, answer->question->run, MT_FREE_AT_REFUSAL, &rows, &count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].value >= 0 && rows[i].value <= MOST_BYTES)
+            mt_refusal_set_free(&answer->refusal, (uint64_t)rows[i].value);
+    free(rows);
+    return status;
+}
+
 static mt_status load(struct mt_oom_answer *answer)
 {
     enum { MOST_FINDINGS = 12 };
@@ -250,6 +265,8 @@ static mt_status load(struct mt_oom_answer *answer)
         status = mt_advice_material_load_until(answer->question, answer->event, &answer->material);
     if (status == MT_OK)
         status = mt_refusal_create(input, &answer->refusal);
+    if (status == MT_OK)
+        status = load_free(answer);
     return status == MT_OK ? mt_replayed_changes_create(input, &answer->refusal, MOST_FINDINGS, &answer->replayed)
                            : status;
 }

@@ -42,7 +42,8 @@ struct mt_hole_group {
  * Before an allocator refuses, it gives every segment without a block back to the device. So every hole lies between
  * blocks.
  * Invariants: reserved_bytes = allocated_bytes + hole_bytes; the groups sum to hole_bytes and hole_count, most bytes first;
- * short_bytes = needed_bytes - left if that is positive, as on a device that gives all of its capacity, and otherwise 0;
+ * short_bytes = needed_bytes - free if that is positive, and otherwise 0; free is device_free_bytes or, if that is not known,
+ * what is left, as on a device that gives all of its capacity;
  * 0 < needed_bytes <= need.segment_bytes. */
 struct mt_refusal {
     struct mt_mark_row mark; /* of the event: when, the bytes and the label */
@@ -50,8 +51,9 @@ struct mt_refusal {
     uint64_t capacity_bytes, reserved_bytes, allocated_bytes;
     uint64_t given_back_bytes, given_back_segments; /* or parts of segments, for this request, in vain */
     uint64_t hole_bytes, hole_count, largest_hole_bytes;
-    bool grows;            /* a segment would have grown for it; otherwise a new one would have been mapped */
-    uint64_t needed_bytes; /* of the device, for that */
+    bool grows;                /* a segment would have grown for it; otherwise a new one would have been mapped */
+    uint64_t needed_bytes;     /* of the device, for that */
+    int64_t device_free_bytes; /* by the driver, when it refused; -1: not known */
     uint64_t short_bytes;
     uint64_t alike; /* earlier requests of the window that were met, of the same size, and alike but for the layer */
     struct mt_hole_group *groups;
@@ -63,8 +65,19 @@ struct mt_refusal {
 mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refusal *out);
 void mt_refusal_release(struct mt_refusal *refusal);
 
+/* Sets what the device had free by its driver, which create does not know, and what was short by it. */
+void mt_refusal_set_free(struct mt_refusal *refusal, uint64_t free_bytes);
+
 /* Returns the bytes of the device that are not reserved. */
 uint64_t mt_refusal_left(const struct mt_refusal *refusal);
+
+/* True if the device had enough free by its driver, so that a limit of the process refused the request: a fraction of the
+ * device, or a quota. */
+bool mt_refusal_is_limited(const struct mt_refusal *refusal);
+
+/* Returns the bytes of the device that were neither free by its driver nor reserved: others held them, or the process's
+ * context. 0 if what was free is not known. The capacity must be. */
+uint64_t mt_refusal_elsewhere(const struct mt_refusal *refusal);
 
 typedef enum mt_replayed_kind {
     MT_REPLAYED_PATTERN,  /* the waste of a finding is gone */

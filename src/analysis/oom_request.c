@@ -278,9 +278,28 @@ uint64_t mt_refusal_left(const struct mt_refusal *refusal)
     return refusal->capacity_bytes > refusal->reserved_bytes ? refusal->capacity_bytes - refusal->reserved_bytes : 0;
 }
 
+void mt_refusal_set_free(struct mt_refusal *refusal, uint64_t free_bytes)
+{
+    assert(refusal->needed_bytes > 0 && free_bytes <= INT64_MAX);
+    refusal->device_free_bytes = (int64_t)free_bytes;
+    refusal->short_bytes = refusal->needed_bytes > free_bytes ? refusal->needed_bytes - free_bytes : 0;
+}
+
+bool mt_refusal_is_limited(const struct mt_refusal *refusal)
+{
+    return refusal->device_free_bytes >= 0 && refusal->needed_bytes <= (uint64_t)refusal->device_free_bytes;
+}
+
+uint64_t mt_refusal_elsewhere(const struct mt_refusal *refusal)
+{
+    uint64_t left = mt_refusal_left(refusal);
+    bool is_known = refusal->device_free_bytes >= 0;
+    return is_known && left > (uint64_t)refusal->device_free_bytes ? left - (uint64_t)refusal->device_free_bytes : 0;
+}
+
 mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refusal *out)
 {
-    *out = (struct mt_refusal){.capacity_bytes = input->capacity_bytes};
+    *out = (struct mt_refusal){.capacity_bytes = input->capacity_bytes, .device_free_bytes = -1};
     mt_status status = find_mark(input, out);
     if (status == MT_OK)
         status = find_need(input, out);

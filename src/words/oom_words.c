@@ -40,8 +40,11 @@ static const struct mt_field memory_fields[] = {
     MT_COUNT(ROW, refusal.given_back_segments, "given_back_segments", NULL, "idle segments, or parts, that had them"),
     MT_KNOWN(ROW, capacity_bytes, "capacity_bytes", NULL, "of the device; null: the trace does not say"),
     MT_KNOWN(ROW, left_bytes, "left_bytes", NULL, "not reserved; null likewise"),
+    MT_KNOWN(
+        ROW, refusal.device_free_bytes, "device_free_bytes", NULL,
+        "by the driver, when it refused; at least `segment_bytes`: a limit of the process refused; null: not known"),
     MT_SOME_BYTES(ROW, refusal.short_bytes, "short_bytes", NULL,
-                  "`segment_bytes` - `left_bytes`; null: others held a part of what was left"),
+                  "`segment_bytes` - `device_free_bytes` or, if that is null, `left_bytes`; null: no more was needed"),
     MT_BYTES(ROW, limit_bytes, "limit_bytes", NULL,
              "what changes had to do with: the capacity, or what the run held where others held the rest"),
     MT_FIELDS_END,

@@ -20,6 +20,11 @@ static bool knows_capacity(const struct mt_oom_answer *answer)
     return answer->question->run->capacity_bytes > 0;
 }
 
+static bool knows_free(const struct mt_oom_answer *answer)
+{
+    return answer->refusal.device_free_bytes >= 0;
+}
+
 /* Prints "It asked for 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)". */
 static void print_what(const struct mt_oom_answer *answer)
 {
@@ -113,7 +118,10 @@ static void print_memory(const struct mt_oom_answer *answer)
          {"needed", refusal->needed_bytes,
           refusal->grows ? "by so much a segment would have grown, since no hole served"
                          : "a new segment, since no hole served"}},
-        {refusal->short_bytes > 0, {"short", refusal->short_bytes, "needed, less what is not reserved"}},
+        {knows_free(answer), {"device free", (uint64_t)refusal->device_free_bytes, "by its driver, when it refused"}},
+        {refusal->short_bytes > 0,
+         {"short", refusal->short_bytes,
+          knows_free(answer) ? "needed, less what the device had free" : "needed, less what is not reserved"}},
     };
     struct memory_line shown[sizeof lines / sizeof lines[0]];
     size_t count = 0;
@@ -126,14 +134,49 @@ static void print_memory(const struct mt_oom_answer *answer)
     mt_text_release(&holes);
 }
 
-/* Prints the sentence that tells if too few bytes were free, or none in one piece. */
+/* Prints that a limit refused what the device could have given, and the limit that would have done. */
+static void print_limit(const struct mt_oom_answer *answer)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    bool is_pytorch = answer->material.input.program.kind == MT_PROGRAM_PYTORCH;
+    uint64_t enough = refusal->reserved_bytes + refusal->needed_bytes;
+    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
+    mt_say("\nThe device had %s free, enough for it: a limit of the process refused it, such as %s.",
+           mt_format_bytes((uint64_t)refusal->device_free_bytes, first),
+           is_pytorch ? "torch.cuda.set_per_process_memory_fraction() or a quota" : "a quota");
+    mt_say("Raise the limit to %s (%" PRIu64 " bytes) or more: what is reserved, and what was needed.",
+           mt_format_bytes(enough, second), enough);
+}
+
+/* Prints that the device had too little free, and what others held of it as far as that is known. */
+static void print_device_full(const struct mt_oom_answer *answer)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    char had[MT_BYTES_TEXT], held[MT_BYTES_TEXT], elsewhere[MT_BYTES_TEXT];
+    mt_format_bytes((uint64_t)refusal->device_free_bytes, had);
+    mt_format_bytes(refusal->reserved_bytes, held);
+    if (knows_capacity(answer))
+        mt_say("\nThe device had %s free, and the allocator held %s: %s were held by others or by the context.", had,
+               held, mt_format_bytes(mt_refusal_elsewhere(refusal), elsewhere));
+    else
+        mt_say(
+            "\nThe device had %s free, and the allocator held %s. What others held is not known, since the trace does "
+            "not say how much memory the device has.",
+            had, held);
+}
+
+/* Prints the sentence that tells if a limit refused, if too few bytes were free, or if none in one piece. */
 static void print_verdict(const struct mt_oom_answer *answer)
 {
     const struct mt_refusal *refusal = &answer->refusal;
     uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
              needed = refusal->need.block_bytes;
     char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
-    if (!knows_capacity(answer))
+    if (mt_refusal_is_limited(refusal))
+        print_limit(answer);
+    else if (knows_free(answer))
+        print_device_full(answer);
+    else if (!knows_capacity(answer))
         mt_say("\nThe trace does not say how much memory the device has.");
     else if (refusal->short_bytes == 0)
         mt_say("\nThe device refused %s though %s were not reserved: others held a part, such as CUDA's context.",
@@ -277,9 +320,12 @@ static void print_in_vain(const struct mt_oom_answer *answer)
 static void print_nothing_suffices(const struct mt_oom_answer *answer)
 {
     char size[MT_BYTES_TEXT];
-    if (answer->refusal.short_bytes > 0)
-        mt_say("\nNo change that was tried would have sufficed: at least %s of what was live would have to go.",
-               mt_format_bytes(answer->refusal.short_bytes, size));
+    if (mt_refusal_is_limited(&answer->refusal))
+        mt_say("\nNo change that was tried would have sufficed under the limit.");
+    else if (answer->refusal.short_bytes > 0)
+        mt_say("\nNo change that was tried would have sufficed: at least %s of what was live%s would have to go.",
+               mt_format_bytes(answer->refusal.short_bytes, size),
+               knows_free(answer) ? ", or of what others held," : "");
     else
         mt_say("\nNo change that was tried would have sufficed: what others held of the device may have to go.");
 }
@@ -293,8 +339,9 @@ static void print_notes(const struct mt_oom_answer *answer)
     if (!answer->replayed.is_reproduced)
         mt_say("A replay does not run out of memory where the run did: changes were not replayed.");
     if (knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
-        mt_say("Changes had to do with the %s that the run held when it asked: others held the rest.",
-               mt_format_bytes(answer->limit_bytes, limit));
+        mt_say("Changes had to do with the %s that the run held when it asked: %s the rest.",
+               mt_format_bytes(answer->limit_bytes, limit),
+               mt_refusal_is_limited(&answer->refusal) ? "a limit kept it from" : "others held");
 }
 
 static void print_answer(const struct mt_oom_answer *answer)

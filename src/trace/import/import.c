@@ -88,6 +88,9 @@ static mt_status add_run(const struct mt_import_reader *reader, const struct mt_
     out->run = mt_recorder_run(recorder);
     mt_status status = reader->replay(input, mt_recorder_sink(recorder), out);
     struct mt_error error = mt_error_save(status);
+    const struct mt_torch_refusal *refusal = &out->torch.refusal;
+    if (refusal->is_known)
+        mt_recorder_measure(recorder, MT_FREE_AT_REFUSAL, refusal->step, (double)refusal->free_bytes);
     mt_run_state state = status == MT_OK ? end_of(source, out) : MT_RUN_FAILED;
     return mt_error_restore(&error, mt_recorder_close(recorder, state));
 }

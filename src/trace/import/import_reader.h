@@ -40,9 +40,17 @@ struct mt_torch_before {
     uint64_t segments, reserved_bytes;
 };
 
+/* The last refused request, and the memory of the device that the driver called free then. */
+struct mt_torch_refusal {
+    bool is_known; /* there was one, and the snapshot says what was free */
+    uint64_t free_bytes;
+    int64_t step; /* of the run; MT_NO_STEP: outside of steps */
+};
+
 /* The part of a report that only snapshots of PyTorch have; all zero in the others. */
 struct mt_import_torch {
     struct mt_torch_before before;
+    struct mt_torch_refusal refusal;
     bool lost_beginning; /* the recording was full, and overwrote its oldest events */
     bool rounds_by_size; /* PyTorch rounded up by steps that no setting of our allocator says */
 };

@@ -44,6 +44,7 @@ static void replay_with(const struct mt_torch_snapshot *snapshot, const struct m
     assert(out->entries == snapshot->event_count);
     out->ends_refused = tally.ends_refused;
     out->torch.before = tally.before;
+    out->torch.refusal = tally.refusal;
 }
 
 static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
@@ -67,6 +68,7 @@ static void replay_own(const struct mt_value *root, const struct mt_torch_snapsh
     replay_with(snapshot, &labeler, foreign, out);
     mt_torch_own_end(own);
     mt_torch_own_destroy(own);
+    out->torch.refusal.is_known = false; /* the export computed it: no driver was asked */
     out->kind = MT_IMPORT_OWN;
 }
 

@@ -238,6 +238,9 @@ static void replay_oom(struct replay *replay, const struct mt_torch_event *event
     replay->labeler->label(replay->labeler->context, &request, &block.label, &block.span);
     mt_foreign_oom(replay->foreign, time_ns, &block);
     replay->tally->ends_refused = true;
+    replay->tally->refusal = (struct mt_torch_refusal){.is_known = event->address <= MT_IMPORT_MOST_BYTES,
+                                                       .free_bytes = event->address,
+                                                       .step = mt_foreign_step(replay->foreign)};
 }
 
 static void remove_at(struct mt_address_map *map, uint64_t address)

@@ -38,6 +38,7 @@ struct mt_torch_tally {
     uint64_t events[MT_TORCH_ACTION_COUNT];
     struct mt_torch_before before; /* but for `recorded` */
     bool ends_refused;             /* no block was taken after the last refused request */
+    struct mt_torch_refusal refusal;
 };
 
 /* Replays all events into `foreign`, which is fresh. An event before the labeler's start counts as at it. */

@@ -140,7 +140,7 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
         return read_memory(reading, value, place, out);
     out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
     if (out->action == MT_TORCH_OOM)
-        out->address = natural_or(value, &keys->device_free, 0);
+        out->address = natural_or(value, &keys->device_free, UINT64_MAX);
     return MT_OK;
 }
 

@@ -33,11 +33,11 @@ typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_to
 /* Returns "alloc", …; "" for MT_TORCH_OTHER. */
 const char *mt_torch_action_name(mt_torch_action action);
 
-/* An event. Invariants: address + bytes and address + block_bytes <= 2^63 - 1; sizes, but that of an oom, and their
- * sum are bounded by MT_IMPORT_MOST_BYTES and MT_IMPORT_MOST_SUM. */
+/* An event. Invariants, but of an oom: address + bytes and address + block_bytes <= 2^63 - 1; sizes and their sum are
+ * bounded by MT_IMPORT_MOST_BYTES and MT_IMPORT_MOST_SUM. */
 struct mt_torch_event {
     mt_torch_action action;
-    uint64_t address;     /* of an oom: the bytes that the driver called free */
+    uint64_t address;     /* of an oom: the bytes that the driver called free; UINT64_MAX: not stated */
     uint64_t bytes;       /* as requested */
     uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
     uint64_t stream;      /* PyTorch's number, a pointer */

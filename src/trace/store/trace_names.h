@@ -29,6 +29,10 @@ typedef enum mt_measure {
 /* Returns "allocated", …: the text of summary_peak.measure. */
 const char *mt_measure_name(mt_measure measure);
 
+/* The measurement of the bytes of the device that its driver called free when the run's last request was refused. It is no
+ * "memory:free", which is read before the first step and after the last. */
+#define MT_FREE_AT_REFUSAL "memory:free_at_refusal"
+
 /* Numbers in the column `step` of the summary tables: of what precedes the first step, and of the run as a whole. */
 enum { MT_STEP_BEFORE = -1, MT_STEP_WHOLE_RUN = -2 };
 
