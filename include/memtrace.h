@@ -135,8 +135,9 @@ typedef struct memtrace_run_options {
     uint64_t noted_capacity_bytes;
 
     /* The place of the process in a job on several cards: its rank, from 0; the rank on its host, -1 if not known; the
-     * number of processes; and the name of the job, the same for all of them, NULL if not known. world_size 0: the
-     * process is none of a job, and the ranks do not count. The library stores the host and the process by itself. */
+     * number of processes; and the name of the job, the same for all of them, NULL if not known. Both ranks are below
+     * world_size, and need not agree: hosts number their processes as they like. world_size 0: the process is none of a
+     * job, and the ranks do not count. The library stores the host and the process by itself. */
     int32_t rank, local_rank, world_size;
     const char *job;
 } memtrace_run_options;
@@ -565,6 +566,13 @@ typedef struct memtrace_run_row {
     int64_t events;
     int64_t lost_events; /* if not 0, storing failed, and answers cover the events before that */
     int64_t steps;       /* that were begun */
+
+    int64_t missing_records; /* if not 0, the process was killed, and so many of its last records could not be read */
+    int64_t rank;            /* in its job, from 0; -1: the run is none of a job */
+    int64_t local_rank;      /* on its host; -1: not known */
+    int64_t world_size;      /* processes of the job; -1: not known */
+    const char *host;        /* that recorded it; "": not known */
+    const char *job;         /* the same for all ranks; "": not known */
 } memtrace_run_row;
 
 /* Gets all runs, oldest first. The caller frees the array; its rows belong to the trace. */
