@@ -259,7 +259,8 @@ static void memory_outside_of_allocators_is_told_by_kind_and_holder(void **state
     assert_ok(memtrace_note_outside(run, MEMTRACE_NCCL, "ring", 3 * MIB));
     assert_ok(memtrace_note_outside(run, MEMTRACE_OUTSIDE, "driver", 0));
     assert_fails(memtrace_note_outside(run, (memtrace_outside)4, "", 1), MEMTRACE_USAGE, "kind 4; there are 0 to 3");
-    assert_fails(memtrace_note_outside(run, MEMTRACE_NCCL, "", UINT64_MAX), MEMTRACE_USAGE, "bytes outside");
+    assert_fails(memtrace_note_outside(run, MEMTRACE_NCCL, "", UINT64_MAX), MEMTRACE_USAGE,
+                 "18446744073709551615 bytes outside; at most 9223372036854775807 can be noted");
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
     assert_string_equal(sql_text(TRACE, "SELECT group_concat(kind || ' ' || name || ' ' || (bytes / 1048576)) FROM "
                                         "(SELECT * FROM outside ORDER BY event, kind)"),
