@@ -56,7 +56,7 @@ struct memtrace_run {
     atomic_uint frames, stacks; /* numbers given out so far, from 1 */
 };
 
-/* What a label says of a block, as the sink numbers it. */
+/* The purpose of a block that a label states, as the sink numbers it. */
 struct mt_api_purpose {
     mt_label_id label;
     mt_span_id span;
