@@ -29,7 +29,7 @@ struct mt_api_thread {
     bool is_idle; /* its thread has ended */
 };
 
-/* Order of locks: the allocator's own or notes_lock first, then joint.lock.
+/* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then joint.lock.
  * Invariant: alloc == NULL if and only if device == NULL. */
 struct memtrace_run {
     struct mt_recorder *recorder;
