@@ -267,6 +267,21 @@ static void memory_outside_of_allocators_is_told_by_kind_and_holder(void **state
                         "context  500,nccl ring 1,nccl ring 3,other driver 0");
 }
 
+/* The library asks no driver, also on a card that has one. */
+static void what_a_process_uses_is_not_told_of_runs_of_the_library(void **state)
+{
+    (void)state;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    struct mt_used_row used;
+    assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(mt_trace_used(trace, row, &used), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "run 1, on sim:h200, has no driver's figure"));
+    mt_trace_close(trace);
+}
+
 static void *go_on(void *run)
 {
     assert_ok(memtrace_phase_begin(run, MEMTRACE_BACKWARD));
@@ -302,6 +317,7 @@ int main(void)
         LIBRARY_TEST(numbers_of_another_run_are_refused),
         LIBRARY_TEST(the_call_stack_of_a_request_is_stored),
         LIBRARY_TEST(memory_outside_of_allocators_is_told_by_kind_and_holder),
+        LIBRARY_TEST(what_a_process_uses_is_not_told_of_runs_of_the_library),
         LIBRARY_TEST(phase_and_step_are_the_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
