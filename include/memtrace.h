@@ -135,8 +135,9 @@ typedef struct memtrace_run_options {
     uint64_t noted_capacity_bytes;
 
     /* The place of the process in a job on several cards: its rank, from 0; the rank on its host, -1 if not known; the
-     * number of processes; and the name of the job, the same for all of them, NULL if not known. world_size 0: the
-     * process is none of a job, and the ranks do not count. The library stores the host and the process by itself. */
+     * number of processes; and the name of the job, the same for all of them, NULL if not known. Both ranks are below
+     * world_size, and need not agree: hosts number their processes as they like. world_size 0: the process is none of a
+     * job, and the ranks do not count. The library stores the host and the process by itself. */
     int32_t rank, local_rank, world_size;
     const char *job;
 } memtrace_run_options;
@@ -248,9 +249,10 @@ typedef struct memtrace_label {
     uint32_t span;
 } memtrace_label;
 
-/* Return the number of a frame of a call stack, a place in the program's code, and of the stack whose innermost frame
- * it is, called from the stack `parent` (0: from nothing): the same for equal ones, from 1. Stacks are stored as a
- * tree, so each frame of a deep stack costs once what is new in it. Texts are copied; NULL is "" and line 0 is unknown.
+/* Return a number, from 1, and the same for equal arguments. memtrace_frame numbers a frame: a place in the program's
+ * code. memtrace_stack numbers the stack whose innermost frame it is, called from the stack `parent` (0: from nothing).
+ * Stacks are stored as a tree, so each frame of a deep stack costs once what is new in it. Texts are copied; NULL is ""
+ * and line 0 is unknown.
  *
  *   uint32_t main_stack = memtrace_stack(run, 0, memtrace_frame(run, "main", "train.py", 40));
  *   label.stack = memtrace_stack(run, main_stack, memtrace_frame(run, "forward", "model.py", 12));
@@ -268,9 +270,9 @@ MEMTRACE_API uint32_t memtrace_stack(memtrace_run *run, uint32_t parent, uint32_
 MEMTRACE_API memtrace_status memtrace_span_begin(memtrace_run *run, const char *name);
 MEMTRACE_API memtrace_status memtrace_span_end(memtrace_run *run);
 
-/* Returns the number of the span with this path, the same for equal paths, never 0: for programs that know where a
- * block belongs without being there, such as hooks of autograd. Each part between dots is a span inside of the one
- * before it, and gives the layer as above. Empty parts do not count; a path without any other is 0, the root. */
+/* Returns the number of the span with this path, the same for equal paths: for programs that know where a block
+ * belongs without being there, such as hooks of autograd. Each part between dots is a span inside of the one before it,
+ * and gives the layer as above. Empty parts do not count; a path without any other is 0, the root. */
 MEMTRACE_API uint32_t memtrace_span(memtrace_run *run, const char *path);
 
 /* Begins a span by its number, for memtrace_span_end to end, whatever spans the thread has begun before. MEMTRACE_USAGE
@@ -384,8 +386,8 @@ typedef struct memtrace_card {
 /* Gets the card. MEMTRACE_USAGE for an invalid `size`, and for a run without a device. */
 MEMTRACE_API memtrace_status memtrace_run_card(memtrace_run *run, memtrace_card *out_card);
 
-/* What the allocator counts. A split block is a free part of a segment that live blocks keep from being given back. An
- * oversize one has max_split bytes or more, and is never split. */
+/* The things that the allocator counts. A split block is a free part of a segment that live blocks keep from being
+ * given back. An oversize one has max_split bytes or more, and is never split. */
 enum {
     MEMTRACE_COUNT_BLOCKS = 0, /* live ones */
     MEMTRACE_COUNT_SEGMENTS = 1,
@@ -501,8 +503,9 @@ typedef enum memtrace_outside {
 } memtrace_outside;
 
 /* Notes memory outside of all allocators: from now on its holder has `bytes` in all; 0 ends it. `name` is the holder
- * within its kind, "cuBLAS", "ring 0"; NULL or "" for all of the kind. It is copied. `memtrace used` shows it beside what
- * the allocators reserved. MEMTRACE_USAGE for a number that is no kind, and for more than 2^63 - 1 bytes. */
+ * within its kind, "cuBLAS", "ring 0"; NULL or "" for all of the kind. It is copied. The trace keeps each note in its
+ * table `outside`, for SQL: `memtrace used` divides a figure of the driver, which runs of the library do not store.
+ * MEMTRACE_USAGE for a number that is no kind, and for more than 2^63 - 1 bytes. */
 MEMTRACE_API memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name,
                                                    uint64_t bytes);
 
@@ -565,6 +568,13 @@ typedef struct memtrace_run_row {
     int64_t events;
     int64_t lost_events; /* if not 0, storing failed, and answers cover the events before that */
     int64_t steps;       /* that were begun */
+
+    int64_t missing_records; /* if not 0, the process was killed, and so many of its last records could not be read */
+    int64_t rank;            /* in its job, from 0; -1: the run is none of a job */
+    int64_t local_rank;      /* on its host; -1: not known */
+    int64_t world_size;      /* processes of the job; -1: not known */
+    const char *host;        /* that recorded it; "": not known */
+    const char *job;         /* the same for all ranks; "": not known */
 } memtrace_run_row;
 
 /* Gets all runs, oldest first. The caller frees the array; its rows belong to the trace. */
@@ -610,8 +620,8 @@ enum { MEMTRACE_ALL_STEPS = -2, MEMTRACE_BEFORE_STEPS = -1 };
 MEMTRACE_API memtrace_status memtrace_trace_peak(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                                  memtrace_measured measured, const memtrace_peak **out_peak);
 
-/* Does the same with shares by `key`: "role", "category", "module", "op", "phase" or "dtype". A module is the path of the
- * span that asked, with "*" for the number of its layer. MEMTRACE_USAGE also for another key, or NULL. */
+/* Does the same with shares by `key`: "role", "category", "module", "op", "phase" or "dtype". A module is the path of
+ * the span that asked, with "*" for the number of its layer. MEMTRACE_USAGE also for another key, or NULL. */
 MEMTRACE_API memtrace_status memtrace_trace_peak_by(memtrace_trace *trace, const memtrace_run_row *run, int64_t step,
                                                     memtrace_measured measured, const char *key,
                                                     const memtrace_peak **out_peak);
@@ -646,8 +656,8 @@ typedef struct memtrace_category_row {
     uint64_t forward_bytes; /* the largest block that was taken in forward and loss, as requested; 0: none */
 } memtrace_category_row;
 
-/* Gets a row for each category, the largest max_bytes first. Counts blocks that were taken in `phase` ("forward"), or in
- * any if that is NULL; forward_bytes is the same for all. */
+/* Gets a row for each category, the largest max_bytes first. Counts blocks that were taken in `phase` ("forward"), or
+ * in any if that is NULL; forward_bytes is the same for all. */
 MEMTRACE_API memtrace_status memtrace_trace_categories(memtrace_trace *trace, const memtrace_run_row *run,
                                                        const char *phase, const memtrace_category_row *const **out_rows,
                                                        size_t *out_count);
@@ -678,9 +688,9 @@ typedef struct memtrace_finding {
                            * fragmentation, that of reserved bytes */
 } memtrace_finding;
 
-/* Gets at most `limit` findings in the order of `memtrace advise`: what one option mends, if it saves a tenth of the most, then
- * the largest saving. Each claim was checked by a replay: of a run of `memtrace run` with PyTorch's allocator, of another one
- * with its own. MEMTRACE_USAGE for a limit of 0, or a run with too many events. */
+/* Gets at most `limit` findings in the order of `memtrace advise`: what one option mends, if it saves a tenth of the
+ * most, then the largest saving. Each claim was checked by a replay: of a run of `memtrace run` with PyTorch's
+ * allocator, of another one with its own. MEMTRACE_USAGE for a limit of 0, or a run with too many events. */
 MEMTRACE_API memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_row *run, size_t limit,
                                                    const memtrace_finding *const **out_rows, size_t *out_count);
 
@@ -697,8 +707,9 @@ typedef struct memtrace_fit {
     uint64_t enough_bytes;   /* does not fit: a capacity that suffices */
 } memtrace_fit;
 
-/* Simulates the run with these settings, and defaults for the others, but PyTorch's allocator unless "alloc" is set, on a
- * simulated device ("sim:rtx4090", "sim:24GiB"). Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting or value, or another device. */
+/* Simulates the run with these settings, and defaults for the others, but PyTorch's allocator unless "alloc" is set, on
+ * a simulated device ("sim:rtx4090", "sim:24GiB"). Takes milliseconds and no GPU. MEMTRACE_USAGE for an unknown setting
+ * or value, or another device. */
 MEMTRACE_API memtrace_status memtrace_fit_check(const memtrace_setting *settings, size_t count, const char *device,
                                                 memtrace_fit *out_fit);
 

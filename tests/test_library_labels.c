@@ -259,11 +259,27 @@ static void memory_outside_of_allocators_is_told_by_kind_and_holder(void **state
     assert_ok(memtrace_note_outside(run, MEMTRACE_NCCL, "ring", 3 * MIB));
     assert_ok(memtrace_note_outside(run, MEMTRACE_OUTSIDE, "driver", 0));
     assert_fails(memtrace_note_outside(run, (memtrace_outside)4, "", 1), MEMTRACE_USAGE, "kind 4; there are 0 to 3");
-    assert_fails(memtrace_note_outside(run, MEMTRACE_NCCL, "", UINT64_MAX), MEMTRACE_USAGE, "bytes outside");
+    assert_fails(memtrace_note_outside(run, MEMTRACE_NCCL, "", UINT64_MAX), MEMTRACE_USAGE,
+                 "18446744073709551615 bytes outside; at most 9223372036854775807 can be noted");
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
     assert_string_equal(sql_text(TRACE, "SELECT group_concat(kind || ' ' || name || ' ' || (bytes / 1048576)) FROM "
                                         "(SELECT * FROM outside ORDER BY event, kind)"),
                         "context  500,nccl ring 1,nccl ring 3,other driver 0");
+}
+
+/* The library asks no driver, also on a card that has one. */
+static void what_a_process_uses_is_not_told_of_runs_of_the_library(void **state)
+{
+    (void)state;
+    struct mt_trace *trace;
+    const struct mt_run *row;
+    struct mt_used_row used;
+    assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
+    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    assert_int_equal(mt_trace_used(trace, row, &used), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "run 1, on sim:h200, has no driver's figure"));
+    mt_trace_close(trace);
 }
 
 static void *go_on(void *run)
@@ -301,6 +317,7 @@ int main(void)
         LIBRARY_TEST(numbers_of_another_run_are_refused),
         LIBRARY_TEST(the_call_stack_of_a_request_is_stored),
         LIBRARY_TEST(memory_outside_of_allocators_is_told_by_kind_and_holder),
+        LIBRARY_TEST(what_a_process_uses_is_not_told_of_runs_of_the_library),
         LIBRARY_TEST(phase_and_step_are_the_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

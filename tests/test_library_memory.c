@@ -4,6 +4,8 @@
 
 #include <inttypes.h>
 #include <memtrace.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 static memtrace_run *open_torch(const char *device)
 {
@@ -174,6 +176,47 @@ static void a_run_without_a_device_has_no_allocator_to_ask(void **state)
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
 }
 
+enum { TELLERS = 4, TOLD_TIMES = 20000 };
+
+/* A block that one thread takes and gives back while others say more of it. */
+struct contested {
+    memtrace_run *run;
+    uint64_t address;
+    atomic_int ended; /* tellers */
+};
+
+static void *say_more(void *given)
+{
+    struct contested *contested = given;
+    const memtrace_label label = label_of("Mine");
+    for (int i = 0; i < TOLD_TIMES; i++) {
+        const memtrace_status relabelled = memtrace_relabel(contested->run, contested->address, &label);
+        const memtrace_status used = memtrace_use_on(contested->run, contested->address, 1);
+        assert_true(relabelled == MEMTRACE_OK || relabelled == MEMTRACE_USAGE);
+        assert_true(used == MEMTRACE_OK || used == MEMTRACE_USAGE);
+    }
+    atomic_fetch_add(&contested->ended, 1);
+    return NULL;
+}
+
+static void a_block_may_be_given_back_while_others_say_more_of_it(void **state)
+{
+    (void)state;
+    struct contested contested = {.run = open_run("sim")};
+    pthread_t threads[TELLERS];
+    contested.address = take(contested.run, MIB, "Mine");
+    for (int i = 0; i < TELLERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, say_more, &contested), 0);
+    while (atomic_load(&contested.ended) < TELLERS) {
+        assert_ok(memtrace_give(contested.run, contested.address));
+        assert_ok(memtrace_give(contested.run, take(contested.run, 64, "Other"))); /* the first is not out meanwhile */
+        assert_int_equal(take(contested.run, MIB, "Mine"), contested.address);
+    }
+    for (int i = 0; i < TELLERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_ok(memtrace_run_close(contested.run, MEMTRACE_RUN_DONE));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +227,7 @@ int main(void)
         LIBRARY_TEST(a_block_is_found_by_any_address_of_it),
         LIBRARY_TEST(a_simulated_card_has_its_memory_and_figures),
         LIBRARY_TEST(a_run_without_a_device_has_no_allocator_to_ask),
+        LIBRARY_TEST(a_block_may_be_given_back_while_others_say_more_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The library's runs: threads, real memory, programs that end abnormally, several runs and traces. */
 #include "library_fixture.h"
 #include "trace/query/trace.h"
+#include "trace_edit.h"
 
 #include <inttypes.h>
 #include <memtrace.h>
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static void memory_of_the_cpu_can_be_written(void **state)
 {
@@ -234,9 +236,45 @@ static void a_run_knows_its_rank(void **state)
     mt_trace_close(trace);
     assert_rank_refused(8, 0, 8);
     assert_rank_refused(-1, 0, 8);
-    assert_rank_refused(0, 1, 8);
+    assert_rank_refused(0, 8, 8);
     assert_rank_refused(0, -2, 8);
     assert_rank_refused(0, 0, -1);
+}
+
+static void a_host_numbers_its_ranks_as_it_likes(void **state)
+{
+    (void)state;
+    memtrace_run_options options = {
+        .size = sizeof options, .trace = TRACE, .rank = 0, .local_rank = 3, .world_size = 4, .job = "night run"};
+    memtrace_run *run;
+    const memtrace_run_row *row;
+    char host[256] = "";
+    assert_ok(memtrace_run_open(&options, &run));
+    assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
+    memtrace_trace *trace = open_trace(&row);
+    assert_int_equal(row->rank, 0);
+    assert_int_equal(row->local_rank, 3);
+    assert_int_equal(row->world_size, 4);
+    assert_string_equal(row->job, "night run");
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    assert_string_equal(row->host, host);
+    assert_int_equal(row->missing_records, 0);
+    memtrace_trace_close(trace);
+}
+
+static void a_row_tells_the_records_that_recovery_lost(void **state)
+{
+    (void)state;
+    const memtrace_run_row *row;
+    assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
+    edit_trace(TRACE, "UPDATE run SET missing_records = 7");
+    memtrace_trace *trace = open_trace(&row);
+    assert_int_equal(row->missing_records, 7);
+    assert_int_equal(row->rank, -1);
+    assert_int_equal(row->local_rank, -1);
+    assert_int_equal(row->world_size, -1);
+    assert_string_equal(row->job, "");
+    memtrace_trace_close(trace);
 }
 
 /* Version 0.1 had no ranks: what lies behind its options is not the library's to read. */
@@ -297,6 +335,8 @@ int main(void)
         LIBRARY_TEST(a_capacity_that_no_device_has_is_not_known),
         LIBRARY_TEST(how_the_allocator_was_set_is_the_librarys_to_say),
         LIBRARY_TEST(a_run_knows_its_rank),
+        LIBRARY_TEST(a_host_numbers_its_ranks_as_it_likes),
+        LIBRARY_TEST(a_row_tells_the_records_that_recovery_lost),
         LIBRARY_TEST(options_of_version_0_1_have_no_rank),
         LIBRARY_TEST(a_run_of_one_process_has_no_rank),
         LIBRARY_TEST(errors_name_no_options_of_the_program),

@@ -20,12 +20,13 @@ static bool take_block(struct memtrace_run *run, uint64_t address, uint64_t *out
     return found;
 }
 
-static bool find_block(struct memtrace_run *run, uint64_t address, uint64_t *out)
+/* Returns the live block that begins at the address, and NULL if there is none. The caller holds the lock for as long as
+ * it uses the block, so that no other thread gives it back meanwhile. */
+static struct mt_block *block_at(struct memtrace_run *run, uint64_t address)
 {
-    mt_lock_take(&run->blocks_lock);
-    bool found = mt_number_map_get(&run->blocks, address, out);
-    mt_lock_give(&run->blocks_lock);
-    return found;
+    uint64_t block = 0;
+    (void)mt_number_map_get(&run->blocks, address, &block);
+    return (struct mt_block *)(uintptr_t)block;
 }
 
 static mt_status fail_unknown(uint64_t address)
@@ -63,24 +64,26 @@ memtrace_status memtrace_give(memtrace_run *run, uint64_t address)
 
 memtrace_status memtrace_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label)
 {
-    uint64_t block;
     struct mt_api_purpose purpose;
     MT_API_TRY(mt_api_check_device(run));
     MT_API_TRY(mt_api_label(run, label, &purpose));
-    if (!find_block(run, address, &block))
-        return mt_api_status(fail_unknown(address));
-    mt_alloc_relabel(run->alloc, (struct mt_block *)(uintptr_t)block, purpose.label, purpose.span);
-    return MEMTRACE_OK;
+    mt_lock_take(&run->blocks_lock);
+    struct mt_block *block = block_at(run, address);
+    if (block != NULL)
+        mt_alloc_relabel(run->alloc, block, purpose.label, purpose.span);
+    mt_lock_give(&run->blocks_lock);
+    return mt_api_status(block != NULL ? MT_OK : fail_unknown(address));
 }
 
 memtrace_status memtrace_use_on(memtrace_run *run, uint64_t address, uint16_t stream)
 {
-    uint64_t block;
     MT_API_TRY(mt_api_check_device(run));
-    if (!find_block(run, address, &block))
-        return mt_api_status(fail_unknown(address));
-    mt_alloc_use_on(run->alloc, (struct mt_block *)(uintptr_t)block, stream);
-    return MEMTRACE_OK;
+    mt_lock_take(&run->blocks_lock);
+    struct mt_block *block = block_at(run, address);
+    if (block != NULL)
+        mt_alloc_use_on(run->alloc, block, stream);
+    mt_lock_give(&run->blocks_lock);
+    return mt_api_status(block != NULL ? MT_OK : fail_unknown(address));
 }
 
 memtrace_status memtrace_find(memtrace_run *run, uint64_t address, memtrace_block *out_block)

@@ -66,9 +66,12 @@ static_assert((int)MEMTRACE_CONTEXT == (int)MT_OUTSIDE_CONTEXT && (int)MEMTRACE_
 memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name, uint64_t bytes)
 {
     const struct mt_sink *sink = mt_api_sink(run);
-    if ((size_t)kind >= MT_OUTSIDE_KIND_COUNT || bytes > INT64_MAX)
-        return mt_api_status(mt_fail(MT_USAGE, "%" PRIu64 " bytes outside, of kind %d; there are 0 to %d", bytes,
-                                     (int)kind, MT_OUTSIDE_KIND_COUNT - 1));
+    if ((size_t)kind >= MT_OUTSIDE_KIND_COUNT)
+        return mt_api_status(
+            mt_fail(MT_USAGE, "memory outside of kind %d; there are 0 to %d", (int)kind, MT_OUTSIDE_KIND_COUNT - 1));
+    if (bytes > INT64_MAX)
+        return mt_api_status(
+            mt_fail(MT_USAGE, "%" PRIu64 " bytes outside; at most %" PRId64 " can be noted", bytes, INT64_MAX));
     sink->outside(sink->context, &(struct mt_outside){
                                      .kind = (mt_outside_kind)kind, .name = name != NULL ? name : "", .bytes = bytes});
     return MEMTRACE_OK;

@@ -49,11 +49,12 @@ static uint64_t noted_capacity(const memtrace_run_options *options)
     return options->noted_capacity_bytes <= INT64_MAX ? options->noted_capacity_bytes : 0;
 }
 
-/* True if the ranks of a job are possible: 0 <= rank < world_size, and so the local one if it is known. */
+/* True if the ranks of a job are possible: 0 <= rank < world_size, and so the local one if it is known. Not all hosts
+ * number their processes in the order of ranks, so the local one may be the larger. */
 static bool has_valid_ranks(const memtrace_run_options *options)
 {
     const int32_t size = options->world_size, rank = options->rank, local = options->local_rank;
-    return size >= 0 && (size == 0 || (rank >= 0 && rank < size && local >= -1 && local <= rank));
+    return size >= 0 && (size == 0 || (rank >= 0 && rank < size && local >= -1 && local < size));
 }
 
 static mt_status open_recorder(struct memtrace_run *run, const memtrace_run_options *options,

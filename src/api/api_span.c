@@ -1,4 +1,4 @@
-/* Where and when a caller is: the spans of a thread, by name or by number; phases, steps and measurements of the run. */
+/* The place of a caller: the spans of its thread, by name or by number; phases, steps and measurements of the run. */
 #include "api/run_parts.h"
 
 #include "base/memory.h"

@@ -48,7 +48,13 @@ static memtrace_run_row make_run_row(const struct mt_run *run)
                               .capacity_bytes = run->capacity_bytes,
                               .events = run->event_count,
                               .lost_events = run->lost_events,
-                              .steps = run->steps};
+                              .steps = run->steps,
+                              .missing_records = run->missing_records,
+                              .rank = run->rank,
+                              .local_rank = run->local_rank,
+                              .world_size = run->world_size,
+                              .host = mt_api_text(run->host),
+                              .job = mt_api_text(run->job)};
 }
 
 memtrace_status memtrace_trace_open(const char *path, memtrace_trace **out_trace)

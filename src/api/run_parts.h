@@ -29,7 +29,7 @@ struct mt_api_thread {
     bool is_idle; /* its thread has ended */
 };
 
-/* Order of locks: the allocator's own or notes_lock first, then joint.lock.
+/* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then joint.lock.
  * Invariant: alloc == NULL if and only if device == NULL. */
 struct memtrace_run {
     struct mt_recorder *recorder;
@@ -56,7 +56,7 @@ struct memtrace_run {
     atomic_uint frames, stacks; /* numbers given out so far, from 1 */
 };
 
-/* What a label says of a block, as the sink numbers it. */
+/* The purpose of a block that a label states, as the sink numbers it. */
 struct mt_api_purpose {
     mt_label_id label;
     mt_span_id span;

@@ -282,12 +282,12 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     return MT_OK;
 }
 
+/* Returns the block, and NULL if there is none. The lock is held, and for as long as the block is used, so that no other
+ * thread gives it back meanwhile. */
 static struct mt_block *block_at(struct mt_torch_memory *memory, mt_addr address)
 {
     uint64_t block = 0;
-    mt_lock_take(&memory->lock);
     (void)mt_number_map_get(&memory->blocks, address, &block);
-    mt_lock_give(&memory->lock);
     return (struct mt_block *)(uintptr_t)block;
 }
 
@@ -305,35 +305,40 @@ bool mt_torch_memory_give(struct mt_torch_memory *memory, mt_addr address)
 
 bool mt_torch_memory_find(struct mt_torch_memory *memory, mt_addr address, uint64_t *out_bytes)
 {
+    mt_lock_take(&memory->lock);
     const struct mt_block *block = block_at(memory, address);
     if (block != NULL)
         *out_bytes = mt_block_requested_bytes(block);
+    mt_lock_give(&memory->lock);
     return block != NULL;
 }
 
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream)
 {
     mt_stream number;
+    mt_status status = MT_OK;
+    mt_lock_take(&memory->lock);
     struct mt_block *block = block_at(memory, address);
-    if (block == NULL)
-        return false;
-    if (mt_torch_card_stream(memory->card, stream, &number) == MT_OK)
+    if (block != NULL)
+        status = mt_torch_card_stream(memory->card, stream, &number);
+    if (block != NULL && status == MT_OK)
         mt_alloc_use_on(memory->alloc, block, number);
-    else
+    mt_lock_give(&memory->lock);
+    if (status != MT_OK)
         (void)mt_device_synchronize(&memory->card->device);
-    return true;
+    return block != NULL;
 }
 
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
 {
-    struct mt_block *block = block_at(memory, address);
-    if (block == NULL)
-        return false;
     mt_lock_take(&memory->lock);
-    uint64_t numbers = label_of(memory, label);
+    struct mt_block *block = block_at(memory, address);
+    if (block != NULL) {
+        const uint64_t numbers = label_of(memory, label);
+        mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
+    }
     mt_lock_give(&memory->lock);
-    mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
-    return true;
+    return block != NULL;
 }
 
 /* ---- the rest ---- */

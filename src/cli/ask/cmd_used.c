@@ -112,7 +112,8 @@ const struct mt_command mt_command_used = {
         "The parts add up to the driver's figure to the byte. It is read at the end of the last step (of a run that\n"
         "did not get there, before the first). Requested, rounding and cached are the allocator's and add up to what\n"
         "it reserved; context and libraries were measured as they started; what is left is unexplained, and below\n"
-        "zero if the driver counts less than the parts. Runs on sim and cpu have no driver to ask.\n",
+        "zero if the driver counts less than the parts. Runs on sim and cpu have no driver to ask, and runs of other\n"
+        "programs store no figure of it.\n",
     .examples = "  memtrace run --device cuda --model small && memtrace used || echo 'there is no GPU here'\n",
     .options = options,
     MT_OPTIONS_OF(struct mt_trace_options, .trace = MT_DEFAULT_TRACE),

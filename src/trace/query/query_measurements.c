@@ -102,7 +102,7 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
     MT_TRY(read_readings(trace, run, bytes, &out->step));
     MT_TRY(check_readings(run, bytes));
     if (bytes[DRIVER_USED] < 0)
-        return mt_fail(MT_USAGE, "run %" PRId64 " was on %s, where no driver tells what the process holds", run->id,
+        return mt_fail(MT_USAGE, "run %" PRId64 ", on %s, has no driver's figure of what the process holds", run->id,
                        run->device);
     out->requested = bytes[REQUESTED];
     out->rounding = bytes[ALLOCATED] - bytes[REQUESTED];
