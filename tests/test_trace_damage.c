@@ -291,6 +291,12 @@ static bool unknown_label(struct mt_event *event, uint64_t random)
     return random % 8 == 0;
 }
 
+static bool impossible_category(struct mt_event *event, uint64_t random)
+{
+    event->label |= random % 8 == 0 ? (mt_label_id)0xFF << MT_LABEL_NUMBER_BITS : 0;
+    return random % 8 == 0;
+}
+
 static bool any_field(struct mt_event *event, uint64_t random)
 {
     bool changes = random % 16 == 0;
@@ -326,7 +332,8 @@ static void damage_events(uint64_t seed, bool (*damage)(struct mt_event *event, 
 static void impossible_events_never_crash_recovery(void **state)
 {
     (void)state;
-    bool (*const damages[])(struct mt_event *, uint64_t) = {same_place, unknown_label, any_field, any_field, any_kind};
+    bool (*const damages[])(struct mt_event *, uint64_t) = {same_place, unknown_label, impossible_category,
+                                                            any_field,  any_field,     any_kind};
     for (uint64_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         leave_ring(i);
         damage_events(i, damages[i]);
