@@ -189,8 +189,7 @@ static void store_use(void *context, const struct mt_use *use)
     store_record(context, &record);
 }
 
-/* Returns the status of writing: a failure of any kind, except that the file is no trace, kept the trace from being
- * written. */
+/* Returns MT_NOT_WRITTEN for MT_FAILED, and any other status as it is. */
 static mt_status outcome(mt_status status)
 {
     return status == MT_FAILED ? MT_NOT_WRITTEN : status;
