@@ -285,6 +285,33 @@ static void each_phase_has_its_highest_moment_in_the_step_that_went_highest(void
     mt_trace_close(trace);
 }
 
+/* The step goes highest after its end, in the phase that was told of before it began. */
+static void a_phase_outlives_both_ends_of_a_step(void **state)
+{
+    (void)state;
+    struct tale tale = begin();
+    const struct mt_run *run;
+    struct mt_phase_peak *phases;
+    size_t count;
+    map(&tale, 0, 1 << 20);
+    take(&tale, "op", 4096);
+    mark(&tale, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+    mark(&tale, MT_EVENT_STEP_BEGIN, 0);
+    take(&tale, "op", 512);
+    mark(&tale, MT_EVENT_STEP_END, 0);
+    take(&tale, "op", 1024);
+    give_last(&tale, 1024);
+    mark(&tale, MT_EVENT_STEP_BEGIN, 1);
+    mark(&tale, MT_EVENT_STEP_END, 1);
+    struct mt_trace *trace = end(&tale, MT_RUN_DONE, &run);
+    assert_int_equal(mt_trace_phase_peaks(trace, run, &phases, &count), MT_OK);
+    assert_int_equal(count, 2);
+    assert_phase(&phases[0], "init", 4096, -1);
+    assert_phase(&phases[1], "forward", 4096 + 512 + 1024, 0);
+    free(phases);
+    mt_trace_close(trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +322,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(readings_that_no_card_could_give_are_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_phase_has_its_highest_moment_in_the_step_that_went_highest, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_phase_outlives_both_ends_of_a_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_free_of_nothing_has_no_allocation, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* A live block that gets another label stays one block, and every answer about a moment knows the label that it had then. */
+#include "trace_edit.h"
 #include "trace_path.h"
 
 #include "trace/query/blocks.h"
@@ -144,6 +145,29 @@ static void a_block_is_one_row_or_one_for_each_label(void **state)
     mt_trace_close(trace);
 }
 
+static void a_relabel_has_the_bytes_of_its_alloc_whatever_its_row_says(void **state)
+{
+    (void)state;
+    const struct mt_run *run;
+    struct mt_trace *trace = open_run(&run);
+    struct mt_walk *walk;
+    struct mt_walk_event event;
+    bool more = true;
+    mt_trace_close(trace);
+    edit_trace(path, "UPDATE event SET requested_bytes = 9000, block_bytes = 9216 WHERE kind = 10");
+    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    assert_int_equal(mt_walk_begin(trace, run, &walk), MT_OK);
+    while (mt_walk_next(walk, &event, &more) == MT_OK && more) {
+        if (event.kind != MT_EVENT_RELABEL)
+            continue;
+        assert_int_equal(event.value, BYTES);
+        assert_true(event.block_bytes >= BYTES && event.block_bytes < 9216);
+    }
+    mt_walk_end(walk);
+    mt_trace_close(trace);
+}
+
 static void a_walk_tells_both_labels_and_the_last_with_the_free(void **state)
 {
     (void)state;
@@ -178,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_peak_is_made_of_the_labels_of_its_moment, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_live_block_has_the_label_of_the_moment_asked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_block_is_one_row_or_one_for_each_label, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_relabel_has_the_bytes_of_its_alloc_whatever_its_row_says, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_walk_tells_both_labels_and_the_last_with_the_free, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

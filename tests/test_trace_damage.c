@@ -291,6 +291,12 @@ static bool unknown_label(struct mt_event *event, uint64_t random)
     return random % 8 == 0;
 }
 
+static bool impossible_category(struct mt_event *event, uint64_t random)
+{
+    event->label |= random % 8 == 0 ? (mt_label_id)0xFF << MT_LABEL_NUMBER_BITS : 0;
+    return random % 8 == 0;
+}
+
 static bool any_field(struct mt_event *event, uint64_t random)
 {
     bool changes = random % 16 == 0;
@@ -326,7 +332,8 @@ static void damage_events(uint64_t seed, bool (*damage)(struct mt_event *event, 
 static void impossible_events_never_crash_recovery(void **state)
 {
     (void)state;
-    bool (*const damages[])(struct mt_event *, uint64_t) = {same_place, unknown_label, any_field, any_field, any_kind};
+    bool (*const damages[])(struct mt_event *, uint64_t) = {same_place, unknown_label, impossible_category,
+                                                            any_field,  any_field,     any_kind};
     for (uint64_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         leave_ring(i);
         damage_events(i, damages[i]);
@@ -417,6 +424,24 @@ static void a_changed_row_of_a_run_that_was_left_is_found(void **state)
     }
 }
 
+/* It would end the checks of all batches after it. */
+static void a_batch_that_cannot_be_is_damage(void **state)
+{
+    (void)state;
+    static const char *const changes[] = {"UPDATE batch SET event_count = 0", "UPDATE batch SET event_count = -1",
+                                          "UPDATE batch SET event_count = 1 << 62",
+                                          "UPDATE batch SET first_event = -1"};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        fixture_record(path, 1, 3000);
+        make_database("UPDATE run SET state = 'running'");
+        make_database(changes[i]);
+        assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+        check_error_says("has a batch of");
+        unlink(path);
+        unlink(beside(".db-ring"));
+    }
+}
+
 static void a_new_trace_has_room_at_the_end_of_its_pages(void **state)
 {
     (void)state;
@@ -445,6 +470,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(records_of_another_position_end_the_run_before_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_bit_ends_the_run_before_its_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_row_of_a_run_that_was_left_is_found, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_batch_that_cannot_be_is_damage, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_trace_has_room_at_the_end_of_its_pages, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What callers get to know of an allocator: the counters by pool, as they change, copies of all counters, and the block
- * at an address. */
+/* The reading side of an allocator: the counters by pool, as they change, copies of all counters, and the block at an
+ * address. */
 #include "alloc/alloc.h"
 #include "alloc/block.h"
 

@@ -10,14 +10,14 @@
     X(SEGMENT_MAP, "segment_map")     /* a segment began or grew: segment_address, segment, offset, block_bytes */     \
     X(SEGMENT_UNMAP, "segment_unmap") /* it shrank or ended: the same fields of what was given back */                 \
     X(ALLOC, "alloc")                 /* a block was handed out: requested_bytes and all below it */                   \
-    X(FREE, "free")                   /* it came back: the fields of its alloc, or of its last relabel */              \
+    X(FREE, "free")                   /* it came back: the same, but stack; label, span as last told */                \
     X(OOM, "oom")                     /* a request was refused: requested_bytes, label, span, stack */                 \
     X(SPAN_BEGIN, "span_begin")       /* span */                                                                       \
     X(SPAN_END, "span_end")           /* span */                                                                       \
     X(STEP_BEGIN, "step_begin")       /* value: the step's number, from 0 */                                           \
     X(STEP_END, "step_end")           /* value: the step's number */                                                   \
     X(PHASE, "phase")                 /* value: the mt_phase that begins */                                            \
-    X(RELABEL, "relabel")             /* a live block has another purpose: the fields of its alloc, but label, span */
+    X(RELABEL, "relabel")             /* a live block has another purpose: its alloc's fields, but label, span, stack */
 
 #define X(name, text) MT_EVENT_##name,
 typedef enum mt_event_kind { MT_EVENT_KINDS(X) MT_EVENT_KIND_COUNT } mt_event_kind;

@@ -1,5 +1,6 @@
-/* Interns labels, spans, call stacks and names of categories: equal values get equal ids. Ids are dense from 1 (categories: from 0) and
- * never change. Every sink that gives out ids has an interner inside. One thread at a time, as a sink is called. */
+/* Interns labels, spans, call stacks and names of categories: equal values get equal ids. Ids are dense from 1
+ * (categories: from 0) and never change. Every sink that gives out ids has an interner inside. One thread at a time, as a
+ * sink is called. */
 #ifndef MT_BASE_INTERNER_H
 #define MT_BASE_INTERNER_H
 

@@ -72,8 +72,8 @@ typedef enum mt_role_source { MT_ROLE_SOURCES(X) MT_ROLE_SOURCE_COUNT } mt_role_
 typedef enum mt_phase { MT_PHASES(X) MT_PHASE_COUNT } mt_phase;
 #undef X
 
-/* Return the name of a built-in category, a role, its source or a phase; "?" for any other number. The sink knows the names of the
- * other categories. */
+/* Return the name of a built-in category, a role, its source or a phase; "?" for any other number. The sink knows the
+ * names of the other categories. */
 const char *mt_category_name(mt_category category);
 const char *mt_role_name(mt_role role);
 const char *mt_role_source_name(mt_role_source source);

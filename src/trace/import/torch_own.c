@@ -66,13 +66,13 @@ static const char *const dtype_names[] = {MT_DTYPES(NAME)};
 static const char *const role_source_names[] = {MT_ROLE_SOURCES(NAME)};
 #undef NAME
 
-/* Returns the number of a word among names; 0 for a word that is not among them. */
-static int find_name(const char *word, const char *const *names, int count)
+/* Returns the number of a word among names; `other` for a word that is not among them. */
+static int find_name(const char *word, const char *const *names, int count, int other)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(word, names[i]) == 0)
             return i;
-    return 0;
+    return other;
 }
 
 /* Reads "4,256,2560". */
@@ -146,7 +146,7 @@ static void replay_annotation(struct mt_torch_own *own, const struct mt_value *a
     else if (strcmp(kind, "phase") == 0)
         mt_foreign_phase(
             own->foreign, time_ns,
-            (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_names, MT_PHASE_COUNT));
+            (mt_phase)find_name(mt_value_text(mt_value_find(annotation, "name")), phase_names, MT_PHASE_COUNT, 0));
 }
 
 /* Emits the annotations that come before entry `entries` of the trace. */
@@ -177,10 +177,10 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
         request->event != NULL ? mt_value_find(request->event->event, "user_metadata") : &nothing;
     struct mt_label label = {
         .category = mt_sink_category(&own->sink, mt_value_text(mt_value_find(said, "category"))),
-        .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_names, MT_PHASE_COUNT),
-        .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_names, MT_DTYPE_COUNT),
+        .phase = (mt_phase)find_name(mt_value_text(mt_value_find(said, "phase")), phase_names, MT_PHASE_COUNT, 0),
+        .dtype = (mt_dtype)find_name(mt_value_text(mt_value_find(said, "dtype")), dtype_names, MT_DTYPE_COUNT, 0),
         .role_source = (mt_role_source)find_name(mt_value_text(mt_value_find(said, "role_source")), role_source_names,
-                                                 MT_ROLE_SOURCE_COUNT),
+                                                 MT_ROLE_SOURCE_COUNT, MT_ROLE_SOURCE_INFERRED),
         .op = mt_value_text(mt_value_find(said, "op")),
         .layer = (int)get_integer(said, "layer", -1)};
     if (!mt_role_find(mt_value_text(mt_value_find(said, "role")), &label.role))

@@ -373,7 +373,7 @@ mt_status mt_trace_has_relabels(struct mt_trace *trace, const struct mt_run *run
     mt_status status = MT_OK;
     *out = false;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT 1 FROM relabel WHERE allocation >= ?1 AND allocation < ?2 LIMIT 1",
+                 "SELECT 1 FROM event WHERE kind = 10 AND allocation >= ?1 AND allocation < ?2 LIMIT 1",
                  MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
         *out = true;
     return status;

@@ -231,7 +231,7 @@ static mt_status take_event(const struct mt_statement *row, struct phase_walk *w
         walk->now += bytes;
     else if (kind == MT_EVENT_FREE)
         walk->now -= bytes;
-    else
+    else if (kind == MT_EVENT_PHASE)
         walk->phase = phase < MT_PHASE_COUNT ? (mt_phase)phase : MT_PHASE_COUNT;
     if (walk->phase == MT_PHASE_COUNT)
         return MT_OK;
@@ -255,19 +255,48 @@ static mt_status sum_live(struct mt_trace *trace, const struct mt_run *run, int6
     return status == MT_OK && walk->now > walk->most ? fail_walk(first) : status;
 }
 
+/* Finds the phase that is under way when the step begins. That of the beginning, init, is none of a step. */
+static mt_status find_phase(struct mt_trace *trace, const struct mt_run *run, int64_t first, struct phase_walk *walk)
+{
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT requested_bytes FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 AND kind = ?3"
+                 " ORDER BY id DESC LIMIT 1",
+                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(first), MT_BIND_INTEGER(MT_EVENT_PHASE)) {
+        uint64_t phase = (uint64_t)mt_statement_integer(row, 0);
+        walk->phase = phase < MT_PHASE_COUNT && phase != MT_PHASE_INIT ? (mt_phase)phase : MT_PHASE_COUNT;
+    }
+    return status;
+}
+
+/* Finds the events that the step's peak is of: from its first to the last before the next step. */
+static mt_status find_range(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
+                            int64_t *out_last)
+{
+    mt_status status = MT_OK;
+    MT_TRY(mt_trace_step_events(trace, run, step, out_first, out_last));
+    *out_last = mt_query_end(run) - 1;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT first_event FROM step WHERE run = ?1 AND number > ?2 ORDER BY number LIMIT 1",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(step))
+        *out_last = mt_statement_integer(row, 0) - 1;
+    return status;
+}
+
 static mt_status walk_step(struct mt_trace *trace, const struct mt_run *run, struct phase_walk *walk)
 {
     int64_t first, last;
-    MT_TRY(mt_trace_step_events(trace, run, walk->step, &first, &last));
-    MT_TRY(sum_live(trace, run, first, walk));
     mt_status status = MT_OK;
+    MT_TRY(find_range(trace, run, walk->step, &first, &last));
+    MT_TRY(sum_live(trace, run, first, walk));
+    MT_TRY(find_phase(trace, run, first, walk));
     /* A free without an allocation is of a block that was not live. */
     MT_EACH_ROW (
         row, status, trace->database,
         "SELECT id, kind, block_bytes, requested_bytes, time_ns FROM event NOT INDEXED"
-        " WHERE id >= ?1 AND id <= ?2 AND (kind IN (?3, ?5) OR kind = ?4 AND allocation IS NOT NULL) ORDER BY id",
+        " WHERE id >= ?1 AND id <= ?2 AND (kind IN (?3, ?5, ?6) OR kind = ?4 AND allocation IS NOT NULL) ORDER BY id",
         MT_BIND_INTEGER(first), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC), MT_BIND_INTEGER(MT_EVENT_FREE),
-        MT_BIND_INTEGER(MT_EVENT_PHASE))
+        MT_BIND_INTEGER(MT_EVENT_PHASE), MT_BIND_INTEGER(MT_EVENT_STEP_BEGIN))
         status = take_event(row, walk);
     return status;
 }

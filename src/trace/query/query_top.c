@@ -76,14 +76,20 @@ static void ranking_finish(struct ranking *ranking, mt_top_order order, size_t l
     ranking->count = ranking->count < limit ? ranking->count : limit;
 }
 
+/* True if the path is the pattern to the letter, as where [ is part of its name, or one that the pattern describes. */
+static bool matches(const char *pattern, const char *path)
+{
+    return strcmp(pattern, path) == 0 || fnmatch(pattern, path, 0) == 0;
+}
+
 /* True if the pattern matches the path of the span, or of one around it. */
 static bool is_in_module(const char *span, const char *pattern)
 {
     char *path = mt_host_strdup(span);
-    bool is_in = fnmatch(pattern, path, 0) == 0;
+    bool is_in = matches(pattern, path);
     for (char *dot = strrchr(path, '.'); dot != NULL && !is_in; dot = strrchr(path, '.')) {
         *dot = '\0';
-        is_in = fnmatch(pattern, path, 0) == 0;
+        is_in = matches(pattern, path);
     }
     free(path);
     return is_in;

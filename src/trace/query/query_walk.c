@@ -312,7 +312,7 @@ static bool end_block(struct mt_walk *walk, struct mt_walk_event *event)
     return true;
 }
 
-/* Completes a relabel with the place of its alloc, and gives the live block its label. False if that is not live. */
+/* Completes a relabel with the place and the bytes of its alloc, whatever its own row says, and gives the live block its label. False if that is not live. */
 static bool relabel_block(struct mt_walk *walk, struct mt_walk_event *event)
 {
     uint64_t slot,
@@ -327,6 +327,8 @@ static bool relabel_block(struct mt_walk *walk, struct mt_walk_event *event)
     event->id = block->id;
     event->alloc_ns = block->alloc_ns;
     event->address = block->address;
+    event->block_bytes = block->block_bytes;
+    event->value = block->value;
     event->offset = block->offset;
     event->segment = block->segment;
     event->stream = block->stream;

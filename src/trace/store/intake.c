@@ -182,7 +182,6 @@ static mt_status open_transaction(struct mt_intake *intake)
 
 static mt_status add_event(struct mt_intake *intake, const struct mt_event *event)
 {
-    assert(mt_label_category(event->label) < MT_MOST_CATEGORIES);
     struct mt_event_row_in *row = mt_batch_add(intake->events);
     uint32_t label = mt_label_number(event->label);
     int64_t allocation = mt_summary_add(intake->summary, event);
@@ -339,14 +338,22 @@ static bool is_short(const union mt_record *record)
     return kind < MT_EVENT_KIND_COUNT || kind == MT_RECORD_USE || kind == MT_RECORD_KERNEL;
 }
 
+/* True if the record is what was written: its checksum is right, and an event's category is possible. A file of others may
+ * have a right checksum over anything. */
+static bool is_sound(const union mt_record *record, uint64_t position)
+{
+    bool has_category =
+        record->event.kind >= MT_EVENT_KIND_COUNT || mt_label_category(record->event.label) < MT_MOST_CATEGORIES;
+    return has_category && mt_record_checksum(mt_record_hash_at(record, position)) == record->event.checksum;
+}
+
 /* Stores one event, or one item with its payload, and moves the position past it; or finds that it is damaged. */
 static mt_status add_record(struct mt_intake *intake, const struct mt_ring *ring, uint64_t end)
 {
     const union mt_record *record = mt_ring_record(ring, intake->position);
     assert(intake->open && intake->position < end && !intake->at_damage);
     if (is_short(record)) {
-        uint32_t checksum = mt_record_checksum(mt_record_hash_at(record, intake->position));
-        intake->at_damage = checksum != record->event.checksum;
+        intake->at_damage = !is_sound(record, intake->position);
         intake->position += !intake->at_damage;
         return intake->at_damage ? MT_OK : add_short(intake, record);
     }

@@ -189,8 +189,7 @@ static void store_use(void *context, const struct mt_use *use)
     store_record(context, &record);
 }
 
-/* Returns the status of writing: a failure of any kind, except that the file is no trace, kept the trace from being
- * written. */
+/* Returns MT_NOT_WRITTEN for MT_FAILED, and any other status as it is. */
 static mt_status outcome(mt_status status)
 {
     return status == MT_FAILED ? MT_NOT_WRITTEN : status;
@@ -255,37 +254,26 @@ static const char *host_name(char *text, size_t bytes)
     return text;
 }
 
-/* Sets where the run was recorded: its place in a job, its host and its process. */
-static mt_status set_place(struct mt_recorder *recorder, const struct mt_run_info *info)
+/* Adds the run's row, with where it was recorded: its place in a job, its host and its process. */
+static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
 {
     char host[HOST_NAME_BYTES];
     const struct mt_run_rank none = {-1, -1, -1}, *rank = info->rank != NULL ? info->rank : &none;
     bool is_live = info->origin == MT_RUN_LIVE;
     struct mt_statement *statement;
-    MT_TRY(mt_database_prepare(recorder->database,
-                               "UPDATE run SET rank = ?, local_rank = ?, world_size = ?, host = ?, job = ?, pid = ?"
-                               " WHERE id = ?",
-                               &statement));
-    mt_status status = MT_RUN_WITH(
-        statement, 1, MT_BIND_INTEGER_UNLESS(-1, rank->rank), MT_BIND_INTEGER_UNLESS(-1, rank->local_rank),
-        MT_BIND_INTEGER_UNLESS(-1, rank->world_size), MT_BIND_TEXT(is_live ? host_name(host, sizeof host) : NULL),
-        MT_BIND_TEXT(info->job), is_live ? MT_BIND_INTEGER(getpid()) : MT_BIND_NULL, MT_BIND_INTEGER(recorder->run));
-    mt_statement_finalize(statement);
-    return status;
-}
-
-static mt_status add_run_row(struct mt_recorder *recorder, const struct mt_run_info *info, const char *started_at)
-{
-    struct mt_statement *statement;
     MT_TRY(mt_database_prepare(
         recorder->database,
-        "INSERT INTO run (id, name, started_at, device, capacity_bytes, state, first_event, event_count, ring_position,"
-        " lost_events, stall_count, stall_ns, complete_from_bytes)"
-        " VALUES (?, ?, ?, ?, ?, 'running', (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
+        "INSERT INTO run (id, name, started_at, device, capacity_bytes, rank, local_rank, world_size, host, job, pid,"
+        " state, first_event, event_count, ring_position, lost_events, stall_count, stall_ns, complete_from_bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " 'running', (SELECT coalesce(max(id), 0) + 1 FROM event), 0, 0, 0, 0, 0, 0)",
         &statement));
-    mt_status status =
-        MT_RUN_WITH(statement, 1, MT_BIND_INTEGER(recorder->run), MT_BIND_TEXT(info->name), MT_BIND_TEXT(started_at),
-                    MT_BIND_TEXT(info->device), MT_BIND_INTEGER(info->capacity_bytes));
+    mt_status status = MT_RUN_WITH(
+        statement, 1, MT_BIND_INTEGER(recorder->run), MT_BIND_TEXT(info->name), MT_BIND_TEXT(started_at),
+        MT_BIND_TEXT(info->device), MT_BIND_INTEGER(info->capacity_bytes), MT_BIND_INTEGER_UNLESS(-1, rank->rank),
+        MT_BIND_INTEGER_UNLESS(-1, rank->local_rank), MT_BIND_INTEGER_UNLESS(-1, rank->world_size),
+        MT_BIND_TEXT(is_live ? host_name(host, sizeof host) : NULL), MT_BIND_TEXT(info->job),
+        is_live ? MT_BIND_INTEGER(getpid()) : MT_BIND_NULL);
     mt_statement_finalize(statement);
     return status;
 }
@@ -310,8 +298,6 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
     MT_TRY(mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at));
     MT_TRY(mt_database_begin(recorder->database));
     mt_status status = add_run_row(recorder, info, started_at);
-    if (status == MT_OK)
-        status = set_place(recorder, info);
     if (status == MT_OK)
         status = add_settings(recorder, info);
     if (status == MT_OK)

@@ -7,8 +7,8 @@
  * ring, or a page of zeros, is never taken for the record that should be there. The checksum of a head covers its payload,
  * too.
  *
- * Labels, spans, names and whatever else has texts are items of any length: a head, and a payload in as many records as it needs, which
- * are plain bytes. */
+ * Labels, spans, names and whatever else has texts are items of any length: a head, and a payload in as many records as it
+ * needs, which are plain bytes. */
 #ifndef MT_TRACE_RING_RECORD_H
 #define MT_TRACE_RING_RECORD_H
 

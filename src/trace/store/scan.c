@@ -115,11 +115,13 @@ static mt_status next_batch(struct scan *scan)
         return MT_OK;
     int64_t first = mt_statement_integer(scan->batches, 0), count = mt_statement_integer(scan->batches, 1);
     bool is_possible = first >= 0 && first <= MT_LAST_POSSIBLE_EVENT && count > 0 && count <= MT_LAST_POSSIBLE_EVENT;
-    if (is_possible)
-        scan->batch = (struct batch){.first = first,
-                                     .last = first + count - 1,
-                                     .stored = (uint64_t)mt_statement_integer(scan->batches, 2),
-                                     .computed = (uint64_t)first};
+    if (!is_possible)
+        return mt_fail(MT_BAD_TRACE, "%s is damaged: run %lld has a batch of %lld events from event %lld on",
+                       mt_database_path(scan->database), (long long)scan->run, (long long)count, (long long)first);
+    scan->batch = (struct batch){.first = first,
+                                 .last = first + count - 1,
+                                 .stored = (uint64_t)mt_statement_integer(scan->batches, 2),
+                                 .computed = (uint64_t)first};
     return MT_OK;
 }
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The tables of a trace. The first lack in no format. */
+/* The tables of a trace. Those of format 1 are in every trace. */
 static const struct {
     const char *name;
     int64_t since; /* the format that added it */
@@ -131,6 +131,11 @@ static mt_status add_view(struct mt_database *database, const char *table)
     mt_text_release(&sql);
     return status;
 }
+
+/* The kinds in the SQL of views, which has no parameters. */
+_Static_assert(MT_EVENT_ALLOC == 2, "views say kind = 2");
+_Static_assert(MT_EVENT_FREE == 3, "views say kind = 3");
+_Static_assert(MT_EVENT_RELABEL == 10, "views and indexes say kind = 10");
 
 /* The relabels alone, by the blocks that they are about. An index of them makes that fast. */
 #define RELABEL_VIEW "VIEW relabel AS SELECT allocation, id AS event, label, span FROM event WHERE kind = 10;"
