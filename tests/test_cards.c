@@ -1,6 +1,7 @@
 /* Tests of `memtrace cards` and of cards in files. */
 #include "program.h"
 
+#include "device/card.h"
 #include "device/device.h"
 
 #include <setjmp.h>
@@ -78,6 +79,34 @@ static void a_printed_card_is_a_file_of_it(void **state)
         memcpy(read.product, known.product, sizeof read.product);
         read.source = known.source;
         assert_memory_equal(&read, &known, sizeof read);
+    }
+}
+
+static void expect_product(const char *text, const char *name)
+{
+    struct mt_card card;
+    bool is_known = mt_card_find_product(text, &card);
+    assert_true(is_known == (name != NULL));
+    if (name != NULL)
+        assert_string_equal(card.name, name);
+}
+
+static void a_product_is_found_by_its_whole_name(void **state)
+{
+    (void)state;
+    expect_product("cuda:0 (NVIDIA A100-PCIE-40GB)", "a100-40gb");
+    expect_product("cuda:0 (NVIDIA A100 80GB PCIe)", "a100-80gb");
+    expect_product("NVIDIA A100-SXM4-80GB", "a100-80gb");
+    expect_product("NVIDIA A10G", "a10");
+    expect_product("cuda:1 (NVIDIA A10)", "a10");
+    expect_product("cuda:0 (NVIDIA L40S)", "l40s");
+    expect_product("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000");
+    expect_product("NVIDIA L400", NULL);
+    expect_product("NVIDIA A1000", NULL);
+    for (const char *const *name = mt_card_names(); *name != NULL; name++) {
+        struct mt_card card;
+        assert_true(mt_card_find(*name, &card));
+        expect_product(card.product, *name);
     }
 }
 
@@ -179,6 +208,7 @@ int main(void)
         TEST(the_document_has_the_table_as_printed),
         TEST(all_cards_are_listed_in_every_form),
         TEST(a_printed_card_is_a_file_of_it),
+        TEST(a_product_is_found_by_its_whole_name),
         TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
         TEST(a_wrong_field_is_named),
         TEST(a_card_without_bf16_units_says_so),
