@@ -164,6 +164,8 @@ static void a_card_without_bf16_units_says_so(void **state)
     (void)state;
     assert_says(MEMTRACE("run --device sim:t4 --autocast bf16 " SHORT)->err, "sim:t4 has no units for bf16");
     assert_null(strstr(MEMTRACE("run --device sim:t4 " SHORT)->err, "bf16"));
+    assert_null(strstr(MEMTRACE("run --device sim:t4 --autocast fp16 " SHORT)->err, "bf16"));
+    assert_null(strstr(MEMTRACE("fit --device sim:t4 --autocast fp16 --model small --seq 128")->out, "bf16"));
     assert_null(strstr(MEMTRACE("run --device sim:l4 --autocast bf16 " SHORT)->err, "bf16"));
     assert_null(strstr(
         MEMTRACE("run --device cpu:1GiB --d-model 64 --heads 4 --d-ff 64 --vocab 64 --autocast bf16 " SHORT)->err,
