@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #define SHORT "--model small --layers 1 --seq 128 --steps 1 --no-trace --json"
 
@@ -158,6 +159,58 @@ static void a_run_takes_what_the_card_in_the_file_takes(void **state)
     json_decref(reference);
 }
 
+/* Traces a run that ends out of memory, on a card of a file that is gone afterwards. */
+static void trace_on_a_lost_card(void)
+{
+    write_card("{\"like\": \"t4\", \"memory_bytes\": 2100000000, \"context_bytes\": 1000000}");
+    assert_int_equal(
+        MEMTRACE("run --device sim:card.json --model small --layers 2 --batch 8 --seq 512 --steps 1 --trace a.db")
+            ->code,
+        MT_OUT_OF_MEMORY);
+    assert_int_equal(remove("card.json"), 0);
+}
+
+static void expect_answers(const char *simulated)
+{
+    const struct said *said = MEMTRACE("fit --trace a.db");
+    assert_true(said->code == MT_OK || said->code == MT_FAILED);
+    assert_says(said->out, " with 1.95 GiB");
+    assert_int_equal(MEMTRACE("advise --trace a.db")->code, MT_OK);
+    said = MEMTRACE("oom --trace a.db");
+    assert_int_equal(said->code, MT_OK);
+    assert_says(said->out, simulated);
+}
+
+/* Nor is another file opened that has the name by now. */
+static void the_file_of_a_traced_card_is_not_read_again(void **state)
+{
+    (void)state;
+    trace_on_a_lost_card();
+    expect_answers("on sim:2099000000, ran to its end");
+    write_card("no card");
+    expect_answers("on sim:2099000000, ran to its end");
+}
+
+static void rename_traced_device(const char *device)
+{
+    sqlite3 *trace;
+    assert_int_equal(sqlite3_open("a.db", &trace), SQLITE_OK);
+    char *sql = sqlite3_mprintf("UPDATE run SET device = '%q'", device);
+    assert_int_equal(sqlite3_exec(trace, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_free(sql);
+    sqlite3_close(trace);
+}
+
+static void a_traced_gpu_is_simulated_as_its_product(void **state)
+{
+    (void)state;
+    trace_on_a_lost_card();
+    rename_traced_device("cuda:0 (NVIDIA L4)");
+    expect_answers("on sim:l4:2099000000, ran to its end");
+    rename_traced_device("sim:gone");
+    expect_answers("on sim:2099000000, ran to its end");
+}
+
 /* PyTorch computes in bf16 on any card; without units for it, slowly. */
 static void a_card_without_bf16_units_says_so(void **state)
 {
@@ -213,6 +266,8 @@ int main(void)
         TEST(a_product_is_found_by_its_whole_name),
         TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
         TEST(a_wrong_field_is_named),
+        TEST(the_file_of_a_traced_card_is_not_read_again),
+        TEST(a_traced_gpu_is_simulated_as_its_product),
         TEST(a_card_without_bf16_units_says_so),
         TEST(autocast_is_not_offered_on_a_card_without_bf16_units),
         TEST(times_on_sim_are_called_estimates),

@@ -222,6 +222,14 @@ mt_status mt_sim_card(const char *argument, struct mt_card *out)
     return parse(argument != NULL ? argument : MT_REFERENCE_CARD, out);
 }
 
+bool mt_sim_find_listed(const char *argument, struct mt_card *out)
+{
+    char name[4096] = "";
+    if (argument != NULL)
+        (void)split(argument, name, sizeof name);
+    return !is_file(name) && mt_sim_card(argument, out) == MT_OK;
+}
+
 char *mt_device_spell_simulated(const struct mt_card *card, uint64_t capacity_bytes, char *text)
 {
     const bool is_reference = card == NULL || strcmp(card->name, MT_REFERENCE_CARD) == 0;
