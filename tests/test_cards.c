@@ -129,6 +129,27 @@ static void what_a_file_leaves_out_is_as_on_the_card_that_it_is_like(void **stat
     mt_device_close(device);
 }
 
+/* The longest path of a card, and a size that is no multiple of MiB. */
+static void no_spelling_is_cut(void **state)
+{
+    (void)state;
+    static const char path[] = "a_card_of_which_the_name_is_as_long_as_may.json";
+    struct mt_card card, found;
+    char spelling[MT_DEVICE_NAME];
+    assert_int_equal(strlen(path), MT_CARD_NAME - 1);
+    write_card("{\"like\": \"h200\"}");
+    assert_int_equal(rename("card.json", path), 0);
+    assert_int_equal(mt_card_read(path, &card), MT_OK);
+    mt_device_spell_simulated(&card, 150000000001, spelling);
+    assert_int_equal(mt_device_find_card(spelling, &found), MT_OK);
+    assert_true(found.memory_bytes == 150000000001);
+    struct mt_device *device;
+    static const char padded[] = "sim:l4:000000000000000000000000000000000000000000000000000000000000000000000000000000"
+                                 "00000000000000000008GiB";
+    assert_int_equal(mt_device_open(padded, &device), MT_USAGE);
+    assert_says(mt_last_error(), "95 characters at most");
+}
+
 static void a_wrong_field_is_named(void **state)
 {
     (void)state;
@@ -265,6 +286,7 @@ int main(void)
         TEST(a_printed_card_is_a_file_of_it),
         TEST(a_product_is_found_by_its_whole_name),
         TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
+        TEST(no_spelling_is_cut),
         TEST(a_wrong_field_is_named),
         TEST(the_file_of_a_traced_card_is_not_read_again),
         TEST(a_traced_gpu_is_simulated_as_its_product),

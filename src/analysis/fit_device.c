@@ -19,9 +19,9 @@ static mt_status choose(const char *name, const struct mt_card *card, bool is_by
     const uint64_t kept_bytes = reserve_bytes != MT_RESERVE_UNSET ? reserve_bytes : card->context_bytes;
     *out = (struct mt_fit_device){
         .memory_bytes = card->memory_bytes, .reserve_bytes = kept_bytes, .asked_reserve_bytes = reserve_bytes};
-    snprintf(out->name, sizeof out->name, "%s", name);
+    int length = snprintf(out->name, sizeof out->name, "%s", name);
     MT_TRY(check_reserve(out));
-    if (is_by_name && kept_bytes == card->context_bytes)
+    if (is_by_name && (size_t)length < sizeof out->name && kept_bytes == card->context_bytes)
         snprintf(out->simulated, sizeof out->simulated, "%s", name);
     else
         mt_device_spell_simulated(card, out->memory_bytes - kept_bytes, out->simulated);

@@ -163,7 +163,7 @@ static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_pla
     struct mt_card card;
     const bool is_by_name = mt_device_find_traced_card(run->device, &card) && mt_device_is_simulated(run->device);
     mt_device_spell_simulated(&card, answer->limit_bytes, answer->simulated_device);
-    if (is_by_name && answer->limit_bytes == run->capacity_bytes)
+    if (is_by_name && strlen(run->device) < sizeof answer->device && answer->limit_bytes == run->capacity_bytes)
         strcpy(answer->simulated_device, answer->device);
     plan->device = answer->simulated_device;
     answer->is_ours = true;

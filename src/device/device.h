@@ -42,7 +42,7 @@ struct mt_device_memory {
     uint64_t library_bytes; /* of that, taken by libraries that started later */
 };
 
-enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 64, MT_DEVICE_PAGE = 2 << 20 /* bytes that are mapped as one */ };
+enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 96, MT_DEVICE_PAGE = 2 << 20 /* bytes that are mapped as one */ };
 
 struct mt_device_table; /* of a backend: backend.h */
 struct mt_kernel_watch;

@@ -194,6 +194,9 @@ static mt_status parse(const char *argument, struct mt_card *out)
     return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
 }
 
+_Static_assert(MT_CARD_NAME + sizeof "sim::18446744073709551615MiB" <= MT_DEVICE_NAME,
+               "any card and size can be spelled");
+
 static struct mt_device *create(const struct mt_card *card)
 {
     struct sim *sim = mt_host_alloc(sizeof *sim);
@@ -212,6 +215,9 @@ mt_status mt_sim_open(const char *argument, struct mt_device **out)
     if (argument == NULL)
         argument = MT_REFERENCE_CARD;
     MT_TRY(parse(argument, &card));
+    if (strlen("sim:") + strlen(argument) >= MT_DEVICE_NAME)
+        return mt_fail(MT_USAGE, "sim:%s: the spelling of a device has %d characters at most", argument,
+                       MT_DEVICE_NAME - 1);
     *out = create(&card);
     snprintf((*out)->name, sizeof(*out)->name, "sim:%s", argument);
     return MT_OK;
@@ -234,8 +240,11 @@ char *mt_device_spell_simulated(const struct mt_card *card, uint64_t capacity_by
 {
     const bool is_reference = card == NULL || strcmp(card->name, MT_REFERENCE_CARD) == 0;
     const bool is_whole = capacity_bytes > 0 && capacity_bytes % MIB == 0;
-    snprintf(text, MT_DEVICE_NAME, "sim:%s%s%" PRIu64 "%s", is_reference ? "" : card->name, is_reference ? "" : ":",
-             is_whole ? capacity_bytes / MIB : capacity_bytes, is_whole ? "MiB" : "");
+    int length =
+        snprintf(text, MT_DEVICE_NAME, "sim:%s%s%" PRIu64 "%s", is_reference ? "" : card->name, is_reference ? "" : ":",
+                 is_whole ? capacity_bytes / MIB : capacity_bytes, is_whole ? "MiB" : "");
+    assert(length > 0 && length < MT_DEVICE_NAME);
+    (void)length;
     return text;
 }
 
