@@ -259,6 +259,25 @@ static void autocast_is_not_offered_on_a_card_without_bf16_units(void **state)
     assert_says(said->out, "--autocast bf16");
 }
 
+static uint64_t product_ns(const char *spelling, mt_dtype dtype)
+{
+    struct mt_device *device;
+    assert_int_equal(mt_device_open(spelling, &device), MT_OK);
+    mt_device_spend(device,
+                    &(struct mt_work){.op = "matmul", .operations = 1e12, .dtype = dtype, .matrix_product = true});
+    uint64_t ns = mt_device_now_ns(device);
+    mt_device_close(device);
+    return ns;
+}
+
+static void products_take_the_rate_of_their_dtype(void **state)
+{
+    (void)state;
+    assert_true(product_ns("sim:v100-16gb", MT_F16) * 7 < product_ns("sim:v100-16gb", MT_F32));
+    assert_true(product_ns("sim:v100-16gb", MT_BF16) == product_ns("sim:v100-16gb", MT_F32));
+    assert_true(product_ns("sim:l4", MT_BF16) == product_ns("sim:l4", MT_F16));
+}
+
 static void times_on_sim_are_called_estimates(void **state)
 {
     (void)state;
@@ -292,6 +311,7 @@ int main(void)
         TEST(a_traced_gpu_is_simulated_as_its_product),
         TEST(a_card_without_bf16_units_says_so),
         TEST(autocast_is_not_offered_on_a_card_without_bf16_units),
+        TEST(products_take_the_rate_of_their_dtype),
         TEST(times_on_sim_are_called_estimates),
         TEST(a_run_takes_what_the_card_in_the_file_takes),
     };

@@ -81,8 +81,10 @@ static uint64_t sim_now_ns(const struct mt_device *device)
 static double peak_rate(const struct mt_card *card, const struct mt_work *work)
 {
     double matrix_rate = 0;
-    if (work->matrix_product && (work->dtype == MT_BF16 || work->dtype == MT_F16))
+    if (work->matrix_product && work->dtype == MT_BF16)
         matrix_rate = card->bf16_matrix_rate;
+    if (work->matrix_product && work->dtype == MT_F16)
+        matrix_rate = card->fp16_matrix_rate;
     if (work->matrix_product && work->dtype == MT_F32 && work->math == MTK_MATH_TF32)
         matrix_rate = card->tf32_matrix_rate;
     return matrix_rate > 0 ? matrix_rate : card->fp32_rate;
