@@ -42,7 +42,7 @@ static mt_status find_cuda(mt_cuda_open_function *out)
                    mt_last_error());
 }
 
-/* Adds what the driver does not tell: the rates of a known card, or of the reference card. */
+/* Adds what the driver does not tell: the rates of a known card, or else of the reference card, and then says so. */
 static void know_card(struct mt_card *card)
 {
     const struct mt_card told = *card;
@@ -52,7 +52,7 @@ static void know_card(struct mt_card *card)
     if (!is_known)
         memcpy(card->name, told.name, sizeof card->name);
     memcpy(card->product, told.product, sizeof card->product);
-    card->source = told.source;
+    card->source = is_known ? told.source : "the driver; rates of the H200, since the GPU is not among the known cards";
     card->memory_bytes = told.memory_bytes;
     card->capability = told.capability;
     card->multiprocessors = told.multiprocessors;
