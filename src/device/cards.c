@@ -156,7 +156,7 @@ static bool has_product(const char *text, const char *product)
     return at != NULL && !isalnum((unsigned char)at[strlen(product)]);
 }
 
-/* Takes the longest of the products that the text has. */
+/* Finds the longest of the products that the text has. */
 bool mt_card_find_product(const char *text, struct mt_card *out)
 {
     for (size_t i = 0; i < OTHER_PRODUCTS; i++)

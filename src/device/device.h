@@ -74,12 +74,12 @@ const char *mt_device_kind(const struct mt_device *device);
 /* True if a spelling, or the name of a device in a trace, is that of a simulated one. */
 bool mt_device_is_simulated(const char *spelling);
 
-/* Finds the card of a device by the device's spelling. A device that has none of the known cards has the reference card, as
- * cpu does. Fails as mt_device_open does if a simulated device can't be opened. */
+/* Finds the card of a device by the device's spelling. A device that has none of the known cards has the reference card,
+ * as cpu does. Fails as mt_device_open does if a simulated device can't be opened. */
 mt_status mt_device_find_card(const char *spelling, struct mt_card *out);
 
-/* Finds the card of a device by its name in a trace. Opens no file, whatever the name says. False if the card is not known:
- * it is then the reference card, with a context if the device is a GPU. */
+/* Finds the card of a device by its name in a trace. Opens no file, whatever the name says. False if the card is not
+ * known: it is then the reference card, with a context if the device is a GPU. */
 bool mt_device_find_traced_card(const char *name, struct mt_card *out);
 
 /* Writes the spelling of a simulated device with a card and another capacity, "sim:l4:8192MiB", into `text` of

@@ -17,8 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parts of a card's rates that programs get: of matrix products 0.67 (0.63 to 0.72), in PyTorch's step of 2.7 billion parameters on an
- * H200 in fp32 and bf16 (tests/data/kernels_h200.json); of its bandwidth 0.9, of a large copy there. */
+/* The parts of a card's rates that programs get: of matrix products 0.67 (0.63 to 0.72), in PyTorch's step of 2.7
+ * billion parameters on an H200 in fp32 and bf16 (tests/data/kernels_h200.json); of its bandwidth 0.9, of a large copy
+ * there. */
 static const double ATTAINED_MATRIX_RATE = 0.67, ATTAINED_BANDWIDTH = 0.9;
 
 /* The end of the name of a file that describes a card. */
@@ -153,8 +154,8 @@ static const struct mt_device_table sim_table = {
     .close = sim_close,
 };
 
-/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into the name of a card, empty if there is none, and a
- * size, NULL if there is none. */
+/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into the name of a card, empty if there is none, and
+ * a size, NULL if there is none. */
 static const char *split(const char *argument, char *name, size_t name_bytes)
 {
     const char *colon = strrchr(argument, ':');
