@@ -1,6 +1,7 @@
 /* Tests of `memtrace cards` and of cards in files. */
 #include "program.h"
 
+#include "device/card.h"
 #include "device/device.h"
 
 #include <setjmp.h>
@@ -8,6 +9,7 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #define SHORT "--model small --layers 1 --seq 128 --steps 1 --no-trace --json"
 
@@ -81,6 +83,34 @@ static void a_printed_card_is_a_file_of_it(void **state)
     }
 }
 
+static void expect_product(const char *text, const char *name)
+{
+    struct mt_card card;
+    bool is_known = mt_card_find_product(text, &card);
+    assert_true(is_known == (name != NULL));
+    if (name != NULL)
+        assert_string_equal(card.name, name);
+}
+
+static void a_product_is_found_by_its_whole_name(void **state)
+{
+    (void)state;
+    expect_product("cuda:0 (NVIDIA A100-PCIE-40GB)", "a100-40gb");
+    expect_product("cuda:0 (NVIDIA A100 80GB PCIe)", "a100-80gb");
+    expect_product("NVIDIA A100-SXM4-80GB", "a100-80gb");
+    expect_product("NVIDIA A10G", "a10");
+    expect_product("cuda:1 (NVIDIA A10)", "a10");
+    expect_product("cuda:0 (NVIDIA L40S)", "l40s");
+    expect_product("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000");
+    expect_product("NVIDIA L400", NULL);
+    expect_product("NVIDIA A1000", NULL);
+    for (const char *const *name = mt_card_names(); *name != NULL; name++) {
+        struct mt_card card;
+        assert_true(mt_card_find(*name, &card));
+        expect_product(card.product, *name);
+    }
+}
+
 static void what_a_file_leaves_out_is_as_on_the_card_that_it_is_like(void **state)
 {
     (void)state;
@@ -99,12 +129,34 @@ static void what_a_file_leaves_out_is_as_on_the_card_that_it_is_like(void **stat
     mt_device_close(device);
 }
 
+/* The longest path of a card, and a size that is no multiple of MiB. */
+static void no_spelling_is_cut(void **state)
+{
+    (void)state;
+    static const char path[] = "a_card_of_which_the_name_is_as_long_as_may.json";
+    struct mt_card card, found;
+    char spelling[MT_DEVICE_NAME];
+    assert_int_equal(strlen(path), MT_CARD_NAME - 1);
+    write_card("{\"like\": \"h200\"}");
+    assert_int_equal(rename("card.json", path), 0);
+    assert_int_equal(mt_card_read(path, &card), MT_OK);
+    mt_device_spell_simulated(&card, 150000000001, spelling);
+    assert_int_equal(mt_device_find_card(spelling, &found), MT_OK);
+    assert_true(found.memory_bytes == 150000000001);
+    struct mt_device *device;
+    static const char padded[] = "sim:l4:000000000000000000000000000000000000000000000000000000000000000000000000000000"
+                                 "00000000000000000008GiB";
+    assert_int_equal(mt_device_open(padded, &device), MT_USAGE);
+    assert_says(mt_last_error(), "95 characters at most");
+}
+
 static void a_wrong_field_is_named(void **state)
 {
     (void)state;
     expect_refused("{\"memory_byte\": 1}", "did you mean \"memory_bytes\"");
     expect_refused("{\"memory_bytes\": \"8GiB\"}", "\"memory_bytes\" is no number");
     expect_refused("{\"multiprocessors\": 0}", "\"multiprocessors\" is 0");
+    expect_refused("{\"multiprocessors\": 40.9}", "\"multiprocessors\" is 40.9; it is a whole number");
     expect_refused("{\"context_bytes\": 999999999999}", "\"context_bytes\" is no less than");
     expect_refused("{\"like\": \"h2000\"}", "did you mean \"h200\"");
     expect_refused("{\"like\": 4}", "\"like\" is no text");
@@ -129,12 +181,66 @@ static void a_run_takes_what_the_card_in_the_file_takes(void **state)
     json_decref(reference);
 }
 
+/* Traces a run that ends out of memory, on a card of a file that is gone afterwards. */
+static void trace_on_a_lost_card(void)
+{
+    write_card("{\"like\": \"t4\", \"memory_bytes\": 2100000000, \"context_bytes\": 1000000}");
+    assert_int_equal(
+        MEMTRACE("run --device sim:card.json --model small --layers 2 --batch 8 --seq 512 --steps 1 --trace a.db")
+            ->code,
+        MT_OUT_OF_MEMORY);
+    assert_int_equal(remove("card.json"), 0);
+}
+
+static void expect_answers(const char *simulated)
+{
+    const struct said *said = MEMTRACE("fit --trace a.db");
+    assert_true(said->code == MT_OK || said->code == MT_FAILED);
+    assert_says(said->out, " with 1.95 GiB");
+    assert_int_equal(MEMTRACE("advise --trace a.db")->code, MT_OK);
+    said = MEMTRACE("oom --trace a.db");
+    assert_int_equal(said->code, MT_OK);
+    assert_says(said->out, simulated);
+}
+
+/* Nor is another file opened that has the name by now. */
+static void the_file_of_a_traced_card_is_not_read_again(void **state)
+{
+    (void)state;
+    trace_on_a_lost_card();
+    expect_answers("on sim:2099000000, ran to its end");
+    write_card("no card");
+    expect_answers("on sim:2099000000, ran to its end");
+}
+
+static void rename_traced_device(const char *device)
+{
+    sqlite3 *trace;
+    assert_int_equal(sqlite3_open("a.db", &trace), SQLITE_OK);
+    char *sql = sqlite3_mprintf("UPDATE run SET device = '%q'", device);
+    assert_int_equal(sqlite3_exec(trace, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_free(sql);
+    sqlite3_close(trace);
+}
+
+static void a_traced_gpu_is_simulated_as_its_product(void **state)
+{
+    (void)state;
+    trace_on_a_lost_card();
+    rename_traced_device("cuda:0 (NVIDIA L4)");
+    expect_answers("on sim:l4:2099000000, ran to its end");
+    rename_traced_device("sim:gone");
+    expect_answers("on sim:2099000000, ran to its end");
+}
+
 /* PyTorch computes in bf16 on any card; without units for it, slowly. */
 static void a_card_without_bf16_units_says_so(void **state)
 {
     (void)state;
     assert_says(MEMTRACE("run --device sim:t4 --autocast bf16 " SHORT)->err, "sim:t4 has no units for bf16");
     assert_null(strstr(MEMTRACE("run --device sim:t4 " SHORT)->err, "bf16"));
+    assert_null(strstr(MEMTRACE("run --device sim:t4 --autocast fp16 " SHORT)->err, "bf16"));
+    assert_null(strstr(MEMTRACE("fit --device sim:t4 --autocast fp16 --model small --seq 128")->out, "bf16"));
     assert_null(strstr(MEMTRACE("run --device sim:l4 --autocast bf16 " SHORT)->err, "bf16"));
     assert_null(strstr(
         MEMTRACE("run --device cpu:1GiB --d-model 64 --heads 4 --d-ff 64 --vocab 64 --autocast bf16 " SHORT)->err,
@@ -152,6 +258,25 @@ static void autocast_is_not_offered_on_a_card_without_bf16_units(void **state)
     said = shell("\"$M\" fit --device sim:rtx5080 %s", options);
     assert_int_equal(said->code, MT_FAILED);
     assert_says(said->out, "--autocast bf16");
+}
+
+static uint64_t product_ns(const char *spelling, mt_dtype dtype)
+{
+    struct mt_device *device;
+    assert_int_equal(mt_device_open(spelling, &device), MT_OK);
+    mt_device_spend(device,
+                    &(struct mt_work){.op = "matmul", .operations = 1e12, .dtype = dtype, .matrix_product = true});
+    uint64_t ns = mt_device_now_ns(device);
+    mt_device_close(device);
+    return ns;
+}
+
+static void products_take_the_rate_of_their_dtype(void **state)
+{
+    (void)state;
+    assert_true(product_ns("sim:v100-16gb", MT_F16) * 7 < product_ns("sim:v100-16gb", MT_F32));
+    assert_true(product_ns("sim:v100-16gb", MT_BF16) == product_ns("sim:v100-16gb", MT_F32));
+    assert_true(product_ns("sim:l4", MT_BF16) == product_ns("sim:l4", MT_F16));
 }
 
 static void times_on_sim_are_called_estimates(void **state)
@@ -179,10 +304,15 @@ int main(void)
         TEST(the_document_has_the_table_as_printed),
         TEST(all_cards_are_listed_in_every_form),
         TEST(a_printed_card_is_a_file_of_it),
+        TEST(a_product_is_found_by_its_whole_name),
         TEST(what_a_file_leaves_out_is_as_on_the_card_that_it_is_like),
+        TEST(no_spelling_is_cut),
         TEST(a_wrong_field_is_named),
+        TEST(the_file_of_a_traced_card_is_not_read_again),
+        TEST(a_traced_gpu_is_simulated_as_its_product),
         TEST(a_card_without_bf16_units_says_so),
         TEST(autocast_is_not_offered_on_a_card_without_bf16_units),
+        TEST(products_take_the_rate_of_their_dtype),
         TEST(times_on_sim_are_called_estimates),
         TEST(a_run_takes_what_the_card_in_the_file_takes),
     };

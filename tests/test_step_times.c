@@ -1,8 +1,8 @@
-/* The estimated times of training steps on sim beside those of the reference program in PyTorch's eager mode on an H200.
+/* The estimated times of training steps on sim beside those of the reference program in PyTorch's eager mode on H200s.
  *
- * Two sittings on two hosts, which take different times to launch a kernel. Each has a step of the small model (sequence
- * 128, fp32), which consists of launches: it gives the host's launch time, and the other rows have to follow. PyTorch's memory history takes the
- * host time, too. */
+ * Two sittings on two hosts, which take different times to launch a kernel. Each has a step of the small model
+ * (sequence 128, fp32), which consists of launches: it gives the host's launch time, and the other rows have to follow.
+ * PyTorch's memory history takes the host time, too. */
 #include "base/interner.h"
 #include "device/device.h"
 #include "model/training.h"

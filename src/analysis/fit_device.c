@@ -12,22 +12,34 @@ static mt_status check_reserve(const struct mt_fit_device *device)
                    device->name);
 }
 
-mt_status mt_fit_device_choose(const char *name, uint64_t capacity_bytes, uint64_t reserve_bytes,
-                               struct mt_fit_device *out)
+/* Chooses the simulated device. It is opened by that name if the name says its card and its memory. */
+static mt_status choose(const char *name, const struct mt_card *card, bool is_by_name, uint64_t reserve_bytes,
+                        struct mt_fit_device *out)
 {
-    struct mt_card card;
-    MT_TRY(mt_device_find_card(name, &card));
-    if (capacity_bytes > 0)
-        card.memory_bytes = capacity_bytes;
-    *out =
-        (struct mt_fit_device){.memory_bytes = card.memory_bytes,
-                               .reserve_bytes = reserve_bytes != MT_RESERVE_UNSET ? reserve_bytes : card.context_bytes,
-                               .asked_reserve_bytes = reserve_bytes};
-    snprintf(out->name, sizeof out->name, "%s", name);
+    const uint64_t kept_bytes = reserve_bytes != MT_RESERVE_UNSET ? reserve_bytes : card->context_bytes;
+    *out = (struct mt_fit_device){
+        .memory_bytes = card->memory_bytes, .reserve_bytes = kept_bytes, .asked_reserve_bytes = reserve_bytes};
+    int length = snprintf(out->name, sizeof out->name, "%s", name);
     MT_TRY(check_reserve(out));
-    if (mt_device_is_simulated(name) && out->reserve_bytes == card.context_bytes && capacity_bytes == 0)
+    if (is_by_name && (size_t)length < sizeof out->name && kept_bytes == card->context_bytes)
         snprintf(out->simulated, sizeof out->simulated, "%s", name);
     else
-        mt_device_spell_simulated(&card, out->memory_bytes - out->reserve_bytes, out->simulated);
+        mt_device_spell_simulated(card, out->memory_bytes - kept_bytes, out->simulated);
     return MT_OK;
+}
+
+mt_status mt_fit_device_choose(const char *spelling, uint64_t reserve_bytes, struct mt_fit_device *out)
+{
+    struct mt_card card;
+    MT_TRY(mt_device_find_card(spelling, &card));
+    return choose(spelling, &card, mt_device_is_simulated(spelling), reserve_bytes, out);
+}
+
+mt_status mt_fit_device_choose_traced(const struct mt_run *run, uint64_t reserve_bytes, struct mt_fit_device *out)
+{
+    struct mt_card card;
+    const bool is_by_name = mt_device_find_traced_card(run->device, &card) && mt_device_is_simulated(run->device);
+    if (!is_by_name && run->capacity_bytes > 0)
+        card.memory_bytes = run->capacity_bytes;
+    return choose(run->device, &card, is_by_name, reserve_bytes, out);
 }

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "device/device.h"
+#include "trace/query/trace.h"
 
 /* No reserve was asked for. */
 #define MT_RESERVE_UNSET UINT64_MAX
@@ -20,10 +21,12 @@ struct mt_fit_device {
     uint64_t asked_reserve_bytes; /* or MT_RESERVE_UNSET */
 };
 
-/* Chooses the simulated device for a device by its spelling, or by its name in a trace. capacity_bytes are its memory, 0 if its
- * spelling says it. Unless asked for, the reserve is what the card's context takes. Fails with MT_USAGE if the reserve
- * leaves nothing. */
-mt_status mt_fit_device_choose(const char *name, uint64_t capacity_bytes, uint64_t reserve_bytes,
-                               struct mt_fit_device *out);
+/* Chooses the simulated device for a device by its spelling. Unless asked for, the reserve is what the card's context
+ * takes. Fails with MT_USAGE if the reserve leaves nothing. */
+mt_status mt_fit_device_choose(const char *spelling, uint64_t reserve_bytes, struct mt_fit_device *out);
+
+/* Chooses it likewise for the device of a traced run, with the run's capacity. A card from a file is not read again:
+ * the path may be another computer's. The reference card stands for it. */
+mt_status mt_fit_device_choose_traced(const struct mt_run *run, uint64_t reserve_bytes, struct mt_fit_device *out);
 
 #endif

@@ -156,17 +156,18 @@ static void add_remedies(struct mt_oom_answer *answer, const struct mt_fit_remed
 static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_plan *plan)
 {
     const struct mt_run *run = answer->question->run;
-    bool is_simulated = mt_device_is_simulated(run->device);
     mt_status status = mt_run_plan_of_run(answer->question->trace, run, plan);
     snprintf(answer->device, sizeof answer->device, "%.*s", (int)strcspn(run->device, " "), run->device);
+    if (status != MT_OK)
+        return status == MT_USAGE ? MT_OK : status;
     struct mt_card card;
-    MT_TRY(mt_device_find_card(answer->device, &card));
+    const bool is_by_name = mt_device_find_traced_card(run->device, &card) && mt_device_is_simulated(run->device);
     mt_device_spell_simulated(&card, answer->limit_bytes, answer->simulated_device);
-    if (is_simulated && answer->limit_bytes == run->capacity_bytes)
+    if (is_by_name && strlen(run->device) < sizeof answer->device && answer->limit_bytes == run->capacity_bytes)
         strcpy(answer->simulated_device, answer->device);
     plan->device = answer->simulated_device;
-    answer->is_ours = status == MT_OK;
-    return status == MT_USAGE ? MT_OK : status;
+    answer->is_ours = true;
+    return MT_OK;
 }
 
 /* Tries the other policy, which is not among the changes that are tried anyway. */

@@ -159,7 +159,7 @@ struct mt_oom_answer {
     bool is_simulated;         /* the simulation ran out of memory, too */
     struct mt_fit_answer fit;  /* of the simulation; its plans are for a simulated device */
     const char *smallest_card; /* known card that the run as it is fits, looked for if no change does; NULL: none */
-    char device[64], simulated_device[64]; /* spellings to open them by */
+    char device[MT_DEVICE_NAME], simulated_device[MT_DEVICE_NAME]; /* spellings to open them by */
     struct mt_oom_change changes[MT_MOST_OOM_CHANGES];
     size_t change_count;
 };

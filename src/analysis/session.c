@@ -166,7 +166,7 @@ static mt_status open_device(struct session *session)
 static void note_emulation(const struct session *session)
 {
     const struct mt_training_config *config = &session->plan->config;
-    const bool uses_bf16 = config->autocast || config->parameter_dtype == MT_BF16;
+    const bool uses_bf16 = config->autocast == MT_AUTOCAST_BF16 || config->parameter_dtype == MT_BF16;
     if (uses_bf16 && session->device->card.bf16_matrix_rate == 0)
         note(session, "%s has no units for bf16: autocast works there, as PyTorch's does, but is emulated and slow",
              session->device->name);

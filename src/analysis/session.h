@@ -33,7 +33,7 @@ struct mt_grad_norm {
 /* The outcome of a session. Invariant: losses, step_ms and wall_ms have step_count entries, warm-up included; NAN where
  * there is none. */
 struct mt_run_result {
-    char device[64];
+    char device[MT_DEVICE_NAME];
     int64_t run; /* its number in the trace; 0: not traced */
     int64_t step_count;
     double *losses;

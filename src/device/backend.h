@@ -109,6 +109,9 @@ mt_status mt_cpu_open(const char *argument, struct mt_device **out);
 /* Finds the card of a simulated device by the part of its spelling after the colon; its memory is the capacity. */
 mt_status mt_sim_card(const char *argument, struct mt_card *out);
 
+/* Finds the card likewise, but reads no file of a card. False if it is no listed card, or no simulated device. */
+bool mt_sim_find_listed(const char *argument, struct mt_card *out);
+
 /* Parses a capacity as written after a colon. Fails with MT_USAGE if it is no size or too small. */
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes);
 

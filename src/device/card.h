@@ -16,8 +16,8 @@ enum { MT_CARD_NAME = 48 };
 /* The card of `sim` without a name: the one on which the reference was measured. */
 #define MT_REFERENCE_CARD "h200"
 
-/* Rates are in operations per second, dense, and accumulate in fp32. A rate of the matrix units is 0 if they do not take
- * the dtype.
+/* Rates are in operations per second, dense, and accumulate in fp32. A rate of the matrix units is 0 if they do not
+ * take the dtype.
  * Invariant: context_bytes < memory_bytes. */
 struct mt_card {
     char name[MT_CARD_NAME];    /* as in sim:NAME: "h200" */
@@ -42,11 +42,11 @@ static inline uint64_t mt_card_usable_bytes(const struct mt_card *card)
     return card->memory_bytes - card->context_bytes;
 }
 
-/* Sets what is the same for all cards, the times of a launch, and what follows from the compute capability. The times were
- * measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md). The rest
- * are the threads of a multiprocessor (CUDA C++ programming guide, technical specifications), and PyTorch's default of
- * CUBLAS_WORKSPACE_CONFIG (aten/src/ATen/cuda/CublasHandlePool.cpp; on Blackwell since pull request 175344, before that as on
- * Ampere). Inline, since modules have no other part of the table. */
+/* Sets what is the same for all cards, the times of a launch, and what follows from the compute capability. The times
+ * were measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md).
+ * The rest are the threads of a multiprocessor (CUDA C++ programming guide, technical specifications), and PyTorch's
+ * default of CUBLAS_WORKSPACE_CONFIG (aten/src/ATen/cuda/CublasHandlePool.cpp; on Blackwell since pull request 175344,
+ * before that as on Ampere). Inline, since modules have no other part of the table. */
 static inline void mt_card_complete(struct mt_card *card)
 {
     card->launch_ns = 4170;
@@ -61,8 +61,8 @@ static inline void mt_card_complete(struct mt_card *card)
 /* Finds the known card of that name, in letters of either case. False if there is none. */
 bool mt_card_find(const char *name, struct mt_card *out);
 
-/* Finds the known card whose product the text names, such as the name of a device in a trace: "cuda:0 (NVIDIA L4)". False if
- * there is none. */
+/* Finds the known card whose product the text names, such as the name of a device in a trace: "cuda:0 (NVIDIA L4)".
+ * False if there is none. */
 bool mt_card_find_product(const char *text, struct mt_card *out);
 
 /* Returns the reference card. */

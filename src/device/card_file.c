@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <jansson.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static const struct number_field numbers[] = {
 
 enum { NUMBER_COUNT = sizeof numbers / sizeof numbers[0] };
 
-/* Fields that hold text. Of a file the card's name is the file's, and the source is what the file says. */
+/* Fields that hold text. Of a file the card's name is the file's, and its source is that it is a file. */
 static const char *const texts[] = {"like", "name", "product", "source", "schema"};
 
 enum { TEXT_COUNT = sizeof texts / sizeof texts[0] };
@@ -83,6 +84,8 @@ static mt_status read_number(const char *path, const json_t *object, const struc
     if (number < field->least || number > field->most)
         return mt_fail(MT_USAGE, "%s: \"%s\" is %g; it is %g to %g", path, field->key, number, field->least,
                        field->most);
+    if (field->kind != KIND_DOUBLE && number != floor(number))
+        return mt_fail(MT_USAGE, "%s: \"%s\" is %g; it is a whole number", path, field->key, number);
     store(field, number, card);
     return MT_OK;
 }

@@ -15,6 +15,7 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
@@ -137,12 +138,33 @@ bool mt_card_find(const char *name, struct mt_card *out)
     return false;
 }
 
-/* The longest of the products that the text has: "NVIDIA L40S" is no "NVIDIA L40". */
+/* Other products of a card: the A100 in a slot has the same memory, and the A10G of a cloud that of the A10. */
+static const struct product {
+    const char *product, *card;
+} other_products[] = {
+    {"NVIDIA A100-PCIE-40GB", "a100-40gb"},
+    {"NVIDIA A100 80GB PCIe", "a100-80gb"},
+    {"NVIDIA A10G", "a10"},
+};
+
+enum { OTHER_PRODUCTS = sizeof other_products / sizeof other_products[0] };
+
+/* True if the text has the product as whole words: "NVIDIA L40S" has no "NVIDIA L40". */
+static bool has_product(const char *text, const char *product)
+{
+    const char *at = strstr(text, product);
+    return at != NULL && !isalnum((unsigned char)at[strlen(product)]);
+}
+
+/* Finds the longest of the products that the text has. */
 bool mt_card_find_product(const char *text, struct mt_card *out)
 {
+    for (size_t i = 0; i < OTHER_PRODUCTS; i++)
+        if (has_product(text, other_products[i].product))
+            return mt_card_find(other_products[i].card, out);
     const struct mt_card *found = NULL;
     for (size_t i = 0; i < CARD_COUNT; i++)
-        if (strstr(text, listed[i].product) != NULL &&
+        if (has_product(text, listed[i].product) &&
             (found == NULL || strlen(listed[i].product) > strlen(found->product)))
             found = &listed[i];
     if (found != NULL)

@@ -42,7 +42,7 @@ struct mt_device_memory {
     uint64_t library_bytes; /* of that, taken by libraries that started later */
 };
 
-enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 64, MT_DEVICE_PAGE = 2 << 20 /* bytes that are mapped as one */ };
+enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 96, MT_DEVICE_PAGE = 2 << 20 /* bytes that are mapped as one */ };
 
 struct mt_device_table; /* of a backend: backend.h */
 struct mt_kernel_watch;
@@ -74,9 +74,13 @@ const char *mt_device_kind(const struct mt_device *device);
 /* True if a spelling, or the name of a device in a trace, is that of a simulated one. */
 bool mt_device_is_simulated(const char *spelling);
 
-/* Finds the card of a device by the device's spelling, or by its name in a trace. A device that has none of the known cards
- * has the reference card, as cpu does. Fails as mt_device_open does if a simulated device can't be opened. */
-mt_status mt_device_find_card(const char *name, struct mt_card *out);
+/* Finds the card of a device by the device's spelling. A device that has none of the known cards has the reference card,
+ * as cpu does. Fails as mt_device_open does if a simulated device can't be opened. */
+mt_status mt_device_find_card(const char *spelling, struct mt_card *out);
+
+/* Finds the card of a device by its name in a trace. Opens no file, whatever the name says. False if the card is not
+ * known: it is then the reference card, with a context if the device is a GPU. */
+bool mt_device_find_traced_card(const char *name, struct mt_card *out);
 
 /* Writes the spelling of a simulated device with a card and another capacity, "sim:l4:8192MiB", into `text` of
  * MT_DEVICE_NAME bytes, and returns `text`. The second function opens such a device, like mt_device_open but of any

@@ -42,7 +42,7 @@ static mt_status find_cuda(mt_cuda_open_function *out)
                    mt_last_error());
 }
 
-/* Adds what the driver does not tell: the rates of a known card, or of the reference card. */
+/* Adds what the driver does not tell: the rates of a known card, or else of the reference card, and then says so. */
 static void know_card(struct mt_card *card)
 {
     const struct mt_card told = *card;
@@ -52,7 +52,7 @@ static void know_card(struct mt_card *card)
     if (!is_known)
         memcpy(card->name, told.name, sizeof card->name);
     memcpy(card->product, told.product, sizeof card->product);
-    card->source = told.source;
+    card->source = is_known ? told.source : "the driver; rates of the H200, since the GPU is not among the known cards";
     card->memory_bytes = told.memory_bytes;
     card->capability = told.capability;
     card->multiprocessors = told.multiprocessors;
@@ -117,16 +117,29 @@ bool mt_device_is_simulated(const char *spelling)
     return strcspn(spelling, ": ") == strlen("sim") && strncmp(spelling, "sim", strlen("sim")) == 0;
 }
 
-mt_status mt_device_find_card(const char *name, struct mt_card *out)
+/* Returns what stands behind the kind of a simulated device, NULL if nothing does. */
+static const char *simulated_argument(const char *name)
 {
-    if (mt_device_is_simulated(name))
-        return mt_sim_card(name[strlen("sim")] == ':' ? name + strlen("sim:") : NULL, out);
-    if (mt_card_find_product(name, out))
-        return MT_OK;
+    return name[strlen("sim")] == ':' ? name + strlen("sim:") : NULL;
+}
+
+mt_status mt_device_find_card(const char *spelling, struct mt_card *out)
+{
+    if (mt_device_is_simulated(spelling))
+        return mt_sim_card(simulated_argument(spelling), out);
+    (void)mt_device_find_traced_card(spelling, out);
+    return MT_OK;
+}
+
+bool mt_device_find_traced_card(const char *name, struct mt_card *out)
+{
+    const bool is_simulated = mt_device_is_simulated(name);
+    if (is_simulated ? mt_sim_find_listed(simulated_argument(name), out) : mt_card_find_product(name, out))
+        return true;
     *out = mt_card_reference();
     if (strncmp(name, "cuda", strlen("cuda")) != 0)
         out->context_bytes = 0;
-    return MT_OK;
+    return false;
 }
 
 /* A page of memory: a smaller number lacks its unit. */

@@ -17,8 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parts of a card's rates that programs get: of matrix products 0.67 (0.63 to 0.72), in PyTorch's step of 2.7 billion parameters on an
- * H200 in fp32 and bf16 (tests/data/kernels_h200.json); of its bandwidth 0.9, of a large copy there. */
+/* The parts of a card's rates that programs get: of matrix products 0.67 (0.63 to 0.72), in PyTorch's step of 2.7
+ * billion parameters on an H200 in fp32 and bf16 (tests/data/kernels_h200.json); of its bandwidth 0.9, of a large copy
+ * there. */
 static const double ATTAINED_MATRIX_RATE = 0.67, ATTAINED_BANDWIDTH = 0.9;
 
 /* The end of the name of a file that describes a card. */
@@ -81,8 +82,10 @@ static uint64_t sim_now_ns(const struct mt_device *device)
 static double peak_rate(const struct mt_card *card, const struct mt_work *work)
 {
     double matrix_rate = 0;
-    if (work->matrix_product && (work->dtype == MT_BF16 || work->dtype == MT_F16))
+    if (work->matrix_product && work->dtype == MT_BF16)
         matrix_rate = card->bf16_matrix_rate;
+    if (work->matrix_product && work->dtype == MT_F16)
+        matrix_rate = card->fp16_matrix_rate;
     if (work->matrix_product && work->dtype == MT_F32 && work->math == MTK_MATH_TF32)
         matrix_rate = card->tf32_matrix_rate;
     return matrix_rate > 0 ? matrix_rate : card->fp32_rate;
@@ -151,8 +154,8 @@ static const struct mt_device_table sim_table = {
     .close = sim_close,
 };
 
-/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into the name of a card, empty if there is none, and a
- * size, NULL if there is none. */
+/* Splits "a100-80gb", "24GiB", "a100-80gb:24GiB" or "my.json:24GiB" into the name of a card, empty if there is none, and
+ * a size, NULL if there is none. */
 static const char *split(const char *argument, char *name, size_t name_bytes)
 {
     const char *colon = strrchr(argument, ':');
@@ -194,6 +197,9 @@ static mt_status parse(const char *argument, struct mt_card *out)
     return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
 }
 
+_Static_assert(MT_CARD_NAME + sizeof "sim::18446744073709551615MiB" <= MT_DEVICE_NAME,
+               "any card and size can be spelled");
+
 static struct mt_device *create(const struct mt_card *card)
 {
     struct sim *sim = mt_host_alloc(sizeof *sim);
@@ -212,6 +218,9 @@ mt_status mt_sim_open(const char *argument, struct mt_device **out)
     if (argument == NULL)
         argument = MT_REFERENCE_CARD;
     MT_TRY(parse(argument, &card));
+    if (strlen("sim:") + strlen(argument) >= MT_DEVICE_NAME)
+        return mt_fail(MT_USAGE, "sim:%s: the spelling of a device has %d characters at most", argument,
+                       MT_DEVICE_NAME - 1);
     *out = create(&card);
     snprintf((*out)->name, sizeof(*out)->name, "sim:%s", argument);
     return MT_OK;
@@ -222,12 +231,23 @@ mt_status mt_sim_card(const char *argument, struct mt_card *out)
     return parse(argument != NULL ? argument : MT_REFERENCE_CARD, out);
 }
 
+bool mt_sim_find_listed(const char *argument, struct mt_card *out)
+{
+    char name[4096] = "";
+    if (argument != NULL)
+        (void)split(argument, name, sizeof name);
+    return !is_file(name) && mt_sim_card(argument, out) == MT_OK;
+}
+
 char *mt_device_spell_simulated(const struct mt_card *card, uint64_t capacity_bytes, char *text)
 {
     const bool is_reference = card == NULL || strcmp(card->name, MT_REFERENCE_CARD) == 0;
     const bool is_whole = capacity_bytes > 0 && capacity_bytes % MIB == 0;
-    snprintf(text, MT_DEVICE_NAME, "sim:%s%s%" PRIu64 "%s", is_reference ? "" : card->name, is_reference ? "" : ":",
-             is_whole ? capacity_bytes / MIB : capacity_bytes, is_whole ? "MiB" : "");
+    int length =
+        snprintf(text, MT_DEVICE_NAME, "sim:%s%s%" PRIu64 "%s", is_reference ? "" : card->name, is_reference ? "" : ":",
+                 is_whole ? capacity_bytes / MIB : capacity_bytes, is_whole ? "MiB" : "");
+    assert(length > 0 && length < MT_DEVICE_NAME);
+    (void)length;
     return text;
 }
 

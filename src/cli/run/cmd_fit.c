@@ -44,7 +44,7 @@ static mt_status choose_device(const struct fit_options *fit, const char *device
 {
     struct mt_card card;
     MT_TRY(mt_simulated_card_find(device, &card));
-    return mt_fit_device_choose(device, 0, fit->reserve_bytes, &asked->device);
+    return mt_fit_device_choose(device, fit->reserve_bytes, &asked->device);
 }
 
 static mt_status plan_options(const struct fit_options *fit, struct asked *asked)
@@ -60,8 +60,7 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
     const struct mt_run *run = asked->run;
     if (fit->run.device != NULL)
         return choose_device(fit, fit->run.device, asked);
-    return mt_fit_device_choose(run->device, mt_device_is_simulated(run->device) ? 0 : run->capacity_bytes,
-                                fit->reserve_bytes, &asked->device);
+    return mt_fit_device_choose_traced(run, fit->reserve_bytes, &asked->device);
 }
 
 /* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */

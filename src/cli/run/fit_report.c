@@ -352,11 +352,12 @@ static void print_basis(const struct mt_fit_question *question, const struct ans
 /* Prints what the card can't do for the run, or for a change that is otherwise offered. */
 static void print_lacks(const struct mt_fit_question *question, const struct mt_fit_answer *found)
 {
-    if (!found->lacks_bf16)
+    const mt_autocast autocast = question->plan->config.autocast;
+    if (!found->lacks_bf16 || autocast == MT_AUTOCAST_FP16)
         return;
     mt_say("%s has no units for bf16: %s", question->device->name,
-           question->plan->config.autocast ? "autocast works there, but is emulated and slow."
-                                           : "autocast would be emulated there, and slow, so it is not offered.");
+           autocast == MT_AUTOCAST_BF16 ? "autocast works there, but is emulated and slow."
+                                        : "autocast would be emulated there, and slow, so it is not offered.");
 }
 
 /* Prints the memory that is kept free. */
