@@ -1,10 +1,9 @@
 #include "cli/run/sweep_report.h"
 
-#include "answer/report_page.h"
-#include "answer/row_stream.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/report_form.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -376,31 +375,6 @@ static void print_tally(const struct mt_sweep_grid *grid, const struct answer *a
                          0);
 }
 
-static mt_status print_csv(const struct mt_row_type *type, const struct answer *answer)
-{
-    struct mt_output_file *file;
-    struct mt_row_stream stream;
-    mt_status status = mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &file);
-    if (status != MT_OK)
-        return status;
-    mt_row_stream_begin(&stream, file, MT_ROWS_CSV, type, NULL);
-    for (size_t i = 0; i < answer->count && status == MT_OK; i++)
-        status = mt_row_stream_add(&stream, &answer->rows[i]);
-    mt_row_stream_end(&stream);
-    return mt_output_file_close(file, status);
-}
-
-static void print_markdown(const struct mt_row_type *type, const struct answer *answer)
-{
-    struct mt_text text = {0};
-    struct mt_page *page = mt_page_create("Sweep");
-    mt_page_table(page, "cells", answer->trace, type, answer->rows, answer->count);
-    mt_page_write_markdown(page, &text);
-    fputs(mt_text_get(&text), stdout);
-    mt_text_release(&text);
-    mt_page_destroy(page);
-}
-
 static mt_status print_table(const struct mt_sweep_grid *grid, const struct answer *answer, mt_report_form form)
 {
     mt_status status = MT_OK;
@@ -408,9 +382,9 @@ static mt_status print_table(const struct mt_sweep_grid *grid, const struct answ
     choose_columns(grid, answer, form, &columns);
     const struct mt_row_type type = MT_ROW_TYPE(struct row, columns.fields);
     if (form == MT_REPORT_CSV) {
-        status = print_csv(&type, answer);
+        status = mt_rows_print_csv(&type, answer->rows, answer->count);
     } else if (form == MT_REPORT_MARKDOWN) {
-        print_markdown(&type, answer);
+        status = mt_rows_print_markdown("Sweep", "cells", answer->trace, &type, answer->rows, answer->count);
     } else {
         mt_rows_print(&type, NULL, mt_text_get(&columns.spare), answer->rows, answer->count);
         print_tally(grid, answer);
