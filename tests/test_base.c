@@ -11,6 +11,7 @@
 #include "base/order.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "base/text.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -157,6 +158,16 @@ static void numbers_and_texts_compare_as_their_values_do(void **state)
     assert_true(mt_compare_text(&apple, &pear) < 0);
 }
 
+static void texts_are_compared_as_wanted(void **state)
+{
+    (void)state;
+    assert_true(mt_is_text("a", "a") && mt_is_text(NULL, "a"));
+    assert_false(mt_is_text("a", "ab"));
+    assert_true(mt_ends_with("ffn.w1", ".w1") && mt_ends_with("w1", "w1") && mt_ends_with("", NULL));
+    assert_false(mt_ends_with("w1", ".w1"));
+    assert_false(mt_ends_with("w1.w2", "w1"));
+}
+
 static void the_median_is_the_middle_or_the_mean_of_two(void **state)
 {
     (void)state;
@@ -180,6 +191,7 @@ int main(void)
         cmocka_unit_test(the_generator_is_splitmix64),
         cmocka_unit_test(host_memory_is_zeroed_and_keeps_its_content_when_resized),
         cmocka_unit_test(numbers_and_texts_compare_as_their_values_do),
+        cmocka_unit_test(texts_are_compared_as_wanted),
         cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(an_array_that_grows_one_by_one_keeps_its_items),
     };

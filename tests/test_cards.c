@@ -35,7 +35,7 @@ static void the_document_has_the_table_as_printed(void **state)
     (void)state;
     static char document[OUTPUT_BYTES];
     read_file(MT_TEST_DATA "/../../docs/cards.md", document);
-    const struct said *said = MEMTRACE("cards --markdown");
+    const struct said *said = MEMTRACE("cards --format markdown");
     assert_int_equal(said->code, MT_OK);
     const char *table = strstr(said->out, "\n| card");
     assert_non_null(table);
@@ -59,9 +59,9 @@ static void all_cards_are_listed_in_every_form(void **state)
         assert_true(integer_of(row, "context_bytes") > 0);
     }
     json_decref(answer);
-    assert_says(MEMTRACE("cards --csv")->out, "\nt4,Tesla T4,15633219584,");
+    assert_says(MEMTRACE("cards --format csv")->out, "\nt4,Tesla T4,15633219584,");
     assert_says(MEMTRACE("cards")->out, "\nrtx-pro-6000 ");
-    assert_int_equal(MEMTRACE("cards --csv --json")->code, MT_USAGE);
+    assert_int_equal(MEMTRACE("cards --format csv --json")->code, MT_USAGE);
     assert_int_equal(MEMTRACE("cards h2000")->code, MT_NO_DEVICE);
 }
 

@@ -270,6 +270,17 @@ static void holes_that_suffice_only_together_are_told(void **state)
     assert_null(strstr(said->out, "memtrace run"));
 }
 
+static void a_run_without_holes_has_no_empty_table(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE("run --device sim:30MiB --model small --trace tight.db")->code, MT_OUT_OF_MEMORY);
+    assert_says(MEMTRACE("oom --trace tight.db")->out, "holes in segments");
+    assert_int_equal(MEMTRACE("run --device sim:64KiB --model small --trace none.db")->code, MT_OUT_OF_MEMORY);
+    const struct said *said = MEMTRACE("oom --trace none.db");
+    assert_null(strstr(said->out, "holes in segments"));
+    assert_null(strstr(said->out, "\n\n\n"));
+}
+
 /* The trace says 64 MiB where 40 MiB were to be had: as on a card that others use, too. */
 static void what_others_held_is_not_counted_on(void **state)
 {
@@ -416,6 +427,7 @@ int main(void)
         cmocka_unit_test(a_large_model_that_ends_in_init_is_told_about),
         cmocka_unit_test(one_screen_says_it_all),
         cmocka_unit_test(holes_that_suffice_only_together_are_told),
+        cmocka_unit_test(a_run_without_holes_has_no_empty_table),
         cmocka_unit_test(what_others_held_is_not_counted_on),
         cmocka_unit_test(what_the_driver_called_free_tells_what_others_held),
         cmocka_unit_test(a_limit_of_the_process_is_told_from_a_full_device),

@@ -159,6 +159,17 @@ static void a_peak_between_two_steps_is_of_the_earlier_one(void **state)
     mt_trace_close(trace);
 }
 
+/* Returns the precision of the trace's only run. */
+static const char *precision_of_run(struct mt_trace **trace)
+{
+    const struct mt_run *run;
+    struct mt_steps_row steps;
+    assert_int_equal(mt_trace_open(path, trace), MT_OK);
+    assert_int_equal(mt_trace_find_run(*trace, NULL, &run), MT_OK);
+    assert_int_equal(mt_trace_steps(*trace, run, &steps), MT_OK);
+    return steps.precision;
+}
+
 static void a_run_that_does_not_say_its_precision_has_none(void **state)
 {
     (void)state;
@@ -170,10 +181,10 @@ static void a_run_that_does_not_say_its_precision_has_none(void **state)
     assert_string_equal(steps.precision, "");
     mt_trace_close(trace);
     edit_trace(path, "INSERT INTO setting VALUES (1, 'matmul', 'fp32')");
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
-    assert_int_equal(mt_trace_steps(trace, run, &steps), MT_OK);
-    assert_string_equal(steps.precision, "fp32");
+    assert_string_equal(precision_of_run(&trace), "fp32");
+    mt_trace_close(trace);
+    edit_trace(path, "INSERT INTO setting VALUES (1, 'autocast', 'fp16')");
+    assert_string_equal(precision_of_run(&trace), "fp16 autocast");
     mt_trace_close(trace);
 }
 

@@ -312,6 +312,34 @@ static void kernels_are_shown_by_phase(void **state)
     json_decref(page);
 }
 
+/* True if the report of a run there says how far its kernels are from PyTorch's, and has their column. */
+static bool is_compared(const char *device)
+{
+    char command[256];
+    snprintf(command, sizeof command,
+             "run --device %s --model 2.7B --seq 128 --zero-grad before-backward --steps 1 --kernels --trace %s.db",
+             device, device + strlen("sim:"));
+    run(command);
+    json_t *page = json_of(shell("\"$M\" report --json --trace %s.db", device + strlen("sim:")));
+    const json_t *table = table_of(page, "kernels", "kernels");
+    bool is_said_so = is_said(page, "kernels", "of those of PyTorch's kernels"), has_column = false;
+    size_t i;
+    json_t *column;
+    json_array_foreach(json_object_get(table, "columns"), i, column) has_column =
+        has_column || strcmp(json_string_value(column), "PyTorch's on H200") == 0;
+    assert_int_equal(has_column, is_said_so);
+    json_decref(page);
+    return is_said_so;
+}
+
+/* PyTorch's kernels were measured on an H200. */
+static void kernels_of_another_card_are_not_compared(void **state)
+{
+    (void)state;
+    assert_true(is_compared("sim:h200"));
+    assert_false(is_compared("sim:b200"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +354,7 @@ int main(void)
         TEST(allocators_are_told_apart),
         TEST(eager_and_fused_runs_are_compared),
         TEST(kernels_are_shown_by_phase),
+        TEST(kernels_of_another_card_are_not_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

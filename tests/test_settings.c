@@ -312,6 +312,19 @@ static void a_change_is_made_once(void **state)
     assert_true(made > 20);
 }
 
+/* Without autocast its end is nothing to change, and of what ends early already, too. */
+static void an_end_of_autocast_is_changed_only_under_autocast(void **state)
+{
+    (void)state;
+    struct mt_run_plan plan = mt_run_plan_usual();
+    plan.config.autocast_end = MT_REGION_END_AFTER_BACKWARD;
+    assert_false(mt_setting_can_change(MT_SETTING_AUTOCAST_END, &plan));
+    plan.config.autocast = MT_AUTOCAST_BF16;
+    assert_true(mt_setting_can_change(MT_SETTING_AUTOCAST_END, &plan));
+    plan.config.autocast_end = MT_REGION_END_BEFORE_BACKWARD;
+    assert_false(mt_setting_can_change(MT_SETTING_AUTOCAST_END, &plan));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +340,7 @@ int main(void)
         cmocka_unit_test(a_comparison_takes_the_settings_of_its_scope),
         cmocka_unit_test(a_run_from_before_a_setting_has_its_former_value),
         cmocka_unit_test(a_change_is_made_once),
+        cmocka_unit_test(an_end_of_autocast_is_changed_only_under_autocast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -291,17 +291,20 @@ static void columns_without_meaning_are_left_out(void **state)
     table = MEMTRACE("sweep " SIZES "--seq 8 --impl eager,fused --warmup 1")->out;
     assert_says(table, "speed-up  ");
     assert_says(table, "warm-up s  ");
+    table = MEMTRACE("sweep " SIZES "--seq 8 --optimizer adamw,none")->out;
+    assert_null(strstr(table, "speed-up"));
 }
 
 static void the_table_is_also_csv_and_markdown(void **state)
 {
     (void)state;
     static const char header[] = "model,mode,autocast,seq,batch,allocated_bytes,reserved_bytes,step_ms,variation,"
-                                 "tokens_per_s,total_s,run,state\n";
+                                 "tokens_per_s,total_s,time_is_estimated,run,state\n";
     const struct said *said = MEMTRACE("sweep " SIZES "--seq 8,16 --format csv");
     assert_int_equal(said->code, 0);
     assert_memory_equal(said->out, header, strlen(header));
     assert_says(said->out, "custom,fwd_bwd,off,16,4,");
+    assert_says(said->out, ",true,2,done\n");
     said = MEMTRACE("sweep " SIZES "--seq 8,16 --format markdown");
     assert_says(said->out, "| model  | mode    | autocast | seq | batch | peak allocated |");
     assert_int_equal(MEMTRACE("sweep " SIZES "--format csv --json")->code, MT_USAGE);

@@ -40,8 +40,8 @@ typedef enum mt_pattern { MT_PATTERNS(X) MT_PATTERN_COUNT } mt_pattern;
 const char *mt_pattern_name(mt_pattern pattern);
 
 /* A run, or a window of its events. Everything is borrowed.
- * Invariants: blocks are those that are live at some moment of first_event <= id <= last_event, by alloc_event; uses[i] is
- * of blocks[i]; every block's label < label_count. */
+ * Invariants: blocks are those that are live at some moment of first_event <= id <= last_event, by alloc_event;
+ * uses[i] is of blocks[i]; every block's label < label_count. */
 struct mt_advice_input {
     const struct mt_block_row *blocks;
     const struct mt_use_row *uses;
@@ -80,22 +80,23 @@ struct mt_advice_material {
     int64_t first_step, last_step; /* of the window */
 };
 
-/* Loads the run or, if it is very long, the steps around its peak of requested bytes. The answer is to be about the allocator
- * `alloc` or, if that is NULL, about PyTorch's for a run of memtrace run, and otherwise about the run's own: policy=tight stands
- * for expandable segments, and for one that is not known. Fails with MT_USAGE for too many events. Release in any
- * case. */
+/* Loads the run or, if it is very long, the steps around its peak of requested bytes. The answer is to be about the
+ * allocator `alloc` or, if that is NULL, about PyTorch's for a run of memtrace run, and otherwise about the run's
+ * own: policy=tight stands for expandable segments, and for one that is not known. Fails with MT_USAGE for too many
+ * events. Release in any case. */
 mt_status mt_advice_material_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                                   struct mt_advice_material *out);
 
-/* Loads the run up to an event and, if that is very long, from the step before the event's on. The answer is to be about the
- * run's own allocator. */
+/* Loads the run up to an event and, if that is very long, from the step before the event's on. The answer is to be
+ * about the run's own allocator. */
 mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,
                                         struct mt_advice_material *out);
 void mt_advice_material_release(struct mt_advice_material *material);
 
 /* Waste of one pattern by blocks that are alike.
- * Invariants: claim_bytes = replay.requested_bytes, unless the replay ran out of memory; saved_bytes is the difference of
- * the peak as it was (of requested bytes; of fragmentation, of reserved ones) to the peak without the waste, or 0. */
+ * Invariants: claim_bytes = replay.requested_bytes, unless the replay ran out of memory; saved_bytes is the
+ * difference of the peak as it was (of requested bytes; of fragmentation, of reserved ones) to the peak without the
+ * waste, or 0. */
 struct mt_finding {
     mt_pattern pattern;
     const char *category, *role, *op, *phase, *place; /* of its blocks; "" where they differ */
@@ -122,9 +123,9 @@ struct mt_fragmentation {
     uint32_t culprit;       /* label of the blocks that most of the free bytes lie between; 0: none */
 };
 
-/* Invariant: findings are ordered. First come those that one option mends, if they save a tenth of the most; of these and of
- * the others, those that save most, then those that waste most byte_seconds. Parts follow their whole. A smaller limit leaves
- * out from the end. */
+/* Invariant: findings are ordered. First come those that one option mends, if they save a tenth of the most; of
+ * these and of the others, those that save most, then those that waste most byte_seconds. Parts follow their whole.
+ * A smaller limit leaves out from the end. */
 struct mt_advice {
     bool knows_uses;                   /* false: the program recorded no use of any block */
     uint64_t peak_bytes;               /* requested, of the window */
@@ -154,24 +155,24 @@ bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *
 
 /* A change that mends a finding. */
 typedef enum mt_hint {
-    MT_HINT_ZERO_GRAD_EARLY,    /* clear gradients before the forward pass */
-    MT_HINT_FREE_AFTER_USE,     /* drop the last reference after the last use */
-    MT_HINT_NO_BACKWARD,        /* run without a backward pass, since none reads what was saved for it */
-    MT_HINT_ALLOCATE_AT_USE,    /* allocate at the first use */
-    MT_HINT_OFFLOAD_PARAMETERS, /* keep parameters on the host, or sharded, while their layer does not run */
-    MT_HINT_UPDATE_IN_BACKWARD, /* update each parameter once its gradient is complete */
-    MT_HINT_OFFLOAD_STATE,      /* keep optimizer state on the host, sharded, or in 8 bits */
-    MT_HINT_CHECKPOINT,         /* compute activations again in backward, or keep them on the host until then */
-    MT_HINT_RECOMPUTE,          /* compute it again when needed */
-    MT_HINT_CAST_AGAIN,         /* make the copy in another precision again when needed */
-    MT_HINT_SHRINK_WORKSPACE,   /* free the workspace after use, or use a smaller one */
-    MT_HINT_COPY_AGAIN,         /* copy data from the host again when needed */
-    MT_HINT_DO_NOT_ALLOCATE,    /* nothing uses it */
-    MT_HINT_DO_NOT_WRITE,       /* nothing reads it */
-    MT_HINT_CAST_WEIGHTS_AGAIN, /* cast weights again in backward, or keep only the copies on the card */
-    MT_HINT_KEEP_ONE_PRECISION, /* keep one of two copies for backward */
-    MT_HINT_DROP_REFERENCE,     /* something refers to it across steps */
-    MT_HINT_ALLOCATE_LONG_FIRST, /* the other policy reserves no less: allocate long-lived blocks first, in fewer sizes */
+    MT_HINT_ZERO_GRAD_EARLY,     /* clear gradients before the forward pass */
+    MT_HINT_FREE_AFTER_USE,      /* drop the last reference after the last use */
+    MT_HINT_NO_BACKWARD,         /* run without a backward pass, since none reads what was saved for it */
+    MT_HINT_ALLOCATE_AT_USE,     /* allocate at the first use */
+    MT_HINT_OFFLOAD_PARAMETERS,  /* keep parameters on the host, or sharded, while their layer does not run */
+    MT_HINT_UPDATE_IN_BACKWARD,  /* update each parameter once its gradient is complete */
+    MT_HINT_OFFLOAD_STATE,       /* keep optimizer state on the host, sharded, or in 8 bits */
+    MT_HINT_CHECKPOINT,          /* compute activations again in backward, or keep them on the host until then */
+    MT_HINT_RECOMPUTE,           /* compute it again when needed */
+    MT_HINT_CAST_AGAIN,          /* make the copy in another precision again when needed */
+    MT_HINT_SHRINK_WORKSPACE,    /* free the workspace after use, or use a smaller one */
+    MT_HINT_COPY_AGAIN,          /* copy data from the host again when needed */
+    MT_HINT_DO_NOT_ALLOCATE,     /* nothing uses it */
+    MT_HINT_DO_NOT_WRITE,        /* nothing reads it */
+    MT_HINT_CAST_WEIGHTS_AGAIN,  /* cast weights again in backward, or keep only the copies on the card */
+    MT_HINT_KEEP_ONE_PRECISION,  /* keep one of two copies for backward */
+    MT_HINT_DROP_REFERENCE,      /* something refers to it across steps */
+    MT_HINT_ALLOCATE_LONG_FIRST, /* no other policy reserves less: allocate long-lived blocks first, in fewer sizes */
     MT_HINT_POLICY_TORCH,        /* use the allocator's other policy */
     MT_HINT_POLICY_TIGHT,
     MT_HINT_COUNT

@@ -276,7 +276,8 @@ static bool follows_whole(const struct mt_advice *advice, size_t index)
     return false;
 }
 
-/* Inserts a finding at its place, for which there is room, but not between another one and its parts. Keeps the first `limit`. */
+/* Inserts a finding at its place, for which there is room, but not between another one and its parts. Keeps the first
+ * `limit`. */
 static void insert_finding(const struct adviser *adviser, const struct mt_finding *finding)
 {
     struct mt_advice *advice = adviser->out;
@@ -299,8 +300,8 @@ static void insert_finding(const struct adviser *adviser, const struct mt_findin
     advice->left_out++;
 }
 
-/* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to take, and
- * one that another allocator has no room for is not comparable. */
+/* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to
+ * take, and one that another allocator has no room for is not comparable. */
 static mt_status find_fragmentation(struct adviser *adviser)
 {
     struct mt_advice *out = adviser->out;

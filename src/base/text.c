@@ -267,6 +267,17 @@ void mt_text_add_list(struct mt_text *text, const char *format, va_list argument
     va_end(again);
 }
 
+bool mt_is_text(const char *wanted, const char *text)
+{
+    return wanted == NULL || strcmp(wanted, text) == 0;
+}
+
+bool mt_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), end_length = end != NULL ? strlen(end) : 0;
+    return end_length <= length && mt_is_text(end, text + length - end_length);
+}
+
 void mt_text_add(struct mt_text *text, const char *format, ...)
 {
     va_list arguments;

@@ -40,6 +40,10 @@ const char *mt_nearest(const char *word, const char *const *names, size_t count)
  * nearest where there are many. Of more names than are easily read it tells how many there are. */
 mt_status mt_fail_unknown(const char *what, const char *word, const char *const *names, size_t count);
 
+/* True if the text is what is wanted, or ends so; NULL: any is. */
+bool mt_is_text(const char *wanted, const char *text);
+bool mt_ends_with(const char *text, const char *end);
+
 /* Text that grows. All zero: empty. Invariant: length < capacity, or both are 0 and data is NULL. */
 struct mt_text {
     char *data; /* NUL-terminated once anything was added; NULL while empty */

@@ -167,6 +167,12 @@ static bool is_attention_told(const struct mt_run_plan *plan)
     return is_fused(plan) || !mt_setting_is_usual(MT_SETTING_ATTENTION, plan);
 }
 
+/* True if autocast, and with it the copies of weights, ends only after backward. */
+static bool holds_casts(const struct mt_run_plan *plan)
+{
+    return plan->config.autocast && plan->config.autocast_end == MT_REGION_END_AFTER_BACKWARD;
+}
+
 /* Without autocast there is nothing to cast. */
 static bool is_weight_cast_told(const struct mt_run_plan *plan)
 {
@@ -332,7 +338,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                                  .title = "autocast end",
                                  .axis = MT_AXIS_IF_VARIED,
                                  RANKS(115, 85, 7, 25),
-                                 .change = {.value = MT_REGION_END_BEFORE_BACKWARD}},
+                                 .change = {.is_one = holds_casts, .value = MT_REGION_END_BEFORE_BACKWARD}},
     [MT_SETTING_ATTENTION] = {.name = "attention",
                               CHOICE(config.attention),
                               .choices = mt_attention_names,

@@ -1,6 +1,7 @@
 #include "study/model_account.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "study/formula.h"
 #include "trace/query/blocks.h"
 
@@ -147,24 +148,13 @@ static struct mt_formula_symbols symbols_of(const struct mt_training_config *con
     return symbols;
 }
 
-static bool is_text(const char *wanted, const char *text)
-{
-    return wanted == NULL || strcmp(wanted, text) == 0;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = end != NULL ? strlen(end) : 0;
-    return end_length <= length && memcmp(text + length - end_length, end != NULL ? end : "", end_length) == 0;
-}
-
 static bool fits(const struct term *term, const struct mt_label_row *label)
 {
     for (int i = 0; i < MOST_PATTERNS; i++) {
         const struct pattern *pattern = &term->patterns[i];
-        if (pattern->role != NULL && is_text(pattern->role, label->role) &&
-            is_text(pattern->category, label->category) && is_text(pattern->op, label->op) &&
-            ends_with(label->span, pattern->end))
+        if (pattern->role != NULL && mt_is_text(pattern->role, label->role) &&
+            mt_is_text(pattern->category, label->category) && mt_is_text(pattern->op, label->op) &&
+            mt_ends_with(label->span, pattern->end))
             return true;
     }
     return false;

@@ -1,5 +1,6 @@
 /* The sections of precision: the dtypes that tensors have under autocast, read off their labels; and the accumulation
  * experiment, which shows why sums stay fp32. */
+#include "base/text.h"
 #include "study/report_runs.h"
 #include "trace/query/blocks.h"
 
@@ -38,21 +39,10 @@ struct labels {
     size_t count;
 };
 
-static bool is_text(const char *wanted, const char *text)
-{
-    return wanted == NULL || strcmp(wanted, text) == 0;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 static bool is_in_place(const struct tensor *tensor, const char *span)
 {
     for (size_t i = 0; i < sizeof tensor->ends / sizeof tensor->ends[0]; i++)
-        if (tensor->ends[i] != NULL && ends_with(span, tensor->ends[i]))
+        if (tensor->ends[i] != NULL && mt_ends_with(span, tensor->ends[i]))
             return true;
     return tensor->ends[0] == NULL;
 }
@@ -60,13 +50,13 @@ static bool is_in_place(const struct tensor *tensor, const char *span)
 /* True of tensors with one number a row, as maxima and sums are: they are on the way to an output, and not the output. */
 static bool is_column(const struct mt_label_row *label)
 {
-    return ends_with(label->shape, ",1");
+    return mt_ends_with(label->shape, ",1");
 }
 
 static bool is_candidate(const struct mt_label_row *label, const struct tensor *tensor)
 {
-    return is_text(tensor->category, label->category) && is_text(tensor->role, label->role) &&
-           is_text(tensor->phase, label->phase) && is_in_place(tensor, label->span) && !is_column(label);
+    return mt_is_text(tensor->category, label->category) && mt_is_text(tensor->role, label->role) &&
+           mt_is_text(tensor->phase, label->phase) && is_in_place(tensor, label->span) && !is_column(label);
 }
 
 /* True of the last candidate of its span: a module takes its output last. Labels are in the order of their first blocks. */

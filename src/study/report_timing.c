@@ -213,20 +213,28 @@ struct phase_row {
     const char *other;         /* its name; NULL: there is none */
 };
 
-static const struct mt_field phase_fields[] = {
-    MT_COLUMN(TEXT, const char *, struct phase_row, phase, "phase"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, ms, "ms"),
+#define OUR_COLUMNS                                                                                                    \
+    MT_COLUMN(TEXT, const char *, struct phase_row, phase, "phase"),                                                   \
+        MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, ms, "ms"),                                               \
+        MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, share, "share"),                                         \
+        MT_COLUMN(COUNT, uint64_t, struct phase_row, kernels, "kernels"),                                              \
+        MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_ms, "products"),                                 \
+        MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_share, "share of phase"),                        \
+        MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, other_ms, "largest other"),                              \
+        MT_COLUMN(TEXT, const char *, struct phase_row, other, "")
+
+static const struct mt_field phase_fields[] = {OUR_COLUMNS, MT_FIELDS_END};
+static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
+
+/* Beside PyTorch's, where they were measured. */
+static const struct mt_field compared_fields[] = {
+    OUR_COLUMNS,
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_ms, "PyTorch's on H200"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, share, "share"),
-    MT_COLUMN(COUNT, uint64_t, struct phase_row, kernels, "kernels"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_ms, "products"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, product_share, "share of phase"),
     MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, published_share, "PyTorch's share"),
-    MT_COLUMN(FIGURE, struct mt_figure, struct phase_row, other_ms, "largest other"),
-    MT_COLUMN(TEXT, const char *, struct phase_row, other, ""),
     MT_FIELDS_END,
 };
-static const struct mt_row_type phase_type = MT_ROW_TYPE(struct phase_row, phase_fields);
+static const struct mt_row_type compared_type = MT_ROW_TYPE(struct phase_row, compared_fields);
+#undef OUR_COLUMNS
 
 static double ms_a_step(const struct mt_kernels *kernels, uint64_t total_ns)
 {
@@ -253,6 +261,14 @@ static const struct mt_published_kernels *published_kernels(const struct mt_publ
     return cell != NULL ? mt_published_kernels_find(cell, phase->phase) : NULL;
 }
 
+static const struct mt_row_type *type_of_phases(const struct mt_kernels *kernels, const struct mt_published_cell *cell)
+{
+    for (size_t i = 0; i < kernels->phase_count; i++)
+        if (published_kernels(cell, &kernels->phases[i]) != NULL)
+            return &compared_type;
+    return &phase_type;
+}
+
 static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, const struct mt_published_cell *cell,
                       const struct mt_kernel_phase *phase)
 {
@@ -276,7 +292,7 @@ static void add_phase(struct mt_page *page, const struct mt_kernels *kernels, co
         row.other_ms = ms_figure(kernels, other->total_ns);
         row.other = mt_text_get(&name);
     }
-    mt_page_row(page, &phase_type, &row);
+    mt_page_row(page, type_of_phases(kernels, cell), &row);
     mt_text_release(&name);
 }
 
@@ -322,7 +338,7 @@ static void add_kernels(struct mt_page *page, const struct mt_run *run, const st
     struct mt_text title = {0};
     mt_text_add(&title, "Kernels of a step%s: %s, %s, seq %s, %s on %s", is_estimated ? ", estimated (est.)" : "",
                 steps->model, steps->mode, steps->seq, steps->precision, run->device);
-    mt_page_table(page, "kernels", title.data, &phase_type, NULL, 0);
+    mt_page_table(page, "kernels", title.data, type_of_phases(kernels, cell), NULL, 0);
     for (size_t i = 0; i < kernels->phase_count; i++)
         add_phase(page, kernels, cell, &kernels->phases[i]);
     if (is_estimated)
@@ -333,6 +349,15 @@ static void add_kernels(struct mt_page *page, const struct mt_run *run, const st
     mt_text_release(&title);
 }
 
+/* True if the device is, or stands for, the card on which PyTorch's kernels were measured. */
+static bool is_h200(const char *device)
+{
+    struct mt_card card;
+    bool is_known = mt_device_is_simulated(device) ? mt_device_find_card(device, &card) == MT_OK
+                                                   : mt_card_find_product(device, &card);
+    return is_known && strcmp(card.name, "h200") == 0;
+}
+
 /* Adds the kernels of a run, if they were watched, and counts it in *shown. */
 static mt_status add_watched(struct mt_report *report, const struct mt_run *run, size_t *shown)
 {
@@ -341,7 +366,7 @@ static mt_status add_watched(struct mt_report *report, const struct mt_run *run,
     struct mt_kernels kernels = {0};
     mt_status status = mt_settings_load(report->trace, run, &settings);
     bool is_watched = status == MT_OK && strcmp(mt_settings_value(&settings, "kernels"), "on") == 0;
-    const struct mt_published_cell *cell = is_watched ? mt_published_find(&settings) : NULL;
+    const struct mt_published_cell *cell = is_watched && is_h200(run->device) ? mt_published_find(&settings) : NULL;
     mt_settings_release(&settings);
     if (!is_watched)
         return status;

@@ -161,7 +161,7 @@ static struct shown show(const struct mt_advice *advice, size_t index)
     return shown;
 }
 
-/* Release it. */
+/* Returns the findings in the order in which they are shown. The caller releases them. */
 static struct order order_create(const struct mt_advice *advice)
 {
     struct order order = {.items = mt_host_alloc((advice->count + 1) * sizeof *order.items), .count = advice->count};

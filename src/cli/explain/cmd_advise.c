@@ -60,8 +60,8 @@ const struct mt_command mt_command_advise = {
         "that\n"
         "of --alloc. What is saved is told of the peak of requested bytes, of fragmentation of reserved ones. What "
         "one\n"
-        "option mends comes first if it saves a tenth of the most or more, then the largest saving, fragmentation "
-        "last.\n"
+        "option mends comes first if it saves a tenth of the most or more, then the largest saving. Fragmentation has\n"
+        "its place by the reserved bytes that it saves.\n"
         "Savings do not add up: two findings may speak of the same bytes. Of a run of memtrace run, options with "
         "which\n"
         "it makes other requests are simulated: the fused implementation, checkpointing, the optimizer in backward.\n",

@@ -354,10 +354,11 @@ static void print_answer(const struct mt_oom_answer *answer)
     print_memory(answer);
     print_verdict(answer);
     print_need_of_run(answer);
-    putchar('\n');
-    if (row.hole_count > 0)
+    if (row.hole_count > 0) {
+        putchar('\n');
         mt_rows_print(&mt_oom_hole_type, "segments count bytes largest_bytes why", "bytes count", row.holes,
                       row.hole_count);
+    }
     print_live(answer);
     if (row.change_count > 0) {
         print_changes(&row);

@@ -1,9 +1,9 @@
 /* memtrace cards: the cards that a device can simulate, and the one in the machine. */
 #include "answer/report_page.h"
-#include "answer/row_stream.h"
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/report_form.h"
 #include "device/device.h"
 
 #include <assert.h>
@@ -13,15 +13,16 @@
 
 struct cards_options {
     bool help;
-    bool json, csv, markdown;
+    bool json;
+    int format;       /* as mt_report_format_names has them */
     const char *card; /* NULL: all */
 };
 
 static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct cards_options, card, "CARD", .takes = MT_TAKES_FILE,
               .help = "one card by its name, or FILE.json that describes one (all known cards)"),
-    MT_OPTION(FLAG, struct cards_options, csv, "--csv", .help = "print CSV, with every field"),
-    MT_OPTION(FLAG, struct cards_options, markdown, "--markdown", .help = "print the table as Markdown"),
+    MT_OPTION(CHOICE, struct cards_options, format, "--format", .value = "FORMAT", .choices = mt_report_format_names,
+              .help = "of the table (text); csv has every field"),
     MT_OPTION_JSON(struct cards_options),
     MT_OPTION_HELP(struct cards_options),
     MT_OPTIONS_END,
@@ -177,31 +178,6 @@ static mt_status find_one(const char *name, struct cards_answer *answer)
     return MT_OK;
 }
 
-static mt_status print_csv(const struct cards_answer *answer)
-{
-    struct mt_output_file *file;
-    struct mt_row_stream stream;
-    MT_TRY(mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &file));
-    mt_row_stream_begin(&stream, file, MT_ROWS_CSV, &card_type, NULL);
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < answer->count && status == MT_OK; i++)
-        status = mt_row_stream_add(&stream, &answer->rows[i]);
-    mt_row_stream_end(&stream);
-    return mt_output_file_close(file, status);
-}
-
-static mt_status print_markdown(const struct cards_answer *answer)
-{
-    struct mt_page *page = mt_page_create("Cards");
-    struct mt_text text = {0};
-    mt_page_table(page, "cards", "TFLOP/s of fp32 and of matrices", &page_type, answer->rows, answer->count);
-    mt_page_write_markdown(page, &text);
-    mt_status status = mt_output_file_put(NULL, MT_OUTPUT_BY_NAME, mt_text_get(&text));
-    mt_text_release(&text);
-    mt_page_destroy(page);
-    return status;
-}
-
 static void print_table(const struct card_row *rows, size_t count)
 {
     mt_rows_print(&shown_type,
@@ -226,15 +202,16 @@ static void print_text(const struct cards_answer *answer)
         0);
 }
 
-static mt_status print_answer(const struct cards_options *given, const struct cards_answer *answer)
+static mt_status print_answer(const struct cards_options *given, mt_report_form form, const struct cards_answer *answer)
 {
-    if (given->csv)
-        return print_csv(answer);
-    if (given->markdown)
-        return print_markdown(answer);
-    if (given->json && given->card != NULL)
+    if (form == MT_REPORT_CSV)
+        return mt_rows_print_csv(&card_type, answer->rows, answer->count);
+    if (form == MT_REPORT_MARKDOWN)
+        return mt_rows_print_markdown("Cards", "cards", "TFLOP/s of fp32 and of matrices", &page_type, answer->rows,
+                                      answer->count);
+    if (form == MT_REPORT_JSON && given->card != NULL)
         mt_answer_print_json("card", &card_type, answer->rows);
-    else if (given->json)
+    else if (form == MT_REPORT_JSON)
         mt_answer_print_json("cards", &answer_type, answer);
     else
         print_text(answer);
@@ -245,13 +222,13 @@ static mt_status run_cards(const void *given)
 {
     const struct cards_options *asked = given;
     struct cards_answer answer = {0};
-    if (asked->json + asked->csv + asked->markdown > 1)
-        return mt_fail(MT_USAGE, "--json, --csv and --markdown are three forms of one answer: choose one");
+    mt_report_form form;
+    MT_TRY(mt_report_form_find(asked->json, asked->format, &form));
     mt_status status = asked->card != NULL ? find_one(asked->card, &answer) : list_known(&answer);
-    if (status == MT_OK && asked->card == NULL && !asked->csv && !asked->markdown)
+    if (status == MT_OK && asked->card == NULL && (form == MT_REPORT_TEXT || form == MT_REPORT_JSON))
         answer.machine = find_machine();
     if (status == MT_OK)
-        status = print_answer(asked, &answer);
+        status = print_answer(asked, form, &answer);
     free(answer.machine);
     free(answer.rows);
     return status;

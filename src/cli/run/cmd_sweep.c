@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/report_form.h"
 #include "cli/run/sweep_report.h"
 #include "cli/run/told_session.h"
 
@@ -15,11 +16,8 @@
 struct sweep_options {
     struct mt_run_options run; /* lists of values of the axes, and the values of all other settings */
     bool again;
-    int format; /* of format_names */
+    int format; /* of mt_report_format_names */
 };
-
-static const char *const format_names[] = {"text", "csv", "markdown", NULL};
-static const mt_report_form forms[] = {MT_REPORT_TEXT, MT_REPORT_CSV, MT_REPORT_MARKDOWN};
 
 static const struct mt_option options[] = {
     MT_RUN_SETTINGS(mt_sweep_setting_option, offsetof(struct sweep_options, run)),
@@ -32,7 +30,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct sweep_options, run.name, "--name", .value = "TEXT",
               .help = "what to call the runs: TEXT and the values that vary, with dashes between"),
     MT_OPTION(FLAG, struct sweep_options, again, "--again", .help = "run also the cells that the trace has already"),
-    MT_OPTION(CHOICE, struct sweep_options, format, "--format", .value = "FORMAT", .choices = format_names,
+    MT_OPTION(CHOICE, struct sweep_options, format, "--format", .value = "FORMAT", .choices = mt_report_format_names,
               .help = "of the table (text)"),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
@@ -206,7 +204,7 @@ static mt_status fail_cells(mt_status status, const struct mt_sweep_grid *grid, 
     return mt_fail(status, "%zu of %zu cells failed", failed, grid->cell_count);
 }
 
-static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_grid *grid,
+static mt_status sweep_grid(const struct sweep_options *sweep, mt_report_form form, struct mt_sweep_grid *grid,
                             struct mt_sweep_result *results)
 {
     struct sigaction before;
@@ -220,7 +218,7 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
     mt_interrupt_release(&before);
     const struct mt_sweep done = {sweep->run.trace, &seen_to, results};
     if (seen_to.cell_count > 0)
-        status = mt_sweep_report(&done, sweep->run.json ? MT_REPORT_JSON : forms[sweep->format]);
+        status = mt_sweep_report(&done, form);
     if (cells == MT_OK && seen_to.cell_count == grid->cell_count)
         return status;
     return fail_cells(cells, grid, results, seen_to.cell_count);
@@ -229,15 +227,15 @@ static mt_status sweep_grid(const struct sweep_options *sweep, struct mt_sweep_g
 static mt_status run_sweep(const void *given)
 {
     const struct sweep_options *sweep = given;
-    if (sweep->run.json && forms[sweep->format] != MT_REPORT_TEXT)
-        return mt_fail(MT_USAGE, "--json and --format %s exclude each other", format_names[sweep->format]);
+    mt_report_form form;
+    MT_TRY(mt_report_form_find(sweep->run.json, sweep->format, &form));
     struct mt_run_options base = sweep->run;
     base.json = false; /* the answer of a sweep has no gradients, so none is read back */
     struct mt_sweep_grid grid;
     mt_status status = mt_sweep_grid_create(&base, &grid);
     if (status == MT_OK) {
         struct mt_sweep_result *results = mt_host_alloc(grid.cell_count * sizeof *results);
-        status = sweep_grid(sweep, &grid, results);
+        status = sweep_grid(sweep, form, &grid, results);
         for (size_t i = 0; i < grid.cell_count; i++)
             free(results[i].error);
         free(results);

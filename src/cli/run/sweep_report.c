@@ -1,10 +1,9 @@
 #include "cli/run/sweep_report.h"
 
-#include "answer/report_page.h"
-#include "answer/row_stream.h"
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/report_form.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -42,7 +41,7 @@ static const struct mt_field result_fields[] = {
     MT_SHARE(struct row, variation, "variation", "cv", "the deviation of a step by its mean, of a sample"),
     MT_FIELD(FIGURE, struct mt_figure, struct row, tokens, "tokens_per_s", "tokens/s", NULL),
     MT_NUMBER_AS(struct row, speedup, "speedup", "speed-up", "%.2f",
-                 "of a step, over the first row of the same model, mode, seq, batch and warmup"),
+                 "of a step, over the first row of the same model, mode, seq, batch, optimizer and warmup"),
     MT_FIELD(FIGURE, struct mt_figure, struct row, warmup, "warmup_s", "warm-up s", "of all steps of the warm-up"),
     MT_FIELD(FIGURE, struct mt_figure, struct row, total, "total_s", "total s", "of all steps, the warm-up included"),
     MT_FIELDS_END,
@@ -67,6 +66,10 @@ static const struct mt_field row_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct row, row_fields);
+
+/* A column of CSV, whose times are numbers alone. */
+static const struct mt_field estimate_field =
+    MT_FLAG(struct row, time_is_estimated, "time_is_estimated", NULL, "on sim");
 
 /* The last columns of tables. */
 static const struct mt_field end_fields[] = {
@@ -219,8 +222,8 @@ static mt_status load_row(const struct mt_sweep *sweep, size_t cell, struct mt_t
 /* True if a step of either row does the same work, however it does it. */
 static bool is_same_work(const struct row *a, const struct row *b)
 {
-    static const mt_setting work[] = {MT_SETTING_MODEL, MT_SETTING_MODE, MT_SETTING_SEQ, MT_SETTING_BATCH,
-                                      MT_SETTING_WARMUP};
+    static const mt_setting work[] = {MT_SETTING_MODEL, MT_SETTING_MODE,      MT_SETTING_SEQ,
+                                      MT_SETTING_BATCH, MT_SETTING_OPTIMIZER, MT_SETTING_WARMUP};
     for (size_t i = 0; i < sizeof work / sizeof work[0]; i++)
         if (strcmp(a->values[work[i]], b->values[work[i]]) != 0)
             return false;
@@ -296,7 +299,7 @@ void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sw
 }
 
 /* The columns of a table, and the names of those that a narrow terminal leaves out, the first of them first. */
-enum { END_COUNT = 2, MOST_COLUMNS = MT_SETTING_COUNT + RESULT_COUNT + END_COUNT };
+enum { END_COUNT = 2, MOST_COLUMNS = MT_SETTING_COUNT + RESULT_COUNT + 1 + END_COUNT };
 struct columns {
     struct mt_field fields[MOST_COLUMNS + 1]; /* as mt_row_type has them */
     size_t count;
@@ -338,7 +341,8 @@ static bool is_column(const struct columns *columns, const char *name)
 
 /* Chooses the columns. A narrow terminal leaves out first those that are the same in all cells, then those of
  * least interest. */
-static void choose_columns(const struct mt_sweep_grid *grid, const struct answer *answer, struct columns *out)
+static void choose_columns(const struct mt_sweep_grid *grid, const struct answer *answer, mt_report_form form,
+                           struct columns *out)
 {
     static const char *const spare[] = {"warmup_s", "total_s",      "variation", "step_ms",
                                         "run",      "tokens_per_s", "speedup",   "reserved_bytes"};
@@ -346,15 +350,11 @@ static void choose_columns(const struct mt_sweep_grid *grid, const struct answer
     for (mt_setting axis = 0; axis < MT_SETTING_COUNT; axis++)
         if (is_shown(grid, axis))
             add_axis(grid, axis, out);
-    bool is_estimated = mt_device_is_simulated(grid->cells[0].plan.device);
-    for (size_t i = 0; i < RESULT_COUNT; i++) {
-        if (!has_column(answer, &result_fields[i]))
-            continue;
-        out->fields[out->count] = result_fields[i];
-        if (is_estimated && result_fields[i].offset == offsetof(struct row, step_ms))
-            out->fields[out->count].heading = "est. step ms";
-        out->count++;
-    }
+    for (size_t i = 0; i < RESULT_COUNT; i++)
+        if (has_column(answer, &result_fields[i]))
+            out->fields[out->count++] = result_fields[i];
+    if (form == MT_REPORT_CSV)
+        out->fields[out->count++] = estimate_field;
     for (size_t i = 0; i < END_COUNT; i++)
         out->fields[out->count++] = end_fields[i];
     for (size_t i = 0; i < sizeof spare / sizeof spare[0]; i++)
@@ -375,41 +375,16 @@ static void print_tally(const struct mt_sweep_grid *grid, const struct answer *a
                          0);
 }
 
-static mt_status print_csv(const struct mt_row_type *type, const struct answer *answer)
-{
-    struct mt_output_file *file;
-    struct mt_row_stream stream;
-    mt_status status = mt_output_file_open(NULL, MT_OUTPUT_BY_NAME, &file);
-    if (status != MT_OK)
-        return status;
-    mt_row_stream_begin(&stream, file, MT_ROWS_CSV, type, NULL);
-    for (size_t i = 0; i < answer->count && status == MT_OK; i++)
-        status = mt_row_stream_add(&stream, &answer->rows[i]);
-    mt_row_stream_end(&stream);
-    return mt_output_file_close(file, status);
-}
-
-static void print_markdown(const struct mt_row_type *type, const struct answer *answer)
-{
-    struct mt_text text = {0};
-    struct mt_page *page = mt_page_create("Sweep");
-    mt_page_table(page, "cells", answer->trace, type, answer->rows, answer->count);
-    mt_page_write_markdown(page, &text);
-    fputs(mt_text_get(&text), stdout);
-    mt_text_release(&text);
-    mt_page_destroy(page);
-}
-
 static mt_status print_table(const struct mt_sweep_grid *grid, const struct answer *answer, mt_report_form form)
 {
     mt_status status = MT_OK;
     struct columns columns;
-    choose_columns(grid, answer, &columns);
+    choose_columns(grid, answer, form, &columns);
     const struct mt_row_type type = MT_ROW_TYPE(struct row, columns.fields);
     if (form == MT_REPORT_CSV) {
-        status = print_csv(&type, answer);
+        status = mt_rows_print_csv(&type, answer->rows, answer->count);
     } else if (form == MT_REPORT_MARKDOWN) {
-        print_markdown(&type, answer);
+        status = mt_rows_print_markdown("Sweep", "cells", answer->trace, &type, answer->rows, answer->count);
     } else {
         mt_rows_print(&type, NULL, mt_text_get(&columns.spare), answer->rows, answer->count);
         print_tally(grid, answer);

@@ -4,6 +4,7 @@
  * these sums. */
 #include "base/memory.h"
 #include "base/order.h"
+#include "base/text.h"
 #include "trace/query/query.h"
 #include "trace/query/walk.h"
 
@@ -35,15 +36,9 @@ struct sum {
     uint64_t count, total_ns;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 static bool is_product(const struct sum *sum)
 {
-    return ends_with(sum->op, ".matmul");
+    return mt_ends_with(sum->op, ".matmul");
 }
 
 /* Adds a sum of attention. The products of queries with keys and of weights with values are launched in the attention's own
@@ -54,7 +49,7 @@ static void add_attention(struct mt_kernels *kernels, const struct sum *sum)
         return;
     if (strcmp(sum->category, "Softmax") == 0)
         kernels->softmax_ns += sum->total_ns;
-    else if (is_product(sum) && ends_with(sum->span, ".attn"))
+    else if (is_product(sum) && mt_ends_with(sum->span, ".attn"))
         kernels->attention_product_ns += sum->total_ns;
 }
 

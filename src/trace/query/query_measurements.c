@@ -191,6 +191,8 @@ static const char *precision(const char *autocast, const char *matmul)
         return "";
     if (strcmp(autocast, "bf16") == 0)
         return "bf16 autocast";
+    if (strcmp(autocast, "fp16") == 0)
+        return "fp16 autocast";
     return strcmp(matmul, "tf32") == 0 ? "tf32" : "fp32";
 }
 
