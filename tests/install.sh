@@ -96,7 +96,7 @@ $cc $flags -I cuda "$samples/replace_malloc.c" -o replace_malloc \
 ./replace_malloc
 "$prefix/bin/memtrace" top --at peak --trace replace_malloc.db >said
 expects said '16.00 MiB      1  16.00 MiB  Buffer    replace_malloc.c:'
-expects said ' 4.00 MiB      1  Buffer    replace_malloc.c:'
+expects said ' 4.00 MiB      1   4.00 MiB  Buffer    replace_malloc.c:'
 "$prefix/bin/memtrace" events --trace replace_malloc.db >said
 [ "$(grep -c " alloc " said)" -eq 2 ] && [ "$(grep -c " free " said)" -eq 2 ] ||
     { cat said; die "what it took was not given back"; }

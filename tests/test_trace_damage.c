@@ -428,9 +428,10 @@ static void a_changed_row_of_a_run_that_was_left_is_found(void **state)
 static void a_batch_that_cannot_be_is_damage(void **state)
 {
     (void)state;
-    static const char *const changes[] = {"UPDATE batch SET event_count = 0", "UPDATE batch SET event_count = -1",
-                                          "UPDATE batch SET event_count = 1 << 62",
-                                          "UPDATE batch SET first_event = -1"};
+    static const char *const changes[] = {
+        "UPDATE batch SET event_count = 0", "UPDATE batch SET event_count = -1",
+        "UPDATE batch SET event_count = 1 << 62",
+        "UPDATE batch SET first_event = -1 WHERE first_event = (SELECT max(first_event) FROM batch)"};
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
         fixture_record(path, 1, 3000);
         make_database("UPDATE run SET state = 'running'");
