@@ -105,7 +105,7 @@ mkdir project
 cat >project/CMakeLists.txt <<END
 cmake_minimum_required(VERSION 3.22)
 project(stranger C)
-find_package(memtrace 0.1 REQUIRED)
+find_package(memtrace 0.2 REQUIRED)
 add_executable(shared $samples/label.c)
 target_link_libraries(shared PRIVATE memtrace::memtrace)
 add_executable(static $samples/label.c)

@@ -125,7 +125,7 @@ static void a_full_disk_is_survived(void **state)
 {
     (void)state;
     char folder[FIXTURE_PATH_BYTES];
-    if (mount("none", folder_of_path(folder), "tmpfs", 0, "size=2m") != 0) {
+    if (mount("none", folder_of_path(folder), "tmpfs", 0, "size=4m") != 0) {
         print_message("no permission to mount a small disk\n");
         skip();
     }
