@@ -1,5 +1,5 @@
 /* libmemtrace_torch.so: memtrace's allocator under PyTorch, through PyTorch's pluggable interface. PyTorch calls the
- * first group of functions. samples/pytorch/memtrace_torch.py calls the rest through ctypes, and so can other programs.
+ * first group of functions. The package in python/memtrace calls the rest through ctypes, and so can other programs.
  *
  * Categories and phases are numbers, from memtrace_torch_category and memtrace_torch_phase_number. Functions that
  * return int return 0, or memtrace's exit code for the failure; memtrace_torch_last_error gives the reason.

@@ -1,4 +1,4 @@
-"""A fake PyTorch with the parts that samples/pytorch/memtrace_torch.py uses, over the library with fake cards. Tensors are
+"""A fake PyTorch with the parts that the package uses, over the library with fake cards. Tensors are
 blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
 import ctypes
 import os

@@ -1,0 +1,89 @@
+"""Where the package's files are, and libmemtrace_torch.so as functions (src/torch/memtrace_torch.h is its manual)."""
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+from typing import Any
+
+HERE = pathlib.Path(os.path.abspath(__file__)).parent
+
+# The folders that may hold the libraries: of a wheel, and of an installation or a build, in whose python/ the package lies.
+FOLDERS = (HERE / "native", HERE.parent.parent)
+
+
+def find(name: str, variable: str) -> str:
+    """Returns the path of a library: what the environment's variable says, or the file of that name in the first folder
+    that has it. Fails with FileNotFoundError if none has."""
+    given = os.environ.get(variable)
+    if given:
+        return given
+    for folder in FOLDERS:
+        if (folder / name).exists():
+            return str(folder / name)
+    raise FileNotFoundError(f"{name} is in none of {', '.join(map(str, FOLDERS))}; set {variable} to its path")
+
+
+def find_torch_library() -> str:
+    """Returns the path of libmemtrace_torch.so."""
+    return find("libmemtrace_torch.so", "MEMTRACE_TORCH_LIBRARY")
+
+
+class Figures(ctypes.Structure):
+    """Bytes of one card, in one category or in all (struct memtrace_torch_figures)."""
+
+    requested: int
+    allocated: int
+    blocks: int
+    peak_requested: int
+    peak_allocated: int
+    allocations: int
+    reserved: int
+    peak_reserved: int
+    capacity: int
+    segments: int
+    largest_free: int
+    refusals: int
+    unknown_frees: int
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "requested allocated blocks peak_requested peak_allocated allocations "
+            "reserved peak_reserved capacity segments largest_free refusals unknown_frees"
+        ).split()
+    ]
+
+
+def load_torch_library(path: str) -> Any:
+    """Loads libmemtrace_torch.so and declares its functions. Calls keep the interpreter's lock, since releasing it takes
+    longer."""
+    library = ctypes.PyDLL(path)
+    text, number, word = ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32
+    prototypes: tuple[tuple[Any, ...], ...] = (
+        ("configure", number, text, text, text),
+        ("close", number, number),
+        ("last_error", text),
+        ("span", word, word, text, text),
+        ("category", number, text),
+        ("category_name", text, number),
+        ("phase_number", number, text),
+        ("span_begin", word, word, number),
+        ("span_end", None, word),
+        ("span_now", word),
+        ("category_now", number),
+        ("place", None, word, number),
+        ("come_to", None, word, number, ctypes.py_object),
+        ("phase", None, number, number),
+        ("step_begin", ctypes.c_int64),
+        ("step_end", None),
+        ("relabel", number, ctypes.c_void_p, word, number),
+        ("measure", None, text, ctypes.c_double),
+        ("statistics", number, number, number, ctypes.POINTER(Figures)),
+        ("reset_peaks", None, number),
+        ("reset", None),
+    )
+    for name, result, *arguments in prototypes:
+        function = getattr(library, "memtrace_torch_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
