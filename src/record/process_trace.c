@@ -74,13 +74,14 @@ void mt_process_trace_name(struct mt_text *out, const char *path, const char *ad
 
 static void name_trace(struct mt_text *out, const struct mt_record_request *request, const struct mt_process_card *card)
 {
-    char addition[2 * NUMBER_TEXT] = "";
+    struct mt_text addition = {0};
     struct mt_run_rank rank;
     if (read_rank(&rank) && rank.rank > 0)
-        snprintf(addition, NUMBER_TEXT, "-rank%" PRId64, rank.rank);
-    if (card->number > 0)
-        snprintf(addition + strlen(addition), NUMBER_TEXT, "-cuda%d", card->number);
-    mt_process_trace_name(out, request->trace, addition);
+        mt_text_add(&addition, "-rank%" PRId64, rank.rank);
+    if (card->addition != NULL)
+        mt_text_add(&addition, "%s", card->addition);
+    mt_process_trace_name(out, request->trace, mt_text_get(&addition));
+    mt_text_release(&addition);
 }
 
 static mt_status open_at(const struct mt_record_request *request, const char *path, const struct mt_process_card *card,
@@ -125,7 +126,7 @@ mt_status mt_process_trace_open(const struct mt_record_request *request, const s
                                 const char *recorded, struct mt_recorder **out)
 {
     struct mt_text path = {0};
-    assert(request->trace != NULL && card->number >= 0);
+    assert(request->trace != NULL && card->name != NULL);
     mt_status status = open_anywhere(request, card, recorded, &path, out);
     if (status == MT_OK)
         mt_process_answer(request, MT_RECORD_RUN, mt_recorder_run(*out), path.data);

@@ -16,7 +16,7 @@ struct mt_recorder;
 struct mt_process_card {
     const char *name; /* "NVIDIA H200" */
     uint64_t capacity_bytes;
-    int number; /* 0, or of the process's further cards their number: their traces have -cudaN before the ending */
+    const char *addition; /* to the name of its trace, before the ending: "-cuda1"; NULL: none */
 };
 
 /* Opens the trace that the request names, adds a run with the process's command line, number and rank, and answers so.
