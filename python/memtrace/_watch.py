@@ -8,6 +8,7 @@ and ends with the optimizer's, or is what torch.profiler calls one.
 """
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import pathlib
@@ -21,6 +22,7 @@ from ._allocator import close_at_exit
 from ._labels import ROOT, Call, Labels, Patched, Place
 from ._library import find_torch_library, load_torch_library
 
+TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
 HISTORY_ENTRIES = 10_000_000
 
@@ -97,9 +99,19 @@ class Watcher(Labels):
 
 
 def fall_back(reason: str) -> None:
-    """Has PyTorch keep its memory history instead, and says why."""
+    """Has PyTorch keep its memory history instead, to be imported, and says why."""
     tell(f"{reason}; PyTorch's memory history is recorded instead")
-    torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES)
+    torch.cuda._lazy_call(lambda: torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
+    atexit.register(keep_history)
+
+
+def keep_history() -> None:
+    """Writes PyTorch's memory history beside the trace, if CUDA was used."""
+    if not torch.cuda.is_initialized():
+        return
+    path = f"{os.environ.get(TRACE, 'memtrace.db')}-{os.getpid()}.pickle"
+    torch.cuda.memory._dump_snapshot(path)
+    tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
 
 
 def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None) -> Optional[Watcher]:
