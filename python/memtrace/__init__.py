@@ -2,6 +2,9 @@
 
     import memtrace
 
+    with memtrace.record("train.db"):               # PyTorch's allocator, watched; also @memtrace.record("train.db")
+        train()
+
     trace = memtrace.open("train.db")               # what the program `memtrace` answers, as Python
     print(trace.peak(by="role").shares[0])
 
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from ._allocator import install_allocator as install_allocator
     from ._header import MemtraceError as MemtraceError
     from ._labels import RULES as RULES
+    from ._recording import record as record
     from ._trace import Block as Block
     from ._trace import Category as Category
     from ._trace import Cause as Cause
@@ -26,13 +30,16 @@ if TYPE_CHECKING:
     from ._trace import Share as Share
     from ._trace import Trace as Trace
     from ._trace import open as open
+    from ._writers import log_to as log_to
 
 # The public names by the modules that define them, which are imported when a name is first used.
 _MODULES = {
     "_allocator": ("Allocator", "install_allocator"),
     "_header": ("MemtraceError",),
     "_labels": ("RULES",),
+    "_recording": ("record",),
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
+    "_writers": ("log_to",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)
