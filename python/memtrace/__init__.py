@@ -8,6 +8,9 @@
     trace = memtrace.open("train.db")               # what the program `memtrace` answers, as Python
     print(trace.peak(by="role").shares[0])
 
+    @memtrace.limit_memory("20 GiB")                # a test that fails if its peak on a card is higher
+    def test_train(): ...
+
 `python -m memtrace` is the program itself. Importing this package does not import torch.
 """
 from __future__ import annotations
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from ._allocator import install_allocator as install_allocator
     from ._header import MemtraceError as MemtraceError
     from ._labels import RULES as RULES
+    from ._limits import limit_leaks as limit_leaks
+    from ._limits import limit_memory as limit_memory
     from ._recording import record as record
     from ._trace import Block as Block
     from ._trace import Category as Category
@@ -37,6 +42,7 @@ _MODULES = {
     "_allocator": ("Allocator", "install_allocator"),
     "_header": ("MemtraceError",),
     "_labels": ("RULES",),
+    "_limits": ("limit_leaks", "limit_memory"),
     "_recording": ("record",),
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
     "_writers": ("log_to",),
