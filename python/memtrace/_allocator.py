@@ -13,6 +13,7 @@ import torch
 
 from ._labels import RULES, Labels
 from ._library import Figures, find_torch_library, load_torch_library
+from ._sizes import in_words
 
 if TYPE_CHECKING:
     Device = Union[None, int, str, torch.device]
@@ -93,21 +94,13 @@ def card(device: Device) -> int:
     return int(torch.cuda.current_device() if index is None else index)
 
 
-def in_words(count: int) -> str:
-    """Returns bytes in the largest unit of which there is one."""
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.2f} {unit}"
-    return f"{count} B"
-
-
 def replace_statistics(allocator: Allocator) -> None:
     """Makes torch.cuda's own statistics work. They fail with a pluggable allocator otherwise."""
-    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
-                 "reset_peak_memory_stats"):
-        for owner in (torch.cuda, torch.cuda.memory):
+    owners: tuple[Any, ...] = (torch.cuda, torch.cuda.memory)
+    for owner in owners:
+        for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved",
+                     "reset_peak_memory_stats"):
             setattr(owner, name, getattr(allocator, name))
-    for owner in (torch.cuda, torch.cuda.memory):
         owner.memory_summary = lambda device=None, abbreviated=False: allocator.summary(device)
 
 

@@ -69,10 +69,10 @@ class Place:
 Call = tuple[torch.nn.Module, Place, int]  # a module under way, its place, and the depth that ends its span
 
 
-def mark_backward(tensor: torch.Tensor, place: Place) -> None:
+def mark_backward(tensor: Any, place: Place) -> None:
     """Sets the place of backward when it reaches the operation that made this tensor. A tensor has one place, the innermost.
     Does the same as tensor.register_hook without a handle for removal, which would take most of the time."""
-    hooks = tensor._backward_hooks
+    hooks: Optional[dict[Any, Any]] = tensor._backward_hooks
     if hooks is not None and "memtrace" in hooks:
         return
     node = tensor.grad_fn
@@ -118,7 +118,7 @@ class Labels:
         self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
         self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
         self.local = threading.local()  # .calls: modules that are under way in this thread, with their places and depths
-        self.phase_now: tuple[str, int] = ("init", self.other)
+        self.phase_now = ("init", self.other)
         self.phases_before: dict[int, tuple[str, int]] = {}  # of optimizers that are under way
         # of optimizers: how many tensors of state are labelled
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -184,7 +184,7 @@ class Labels:
             if child not in found:
                 self._place(child, child_name, place.span, place.category, found)
 
-    def _watch_gradient(self, parameter: torch.Tensor, span: int) -> None:
+    def _watch_gradient(self, parameter: Any, span: int) -> None:
         """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""
         relabel, gradient = self.library.memtrace_torch_relabel, self.gradient
 
@@ -275,7 +275,7 @@ class Labels:
     # ---- phases and steps ----
 
     def _phase(self, name: str, category: int) -> None:
-        self.phase_now: tuple[str, int] = (name, category)
+        self.phase_now = (name, category)
         self.library.memtrace_torch_phase(self.phases[name], category)
 
     @contextlib.contextmanager

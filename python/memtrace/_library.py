@@ -8,25 +8,38 @@ from typing import Any
 
 HERE = pathlib.Path(os.path.abspath(__file__)).parent
 
-# The folders that may hold the libraries: of a wheel, and of an installation or a build, in whose python/ the package lies.
-FOLDERS = (HERE / "native", HERE.parent.parent)
+# The folder of the libraries: of a wheel, and of an installation or a build, in whose python/ the package lies.
+WHEEL, BESIDE = HERE / "native", HERE.parent.parent
 
 
-def find(name: str, variable: str) -> str:
-    """Returns the path of a library: what the environment's variable says, or the file of that name in the first folder
-    that has it. Fails with FileNotFoundError if none has."""
+def find(variable: str, *places: pathlib.Path) -> str:
+    """Returns the path of a file: what the environment's variable says, or the first place where there is one. Fails with
+    FileNotFoundError if there is none."""
     given = os.environ.get(variable)
     if given:
         return given
-    for folder in FOLDERS:
-        if (folder / name).exists():
-            return str(folder / name)
-    raise FileNotFoundError(f"{name} is in none of {', '.join(map(str, FOLDERS))}; set {variable} to its path")
+    for place in places:
+        if place.is_file():
+            return str(place)
+    raise FileNotFoundError(f"there is none of {', '.join(map(str, places))}; set {variable} to the path of the file")
+
+
+def find_program() -> str:
+    """Returns the path of the program memtrace."""
+    return find("MEMTRACE", WHEEL / "memtrace", BESIDE / "memtrace", BESIDE.parent.parent / "bin/memtrace")
+
+
+def find_library() -> str:
+    """Returns the path of libmemtrace.so."""
+    name = "libmemtrace.so.0"
+    return find("MEMTRACE_LIBRARY", WHEEL / name, BESIDE / name, BESIDE.parent / name,
+                *BESIDE.parent.glob(f"*-linux-gnu/{name}"))
 
 
 def find_torch_library() -> str:
     """Returns the path of libmemtrace_torch.so."""
-    return find("libmemtrace_torch.so", "MEMTRACE_TORCH_LIBRARY")
+    name = "libmemtrace_torch.so"
+    return find("MEMTRACE_TORCH_LIBRARY", WHEEL / name, BESIDE / name)
 
 
 class Figures(ctypes.Structure):
