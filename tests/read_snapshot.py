@@ -27,6 +27,7 @@ def replay(entries):
             live[entry["addr"]] = {**live[entry["addr"]], **labelled}
         elif entry["action"] == "free_requested":
             waiting = entry["addr"]
+            assert all(live[waiting][key] == entry[key] for key in ("frames", "user_metadata")), entry
         elif entry["action"] == "free_completed":
             ended = live.pop(entry["addr"])
             assert ended["size"] == entry["size"] and ended["stream"] == entry["stream"], entry

@@ -146,6 +146,7 @@ static size_t expect_event(const json_t *entries, size_t at, sqlite3_stmt *row)
         return 1;
     case MT_EVENT_FREE:
         expect_action(entry, "free_requested", "free_requested");
+        assert_true(json_is_object(json_object_get(entry, "user_metadata")));
         expect_action(json_array_get(entries, at + 1), "free_completed", "free_completed");
         expect_common(entry, row, column(row, REQUESTED));
         return 2;

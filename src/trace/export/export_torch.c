@@ -81,14 +81,16 @@ static void write_relabel(struct torch_export *export, const struct mt_walk_even
     close_entry(&export->writer);
 }
 
+/* Writes what the block was beside its end, since that is where viewers look that go back in time. */
 static void write_free(struct torch_export *export, const struct mt_walk_event *event)
 {
-    static const char *const actions[] = {"free_requested", "free_completed"};
-    for (int i = 0; i < 2; i++) {
-        open_entry(export, actions[i], event, event->value);
-        mt_export_no_frames(&export->writer);
-        close_entry(&export->writer);
-    }
+    open_entry(export, "free_requested", event, event->value);
+    mt_export_frames(&export->names, event);
+    mt_export_metadata(&export->names, event->label);
+    close_entry(&export->writer);
+    open_entry(export, "free_completed", event, event->value);
+    mt_export_no_frames(&export->writer);
+    close_entry(&export->writer);
 }
 
 static int compare_numbers(const void *left, const void *right)
