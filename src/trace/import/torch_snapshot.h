@@ -24,7 +24,6 @@
     X(SNAPSHOT, "snapshot")                                                                                            \
     X(OOM, "oom")                                                                                                      \
     X(ANNOTATE, "annotate")                                                                                            \
-    X(RELABEL, "relabel") /* only in snapshots of ours: a block has another label */                                   \
     X(OTHER, "")          /* newer than this program */
 
 #define X(name, text) MT_TORCH_##name,
