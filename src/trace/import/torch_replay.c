@@ -139,9 +139,10 @@ static void take_block_before(struct replay *replay, uint64_t what)
     const struct mt_torch_event *event = what >= FREED ? &snapshot->events[what - FREED] : NULL;
     const struct mt_torch_block *block = event == NULL ? &snapshot->blocks[what] : NULL;
     static const struct mt_value nobody;
-    const struct mt_torch_request request = {.requested_bytes = event != NULL ? event->bytes : block->requested_bytes,
-                                             .frames = event != NULL ? &nobody : block->frames};
     uint64_t address = event != NULL ? event->address : block->address;
+    const struct mt_torch_request request = {.address = address,
+                                             .requested_bytes = event != NULL ? event->bytes : block->requested_bytes,
+                                             .frames = event != NULL ? &nobody : block->frames};
     uint64_t bytes = event == NULL && block->bytes > 0
                          ? block->bytes
                          : mt_torch_settings_round(&snapshot->settings, request.requested_bytes);
@@ -232,7 +233,7 @@ static uint64_t find_block_bytes(const struct replay *replay, size_t i)
 static void replay_alloc(struct replay *replay, size_t i, uint64_t time_ns)
 {
     const struct mt_torch_event *event = &replay->snapshot->events[i];
-    const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
+    const struct mt_torch_request request = {event->address, event->bytes, event->frames, event};
     uint64_t end = event->address + find_block_bytes(replay, i);
     replay->tally->ends_refused = false;
     take(replay, time_ns, event->stream, &request, (struct mt_address_range){event->address, end});

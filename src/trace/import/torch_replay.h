@@ -16,7 +16,7 @@
 
 /* A request for a block. */
 struct mt_torch_request {
-    uint64_t requested_bytes;
+    uint64_t address, requested_bytes;
     const struct mt_value *frames;      /* the call stack; may be none */
     const struct mt_torch_event *event; /* NULL: the block was live before the first event */
 };
