@@ -110,7 +110,13 @@ def test_card(): raise SystemError("runs")
     said.assert_outcomes(skipped=1)
 
 
-@pytest.mark.parametrize("size", ["20 parsecs", "GiB", "-1", "1e9"])
+@pytest.mark.parametrize("size, count", [("20 GiB", 20 << 30), ("1.5gb", 3 << 29), ("2k", 2048), ("7 B", 7), (4096, 4096)])
+def test_sizes_are_written_as_for_the_program(size, count):
+    import memtrace
+    assert memtrace.limit_memory(size).mark.args == (count,)
+
+
+@pytest.mark.parametrize("size", ["20 parsecs", "GiB", "-1", "1e9", "1 ib"])
 def test_what_is_no_size_is_refused(size):
     import memtrace
     with pytest.raises(ValueError, match="20 GiB"):
