@@ -85,16 +85,6 @@ class Allocator(Labels):
                      f"of {in_words(whole.capacity)}; requests refused: {whole.refusals}")
         return "\n".join(lines)
 
-    # ---- the end ----
-
-    def close(self, outcome: int = 0) -> None:
-        """Ends the trace: 0 done, 1 failed, 5 out of memory. The end of the program does so, too."""
-        self._check(self.library.memtrace_torch_close(outcome))
-
-    def _check(self, status: int) -> None:
-        if status:
-            raise RuntimeError(self.library.memtrace_torch_last_error().decode())
-
 
 def card(device: Device) -> int:
     """Returns the number of a card, from any argument that PyTorch's functions take."""
@@ -121,7 +111,7 @@ def outcome_of(error: Optional[BaseException]) -> int:
     return 5 if isinstance(error, getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)) else 1
 
 
-def close_at_exit(allocator: Allocator) -> None:
+def close_at_exit(allocator: Labels) -> None:
     """Ends the trace at the exit of the program, with the program's outcome."""
     ended: dict[str, Optional[BaseException]] = {"error": None}
     shown = sys.excepthook

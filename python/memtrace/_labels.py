@@ -59,10 +59,10 @@ class Place:
     """A module, as the library knows it: its span, the category of its memory, and the hook for backward, which is a function
     of the library and not of Python."""
 
-    __slots__ = ("span", "category", "come_to")
+    __slots__ = ("span", "category", "come_to", "module")
 
-    def __init__(self, library: Any, span: int, category: int) -> None:
-        self.span, self.category = span, category
+    def __init__(self, library: Any, span: int, category: int, module: weakref.ref[torch.nn.Module]) -> None:
+        self.span, self.category, self.module = span, category, module
         self.come_to = functools.partial(library.memtrace_torch_come_to, span, category)
 
 
@@ -116,7 +116,7 @@ class Labels:
         self.other, self.data, self.loss = (self.category(name) for name in ("Other", "Data", "Loss"))
         self.optimizer = self.category("Optimizer")
         self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
-        self.places: dict[torch.nn.Module, Place] = {}  # of modules that are watched
+        self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
         self.local = threading.local()  # .calls: modules that are under way in this thread, with their places and depths
         self.phase_now = ("init", self.other)
         self.phases_before: dict[int, tuple[str, int]] = {}  # of optimizers that are under way
@@ -144,18 +144,22 @@ class Labels:
         model is on its card, and again after moving the model."""
         if not self.handles:
             self._watch_calls()
-        known: set[torch.nn.Module] = set(self.places)
+        self._watch_in(model, name, ROOT, self.other)
+        return self
+
+    def _watch_in(self, model: torch.nn.Module, name: str, parent: int, around: int) -> None:
+        """Does the same for a model in a span and in a module of that category."""
+        known = set(self.places)
         found: dict[torch.nn.Module, Place] = {}
-        self._place(model, name, ROOT, self.other, found)
+        self._place(model, name, parent, around, found)
         for module, place in found.items():
             for own_name, parameter in module.named_parameters(recurse=False):
                 span = self._span(place.span, own_name, "Parameter")
                 self.relabel(parameter, self.param, span)
-                if parameter.requires_grad and module not in known:
+                if parameter.requires_grad and id(module) not in known:
                     self._watch_gradient(parameter, span)
             for own_name, buffer in module.named_buffers(recurse=False):
                 self.relabel(buffer, self.data, self._span(place.span, own_name, "Buffer"))
-        return self
 
     def unwatch(self) -> None:
         """Removes all hooks. The labels stay in the trace."""
@@ -170,10 +174,12 @@ class Labels:
     def _place(self, module: torch.nn.Module, name: str, parent: int, around: int,
                found: dict[torch.nn.Module, Place]) -> None:
         """Adds the places of a module and of the modules inside it to `found`."""
-        if module not in self.places:
+        key = id(module)
+        if key not in self.places:
             category = self.rule_for(module, name, around)
-            self.places[module] = Place(self.library, self._span(parent, name, type(module).__name__), category)
-        found[module] = place = self.places[module]
+            self.places[key] = Place(self.library, self._span(parent, name, type(module).__name__), category,
+                                     weakref.ref(module, lambda _: self.places.pop(key, None)))
+        found[module] = place = self.places[key]
         for child_name, child in module.named_children():
             if child not in found:
                 self._place(child, child_name, place.span, place.category, found)
@@ -214,13 +220,13 @@ class Labels:
         begin, end = self.library.memtrace_torch_span_begin, self.library.memtrace_torch_span_end
 
         def before(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-            place = find_place(module)
-            if place is None:
-                return
             try:
                 calls = local.calls
             except AttributeError:
                 calls = local.calls = []
+            place = find_place(id(module)) or self._new_place(module, calls)
+            if place is None:
+                return
             if calls:
                 around = calls[-1][1]
                 for value in inputs:
@@ -230,6 +236,7 @@ class Labels:
                         mark_all_backward(value, around)
             elif self.phase_now[0] not in ("backward", "optimizer"):
                 self._phase("forward", self.data)
+                self._begin_forward(module)
             calls.append((module, place, begin(place.span, place.category)))
 
         def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
@@ -249,6 +256,13 @@ class Labels:
                 self._phase("loss", self.loss)
 
         return before, after
+
+    def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Optional[Place]:
+        """Returns the place of a module that is called inside of these and was not watched until now; None: it is not."""
+        return None
+
+    def _begin_forward(self, module: torch.nn.Module) -> None:
+        """Is called before the forward of an outermost module."""
 
     def _backward(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         before = self.phase_now
@@ -314,6 +328,16 @@ class Labels:
         for state in optimizer.state.values():
             for tensor in tensors_of(state):
                 self.relabel(tensor, self.state)
+
+    # ---- the end ----
+
+    def close(self, outcome: int = 0) -> None:
+        """Ends the trace: 0 done, 1 failed, 5 out of memory. The end of the program does so, too."""
+        self._check(self.library.memtrace_torch_close(outcome))
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(self.library.memtrace_torch_last_error().decode())
 
 
 class Patched:

@@ -68,14 +68,20 @@ class Figures(ctypes.Structure):
     ]
 
 
-def load_torch_library(path: str) -> Any:
+def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
     """Loads libmemtrace_torch.so and declares its functions. Calls keep the interpreter's lock, since releasing it takes
     longer."""
-    library = ctypes.PyDLL(path)
+    library = ctypes.PyDLL(path, mode=mode)
     text, number, word = ctypes.c_char_p, ctypes.c_int, ctypes.c_uint32
     prototypes: tuple[tuple[Any, ...], ...] = (
         ("configure", number, text, text, text),
         ("close", number, number),
+        ("watch", number, ctypes.c_void_p, text, text),
+        ("is_watching", number),
+        ("card", None, number, text, ctypes.c_uint64),
+        ("attach", number),
+        ("found_segment", None, number, *3 * [ctypes.c_uint64]),
+        ("found_block", None, number, *4 * [ctypes.c_uint64]),
         ("last_error", text),
         ("span", word, word, text, text),
         ("category", number, text),

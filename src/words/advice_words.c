@@ -89,12 +89,9 @@ void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text 
 
 void mt_replayed_allocator_add(const struct mt_advice_input *input, struct mt_text *out)
 {
-    bool is_tight = input->settings.policy == MT_POLICY_TIGHT;
-    if (is_tight && input->program.kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, "policy=tight, which comes nearest to expandable_segments");
-    else
-        mt_text_add(out, "%s allocator (policy=%s)", is_tight ? "memtrace's" : "PyTorch's",
-                    mt_policy_name(input->settings.policy));
+    mt_text_add(out, "%s allocator (", input->settings.policy == MT_POLICY_TIGHT ? "memtrace's" : "PyTorch's");
+    mt_alloc_settings_format_short(&input->settings, out);
+    mt_text_add(out, ")");
 }
 
 void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out)
@@ -174,8 +171,8 @@ static const struct mt_row_type fragmentation_type = MT_ROW_TYPE(ROW, fragmentat
 /* A finding with its words. Of fragmentation, which is not timed, numbers are -1 and byte_seconds is NAN. */
 struct finding_row {
     struct mt_finding finding;
-    const char *pattern, *policy, *cost;
-    struct mt_text hint;
+    const char *pattern, *cost;
+    struct mt_text alloc, hint;
     int64_t events, ns, total_blocks;
     double byte_seconds;
 };
@@ -199,7 +196,7 @@ static const struct mt_field finding_fields[] = {
     MT_BYTES(ROW, finding.claim_bytes, "claimed_bytes", NULL, "the peak of requested bytes if mended, by adding up"),
     MT_ROW(ROW, finding.replay, "replayed", &replay_type, "the peaks if mended, by replay"),
     MT_FLAG(ROW, finding.replay.fits, "fits", NULL, "false if the replay ran out of memory"),
-    MT_TEXT(ROW, policy, "policy", NULL, "of the replay: `tight` or `torch`"),
+    MT_OWNED(ROW, alloc, "alloc", NULL, "of the replay, as `--alloc` spells it"),
     MT_TEXT(ROW, cost, "cost", NULL,
             "of mending: `option`, one option; `program`, a change of the program; `time`, computing or copying in "
             "every step"),
@@ -254,14 +251,20 @@ static struct finding_row finding_row_of(const struct mt_finding *finding, const
     assert(!finding->replay.fits || !is_timed || finding->claim_bytes == finding->replay.requested_bytes);
     struct finding_row row = {.finding = *finding,
                               .pattern = mt_pattern_name(finding->pattern),
-                              .policy = mt_policy_name(finding->policy),
                               .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
                               .events = is_timed ? finding->events : -1,
                               .ns = is_timed ? (int64_t)finding->ns : -1,
                               .total_blocks = is_timed ? (int64_t)finding->total_blocks : -1,
                               .byte_seconds = is_timed ? finding->byte_seconds : NAN};
+    mt_alloc_settings_format_short(&finding->alloc, &row.alloc);
     mt_hint_add(mt_finding_hint(finding), program, &row.hint);
     return row;
+}
+
+static void finding_row_release(struct finding_row *row)
+{
+    mt_text_release(&row->alloc);
+    mt_text_release(&row->hint);
 }
 
 static struct mt_replay_result peak_of(const struct mt_simulation *simulation)
@@ -329,7 +332,7 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
     mt_row_add_json(&mt_advice_type, &row, object);
     mt_advice_options_release(options, simulated->count);
     for (size_t i = 0; i < advice->count; i++)
-        mt_text_release(&row.findings[i].hint);
+        finding_row_release(&row.findings[i]);
     free(row.findings);
     mt_text_release(&alloc);
     return object;

@@ -105,7 +105,7 @@ class Hooks(unittest.TestCase):
 
     def test_a_pytorch_that_registers_hooks_otherwise_is_followed_too(self):
         inner = torch.Tensor(MIB, torch.OlderNode(2 * MIB))
-        _labels.mark_backward(inner, MEMTRACE.places[self.model.ln])
+        _labels.mark_backward(inner, MEMTRACE.places[id(self.model.ln)])
         MEMTRACE.reset_peak_memory_stats()
         inner.backward()
         self.assertEqual(peak("Norm"), 2 * MIB)

@@ -252,8 +252,9 @@ static void add_fragmentation(struct mt_text *out, const struct mt_advice_answer
     } else {
         add_places(out, &answer->advice.fragmentation, finding);
     }
-    mt_text_add(out, " Replayed with policy=%s,", mt_policy_name(finding->policy));
-    mt_text_add(out, " it is %s.", mt_format_bytes(finding->replay.reserved_bytes, text));
+    mt_text_add(out, " Replayed with ");
+    mt_alloc_settings_format_short(&finding->alloc, out);
+    mt_text_add(out, ", it is %s.", mt_format_bytes(finding->replay.reserved_bytes, text));
 }
 
 /* True if one sentence explains both findings: they are of one pattern and have one hint. */

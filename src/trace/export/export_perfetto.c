@@ -127,16 +127,22 @@ static void write_names(struct perfetto_export *export, const struct mt_run *run
     write_thread(&export->writer, THREAD_SPANS, "spans");
 }
 
-/* Writes one sample of two tracks: the label's category, and all. */
-static void write_allocated(struct perfetto_export *export, const struct mt_walk_event *event)
+static void add_category(struct perfetto_export *export, uint32_t label)
 {
-    struct mt_plain_writer *writer = &export->writer;
+    mt_plain_add_number(&export->writer, export->labels[label].category,
+                        export->category_bytes[export->category_of[label]]);
+}
+
+/* Writes one sample of several tracks: the category of the label, that of `old_label` if it is another, and all. */
+static void write_allocated(struct perfetto_export *export, const struct mt_walk_event *event, uint32_t old_label)
+{
     open_event(export, "C", "allocated", event->time_ns);
-    open_args(writer);
-    mt_plain_add_number(writer, export->labels[event->label].category,
-                        export->category_bytes[export->category_of[event->label]]);
-    mt_plain_add_number(writer, "(all)", export->allocated_bytes);
-    close_args(writer);
+    open_args(&export->writer);
+    add_category(export, event->label);
+    if (export->category_of[old_label] != export->category_of[event->label])
+        add_category(export, old_label);
+    mt_plain_add_number(&export->writer, "(all)", export->allocated_bytes);
+    close_args(&export->writer);
 }
 
 static void write_reserved(struct perfetto_export *export, const struct mt_walk_event *event)
@@ -204,7 +210,7 @@ static void write_begin(struct perfetto_export *export, const struct mt_walk_eve
 {
     export->category_bytes[export->category_of[event->label]] += event->block_bytes;
     export->allocated_bytes += event->block_bytes;
-    write_allocated(export, event);
+    write_allocated(export, event, event->label);
     begin_slice(export, event);
 }
 
@@ -218,8 +224,7 @@ static void write_relabel(struct perfetto_export *export, const struct mt_walk_e
     export->category_bytes[export->category_of[event->label]] += event->block_bytes;
     open_block_event(export, "e", event->time_ns, &before);
     close_event(&export->writer);
-    write_allocated(export, &before);
-    write_allocated(export, event);
+    write_allocated(export, event, event->old_label);
     begin_slice(export, event);
 }
 
@@ -230,7 +235,7 @@ static void write_end(struct perfetto_export *export, const struct mt_walk_event
     export->allocated_bytes -= event->block_bytes;
     open_block_event(export, "e", event->time_ns, event);
     close_event(&export->writer);
-    write_allocated(export, event);
+    write_allocated(export, event, event->label);
 }
 
 static void write_refusal(struct perfetto_export *export, const struct mt_walk_event *event)

@@ -24,7 +24,8 @@
     X(SNAPSHOT, "snapshot")                                                                                            \
     X(OOM, "oom")                                                                                                      \
     X(ANNOTATE, "annotate")                                                                                            \
-    X(OTHER, "") /* newer than this program */
+    X(RELABEL, "relabel") /* only in snapshots of ours: a block has another label */                                   \
+    X(OTHER, "")          /* newer than this program */
 
 #define X(name, text) MT_TORCH_##name,
 typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_torch_action;
@@ -72,6 +73,8 @@ struct mt_torch_snapshot {
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
+    size_t
+        state_event; /* the number of events after which blocks and segments are as stated: all, but in one of ours */
     struct mt_torch_block *blocks; /* of all segments, in the order of the file */
     size_t block_count;
     struct mt_torch_segment *segments;
