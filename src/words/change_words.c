@@ -25,7 +25,7 @@ static const struct mt_field change_fields[] = {
     MT_BYTES(ROW, bytes, "bytes", NULL, "requested by the blocks that it is about, at the peak"),
     MT_COUNT(ROW, blocks, "blocks", NULL, "that these are"),
     MT_ROW(ROW, peak, "replayed", &peak_type, "the peaks with it, by replay"),
-    MT_FLAG(ROW, peak.fits, "fits", NULL, "false if the replay ran out of memory"),
+    MT_FLAG(ROW, peak.fits, "fits", "fits", "false if the replay ran out of memory"),
     MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
                   "of the peak of reserved bytes, to that of the replay without a change"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
@@ -176,6 +176,7 @@ void mt_change_rows_create(const struct mt_program_changes *changes, const struc
         const struct mt_program_change *change = &changes->items[i];
         struct mt_change_row *row = &out->items[i];
         *row = (struct mt_change_row){.kind = mt_change_kind_name(change->kind),
+                                      .is_setting = change->kind == MT_CHANGE_ALLOCATOR,
                                       .bytes = change->bytes,
                                       .blocks = change->blocks,
                                       .peak = change->replay,
