@@ -28,7 +28,8 @@ libraries=$(dirname "$(dirname "$pc")")
 samples=$prefix/share/doc/memtrace/samples
 
 for file in bin/memtrace include/memtrace.h share/man/man1/memtrace.1 share/man/man1/memtrace-peak.1 \
-    share/bash-completion/completions/memtrace share/doc/memtrace/samples/ask.c; do
+    share/bash-completion/completions/memtrace share/doc/memtrace/samples/ask.c \
+    lib/memtrace/python/memtrace/__init__.py; do
     [ -f "$prefix/$file" ] || die "$file was not installed"
 done
 for page in $(grep -rho 'docs/[a-z]*\.md' "$prefix/share/man" "$prefix/share/doc/memtrace/samples" | sort -u); do

@@ -31,6 +31,7 @@ struct mt_record_request {
     const char *name;     /* of the runs; NULL: none */
     const char *step;     /* prefix of the names of ranges that are steps; NULL: no range is */
     bool watches_kernels; /* in addition to memory */
+    bool watches_torch;   /* PyTorch's own allocator is watched in Python's processes */
     int device;           /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };
 

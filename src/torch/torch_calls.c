@@ -38,7 +38,8 @@ void memtrace_torch_reset(void)
 {
     struct mt_torch_memory *memory;
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        mt_alloc_release_cached(mt_torch_memory_alloc(memory));
+        if (mt_torch_memory_alloc(memory) != NULL)
+            mt_alloc_release_cached(mt_torch_memory_alloc(memory));
 }
 
 void *memtrace_torch_base_alloc(void *ptr, size_t *size)
@@ -151,7 +152,7 @@ int memtrace_torch_statistics(int device, int category, struct memtrace_torch_fi
     *out = (struct memtrace_torch_figures){0};
     if (category < MEMTRACE_TORCH_ALL || category >= MT_MOST_CATEGORIES)
         return mt_fail(MT_USAGE, "there is no category number %d", category);
-    if (memory == NULL)
+    if (memory == NULL || mt_torch_memory_alloc(memory) == NULL)
         return MT_OK;
     mt_alloc_stats(mt_torch_memory_alloc(memory), &stats);
     add_count(out, category == MEMTRACE_TORCH_ALL ? &stats.all : &stats.category[category]);
@@ -168,6 +169,6 @@ int memtrace_torch_statistics(int device, int category, struct memtrace_torch_fi
 void memtrace_torch_reset_peaks(int device)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    if (memory != NULL)
+    if (memory != NULL && mt_torch_memory_alloc(memory) != NULL)
         mt_alloc_reset_peaks(mt_torch_memory_alloc(memory));
 }

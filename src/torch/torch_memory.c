@@ -1,11 +1,15 @@
-/* Two things are looked up for each block, both under one short lock: the number of its label in this card's trace, by
- * the program's label, and later the block by its address. */
+/* Two things are looked up for each block of our allocator, both under one short lock: the number of its label in this
+ * card's trace, by the program's label, and later the block by its address. Blocks of a watched card are in foreign
+ * memory. */
 #include "torch/torch_memory.h"
 
+#include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/text.h"
+#include "record/process_trace.h"
+#include "trace/store/foreign.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -21,11 +25,16 @@ struct trace {
     struct mt_sink target;
 };
 
-/* Invariant: `blocks` has exactly the blocks that were taken and not given back. */
+/* Invariants: of alloc and foreign exactly one is there, and `card` with alloc; `blocks` has exactly the blocks of alloc
+ * that were taken and not given back; sums.allocated_bytes is that of the foreign blocks that live, as far as all were
+ * noted. */
 struct mt_torch_memory {
     struct mt_torch_card *card;
     struct trace trace;
     struct mt_alloc *alloc;
+    struct mt_foreign *foreign;
+    struct mt_torch_sums sums;
+    uint64_t begin_ns; /* of a watched card: mt_clock_ns when it began */
     struct mt_torch_names *names;
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
@@ -105,14 +114,12 @@ static struct mt_sink sink_of(struct trace *trace)
                             .intern_span = intern_span};
 }
 
-/* Without a path nothing is stored from the beginning. */
-static mt_status open_trace(struct trace *trace, const char *path, const struct mt_run_info *info)
+/* Begins a trace whose recorder is there, or NULL: then nothing is stored. */
+static void begin_trace(struct trace *trace)
 {
-    MT_TRY(path != NULL ? mt_recorder_open(path, info, &trace->recorder) : MT_OK);
     trace->is_open = trace->recorder != NULL;
     trace->interner = mt_interner_create();
     trace->target = trace->recorder != NULL ? *mt_recorder_sink(trace->recorder) : mt_sink_discarding(trace->interner);
-    return MT_OK;
 }
 
 bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
@@ -140,6 +147,12 @@ mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state
     return mt_recorder_close(recorder, state);
 }
 
+void mt_torch_memory_disown(struct mt_torch_memory *memory)
+{
+    if (memory->trace.recorder != NULL)
+        mt_recorder_disown(memory->trace.recorder);
+}
+
 /* ---- opening and closing ---- */
 
 static mt_status begin_run(const struct mt_torch_memory_settings *settings, const struct mt_torch_card *card,
@@ -153,19 +166,42 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                                .capacity_bytes = card->device.capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0]};
-    mt_status status = open_trace(trace, settings->trace_path, &info);
+    mt_status status =
+        settings->trace_path != NULL ? mt_recorder_open(settings->trace_path, &info, &trace->recorder) : MT_OK;
+    begin_trace(trace);
     mt_text_release(&alloc);
     return status;
+}
+
+static struct mt_torch_memory *create(struct mt_torch_names *names)
+{
+    struct mt_torch_memory *memory = mt_host_alloc(sizeof *memory);
+    memory->names = names;
+    mt_number_map_create(&memory->blocks);
+    mt_number_map_create(&memory->labels);
+    mt_number_map_create(&memory->spans);
+    return memory;
+}
+
+mt_status mt_torch_memory_watch(const struct mt_record_request *request, const struct mt_process_card *card,
+                                struct mt_torch_names *names, struct mt_torch_memory **out)
+{
+    struct mt_recorder *recorder;
+    MT_TRY(mt_process_trace_open(request, card, "PyTorch's allocator", &recorder));
+    struct mt_torch_memory *memory = create(names);
+    memory->trace.recorder = recorder;
+    begin_trace(&memory->trace);
+    struct mt_sink sink = sink_of(&memory->trace);
+    memory->foreign = mt_foreign_create(&sink);
+    memory->begin_ns = mt_clock_ns();
+    *out = memory;
+    return MT_OK;
 }
 
 mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_settings *settings,
                                struct mt_torch_memory **out)
 {
-    struct mt_torch_memory *memory = mt_host_alloc(sizeof *memory);
-    memory->names = settings->names;
-    mt_number_map_create(&memory->blocks);
-    mt_number_map_create(&memory->labels);
-    mt_number_map_create(&memory->spans);
+    struct mt_torch_memory *memory = create(settings->names);
     mt_status status = mt_torch_card_open(ordinal, &memory->card);
     if (status == MT_OK)
         status = begin_run(settings, memory->card, &memory->trace);
@@ -184,6 +220,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     if (memory == NULL)
         return;
     mt_alloc_destroy(memory->alloc);
+    mt_foreign_destroy(memory->foreign);
     mt_interner_destroy(memory->trace.interner);
     mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
     mt_number_map_release(&memory->blocks);
@@ -210,7 +247,7 @@ static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
     if (!mt_torch_names_find(memory->names, span, &known))
         return 0;
     assert(known.parent < span);
-    number = mt_alloc_intern_span(memory->alloc, span_of(memory, known.parent), known.name);
+    number = intern_span(&memory->trace, span_of(memory, known.parent), known.name);
     mt_number_map_put(&memory->spans, span, number);
     return (mt_span_id)number;
 }
@@ -245,7 +282,7 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
                                   .op = known.kind,
                                   .span = span,
                                   .layer = known.layer};
-    return (uint64_t)mt_alloc_intern_label(memory->alloc, &made) << 32 | span;
+    return (uint64_t)intern_label(&memory->trace, &made) << 32 | span;
 }
 
 /* Returns the numbers of a label and its span in this trace, as in `labels`. The lock is held. */
@@ -280,6 +317,12 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     mt_number_map_put(&memory->blocks, *out, (uint64_t)(uintptr_t)block);
     mt_lock_give(&memory->lock);
     return MT_OK;
+}
+
+/* Returns the time of a watched card's events. */
+static uint64_t now_ns(const struct mt_torch_memory *memory)
+{
+    return mt_clock_since_ns(memory->begin_ns);
 }
 
 /* Returns the block, and NULL if there is none. The lock is held, and for as long as the block is used, so that no other
@@ -331,17 +374,119 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
 
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
 {
+    bool is_found;
     mt_lock_take(&memory->lock);
-    struct mt_block *block = block_at(memory, address);
-    if (block != NULL) {
-        const uint64_t numbers = label_of(memory, label);
-        mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
+    const uint64_t numbers = label_of(memory, label);
+    if (memory->foreign != NULL) {
+        is_found = mt_foreign_relabel(memory->foreign, now_ns(memory), address, (mt_label_id)(numbers >> 32),
+                                      (mt_span_id)numbers);
+    } else {
+        struct mt_block *block = block_at(memory, address);
+        is_found = block != NULL;
+        if (is_found)
+            mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
     }
     mt_lock_give(&memory->lock);
-    return block != NULL;
+    return is_found;
+}
+
+/* ---- memory of PyTorch's allocator ---- */
+
+static struct mt_foreign_block describe(struct mt_torch_memory *memory, const struct mt_torch_block *block)
+{
+    const uint64_t numbers = label_of(memory, &block->label);
+    return (struct mt_foreign_block){.address = block->address,
+                                     .requested_bytes = block->requested_bytes,
+                                     .block_bytes = block->allocated_bytes,
+                                     .stream = block->stream,
+                                     .label = (mt_label_id)(numbers >> 32),
+                                     .span = (mt_span_id)numbers};
+}
+
+void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    const struct mt_foreign_block taken = describe(memory, block);
+    mt_foreign_take(memory->foreign, now_ns(memory), &taken);
+    memory->sums.allocated_bytes += block->allocated_bytes;
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_give(struct mt_torch_memory *memory, mt_addr address)
+{
+    struct mt_foreign_block block = {0};
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    (void)mt_foreign_find(memory->foreign, address, &block);
+    memory->sums.allocated_bytes -= block.block_bytes;
+    mt_foreign_give(memory->foreign, now_ns(memory), address);
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_refusal(struct mt_torch_memory *memory, const struct mt_torch_block *request)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    const struct mt_foreign_block refused = describe(memory, request);
+    mt_foreign_oom(memory->foreign, now_ns(memory), &refused);
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes, mt_torch_stream stream)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    mt_foreign_map(memory->foreign, now_ns(memory), address, bytes, stream);
+    memory->sums.reserved_bytes += bytes;
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    mt_foreign_unmap(memory->foreign, now_ns(memory), address, bytes);
+    memory->sums.reserved_bytes -= bytes;
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *function, uint64_t bytes)
+{
+    const struct mt_outside outside = {.kind = MT_OUTSIDE_OTHER, .name = function, .bytes = bytes};
+    mt_lock_take(&memory->lock);
+    const struct mt_sink *target = enter(&memory->trace);
+    if (target->outside != NULL)
+        target->outside(target->context, &outside);
+    leave(&memory->trace);
+    mt_lock_give(&memory->lock);
+}
+
+struct mt_torch_sums mt_torch_memory_sums(struct mt_torch_memory *memory)
+{
+    mt_lock_take(&memory->lock);
+    struct mt_torch_sums sums = memory->sums;
+    mt_lock_give(&memory->lock);
+    return sums;
 }
 
 /* ---- the rest ---- */
+
+/* The lock is held. Steps of a watched card are numbered in its own trace. */
+static void mark_foreign(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
+{
+    const uint64_t time_ns = now_ns(memory);
+    if (kind == MT_EVENT_SPAN_BEGIN)
+        mt_foreign_span_begin(memory->foreign, time_ns, span);
+    else if (kind == MT_EVENT_SPAN_END)
+        mt_foreign_span_end(memory->foreign, time_ns, span);
+    else if (kind == MT_EVENT_STEP_BEGIN)
+        (void)mt_foreign_step_begin(memory->foreign, time_ns);
+    else if (kind == MT_EVENT_STEP_END)
+        mt_foreign_step_end(memory->foreign, time_ns);
+    else if (kind == MT_EVENT_PHASE)
+        mt_foreign_phase(memory->foreign, time_ns, (mt_phase)value);
+}
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
@@ -349,13 +494,16 @@ void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, ui
         return;
     mt_lock_take(&memory->lock);
     mt_span_id number = span_of(memory, span);
+    if (memory->foreign != NULL)
+        mark_foreign(memory, kind, value, number);
     mt_lock_give(&memory->lock);
-    mt_alloc_mark(memory->alloc, kind, value, number);
+    if (memory->alloc != NULL)
+        mt_alloc_mark(memory->alloc, kind, value, number);
 }
 
 void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name)
 {
-    (void)mt_alloc_intern_category(memory->alloc, name);
+    (void)intern_category(&memory->trace, name);
 }
 
 uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory)

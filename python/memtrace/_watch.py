@@ -1,0 +1,148 @@
+"""PyTorch's own allocator, watched: no line of the program changes, and the allocator stays PyTorch's.
+
+    begin("train.db")    traces this process; `memtrace record` begins by itself, without a path
+    end()                closes the traces; the exit of the program does so, too
+
+Every module that is called is labelled by its path from the outermost one. A step begins with the first forward of training
+and ends with the optimizer's, or is what torch.profiler calls one.
+"""
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import pathlib
+import sys
+from typing import Any, Optional, Union
+
+import torch
+
+from . import _abi
+from ._allocator import close_at_exit
+from ._labels import ROOT, Call, Labels, Patched, Place
+from ._library import find_torch_library, load_torch_library
+
+TRACE = "MEMTRACE_RECORD_TRACE"
+ANSWERS = "MEMTRACE_RECORD_ANSWERS"
+HISTORY_ENTRIES = 10_000_000
+
+watcher: Optional["Watcher"] = None
+
+
+def tell(words: str) -> None:
+    """Says something to `memtrace record`, as one of the lines of src/record/handover.h; or on stderr."""
+    path = os.environ.get(ANSWERS)
+    if path is None:
+        print("memtrace: " + words, file=sys.stderr)
+        return
+    line = words.replace("\\", "\\\\").replace("\n", "\\n")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"note\t{os.getpid()}\t0\t{line}\n")
+
+
+class Watcher(Labels):
+    """Labels for a program that does not know of it."""
+
+    def __init__(self, library: Any) -> None:
+        super().__init__(library)
+        self.in_step = self.has_profiler = False
+        self._watch_calls()
+        self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
+
+    def attach(self) -> None:
+        """Attaches to the allocator, which is there once CUDA has begun."""
+        for device in range(torch.cuda.device_count()):
+            card = torch.cuda.get_device_properties(device)
+            self.library.memtrace_torch_card(device, card.name.encode(), card.total_memory)
+        try:
+            self._check(self.library.memtrace_torch_attach())
+        except RuntimeError as error:
+            fall_back(str(error))
+            return
+        for segment in torch.cuda.memory_snapshot():
+            self._find(segment)
+
+    def _find(self, segment: Any) -> None:
+        """Notes a segment that was there before."""
+        found, stream = (segment["device"], segment["address"]), segment["stream"]
+        self.library.memtrace_torch_found_segment(*found, segment["total_size"], stream)
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                self.library.memtrace_torch_found_block(segment["device"], block["address"], block["requested_size"],
+                                                        block["size"], stream)
+
+    def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Place:
+        """Watches a module when it is first called."""
+        around = calls[-1][1] if calls else None
+        self._watch_in(module, type(module).__name__, around.span if around else ROOT,
+                       around.category if around else self.other)
+        return self.places[id(module)]
+
+    # ---- steps ----
+
+    def _begin_forward(self, module: torch.nn.Module) -> None:
+        if not self.in_step and module.training:
+            self.in_step = True
+            self.begin_step()
+
+    def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
+        super()._after_optimizer(optimizer, given, named)
+        self._phase("forward", self.data)  # what comes next is the data of the next step
+        if not self.has_profiler:
+            self.in_step = False
+            self.end_step()
+
+    def _profiler_step(self, original: Any, *given: Any, **named: Any) -> Any:
+        self.has_profiler = self.in_step = True
+        self.begin_step()
+        return original(*given, **named)
+
+
+def fall_back(reason: str) -> None:
+    """Has PyTorch keep its memory history instead, to be imported, and says why."""
+    tell(f"{reason}; PyTorch's memory history is recorded instead")
+    torch.cuda._lazy_call(lambda: torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
+    atexit.register(keep_history)
+
+
+def keep_history() -> None:
+    """Writes PyTorch's memory history beside the trace, if CUDA was used."""
+    if not torch.cuda.is_initialized():
+        return
+    path = f"{os.environ.get(TRACE, 'memtrace.db')}-{os.getpid()}.pickle"
+    torch.cuda.memory._dump_snapshot(path)
+    tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
+
+
+def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None) -> Optional[Watcher]:
+    """Begins to watch. Returns None where PyTorch has no CUDA. Fails with RuntimeError if the trace can't be written, and
+    with _abi.NotUnderstood for a PyTorch whose headers are not understood."""
+    global watcher
+    if torch.version.cuda is None:
+        return None
+    abi = _abi.derive(pathlib.Path(torch.__file__).parent / "include")
+    library = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)  # for the library that records CUDA's calls
+    if library.memtrace_torch_watch(ctypes.byref(abi), os.fsencode(trace) if trace else None,
+                                    name.encode() if name else None):
+        raise RuntimeError(library.memtrace_torch_last_error().decode())
+    watcher = Watcher(library)
+    close_at_exit(watcher)
+    torch.cuda._lazy_call(watcher.attach)
+    return watcher
+
+
+def begin_recorded() -> None:
+    """Begins as `memtrace record` asks."""
+    try:
+        begin()
+    except (RuntimeError, OSError, _abi.NotUnderstood) as error:
+        fall_back(str(error))
+
+
+def end() -> None:
+    """Ends the traces, and removes all hooks."""
+    global watcher
+    if watcher is not None:
+        watcher.unwatch()
+        watcher.close()
+    watcher = None
