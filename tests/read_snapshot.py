@@ -22,7 +22,7 @@ def replay(entries):
             live[entry["addr"]] = entry
             requested += entry["size"]
             allocated += entry["block_bytes"]
-        elif entry["action"] == "relabel":
+        elif entry["action"] == "annotate":
             labelled = {key: entry[key] for key in ("frames", "user_metadata")}
             live[entry["addr"]] = {**live[entry["addr"]], **labelled}
         elif entry["action"] == "free_requested":

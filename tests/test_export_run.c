@@ -140,7 +140,7 @@ static size_t expect_event(const json_t *entries, size_t at, sqlite3_stmt *row)
         expect_label(entry, row);
         return 1;
     case MT_EVENT_RELABEL:
-        expect_action(entry, "relabel", "relabel");
+        expect_action(entry, "annotate", "annotate");
         expect_common(entry, row, column(row, REQUESTED));
         expect_label(entry, row);
         return 1;

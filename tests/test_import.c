@@ -267,7 +267,7 @@ static void expandable_segments_are_for_who_has_none(void **state)
     sqlite3_close(trace);
     said = MEMTRACE("advise --trace grown.db --run fp32");
     expect_success(said);
-    assert_null(strstr(said->out, "expandable_segments:True"));
+    assert_null(strstr(said->out, "CONF=expandable_segments:True"));
     assert_says(said->out, "policy=torch,expandable_segments=on");
 }
 

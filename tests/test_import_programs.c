@@ -91,6 +91,23 @@ static void micro_batches_belong_to_one_step(void **state)
     json_decref(said);
 }
 
+/* A step that was refused memory did not end. */
+static void steps_have_times(void **state)
+{
+    (void)state;
+    static const json_int_t ended[] = {3, 3, 1};
+    json_t *said = json_of(MEMTRACE("steps --trace all.db --json"));
+    for (size_t i = 0; i < sizeof ended / sizeof ended[0]; i++) {
+        const json_t *ms = json_object_get(json_array_get(json_object_get(said, "rows"), i), "ms");
+        const json_t *step = json_object_get(ms, "step"), *backward = json_object_get(ms, "backward");
+        assert_int_equal(integer_of(step, "count"), ended[i]);
+        assert_true(json_number_value(json_object_get(backward, "min")) > 0);
+        assert_true(json_number_value(json_object_get(step, "max")) >
+                    json_number_value(json_object_get(backward, "max")));
+    }
+    json_decref(said);
+}
+
 static void a_refused_request_is_in_the_phase_of_its_own_frames(void **state)
 {
     (void)state;
@@ -108,6 +125,7 @@ int main(void)
         cmocka_unit_test(hardly_a_byte_is_of_no_kind),
         cmocka_unit_test(the_loss_is_not_all_that_a_function_computes_that_calls_the_model),
         cmocka_unit_test(micro_batches_belong_to_one_step),
+        cmocka_unit_test(steps_have_times),
         cmocka_unit_test(a_refused_request_is_in_the_phase_of_its_own_frames),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -34,8 +34,8 @@ static struct library {
     atomic_bool is_child;
 
     /* of a process whose own allocator is watched */
-    atomic_bool is_watching;
-    struct mt_record_request request; /* its texts are owned */
+    atomic_bool is_watching, is_ended; /* is_ended: it was, and the cards in use are those of then */
+    struct mt_record_request request;  /* its texts are owned */
     struct watched_card {
         char *name; /* NULL: not known */
         uint64_t capacity_bytes;
@@ -251,6 +251,18 @@ static void keep_request(const struct mt_record_request *request)
     library.request.name = copy(request->name);
 }
 
+/* Begins anew after the end of another watch. The memory of its cards is not freed, since PyTorch's threads may still look
+ * at it. */
+static void abandon_cards(void)
+{
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
+        library.cards[i] = NULL;
+    library.card_end = 0;
+    library.steps = 0;
+    library.place = 0;
+    library.is_ended = false;
+}
+
 mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
 {
     struct mt_record_request request;
@@ -262,11 +274,13 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
     if (request.trace == NULL)
         return mt_fail(MT_USAGE, "there is no trace to write: this process was not started by memtrace record");
     enter();
-    if (library.card_end > 0)
+    if (library.card_end > 0 && !library.is_ended)
         status = mt_fail(MT_USAGE, "memtrace's own allocator is in use, or PyTorch's is watched already");
-    else
+    if (status == MT_OK) {
+        abandon_cards();
         keep_request(&request);
-    library.is_watching = status == MT_OK;
+        library.is_watching = true;
+    }
     leave();
     return status;
 }
@@ -295,7 +309,7 @@ void mt_torch_forget(void)
         library.fraction[i] = 0;
         set_text(&library.watched[i].name, NULL);
     }
-    library.is_watching = false;
+    library.is_watching = library.is_ended = false;
     mt_torch_watch_forget();
     drop_request();
     library.card_end = 0;
@@ -468,6 +482,7 @@ int memtrace_torch_close(int outcome)
         status = mt_status_keep(status, mt_torch_memory_end_trace(memory, state_of(outcome)));
     if (library.is_watching)
         answer_end(status);
+    library.is_ended |= library.is_watching;
     library.is_watching = false;
     leave();
     return status;

@@ -38,6 +38,7 @@ struct text {
 
 report_function original_report;
 void *const *allocator; /* of PyTorch: std::atomic<CUDAAllocator *> */
+bool is_attached;       /* for as long as the process lives */
 
 /* Passes a report on to PyTorch's own function once it was taken. */
 void on_report(void *address, int64_t bytes, size_t allocated, size_t reserved, device card)
@@ -112,6 +113,8 @@ int memtrace_torch_watch(const struct memtrace_torch_abi *abi, const char *trace
 int memtrace_torch_attach(void)
 {
     void *object = allocator != nullptr ? *allocator : nullptr;
+    if (is_attached)
+        return MT_OK;
     if (object == nullptr || !is_native(object))
         return mt_fail(MT_NO_DEVICE, "PyTorch's allocator is not its own, or has another interface than its headers");
     auto attach =
@@ -120,6 +123,7 @@ int memtrace_torch_attach(void)
         return mt_fail(MT_NO_DEVICE, "PyTorch's allocator has another interface than its headers");
     try {
         attach(object, tracker(on_entry));
+        is_attached = true;
     } catch (const std::exception &error) {
         return mt_fail(MT_NO_DEVICE, "PyTorch's allocator refuses to be watched: %s", error.what());
     }

@@ -2,6 +2,7 @@
 
 #include "answer/answer.h"
 #include "base/memory.h"
+#include "words/change_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -218,6 +219,7 @@ struct advice_row {
     const struct mt_replay_result *as_it_is;
     const struct mt_advice_option_row *options;
     size_t option_count;
+    struct mt_change_rows changes;
 };
 
 #define ROW struct advice_row
@@ -239,6 +241,10 @@ static const struct mt_field answer_fields[] = {
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
     MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
             "options that lower the peak, of which no replay could tell what they do"),
+    MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type,
+            "changes of a program that can't be made again, each replayed with the run's blocks"),
+    MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,
+            "kinds of changes that the trace does not tell"),
     MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
     MT_FIELDS_END,
 };
@@ -328,12 +334,14 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .option_count = simulated->count};
     for (size_t i = 0; i < advice->count; i++)
         row.findings[i] = finding_row_of(&advice->findings[i], &material->input.program);
+    mt_change_rows_create(&answer->changes, &material->input.program, &row.changes);
     json_t *object = mt_answer_begin("advise", answer->question->run);
     mt_row_add_json(&mt_advice_type, &row, object);
     mt_advice_options_release(options, simulated->count);
     for (size_t i = 0; i < advice->count; i++)
         finding_row_release(&row.findings[i]);
     free(row.findings);
+    mt_change_rows_release(&row.changes);
     mt_text_release(&alloc);
     return object;
 }

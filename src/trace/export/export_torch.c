@@ -71,11 +71,11 @@ static void write_alloc(struct torch_export *export, const struct mt_walk_event 
     close_entry(&export->writer);
 }
 
-/* Writes the new label of a block. It has no stack. */
+/* Writes the new label of a block, as PyTorch writes new metadata. It has no stack. */
 static void write_relabel(struct torch_export *export, const struct mt_walk_event *event)
 {
     assert(event->kind == MT_EVENT_RELABEL && event->stack == 0);
-    open_entry(export, "relabel", event, event->value);
+    open_entry(export, "annotate", event, event->value);
     mt_export_frames(&export->names, event);
     mt_export_metadata(&export->names, event->label);
     close_entry(&export->writer);

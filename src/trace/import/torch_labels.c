@@ -24,6 +24,7 @@ struct mt_torch_labels {
     int phase;                            /* of the last request; MT_RULE_SILENT: none yet */
     uint64_t time_ns;                     /* of the latest event */
     uint64_t recorded_before;             /* blocks from before the recording with a call stack */
+    struct mt_step_times times;
     struct mt_import_coverage coverage;
 };
 
@@ -60,6 +61,7 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     mt_torch_callers_release(&labels->callers);
     mt_number_map_release(&labels->parameter_bytes);
     mt_forward_tape_destroy(labels->tape);
+    mt_step_times_release(&labels->times);
     mt_bounded_names_release(&labels->bounded);
     free(labels);
 }
@@ -76,11 +78,14 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
         return;
     if (moment->begins_step) {
         if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
-            mt_foreign_step_end(labels->foreign, time_ns);
-        mt_foreign_step_begin(labels->foreign, time_ns);
+            mt_foreign_step_end(labels->foreign, labels->time_ns);
+        mt_foreign_step_begin(labels->foreign, labels->time_ns);
+        mt_step_times_begin(&labels->times, (mt_phase)moment->phase, labels->time_ns);
     }
-    if (moment->begins_step || labels->phase != (int)moment->phase)
-        mt_foreign_phase(labels->foreign, time_ns, (mt_phase)moment->phase);
+    if (moment->begins_step || labels->phase != (int)moment->phase) {
+        mt_foreign_phase(labels->foreign, labels->time_ns, (mt_phase)moment->phase);
+        mt_step_times_phase(&labels->times, (mt_phase)moment->phase, labels->time_ns);
+    }
     labels->phase = (int)moment->phase;
 }
 
@@ -208,10 +213,13 @@ void mt_torch_labels_end(struct mt_torch_labels *labels)
 {
     if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
         mt_foreign_step_end(labels->foreign, labels->time_ns);
+    mt_step_times_end(&labels->times, labels->time_ns);
 }
 
-void mt_torch_labels_report(const struct mt_torch_labels *labels, struct mt_import_report *out)
+void mt_torch_labels_report(struct mt_torch_labels *labels, struct mt_import_report *out)
 {
+    out->torch.times = labels->times;
+    labels->times = (struct mt_step_times){0};
     mt_torch_callers_report(&labels->callers, out);
     out->coverage = labels->coverage;
     out->torch.before.recorded = labels->recorded_before;

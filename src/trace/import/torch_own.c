@@ -211,7 +211,7 @@ static mt_label_id intern_label(struct mt_torch_own *own, const struct mt_value 
     return own->sink.intern_label(own->sink.context, &label);
 }
 
-/* Gives a live block the label of an entry. */
+/* Gives a live block the label of an entry, as PyTorch's entries of that kind give one other metadata. */
 static void relabel(struct mt_torch_own *own, const struct mt_value *entry, uint64_t time_ns)
 {
     int64_t address = get_integer(entry, "addr", 0);
@@ -225,7 +225,7 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
 {
     struct mt_torch_own *own = context;
     replay_until(own, event - own->snapshot->events);
-    if (event->action == MT_TORCH_RELABEL)
+    if (event->action == MT_TORCH_ANNOTATE)
         relabel(own, event->event, time_ns);
 }
 

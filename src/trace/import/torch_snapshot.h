@@ -24,8 +24,7 @@
     X(SNAPSHOT, "snapshot")                                                                                            \
     X(OOM, "oom")                                                                                                      \
     X(ANNOTATE, "annotate")                                                                                            \
-    X(RELABEL, "relabel") /* only in snapshots of ours: a block has another label */                                   \
-    X(OTHER, "")          /* newer than this program */
+    X(OTHER, "") /* newer than this program */
 
 #define X(name, text) MT_TORCH_##name,
 typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_torch_action;
