@@ -80,7 +80,7 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
         ("is_watching", number),
         ("card", None, number, text, ctypes.c_uint64),
         ("attach", number),
-        ("found_segment", None, number, *3 * [ctypes.c_uint64]),
+        ("found_segment", None, number, *3 * [ctypes.c_uint64], number),
         ("found_block", None, number, *4 * [ctypes.c_uint64]),
         ("last_error", text),
         ("span", word, word, text, text),

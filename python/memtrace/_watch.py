@@ -50,26 +50,26 @@ class Watcher(Labels):
         self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
 
     def attach(self) -> None:
-        """Attaches to the allocator, which is there once CUDA has begun."""
-        for device in range(torch.cuda.device_count()):
-            card = torch.cuda.get_device_properties(device)
-            self.library.memtrace_torch_card(device, card.name.encode(), card.total_memory)
+        """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
         try:
+            for device in range(torch.cuda.device_count()):
+                card = torch.cuda.get_device_properties(device)
+                self.library.memtrace_torch_card(device, card.name.encode(), card.total_memory)
             self._check(self.library.memtrace_torch_attach())
-        except RuntimeError as error:
+            for segment in torch.cuda.memory_snapshot():
+                self._find(segment)
+        except Exception as error:
             fall_back(str(error))
-            return
-        for segment in torch.cuda.memory_snapshot():
-            self._find(segment)
 
     def _find(self, segment: Any) -> None:
         """Notes a segment that was there before."""
-        found, stream = (segment["device"], segment["address"]), segment["stream"]
-        self.library.memtrace_torch_found_segment(*found, segment["total_size"], stream)
+        device, stream = segment["device"], segment["stream"]
+        self.library.memtrace_torch_found_segment(device, segment["address"], segment["total_size"], stream,
+                                                  segment.get("is_expandable", False))
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
-                self.library.memtrace_torch_found_block(segment["device"], block["address"], block["requested_size"],
-                                                        block["size"], stream)
+                self.library.memtrace_torch_found_block(device, block["address"], block["requested_size"], block["size"],
+                                                        stream)
 
     def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Place:
         """Watches a module when it is first called."""

@@ -79,7 +79,7 @@ void memtrace_torch_card(int device, const char *name, uint64_t capacity);
 int memtrace_torch_attach(void);
 
 /* Note memory that PyTorch had before that. */
-void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream);
+void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream, int is_expandable);
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream);
 
 /* Note memory that a function of CUDA gave, and that it is given back. What PyTorch's allocator then says is its own does

@@ -34,7 +34,12 @@ struct mt_torch_memory {
     struct mt_alloc *alloc;
     struct mt_foreign *foreign;
     struct mt_torch_sums sums;
-    uint64_t begin_ns; /* of a watched card: mt_clock_ns when it began */
+    uint64_t begin_ns;       /* of a watched card: mt_clock_ns when it began */
+    uint64_t capacity_bytes; /* of a watched card; 0: not known */
+    struct range {
+        mt_addr begin, end;
+    } * ranges; /* that a watched allocator has reserved */
+    size_t range_count;
     struct mt_torch_names *names;
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
@@ -194,6 +199,7 @@ mt_status mt_torch_memory_watch(const struct mt_record_request *request, const s
     struct mt_sink sink = sink_of(&memory->trace);
     memory->foreign = mt_foreign_create(&sink);
     memory->begin_ns = mt_clock_ns();
+    memory->capacity_bytes = card->capacity_bytes;
     *out = memory;
     return MT_OK;
 }
@@ -221,6 +227,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
         return;
     mt_alloc_destroy(memory->alloc);
     mt_foreign_destroy(memory->foreign);
+    free(memory->ranges);
     mt_interner_destroy(memory->trace.interner);
     mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
     mt_number_map_release(&memory->blocks);
@@ -440,6 +447,31 @@ void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, u
     mt_foreign_map(memory->foreign, now_ns(memory), address, bytes, stream);
     memory->sums.reserved_bytes += bytes;
     mt_lock_give(&memory->lock);
+}
+
+/* Reserves the range that begins with this memory, unless it is in one. PyTorch reserves nine eighths of a card, and maps
+ * from the range's beginning. */
+static void reserve_range(struct mt_torch_memory *memory, mt_addr address)
+{
+    enum { WITHOUT_CAPACITY = 40 /* the bits of a range's size */ };
+    const uint64_t bytes = memory->capacity_bytes > 0 ? memory->capacity_bytes + memory->capacity_bytes / 8
+                                                      : (uint64_t)1 << WITHOUT_CAPACITY;
+    for (size_t i = 0; i < memory->range_count; i++)
+        if (address >= memory->ranges[i].begin && address < memory->ranges[i].end)
+            return;
+    memory->ranges = mt_host_room(memory->ranges, memory->range_count, sizeof *memory->ranges);
+    memory->ranges[memory->range_count++] = (struct range){address, address + bytes};
+    (void)mt_foreign_reserve(memory->foreign, address, bytes, address);
+}
+
+void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
+                                 mt_torch_stream stream)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    reserve_range(memory, address);
+    mt_lock_give(&memory->lock);
+    mt_torch_memory_note_map(memory, address, bytes, stream);
 }
 
 void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes)

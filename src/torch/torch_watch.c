@@ -160,7 +160,10 @@ static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *en
 static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     claim(entry->address, entry->bytes);
-    mt_torch_memory_note_map(memory, entry->address, entry->bytes, entry->stream);
+    if (entry->action == abi.segment_map)
+        mt_torch_memory_note_growth(memory, entry->address, entry->bytes, entry->stream);
+    else
+        mt_torch_memory_note_map(memory, entry->address, entry->bytes, entry->stream);
 }
 
 static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
@@ -202,13 +205,16 @@ void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t
 
 /* ---- beginning ---- */
 
-void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream)
+void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream, int is_expandable)
 {
     struct mt_torch_memory *memory = mt_torch_watched(device);
-    if (memory == NULL)
-        return;
-    claim(address, bytes);
-    mt_torch_memory_note_map(memory, address, bytes, stream);
+    const struct mt_torch_entry entry = {.action = is_expandable ? abi.segment_map : abi.segment_alloc,
+                                         .device = device,
+                                         .address = address,
+                                         .bytes = bytes,
+                                         .stream = stream};
+    if (memory != NULL)
+        map(memory, &entry);
 }
 
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream)
