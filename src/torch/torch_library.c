@@ -1,4 +1,5 @@
 #include "torch/torch_library.h"
+#include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
 #include "torch/torch_watch.h"
@@ -187,7 +188,7 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
-    struct mt_torch_label label = mt_torch_label_now();
+    struct mt_torch_label label = mt_torch_label_here();
     *out = 0;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
@@ -311,6 +312,7 @@ void mt_torch_forget(void)
     }
     library.is_watching = library.is_ended = false;
     mt_torch_watch_forget();
+    mt_torch_backward_forget();
     drop_request();
     library.card_end = 0;
     set_text(&library.alloc, NULL);

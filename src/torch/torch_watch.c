@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "torch/torch_backward.h"
 #include "torch/torch_library.h"
 
 #include <assert.h>
@@ -154,7 +155,7 @@ static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *en
     pending.block = (struct mt_torch_block){.address = entry->address,
                                             .requested_bytes = entry->bytes,
                                             .stream = entry->stream,
-                                            .label = mt_torch_label_now()};
+                                            .label = mt_torch_label_here()};
 }
 
 static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
@@ -169,7 +170,7 @@ static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *ent
 static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     const struct mt_torch_block request = {
-        .requested_bytes = entry->bytes, .stream = entry->stream, .label = mt_torch_label_now()};
+        .requested_bytes = entry->bytes, .stream = entry->stream, .label = mt_torch_label_here()};
     mt_torch_memory_note_refusal(memory, &request);
     mt_torch_memory_measure(memory, "oom:device_free", MT_NO_STEP, (double)entry->address);
 }
@@ -224,7 +225,7 @@ void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested
                                          .requested_bytes = requested,
                                          .allocated_bytes = allocated,
                                          .stream = stream,
-                                         .label = mt_torch_label_now()};
+                                         .label = mt_torch_label_here()};
     if (memory != NULL)
         mt_torch_memory_note_take(memory, &block);
 }
