@@ -12,6 +12,7 @@ from ._sizes import in_words
 if TYPE_CHECKING:
     from ._trace import Peak, Run
 
+NO_WRAP = "white-space:nowrap"
 COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#86bcb6")
 REST = "#bab0ac"
 BAR_WIDTH = 640
@@ -20,18 +21,26 @@ BAR_WIDTH = 640
 def cell(name: str, value: Any) -> str:
     """Returns a cell of a table; of a column of bytes, in words."""
     if not isinstance(value, int):
-        return f'<td style="text-align:left">{html.escape(str(value))}</td>'
+        return f'<td style="text-align:left;{NO_WRAP}">{html.escape(str(value))}</td>'
     if name.endswith("bytes"):
-        return f'<td style="text-align:right" title="{value} bytes">{in_words(value)}</td>'
+        return f'<td style="text-align:right;{NO_WRAP}" title="{value} bytes">{in_words(value)}</td>'
     return f'<td style="text-align:right">{value:,}</td>'
 
 
-def table_page(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns rows as a table whose columns are the names of the fields."""
+def color(index: int) -> str:
+    """Returns the color of a part by its place in the order of size."""
+    return COLORS[index] if index < len(COLORS) else REST
+
+
+def table_page(rows: Sequence[Mapping[str, Any]], is_key: bool = False) -> str:
+    """Returns rows as a table whose columns are the names of the fields. As the key of a bar, each row begins with the color
+    of its part."""
     if not rows:
         return "<p>no rows</p>"
-    head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in rows[0])
-    body = "".join("<tr>" + "".join(cell(name, value) for name, value in row.items()) + "</tr>" for row in rows)
+    swatches = [f'<td style="background:{color(index)}">&nbsp;</td>' if is_key else "" for index in range(len(rows))]
+    head = ("<th></th>" if is_key else "") + "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in rows[0])
+    body = "".join(f"<tr>{swatch}{''.join(cell(name, value) for name, value in row.items())}</tr>"
+                   for swatch, row in zip(swatches, rows))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -40,8 +49,7 @@ def bar(parts: Sequence[tuple[str, int]]) -> str:
     whole, drawn, left = max(1, sum(size for _, size in parts)), [], 0.0
     for index, (name, size) in enumerate(parts):
         width = BAR_WIDTH * size / whole
-        color = COLORS[index] if index < len(COLORS) else REST
-        drawn.append(f'<rect x="{left:.2f}" width="{width:.2f}" height="22" fill="{color}">'
+        drawn.append(f'<rect x="{left:.2f}" width="{width:.2f}" height="22" fill="{color(index)}">'
                      f"<title>{html.escape(name)}: {in_words(size)}</title></rect>")
         left += width
     return f'<svg width="{BAR_WIDTH}" height="22" role="img">{"".join(drawn)}</svg>'
@@ -56,7 +64,9 @@ def peak_page(peak: Peak) -> str:
     when = "before the first step" if peak.step < 0 else f"in step {peak.step}"
     place = f", {peak.span}" if peak.span else ""
     title = f"peak of {peak.measured} bytes: {in_words(peak.bytes)} {when}, {peak.phase}{place}"
-    return f"<p>{html.escape(title)}</p>{bar(parts)}{table_page([dataclasses.asdict(share) for share in peak.shares])}"
+    rows = [{peak.by if name == "category" else name: value for name, value in dataclasses.asdict(share).items()}
+            for share in peak.shares]
+    return f"<p>{html.escape(title)}</p>{bar(parts)}{table_page(rows, is_key=True)}"
 
 
 def trace_page(path: str, runs: Sequence[Run], peak: Optional[Peak]) -> str:

@@ -1,72 +1,90 @@
-"""What a test took of the cards, as PyTorch's allocator counts it."""
+"""What a test takes of the cards, as PyTorch's allocator counts it."""
 from __future__ import annotations
 
-import dataclasses
 import gc
 import pathlib
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from typing import Optional, Protocol
 
 import torch
 
-from ._recording import Recording
-from ._trace import Block, open as open_trace
+from ._library import find_program
+from ._trace import Block, Trace
 
 MOST_HOLDERS = 5
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """The highest bytes on any one card, the bytes on all of them that stayed, and the largest blocks at the peak, where a
-    watcher saw them."""
-
-    peak_bytes: int
-    left_bytes: int
-    holders: Sequence[Block] = ()
-
-
 class Meter(Protocol):
-    """What measures a test. A conftest.py may bring its own (pytest_memtrace_meter)."""
+    """What measures one test, from begin to end. A conftest.py may bring its own (pytest_memtrace_meter)."""
 
     def begin(self) -> None: ...
 
-    def end(self) -> Measured: ...
+    def peak_bytes(self) -> int:
+        """Returns the highest bytes on any one card since the beginning."""
+
+    def left_bytes(self) -> int:
+        """Returns the bytes on all cards that were not there at the beginning."""
+
+    def holders(self) -> Sequence[Block]:
+        """Returns the largest blocks at the peak, for the message of a test that fails; none if they are not known."""
+
+    def end(self) -> None: ...
 
 
 class TorchMeter:
-    """PyTorch's own counters. It sets the peaks of all cards to the current bytes as it begins."""
+    """PyTorch's own counters, and its memory history for the holders. It sets the peaks of all cards to the current bytes
+    as it begins, and leaves a history alone that the program keeps."""
 
     def __init__(self) -> None:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         self._cards = range(torch.cuda.device_count())
-        self._folder = tempfile.TemporaryDirectory()
-        self._recording = Recording(str(pathlib.Path(self._folder.name) / "test.db"))
         self._before = 0
+        self._keeps_history = False
 
     def begin(self) -> None:
         self._before = self._live()
         for card in self._cards:
             torch.cuda.reset_peak_memory_stats(card)
-        self._recording.__enter__()
+        self._keeps_history = begin_history()
 
-    def end(self) -> Measured:
-        peak = max((torch.cuda.max_memory_allocated(card) for card in self._cards), default=0)
-        self._recording.__exit__()
-        left = self._live() - self._before
-        holders = self._holders()
-        self._folder.cleanup()
-        return Measured(peak, left, holders)
+    def peak_bytes(self) -> int:
+        return max((torch.cuda.max_memory_allocated(card) for card in self._cards), default=0)
+
+    def left_bytes(self) -> int:
+        return self._live() - self._before
+
+    def holders(self) -> Sequence[Block]:
+        if not self._keeps_history:
+            return ()
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot, path = pathlib.Path(folder) / "test.pickle", pathlib.Path(folder) / "test.db"
+            torch.cuda.memory._dump_snapshot(str(snapshot))  # type: ignore[no-untyped-call]
+            told = subprocess.run([find_program(), "import", snapshot, "--trace", path], capture_output=True)
+            if told.returncode != 0:
+                return ()
+            with Trace(path) as trace:
+                return trace.top(MOST_HOLDERS)
+
+    def end(self) -> None:
+        if self._keeps_history:
+            torch.cuda.memory._record_memory_history(None)
 
     def _live(self) -> int:
         gc.collect()
         return sum(torch.cuda.memory_allocated(card) for card in self._cards)
 
-    def _holders(self) -> Sequence[Block]:
-        if not pathlib.Path(self._recording.path).exists():
-            return ()
-        with open_trace(self._recording.path) as trace:
-            return trace.top(MOST_HOLDERS)
+
+def begin_history() -> bool:
+    """Has PyTorch keep its memory history. False if it does so already, or its allocator has none, as a pluggable one."""
+    if getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)():
+        return False
+    try:
+        torch.cuda.memory._record_memory_history(stacks="python")
+    except RuntimeError:
+        return False
+    return True
 
 
 def find_meter() -> Optional[Meter]:

@@ -16,15 +16,9 @@ def obstacle() -> Optional[str]:
         return "there is no torch"
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
+    if "_memtrace._watch" in sys.modules:  # as start/sitecustomize.py loads it
+        return "memtrace record watches this process already"
     return None
-
-
-def find_watcher() -> Any:
-    """Returns the part of the package that watches PyTorch's allocator. Raises RuntimeError with the obstacle."""
-    reason = obstacle()
-    if reason is not None:
-        raise RuntimeError(reason)
-    return importlib.import_module("._watch", __package__)
 
 
 class Recording(contextlib.ContextDecorator):
@@ -35,18 +29,25 @@ class Recording(contextlib.ContextDecorator):
         self._watcher: Any = None
 
     def __enter__(self) -> Recording:
-        try:
-            self._watcher = find_watcher()
-        except RuntimeError as error:
-            print(f"memtrace: {error}: nothing is recorded", file=sys.stderr)
-            return self
-        self._watcher.begin(self.path)
+        reason = obstacle() or self._begin()
+        if reason is not None:
+            print(f"memtrace: {reason}: nothing is recorded", file=sys.stderr)
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._watcher is not None:
             self._watcher.end()
             self._watcher = None
+
+    def _begin(self) -> Optional[str]:
+        """Begins to watch. Returns why that failed, whatever it was: the program is not to fail since it is watched."""
+        try:
+            watcher = importlib.import_module("._watch", __package__)
+            watcher.begin(self.path)
+        except Exception as error:
+            return str(error) or repr(error)
+        self._watcher = watcher
+        return None
 
 
 def record(path: Union[str, os.PathLike[str]] = "memtrace.db") -> Recording:

@@ -112,6 +112,7 @@ class Peak:
     and cached_bytes sum to `bytes`. `step` is -1 before the first."""
 
     measured: str
+    by: str
     bytes: int
     cached_bytes: int
     step: int
@@ -180,7 +181,7 @@ class Trace:
         try:
             found = out.contents
             shares = Rows(plain(found.shares[index].contents, Share) for index in range(found.share_count))
-            return Peak(measured, found.bytes, found.cached_bytes, found.step, found.time_ns, value_of(found.phase),
+            return Peak(measured, by, found.bytes, found.cached_bytes, found.step, found.time_ns, value_of(found.phase),
                         value_of(found.span), shares)
         finally:
             header.library().memtrace_free(out)

@@ -32,7 +32,7 @@ def log_to_tensorboard(writer: Any, steps: list[dict[str, int]], peak: Peak) -> 
         for measured, count in peaks.items():
             writer.add_scalar(f"memtrace/peak_{measured}_bytes", count, step)
     rows = [f"| {share.category} | {in_words(share.allocated_bytes)} | {share.blocks} |" for share in peak.shares]
-    writer.add_text("memtrace/peak", "\n".join(["| category | allocated | blocks |", "|---|---|---|", *rows]))
+    writer.add_text("memtrace/peak", "\n".join([f"| {peak.by} | allocated | blocks |", "|---|---|---|", *rows]))
 
 
 def log_to_wandb(run: Any, steps: list[dict[str, int]], peak: Peak) -> None:

@@ -43,7 +43,7 @@ def limit_of(item: pytest.Item, mark: str) -> Optional[int]:
     return None if found is None else int(found.args[0])
 
 
-def complaint(said: str, found: int, limit: int, holders: Any) -> str:
+def complaint(said: str, found: int, limit: int, holders: Any = ()) -> str:
     """Returns the message of a test that went over a limit, with the largest holders where they are known."""
     lines = [f"{said} {in_words(found)}, {in_words(found - limit)} over its limit of {in_words(limit)}"]
     for block in holders:
@@ -51,6 +51,15 @@ def complaint(said: str, found: int, limit: int, holders: Any) -> str:
         kind = " ".join(word for word in (block.role, block.category, block.dtype, block.shape) if word)
         lines.append(f"  {in_words(block.bytes * block.count)} in {block.count:,} blocks: {kind}{place}")
     return "\n".join(lines)
+
+
+def verdict(meter: Any, memory: Optional[int], leaks: Optional[int]) -> Optional[str]:
+    """Returns what a test did wrong; None if it kept its limits."""
+    if memory is not None and (peak := meter.peak_bytes()) > memory:
+        return complaint("memtrace: the test's peak is", peak, memory, meter.holders())
+    if leaks is not None and (left := meter.left_bytes()) > leaks:
+        return complaint("memtrace: the test leaves", left, leaks)
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,10 +73,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]
     meter.begin()
     try:
         result = yield
+        said = verdict(meter, memory, leaks)
     finally:
-        measured = meter.end()
-    if memory is not None and measured.peak_bytes > memory:
-        pytest.fail(complaint("memtrace: the test's peak is", measured.peak_bytes, memory, measured.holders), pytrace=False)
-    if leaks is not None and measured.left_bytes > leaks:
-        pytest.fail(complaint("memtrace: the test leaves", measured.left_bytes, leaks, ()), pytrace=False)
+        meter.end()
+    if said is not None:
+        pytest.fail(said, pytrace=False)
     return result

@@ -81,7 +81,7 @@ uint64_t mt_refusal_elsewhere(const struct mt_refusal *refusal);
 
 typedef enum mt_replayed_kind {
     MT_REPLAYED_PATTERN,  /* the waste of a finding is gone */
-    MT_REPLAYED_POLICY,   /* the allocator's other policy */
+    MT_REPLAYED_POLICY,   /* the alternative to the allocator's settings */
     MT_REPLAYED_USED_ONLY /* every block is live from its first to its last use only */
 } mt_replayed_kind;
 
@@ -89,8 +89,8 @@ typedef enum mt_replayed_kind {
  * is known of the requests that would have followed. */
 struct mt_replayed_change {
     mt_replayed_kind kind;
-    struct mt_finding finding; /* of MT_REPLAYED_PATTERN; its texts are those of the labels */
-    mt_policy policy;          /* of the replay */
+    struct mt_finding finding;      /* of MT_REPLAYED_PATTERN; its texts are those of the labels */
+    struct mt_alloc_settings alloc; /* of the replay */
     struct mt_replay_result replay;
 };
 

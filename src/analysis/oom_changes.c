@@ -160,8 +160,8 @@ static void add(struct mt_replayed_changes *changes, const struct mt_replayed_ch
 
 static mt_status try_policy(const struct extended *extended, struct mt_replayed_changes *out)
 {
-    const struct mt_alloc_settings settings = mt_replay_other_policy(&extended->input.settings);
-    struct mt_replayed_change change = {.kind = MT_REPLAYED_POLICY, .policy = settings.policy};
+    const struct mt_alloc_settings settings = mt_advice_alternative(&extended->input);
+    struct mt_replayed_change change = {.kind = MT_REPLAYED_POLICY, .alloc = settings};
     if (extended->input.program.kind == MT_PROGRAM_WATCHED)
         return MT_OK;
     mt_status status = replay(extended, &settings, &change.replay);
@@ -186,16 +186,16 @@ static bool has_hint(const struct mt_replayed_changes *changes, const struct mt_
 static void add_findings(const struct extended *extended, const struct mt_advice *advice,
                          struct mt_replayed_changes *out)
 {
-    mt_policy policy = extended->input.settings.policy;
+    const struct mt_alloc_settings alloc = extended->input.settings;
     for (size_t i = 0; i < advice->count; i++) {
         const struct mt_finding *finding = &advice->findings[i];
         bool is_met = finding->replay.fits && finding->pattern != MT_PATTERN_FRAGMENTATION;
-        const struct mt_replayed_change change = {MT_REPLAYED_PATTERN, *finding, policy, finding->replay};
+        const struct mt_replayed_change change = {MT_REPLAYED_PATTERN, *finding, alloc, finding->replay};
         if (is_met && !has_hint(out, finding))
             add(out, &change);
     }
     const struct mt_replayed_change used_only = {
-        .kind = MT_REPLAYED_USED_ONLY, .policy = policy, .replay = advice->used_only};
+        .kind = MT_REPLAYED_USED_ONLY, .alloc = alloc, .replay = advice->used_only};
     if (advice->knows_uses && advice->used_only.fits)
         add(out, &used_only);
 }

@@ -179,13 +179,14 @@ static void add_mended(const struct mt_finding *finding, struct mt_text *out)
     mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
 }
 
-/* Adds the other policy as the program names it. */
-static void add_policy(mt_policy policy, const struct mt_program *program, struct mt_text *out)
+/* Adds the alternative settings as the program names them. */
+static void add_policy(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out)
 {
     if (program->kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, "expandable_segments:%s", policy == MT_POLICY_TIGHT ? "True" : "False");
+        mt_text_add(out, "expandable_segments:%s", mt_alloc_grows(alloc) ? "True" : "False");
     else
-        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "", mt_policy_name(policy));
+        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "",
+                    mt_policy_name(alloc->policy));
 }
 
 static void add_replayed(const struct mt_replayed_change *replayed, const struct mt_program *program,
@@ -198,8 +199,8 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
         mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
         return;
     case MT_REPLAYED_POLICY:
-        add_policy(replayed->policy, program, &out->change);
-        mt_hint_add(replayed->policy == MT_POLICY_TIGHT ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH, program,
+        add_policy(&replayed->alloc, program, &out->change);
+        mt_hint_add(mt_alloc_grows(&replayed->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH, program,
                     &out->hint);
         return;
     case MT_REPLAYED_USED_ONLY:

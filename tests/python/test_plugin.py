@@ -3,16 +3,21 @@ import pytest
 
 CONFTEST = """
 import pytest
-from memtrace._meter import Measured
 from memtrace import Block
 
 class Meter:
     taken = left = 0
-    holders = (Block(3 << 30, 2, "FFN", "mul", "forward", "activation", "bf16", "4,1024,8192", "model.layers.*.ffn", 1),)
+    ended = 0
     def begin(self):
         Meter.taken = Meter.left = 0
+    def peak_bytes(self):
+        return Meter.taken
+    def left_bytes(self):
+        return Meter.left
+    def holders(self):
+        return [Block(3 << 30, 2, "FFN", "mul", "forward", "activation", "bf16", "4,1024,8192", "model.layers.*.ffn", 1)]
     def end(self):
-        return Measured(Meter.taken, Meter.left, self.holders)
+        Meter.ended += 1
 
 def pytest_memtrace_meter(item):
     return Meter()
@@ -71,8 +76,11 @@ def test_the_test_s_own_failure_comes_first(run_tests):
 def test_wrong(take):
     take(100)
     assert 1 == 2
+def test_the_meter_has_ended():
+    import conftest
+    assert conftest.Meter.ended == 1
 """)
-    said.assert_outcomes(failed=1)
+    said.assert_outcomes(failed=1, passed=1)
     said.stdout.fnmatch_lines(["*assert 1 == 2*"])
     assert "over its limit" not in said.stdout.str()
 
@@ -102,7 +110,13 @@ def test_card(): raise SystemError("runs")
     said.assert_outcomes(skipped=1)
 
 
-@pytest.mark.parametrize("size", ["20 parsecs", "GiB", "-1", "1e9"])
+@pytest.mark.parametrize("size, count", [("20 GiB", 20 << 30), ("1.5gb", 3 << 29), ("2k", 2048), ("7 B", 7), (4096, 4096)])
+def test_sizes_are_written_as_for_the_program(size, count):
+    import memtrace
+    assert memtrace.limit_memory(size).mark.args == (count,)
+
+
+@pytest.mark.parametrize("size", ["20 parsecs", "GiB", "-1", "1e9", "1 ib"])
 def test_what_is_no_size_is_refused(size):
     import memtrace
     with pytest.raises(ValueError, match="20 GiB"):

@@ -47,6 +47,24 @@ def test_without_a_card_the_program_runs_on_and_one_line_says_so(monkeypatch, ca
     assert ran and capsys.readouterr().err == "memtrace: torch sees no CUDA device: nothing is recorded\n"
 
 
+@pytest.mark.parametrize("begin", [RuntimeError("watched already"), KeyError("x")])
+def test_a_watcher_that_fails_does_not_end_the_program(watcher, monkeypatch, capsys, begin):
+    def fails(path):
+        raise begin
+
+    monkeypatch.setattr(sys.modules["memtrace._watch"], "begin", fails)
+    with memtrace.record("d.db"):
+        pass
+    assert capsys.readouterr().err == f"memtrace: {begin}: nothing is recorded\n" and watcher == []
+
+
+def test_a_process_is_watched_once(watcher, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "_memtrace._watch", types.ModuleType("_memtrace._watch"))
+    with memtrace.record("e.db"):
+        pass
+    assert "already" in capsys.readouterr().err and watcher == []
+
+
 def test_without_torch_likewise(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert _recording.obstacle() == "there is no torch"

@@ -117,7 +117,7 @@ def test_notebooks_get_html_with_a_row_a_share(trace):
 
 def test_text_of_a_trace_is_escaped():
     share = memtrace.Share("<script>alert(1)</script>", 5, 5, 1)
-    peak = memtrace.Peak("allocated", 5, 0, 0, 0, "forward", "<b>", Rows([share]))
+    peak = memtrace.Peak("allocated", "category", 5, 0, 0, 0, "forward", "<b>", Rows([share]))
     shown = peak._repr_html_()
     assert "<script>" not in shown and "<b>" not in shown and "&lt;script&gt;" in shown
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: wheel.sh PYTHON SOURCE
 # Builds the wheel, without what nvcc compiles, installs it into an empty environment, and does there what the README does:
-# imports a snapshot of PyTorch, asks for advice, and asks in Python. Exits with 77 (skipped) where PYTHON has no
+# imports a snapshot of PyTorch, asks for advice, and asks in Python. pytest finds its plugin there. Exits with 77 (skipped) where PYTHON has no
 # scikit-build-core.
 set -eu
 python=$1 source=$2
@@ -30,6 +30,8 @@ env -i empty/bin/python -m memtrace advise >said
 grep -q 'zero_grad' said || { cat said; die "there is no advice"; }
 env -i empty/bin/python -c 'import memtrace; print(memtrace.open("memtrace.db").peak().bytes)' >said
 [ "$(cat said)" -gt 60000000000 ] || die "the peak in Python is $(cat said)"
+PYTHONPATH=$(echo empty/lib/python3*/site-packages) "$python" -m pytest --markers >said
+grep -q 'memtrace_limit_memory' said || die "pytest does not find the plugin"
 
 # Of the system it needs the C library and the C++ one alone; CUDA's, where modules need them, come with CUDA.
 files=$(echo empty/lib/python3*/site-packages/memtrace/native/*)

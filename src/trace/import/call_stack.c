@@ -88,6 +88,7 @@ static void read_node(const char *name, struct mt_name_set *names, struct mt_cal
 static void read_frame(const struct mt_call_frame *frame, struct mt_name_set *names, struct mt_call_stack *out)
 {
     if (frame->is_python) {
+        out->has_python = true;
         out->is_recomputed |= mt_glob_fits_file("torch/utils/checkpoint.py", frame->file);
         return;
     }

@@ -31,6 +31,7 @@ struct mt_call_stack {
     bool is_engine;           /* autograd's engine made the request, for a node or between two */
     bool is_input_sum;        /* the engine adds up gradients that several nodes made for one input */
     bool is_recomputed;       /* a checkpoint repeats forward */
+    bool has_python;          /* some frame is of Python */
 };
 
 /* True for an operator of forward that a node may undo later, and for a request of backward. */

@@ -91,6 +91,8 @@ static mt_status add_run(const struct mt_import_reader *reader, const struct mt_
     const struct mt_torch_refusal *refusal = &out->torch.refusal;
     if (refusal->is_known)
         mt_recorder_measure(recorder, MT_FREE_AT_REFUSAL, refusal->step, (double)refusal->free_bytes);
+    size_t steps = out->torch.times.count;
+    mt_step_times_store(&out->torch.times, steps > 0 && out->ends_refused ? steps - 1 : steps, recorder);
     mt_run_state state = status == MT_OK ? end_of(source, out) : MT_RUN_FAILED;
     return mt_error_restore(&error, mt_recorder_close(recorder, state));
 }
@@ -145,5 +147,6 @@ void mt_import_report_release(struct mt_import_report *report)
     assert(report->uncovered_count <= MT_IMPORT_MOST_UNCOVERED);
     for (size_t i = 0; i < report->uncovered_count; i++)
         free(report->uncovered[i].who);
+    mt_step_times_release(&report->torch.times);
     *report = (struct mt_import_report){0};
 }

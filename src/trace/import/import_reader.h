@@ -7,6 +7,7 @@
 
 #include "trace/import/document.h"
 #include "trace/import/rules.h"
+#include "trace/import/step_times.h"
 #include "trace/store/foreign.h"
 #include "trace/store/recorder.h"
 
@@ -51,6 +52,7 @@ struct mt_torch_refusal {
 struct mt_import_torch {
     struct mt_torch_before before;
     struct mt_torch_refusal refusal;
+    struct mt_step_times times;
     bool lost_beginning; /* the recording was full, and overwrote its oldest events */
     bool rounds_by_size; /* PyTorch rounded up by steps that no setting of our allocator says */
 };

@@ -140,11 +140,24 @@ static mt_status read_phases(char *value, struct mt_rule *rule)
     return rule->phases != 0 ? MT_OK : mt_fail(MT_USAGE, "phase names none");
 }
 
+/* Reads "parameter|gradient". */
+static mt_status read_lives(char *value, struct mt_rule *rule)
+{
+    char *rest;
+    for (char *word = strtok_r(value, "|", &rest); word != NULL; word = strtok_r(NULL, "|", &rest)) {
+        mt_role role;
+        if (!mt_role_find(word, &role))
+            return mt_fail_unknown("role", word, role_names, MT_ROLE_COUNT);
+        rule->lives |= 1u << role;
+    }
+    return rule->lives != 0 ? MT_OK : mt_fail(MT_USAGE, "life names no role");
+}
+
 /* Reads a condition without a value. */
 static mt_status read_switch(const struct line *line, struct mt_rule *rule)
 {
-    static const char *const with_value[] = {"function", "file",     "line",       "native", "operator",
-                                             "node",     "metadata", "annotation", "size",   "phase"};
+    static const char *const with_value[] = {"function", "file",       "line", "native", "operator", "node",
+                                             "metadata", "annotation", "size", "phase",  "life"};
     enum { SWITCHES = 8 };
     const struct {
         const char *name;
@@ -188,6 +201,8 @@ static mt_status read_condition(struct line *line, struct mt_rule *rule)
         return read_sizes(line->value, rule);
     if (line->has_value && strcmp(line->name, "phase") == 0)
         return read_phases(line->value, rule);
+    if (line->has_value && strcmp(line->name, "life") == 0)
+        return read_lives(line->value, rule);
     return read_switch(line, rule);
 }
 
@@ -238,8 +253,8 @@ static mt_status check_rule(const struct mt_rule *rule, bool has_arrow)
     if (rule->of_undone && !has_python(rule))
         return mt_fail(MT_USAGE, "undone needs a function, file or line");
     if (rule->sets.phase != MT_RULE_SILENT &&
-        (rule->phases != 0 || rule->forward_known != MT_RULE_SILENT || rule->outlives != MT_RULE_SILENT ||
-         rule->parameter != MT_RULE_SILENT || rule->of_undone))
+        (rule->phases != 0 || rule->lives != 0 || rule->forward_known != MT_RULE_SILENT ||
+         rule->outlives != MT_RULE_SILENT || rule->parameter != MT_RULE_SILENT || rule->of_undone))
         return mt_fail(MT_USAGE,
                        "a rule that sets a phase can't have a condition on a phase, or on what follows from one");
     if (rule->line_low > rule->line_high || rule->size_low > rule->size_high)
@@ -306,6 +321,16 @@ static bool fits_some_frame(const struct mt_rule *rule, const struct mt_call_sta
     return false;
 }
 
+uint32_t mt_rule_depth(const struct mt_rule *rule, const struct mt_call_stack *stack)
+{
+    if (!has_python(rule) || rule->of_undone || rule->native != NULL)
+        return 0;
+    uint32_t depth = 0;
+    while (depth < stack->frame_count && !fits_python(rule, &stack->frames[depth]))
+        depth++;
+    return depth + 1;
+}
+
 static bool fits_some_native(const struct mt_rule *rule, const struct mt_call_stack *stack)
 {
     assert(rule->native != NULL);
@@ -351,6 +376,7 @@ bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subje
     assert(subject->phase < MT_PHASE_COUNT && rule->size_low <= rule->size_high);
     return subject->bytes >= rule->size_low && subject->bytes <= rule->size_high &&
            (rule->phases == 0 || (rule->phases >> subject->phase & 1) != 0) &&
+           (rule->lives == 0 || (rule->lives >> subject->life & 1) != 0) &&
            is_as_asked(rule->before, subject->was_before) &&
            is_as_asked(rule->forward_known, subject->is_forward_known) &&
            is_as_asked(rule->outlives, subject->outlives_phase) &&

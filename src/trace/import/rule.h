@@ -15,6 +15,7 @@ struct mt_rule_subject {
     const char *const *annotations; /* those that are open */
     uint32_t annotation_count;
     mt_phase phase;
+    mt_role life;                       /* the role that its life shows; MT_ROLE_OTHER if none */
     bool was_before;                    /* it was live before the recording began */
     bool is_forward_known;              /* it helps to undo an operator whose own block is known */
     bool outlives_phase;                /* it is live in a later phase; loss is part of forward here */
@@ -41,7 +42,7 @@ struct mt_rule {
     char *metadata;
     char *annotation; /* one of the open ones */
     uint64_t size_low, size_high;
-    uint32_t phases;                                /* a bit each; 0: any */
+    uint32_t phases, lives;                         /* a bit each; 0: any */
     int before, forward_known, outlives, parameter; /* 0 or 1; MT_RULE_SILENT: either */
     struct mt_rule_answer sets;
 };
@@ -54,5 +55,9 @@ void mt_rule_release(struct mt_rule *rule);
 /* True if the conditions on the call stack hold, and those on the rest. */
 bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack);
 bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject);
+
+/* Returns the place of the innermost frame of Python that fits the rule, from 1 on; 0 if the rule asks for none, or for one of
+ * C++ too. */
+uint32_t mt_rule_depth(const struct mt_rule *rule, const struct mt_call_stack *stack);
 
 #endif

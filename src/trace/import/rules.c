@@ -16,6 +16,8 @@ enum { MOST_RULES = UINT16_MAX };
 struct mt_rules {
     struct mt_rule *rules;
     size_t count;
+    uint32_t *texts; /* of each rule: the number of its text */
+    uint32_t text_count;
     struct mt_category_set categories; /* that the rules set */
 };
 
@@ -31,6 +33,7 @@ void mt_rules_destroy(struct mt_rules *rules)
     for (size_t i = 0; i < rules->count; i++)
         mt_rule_release(&rules->rules[i]);
     free(rules->rules);
+    free(rules->texts);
     mt_category_set_release(&rules->categories);
     free(rules);
 }
@@ -64,6 +67,8 @@ static mt_status add_line(struct mt_rules *rules, const char *line)
         return status;
     }
     rules->rules = mt_host_room(rules->rules, rules->count, sizeof *rules->rules);
+    rules->texts = mt_host_room(rules->texts, rules->count, sizeof *rules->texts);
+    rules->texts[rules->count] = rules->text_count;
     rules->rules[rules->count++] = rule;
     return MT_OK;
 }
@@ -71,6 +76,7 @@ static mt_status add_line(struct mt_rules *rules, const char *line)
 mt_status mt_rules_add(struct mt_rules *rules, const char *source, const char *text)
 {
     int number = 1;
+    rules->text_count++;
     for (const char *at = text; *at != '\0'; number++) {
         size_t length = strcspn(at, "\n");
         char *line = mt_host_alloc(length + 1);
@@ -107,6 +113,30 @@ mt_status mt_rules_add_built_in(struct mt_rules *rules)
     return status == MT_OK ? mt_rules_add(rules, "pytorch.rules", mt_pytorch_rules) : status;
 }
 
+/* True if a rule decides a phase before another that comes before it. */
+static bool precedes(const struct mt_rules *rules, const struct mt_call_stack *stack, uint16_t rule, uint16_t other)
+{
+    assert(rule > other);
+    return rules->texts[rule] == rules->texts[other] &&
+           mt_rule_depth(&rules->rules[rule], stack) < mt_rule_depth(&rules->rules[other], stack);
+}
+
+/* Sorts the rules that set a phase in. */
+static void choose_phases(const struct mt_rules *rules, const struct mt_call_stack *stack,
+                          struct mt_rule_choice *choice)
+{
+    choice->phase_rules = mt_host_alloc((choice->count + 1) * sizeof *choice->phase_rules);
+    for (uint32_t i = 0; i < choice->count; i++) {
+        uint16_t rule = choice->rules[i];
+        if (rules->rules[rule].sets.phase == MT_RULE_SILENT)
+            continue;
+        uint32_t at = choice->phase_count++;
+        for (; at > 0 && precedes(rules, stack, rule, choice->phase_rules[at - 1]); at--)
+            choice->phase_rules[at] = choice->phase_rules[at - 1];
+        choice->phase_rules[at] = rule;
+    }
+}
+
 void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *stack, struct mt_rule_choice *out)
 {
     assert(rules->count <= MOST_RULES);
@@ -115,20 +145,22 @@ void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *s
         if (mt_rule_fits_stack(&rules->rules[i], stack))
             out->rules[out->count++] = (uint16_t)i;
     out->rules = mt_host_resize(out->rules, out->count + 1, sizeof *out->rules);
+    choose_phases(rules, stack, out);
 }
 
 void mt_rule_choice_release(struct mt_rule_choice *choice)
 {
     free(choice->rules);
+    free(choice->phase_rules);
 }
 
 int mt_rules_phase(const struct mt_rules *rules, const struct mt_rule_choice *choice,
                    const struct mt_rule_subject *subject)
 {
     assert(choice->rules != NULL);
-    for (uint32_t i = 0; i < choice->count; i++) {
-        const struct mt_rule *rule = &rules->rules[choice->rules[i]];
-        if (rule->sets.phase != MT_RULE_SILENT && mt_rule_fits_subject(rule, subject))
+    for (uint32_t i = 0; i < choice->phase_count; i++) {
+        const struct mt_rule *rule = &rules->rules[choice->phase_rules[i]];
+        if (mt_rule_fits_subject(rule, subject))
             return rule->sets.phase;
     }
     return MT_RULE_SILENT;
@@ -141,7 +173,6 @@ static void add_answer(const struct mt_rule_answer *sets, struct mt_rule_answer 
     out->op = out->op != NULL ? out->op : sets->op;
     out->span = out->span != NULL ? out->span : sets->span;
     out->role = out->role != MT_RULE_SILENT ? out->role : sets->role;
-    out->phase = out->phase != MT_RULE_SILENT ? out->phase : sets->phase;
     out->begins_step |= sets->begins_step;
 }
 
@@ -149,7 +180,7 @@ void mt_rules_ask(const struct mt_rules *rules, const struct mt_rule_choice *cho
                   const struct mt_rule_subject *subject, struct mt_rule_answer *out)
 {
     assert(choice->rules != NULL);
-    *out = (struct mt_rule_answer){.role = MT_RULE_SILENT, .phase = MT_RULE_SILENT};
+    *out = (struct mt_rule_answer){.role = MT_RULE_SILENT, .phase = mt_rules_phase(rules, choice, subject)};
     for (uint32_t i = 0; i < choice->count; i++) {
         const struct mt_rule *rule = &rules->rules[choice->rules[i]];
         if (mt_rule_fits_subject(rule, subject))

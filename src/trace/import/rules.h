@@ -3,10 +3,11 @@
  *
  *   file=blocks.py line=124-128          -> category=Norm
  *   node=AccumulateGrad                  -> category=Gradient role=gradient
- *   size=32MiB before                    -> category=Workspace role=workspace
+ *   life=gradient                        -> category=Gradient role=gradient
  *
- * Each property (category, role, op, span, phase) comes from the first matching rule that sets it, in the order in
- * which rules were added.
+ * Each property (category, role, op, span) comes from the first matching rule that sets it, in the order in which rules were
+ * added. So does a phase, but within one text of rules it comes from the rule that fits the innermost frame of Python: a
+ * function that computes the loss may call the whole model. Rules that ask for no such frame, or for one of C++ too, precede.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_RULES_H
@@ -32,8 +33,10 @@ size_t mt_rules_count(const struct mt_rules *rules);
 
 /* The rules that a call stack alone does not exclude. A call stack with many blocks is matched once. */
 struct mt_rule_choice {
-    uint16_t *rules;
+    uint16_t *rules; /* in their order */
     uint32_t count;
+    uint16_t *phase_rules; /* of these, those that set a phase: the one that decides first */
+    uint32_t phase_count;
 };
 void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *stack, struct mt_rule_choice *out);
 void mt_rule_choice_release(struct mt_rule_choice *choice);

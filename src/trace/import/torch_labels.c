@@ -2,214 +2,53 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "base/order.h"
+#include "trace/import/block_lives.h"
 #include "trace/import/forward_tape.h"
 #include "trace/import/import_spans.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rules look at all open annotations for every block, and a damaged file may have any number. So within
- * MOST_OPEN_ANNOTATIONS further ones are ignored, as are names of over MOST_ANNOTATION_BYTES. */
-enum { MOST_OPEN_ANNOTATIONS = 16, MOST_ANNOTATION_BYTES = 255 };
-
-/* The annotations that are open at a moment, such as "Optimizer.step#AdamW.step". All zero: before the first.
- * Invariant: names[0 .. count) are those of the snapshot's first `passed` annotations that have no end among these, in the
- * order of their beginnings. */
-struct open_annotations {
-    size_t passed;
-    uint32_t count;
-    const char *names[MOST_OPEN_ANNOTATIONS]; /* the snapshot's */
-};
-
-/* The lifetimes of a snapshot's blocks, in its events. */
-struct lifetimes {
-    size_t count;    /* of events */
-    uint8_t *phases; /* the mt_phase of each event */
-    uint32_t *ends;  /* of an allocation: the event that freed it; UINT32_MAX: none */
-};
-
-/* A call stack, which many events share. */
-struct caller {
-    struct mt_call_stack stack;
-    struct mt_rule_choice choice;
-    const char *op;
-    mt_span_id span;
-    bool has_span;
-    uint64_t other_bytes, other_blocks;
-};
-
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
-    const struct mt_rules *rules;
+    struct mt_torch_callers callers;
+    struct mt_torch_course course;
+    struct mt_block_lives *lives;
     struct mt_bounded_names bounded;
     struct mt_sink sink; /* of bounded names */
     struct mt_foreign *foreign;
-    struct mt_name_set *names;
     struct mt_forward_tape *tape;
-    struct lifetimes lives;
-    struct open_annotations open;        /* at the latest event */
-    struct mt_number_map caller_numbers; /* by the address of the frames */
-    struct caller *callers;
-    size_t caller_count;
+    struct mt_torch_annotations open;     /* at the latest event */
     struct mt_number_map parameter_bytes; /* the sizes of all parameters */
-    int phase;                            /* of the last allocation; MT_RULE_SILENT: none yet */
-    bool step_just_began;
-    uint64_t time_ns;         /* of the latest event */
-    uint64_t recorded_before; /* blocks from before the recording with a call stack */
+    int phase;                            /* of the last request; MT_RULE_SILENT: none yet */
+    uint64_t time_ns;                     /* of the latest event */
+    uint64_t recorded_before;             /* blocks from before the recording with a call stack */
+    struct mt_step_times times;
     struct mt_import_coverage coverage;
 };
 
-/* Ends the last annotation of that name: several threads may have opened it. Equal texts of a snapshot are one. */
-static void end_annotation(struct open_annotations *open, const char *name)
+/* What was there before the recording was there before its first phase. */
+static mt_phase phase_of(const struct mt_torch_labels *labels, const struct mt_torch_request *request)
 {
-    for (uint32_t i = open->count; i > 0; i--)
-        if (open->names[i - 1] == name) {
-            open->count--;
-            memmove(open->names + i - 1, open->names + i, (open->count + 1 - i) * sizeof *open->names);
-            return;
-        }
-}
-
-static void begin_annotation(struct open_annotations *open, const char *name)
-{
-    assert(open->count <= MOST_OPEN_ANNOTATIONS);
-    if (open->count < MOST_OPEN_ANNOTATIONS && strlen(name) <= MOST_ANNOTATION_BYTES)
-        open->names[open->count++] = name;
-}
-
-/* Passes the annotations up to a time. */
-static void pass_annotations(struct open_annotations *open, const struct mt_torch_snapshot *snapshot, int64_t time_us)
-{
-    for (; open->passed < snapshot->annotation_count; open->passed++) {
-        const struct mt_torch_annotation *next = &snapshot->annotations[open->passed];
-        if (next->time_us > time_us)
-            return;
-        if (next->is_end)
-            end_annotation(open, next->name);
-        else
-            begin_annotation(open, next->name);
-    }
-}
-
-/* Finds the event that frees each allocation. */
-static void find_ends(struct lifetimes *lives, const struct mt_torch_snapshot *snapshot)
-{
-    struct mt_number_map live;
-    mt_number_map_create(&live);
-    lives->count = snapshot->event_count;
-    lives->phases = mt_host_alloc(lives->count + 1);
-    lives->ends = mt_host_alloc((lives->count + 1) * sizeof *lives->ends);
-    for (size_t i = 0; i < lives->count; i++) {
-        const struct mt_torch_event *event = &snapshot->events[i];
-        uint64_t began;
-        lives->ends[i] = UINT32_MAX;
-        if (event->action == MT_TORCH_ALLOC)
-            mt_number_map_put(&live, event->address, i);
-        else if (event->action == MT_TORCH_FREE_COMPLETED && mt_number_map_take(&live, event->address, &began))
-            lives->ends[began] = (uint32_t)i;
-    }
-    mt_number_map_release(&live);
-}
-
-static void lifetimes_release(struct lifetimes *lives)
-{
-    free(lives->phases);
-    free(lives->ends);
-}
-
-/* Forward and loss count as one phase: a tensor that forward makes for the loss is freed before backward. */
-static mt_phase whole_phase(uint8_t phase)
-{
-    return phase == MT_PHASE_LOSS ? MT_PHASE_FORWARD : (mt_phase)phase;
-}
-
-static bool outlives_phase(const struct lifetimes *lives, size_t number)
-{
-    assert(number < lives->count && lives->phases[number] < MT_PHASE_COUNT);
-    uint32_t end = lives->ends[number];
-    return end == UINT32_MAX || whole_phase(lives->phases[end]) != whole_phase(lives->phases[number]);
-}
-
-/* Returns the caller with these frames. Valid until the next call. */
-static struct caller *find_caller(struct mt_torch_labels *labels, const struct mt_value *frames)
-{
-    uint64_t key = frames->kind == MT_VALUE_LIST ? (uint64_t)(uintptr_t)frames->items : 0, number;
-    if (mt_number_map_get(&labels->caller_numbers, key, &number))
-        return &labels->callers[number];
-    labels->callers = mt_host_room(labels->callers, labels->caller_count, sizeof *labels->callers);
-    mt_number_map_put(&labels->caller_numbers, key, labels->caller_count);
-    struct caller *caller = &labels->callers[labels->caller_count++];
-    *caller = (struct caller){0};
-    mt_call_stack_read(frames, labels->names, &caller->stack);
-    mt_rules_choose(labels->rules, &caller->stack, &caller->choice);
-    caller->op = mt_call_stack_op(&caller->stack, labels->names);
-    return caller;
-}
-
-static const char *metadata_of(const struct mt_torch_request *request)
-{
-    struct mt_value_key key = MT_VALUE_KEY("user_metadata");
-    return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
-}
-
-/* Borrows the open annotations. */
-static struct mt_rule_subject subject_of(const struct mt_torch_request *request, const struct open_annotations *open)
-{
-    return (struct mt_rule_subject){.bytes = request->requested_bytes,
-                                    .metadata = metadata_of(request),
-                                    .annotations = open->names,
-                                    .annotation_count = open->count,
-                                    .was_before = request->event == NULL};
-}
-
-/* Returns the phase that rules set. Where they set none, an allocation keeps the phase before it. */
-static mt_phase phase_of(struct mt_torch_labels *labels, const struct caller *caller,
-                         const struct mt_rule_subject *subject, int before)
-{
-    int phase = mt_rules_phase(labels->rules, &caller->choice, subject);
-    if (phase != MT_RULE_SILENT)
-        return (mt_phase)phase;
-    return before != MT_RULE_SILENT ? (mt_phase)before : MT_PHASE_FORWARD;
-}
-
-/* Finds the phase of every event: that of the last allocation until then. */
-static void find_lives(struct mt_torch_labels *labels)
-{
-    const struct mt_torch_snapshot *snapshot = labels->snapshot;
-    struct open_annotations open = {0};
-    int phase = MT_RULE_SILENT;
-    find_ends(&labels->lives, snapshot);
-    for (size_t i = 0; i < snapshot->event_count; i++) {
-        const struct mt_torch_event *event = &snapshot->events[i];
-        if (event->action == MT_TORCH_ALLOC) {
-            const struct mt_torch_request request = {event->bytes, event->frames, event};
-            pass_annotations(&open, snapshot, event->time_us);
-            const struct mt_rule_subject subject = subject_of(&request, &open);
-            phase = (int)phase_of(labels, find_caller(labels, event->frames), &subject, phase);
-        }
-        labels->lives.phases[i] = (uint8_t)(phase != MT_RULE_SILENT ? phase : MT_PHASE_INIT);
-    }
+    return request->event == NULL ? MT_PHASE_INIT
+                                  : (mt_phase)labels->course.moments[request->event - labels->snapshot->events].phase;
 }
 
 struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *snapshot, const struct mt_rules *rules,
                                                const struct mt_sink *sink, struct mt_foreign *foreign)
 {
-    assert(snapshot->event_count < UINT32_MAX);
     struct mt_torch_labels *labels = mt_host_alloc(sizeof *labels);
     labels->snapshot = snapshot;
-    labels->rules = rules;
+    mt_torch_callers_create(&labels->callers, rules);
+    mt_torch_course_create(&labels->course, snapshot, &labels->callers);
+    labels->lives = mt_block_lives_create(snapshot, &labels->course, &labels->callers);
     mt_bounded_names_create(&labels->bounded, sink);
     labels->sink = mt_bounded_names_sink(&labels->bounded);
     labels->foreign = foreign;
-    labels->names = mt_name_set_create();
     labels->tape = mt_forward_tape_create();
     labels->phase = MT_RULE_SILENT;
-    mt_number_map_create(&labels->caller_numbers);
     mt_number_map_create(&labels->parameter_bytes);
-    find_lives(labels);
     return labels;
 }
 
@@ -217,58 +56,43 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
 {
     if (labels == NULL)
         return;
-    for (size_t i = 0; i < labels->caller_count; i++) {
-        mt_call_stack_release(&labels->callers[i].stack);
-        mt_rule_choice_release(&labels->callers[i].choice);
-    }
-    free(labels->callers);
-    mt_number_map_release(&labels->caller_numbers);
+    mt_block_lives_destroy(labels->lives);
+    mt_torch_course_release(&labels->course);
+    mt_torch_callers_release(&labels->callers);
     mt_number_map_release(&labels->parameter_bytes);
-    lifetimes_release(&labels->lives);
     mt_forward_tape_destroy(labels->tape);
-    mt_name_set_destroy(labels->names);
+    mt_step_times_release(&labels->times);
     mt_bounded_names_release(&labels->bounded);
     free(labels);
 }
 
-static bool is_step_begun_by(const struct mt_torch_labels *labels, const struct mt_rule_answer *answer, mt_phase phase)
-{
-    if (answer->begins_step)
-        return !labels->step_just_began;
-    bool is_forward = phase == MT_PHASE_FORWARD || phase == MT_PHASE_LOSS;
-    return is_forward && (labels->phase == MT_PHASE_OPTIMIZER || labels->phase == MT_RULE_SILENT);
-}
-
-/* Begins steps and phases before the allocation that shows them. */
+/* Begins steps and phases before the request that shows them. */
 static void note_moment(void *context, const struct mt_torch_event *event, uint64_t time_ns)
 {
     assert(event >= ((struct mt_torch_labels *)context)->snapshot->events);
     struct mt_torch_labels *labels = context;
+    const struct mt_torch_moment *moment = &labels->course.moments[event - labels->snapshot->events];
     labels->time_ns = time_ns > labels->time_ns ? time_ns : labels->time_ns;
-    pass_annotations(&labels->open, labels->snapshot, event->time_us);
-    if (event->action != MT_TORCH_ALLOC)
+    mt_torch_annotations_pass(&labels->open, labels->snapshot, event->time_us);
+    if (!moment->is_request)
         return;
-    const struct mt_torch_request request = {event->bytes, event->frames, event};
-    struct mt_rule_subject subject = subject_of(&request, &labels->open);
-    struct mt_rule_answer answer;
-    subject.phase = (mt_phase)labels->lives.phases[event - labels->snapshot->events];
-    mt_rules_ask(labels->rules, &find_caller(labels, event->frames)->choice, &subject, &answer);
-    bool begins_step = is_step_begun_by(labels, &answer, subject.phase);
-    if (begins_step) {
+    if (moment->begins_step) {
         if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
-            mt_foreign_step_end(labels->foreign, time_ns);
-        mt_foreign_step_begin(labels->foreign, time_ns);
+            mt_foreign_step_end(labels->foreign, labels->time_ns);
+        mt_foreign_step_begin(labels->foreign, labels->time_ns);
+        mt_step_times_begin(&labels->times, (mt_phase)moment->phase, labels->time_ns);
     }
-    if (begins_step || labels->phase != (int)subject.phase)
-        mt_foreign_phase(labels->foreign, time_ns, subject.phase);
-    labels->step_just_began = answer.begins_step;
-    labels->phase = (int)subject.phase;
+    if (moment->begins_step || labels->phase != (int)moment->phase) {
+        mt_foreign_phase(labels->foreign, labels->time_ns, (mt_phase)moment->phase);
+        mt_step_times_phase(&labels->times, (mt_phase)moment->phase, labels->time_ns);
+    }
+    labels->phase = (int)moment->phase;
 }
 
 /* Returns the operator that a request of backward helps to undo. A block that the engine takes between two nodes
  * belongs to the node before, with two exceptions. A sum of gradients belongs to the operator that made the input. A
  * cast of a gradient belongs to an addition of two precisions, if that is next, since its node allocates nothing. */
-static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct caller *caller,
+static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct mt_torch_caller *caller,
                                                 mt_phase phase)
 {
     if (phase != MT_PHASE_BACKWARD || !mt_call_stack_is_backward(&caller->stack))
@@ -282,22 +106,16 @@ static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, 
                : mt_forward_tape_current(labels->tape);
 }
 
-static bool outlives(const struct mt_torch_labels *labels, const struct mt_torch_request *request)
-{
-    return request->event == NULL ||
-           outlives_phase(&labels->lives, (size_t)(request->event - labels->snapshot->events));
-}
-
 static mt_role role_of(const struct mt_rule_subject *subject, int said)
 {
     assert(said >= MT_RULE_SILENT && said < MT_ROLE_COUNT);
     if (said != MT_RULE_SILENT)
         return (mt_role)said;
-    return subject->outlives_phase ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
+    return subject->life;
 }
 
 /* Returns the operator's name in forward, and the node's and the operator's in backward. */
-static const char *op_of(const struct caller *caller, struct mt_text *text)
+static const char *op_of(const struct mt_torch_caller *caller, struct mt_text *text)
 {
     if (caller->stack.node[0] == '\0')
         return caller->op[0] != '\0' ? caller->op : "unknown";
@@ -305,7 +123,7 @@ static const char *op_of(const struct caller *caller, struct mt_text *text)
     return mt_text_get(text);
 }
 
-static mt_span_id span_of(struct mt_torch_labels *labels, struct caller *caller, const char *said,
+static mt_span_id span_of(struct mt_torch_labels *labels, struct mt_torch_caller *caller, const char *said,
                           const struct mt_forward_op *forward)
 {
     if (said != NULL)
@@ -323,7 +141,7 @@ static mt_category category_of(struct mt_torch_labels *labels, const char *said,
     return forward != NULL ? forward->category : MT_CATEGORY_OTHER;
 }
 
-static void count_coverage(struct mt_torch_labels *labels, struct caller *caller,
+static void count_coverage(struct mt_torch_labels *labels, struct mt_torch_caller *caller,
                            const struct mt_torch_request *request, mt_category category)
 {
     assert(caller->other_blocks <= labels->coverage.all_blocks);
@@ -338,7 +156,7 @@ static void count_coverage(struct mt_torch_labels *labels, struct caller *caller
 }
 
 /* Notes parameters and operators of forward, which later requests refer to. */
-static void note_request(struct mt_torch_labels *labels, const struct caller *caller, uint64_t bytes,
+static void note_request(struct mt_torch_labels *labels, const struct mt_torch_caller *caller, uint64_t bytes,
                          const struct mt_label *label)
 {
     if (label->role == MT_ROLE_PARAMETER)
@@ -348,26 +166,26 @@ static void note_request(struct mt_torch_labels *labels, const struct caller *ca
     mt_forward_tape_add(labels->tape, &(struct mt_forward_op){.name = caller->stack.recorded,
                                                               .category = label->category,
                                                               .span = label->span,
-                                                              .caller = (uint32_t)(caller - labels->callers)});
+                                                              .caller = (uint32_t)(caller - labels->callers.callers)});
 }
 
 static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
                        mt_span_id *out_span)
 {
     struct mt_torch_labels *labels = context;
-    struct caller *caller = find_caller(labels, request->frames);
-    struct mt_rule_subject subject = subject_of(request, &labels->open);
+    struct mt_torch_caller *caller = mt_torch_callers_find(&labels->callers, request->frames);
+    struct mt_rule_subject subject = mt_torch_subject(request, &labels->open);
     struct mt_rule_answer answer;
     struct mt_text op = {0};
     uint64_t ignored;
-    subject.phase = request->event == NULL ? phase_of(labels, caller, &subject, MT_PHASE_INIT)
-                                           : (mt_phase)labels->lives.phases[request->event - labels->snapshot->events];
+    subject.phase = phase_of(labels, request);
+    subject.life = mt_block_lives_role(labels->lives, request);
     const struct mt_forward_op *forward = find_forward(labels, caller, subject.phase);
     subject.is_forward_known = forward != NULL;
-    subject.undone = forward != NULL ? &labels->callers[forward->caller].stack : NULL;
-    subject.outlives_phase = outlives(labels, request);
+    subject.undone = forward != NULL ? &labels->callers.callers[forward->caller].stack : NULL;
+    subject.outlives_phase = subject.life != MT_ROLE_TEMPORARY;
     subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
-    mt_rules_ask(labels->rules, &caller->choice, &subject, &answer);
+    mt_rules_ask(labels->callers.rules, &caller->choice, &subject, &answer);
     const struct mt_label label = {.category = category_of(labels, answer.category, forward),
                                    .role = role_of(&subject, answer.role),
                                    .role_source = MT_ROLE_SOURCE_INFERRED,
@@ -395,46 +213,14 @@ void mt_torch_labels_end(struct mt_torch_labels *labels)
 {
     if (mt_foreign_step(labels->foreign) != MT_NO_STEP)
         mt_foreign_step_end(labels->foreign, labels->time_ns);
+    mt_step_times_end(&labels->times, labels->time_ns);
 }
 
-/* Describes a caller, for the user to free, as conditions of a rule: its innermost frame of Python, its operator and its node. */
-static char *describe(const struct caller *caller)
+void mt_torch_labels_report(struct mt_torch_labels *labels, struct mt_import_report *out)
 {
-    struct mt_text text = {0};
-    for (uint32_t i = 0; i < caller->stack.frame_count && text.length == 0; i++)
-        if (caller->stack.frames[i].is_python)
-            mt_text_add(&text, "function=%s file=%s line=%" PRId64, caller->stack.frames[i].name,
-                        caller->stack.frames[i].file, caller->stack.frames[i].line);
-    if (caller->stack.operator_count > 0)
-        mt_text_add(&text, "%soperator=%s", text.length > 0 ? " " : "",
-                    caller->stack.operators[caller->stack.operator_count - 1]);
-    if (caller->stack.node[0] != '\0')
-        mt_text_add(&text, "%snode=%s", text.length > 0 ? " " : "", caller->stack.node);
-    if (text.length == 0)
-        mt_text_add(&text, "%s", caller->stack.frame_count == 0 ? "no frames were recorded" : "frames of C++ only");
-    return text.data;
-}
-
-static int compare_uncovered(const void *left, const void *right)
-{
-    const struct caller *a = *(const struct caller *const *)left, *b = *(const struct caller *const *)right;
-    int order = MT_COMPARE(b->other_bytes, a->other_bytes);
-    return order != 0 ? order : MT_COMPARE(a, b);
-}
-
-void mt_torch_labels_report(const struct mt_torch_labels *labels, struct mt_import_report *out)
-{
-    const struct caller **found = mt_host_alloc((labels->caller_count + 1) * sizeof *found);
-    size_t count = 0;
-    for (size_t i = 0; i < labels->caller_count; i++)
-        if (labels->callers[i].other_blocks > 0)
-            found[count++] = &labels->callers[i];
-    qsort(found, count, sizeof *found, compare_uncovered);
-    out->uncovered_count = count < MT_IMPORT_MOST_UNCOVERED ? count : MT_IMPORT_MOST_UNCOVERED;
-    for (size_t i = 0; i < out->uncovered_count; i++)
-        out->uncovered[i] =
-            (struct mt_import_uncovered){describe(found[i]), found[i]->other_bytes, found[i]->other_blocks};
+    out->torch.times = labels->times;
+    labels->times = (struct mt_step_times){0};
+    mt_torch_callers_report(&labels->callers, out);
     out->coverage = labels->coverage;
     out->torch.before.recorded = labels->recorded_before;
-    free(found);
 }

@@ -1,10 +1,10 @@
 /* Labels, spans, phases and steps of a snapshot, from the call stacks of its requests.
  *
- *   frames ─▶ call stack ─▶ rules ──────────────▶ phase, category, role, op ─┐
- *                └─ backward: forward tape ─────▶ the operator it undoes ────┴▶ label, span
- *   lifetimes ────────────▶ outlives its phase? ─▶ role saved, or temporary
+ *   frames ─▶ call stack ─▶ rules ──────▶ phase ─▶ course: phases, steps ─▶ lives: the role that a block seems to have
+ *                └─ backward: forward tape ─▶ the operator it undoes ─┐          │
+ *                            rules ───────────────────────────────────┴──────────┴▶ category, role, op ─▶ label, span
  *
- * A step begins where rules say so, and where forward follows the optimizer. Threads: one at a time. */
+ * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_TORCH_LABELS_H
 #define MT_TRACE_IMPORT_TORCH_LABELS_H
 
@@ -24,8 +24,8 @@ struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels);
 /* Ends the last step. Call it after the replay. */
 void mt_torch_labels_end(struct mt_torch_labels *labels);
 
-/* Fills in the report's coverage, the call stacks with most bytes without a category, largest first, and the number of blocks
- * from before the first event that an earlier recording saw taken. */
-void mt_torch_labels_report(const struct mt_torch_labels *labels, struct mt_import_report *out);
+/* Fills in the report's coverage, the call stacks with most bytes without a category, largest first, the number of blocks from
+ * before the first event that an earlier recording saw taken, and the times of steps, which it hands over. */
+void mt_torch_labels_report(struct mt_torch_labels *labels, struct mt_import_report *out);
 
 #endif

@@ -1,0 +1,13 @@
+/* The table of changes of a program, for people. */
+#ifndef MT_CLI_CHANGE_REPORT_H
+#define MT_CLI_CHANGE_REPORT_H
+
+#include "analysis/program_changes.h"
+
+/* Prints the change with which a replay reserves least, if there is one. */
+void mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program);
+
+/* Prints changes, what to write for each, and what their figures rest on; then what is not known. */
+void mt_changes_report(const struct mt_program_changes *changes, const struct mt_program *program);
+
+#endif

@@ -1,0 +1,46 @@
+/* The call stacks of a snapshot, each parsed and matched with the rules once: many requests share one.
+ *
+ * Threads: one at a time. */
+#ifndef MT_TRACE_IMPORT_TORCH_CALLERS_H
+#define MT_TRACE_IMPORT_TORCH_CALLERS_H
+
+#include "base/number_map.h"
+#include "trace/import/rules.h"
+#include "trace/import/torch_annotations.h"
+#include "trace/import/torch_replay.h"
+
+struct mt_torch_caller {
+    const struct mt_value *frames;
+    struct mt_call_stack stack;
+    struct mt_rule_choice choice;
+    const char *op; /* belongs to the names */
+    mt_span_id span;
+    bool has_span; /* `span` was looked for */
+    uint64_t other_bytes, other_blocks;
+};
+
+/* Invariants: `numbers` has the place in callers[0 .. count) of each list of frames, by its address; `hashes` that of a list
+ * by its frames. */
+struct mt_torch_callers {
+    const struct mt_rules *rules;
+    struct mt_name_set *names;
+    struct mt_number_map numbers, hashes;
+    struct mt_torch_caller *callers;
+    size_t count;
+};
+
+/* Borrows the rules. */
+void mt_torch_callers_create(struct mt_torch_callers *callers, const struct mt_rules *rules);
+void mt_torch_callers_release(struct mt_torch_callers *callers);
+
+/* Returns the caller with these frames. Valid until the next call. */
+struct mt_torch_caller *mt_torch_callers_find(struct mt_torch_callers *callers, const struct mt_value *frames);
+
+/* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
+struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,
+                                        const struct mt_torch_annotations *open);
+
+/* Fills in the report's call stacks with most bytes without a category, largest first. */
+void mt_torch_callers_report(const struct mt_torch_callers *callers, struct mt_import_report *out);
+
+#endif
