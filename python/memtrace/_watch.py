@@ -28,6 +28,8 @@ ANSWERS = "MEMTRACE_RECORD_ANSWERS"
 HISTORY_ENTRIES = 10_000_000
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
+CUDA: Any = torch.cuda  # its functions have no types
+
 watcher: Optional["Watcher"] = None
 
 
@@ -60,7 +62,7 @@ class Watcher(Labels):
                 card = torch.cuda.get_device_properties(device)
                 self.library.memtrace_torch_card(device, card.name.encode(), card.total_memory)
             self._check(self.library.memtrace_torch_attach())
-            for segment in torch.cuda.memory_snapshot():
+            for segment in CUDA.memory_snapshot():
                 self._find(segment)
         except Exception as error:
             fall_back(str(error))
@@ -158,7 +160,7 @@ def find_graph() -> Optional[tuple[int, int, int]]:
     words = []
     for _ in range(2):
         try:
-            node = (torch.ones(1, requires_grad=True) * 2).grad_fn
+            node: Any = (torch.ones(1, requires_grad=True) * 2).grad_fn
             number = node._sequence_nr()
         except AttributeError:
             return None
@@ -174,16 +176,16 @@ def find_graph() -> Optional[tuple[int, int, int]]:
 def fall_back(reason: str) -> None:
     """Has PyTorch keep its memory history instead, to be imported, and says why."""
     tell(f"{reason}; PyTorch's memory history is recorded instead")
-    torch.cuda._lazy_call(lambda: torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
+    CUDA._lazy_call(lambda: CUDA.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
     atexit.register(keep_history)
 
 
 def keep_history() -> None:
     """Writes PyTorch's memory history beside the trace, if CUDA was used."""
-    if not torch.cuda.is_initialized():
+    if not CUDA.is_initialized():
         return
     path = f"{os.environ.get(TRACE, 'memtrace.db')}-{os.getpid()}.pickle"
-    torch.cuda.memory._dump_snapshot(path)
+    CUDA.memory._dump_snapshot(path)
     tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
 
 
@@ -200,7 +202,7 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
         raise RuntimeError(library.memtrace_torch_last_error().decode())
     watcher = Watcher(library)
     close_at_exit(watcher)
-    torch.cuda._lazy_call(watcher.attach)
+    CUDA._lazy_call(watcher.attach)
     return watcher
 
 
