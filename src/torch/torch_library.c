@@ -2,7 +2,6 @@
 #include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
-#include "torch/torch_watch.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
@@ -31,7 +30,7 @@ static struct library {
     bool in_step;
     mt_phase phase;
     mt_span_id place; /* the span that the traces have as the place of backward; 0: none */
-    atomic_uint_fast64_t unknown_frees;
+    atomic_uint_fast64_t unknown_frees, differences;
     atomic_bool is_child;
 
     /* of a process whose own allocator is watched */
@@ -289,7 +288,6 @@ void mt_torch_forget(void)
         set_text(&library.watched[i].name, NULL);
     }
     library.is_watching = library.is_ended = false;
-    mt_torch_watch_forget();
     mt_torch_backward_forget();
     mt_record_request_release(&library.request);
     library.card_end = 0;
@@ -324,6 +322,11 @@ void memtrace_torch_memory_fraction(double fraction, int device)
 void mt_torch_count_unknown_free(void)
 {
     atomic_fetch_add_explicit(&library.unknown_frees, 1, memory_order_relaxed);
+}
+
+void mt_torch_count_difference(void)
+{
+    atomic_fetch_add_explicit(&library.differences, 1, memory_order_relaxed);
 }
 
 uint64_t mt_torch_unknown_frees(void)
@@ -441,7 +444,7 @@ static mt_run_state state_of(int outcome)
 /* Answers memtrace record for a watched process. */
 static void answer_end(mt_status status)
 {
-    uint64_t differences = mt_torch_watch_differences();
+    const uint64_t differences = atomic_exchange(&library.differences, 0);
     if (differences > 0)
         mt_process_answer(&library.request, MT_RECORD_LOST, (int64_t)differences,
                           "moments at which PyTorch's counters are those of the trace");
