@@ -148,6 +148,7 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
     char addition[ADDITION];
     struct mt_text path = {0};
     struct mt_torch_memory_settings settings = {.program = library.program != NULL ? library.program : "PyTorch",
+                                                .request = library.request.answers != NULL ? &library.request : NULL,
                                                 .names = &library.names};
     MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
@@ -228,6 +229,17 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
     return status;
 }
 
+void memtrace_torch_answer(void)
+{
+    struct mt_record_request request;
+    if (library.is_child || !mt_record_request_take(&request))
+        return;
+    enter();
+    mt_record_request_release(&library.request);
+    mt_record_request_copy(&request, &library.request);
+    leave();
+}
+
 /* Begins anew after the end of another watch. The memory of its cards is not freed, since PyTorch's threads may still look
  * at it. */
 static void abandon_cards(void)
@@ -251,7 +263,7 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
     if (request.trace == NULL)
         return mt_fail(MT_USAGE, "there is no trace to write: this process was not started by memtrace record");
     enter();
-    if (library.card_end > 0 && !library.is_ended)
+    if (library.is_watching || (library.card_end > 0 && !library.is_ended))
         status = mt_fail(MT_USAGE, "memtrace's own allocator is in use, or PyTorch's is watched already");
     if (status == MT_OK) {
         abandon_cards();
