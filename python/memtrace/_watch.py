@@ -85,10 +85,14 @@ class Watcher(Labels):
         if not self.is_fast:
             super()._watch_calls()
             return
-        module = torch.nn.Module
+        in_span = self.library.memtrace_torch_module_call(torch.nn.Module.__call__, self._on_new, self._on_outermost)
+
+        # A function, since others put __call__ away and back, and nothing else is the same after that.
+        def call(module: Any, *given: Any, **named: Any) -> Any:
+            return in_span(module, *given, **named)
+
         self.handles += [
-            Replaced(module, "__call__", self.library.memtrace_torch_module_call(module.__call__, self._on_new,
-                                                                                 self._on_outermost)),
+            Replaced(torch.nn.Module, "__call__", call),
             register_optimizer_step_pre_hook(self._before_optimizer),
             register_optimizer_step_post_hook(self._after_optimizer),
             Patched(torch.autograd, "backward", self._backward),

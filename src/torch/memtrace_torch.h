@@ -138,8 +138,8 @@ void memtrace_torch_measure(const char *name, double value);
 /* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */
 int memtrace_torch_python(void);
 
-/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new method for torch.nn.Module.__call__, which runs `call`
- * in the span of the module. on_new(module) is called for one without a place; on_outermost(module) before a module that
+/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new function for torch.nn.Module.__call__, which runs
+ * `call` in the span of the module, its first argument. on_new(module) is called for one without a place; on_outermost(module) before a module that
  * none is around, and on_outermost(None) after it. memtrace_torch_gradient_hook(span, category) returns a new function that
  * labels a parameter's gradient. Both take and return objects of Python. */
 
