@@ -19,7 +19,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import _abi
-from ._allocator import close_at_exit
+from ._allocator import Allocator, close_at_exit, install_allocator
 from ._labels import ROOT, Call, Labels, Patched, Place
 from ._library import find_torch_library, load_torch_library
 
@@ -46,6 +46,8 @@ def tell(words: str) -> None:
 
 class Watcher(Labels):
     """Labels for a program that does not know of it."""
+
+    allocator: Optional[Allocator] = None  # memtrace's, if it is in the place of PyTorch's
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
@@ -206,8 +208,28 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
     return watcher
 
 
+def trace_of_rank() -> str:
+    """Returns the path of the trace that `memtrace record` asks for, as src/record/process_trace.h has it for a rank."""
+    path, ending = os.path.splitext(os.environ[TRACE])
+    rank = os.environ.get("RANK", "0")
+    return path + ("" if rank == "0" else f"-rank{rank}") + ending
+
+
+def begin_ours() -> None:
+    """Puts memtrace's allocator in the place of PyTorch's, with the same labels."""
+    global watcher
+    library = load_torch_library(find_torch_library())
+    library.memtrace_torch_answer()
+    watcher = Watcher(library)
+    watcher.allocator = install_allocator(trace_of_rank(), program=os.environ.get("MEMTRACE_RECORD_NAME"))
+
+
 def begin_recorded() -> None:
     """Begins as `memtrace record` asks."""
+    if os.environ.get("MEMTRACE_RECORD_TORCH") == "ours":
+        if torch.version.cuda is not None:
+            begin_ours()
+        return
     try:
         begin()
     except (RuntimeError, OSError, _abi.NotUnderstood) as error:

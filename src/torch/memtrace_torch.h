@@ -48,6 +48,9 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
  * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 
+/* Has each card's trace answered to memtrace record, which asks in the environment. */
+void memtrace_torch_answer(void);
+
 /* Ends all traces, as done (0), failed (1) or out of memory (5). Blocks stay allocated. */
 int memtrace_torch_close(int outcome);
 
