@@ -14,9 +14,11 @@ import time
 
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "samples/pytorch"))
-import memtrace_torch  # noqa: E402
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "samples/pytorch")]
 import train  # noqa: E402
+from memtrace._labels import Labels  # noqa: E402
+from memtrace._library import load_torch_library  # noqa: E402
 from pytorch_plugged import row  # noqa: E402
 
 TURNS, STEPS_A_TURN, WARM_UP = 40, 8, 2
@@ -26,15 +28,15 @@ train.SIZES["hooks"], train.VOCABULARY = (8, 16, 12, 2), 16  # so small that the
 class Steps:
     """A model that is stepped; times of its steps, watched and not, in microseconds of this thread."""
 
-    def __init__(self, memtrace):
-        self.memtrace, self.model = memtrace, train.Transformer("hooks")
+    def __init__(self, labels):
+        self.labels, self.model = labels, train.Transformer("hooks")
         self.tokens = torch.zeros(1, 5, dtype=torch.long)
         self.plain, self.watched = [], []
 
     def step(self):
-        self.memtrace.begin_step()
+        self.labels.begin_step()
         train.cross_entropy(self.model(self.tokens[:, :-1]), self.tokens[:, 1:]).backward()
-        self.memtrace.end_step()
+        self.labels.end_step()
         self.model.zero_grad(set_to_none=True)
 
     def turn(self, times):
@@ -48,9 +50,9 @@ class Steps:
     def turns(self):
         for _ in range(TURNS):
             self.turn(self.plain)
-            self.memtrace.watch(self.model)
+            self.labels.watch(self.model)
             self.turn(self.watched)
-            self.memtrace.unwatch()
+            self.labels.unwatch()
 
 
 def undisturbed(times):
@@ -63,8 +65,7 @@ def main():
     parser.add_argument("--library", required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    library = memtrace_torch.load_library(given.library)
-    steps = Steps(memtrace_torch.Memtrace(library, memtrace_torch.RULES))
+    steps = Steps(Labels(load_torch_library(given.library)))
     steps.turns()
     modules = sum(1 for module in steps.model.modules() if not isinstance(module, torch.nn.ModuleList))
     plain, watched = undisturbed(steps.plain), undisturbed(steps.watched)

@@ -15,13 +15,14 @@ import subprocess
 import sys
 import tempfile
 
-SAMPLE = pathlib.Path(__file__).resolve().parent.parent / "samples/pytorch/train.py"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SAMPLE = ROOT / "samples/pytorch/train.py"
 TURNS, STEPS_A_TURN, WARM_UP = 10, 20, 20
 NO_SLOWER = 1.01  # than the slower of PyTorch's own two
 
 OUT_OF_MEMORY = """
-import torch, memtrace_torch
-memtrace_torch.install()
+import torch, memtrace
+memtrace.install_allocator()
 kept = torch.ones(1000, device="cuda")
 try:
     torch.empty(1 << 50, dtype=torch.uint8, device="cuda")
@@ -113,8 +114,7 @@ def compare(model, precision, trace):
 
 def try_errors():
     """Whether PyTorch understands a refusal, and goes on."""
-    environment = dict(os.environ, PYTHONPATH=str(SAMPLE.parent))
-    told = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], text=True, env=environment, capture_output=True)
+    told = subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], text=True, capture_output=True)
     say(told.stdout + told.stderr)
     caught = told.stdout.count("out of memory:")
     row("torch.OutOfMemoryError is raised, and PyTorch goes on", "yes",
@@ -129,6 +129,7 @@ def main():
     parser.add_argument("--precisions", nargs="+", default=["fp32", "bf16"])
     given = parser.parse_args()
     os.environ["MEMTRACE_TORCH_LIBRARY"] = os.path.abspath(given.library)
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
     try_errors()
     with tempfile.TemporaryDirectory() as folder:
         for model in given.models:

@@ -37,8 +37,30 @@ static inline void run_kernel(struct synthetic *run, uint64_t start_ns, uint64_t
                                                               .stream = stream});
 }
 
+/* Gives the newest live block another label, and takes one with a call stack, from a span that is not its label's. */
+static inline void label_oddly(struct synthetic *run, mt_span_id span)
+{
+    const struct mt_sink *sink = run->sink;
+    const struct mt_frame outer = {.function = "main", .file = "train.py", .line = 40};
+    const struct mt_frame inner = {.function = "for\"ward", .file = "model.py", .line = 7};
+    struct synthetic_block *block = &run->live[run->live_count - 1];
+    block->label = run->labels[block->label == run->labels[0]];
+    synthetic_emit_block(run, MT_EVENT_RELABEL, *block);
+    synthetic_grow(run);
+    uint64_t slot = run->slot_count - 1;
+    run->free_count--;
+    synthetic_emit(run, (struct mt_event){.kind = MT_EVENT_ALLOC,
+                                          .requested_bytes = 100,
+                                          .block_bytes = 512,
+                                          .segment = (uint32_t)(slot / SYNTHETIC_SLOTS_A_SEGMENT),
+                                          .offset = slot % SYNTHETIC_SLOTS_A_SEGMENT * SYNTHETIC_SLOT_BYTES,
+                                          .label = run->labels[2],
+                                          .span = span,
+                                          .stack = mt_sink_stack(sink, mt_sink_stack(sink, 0, &outer), &inner)});
+}
+
 /* Spans that do not end in order, or not at all, a step within a step, a refusal, kernels that overlap, blocks that
- * live on, segments that grow. */
+ * live on, segments that grow, call stacks, labels that change. */
 static inline void make_odd_trace(void)
 {
     struct synthetic run;
@@ -61,6 +83,7 @@ static inline void make_odd_trace(void)
     synthetic_emit(
         &run,
         (struct mt_event){.kind = MT_EVENT_OOM, .requested_bytes = 1ull << 42, .label = run.labels[0], .span = other});
+    label_oddly(&run, other);
     run_kernel(&run, 1000, 2500, 7, run.labels[1]);
     run_kernel(&run, 2000, 2600, 7, 0);
     run_kernel(&run, 2500, 2700, 7, 0);

@@ -2,7 +2,7 @@
 # Usage: install.sh CMAKE BUILD SOURCE CC [FLAGS]
 # Installs a build, moves what was installed, and uses it from there as strangers do: the samples compiled by
 # pkg-config, against the archive, and by a CMake project, their traces asked with the installed program, and a module
-# for GPUs found.
+# for GPUs found. The Python package finds program and library.
 set -eu
 cmake=$1 build=$2 source=$3 cc=$4 flags=${5:-}
 folder=$(mktemp -d)
@@ -28,7 +28,8 @@ libraries=$(dirname "$(dirname "$pc")")
 samples=$prefix/share/doc/memtrace/samples
 
 for file in bin/memtrace include/memtrace.h share/man/man1/memtrace.1 share/man/man1/memtrace-peak.1 \
-    share/bash-completion/completions/memtrace share/doc/memtrace/samples/ask.c; do
+    share/bash-completion/completions/memtrace share/doc/memtrace/samples/ask.c \
+    lib/memtrace/python/memtrace/__init__.py; do
     [ -f "$prefix/$file" ] || die "$file was not installed"
 done
 for page in $(grep -rho 'docs/[a-z]*\.md' "$prefix/share/man" "$prefix/share/doc/memtrace/samples" | sort -u); do
@@ -48,6 +49,16 @@ version=$(sed -n 's/^#define MEMTRACE_VERSION_[A-Z]* //p' "$prefix/include/memtr
 [ "$(pkg-config --modversion "$pc")" = "$version" ] || die "memtrace.pc is not of version $version"
 "$prefix/bin/memtrace" --version >said
 expects said "$version"
+
+# The Python package finds them from where it lies.
+if command -v python3 >/dev/null; then
+    export PYTHONPATH="$prefix/lib/memtrace/python" PYTHONDONTWRITEBYTECODE=1
+    python3 -m memtrace --version >said
+    expects said "$version"
+    python3 -c 'from memtrace import _library; print(_library.find_library())' >said
+    expects said "$libraries/libmemtrace.so.0"
+    unset PYTHONPATH
+fi
 
 # asks NAME: the sample was run here; its trace has what it says that it took.
 asks() {

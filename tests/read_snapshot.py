@@ -22,8 +22,12 @@ def replay(entries):
             live[entry["addr"]] = entry
             requested += entry["size"]
             allocated += entry["block_bytes"]
+        elif entry["action"] == "annotate":
+            labelled = {key: entry[key] for key in ("frames", "user_metadata")}
+            live[entry["addr"]] = {**live[entry["addr"]], **labelled}
         elif entry["action"] == "free_requested":
             waiting = entry["addr"]
+            assert all(live[waiting][key] == entry[key] for key in ("frames", "user_metadata")), entry
         elif entry["action"] == "free_completed":
             ended = live.pop(entry["addr"])
             assert ended["size"] == entry["size"] and ended["stream"] == entry["stream"], entry
@@ -85,12 +89,15 @@ with open(sys.argv[2], encoding="utf-8") as file:
 with open(sys.argv[3], encoding="utf-8") as file:
     peak = json.load(file)
 entries = snapshot["device_traces"][0]
+after = snapshot["memtrace"]["after"]
 live, highest = replay(entries)
 assert highest == [peak["requested_bytes"], peak["allocated_bytes"]], (highest, peak)
 reserved, highest_reserved = replay_segments(entries)
 assert highest_reserved == peak["reserved_bytes"], (highest_reserved, peak)
 assert reserved == sum(segment["total_size"] for segment in snapshot["segments"]), reserved
-print(len(entries), "entries,", len(live), "blocks live")
-growing = {entry["segment"] for entry in entries if entry["action"] in ("segment_map", "segment_unmap")}
+print(len(entries), "entries,", len(after), "after the moment,", len(live), "blocks live")
+growing = {entry["segment"] for entry in entries + after if entry["action"] in ("segment_map", "segment_unmap")}
 check_segments(snapshot["segments"], live, growing)
+left, _ = replay(entries + after)
+assert not after or not left, "only the end of all blocks comes after the moment of a snapshot"
 check_refusals(entries, snapshot["memtrace"]["capacity_bytes"])

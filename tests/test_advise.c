@@ -31,7 +31,7 @@ static void expect_claim_to_come_true(const char *settings, const char *alloc)
     json_t *mended = json_of(
         shell("%s %s --alloc %s --zero-grad before-forward >run.json && \"$M\" peak --json", run, settings, alloc));
     const json_t *finding = gradients_of(answer), *replayed = json_object_get(finding, "replayed");
-    assert_schema(answer, "memtrace.advise/2");
+    assert_schema(answer, "memtrace.advise/3");
     assert_true(integer_of(finding, "saved_bytes") > 0);
     static const char *const measures[] = {"requested_bytes", "allocated_bytes", "reserved_bytes"};
     for (int i = 0; i < 3; i++)

@@ -82,8 +82,8 @@ static struct bed *bed_open(const char *settings_text, uint64_t seed, mt_addr ba
     assert_int_equal(mt_alloc_settings_parse(settings_text, &settings), MT_OK);
     bed->model.capacity = CAPACITY;
     bed->model.divisions = (uint64_t)settings.roundup_power2_divisions;
-    bed->follows_model =
-        settings.policy == MT_POLICY_TORCH && settings.max_split_bytes == UINT64_MAX && settings.gc_threshold == 0;
+    bed->follows_model = settings.policy == MT_POLICY_TORCH && settings.max_split_bytes == UINT64_MAX &&
+                         settings.gc_threshold == 0 && !settings.expandable_segments;
     struct mt_sink sink = {.context = bed, .emit = watch, .intern_label = watch_label, .intern_span = watch_span};
     assert_int_equal(mt_alloc_create(&bed->fake.device, &sink, &settings, &bed->alloc), MT_OK);
     for (int i = 0; i < LABELS; i++) {
@@ -212,6 +212,7 @@ static const char *const settings_texts[] = {
     "policy=torch",
     "policy=torch,roundup_power2_divisions=4",
     "policy=torch,max_split=21MiB",
+    "policy=torch,expandable_segments=on",
     "policy=torch,gc_threshold=0.5",
     "policy=torch,max_split=24MiB,gc_threshold=0.7,roundup_power2_divisions=8",
 };

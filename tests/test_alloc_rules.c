@@ -199,6 +199,72 @@ static void oversize_blocks_serve_only_close_requests(void **state)
     rig_close(&rig);
 }
 
+static const char *const expandable = "policy=torch,expandable_segments=on";
+
+static void expandable_segments_grow_by_the_units_of_pytorch(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig, expandable, UINT64_C(8) << 30);
+    take(&rig, 1);
+    assert_int_equal(reserved(&rig), MIB(2));
+    take(&rig, MIB(2)); /* small ones in ranges of their own */
+    assert_int_equal(reserved(&rig), MIB(2) + MIB(20));
+    take(&rig, MIB(17));
+    assert_int_equal(last_event(&rig, MT_EVENT_ALLOC)->offset, MIB(2));
+    assert_int_equal(reserved(&rig), MIB(2) + MIB(20));
+    take(&rig, MIB(2)); /* 1 MiB is left there, and joins what is mapped */
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(20), MIB(20));
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(19), MIB(2));
+    take(&rig, MIB(50));
+    expect_last(&rig, MT_EVENT_SEGMENT_MAP, MIB(40), MIB(40));
+    assert_int_equal(segments(&rig), 2);
+    rig_close(&rig);
+}
+
+static void expandable_segments_split_every_rest_and_grow_last(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig, expandable, UINT64_C(8) << 30);
+    struct mt_block *first = take(&rig, MIB(3));
+    take(&rig, MIB(15));
+    give(&rig, first);
+    take(&rig, MIB(2) + 512); /* both 3 and, at the end, 2 MiB are free; the rest of less than 1 MiB is split off */
+    expect_last(&rig, MT_EVENT_ALLOC, 0, MIB(2) + 512);
+    take(&rig, MIB(1) - 512 + 512 * 2); /* not from the first: it has 1 MiB - 512 left */
+    expect_last(&rig, MT_EVENT_ALLOC, MIB(18), MIB(1) + 512);
+    rig_close(&rig);
+}
+
+/* The free block at the range's end fits better, but could grow; PyTorch keeps it for what needs that. */
+static void expandable_segments_spare_the_block_that_can_grow(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig, expandable, UINT64_C(8) << 30);
+    struct mt_block *first = take(&rig, MIB(6));
+    take(&rig, MIB(10)); /* 4 MiB are free behind it */
+    give(&rig, first);
+    take(&rig, MIB(3));
+    expect_last(&rig, MT_EVENT_ALLOC, 0, MIB(3));
+    rig_close(&rig);
+}
+
+static void expandable_segments_give_back_whole_units(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_open(&rig, expandable, MIB(200));
+    struct mt_block *first = take(&rig, MIB(70));
+    take(&rig, MIB(1) + 512);
+    give(&rig, first);
+    mt_alloc_release_cached(rig.alloc);
+    expect_last(&rig, MT_EVENT_SEGMENT_UNMAP, 0, MIB(60));
+    assert_int_equal(reserved(&rig), MIB(20));
+    rig_close(&rig);
+}
+
 static void refusal_costs_one_oversize_segment_before_all_idle_ones(void **state)
 {
     (void)state;
@@ -331,6 +397,10 @@ int main(void)
         cmocka_unit_test(freed_neighbours_merge_at_once),
         cmocka_unit_test(streams_do_not_share_blocks),
         cmocka_unit_test(oversize_blocks_serve_only_close_requests),
+        cmocka_unit_test(expandable_segments_grow_by_the_units_of_pytorch),
+        cmocka_unit_test(expandable_segments_split_every_rest_and_grow_last),
+        cmocka_unit_test(expandable_segments_spare_the_block_that_can_grow),
+        cmocka_unit_test(expandable_segments_give_back_whole_units),
         cmocka_unit_test(refusal_costs_one_oversize_segment_before_all_idle_ones),
         cmocka_unit_test(old_idle_segments_go_above_the_threshold),
         cmocka_unit_test(pages_in_the_middle_go_when_the_device_refuses),

@@ -40,6 +40,7 @@ static void what_is_written_reads_back_the_same(void **state)
         "policy=tight",
         "policy=torch",
         "policy=torch,max_split=1.5GiB",
+        "policy=torch,expandable_segments=on",
         "policy=torch,gc_threshold=0.123456789012345",
         "policy=torch,max_split=20971521,roundup_power2_divisions=64,gc_threshold=1e-9"};
     for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {
@@ -53,6 +54,7 @@ static void what_is_written_reads_back_the_same(void **state)
         assert_true(first.max_split_bytes == second.max_split_bytes);
         assert_true(first.gc_threshold == second.gc_threshold);
         assert_int_equal(first.policy, second.policy);
+        assert_int_equal(first.expandable_segments, second.expandable_segments);
         assert_int_equal(first.roundup_power2_divisions, second.roundup_power2_divisions);
         mt_text_release(&text);
         mt_text_release(&again);
@@ -66,7 +68,8 @@ static void every_setting_of_the_policy_is_named(void **state)
     struct mt_text text = {0};
     assert_int_equal(mt_alloc_settings_parse("policy=torch,max_split=64MiB", &settings), MT_OK);
     mt_alloc_settings_format(&settings, &text);
-    assert_string_equal(text.data, "policy=torch,max_split=67108864,roundup_power2_divisions=0,gc_threshold=0");
+    assert_string_equal(text.data, "policy=torch,max_split=67108864,roundup_power2_divisions=0,gc_threshold=0,"
+                                   "expandable_segments=off");
     mt_text_release(&text);
 }
 
@@ -82,6 +85,8 @@ static void wrong_settings_are_refused_and_leave_the_old_ones(void **state)
         {"policy=torch,", "comma"},
         {"policy=torch,,gc_threshold=0.5", "key=value"},
         {"policy=torch,max_split=20MiB", "more than 20 MiB"},
+        {"policy=torch,expandable_segments=yes", "on or off"},
+        {"policy=tight,expandable_segments=on", "settings of policy=torch"},
         {"policy=torch,max_split=lots", "max_split"},
         {"policy=torch,roundup_power2_divisions=3", "power of two"},
         {"policy=torch,roundup_power2_divisions=128", "0 to 64"},

@@ -43,10 +43,15 @@ static void a_page_reads_the_pickle(void **state)
 static const char told[] =
     "SELECT event.kind, ifnull(event.requested_bytes, 0), ifnull(event.block_bytes, 0), event.stream, event.segment,"
     " event.offset, label.category, label.role, label.op, label.phase, own.path, label.layer, label.dtype, label.shape,"
-    " asker.path, event.time_ns / 1000 FROM event LEFT JOIN label ON label.id = event.label"
+    " asker.path, event.time_ns / 1000, event.stack, frame.function, frame.file, frame.line FROM event LEFT JOIN label "
+    "ON label.id = event.label"
     " LEFT JOIN span AS own ON own.id = label.span"
-    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span) ORDER BY event.id";
-enum { KIND, REQUESTED, BLOCK, STREAM, SEGMENT, OFFSET, CATEGORY, ASKER = CATEGORY + 8, TIME_US };
+    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span)"
+    " LEFT JOIN stack ON stack.id = event.stack LEFT JOIN frame ON frame.id = stack.frame ORDER BY event.id";
+enum { KIND, REQUESTED, BLOCK, STREAM, SEGMENT, OFFSET, CATEGORY, ASKER = CATEGORY + 8, TIME_US, STACK, FUNCTION };
+
+/* The time at which the run of the snapshot began. */
+static int64_t start_us;
 
 static int64_t column(sqlite3_stmt *row, int index)
 {
@@ -63,6 +68,17 @@ static void expect_text(const json_t *value, sqlite3_stmt *row, int index)
     json_decref(expected);
 }
 
+/* Checks the innermost frame of a call stack, and the innermost span beside it. */
+static void expect_stack(const json_t *entry, sqlite3_stmt *row)
+{
+    const json_t *frame = json_array_get(json_object_get(entry, "frames"), 0), *spans = json_object_get(entry, "spans");
+    expect_text(json_object_get(frame, "name"), row, FUNCTION);
+    expect_text(json_object_get(frame, "filename"), row, FUNCTION + 1);
+    assert_int_equal(integer_of(frame, "line"), column(row, FUNCTION + 2));
+    expect_text(json_array_get(spans, json_array_size(spans) - 1), row, ASKER);
+    expect_text(json_object_get(json_object_get(entry, "user_metadata"), "span"), row, CATEGORY + 4);
+}
+
 static void expect_label(const json_t *entry, sqlite3_stmt *row)
 {
     static const char *const names[] = {"category", "role", "op", "phase", "span", "layer", "dtype", "shape"};
@@ -76,6 +92,10 @@ static void expect_label(const json_t *entry, sqlite3_stmt *row)
         else
             assert_int_equal(json_integer_value(value), column(row, CATEGORY + i));
     }
+    if (column(row, STACK) != 0) {
+        expect_stack(entry, row);
+        return;
+    }
     expect_text(json_object_get(json_array_get(frames, 0), "name"), row, CATEGORY + 2);
     const json_t *innermost = json_array_get(frames, 1);
     if (innermost != NULL)
@@ -86,7 +106,7 @@ static void expect_common(const json_t *entry, sqlite3_stmt *row, int64_t size)
 {
     assert_int_equal(integer_of(entry, "size"), size);
     assert_int_equal(integer_of(entry, "stream"), column(row, STREAM));
-    assert_int_equal(integer_of(entry, "time_us"), column(row, TIME_US));
+    assert_int_equal(integer_of(entry, "time_us"), start_us + column(row, TIME_US));
     assert_true(json_is_array(json_object_get(entry, "frames")));
 }
 
@@ -119,8 +139,14 @@ static size_t expect_event(const json_t *entries, size_t at, sqlite3_stmt *row)
         expect_text(json_object_get(entry, "category"), row, CATEGORY);
         expect_label(entry, row);
         return 1;
+    case MT_EVENT_RELABEL:
+        expect_action(entry, "annotate", "annotate");
+        expect_common(entry, row, column(row, REQUESTED));
+        expect_label(entry, row);
+        return 1;
     case MT_EVENT_FREE:
         expect_action(entry, "free_requested", "free_requested");
+        assert_true(json_is_object(json_object_get(entry, "user_metadata")));
         expect_action(json_array_get(entries, at + 1), "free_completed", "free_completed");
         expect_common(entry, row, column(row, REQUESTED));
         return 2;
@@ -138,7 +164,7 @@ static size_t expect_event(const json_t *entries, size_t at, sqlite3_stmt *row)
 /* Checks the annotation of a mark and its place among the entries; returns their number. */
 static size_t expect_annotation(const json_t *annotations, size_t at, size_t entries, sqlite3_stmt *row)
 {
-    if (column(row, KIND) < MT_EVENT_SPAN_BEGIN)
+    if (column(row, KIND) < MT_EVENT_SPAN_BEGIN || column(row, KIND) == MT_EVENT_RELABEL)
         return 0;
     size_t ended = 0;
     const json_t *annotation = json_array_get(annotations, at);
@@ -146,7 +172,7 @@ static size_t expect_annotation(const json_t *annotations, size_t at, size_t ent
         annotation = json_array_get(annotations, at + ++ended);
     assert_string_equal(text_of(annotation, "kind"), mt_event_kind_name((mt_event_kind)column(row, KIND)));
     assert_int_equal(integer_of(annotation, "entries"), entries);
-    assert_int_equal(integer_of(annotation, "time_us"), column(row, TIME_US));
+    assert_int_equal(integer_of(annotation, "time_us"), start_us + column(row, TIME_US));
     if (column(row, KIND) <= MT_EVENT_SPAN_END)
         expect_text(json_object_get(annotation, "name"), row, ASKER);
     else if (column(row, KIND) <= MT_EVENT_STEP_END)
@@ -161,11 +187,15 @@ static void a_snapshot_has_every_event(void **state)
     (void)state;
     for (int i = 0; i < TRACE_COUNT; i++) {
         json_t *snapshot = json_file(traces[i], "torch");
-        const json_t *entries = json_array_get(json_object_get(snapshot, "device_traces"), 0);
+        const json_t *run = json_object_get(snapshot, "memtrace");
+        json_t *entries = json_array_get(json_object_get(snapshot, "device_traces"), 0);
         const json_t *annotations = json_object_get(snapshot, "external_annotations");
         sqlite3 *database = open_database(traces[i]);
         sqlite3_stmt *row;
         size_t entry = 0, annotation = 0;
+        assert_int_equal(json_array_extend(entries, json_object_get(run, "after")), 0);
+        start_us = integer_of(run, "start_us");
+        assert_int_equal(start_us / 1000000, number_of(traces[i], "SELECT unixepoch(started_at) FROM run"));
         assert_int_equal(sqlite3_prepare_v2(database, told, -1, &row, NULL), SQLITE_OK);
         while (sqlite3_step(row) == SQLITE_ROW) {
             annotation += expect_annotation(annotations, annotation, entry, row);
@@ -277,6 +307,10 @@ static void damaged_traces_are_refused(void **state)
         "UPDATE event SET stream = 70000 WHERE kind = 2",
         "DELETE FROM segment",
         "UPDATE span SET parent = id WHERE id = 2",
+        "UPDATE event SET stack = 99 WHERE kind = 2",
+        "UPDATE stack SET parent = id WHERE id = 2",
+        "UPDATE frame SET line = -1",
+        "DELETE FROM frame",
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         expect_success(shell("cp odd.db damaged.db"));

@@ -19,9 +19,9 @@ struct thread {
 struct perfetto {
     struct thread threads[MOST_THREADS];
     json_t *open_blocks; /* by id */
-    json_t *counters;    /* by category */
-    int64_t all, highest_all, highest_reserved;
-    size_t blocks, kernels, instants, slices;
+    json_t *counters;    /* of categories */
+    int64_t highest_all, highest_reserved;
+    size_t blocks, kernels, instants, slices, counter_count;
     struct mt_text kernel_threads; /* their names */
 };
 
@@ -39,28 +39,26 @@ static double time_of(const json_t *event, const char *key)
     return json_number_value(value);
 }
 
+/* Every counter has one value; those of the categories sum to that of all. */
 static void read_counter(struct perfetto *perfetto, const json_t *event)
 {
-    const char *key;
+    static const char category[] = "allocated ";
+    const char *name = text_of(event, "name"), *key;
     json_t *value, *args = json_object_get(event, "args");
-    int64_t sum = 0;
-    assert_true(json_object_size(args) > 0);
-    json_object_foreach(args, key, value)
-    {
-        assert_true(json_is_integer(value) && json_integer_value(value) >= 0);
-        if (strcmp(text_of(event, "name"), "reserved") == 0) {
-            int64_t bytes = json_integer_value(value);
-            perfetto->highest_reserved = bytes > perfetto->highest_reserved ? bytes : perfetto->highest_reserved;
-            return;
-        }
-        assert_string_equal(text_of(event, "name"), "allocated");
-        if (strcmp(key, "(all)") == 0)
-            perfetto->all = json_integer_value(value);
-        else
-            json_object_set(perfetto->counters, key, value);
+    int64_t bytes = integer_of(args, "bytes"), sum = 0;
+    assert_int_equal(json_object_size(args), 1);
+    assert_true(bytes >= 0);
+    if (strncmp(name, category, strlen(category)) == 0) {
+        json_object_set(perfetto->counters, name, json_object_get(args, "bytes"));
+        return;
     }
+    if (strcmp(name, "reserved") == 0) {
+        perfetto->highest_reserved = bytes > perfetto->highest_reserved ? bytes : perfetto->highest_reserved;
+        return;
+    }
+    assert_string_equal(name, "allocated");
     json_object_foreach(perfetto->counters, key, value) sum += json_integer_value(value);
-    assert_int_equal(sum, perfetto->all);
+    assert_int_equal(sum, bytes);
     perfetto->highest_all = sum > perfetto->highest_all ? sum : perfetto->highest_all;
 }
 
@@ -169,6 +167,7 @@ static struct perfetto read_perfetto(const json_t *json)
     assert_int_equal(json_object_size(perfetto.open_blocks), 0);
     for (int thread = 0; thread < MOST_THREADS; thread++)
         assert_int_equal(perfetto.threads[thread].depth, 0);
+    perfetto.counter_count = json_object_size(perfetto.counters);
     json_decref(perfetto.open_blocks);
     json_decref(perfetto.counters);
     return perfetto;
@@ -182,7 +181,10 @@ static void a_trace_for_perfetto_obeys_its_rules(void **state)
         struct perfetto perfetto = read_perfetto(json);
         assert_int_equal(perfetto.highest_all, peak_of(traces[i], "allocated_bytes"));
         assert_int_equal(perfetto.highest_reserved, peak_of(traces[i], "reserved_bytes"));
-        assert_int_equal(perfetto.blocks, number_of(traces[i], "SELECT count(*) FROM event WHERE kind = 2"));
+        assert_int_equal(perfetto.counter_count, number_of(traces[i], "SELECT count(DISTINCT category) FROM label JOIN"
+                                                                      " event ON event.label = label.id WHERE kind IN"
+                                                                      " (2, 10)"));
+        assert_int_equal(perfetto.blocks, number_of(traces[i], "SELECT count(*) FROM event WHERE kind IN (2, 10)"));
         assert_int_equal(perfetto.instants, number_of(traces[i], "SELECT count(*) FROM event WHERE kind = 4"));
         assert_int_equal(perfetto.slices, number_of(traces[i], "SELECT count(*) FROM event WHERE kind IN (5, 7, 9)"));
         assert_int_equal(perfetto.kernels, number_of(traces[i], "SELECT count(*) FROM kernel"));

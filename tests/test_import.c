@@ -267,8 +267,8 @@ static void expandable_segments_are_for_who_has_none(void **state)
     sqlite3_close(trace);
     said = MEMTRACE("advise --trace grown.db --run fp32");
     expect_success(said);
-    assert_null(strstr(said->out, "expandable_segments:True"));
-    assert_says(said->out, "policy=tight, which comes nearest to expandable_segments");
+    assert_null(strstr(said->out, "CONF=expandable_segments:True"));
+    assert_says(said->out, "policy=torch,expandable_segments=on");
 }
 
 static void rules_of_a_user_come_first(void **state)

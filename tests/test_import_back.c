@@ -9,17 +9,21 @@
 #define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 "
 #define SIM "--device sim "
 
-/* A run by SQL, in whole microseconds. */
+/* A run by SQL, in whole microseconds, with the call stacks, innermost frame first. */
 static const char told[] =
+    "WITH RECURSIVE up(stack, id, text) AS (SELECT id, id, '' FROM stack UNION ALL SELECT up.stack, stack.parent,"
+    " text || function || ' ' || file || ' ' || line || ', ' FROM up JOIN stack ON stack.id = up.id JOIN frame"
+    " ON frame.id = stack.frame) "
     "SELECT kind, ifnull(requested_bytes, 0), ifnull(block_bytes, 0), event.stream, event.segment, offset, category, "
-    "role, op, phase, dtype, shape, layer, own.path, asker.path, time_ns / 1000 FROM event"
+    "role, op, phase, dtype, shape, layer, own.path, asker.path, time_ns / 1000, up.text FROM event"
     " LEFT JOIN label ON label.id = event.label LEFT JOIN span AS own ON own.id = label.span"
-    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span) ORDER BY event.id";
+    " LEFT JOIN span AS asker ON asker.id = coalesce(event.span, label.span)"
+    " LEFT JOIN up ON up.stack = event.stack AND up.id = 0 ORDER BY event.id";
 
 /* The run's own row. */
-static const char known[] =
-    "SELECT setting.name, value, device, capacity_bytes, run.name, state FROM setting JOIN run ON run.id = setting.run"
-    " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
+static const char known[] = "SELECT setting.name, value, device, capacity_bytes, run.name, state, started_at FROM "
+                            "setting JOIN run ON run.id = setting.run"
+                            " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
 
 static void a_run_comes_back_from_its_snapshot(void **state)
 {
@@ -39,13 +43,14 @@ static void a_run_comes_back_from_its_snapshot(void **state)
     }
 }
 
-/* A program that allocates and frees at random on several streams, labels some blocks anew, and has some requests
- * refused. */
+/* A program that allocates and frees at random on several streams, from stacks and from spans that need not be those of the
+ * labels, labels some blocks anew, and has some requests refused. */
 struct wanderer {
     struct mt_alloc *alloc;
     uint64_t seed, draws;
     mt_label_id labels[20];
     mt_span_id spans[20];
+    mt_stack_id stacks[20];
     struct mt_block *live[100];
     size_t live_count;
 };
@@ -76,12 +81,28 @@ static void make_labels(struct wanderer *wanderer)
     }
 }
 
+/* Stacks of which some begin alike; every third is none. */
+static void make_stacks(struct wanderer *wanderer, const struct mt_sink *sink)
+{
+    static const char *const files[] = {"train.py", "", "a \"quoted\".py"};
+    for (uint64_t i = 0; i < 20; i++) {
+        const struct mt_frame frame = {"forward", files[draw(wanderer, 3)], (uint32_t)draw(wanderer, 50)};
+        if (i % 3 != 0)
+            wanderer->stacks[i] = mt_sink_stack(sink, i < 4 ? 0 : wanderer->stacks[i - 4], &frame);
+    }
+}
+
 static void take_one(struct wanderer *wanderer)
 {
     struct mt_block *block = NULL;
     uint64_t label = draw(wanderer, 20), most = draw(wanderer, 20) == 0 ? 40 << 20 : 200000;
-    mt_status status = mt_alloc_take(wanderer->alloc, 1 + draw(wanderer, most), (mt_stream)draw(wanderer, 3),
-                                     wanderer->labels[label], wanderer->spans[label], &block);
+    const struct mt_alloc_request request = {.bytes = 1 + draw(wanderer, most),
+                                             .stream = (mt_stream)draw(wanderer, 3),
+                                             .label = wanderer->labels[label],
+                                             .span =
+                                                 wanderer->spans[draw(wanderer, 4) == 0 ? draw(wanderer, 20) : label],
+                                             .stack = wanderer->stacks[draw(wanderer, 20)]};
+    mt_status status = mt_alloc_serve(wanderer->alloc, &request, &block);
     if (status == MT_OK)
         wanderer->live[wanderer->live_count++] = block;
     else
@@ -96,6 +117,13 @@ static void give_one(struct wanderer *wanderer)
     *block = wanderer->live[--wanderer->live_count];
 }
 
+static void relabel_one(struct wanderer *wanderer)
+{
+    if (wanderer->live_count > 0)
+        mt_alloc_relabel(wanderer->alloc, wanderer->live[draw(wanderer, wanderer->live_count)],
+                         wanderer->labels[draw(wanderer, 20)], wanderer->spans[draw(wanderer, 20)]);
+}
+
 static void wander_on(struct wanderer *wanderer)
 {
     uint64_t chance = draw(wanderer, 40), number = draw(wanderer, 20);
@@ -106,6 +134,8 @@ static void wander_on(struct wanderer *wanderer)
         mt_alloc_mark(wanderer->alloc, MT_EVENT_PHASE, draw(wanderer, MT_PHASE_COUNT), 0);
     else if (chance == 3)
         mt_alloc_release_cached(wanderer->alloc);
+    else if (chance == 4)
+        relabel_one(wanderer);
     else if (wanderer->live_count == 100 || (wanderer->live_count > 0 && chance < 20))
         give_one(wanderer);
     else
@@ -123,6 +153,7 @@ static void record_wanderer(const char *path, const char *policy, uint64_t seed)
     assert_int_equal(mt_alloc_settings_parse(policy, &settings), MT_OK);
     assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &wanderer.alloc), MT_OK);
     make_labels(&wanderer);
+    make_stacks(&wanderer, mt_recorder_sink(recorder));
     for (uint64_t step = 0; step < STEPS; step++) {
         mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_BEGIN, step, 0);
         for (int i = 0; i < MOVES; i++)
@@ -142,12 +173,16 @@ static void a_program_of_several_streams_comes_back(void **state)
     for (int i = 0; i < 3; i++) {
         expect_success(shell("rm -f a.db* b.db*"));
         record_wanderer("a.db", policies[i], take_seed());
-        expect_success(
-            MEMTRACE("export --format pickle -o x.pickle --trace a.db && \"$M\" import x.pickle --trace b.db"));
+        expect_success(shell("\"$M\" export --format pickle %s -o x.pickle --trace a.db &&"
+                             " \"$M\" import x.pickle --trace b.db",
+                             i == 1 ? "--at peak" : ""));
         assert_int_equal(sql_integer("a.db", "SELECT count(DISTINCT stream) FROM event"), 3);
         assert_true(sql_integer("a.db", "SELECT count(*) FROM event WHERE kind = 4") > 0);
         assert_true(expect_same("b.db", told, "a.db", told) > 1000);
+        assert_true(sql_integer("a.db", "SELECT count(*) FROM event WHERE kind = 10") > 0);
+        assert_true(sql_integer("a.db", "SELECT count(*) FROM event WHERE stack IS NOT NULL AND kind = 4") > 0);
         assert_int_equal(expect_same("b.db", known, "a.db", known), 2);
+        expect_success(MEMTRACE("diff a.db b.db >differences && grep -q 'as much' differences"));
     }
 }
 

@@ -19,8 +19,8 @@ static size_t values_of(mt_setting setting, const char *out[MOST_VALUES])
     static const char *const numbers[] = {"0", "1", "48", "9223372036854775807", NULL};
     static const char *const devices[] = {"auto", "sim:16GiB", NULL};
     static const char *const allocs[] = {
-        "policy=tight", "policy=torch,max_split=off,roundup_power2_divisions=0,gc_threshold=0",
-        "policy=torch,max_split=67108864,roundup_power2_divisions=4,gc_threshold=0.7", NULL};
+        "policy=tight", "policy=torch,max_split=off,roundup_power2_divisions=0,gc_threshold=0,expandable_segments=on",
+        "policy=torch,max_split=67108864,roundup_power2_divisions=4,gc_threshold=0.7,expandable_segments=off", NULL};
     const struct mt_setting_entry *entry = &mt_setting_table[setting];
     const char *const *values = entry->choices;
     size_t count = 0;

@@ -2,7 +2,7 @@
 # prefix, so an installed tree can be moved.
 #
 #   component     Debian package    what it is
-#   program       memtrace          the program, its manual, pages and completions, and libmemtrace.so.N
+#   program       memtrace          the program, its manual, pages and completions, libmemtrace.so.N, the Python package
 #   development   libmemtrace-dev   the header, libmemtrace.a, memtrace.pc, the CMake package, samples
 #   cuda          memtrace-cuda     the modules that need CUDA, where they were built
 include(CMakePackageConfigHelpers)
@@ -20,6 +20,11 @@ install(TARGETS memtrace RUNTIME)
 install(DIRECTORY ${share}/ DESTINATION ${CMAKE_INSTALL_DATADIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # which the program's help refers to
+
+# The Python package, which finds the libraries two folders above itself (python/memtrace/_library.py), here and in a build.
+install(DIRECTORY python/memtrace DESTINATION lib/memtrace/python
+        FILES_MATCHING PATTERN *.py PATTERN py.typed PATTERN __pycache__ EXCLUDE)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${PROJECT_BINARY_DIR}/python SYMBOLIC)
 
 install(TARGETS memtrace_shared memtrace_static EXPORT memtrace-targets
         LIBRARY DESTINATION ${library_folder} COMPONENT program NAMELINK_COMPONENT development

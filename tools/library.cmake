@@ -17,8 +17,12 @@ target_compile_definitions(memtrace_objects PRIVATE MT_VERSION="${PROJECT_VERSIO
 target_link_libraries(memtrace_objects PRIVATE PkgConfig::sqlite3 PkgConfig::zlib PkgConfig::jansson loaded_openblas
                                                Threads::Threads)
 
-# The library is shared with the system's libraries also in a program that has them inside (MT_STATIC_LIBS).
+# The library is shared with the system's libraries also in a program that has them inside (MT_STATIC_LIBS), except in a
+# wheel, which can't rely on them (tools/wheel.cmake).
 set(library_needs PkgConfig::sqlite3 PkgConfig::zlib PkgConfig::jansson Threads::Threads ${CMAKE_DL_LIBS} m)
+if(SKBUILD)
+    list(TRANSFORM library_needs REPLACE "PkgConfig::(sqlite3|zlib)" "system::\\1")
+endif()
 add_library(memtrace_shared SHARED $<TARGET_OBJECTS:memtrace_objects>)
 target_link_libraries(memtrace_shared PRIVATE ${library_needs})
 target_link_options(memtrace_shared PRIVATE -Wl,--exclude-libs,ALL)

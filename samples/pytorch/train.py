@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-import memtrace_torch
+import memtrace
 
 SIZES = {  # d_model, d_ff, layers, heads
     "tiny": (64, 256, 2, 2),
@@ -153,13 +153,13 @@ class AdamW(torch.optim.Optimizer):
 class Training:
     """A model in training. The text is a walk through the vocabulary, which a model can learn."""
 
-    def __init__(self, given, memtrace):
-        self.given, self.memtrace = given, memtrace
+    def __init__(self, given, labels):
+        self.given, self.labels = given, labels
         torch.manual_seed(given.seed)
         with torch.device("cuda"):
             self.model = Transformer(given.model)
-        if memtrace is not None and given.labels:
-            memtrace.watch(self.model)
+        if labels is not None and given.labels:
+            labels.watch(self.model)
         self.optimizer = AdamW(self.model.parameters())
         self.losses, self.times = [], []
 
@@ -177,9 +177,9 @@ class Training:
         return loss.detach()
 
     def step(self):
-        if self.memtrace is None:
+        if self.labels is None:
             return self.train()
-        with self.memtrace.step():
+        with self.labels.step():
             return self.train()
 
     def steps(self, count):
@@ -224,10 +224,10 @@ def parse():
 
 def main():
     given = parse()
-    memtrace = None
+    allocator = None
     if given.allocator == "memtrace":
-        memtrace = memtrace_torch.install(trace=given.trace, alloc=given.alloc)
-    training = Training(given, memtrace)
+        allocator = memtrace.install_allocator(trace=given.trace, alloc=given.alloc)
+    training = Training(given, allocator)
     if given.in_turns:
         for line in sys.stdin:
             training.steps(int(line))
@@ -235,8 +235,8 @@ def main():
         return
     training.steps(given.steps)
     print(json.dumps(training.report()))
-    if memtrace is not None:
-        print(memtrace.summary(), file=sys.stderr)
+    if allocator is not None:
+        print(allocator.summary(), file=sys.stderr)
 
 
 if __name__ == "__main__":

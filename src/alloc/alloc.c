@@ -49,7 +49,7 @@ bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_
     const struct mt_policy_table *policy = policy_of(settings);
     struct mt_alloc_need need = {.small_limit_bytes = policy->small_limit_bytes};
     if (!policy->round(settings, requested_bytes, &need.block_bytes) ||
-        !policy->least_segment(need.block_bytes, &need.segment_bytes))
+        !policy->least_segment(settings, need.block_bytes, &need.segment_bytes))
         return false;
     assert(requested_bytes <= need.block_bytes && need.block_bytes <= need.segment_bytes);
     *out = need;

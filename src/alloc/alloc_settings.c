@@ -15,7 +15,8 @@ enum {
 };
 
 static const char *const policy_names[] = {[MT_POLICY_TIGHT] = "tight", [MT_POLICY_TORCH] = "torch"};
-static const char *const keys[] = {"policy", "max_split", "roundup_power2_divisions", "gc_threshold"};
+static const char *const keys[] = {"policy", "max_split", "roundup_power2_divisions", "gc_threshold",
+                                   "expandable_segments"};
 
 enum { POLICY_COUNT = sizeof policy_names / sizeof policy_names[0], KEY_COUNT = sizeof keys / sizeof keys[0] };
 
@@ -70,10 +71,18 @@ static mt_status parse_gc_threshold(const char *value, struct mt_alloc_settings 
     return MT_OK;
 }
 
+static mt_status parse_expandable(const char *value, struct mt_alloc_settings *settings)
+{
+    settings->expandable_segments = strcmp(value, "on") == 0;
+    if (settings->expandable_segments || strcmp(value, "off") == 0)
+        return MT_OK;
+    return mt_fail(MT_USAGE, "expandable_segments=%s: expected on or off", value);
+}
+
 static mt_status parse_pair(const char *key, const char *value, struct mt_alloc_settings *settings)
 {
     static mt_status (*const parsers[KEY_COUNT])(const char *, struct mt_alloc_settings *) = {
-        parse_policy, parse_max_split, parse_divisions, parse_gc_threshold};
+        parse_policy, parse_max_split, parse_divisions, parse_gc_threshold, parse_expandable};
     for (size_t i = 0; i < KEY_COUNT; i++)
         if (strcmp(key, keys[i]) == 0)
             return parsers[i](value, settings);
@@ -98,7 +107,7 @@ static mt_status parse_item(const char *text, size_t length, struct mt_alloc_set
 static bool has_torch_settings(const struct mt_alloc_settings *settings)
 {
     return settings->max_split_bytes != UINT64_MAX || settings->roundup_power2_divisions != 0 ||
-           settings->gc_threshold > 0;
+           settings->gc_threshold > 0 || settings->expandable_segments;
 }
 
 struct mt_alloc_settings mt_alloc_settings_of(mt_policy policy)
@@ -131,7 +140,8 @@ mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *ou
             return mt_fail(MT_USAGE, "the allocator settings end with a comma");
     }
     if (settings.policy != MT_POLICY_TORCH && has_torch_settings(&settings))
-        return mt_fail(MT_USAGE, "max_split, roundup_power2_divisions and gc_threshold are settings of policy=torch");
+        return mt_fail(MT_USAGE, "max_split, roundup_power2_divisions, gc_threshold and expandable_segments are "
+                                 "settings of policy=torch");
     assert(mt_alloc_settings_are_sound(&settings));
     *out = settings;
     return MT_OK;
@@ -161,6 +171,8 @@ static void add_settings(const struct mt_alloc_settings *settings, bool all, str
         mt_text_add(out, ",roundup_power2_divisions=%d", settings->roundup_power2_divisions);
     if (all || settings->gc_threshold > 0)
         add_share(out, settings->gc_threshold);
+    if (all || settings->expandable_segments)
+        mt_text_add(out, ",expandable_segments=%s", settings->expandable_segments ? "on" : "off");
 }
 
 void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out)

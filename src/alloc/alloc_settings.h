@@ -14,11 +14,12 @@ const char *mt_policy_name(mt_policy policy);
 
 /* mt_alloc_settings_parse("") gives the defaults.
  * Invariants: max_split_bytes is above 20 MiB; roundup_power2_divisions is 0 or a power of two up to 64; 0 <= gc_threshold
- * < 1; with the policy `tight` these three are at their defaults. */
+ * < 1; with the policy `tight` all but the policy are at their defaults. */
 struct mt_alloc_settings {
     mt_policy policy;
     uint64_t max_split_bytes;     /* torch: blocks from this size on are never split; UINT64_MAX: no such limit */
     int roundup_power2_divisions; /* torch: sizes are rounded up to this many steps between powers of two; 0: off */
+    bool expandable_segments;     /* torch: segments are ranges of addresses that grow */
     double gc_threshold; /* torch: share of the capacity above which idle segments are released first; 0: off */
 };
 
@@ -31,7 +32,8 @@ struct mt_alloc_settings mt_alloc_settings_as_torch(const struct mt_alloc_settin
 /* True if the settings have these invariants. */
 bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings);
 
-/* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8"; "" is the default. Fails with MT_USAGE
+/* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8,
+ * expandable_segments=on"; "" is the default. Fails with MT_USAGE
  * and the list of what there is for an unknown key or value. */
 mt_status mt_alloc_settings_parse(const char *text, struct mt_alloc_settings *out);
 

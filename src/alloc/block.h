@@ -82,6 +82,7 @@ struct mt_segment {
     mt_addr address;
     uint64_t bytes;        /* of addresses */
     uint64_t mapped_bytes; /* with memory */
+    uint64_t unit_bytes;   /* of a range: it grows and shrinks by multiples of this, of MT_SEGMENT_UNIT itself */
     struct mt_block *first, *last;
     struct mt_segment *older, *newer;
     void *free_lists; /* tight: the size classes of its free blocks; NULL until they are looked up */
@@ -120,7 +121,7 @@ struct mt_policy_table {
     bool (*round)(const struct mt_alloc_settings *settings, uint64_t requested_bytes, uint64_t *out_bytes);
 
     /* Sets *out_bytes to the size of the least segment for a rounded request; false if that overflows. */
-    bool (*least_segment)(uint64_t bytes, uint64_t *out_bytes);
+    bool (*least_segment)(const struct mt_alloc_settings *settings, uint64_t bytes, uint64_t *out_bytes);
 
     /* Takes the free block that fits best out of the index, splits off what is not needed for a request of `bytes`, and
      * returns it; NULL if none fits. */
@@ -194,10 +195,17 @@ static inline uint64_t mt_whole_pages(uint64_t bytes)
     return (bytes + MT_SEGMENT_UNIT - 1) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
 }
 
-/* True if a segment in one piece is one free block. */
+/* Returns `bytes`, rounded up to a multiple of the range's unit. */
+static inline uint64_t mt_whole_units(const struct mt_segment *range, uint64_t bytes)
+{
+    assert(range->is_range && range->unit_bytes % MT_SEGMENT_UNIT == 0 && bytes <= UINT64_MAX - range->unit_bytes);
+    return (bytes + range->unit_bytes - 1) / range->unit_bytes * range->unit_bytes;
+}
+
+/* True if a segment is in one piece, and that one free block. */
 static inline bool mt_segment_is_idle(const struct mt_segment *segment)
 {
-    return segment->first->is_free && segment->first->bytes == segment->bytes;
+    return !segment->is_range && segment->first->is_free && segment->first->bytes == segment->bytes;
 }
 
 /* Reserves a segment and emits its event. Returns its one block, free and not in the index; NULL if the device refuses:
@@ -222,11 +230,13 @@ uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes);
 /* ---- ranges (range.c) ---- */
 
 /* Maps memory to a range of the stream and pool until one of its free blocks has `bytes`. The place is the one that lacks
- * the fewest pages, which is the range's end unless pages were given back. Opens a new range where none has the room.
- * Returns the block, not in the index; NULL if the device refuses: alloc->failure is the reason. */
-struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes);
+ * the fewest pages, which is the range's end unless pages were given back. Opens a new range, which grows by units of
+ * unit_bytes, where none has the room. Returns the block, not in the index; NULL if the device refuses: alloc->failure is
+ * the reason. */
+struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes,
+                               uint64_t unit_bytes);
 
-/* Gives free whole pages of a range back to the device, from its end on, until they amount to `bytes`. The range ends with
+/* Gives free whole units of a range back to the device, from its end on, until they amount to `bytes`. The range ends with
  * its last page. Returns the bytes given back. */
 uint64_t mt_range_release(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes);
 

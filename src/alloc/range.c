@@ -39,9 +39,9 @@ static struct mt_block *fill(struct mt_alloc *alloc, struct mt_block *hole, uint
 static struct mt_block *fill_up(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
     if (block->is_hole)
-        block = fill(alloc, block, mt_whole_pages(bytes));
+        block = fill(alloc, block, mt_whole_units(block->segment, bytes));
     while (block != NULL && block->bytes < bytes)
-        block = fill(alloc, block->after, mt_whole_pages(bytes - block->bytes));
+        block = fill(alloc, block->after, mt_whole_units(block->segment, bytes - block->bytes));
     if (block != NULL)
         alloc->policy->remove(alloc, block);
     assert(block == NULL || (block->is_free && block->bytes >= bytes));
@@ -55,7 +55,7 @@ static uint64_t missing_bytes(const struct mt_block *block, uint64_t bytes)
     uint64_t missing = 0;
     for (; block != NULL && (block->is_free || block->is_hole); block = block->after) {
         if (block->is_hole)
-            missing += mt_whole_pages(mt_smaller(block->bytes, bytes));
+            missing += mt_whole_units(block->segment, mt_smaller(block->bytes, bytes));
         if (block->bytes >= bytes)
             return missing;
         bytes -= block->bytes;
@@ -91,12 +91,11 @@ static void search(struct place *best, const struct mt_segment *segment, uint64_
 
 /* Opens a range and maps its first memory. Returns its free block, out of the index; NULL if the device has no more
  * addresses or memory, or if `bytes` is more than a range may have. */
-static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
+static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes,
+                                   uint64_t unit_bytes)
 {
-    struct mt_segment like = {.bytes = mt_whole_pages(mt_smaller(alloc->device->capacity_bytes, MOST_BYTES)),
-                              .stream = stream,
-                              .pool = pool,
-                              .is_range = true};
+    struct mt_segment like = {.unit_bytes = unit_bytes, .stream = stream, .pool = pool, .is_range = true};
+    like.bytes = mt_whole_units(&like, mt_smaller(alloc->device->capacity_bytes, MOST_BYTES));
     if (bytes > like.bytes)
         return NULL;
     alloc->failure = mt_device_range_open(alloc->device, like.bytes, &like.address);
@@ -112,13 +111,14 @@ static struct mt_block *open_range(struct mt_alloc *alloc, mt_stream stream, mt_
     return NULL;
 }
 
-struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes)
+struct mt_block *mt_range_grow(struct mt_alloc *alloc, mt_stream stream, mt_pool pool, uint64_t bytes,
+                               uint64_t unit_bytes)
 {
     struct place best = {.missing = UINT64_MAX};
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
         if (segment->is_range && segment->stream == stream && segment->pool == pool)
             search(&best, segment, bytes);
-    return best.block != NULL ? fill_up(alloc, best.block, bytes) : open_range(alloc, stream, pool, bytes);
+    return best.block != NULL ? fill_up(alloc, best.block, bytes) : open_range(alloc, stream, pool, bytes, unit_bytes);
 }
 
 /* ---- giving back ---- */
@@ -145,15 +145,16 @@ static void unmap(struct mt_alloc *alloc, struct mt_block *block)
     assert(segment->holes > 0);
 }
 
-/* Gives the last whole pages of a free block back to the device, at most `bytes` rounded up. Returns their bytes. */
+/* Gives the last whole units of a free block back to the device, at most `bytes` rounded up. Returns their bytes. */
 static uint64_t give_back(struct mt_alloc *alloc, struct mt_block *block, uint64_t bytes)
 {
-    uint64_t begin = mt_whole_pages(block->offset);
-    uint64_t end = (block->offset + block->bytes) / MT_SEGMENT_UNIT * MT_SEGMENT_UNIT;
+    const struct mt_segment *range = block->segment;
+    uint64_t begin = mt_whole_units(range, block->offset);
+    uint64_t end = (block->offset + block->bytes) / range->unit_bytes * range->unit_bytes;
     if (begin >= end)
         return 0;
     if (bytes < end - begin)
-        begin = end - mt_whole_pages(bytes);
+        begin = end - mt_whole_units(range, bytes);
     alloc->policy->remove(alloc, block);
     struct mt_block_part pages = {.skip = begin - block->offset, .bytes = end - begin};
     unmap(alloc, mt_block_cut(alloc, block, pages, alloc->policy->insert));

@@ -186,8 +186,9 @@ static struct mt_block *tight_give(struct mt_alloc *alloc, struct mt_block *bloc
     return block;
 }
 
-static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
+static bool tight_least_segment(const struct mt_alloc_settings *settings, uint64_t bytes, uint64_t *out_bytes)
 {
+    (void)settings;
     return mt_checked_round_up(bytes, MT_SEGMENT_UNIT, out_bytes);
 }
 
@@ -195,12 +196,12 @@ static bool tight_least_segment(uint64_t bytes, uint64_t *out_bytes)
 static struct mt_block *reserve_in_range(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t whole)
 {
     mt_pool pool = pool_of(bytes);
-    struct mt_block *block = mt_range_grow(alloc, stream, pool, bytes);
+    struct mt_block *block = mt_range_grow(alloc, stream, pool, bytes, MT_SEGMENT_UNIT);
     if (block == NULL && mt_segments_release(alloc, whole) >= whole)
-        block = mt_range_grow(alloc, stream, pool, bytes);
+        block = mt_range_grow(alloc, stream, pool, bytes, MT_SEGMENT_UNIT);
     if (block == NULL && mt_segments_release(alloc, UINT64_MAX) > 0) {
         alloc->stats.retries++;
-        block = mt_range_grow(alloc, stream, pool, bytes);
+        block = mt_range_grow(alloc, stream, pool, bytes, MT_SEGMENT_UNIT);
     }
     return block;
 }
@@ -223,14 +224,14 @@ static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64
 {
     uint64_t whole;
     bool has_ranges = mt_device_has_ranges(alloc->device);
-    if (!tight_least_segment(bytes, &whole))
+    if (!tight_least_segment(&alloc->settings, bytes, &whole))
         return NULL;
     struct mt_block *block = has_ranges ? reserve_in_range(alloc, stream, bytes, whole) : NULL;
     bool has_failed = block == NULL && alloc->failure != MT_OUT_OF_MEMORY;
     if (block == NULL)
         block = reserve_segment(alloc, stream, bytes, whole);
     if (block == NULL && has_failed && alloc->failure == MT_OUT_OF_MEMORY)
-        block = mt_range_grow(alloc, stream, pool_of(bytes), bytes);
+        block = mt_range_grow(alloc, stream, pool_of(bytes), bytes, MT_SEGMENT_UNIT);
     return block;
 }
 

@@ -13,6 +13,11 @@
  * all others. With gc_threshold, before a segment is mapped while more than that share of the capacity is reserved, idle
  * large segments that have waited longer than the average are released, until the excess is gone.
  *
+ * With expandable_segments, the segments of a stream and pool are a range of addresses that grows by 2 MiB for small
+ * requests and by 20 MiB for large ones, and every rest of 512 B is split off. Of two free blocks the better fit is the one
+ * that could grow less. PyTorch grows a range at the lowest address where it can, here where the fewest pages lack: that
+ * differs only after memory was given back.
+ *
  * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
 #include "alloc/block.h"
 #include "base/checked.h"
@@ -232,7 +237,7 @@ static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block,
 {
     assert(bytes <= block->bytes);
     uint64_t rest = block->bytes - bytes;
-    if (block->segment->pool == MT_POOL_SMALL)
+    if (block->segment->pool == MT_POOL_SMALL || alloc->settings.expandable_segments)
         return rest >= MT_BLOCK_UNIT;
     return !is_oversize(alloc, bytes) && rest > SMALL_LIMIT_BYTES;
 }
@@ -257,6 +262,25 @@ static struct mt_block *cut(struct mt_alloc *alloc, struct mt_block *block, uint
     return mt_block_cut(alloc, block, part, torch_insert);
 }
 
+/* Returns the bytes that a free block could have if the hole behind it were filled. */
+static uint64_t expandable_bytes(const struct mt_block *block)
+{
+    return block->bytes + (block->after != NULL && block->after->is_hole ? block->after->bytes : 0);
+}
+
+/* Returns the best fit: the first block of the tree that is large enough or, in ranges, a later one if that could grow less. */
+static struct mt_block *find_best_fit(const struct mt_alloc *alloc, const struct free_tree *tree, uint64_t bytes)
+{
+    struct mt_block *block = free_tree_find(tree, bytes);
+    while (alloc->settings.expandable_segments && block != NULL) {
+        struct mt_block *next = free_tree_next(tree, block);
+        if (next == NULL || expandable_bytes(next) >= expandable_bytes(block))
+            break;
+        block = next;
+    }
+    return block;
+}
+
 static struct mt_block *torch_take(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)
 {
     (void)label;
@@ -264,7 +288,7 @@ static struct mt_block *torch_take(struct mt_alloc *alloc, mt_stream stream, uin
     mt_pool pool = pool_of(bytes);
     torch->searches[pool]++;
     struct free_tree *tree = tree_of(alloc, stream, pool);
-    struct mt_block *block = free_tree_find(tree, bytes);
+    struct mt_block *block = find_best_fit(alloc, tree, bytes);
     if (block == NULL || !suits(alloc, block, bytes))
         return NULL;
     free_tree_remove(tree, block);
@@ -278,8 +302,16 @@ static struct mt_block *torch_give(struct mt_alloc *alloc, struct mt_block *bloc
     return block;
 }
 
-static bool torch_least_segment(uint64_t bytes, uint64_t *out_bytes)
+/* Returns the bytes by which the ranges of a pool grow. */
+static uint64_t unit_of(mt_pool pool)
 {
+    return pool == MT_POOL_SMALL ? SMALL_SEGMENT_BYTES : MEDIUM_SEGMENT_BYTES;
+}
+
+static bool torch_least_segment(const struct mt_alloc_settings *settings, uint64_t bytes, uint64_t *out_bytes)
+{
+    if (settings->expandable_segments)
+        return mt_checked_round_up(bytes, unit_of(pool_of(bytes)), out_bytes);
     if (bytes <= SMALL_LIMIT_BYTES)
         *out_bytes = SMALL_SEGMENT_BYTES;
     else if (bytes < EXACT_SEGMENT_FROM_BYTES)
@@ -371,22 +403,31 @@ static bool release_oversize(struct mt_alloc *alloc, mt_stream stream, uint64_t 
     return true;
 }
 
-/* Maps a segment for a request, as one free block that is not in the index; NULL if the device refuses. */
+/* Maps memory for a request: a segment, or more of a range. Returns a free block that is not in the index; NULL if the
+ * device refuses. */
+static struct mt_block *map(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, uint64_t wanted)
+{
+    mt_pool pool = pool_of(bytes);
+    if (alloc->settings.expandable_segments && mt_device_has_ranges(alloc->device))
+        return mt_range_grow(alloc, stream, pool, bytes, unit_of(pool));
+    return mt_segment_map(alloc, stream, pool, wanted);
+}
+
+/* Maps memory for a request, as one free block that is not in the index; NULL if the device refuses. */
 static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes)
 {
     uint64_t wanted;
-    if (!torch_least_segment(bytes, &wanted))
+    if (!torch_least_segment(&alloc->settings, bytes, &wanted))
         return NULL;
-    mt_pool pool = pool_of(bytes);
     collect_garbage(alloc);
-    struct mt_block *block = mt_segment_map(alloc, stream, pool, wanted);
+    struct mt_block *block = map(alloc, stream, bytes, wanted);
     if (block == NULL && release_oversize(alloc, stream, bytes))
-        block = mt_segment_map(alloc, stream, pool, wanted);
+        block = map(alloc, stream, bytes, wanted);
     if (block != NULL)
         return block;
     mt_segments_release(alloc, UINT64_MAX);
     alloc->stats.retries++;
-    return mt_segment_map(alloc, stream, pool, wanted);
+    return map(alloc, stream, bytes, wanted);
 }
 
 static struct mt_block *torch_grow(struct mt_alloc *alloc, mt_stream stream, uint64_t bytes, mt_label_id label)

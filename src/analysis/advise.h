@@ -66,6 +66,13 @@ struct mt_advice_input {
  * 1.6 GB at most. */
 enum { MT_ADVICE_WHOLE_EVENTS = 2000000, MT_ADVICE_MOST_EVENTS = 1 << 24 };
 
+/* Returns the settings that could reserve less: of a PyTorch program, those of the input with expandable segments turned on or
+ * off; else the defaults of the other policy. */
+struct mt_alloc_settings mt_advice_alternative(const struct mt_advice_input *input);
+
+/* True if segments of that allocator are ranges that grow. */
+bool mt_alloc_grows(const struct mt_alloc_settings *settings);
+
 /* An input and the arrays that it borrows. */
 struct mt_advice_material {
     struct mt_advice_input input;
@@ -109,7 +116,7 @@ struct mt_finding {
     uint64_t claim_bytes;  /* the peak of requested bytes without the waste */
     uint64_t saved_bytes;
     struct mt_replay_result replay; /* of the run without the waste */
-    mt_policy policy;               /* of that replay: the answer's; of fragmentation, the other one */
+    struct mt_alloc_settings alloc; /* of that replay: the answer's; of fragmentation, the alternative */
 };
 
 /* The run's segments when most was reserved, with the block that the last one was mapped for in its place. */

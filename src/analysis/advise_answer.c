@@ -66,11 +66,17 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
         status = load_peaks(out);
     if (status == MT_OK)
         status = mt_advice_create(&out->material.input, extent, limit, &out->advice);
-    return status == MT_OK ? simulate(question, &out->material.input.settings, &out->simulated) : status;
+    if (status != MT_OK)
+        return status;
+    mt_program_kind kind = out->material.input.program.kind;
+    if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
+        return mt_program_changes_create(&out->material.input, &out->changes);
+    return simulate(question, &out->material.input.settings, &out->simulated);
 }
 
 void mt_advice_answer_release(struct mt_advice_answer *answer)
 {
+    mt_program_changes_release(&answer->changes);
     mt_advice_release(&answer->advice);
     mt_advice_material_release(&answer->material);
     for (int i = 0; i < MT_MEASURE_COUNT; i++)

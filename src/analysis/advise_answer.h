@@ -1,11 +1,12 @@
 /* The answer of advise: findings of a run, checked by replay, and settings with which the run makes other requests, so that no
  * replay of its events could tell: these are checked by simulation of the whole run. Only a run of our own model can be made
- * again. */
+ * again; to another one's blocks changes are made. */
 #ifndef MT_ANALYSIS_ADVISE_ANSWER_H
 #define MT_ANALYSIS_ADVISE_ANSWER_H
 
 #include "analysis/advise.h"
 #include "analysis/fit.h"
+#include "analysis/program_changes.h"
 #include "analysis/simulation.h"
 
 /* A run with an option. */
@@ -32,6 +33,7 @@ struct mt_advice_answer {
     struct mt_peak_row peaks[MT_MEASURE_COUNT];
     struct mt_advice advice;
     struct mt_simulated_advice simulated; /* no options of a run that can't be made again */
+    struct mt_program_changes changes;    /* of such a run, if its allocator is known; otherwise none */
 };
 
 /* Loads the run, finds at most `limit` findings of the extent, and simulates settings, on a device of the run's capacity. Both

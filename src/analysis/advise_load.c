@@ -65,8 +65,21 @@ static mt_status find_window(const struct mt_question *question, int64_t last_ev
     return MT_OK;
 }
 
-/* Loads the settings of the run's allocator. Expandable segments grow by pages, as those of policy=tight do, and so do those of
- * a driver. */
+bool mt_alloc_grows(const struct mt_alloc_settings *settings)
+{
+    return settings->policy == MT_POLICY_TIGHT || settings->expandable_segments;
+}
+
+struct mt_alloc_settings mt_advice_alternative(const struct mt_advice_input *input)
+{
+    struct mt_alloc_settings other = input->settings;
+    if (input->program.kind != MT_PROGRAM_PYTORCH || other.policy != MT_POLICY_TORCH)
+        return mt_alloc_settings_of(other.policy == MT_POLICY_TIGHT ? MT_POLICY_TORCH : MT_POLICY_TIGHT);
+    other.expandable_segments = !other.expandable_segments;
+    return other;
+}
+
+/* Loads the settings of the run's allocator. Snapshots of PyTorch tell apart from the others if segments are expandable. */
 static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)
 {
     struct mt_settings settings;
@@ -75,8 +88,8 @@ static mt_status load_settings(const struct mt_question *question, struct mt_adv
     input->program = mt_program_of_settings(&settings);
     if (status == MT_OK)
         status = mt_alloc_settings_parse(alloc, &input->settings);
-    if (input->program.grows_segments)
-        input->settings = mt_alloc_settings_of(MT_POLICY_TIGHT);
+    if (input->program.grows_segments && input->settings.policy == MT_POLICY_TORCH)
+        input->settings.expandable_segments = true;
     mt_settings_release(&settings);
     uint64_t capacity = question->run->capacity_bytes;
     input->capacity_bytes = capacity > 0 ? capacity : INT64_MAX;
@@ -132,7 +145,8 @@ static mt_status load_window(const struct mt_question *question, struct mt_advic
 static bool are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b)
 {
     return a->policy == b->policy && a->max_split_bytes == b->max_split_bytes &&
-           a->roundup_power2_divisions == b->roundup_power2_divisions && a->gc_threshold == b->gc_threshold;
+           a->roundup_power2_divisions == b->roundup_power2_divisions && a->gc_threshold == b->gc_threshold &&
+           a->expandable_segments == b->expandable_segments;
 }
 
 /* Makes the answer one about the allocator that is asked about, NULL: the usual one. */

@@ -1,4 +1,4 @@
-/* Findings: the best candidates, described and replayed, and fragmentation, replayed with the other policy. */
+/* Findings: the best candidates, described and replayed, and fragmentation, replayed with the alternative to its allocator. */
 #include "analysis/candidates.h"
 #include "analysis/fragmentation.h"
 #include "base/memory.h"
@@ -35,7 +35,7 @@ static mt_hint fragmentation_hint(const struct mt_finding *finding)
 {
     if (finding->saved_bytes == 0)
         return MT_HINT_ALLOCATE_LONG_FIRST;
-    return finding->policy == MT_POLICY_TORCH ? MT_HINT_POLICY_TORCH : MT_HINT_POLICY_TIGHT;
+    return mt_alloc_grows(&finding->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH;
 }
 
 static bool has_role(const struct mt_finding *finding, mt_role role)
@@ -194,7 +194,7 @@ static mt_status make_finding(struct adviser *adviser, struct mt_candidate *cand
     out->byte_seconds = candidate->byte_seconds;
     out->claim_bytes = candidate->usage.peak_bytes;
     out->saved_bytes = mt_candidate_saved(candidate, &adviser->window);
-    out->policy = adviser->window.input->settings.policy;
+    out->alloc = adviser->window.input->settings;
     int64_t moment = adviser->window.usage.peak_position;
     if (candidate->peak_bytes == 0)
         moment = mt_usage_cut(&adviser->window.usage, candidate->cuts, candidate->count).most_position;
@@ -306,13 +306,13 @@ static mt_status find_fragmentation(struct adviser *adviser)
 {
     struct mt_advice *out = adviser->out;
     const struct mt_advice_input *input = adviser->window.input;
-    const struct mt_alloc_settings settings = mt_replay_other_policy(&input->settings);
+    const struct mt_alloc_settings settings = mt_advice_alternative(input);
     out->fragmentation = mt_fragmentation_find(input);
     struct mt_finding finding = describe_fragmentation(adviser);
     bool is_comparable = out->as_it_was.fits || !input->is_another;
     if (finding.bytes == 0 || input->program.kind == MT_PROGRAM_WATCHED || !is_comparable)
         return MT_OK;
-    finding.policy = settings.policy;
+    finding.alloc = settings;
     MT_TRY(mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay));
     if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
         finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;

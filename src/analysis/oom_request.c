@@ -136,11 +136,17 @@ static struct hole_place place_of(const struct mt_refusal *refusal, const struct
  *           ├──── the request ────┤
  *                  ├─ must grow ──┤
  */
-static const uint64_t PAGE_BYTES = 2 << 20;
-
-static uint64_t whole_pages(uint64_t bytes)
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
-    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Returns the bytes by which the ranges of the request's pool grow: what the least request there takes. */
+static uint64_t unit_of(const struct mt_advice_input *input, const struct mt_refusal *refusal)
+{
+    struct mt_alloc_need least = refusal->need;
+    (void)mt_alloc_need(&input->settings, wants_small(refusal) ? 1 : refusal->need.small_limit_bytes + 1, &least);
+    return least.segment_bytes;
 }
 
 /* True if the segment has parts that were mapped at different events. */
@@ -161,7 +167,7 @@ static bool has_grown(const struct mt_advice_input *input, uint32_t segment)
 /* True if segments are ranges. If none ever grew, the device may have none, and each segment be of one request. */
 static bool has_ranges(const struct mt_advice_input *input)
 {
-    if (input->settings.policy != MT_POLICY_TIGHT)
+    if (!mt_alloc_grows(&input->settings))
         return false;
     for (size_t i = 0; i < input->segment_count; i++)
         if (has_grown(input, (uint32_t)i))
@@ -169,9 +175,10 @@ static bool has_ranges(const struct mt_advice_input *input)
     return false;
 }
 
-/* Returns the bytes of [begin, end) of the segment that have no memory, in whole pages. Parts are ordered by segment, then
+/* Returns the bytes of [begin, end) of the segment that have no memory, in whole units. Parts are ordered by segment, then
  * offset. */
-static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segment, uint64_t begin, uint64_t end)
+static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segment, uint64_t begin, uint64_t end,
+                              uint64_t unit)
 {
     assert(begin < end);
     uint64_t at = begin, missing = 0;
@@ -181,22 +188,22 @@ static uint64_t missing_bytes(const struct mt_advice_input *input, uint32_t segm
             part->offset + part->bytes <= at)
             continue;
         if (part->offset > at)
-            missing += whole_pages(mt_smaller(part->offset, end) - at);
+            missing += round_up(mt_smaller(part->offset, end) - at, unit);
         at = mt_larger(at, part->offset + part->bytes);
     }
-    return at < end ? missing + whole_pages(end - at) : missing;
+    return at < end ? missing + round_up(end - at, unit) : missing;
 }
 
 /* Returns the least that the segment lacks for a block of that size at one of its places. */
 static uint64_t least_missing(const struct mt_advice_input *input, const struct mt_segment_holes *holes,
-                              uint64_t block_bytes)
+                              uint64_t block_bytes, uint64_t unit)
 {
     uint64_t least = UINT64_MAX, begin = 0;
     for (size_t i = 0; i <= holes->block_count; i++) {
         const struct mt_block_row *block = i < holes->block_count ? holes->blocks[i] : NULL;
         uint64_t end = block != NULL ? block->offset : UINT64_MAX;
         if (end > begin && end - begin >= block_bytes)
-            least = mt_smaller(least, missing_bytes(input, holes->segment->number, begin, begin + block_bytes));
+            least = mt_smaller(least, missing_bytes(input, holes->segment->number, begin, begin + block_bytes, unit));
         if (block != NULL)
             begin = mt_larger(begin, block->offset + block->block_bytes);
     }
@@ -232,7 +239,8 @@ static void visit_segment(void *context, const struct mt_segment_holes *holes)
     refusal->reserved_bytes += holes->mapped_bytes;
     if (visit->has_ranges && may_grow(visit->input, refusal, holes))
         visit->least_growth =
-            mt_smaller(visit->least_growth, least_missing(visit->input, holes, refusal->need.block_bytes));
+            mt_smaller(visit->least_growth,
+                       least_missing(visit->input, holes, refusal->need.block_bytes, unit_of(visit->input, refusal)));
 }
 
 /* Sets what the segments had, and the bytes of the device that the request needs. */
@@ -243,7 +251,8 @@ static void visit_segments(const struct mt_advice_input *input, struct mt_refusa
     const struct mt_hole_visitor visitor = {&visit, visit_segment};
     mt_holes_visit(&layout, input->last_event, &visitor);
     refusal->grows = visit.least_growth != UINT64_MAX && visit.least_growth > 0;
-    refusal->needed_bytes = refusal->grows ? visit.least_growth : refusal->need.segment_bytes;
+    refusal->needed_bytes =
+        mt_smaller(visit.least_growth > 0 ? visit.least_growth : UINT64_MAX, refusal->need.segment_bytes);
 }
 
 static int compare_groups(const void *left, const void *right)

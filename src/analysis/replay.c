@@ -219,8 +219,3 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
     replay_close(&replay);
     return status;
 }
-
-struct mt_alloc_settings mt_replay_other_policy(const struct mt_alloc_settings *settings)
-{
-    return mt_alloc_settings_of(settings->policy == MT_POLICY_TIGHT ? MT_POLICY_TORCH : MT_POLICY_TIGHT);
-}

@@ -51,7 +51,4 @@ struct mt_replay_result {
 mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
                         uint64_t capacity_bytes, struct mt_replay_result *out);
 
-/* Returns the settings of the allocator's other policy, by default. */
-struct mt_alloc_settings mt_replay_other_policy(const struct mt_alloc_settings *settings);
-
 #endif

@@ -138,7 +138,7 @@ static mt_status write_export(const struct mt_export_run *from, memtrace_format 
     case MEMTRACE_FOLDED:
         return mt_export_folded(from, NULL, file, MT_STACKS_AT_PEAK, MT_LAYERS_EACH);
     case MEMTRACE_TORCH_PICKLE:
-        return mt_export_torch(from, file, MT_PLAIN_PICKLE);
+        return mt_export_torch(from, file, MT_PLAIN_PICKLE, MT_SNAPSHOT_AT_END);
     case MEMTRACE_PERFETTO:
         return mt_export_perfetto(from, file);
     }

@@ -1,5 +1,6 @@
 #include "device/module.h"
 
+#include "base/memory.h"
 #include "base/status.h"
 
 #include <assert.h>
@@ -49,18 +50,30 @@ static bool find_file(const char *folder, const char *const *places, const char 
     return false;
 }
 
-/* Opens the file in the first folder that holds it. If none does, the loader looks for it. */
-static void *open_module(const char *file)
+/* Writes the path of the file in the first folder that holds it. */
+static bool find_anywhere(const char *file, char path[PATH_MAX + LONGEST_NAME])
 {
     static const char *const of_program[] = {"", "/..", "/../lib/memtrace", NULL};
     static const char *const of_library[] = {"", "/memtrace", "/../memtrace", NULL};
-    char folder[PATH_MAX], path[PATH_MAX + LONGEST_NAME];
+    char folder[PATH_MAX];
     find_program_folder(folder);
-    bool found = find_file(folder, of_program, file, path, sizeof path);
-    if (!found) {
-        find_own_folder(folder);
-        found = find_file(folder, of_library, file, path, sizeof path);
-    }
+    if (find_file(folder, of_program, file, path, PATH_MAX + LONGEST_NAME))
+        return true;
+    find_own_folder(folder);
+    return find_file(folder, of_library, file, path, PATH_MAX + LONGEST_NAME);
+}
+
+char *mt_module_find_file(const char *file)
+{
+    char path[PATH_MAX + LONGEST_NAME];
+    return find_anywhere(file, path) ? mt_host_strdup(path) : NULL;
+}
+
+/* Opens the file in the first folder that holds it. If none does, the loader looks for it. */
+static void *open_module(const char *file)
+{
+    char path[PATH_MAX + LONGEST_NAME];
+    bool found = find_anywhere(file, path);
     return dlopen(found ? path : file, RTLD_NOW | RTLD_LOCAL);
 }
 

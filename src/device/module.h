@@ -25,4 +25,7 @@ typedef void mt_module_attach_function(const struct mt_module_host *host);
  * loader's message if the module or a library that it needs is missing. */
 mt_status mt_module_find(const char *file, const char *symbol, void **out_function);
 
+/* Finds a file of the installation or build in the same folders. Returns a new text with its path; NULL if none has it. */
+char *mt_module_find_file(const char *file);
+
 #endif

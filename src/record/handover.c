@@ -1,5 +1,6 @@
 #include "record/handover.h"
 
+#include "base/memory.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -34,19 +35,44 @@ void mt_record_request_give(const struct mt_record_request *request)
     give(VARIABLE "NAME", request->name);
     give(VARIABLE "STEP", request->step);
     give(VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
+    give(VARIABLE "TORCH", request->watches_torch ? "1" : "0");
     give(VARIABLE "DEVICE", device);
 }
 
 bool mt_record_request_take(struct mt_record_request *out)
 {
-    const char *kernels = getenv(VARIABLE "KERNELS"), *device = getenv(VARIABLE "DEVICE");
+    const char *kernels = getenv(VARIABLE "KERNELS"), *torch = getenv(VARIABLE "TORCH"),
+               *device = getenv(VARIABLE "DEVICE");
     *out = (struct mt_record_request){.trace = getenv(VARIABLE "TRACE"),
                                       .answers = getenv(VARIABLE "ANSWERS"),
                                       .name = getenv(VARIABLE "NAME"),
                                       .step = getenv(VARIABLE "STEP"),
                                       .watches_kernels = kernels != NULL && strcmp(kernels, "1") == 0,
+                                      .watches_torch = torch != NULL && strcmp(torch, "1") == 0,
                                       .device = device != NULL ? atoi(device) : -1};
     return out->trace != NULL && out->answers != NULL;
+}
+
+static char *copy(const char *text)
+{
+    return text != NULL ? mt_host_strdup(text) : NULL;
+}
+
+void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out)
+{
+    *out = *request;
+    out->trace = copy(request->trace);
+    out->answers = copy(request->answers);
+    out->name = copy(request->name);
+    out->step = copy(request->step);
+}
+
+void mt_record_request_release(struct mt_record_request *copied)
+{
+    const char *texts[] = {copied->trace, copied->answers, copied->name, copied->step};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free((char *)(uintptr_t)texts[i]);
+    *copied = (struct mt_record_request){0};
 }
 
 static void add_escaped(struct mt_text *out, const char *text)

@@ -31,6 +31,7 @@ struct mt_record_request {
     const char *name;     /* of the runs; NULL: none */
     const char *step;     /* prefix of the names of ranges that are steps; NULL: no range is */
     bool watches_kernels; /* in addition to memory */
+    bool watches_torch;   /* PyTorch's own allocator is watched in Python's processes */
     int device;           /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };
 
@@ -39,6 +40,10 @@ void mt_record_request_give(const struct mt_record_request *request);
 
 /* Reads the request from the environment. False if there is none. */
 bool mt_record_request_take(struct mt_record_request *out);
+
+/* Copies a request with its texts, for a library: programs may overwrite their environment, for example with a title. */
+void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out);
+void mt_record_request_release(struct mt_record_request *copied);
 
 typedef enum mt_record_answer_kind { MT_RECORD_RUN, MT_RECORD_LOST, MT_RECORD_NOTE } mt_record_answer_kind;
 

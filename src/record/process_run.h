@@ -1,22 +1,14 @@
 /* A process of a recorded program, as a run of a trace: opens the trace, keeps the account, closes the trace, and
  * answers `memtrace record`.
  *
- * Two processes can't write one trace at the same time: the first one has TRACE, each other one TRACE-PID.
- *
  * Threads: one at a time, except for the account's mt_account_launch and mt_account_ran. */
 #ifndef MT_RECORD_PROCESS_RUN_H
 #define MT_RECORD_PROCESS_RUN_H
 
 #include "record/account.h"
-#include "record/handover.h"
+#include "record/process_trace.h"
 
 struct mt_process_run;
-
-/* The card, as known when the process begins to use it. */
-struct mt_process_card {
-    const char *name; /* "NVIDIA H200" */
-    uint64_t capacity_bytes;
-};
 
 /* Opens the trace and adds a run. Copies its arguments. Fails as mt_recorder_open. Answers `memtrace record`,
  * also on failure. */
@@ -35,8 +27,5 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
 
 /* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */
 void mt_process_run_disown(struct mt_process_run *run);
-
-/* Answers with the calling thread's last error and its consequence: "this process is not recorded". */
-void mt_process_note(const struct mt_record_request *request, const char *consequence);
 
 #endif

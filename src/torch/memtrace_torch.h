@@ -1,5 +1,5 @@
-/* libmemtrace_torch.so: memtrace's allocator under PyTorch, through PyTorch's pluggable interface. PyTorch calls the
- * first group of functions. samples/pytorch/memtrace_torch.py calls the rest through ctypes, and so can other programs.
+/* libmemtrace_torch.so: labels for the memory of a PyTorch program. The memory is that of PyTorch's own allocator, which
+ * is watched; or that of memtrace's, through PyTorch's pluggable interface, whose functions are the first group. The package in python/memtrace calls the rest through ctypes, and so can other programs.
  *
  * Categories and phases are numbers, from memtrace_torch_category and memtrace_torch_phase_number. Functions that
  * return int return 0, or memtrace's exit code for the failure; memtrace_torch_last_error gives the reason.
@@ -54,6 +54,39 @@ int memtrace_torch_close(int outcome);
 /* Returns the reason why the calling thread's last call failed. */
 const char *memtrace_torch_last_error(void);
 
+/* ---- PyTorch's own allocator, watched ---- */
+
+/* The parts of PyTorch's ABI that the watcher meets, as its headers have them (python/memtrace/_abi.py): indices into the
+ * table of virtual functions of CUDAAllocator, offsets in bytes of TraceEntry's fields, and numbers of its actions. */
+struct memtrace_torch_abi {
+    uint32_t name_slot, attach_slot;
+    uint32_t action_offset, device_offset, address_offset, stream_offset, bytes_offset;
+    int32_t alloc, free_requested, segment_alloc, segment_free, segment_map, segment_unmap, oom;
+};
+
+/* Prepares to watch, before CUDA begins and once the process has loaded PyTorch. `trace_path` is the trace of the first
+ * card in use, and of further ones with -cudaN before the ending; NULL: as memtrace record asks in the environment. Copies
+ * all. Fails if this PyTorch is not what the ABI says; then nothing is changed. */
+int memtrace_torch_watch(const struct memtrace_torch_abi *abi, const char *trace_path, const char *name);
+
+/* True from then on, until the traces are closed. */
+int memtrace_torch_is_watching(void);
+
+/* Names a card for the trace, before its first block. */
+void memtrace_torch_card(int device, const char *name, uint64_t capacity);
+
+/* Attaches the watcher once CUDA has begun. Fails if the allocator is not PyTorch's own. */
+int memtrace_torch_attach(void);
+
+/* Note memory that PyTorch had before that. */
+void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream, int is_expandable);
+void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream);
+
+/* Note memory that a function of CUDA gave, and that it is given back. What PyTorch's allocator then says is its own does
+ * not count here; the rest is stored as memory outside of it. `function` is a static text. */
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *function);
+void memtrace_torch_outside_give(uint64_t address);
+
 /* ---- labels: some 15 ns a call, and 150 ns more where a trace stores marks of it ---- */
 
 /* Returns the number of the span with this name and class in another span (0: the root), the same for equal ones. */
@@ -96,6 +129,25 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
 
 /* Stores a number for the current step ("loss") in all traces. */
 void memtrace_torch_measure(const char *name, double value);
+
+/* ---- hooks for Python that are not Python; called with its lock held ---- */
+
+/* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */
+int memtrace_torch_python(void);
+
+/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new method for torch.nn.Module.__call__, which runs `call`
+ * in the span of the module. on_new(module) is called for one without a place; on_outermost(module) before a module that
+ * none is around, and on_outermost(None) after it. memtrace_torch_gradient_hook(span, category) returns a new function that
+ * labels a parameter's gradient. Both take and return objects of Python. */
+
+/* Give a module, by its address in Python, a place, and take it away. */
+void memtrace_torch_module(uint64_t module, uint32_t span, int category);
+void memtrace_torch_module_end(uint64_t module);
+
+/* Labels backward by the numbers of autograd's nodes, from now on and for those that this thread makes: `number_at` and
+ * `thread_at` are the places of a node's number and of its thread's, `thread` is this thread's. Fails for another PyTorch
+ * than those that are known. */
+int memtrace_torch_graph(uint32_t number_at, uint32_t thread_at, uint64_t thread);
 
 /* ---- statistics ---- */
 

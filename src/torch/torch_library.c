@@ -1,15 +1,19 @@
 #include "torch/torch_library.h"
+#include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
+#include "torch/torch_watch.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "record/process_trace.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +33,21 @@ static struct library {
     mt_span_id place; /* the span that the traces have as the place of backward; 0: none */
     atomic_uint_fast64_t unknown_frees;
     atomic_bool is_child;
+
+    /* of a process whose own allocator is watched */
+    atomic_bool is_watching, is_ended; /* is_ended: it was, and the cards in use are those of then */
+    struct mt_record_request request;  /* its texts are owned */
+    struct watched_card {
+        char *name; /* NULL: not known */
+        uint64_t capacity_bytes;
+    } watched[MT_TORCH_MOST_CARDS];
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static void become_child(void)
 {
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_disown(memory);
     library.is_child = true;
 }
 
@@ -91,18 +106,6 @@ struct mt_torch_memory *mt_torch_next(int *device)
 
 /* ---- opening ---- */
 
-/* Appends the path of a card's trace: for "run.db" and card 1, "run-cuda1.db". */
-static void name_trace(struct mt_text *out, const char *path, int device)
-{
-    const char *file = strrchr(path, '/');
-    const char *ending = strrchr(file != NULL ? file : path, '.');
-    size_t length = ending != NULL ? (size_t)(ending - path) : strlen(path);
-    if (device == 0)
-        mt_text_add(out, "%s", path);
-    else
-        mt_text_add(out, "%.*s-cuda%d%s", (int)length, path, device, path + length);
-}
-
 /* Gives a new card the state of the others. */
 static void catch_up(struct mt_torch_memory *memory, int device)
 {
@@ -120,14 +123,36 @@ static void catch_up(struct mt_torch_memory *memory, int device)
     mt_torch_memory_mark(memory, MT_EVENT_PHASE, library.phase, 0);
 }
 
+enum { ADDITION = 32 /* bytes */ };
+
+/* Writes what a card's trace has before its ending. */
+static const char *name_addition(int device, char out[ADDITION])
+{
+    snprintf(out, ADDITION, "-cuda%d", device);
+    return out;
+}
+
+/* The first card in use has the trace that was asked for. */
+static mt_status watch_card(int device, struct mt_torch_memory **out)
+{
+    char addition[ADDITION], name[ADDITION];
+    const struct watched_card *known = &library.watched[device];
+    snprintf(name, sizeof name, "cuda:%d", device);
+    const struct mt_process_card card = {.name = known->name != NULL ? known->name : name,
+                                         .capacity_bytes = known->capacity_bytes,
+                                         .addition = library.card_end > 0 ? name_addition(device, addition) : NULL};
+    return mt_torch_memory_watch(&library.request, &card, &library.names, out);
+}
+
 static mt_status open_card(int device, struct mt_torch_memory **out)
 {
+    char addition[ADDITION];
     struct mt_text path = {0};
     struct mt_torch_memory_settings settings = {.program = library.program != NULL ? library.program : "PyTorch",
                                                 .names = &library.names};
     MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
-        name_trace(&path, library.trace_path, device);
+        mt_process_trace_name(&path, library.trace_path, device > 0 ? name_addition(device, addition) : "");
         settings.trace_path = path.data;
     }
     mt_status status = mt_torch_memory_open(device, &settings, out);
@@ -149,7 +174,7 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
     mt_status status = MT_OK;
     enter();
     *out = mt_torch_memory_of(device);
-    if (*out == NULL && (status = open_card(device, out)) == MT_OK) {
+    if (*out == NULL && (status = library.is_watching ? watch_card(device, out) : open_card(device, out)) == MT_OK) {
         catch_up(*out, device);
         assert(library.cards[device] == NULL);
         atomic_store_explicit(&library.cards[device], *out, memory_order_release);
@@ -163,12 +188,21 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
-    struct mt_torch_label label = mt_torch_label_now();
+    struct mt_torch_label label = mt_torch_label_here();
     *out = 0;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
     MT_TRY(memory_for(device, &memory));
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
+}
+
+/* Watches no further card after one whose trace can't be opened: each event would try again. */
+struct mt_torch_memory *mt_torch_watched(int device)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    if (memory == NULL && library.is_watching && !library.is_child && memory_for(device, &memory) != MT_OK)
+        library.is_watching = false;
+    return library.is_watching ? memory : NULL;
 }
 
 static void set_text(char **place, const char *text)
@@ -195,6 +229,56 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
     return status;
 }
 
+/* Begins anew after the end of another watch. The memory of its cards is not freed, since PyTorch's threads may still look
+ * at it. */
+static void abandon_cards(void)
+{
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
+        library.cards[i] = NULL;
+    library.card_end = 0;
+    library.steps = 0;
+    library.place = 0;
+    library.is_ended = false;
+}
+
+mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
+{
+    struct mt_record_request request;
+    mt_status status = MT_OK;
+    if (!mt_record_request_take(&request) || trace_path != NULL)
+        request = (struct mt_record_request){.trace = trace_path, .name = name};
+    if (library.is_child)
+        return fail_child();
+    if (request.trace == NULL)
+        return mt_fail(MT_USAGE, "there is no trace to write: this process was not started by memtrace record");
+    enter();
+    if (library.card_end > 0 && !library.is_ended)
+        status = mt_fail(MT_USAGE, "memtrace's own allocator is in use, or PyTorch's is watched already");
+    if (status == MT_OK) {
+        abandon_cards();
+        mt_record_request_release(&library.request);
+        mt_record_request_copy(&request, &library.request);
+        library.is_watching = true;
+    }
+    leave();
+    return status;
+}
+
+int memtrace_torch_is_watching(void)
+{
+    return library.is_watching && !library.is_child;
+}
+
+void memtrace_torch_card(int device, const char *name, uint64_t capacity)
+{
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child)
+        return;
+    enter();
+    set_text(&library.watched[device].name, name);
+    library.watched[device].capacity_bytes = capacity;
+    leave();
+}
+
 void mt_torch_forget(void)
 {
     enter();
@@ -202,7 +286,12 @@ void mt_torch_forget(void)
         mt_torch_memory_close(library.cards[i]);
         library.cards[i] = NULL;
         library.fraction[i] = 0;
+        set_text(&library.watched[i].name, NULL);
     }
+    library.is_watching = library.is_ended = false;
+    mt_torch_watch_forget();
+    mt_torch_backward_forget();
+    mt_record_request_release(&library.request);
     library.card_end = 0;
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);
@@ -349,6 +438,17 @@ static mt_run_state state_of(int outcome)
     return outcome == MT_OK ? MT_RUN_DONE : MT_RUN_FAILED;
 }
 
+/* Answers memtrace record for a watched process. */
+static void answer_end(mt_status status)
+{
+    uint64_t differences = mt_torch_watch_differences();
+    if (differences > 0)
+        mt_process_answer(&library.request, MT_RECORD_LOST, (int64_t)differences,
+                          "moments at which PyTorch's counters are those of the trace");
+    if (status != MT_OK)
+        mt_process_answer(&library.request, MT_RECORD_NOTE, 0, mt_last_error());
+}
+
 int memtrace_torch_close(int outcome)
 {
     mt_status status = MT_OK;
@@ -360,6 +460,10 @@ int memtrace_torch_close(int outcome)
     end_step();
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
         status = mt_status_keep(status, mt_torch_memory_end_trace(memory, state_of(outcome)));
+    if (library.is_watching)
+        answer_end(status);
+    library.is_ended |= library.is_watching;
+    library.is_watching = false;
     leave();
     return status;
 }

@@ -24,6 +24,15 @@ struct mt_torch_memory *mt_torch_memory_of(int device);
  * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
 struct mt_torch_memory *mt_torch_next(int *device);
 
+/* Begins to watch PyTorch's own allocator: memory_of opens no card with ours from now on. `trace_path` is that of the
+ * first card in use, a further one has -cudaN before the ending; NULL: what memtrace record asks for. MT_USAGE if neither
+ * is there, or a card is in use. */
+mt_status mt_torch_begin_watching(const char *trace_path, const char *name);
+
+/* Returns the memory of a watched card, and opens its trace if it is the first call for it; NULL if nothing is
+ * watched. */
+struct mt_torch_memory *mt_torch_watched(int device);
+
 /* Emits an event that is not about memory into all traces. */
 void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span);
 
@@ -32,6 +41,9 @@ static inline mt_category mt_torch_known(int category)
 {
     return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
 }
+
+/* Gives the block at the address another span and category. False if none begins there. */
+bool mt_torch_relabel(uint64_t address, uint32_t span, int category);
 
 /* Counts a free of a block that was not taken here. */
 void mt_torch_count_unknown_free(void);

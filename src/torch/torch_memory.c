@@ -1,31 +1,36 @@
-/* Two things are looked up for each block, both under one short lock: the number of its label in this card's trace, by
- * the program's label, and later the block by its address. */
+/* Two things are looked up for each block of our allocator, both under one short lock: the number of its label in this
+ * card's trace, by the program's label, and later the block by its address. Blocks of a watched card are in foreign
+ * memory. */
 #include "torch/torch_memory.h"
+#include "torch/torch_trace.h"
 
+#include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/text.h"
+#include "record/process_trace.h"
+#include "trace/store/foreign.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
-/* The trace of a card. Invariants: `target` is the recorder's sink while there is one, and else one that discards
- * events; is_open == (recorder != NULL) under the lock. */
-struct trace {
-    struct mt_lock lock;
-    struct mt_recorder *recorder; /* NULL: nothing is stored */
-    atomic_bool is_open;          /* the same, for reading without the lock */
-    struct mt_interner *interner; /* of categories; and of labels once the trace has ended */
-    struct mt_sink target;
-};
-
-/* Invariant: `blocks` has exactly the blocks that were taken and not given back. */
+/* Invariants: of alloc and foreign exactly one is there, and `card` with alloc; `blocks` has exactly the blocks of alloc
+ * that were taken and not given back; sums.allocated_bytes is that of the foreign blocks that live, as far as all were
+ * noted. */
 struct mt_torch_memory {
     struct mt_torch_card *card;
-    struct trace trace;
+    struct mt_torch_trace trace;
+    struct mt_sink sink; /* of the trace */
     struct mt_alloc *alloc;
+    struct mt_foreign *foreign;
+    struct mt_torch_sums sums;
+    uint64_t begin_ns;       /* of a watched card: mt_clock_ns when it began */
+    uint64_t capacity_bytes; /* of a watched card; 0: not known */
+    struct range {
+        mt_addr begin, end;
+    } * ranges; /* that a watched allocator has reserved */
+    size_t range_count;
     struct mt_torch_names *names;
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
@@ -33,87 +38,7 @@ struct mt_torch_memory {
     struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
 };
 
-/* ---- the trace, behind a sink ---- */
-
-static struct mt_sink *enter(void *context)
-{
-    struct trace *trace = context;
-    mt_lock_take(&trace->lock);
-    assert(trace->is_open == (trace->recorder != NULL));
-    return &trace->target;
-}
-
-static void leave(void *context)
-{
-    mt_lock_give(&((struct trace *)context)->lock);
-}
-
-static void emit(void *context, const struct mt_event *event)
-{
-    const struct mt_sink *target = enter(context);
-    if (target->emit != NULL)
-        target->emit(target->context, event);
-    leave(context);
-}
-
-static mt_label_id intern_label(void *context, const struct mt_label *label)
-{
-    const struct mt_sink *target = enter(context);
-    mt_label_id id = target->intern_label(target->context, label);
-    leave(context);
-    return id;
-}
-
-static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
-{
-    const struct mt_sink *target = enter(context);
-    mt_span_id id = target->intern_span(target->context, parent, name);
-    leave(context);
-    return id;
-}
-
-/* The recorder and the interner give the same numbers, since both get all names. */
-static mt_category intern_category(void *context, const char *name)
-{
-    struct trace *trace = context;
-    const struct mt_sink *target = enter(context);
-    mt_category category = mt_interner_category(trace->interner, name);
-    if (trace->recorder != NULL)
-        category = mt_sink_category(target, name);
-    assert(category < MT_MOST_CATEGORIES);
-    leave(context);
-    return category;
-}
-
-static const char *category_name(void *context, mt_category category)
-{
-    struct trace *trace = context;
-    (void)enter(context);
-    const char *name = mt_interner_category_name(trace->interner, category);
-    leave(context);
-    return name;
-}
-
-/* Without a recorder there is no emit, so that the allocator makes no events. */
-static struct mt_sink sink_of(struct trace *trace)
-{
-    return (struct mt_sink){.context = trace,
-                            .emit = trace->recorder != NULL ? emit : NULL,
-                            .intern_label = intern_label,
-                            .intern_category = intern_category,
-                            .category_name = category_name,
-                            .intern_span = intern_span};
-}
-
-/* Without a path nothing is stored from the beginning. */
-static mt_status open_trace(struct trace *trace, const char *path, const struct mt_run_info *info)
-{
-    MT_TRY(path != NULL ? mt_recorder_open(path, info, &trace->recorder) : MT_OK);
-    trace->is_open = trace->recorder != NULL;
-    trace->interner = mt_interner_create();
-    trace->target = trace->recorder != NULL ? *mt_recorder_sink(trace->recorder) : mt_sink_discarding(trace->interner);
-    return MT_OK;
-}
+/* ---- the trace ---- */
 
 bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
 {
@@ -122,28 +47,34 @@ bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
 
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value)
 {
-    (void)enter(&memory->trace);
+    (void)mt_torch_trace_enter(&memory->trace);
     if (memory->trace.recorder != NULL)
         mt_recorder_measure(memory->trace.recorder, name, step, value);
-    leave(&memory->trace);
+    mt_torch_trace_leave(&memory->trace);
 }
 
 mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state state)
 {
-    struct trace *trace = &memory->trace;
-    (void)enter(trace);
+    struct mt_torch_trace *trace = &memory->trace;
+    (void)mt_torch_trace_enter(trace);
     struct mt_recorder *recorder = trace->recorder;
     trace->recorder = NULL;
     trace->is_open = false;
     trace->target = mt_sink_discarding(trace->interner);
-    leave(trace);
+    mt_torch_trace_leave(trace);
     return mt_recorder_close(recorder, state);
+}
+
+void mt_torch_memory_disown(struct mt_torch_memory *memory)
+{
+    if (memory->trace.recorder != NULL)
+        mt_recorder_disown(memory->trace.recorder);
 }
 
 /* ---- opening and closing ---- */
 
 static mt_status begin_run(const struct mt_torch_memory_settings *settings, const struct mt_torch_card *card,
-                           struct trace *trace)
+                           struct mt_torch_trace *trace)
 {
     struct mt_text alloc = {0};
     mt_alloc_settings_format(&settings->alloc, &alloc);
@@ -153,19 +84,43 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                                .capacity_bytes = card->device.capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0]};
-    mt_status status = open_trace(trace, settings->trace_path, &info);
+    mt_status status =
+        settings->trace_path != NULL ? mt_recorder_open(settings->trace_path, &info, &trace->recorder) : MT_OK;
+    mt_torch_trace_begin(trace);
     mt_text_release(&alloc);
     return status;
+}
+
+static struct mt_torch_memory *create(struct mt_torch_names *names)
+{
+    struct mt_torch_memory *memory = mt_host_alloc(sizeof *memory);
+    memory->names = names;
+    mt_number_map_create(&memory->blocks);
+    mt_number_map_create(&memory->labels);
+    mt_number_map_create(&memory->spans);
+    return memory;
+}
+
+mt_status mt_torch_memory_watch(const struct mt_record_request *request, const struct mt_process_card *card,
+                                struct mt_torch_names *names, struct mt_torch_memory **out)
+{
+    struct mt_recorder *recorder;
+    MT_TRY(mt_process_trace_open(request, card, "PyTorch's allocator", &recorder));
+    struct mt_torch_memory *memory = create(names);
+    memory->trace.recorder = recorder;
+    mt_torch_trace_begin(&memory->trace);
+    memory->sink = mt_torch_trace_sink(&memory->trace);
+    memory->foreign = mt_foreign_create(&memory->sink);
+    memory->begin_ns = mt_clock_ns();
+    memory->capacity_bytes = card->capacity_bytes;
+    *out = memory;
+    return MT_OK;
 }
 
 mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_settings *settings,
                                struct mt_torch_memory **out)
 {
-    struct mt_torch_memory *memory = mt_host_alloc(sizeof *memory);
-    memory->names = settings->names;
-    mt_number_map_create(&memory->blocks);
-    mt_number_map_create(&memory->labels);
-    mt_number_map_create(&memory->spans);
+    struct mt_torch_memory *memory = create(settings->names);
     mt_status status = mt_torch_card_open(ordinal, &memory->card);
     if (status == MT_OK)
         status = begin_run(settings, memory->card, &memory->trace);
@@ -173,8 +128,8 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
         mt_torch_memory_close(memory);
         return status;
     }
-    struct mt_sink sink = sink_of(&memory->trace);
-    status = mt_alloc_create(&memory->card->device, &sink, &settings->alloc, &memory->alloc);
+    memory->sink = mt_torch_trace_sink(&memory->trace);
+    status = mt_alloc_create(&memory->card->device, &memory->sink, &settings->alloc, &memory->alloc);
     *out = memory;
     return status;
 }
@@ -184,6 +139,8 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     if (memory == NULL)
         return;
     mt_alloc_destroy(memory->alloc);
+    mt_foreign_destroy(memory->foreign);
+    free(memory->ranges);
     mt_interner_destroy(memory->trace.interner);
     mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
     mt_number_map_release(&memory->blocks);
@@ -210,7 +167,7 @@ static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
     if (!mt_torch_names_find(memory->names, span, &known))
         return 0;
     assert(known.parent < span);
-    number = mt_alloc_intern_span(memory->alloc, span_of(memory, known.parent), known.name);
+    number = memory->sink.intern_span(memory->sink.context, span_of(memory, known.parent), known.name);
     mt_number_map_put(&memory->spans, span, number);
     return (mt_span_id)number;
 }
@@ -245,7 +202,7 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
                                   .op = known.kind,
                                   .span = span,
                                   .layer = known.layer};
-    return (uint64_t)mt_alloc_intern_label(memory->alloc, &made) << 32 | span;
+    return (uint64_t)memory->sink.intern_label(memory->sink.context, &made) << 32 | span;
 }
 
 /* Returns the numbers of a label and its span in this trace, as in `labels`. The lock is held. */
@@ -280,6 +237,12 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     mt_number_map_put(&memory->blocks, *out, (uint64_t)(uintptr_t)block);
     mt_lock_give(&memory->lock);
     return MT_OK;
+}
+
+/* Returns the time of a watched card's events. */
+static uint64_t now_ns(const struct mt_torch_memory *memory)
+{
+    return mt_clock_since_ns(memory->begin_ns);
 }
 
 /* Returns the block, and NULL if there is none. The lock is held, and for as long as the block is used, so that no other
@@ -331,17 +294,144 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
 
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
 {
+    bool is_found;
     mt_lock_take(&memory->lock);
-    struct mt_block *block = block_at(memory, address);
-    if (block != NULL) {
-        const uint64_t numbers = label_of(memory, label);
-        mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
+    const uint64_t numbers = label_of(memory, label);
+    if (memory->foreign != NULL) {
+        is_found = mt_foreign_relabel(memory->foreign, now_ns(memory), address, (mt_label_id)(numbers >> 32),
+                                      (mt_span_id)numbers);
+    } else {
+        struct mt_block *block = block_at(memory, address);
+        is_found = block != NULL;
+        if (is_found)
+            mt_alloc_relabel(memory->alloc, block, (mt_label_id)(numbers >> 32), (mt_span_id)numbers);
     }
     mt_lock_give(&memory->lock);
-    return block != NULL;
+    return is_found;
+}
+
+/* ---- memory of PyTorch's allocator ---- */
+
+static struct mt_foreign_block describe(struct mt_torch_memory *memory, const struct mt_torch_block *block)
+{
+    const uint64_t numbers = label_of(memory, &block->label);
+    return (struct mt_foreign_block){.address = block->address,
+                                     .requested_bytes = block->requested_bytes,
+                                     .block_bytes = block->allocated_bytes,
+                                     .stream = block->stream,
+                                     .label = (mt_label_id)(numbers >> 32),
+                                     .span = (mt_span_id)numbers};
+}
+
+void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    const struct mt_foreign_block taken = describe(memory, block);
+    mt_foreign_take(memory->foreign, now_ns(memory), &taken);
+    memory->sums.allocated_bytes += block->allocated_bytes;
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_give(struct mt_torch_memory *memory, mt_addr address)
+{
+    struct mt_foreign_block block = {0};
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    (void)mt_foreign_find(memory->foreign, address, &block);
+    memory->sums.allocated_bytes -= block.block_bytes;
+    mt_foreign_give(memory->foreign, now_ns(memory), address);
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_refusal(struct mt_torch_memory *memory, const struct mt_torch_block *request)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    const struct mt_foreign_block refused = describe(memory, request);
+    mt_foreign_oom(memory->foreign, now_ns(memory), &refused);
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes, mt_torch_stream stream)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    mt_foreign_map(memory->foreign, now_ns(memory), address, bytes, stream);
+    memory->sums.reserved_bytes += bytes;
+    mt_lock_give(&memory->lock);
+}
+
+/* Reserves the range that begins with this memory, unless it is in one. PyTorch reserves nine eighths of a card, and maps
+ * from the range's beginning. */
+static void reserve_range(struct mt_torch_memory *memory, mt_addr address)
+{
+    enum { WITHOUT_CAPACITY = 40 /* the bits of a range's size */ };
+    const uint64_t bytes = memory->capacity_bytes > 0 ? memory->capacity_bytes + memory->capacity_bytes / 8
+                                                      : (uint64_t)1 << WITHOUT_CAPACITY;
+    for (size_t i = 0; i < memory->range_count; i++)
+        if (address >= memory->ranges[i].begin && address < memory->ranges[i].end)
+            return;
+    memory->ranges = mt_host_room(memory->ranges, memory->range_count, sizeof *memory->ranges);
+    memory->ranges[memory->range_count++] = (struct range){address, address + bytes};
+    (void)mt_foreign_reserve(memory->foreign, address, bytes, address);
+}
+
+void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
+                                 mt_torch_stream stream)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    reserve_range(memory, address);
+    mt_lock_give(&memory->lock);
+    mt_torch_memory_note_map(memory, address, bytes, stream);
+}
+
+void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    mt_foreign_unmap(memory->foreign, now_ns(memory), address, bytes);
+    memory->sums.reserved_bytes -= bytes;
+    mt_lock_give(&memory->lock);
+}
+
+void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *function, uint64_t bytes)
+{
+    const struct mt_outside outside = {.kind = MT_OUTSIDE_OTHER, .name = function, .bytes = bytes};
+    mt_lock_take(&memory->lock);
+    const struct mt_sink *target = mt_torch_trace_enter(&memory->trace);
+    if (target->outside != NULL)
+        target->outside(target->context, &outside);
+    mt_torch_trace_leave(&memory->trace);
+    mt_lock_give(&memory->lock);
+}
+
+struct mt_torch_sums mt_torch_memory_sums(struct mt_torch_memory *memory)
+{
+    mt_lock_take(&memory->lock);
+    struct mt_torch_sums sums = memory->sums;
+    mt_lock_give(&memory->lock);
+    return sums;
 }
 
 /* ---- the rest ---- */
+
+/* The lock is held. Steps of a watched card are numbered in its own trace. */
+static void mark_foreign(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
+{
+    const uint64_t time_ns = now_ns(memory);
+    if (kind == MT_EVENT_SPAN_BEGIN)
+        mt_foreign_span_begin(memory->foreign, time_ns, span);
+    else if (kind == MT_EVENT_SPAN_END)
+        mt_foreign_span_end(memory->foreign, time_ns, span);
+    else if (kind == MT_EVENT_STEP_BEGIN)
+        (void)mt_foreign_step_begin(memory->foreign, time_ns);
+    else if (kind == MT_EVENT_STEP_END)
+        mt_foreign_step_end(memory->foreign, time_ns);
+    else if (kind == MT_EVENT_PHASE)
+        mt_foreign_phase(memory->foreign, time_ns, (mt_phase)value);
+}
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
@@ -349,13 +439,16 @@ void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, ui
         return;
     mt_lock_take(&memory->lock);
     mt_span_id number = span_of(memory, span);
+    if (memory->foreign != NULL)
+        mark_foreign(memory, kind, value, number);
     mt_lock_give(&memory->lock);
-    mt_alloc_mark(memory->alloc, kind, value, number);
+    if (memory->alloc != NULL)
+        mt_alloc_mark(memory->alloc, kind, value, number);
 }
 
 void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name)
 {
-    (void)mt_alloc_intern_category(memory->alloc, name);
+    (void)mt_sink_category(&memory->sink, name);
 }
 
 uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory)

@@ -1,6 +1,8 @@
-/* The memory of one card: our allocator, the blocks that PyTorch holds, by address, and the trace.
+/* The memory of one card, and its trace. Our allocator gives the memory, and the blocks that PyTorch holds are known by
+ * address; or PyTorch's own allocator does and is watched, and what it tells is foreign memory.
  *
- *   allocator ──▶ the sink here ──▶ recorder, until the trace ends; then labels are interned and nothing is stored
+ *   our allocator ─┬─▶ the sink here ──▶ recorder, until the trace ends; then labels are interned and nothing is stored
+ *   PyTorch's ─────┘
  *
  * The trace may end before the allocator does: programs free their last tensors after everything else.
  *
@@ -14,6 +16,8 @@
 #include "trace/store/recorder.h"
 
 struct mt_torch_memory;
+struct mt_record_request;
+struct mt_process_card;
 
 /* Settings of a card's memory. Borrowed for the call, except for the names, which must outlive the memory. */
 struct mt_torch_memory_settings {
@@ -27,10 +31,15 @@ struct mt_torch_memory_settings {
 mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_settings *settings,
                                struct mt_torch_memory **out);
 
+/* Opens the trace of a card whose memory PyTorch's own allocator gives. Copies its arguments but the names, which must
+ * outlive the memory. Fails as mt_process_trace_open. */
+mt_status mt_torch_memory_watch(const struct mt_record_request *request, const struct mt_process_card *card,
+                                struct mt_torch_names *names, struct mt_torch_memory **out);
+
 /* Frees the blocks that PyTorch still holds, too. `memory` may be NULL. */
 void mt_torch_memory_close(struct mt_torch_memory *memory);
 
-/* ---- blocks ---- */
+/* ---- blocks of our allocator; a watched card has none ---- */
 
 /* Takes a block for work of `stream` and returns its address; NULL for 0 bytes, which is no failure. MT_OUT_OF_MEMORY
  * as mt_alloc_take. */
@@ -49,10 +58,10 @@ bool mt_torch_memory_find(struct mt_torch_memory *memory, mt_addr address, uint6
  * instead. */
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream);
 
-/* Gives the block another label, as mt_alloc_relabel. */
+/* Gives the block another label, as mt_alloc_relabel. Also of a watched card. */
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label);
 
-/* Returns the allocator, for its statistics. */
+/* Returns the allocator, for its statistics; NULL for a watched card. */
 struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory);
 
 /* Returns the bytes that may be reserved on the card. */
@@ -60,6 +69,39 @@ uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory);
 
 /* Sets them to a fraction of the card's memory, as mt_device_limit. */
 void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction);
+
+/* ---- memory of PyTorch's allocator, of a watched card ---- */
+
+/* A block as PyTorch's allocator hands it out. */
+struct mt_torch_block {
+    mt_addr address;
+    uint64_t requested_bytes, allocated_bytes;
+    mt_torch_stream stream;
+    struct mt_torch_label label;
+};
+
+void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block);
+void mt_torch_memory_note_give(struct mt_torch_memory *memory, mt_addr address);
+
+/* Note a refused request, of which only requested_bytes, stream and label count; and memory that the allocator takes
+ * from the card or gives back. */
+void mt_torch_memory_note_refusal(struct mt_torch_memory *memory, const struct mt_torch_block *request);
+void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes, mt_torch_stream stream);
+void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes);
+
+/* Does the same for memory that is mapped into a range of addresses that PyTorch has reserved (expandable segments). The
+ * range becomes one segment, which grows. */
+void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
+                                 mt_torch_stream stream);
+
+/* Notes all memory outside of the allocator that one function of CUDA has given. */
+void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *function, uint64_t bytes);
+
+/* The sums of what was noted, as PyTorch counts them. */
+struct mt_torch_sums {
+    uint64_t allocated_bytes, reserved_bytes;
+};
+struct mt_torch_sums mt_torch_memory_sums(struct mt_torch_memory *memory);
 
 /* ---- the trace ---- */
 
@@ -74,6 +116,9 @@ void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name);
 
 /* Stores a number with the run, if the trace is being written. */
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value);
+
+/* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */
+void mt_torch_memory_disown(struct mt_torch_memory *memory);
 
 /* Ends the trace. Fails as mt_recorder_close. A second call does nothing. */
 mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state state);

@@ -2,6 +2,7 @@
 
 #include "answer/answer.h"
 #include "base/memory.h"
+#include "words/change_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -89,12 +90,9 @@ void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text 
 
 void mt_replayed_allocator_add(const struct mt_advice_input *input, struct mt_text *out)
 {
-    bool is_tight = input->settings.policy == MT_POLICY_TIGHT;
-    if (is_tight && input->program.kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, "policy=tight, which comes nearest to expandable_segments");
-    else
-        mt_text_add(out, "%s allocator (policy=%s)", is_tight ? "memtrace's" : "PyTorch's",
-                    mt_policy_name(input->settings.policy));
+    mt_text_add(out, "%s allocator (", input->settings.policy == MT_POLICY_TIGHT ? "memtrace's" : "PyTorch's");
+    mt_alloc_settings_format_short(&input->settings, out);
+    mt_text_add(out, ")");
 }
 
 void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out)
@@ -174,8 +172,8 @@ static const struct mt_row_type fragmentation_type = MT_ROW_TYPE(ROW, fragmentat
 /* A finding with its words. Of fragmentation, which is not timed, numbers are -1 and byte_seconds is NAN. */
 struct finding_row {
     struct mt_finding finding;
-    const char *pattern, *policy, *cost;
-    struct mt_text hint;
+    const char *pattern, *cost;
+    struct mt_text alloc, hint;
     int64_t events, ns, total_blocks;
     double byte_seconds;
 };
@@ -199,7 +197,7 @@ static const struct mt_field finding_fields[] = {
     MT_BYTES(ROW, finding.claim_bytes, "claimed_bytes", NULL, "the peak of requested bytes if mended, by adding up"),
     MT_ROW(ROW, finding.replay, "replayed", &replay_type, "the peaks if mended, by replay"),
     MT_FLAG(ROW, finding.replay.fits, "fits", NULL, "false if the replay ran out of memory"),
-    MT_TEXT(ROW, policy, "policy", NULL, "of the replay: `tight` or `torch`"),
+    MT_OWNED(ROW, alloc, "alloc", NULL, "of the replay, as `--alloc` spells it"),
     MT_TEXT(ROW, cost, "cost", NULL,
             "of mending: `option`, one option; `program`, a change of the program; `time`, computing or copying in "
             "every step"),
@@ -221,6 +219,7 @@ struct advice_row {
     const struct mt_replay_result *as_it_is;
     const struct mt_advice_option_row *options;
     size_t option_count;
+    struct mt_change_rows changes;
 };
 
 #define ROW struct advice_row
@@ -242,6 +241,10 @@ static const struct mt_field answer_fields[] = {
                    "the peaks of the run simulated without a change; null: nothing was simulated"),
     MT_ROWS(ROW, options, option_count, "simulated", &mt_advice_option_type,
             "options that lower the peak, of which no replay could tell what they do"),
+    MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type,
+            "changes of a program that can't be made again, each replayed with the run's blocks"),
+    MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,
+            "kinds of changes that the trace does not tell"),
     MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
     MT_FIELDS_END,
 };
@@ -254,14 +257,20 @@ static struct finding_row finding_row_of(const struct mt_finding *finding, const
     assert(!finding->replay.fits || !is_timed || finding->claim_bytes == finding->replay.requested_bytes);
     struct finding_row row = {.finding = *finding,
                               .pattern = mt_pattern_name(finding->pattern),
-                              .policy = mt_policy_name(finding->policy),
                               .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
                               .events = is_timed ? finding->events : -1,
                               .ns = is_timed ? (int64_t)finding->ns : -1,
                               .total_blocks = is_timed ? (int64_t)finding->total_blocks : -1,
                               .byte_seconds = is_timed ? finding->byte_seconds : NAN};
+    mt_alloc_settings_format_short(&finding->alloc, &row.alloc);
     mt_hint_add(mt_finding_hint(finding), program, &row.hint);
     return row;
+}
+
+static void finding_row_release(struct finding_row *row)
+{
+    mt_text_release(&row->alloc);
+    mt_text_release(&row->hint);
 }
 
 static struct mt_replay_result peak_of(const struct mt_simulation *simulation)
@@ -325,12 +334,14 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .option_count = simulated->count};
     for (size_t i = 0; i < advice->count; i++)
         row.findings[i] = finding_row_of(&advice->findings[i], &material->input.program);
+    mt_change_rows_create(&answer->changes, &material->input.program, &row.changes);
     json_t *object = mt_answer_begin("advise", answer->question->run);
     mt_row_add_json(&mt_advice_type, &row, object);
     mt_advice_options_release(options, simulated->count);
     for (size_t i = 0; i < advice->count; i++)
-        mt_text_release(&row.findings[i].hint);
+        finding_row_release(&row.findings[i]);
     free(row.findings);
+    mt_change_rows_release(&row.changes);
     mt_text_release(&alloc);
     return object;
 }

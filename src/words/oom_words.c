@@ -3,6 +3,7 @@
 #include "answer/answer.h"
 #include "base/memory.h"
 #include "words/advice_words.h"
+#include "words/change_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -67,17 +68,19 @@ static const struct mt_field hole_fields[] = {
 const struct mt_row_type mt_oom_hole_type = MT_ROW_TYPE(ROW, hole_fields);
 #undef ROW
 
-#define SHARE_FIELDS                                                                                                   \
-    MT_TEXT(struct mt_oom_share, category, "category", NULL, NULL),                                                    \
+#define SHARE_FIELDS(name)                                                                                             \
+    MT_TEXT(struct mt_oom_share, category, name, NULL, NULL),                                                          \
         MT_BYTES(struct mt_oom_share, allocated_bytes, "allocated_bytes", NULL, NULL),                                 \
         MT_BYTES(struct mt_oom_share, requested_bytes, "requested_bytes", NULL, NULL),                                 \
         MT_COUNT(struct mt_oom_share, blocks, "blocks", NULL, NULL)
-static const struct mt_field category_fields[] = {SHARE_FIELDS, MT_FIELDS_END};
+static const struct mt_field role_fields[] = {SHARE_FIELDS("role"), MT_FIELDS_END};
+static const struct mt_field category_fields[] = {SHARE_FIELDS("category"), MT_FIELDS_END};
 static const struct mt_field place_fields[] = {
-    SHARE_FIELDS,
+    SHARE_FIELDS("category"),
     MT_NAME(struct mt_oom_share, place, "place", NULL, "the module, with `*` for the number of the layer"),
     MT_FIELDS_END,
 };
+static const struct mt_row_type role_type = MT_ROW_TYPE(struct mt_oom_share, role_fields);
 static const struct mt_row_type category_type = MT_ROW_TYPE(struct mt_oom_share, category_fields);
 static const struct mt_row_type place_type = MT_ROW_TYPE(struct mt_oom_share, place_fields);
 
@@ -103,7 +106,8 @@ static const struct mt_field answer_fields[] = {
     MT_ROW(ROW, request, "memory", &memory_type, "what there was then"),
     MT_ROWS(ROW, holes, hole_count, "holes", &mt_oom_hole_type,
             "by why they could not serve; they sum to `hole_bytes`"),
-    MT_ROWS(ROW, categories.items, categories.count, "by_category", &category_type, "what was live"),
+    MT_ROWS(ROW, roles.items, roles.count, "by_role", &role_type, "what was live"),
+    MT_ROWS(ROW, categories.items, categories.count, "by_category", &category_type, "the same by category"),
     MT_ROWS(ROW, places.items, places.count, "by_place", &place_type, "the same by place"),
     MT_ROWS(ROW, changes, change_count, "changes", &mt_oom_change_type,
             "that would have sufficed; simulated ones first, each kind from the one that costs least"),
@@ -179,27 +183,32 @@ static void add_mended(const struct mt_finding *finding, struct mt_text *out)
     mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
 }
 
-/* Adds the other policy as the program names it. */
-static void add_policy(mt_policy policy, const struct mt_program *program, struct mt_text *out)
+/* Adds the alternative settings as the program names them. */
+static void add_policy(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out)
 {
     if (program->kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, "expandable_segments:%s", policy == MT_POLICY_TIGHT ? "True" : "False");
+        mt_text_add(out, "expandable_segments:%s", mt_alloc_grows(alloc) ? "True" : "False");
     else
-        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "", mt_policy_name(policy));
+        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "",
+                    mt_policy_name(alloc->policy));
 }
 
 static void add_replayed(const struct mt_replayed_change *replayed, const struct mt_program *program,
                          struct mt_oom_change_row *out)
 {
     switch (replayed->kind) {
+    case MT_REPLAYED_PROGRAM:
+        mt_change_add(&replayed->program, program, &out->change);
+        mt_change_add_hint(&replayed->program, program, &out->hint);
+        return;
     case MT_REPLAYED_PATTERN:
         out->pattern = mt_pattern_name(replayed->finding.pattern);
         add_mended(&replayed->finding, &out->change);
         mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
         return;
     case MT_REPLAYED_POLICY:
-        add_policy(replayed->policy, program, &out->change);
-        mt_hint_add(replayed->policy == MT_POLICY_TIGHT ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH, program,
+        add_policy(&replayed->alloc, program, &out->change);
+        mt_hint_add(mt_alloc_grows(&replayed->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH, program,
                     &out->hint);
         return;
     case MT_REPLAYED_USED_ONLY:
@@ -242,6 +251,7 @@ void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *ou
                                            .capacity_bytes = knows_capacity ? (int64_t)refusal->capacity_bytes : -1,
                                            .left_bytes = knows_capacity ? (int64_t)mt_refusal_left(refusal) : -1,
                                            .limit_bytes = answer->limit_bytes},
+                               .roles = answer->roles,
                                .categories = answer->categories,
                                .places = answer->places,
                                .needs_bytes = answer->is_simulated ? (int64_t)answer->fit.fit.enough_bytes : -1,

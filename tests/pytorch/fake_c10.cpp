@@ -1,5 +1,7 @@
 /* The parts of PyTorch that the library for PyTorch needs: the out-of-memory error under PyTorch's symbol names, with
  * private members. Catches the error as PyTorch does. */
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -31,6 +33,18 @@ class EXPORTED OutOfMemoryError : public Error
     using Error::Error;
 };
 
+struct Device {
+    int8_t type, index;
+};
+
+static uint64_t reports;
+
+/* PyTorch's report to its profiler. Counts how often it is reached. */
+EXPORTED void reportMemoryUsageToProfiler(void *, int64_t, size_t, size_t, Device)
+{
+    reports++;
+}
+
 Error::Error(SourceLocation where, std::string text)
     : message(std::move(text)), place(std::string(where.file) + ":" + where.function)
 {
@@ -47,6 +61,11 @@ static std::string said;
 static int caught_errors;
 
 extern "C" {
+
+EXPORTED uint64_t fake_c10_reports()
+{
+    return c10::reports;
+}
 
 /* Takes a block. Returns "", or the error as PyTorch would see it. */
 EXPORTED const char *fake_c10_take(void *(*take)(ssize_t, int, void *), ssize_t size, int device, void *stream,

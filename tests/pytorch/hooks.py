@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests samples/pytorch/memtrace_torch.py with a fake PyTorch (torch/__init__.py here)."""
+"""Tests the package's allocator and labels with a fake PyTorch (torch/__init__.py here)."""
 import gc
 import os
 import subprocess
@@ -7,11 +7,12 @@ import sys
 import tempfile
 import unittest
 
-import memtrace_torch
+import memtrace
 import torch
+from memtrace import _labels
 
 TRACE = os.path.join(tempfile.mkdtemp(), "hooks.db")
-MEMTRACE = memtrace_torch.install(trace=TRACE, program="hooks")
+MEMTRACE = memtrace.install_allocator(trace=TRACE, program="hooks")
 MIB = 1 << 20
 
 
@@ -104,7 +105,7 @@ class Hooks(unittest.TestCase):
 
     def test_a_pytorch_that_registers_hooks_otherwise_is_followed_too(self):
         inner = torch.Tensor(MIB, torch.OlderNode(2 * MIB))
-        memtrace_torch.mark_backward(inner, MEMTRACE.places[self.model.ln])
+        _labels.mark_backward(inner, MEMTRACE.places[id(self.model.ln)])
         MEMTRACE.reset_peak_memory_stats()
         inner.backward()
         self.assertEqual(peak("Norm"), 2 * MIB)

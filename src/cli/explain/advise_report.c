@@ -1,6 +1,7 @@
 #include "cli/explain/advise_report.h"
 
 #include "base/memory.h"
+#include "cli/output/change_report.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "words/advice_words.h"
@@ -252,8 +253,9 @@ static void add_fragmentation(struct mt_text *out, const struct mt_advice_answer
     } else {
         add_places(out, &answer->advice.fragmentation, finding);
     }
-    mt_text_add(out, " Replayed with policy=%s,", mt_policy_name(finding->policy));
-    mt_text_add(out, " it is %s.", mt_format_bytes(finding->replay.reserved_bytes, text));
+    mt_text_add(out, " Replayed with ");
+    mt_alloc_settings_format_short(&finding->alloc, out);
+    mt_text_add(out, ", it is %s.", mt_format_bytes(finding->replay.reserved_bytes, text));
 }
 
 /* True if one sentence explains both findings: they are of one pattern and have one hint. */
@@ -410,14 +412,14 @@ static void print_best_option(const struct mt_simulated_advice *simulated, uint6
     mt_print_line(&line);
 }
 
-/* Prints the answer in a few words: the first finding, and the option that does more. */
+/* Prints the answer in a few words: the first finding, and the option or change that does more. */
 static void print_headline(const struct mt_advice_answer *answer, const struct order *order)
 {
     const struct mt_finding *finding = order->count > 0 ? order->items[0].finding : NULL;
     char peak[MT_BYTES_TEXT];
     struct mt_text text = {0};
     if (finding == NULL || finding->saved_bytes == 0) {
-        mt_say("Nothing was found that would lower the peak of %s requested.",
+        mt_say("No waste was found that keeps up the peak of %s requested.",
                mt_format_bytes(answer->advice.peak_bytes, peak));
     } else {
         add_saving(answer, finding, &text);
@@ -425,6 +427,7 @@ static void print_headline(const struct mt_advice_answer *answer, const struct o
         mt_print_line(&text);
         print_hint(answer, "", finding);
     }
+    mt_changes_headline(&answer->changes, &answer->material.input.program);
     print_best_option(&answer->simulated, finding != NULL ? finding->saved_bytes : 0);
     putchar('\n');
 }
@@ -468,5 +471,6 @@ void mt_advise_report(const struct mt_advice_answer *answer)
     }
     print_notes(answer);
     print_simulated(&answer->simulated);
+    mt_changes_report(&answer->changes, &answer->material.input.program);
     order_release(&order);
 }

@@ -3,6 +3,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/record/child_program.h"
+#include "cli/record/python_start.h"
 #include "device/module.h"
 #include "record/account.h"
 #include "record/handover.h"
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 struct record_options {
-    bool help, kernels;
+    bool help, kernels, no_torch;
     const char *trace, *name, *step;
     int64_t device;
     char *const *words; /* the program and its arguments */
@@ -31,6 +32,8 @@ static const struct mt_option options[] = {
               .help = "what to run, and its arguments, which are left as they are"),
     MT_OPTION(FLAG, struct record_options, kernels, "--kernels",
               .help = "trace each kernel, too: memtrace kernels asks about them"),
+    MT_OPTION(FLAG, struct record_options, no_torch, "--no-torch",
+              .help = "do not look into PyTorch's allocator: record its segments as any memory"),
     MT_OPTION(TEXT, struct record_options, step, "--step", .value = "TEXT",
               .help = "ranges of NVTX whose name begins so are training steps"),
     MT_OPTION(INTEGER, struct record_options, device, "--device", .value = "N", .low = 0, .high = 1023,
@@ -127,21 +130,46 @@ static mt_status check_environment(void)
     return MT_OK;
 }
 
-static mt_status prepare(const struct record_options *record, struct recording *recording)
+/* Has the driver and NVTX load the library that records CUDA's calls. */
+static mt_status prepare_cuda(struct recording *recording)
 {
     MT_TRY(check_environment());
-    MT_TRY(find_trace(record->trace, recording));
     MT_TRY(find_library(recording));
+    setenv("CUDA_INJECTION64_PATH", recording->library, 1);
+    setenv("NVTX_INJECTION64_PATH", recording->library, 1);
+    return MT_OK;
+}
+
+/* Has Python watch PyTorch's allocator. False if that is not wanted or not possible: kernels are recorded by CUDA's calls
+ * alone, and so is the memory beside them. */
+static bool prepare_torch(const struct record_options *record)
+{
+    if (record->no_torch || record->kernels || mt_python_start() != MT_OK)
+        return false;
+    const char *refused = mt_python_start_refused(record->words);
+    if (refused != NULL)
+        mt_note("%s keeps memtrace out of Python, so PyTorch's allocator is not watched", refused);
+    return refused == NULL;
+}
+
+static mt_status prepare(const struct record_options *record, struct recording *recording)
+{
+    MT_TRY(find_trace(record->trace, recording));
+    const bool watches_torch = prepare_torch(record);
+    mt_status status = prepare_cuda(recording);
+    if (!watches_torch)
+        MT_TRY(status);
+    if (status != MT_OK)
+        mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
     MT_TRY(make_answers(recording));
     const struct mt_record_request request = {.trace = recording->trace_path,
                                               .answers = recording->answers,
                                               .name = record->name,
                                               .step = record->step,
                                               .watches_kernels = record->kernels,
+                                              .watches_torch = watches_torch,
                                               .device = (int)record->device};
     mt_record_request_give(&request);
-    setenv("CUDA_INJECTION64_PATH", recording->library, 1);
-    setenv("NVTX_INJECTION64_PATH", recording->library, 1);
     return MT_OK;
 }
 
@@ -158,13 +186,15 @@ struct report {
     int runs, notes;
 };
 
-/* Returns a trace's path as the user would write it; the caller frees it. */
+/* Returns a trace's path as the user would write it; the caller frees it. All traces are in one folder. */
 static char *shorten(const struct report *report, const char *path)
 {
     struct mt_text text = {0};
-    size_t length = strlen(report->path);
-    if (strncmp(path, report->path, length) == 0)
-        mt_text_add(&text, "%s%s", report->trace, path + length);
+    const char *file = strrchr(report->trace, '/');
+    const size_t folder = file != NULL ? (size_t)(file + 1 - report->trace) : 0;
+    const size_t before = (size_t)(strrchr(report->path, '/') + 1 - report->path);
+    if (strncmp(path, report->path, before) == 0)
+        mt_text_add(&text, "%.*s%s", (int)folder, report->trace, path + before);
     else
         mt_text_add(&text, "%s", path);
     return text.data;
@@ -263,16 +293,19 @@ const struct mt_command mt_command_record = {
     .usage = "[OPTIONS] [--] PROGRAM [ARGS]",
     .details =
         "Allocations of every kind are recorded by the function that the program called, with the ranges of NVTX\n"
-        "that it was in: cudaMalloc, pools, managed and virtual memory, arrays, variables of modules. What a\n"
-        "framework's own allocator does inside of them is its affair. The program's output, exit code and signals\n"
-        "are its own: one that a signal ended gives 128 and the signal's number. What can't be had is said in one\n"
-        "line on stderr, and the program runs on.\n"
+        "that it was in: cudaMalloc, pools, managed and virtual memory, arrays, variables of modules. In a Python\n"
+        "program PyTorch's own allocator is watched: the blocks that it hands out, by module, role and step. What\n"
+        "another framework's allocator does inside of its segments is its affair.\n"
+        "\n"
+        "The program's output, exit code and signals are its own: one that a signal ended gives 128 and the\n"
+        "signal's number. What can't be had is said in one line on stderr, and the program runs on.\n"
         "\n"
         "Each process that uses CUDA becomes a run. The first is added to the trace; those that run beside it get\n"
-        "traces of their own, FILE-PID, which are named at the end.\n",
+        "traces of their own, FILE-PID, or by the rank that torchrun gives them, which are named at the end.\n",
     .failed_means = "what the program says by it: every exit code is the program's",
     .examples = "  memtrace record -- python3 train.py --epochs 1\n"
                 "  memtrace record --kernels --name baseline ./simulate input.dat\n"
+                "  memtrace record -- torchrun --nproc-per-node 2 train.py\n"
                 "  memtrace record --step iteration --trace train.db -- python3 train.py\n"
                 "  memtrace peak\n",
     .options = options,

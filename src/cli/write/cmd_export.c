@@ -49,7 +49,8 @@ static const struct mt_option options[] = {
     MT_OPTION(INTEGER, struct export_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
               .help = "of tables: only this step; steps count from 0"),
     MT_OPTION(CHOICE, struct export_options, moment, "--at", .value = "MOMENT", .choices = moments,
-              .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated"),
+              .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated; of"
+                      " torch and pickle: the memory that is shown, of the peak, or of the run's end (run)"),
     MT_OPTION(TEXT, struct export_options, diff, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
               .help = "of folded: put the bytes of this run before those of --run"),
     MT_OPTION(FLAG, struct export_options, merge_layers, "--merge-layers",
@@ -148,13 +149,19 @@ static mt_status fail_meaningless(const struct export_options *export, const cha
                    advice);
 }
 
+static bool is_snapshot(const struct export_options *export)
+{
+    return export->format == FORMAT_TORCH || export->format == FORMAT_PICKLE;
+}
+
 /* Fails for options of another format. */
 static mt_status check_options(const struct export_options *export)
 {
     bool is_pprof = export->format == FORMAT_PPROF;
+    bool has_moment = export->format == FORMAT_FOLDED || is_snapshot(export);
     if (export->diff != NULL && export->format != FORMAT_FOLDED)
         return fail_meaningless(export, "--diff", is_pprof ? ": export both runs, and use pprof -diff_base" : "");
-    if (export->moment != NOT_GIVEN && export->format != FORMAT_FOLDED)
+    if (export->moment != NOT_GIVEN && !has_moment)
         return fail_meaningless(export, "--at", is_pprof ? ": a profile has both, as inuse_space and alloc_space" : "");
     if (export->step != MT_ALL_STEPS && kind_of(export->what) != WHAT_BLOCKS)
         return fail_meaningless(export, "--step", "");
@@ -189,11 +196,12 @@ static mt_status write_run(const struct export_options *export, const struct mt_
                            struct mt_output_file *file)
 {
     MT_TRY(check_terminal(export, file));
+    mt_snapshot_moment moment = export->moment == MT_STACKS_AT_PEAK ? MT_SNAPSHOT_AT_PEAK : MT_SNAPSHOT_AT_END;
     switch (export->format) {
     case FORMAT_TORCH:
-        return mt_export_torch(from, file, MT_PLAIN_JSON);
+        return mt_export_torch(from, file, MT_PLAIN_JSON, moment);
     case FORMAT_PICKLE:
-        return mt_export_torch(from, file, MT_PLAIN_PICKLE);
+        return mt_export_torch(from, file, MT_PLAIN_PICKLE, moment);
     case FORMAT_PERFETTO:
         return mt_export_perfetto(from, file);
     case FORMAT_NSYS:

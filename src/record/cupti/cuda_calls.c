@@ -291,14 +291,28 @@ static void give_back(struct mt_account *account, const struct mt_listened_call 
         mt_account_unmap(account, time_ns, given.address, given.bytes);
 }
 
+/* Keeps a call of the runtime that takes memory, for the driver's calls inside of it. */
+static void enter_call(struct mt_listening_thread *thread, const struct mt_listened_call *call)
+{
+    if (!takes(call) || call->domain != CUPTI_CB_DOMAIN_RUNTIME_API)
+        return;
+    thread->outer = call;
+    thread->is_reported = false;
+}
+
+static void leave_call(struct mt_listening_thread *thread, const struct mt_listened_call *call)
+{
+    if (thread->outer != call)
+        return;
+    thread->outer = NULL;
+    thread->is_reported = false;
+}
+
 static void begin_call(struct mt_account *account, struct mt_listening_thread *thread,
                        const struct mt_listened_call *call, const CUpti_CallbackData *data, uint64_t time_ns)
 {
     mt_account_expect(account, data->correlationId);
-    if (takes(call) && call->domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
-        thread->outer = call;
-        thread->is_reported = false;
-    }
+    enter_call(thread, call);
     if (call->action == CALL_GIVES || call->action == CALL_LETS_GO || call->action == CALL_UNMAPS)
         give_back(account, call, data->functionParams, time_ns);
 }
@@ -393,10 +407,7 @@ static void end_call(struct mt_account *account, struct mt_listening_thread *thr
         end_request(account, thread, call, data, place, result, time_ns);
     else if (result == SUCCEEDED)
         end_other(account, call, data->functionParams, place, time_ns);
-    if (thread->outer == call) {
-        thread->outer = NULL;
-        thread->is_reported = false;
-    }
+    leave_call(thread, call);
 }
 
 void mt_call_report(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
@@ -410,6 +421,42 @@ void mt_call_report(struct mt_account *account, struct mt_listening_thread *thre
 }
 
 /* ---- activity records ---- */
+
+/* ---- without an account ---- */
+
+/* Reads the end of a call that takes or maps memory. */
+static bool read_taken(struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                       const CUpti_CallbackData *data, const struct mt_call_place *place, struct mt_addressed_call *out)
+{
+    const bool maps = call->action == CALL_MAPS, is_told = thread->is_reported && thread->outer != NULL;
+    if (*(const int *)data->functionReturnValue != SUCCEEDED || is_told || !(maps || takes(call)) ||
+        call->action == CALL_MAKES || (!maps && place->device == MT_NOT_A_DEVICE))
+        return false;
+    const struct arguments given = read_arguments(call, data->functionParams);
+    thread->is_reported = thread->outer != NULL;
+    *out = (struct mt_addressed_call){.op = thread->outer != NULL ? thread->outer->name : call->name,
+                                      .address = maps ? given.address : *given.result,
+                                      .bytes = bytes_of(&given, SUCCEEDED),
+                                      .device = maps ? mt_device_of_context(data->context) : place->device};
+    return true;
+}
+
+bool mt_call_read_addressed(struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                            const CUpti_CallbackData *data, const struct mt_call_place *place,
+                            struct mt_addressed_call *out)
+{
+    if (data->callbackSite == CUPTI_API_EXIT) {
+        bool is_taken = read_taken(thread, call, data, place, out);
+        leave_call(thread, call);
+        return is_taken;
+    }
+    enter_call(thread, call);
+    if (call->action != CALL_GIVES && call->action != CALL_UNMAPS)
+        return false;
+    *out = (struct mt_addressed_call){
+        .gives = true, .op = call->name, .address = read_arguments(call, data->functionParams).address};
+    return out->address != 0;
+}
 
 static bool find_kind(const CUpti_ActivityMemory4 *record, mt_memory_kind *out)
 {

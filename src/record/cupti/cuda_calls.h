@@ -75,6 +75,20 @@ void mt_call_ask(const struct mt_pool_functions *pools, const struct mt_listenin
 void mt_call_report(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
                     const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns);
 
+/* What a call did with a range of addresses. */
+struct mt_addressed_call {
+    bool gives; /* it is about to give the range back, or to unmap it; else it has taken or mapped it */
+    const char *op;
+    uint64_t address, bytes; /* bytes: 0 if it gives */
+    int device;
+};
+
+/* Reads a call at one of its ends, for who keeps no account. False if this end does nothing with addresses of a device,
+ * or the call that it is part of has told of them. */
+bool mt_call_read_addressed(struct mt_listening_thread *thread, const struct mt_listened_call *call,
+                            const CUpti_CallbackData *data, const struct mt_call_place *place,
+                            struct mt_addressed_call *out);
+
 /* Converts an activity record about memory. False if the memory is the host's. */
 bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, struct mt_memory_record *out);
 

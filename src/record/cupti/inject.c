@@ -8,6 +8,7 @@
 #include "device/cupti/cupti_client.h"
 #include "record/cupti/cuda_calls.h"
 #include "record/cupti/nvtx_ranges.h"
+#include "record/cupti/torch_beside.h"
 #include "record/process_run.h"
 
 #include <assert.h>
@@ -40,6 +41,8 @@ static struct {
     _Atomic(struct mt_process_run *) run; /* NULL: not begun, or over */
     _Atomic bool is_over;                 /* nothing more is reported: the process exits, is a child, or has no trace */
     _Atomic bool lets_go;                 /* there is no trace, so CUPTI is released at the end of the next call */
+    struct mt_torch_beside beside;        /* valid if has_beside */
+    _Atomic bool has_beside;              /* another library has the run, and is told of memory */
     struct mt_process_run *ended;         /* never freed, since another thread may still report a launch to it */
 
     struct mt_cupti_buffers buffers;
@@ -80,8 +83,12 @@ static void begin_run(CUcontext context)
 {
     char name[MT_DRIVER_NAME_BYTES];
     struct mt_process_card card = {.name = name};
-    if (watch.run != NULL || watch.is_over)
+    if (watch.run != NULL || watch.is_over || watch.has_beside)
         return;
+    if (!watch.request.watches_kernels && mt_torch_beside_find(&watch.beside)) {
+        watch.has_beside = true;
+        return;
+    }
     mt_driver_describe(mt_device_of_context(context), name, &card.capacity_bytes);
     pthread_mutex_lock(&watch.lock);
     open_run(&card);
@@ -120,6 +127,8 @@ static void report_call(struct mt_listening_thread *thread, const struct mt_list
 {
     struct mt_call_place place;
     mt_call_ask(&watch.pools, thread, call, data, &place);
+    if (watch.has_beside)
+        mt_torch_beside_report(&watch.beside, thread, call, data, &place);
     pthread_mutex_lock(&watch.lock);
     struct mt_process_run *run = watch.run;
     if (run != NULL)
@@ -132,7 +141,7 @@ static void on_memory_call(const struct mt_listened_call *call, const CUpti_Call
     struct mt_listening_thread *thread = know_thread();
     bool is_of_pool = mt_call_is_of_pool(call);
     begin_run(data->context);
-    if (watch.run == NULL)
+    if (watch.run == NULL && !watch.has_beside)
         return;
     if (is_of_pool)
         pthread_mutex_lock(&watch.pool_lock);
@@ -424,20 +433,12 @@ static mt_status begin_watch(void)
     return listen_to_memory();
 }
 
-static char *copy(const char *text)
-{
-    return text != NULL ? mt_host_strdup(text) : NULL;
-}
-
-/* Copies the texts of the request, since programs may overwrite their environment, for example with a title. */
 static bool keep_request(struct mt_record_request *out)
 {
-    if (!mt_record_request_take(out))
+    struct mt_record_request request;
+    if (!mt_record_request_take(&request))
         return false;
-    out->trace = copy(out->trace);
-    out->answers = copy(out->answers);
-    out->name = copy(out->name);
-    out->step = copy(out->step);
+    mt_record_request_copy(&request, out);
     return true;
 }
 
@@ -452,7 +453,9 @@ EXPORTED int InitializeInjection(void)
         watch.buffers.bytes = MT_CUPTI_KERNEL_BUFFER_BYTES;
     if (begin_watch() != MT_OK) {
         end_watch();
-        mt_process_note(&watch.request, "this process is not recorded");
+        mt_process_note(&watch.request, mt_torch_beside_find(&watch.beside)
+                                            ? "memory outside of PyTorch's allocator is not recorded"
+                                            : "this process is not recorded");
         return 1;
     }
     cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);

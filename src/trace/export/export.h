@@ -13,6 +13,10 @@ typedef enum mt_stack_layers { MT_LAYERS_EACH, MT_LAYERS_MERGED } mt_stack_layer
 /* The blocks that count: those that were live at the peak of allocated bytes, or all. */
 typedef enum mt_stack_moment { MT_STACKS_AT_PEAK, MT_STACKS_WHOLE_RUN } mt_stack_moment;
 
+/* The moment whose memory a snapshot has: the end of the run, but before it gives back all of its memory; or the peak of
+ * allocated bytes. */
+typedef enum mt_snapshot_moment { MT_SNAPSHOT_AT_END, MT_SNAPSHOT_AT_PEAK } mt_snapshot_moment;
+
 /* The run to export. Both are borrowed. */
 struct mt_export_run {
     struct mt_trace *trace;
@@ -40,7 +44,8 @@ mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_fil
 
 /* Write a whole run: as a memory snapshot of PyTorch, for Perfetto, as a log of RMM, and as the tables of Nsight
  * Systems in a SQLite database. */
-mt_status mt_export_torch(const struct mt_export_run *from, struct mt_output_file *file, mt_plain_form form);
+mt_status mt_export_torch(const struct mt_export_run *from, struct mt_output_file *file, mt_plain_form form,
+                          mt_snapshot_moment moment);
 mt_status mt_export_perfetto(const struct mt_export_run *from, struct mt_output_file *file);
 mt_status mt_export_rmm(const struct mt_export_run *from, struct mt_output_file *file);
 mt_status mt_export_nsys(const struct mt_export_run *from, struct mt_output_file *file);

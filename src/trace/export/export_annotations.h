@@ -3,11 +3,10 @@
 #ifndef MT_TRACE_EXPORT_EXPORT_ANNOTATIONS_H
 #define MT_TRACE_EXPORT_EXPORT_ANNOTATIONS_H
 
-#include "trace/export/plain_writer.h"
-#include "trace/query/walk.h"
+#include "trace/export/export_names.h"
 
 /* Writes the list. Walks the run again from its beginning, so that no annotations are held in memory while its
- * events are written. The writer keeps values of spans from the number first_kept on. */
-mt_status mt_export_annotations(struct mt_plain_writer *writer, struct mt_walk *walk, uint32_t first_kept);
+ * events are written. Times begin with start_us. */
+mt_status mt_export_annotations(struct mt_export_names *names, uint64_t start_us);
 
 #endif

@@ -1,6 +1,6 @@
 /* A run as a trace in Chrome's JSON, which Perfetto opens.
  *
- *   counters     allocated bytes, a track a category; reserved bytes
+ *   counters     allocated bytes, of all and of each category; reserved bytes
  *   allocations  async pairs b and e by the block's id, named after its category
  *   threads      steps, phases, spans: slices B and E, one in the other; kernels: slices X, a thread a stream
  *   refusals     instants
@@ -127,30 +127,39 @@ static void write_names(struct perfetto_export *export, const struct mt_run *run
     write_thread(&export->writer, THREAD_SPANS, "spans");
 }
 
-/* Writes one sample of two tracks: the label's category, and all. */
+/* Writes a sample of a counter. Each has one value: a viewer takes the values of a counter's first sample for all. */
+static void write_counter(struct perfetto_export *export, const char *name, uint64_t time_ns, uint64_t bytes)
+{
+    open_event(export, "C", name, time_ns);
+    open_args(&export->writer);
+    mt_plain_add_number(&export->writer, "bytes", bytes);
+    close_args(&export->writer);
+}
+
+/* Writes a sample of the counter of the label's category. */
+static void write_category(struct perfetto_export *export, uint32_t label, uint64_t time_ns)
+{
+    struct mt_text name = {0};
+    mt_text_add(&name, "allocated %s", export->labels[label].category);
+    write_counter(export, mt_text_get(&name), time_ns, export->category_bytes[export->category_of[label]]);
+    mt_text_release(&name);
+}
+
+/* Writes samples of the label's category, and of all. */
 static void write_allocated(struct perfetto_export *export, const struct mt_walk_event *event)
 {
-    struct mt_plain_writer *writer = &export->writer;
-    open_event(export, "C", "allocated", event->time_ns);
-    open_args(writer);
-    mt_plain_add_number(writer, export->labels[event->label].category,
-                        export->category_bytes[export->category_of[event->label]]);
-    mt_plain_add_number(writer, "(all)", export->allocated_bytes);
-    close_args(writer);
+    write_category(export, event->label, event->time_ns);
+    write_counter(export, "allocated", event->time_ns, export->allocated_bytes);
 }
 
 static void write_reserved(struct perfetto_export *export, const struct mt_walk_event *event)
 {
-    struct mt_plain_writer *writer = &export->writer;
     if (event->kind == MT_EVENT_SEGMENT_MAP)
         export->reserved_bytes += event->block_bytes;
     else
         export->reserved_bytes -=
             event->block_bytes < export->reserved_bytes ? event->block_bytes : export->reserved_bytes;
-    open_event(export, "C", "reserved", event->time_ns);
-    open_args(writer);
-    mt_plain_add_number(writer, "bytes", export->reserved_bytes);
-    close_args(writer);
+    write_counter(export, "reserved", event->time_ns, export->reserved_bytes);
 }
 
 /* Adds the label without its category, as a kept value. */
@@ -218,8 +227,8 @@ static void write_relabel(struct perfetto_export *export, const struct mt_walk_e
     export->category_bytes[export->category_of[event->label]] += event->block_bytes;
     open_block_event(export, "e", event->time_ns, &before);
     close_event(&export->writer);
-    write_allocated(export, &before);
-    write_allocated(export, event);
+    write_category(export, event->old_label, event->time_ns);
+    write_category(export, event->label, event->time_ns);
     begin_slice(export, event);
 }
 

@@ -1,9 +1,12 @@
 /* A run as a memory snapshot of PyTorch, for memory_viz and for scripts that read such snapshots.
  *
- *  device_traces         every event of memory, a free as two entries (requested, completed)
- *  segments              the memory at the end of the run, tiled by blocks
+ *  device_traces         the events of memory up to the moment, a free as two entries (requested, completed)
+ *  segments              the memory at that moment, tiled by blocks
+ *  memtrace              the run, and the events of memory after the moment
  *  external_annotations  spans, steps and phases, each with the number of entries before it
- *  memtrace              the run
+ *
+ * Viewers go back from the segments along the entries before them, so the moment is one at which a program would take a
+ * snapshot: the end, but before a run gives back all of its memory.
  *
  * docs/export.md describes every member, for readers. */
 #include "answer/escape.h"
@@ -12,108 +15,26 @@
 #include "trace/export/export.h"
 #include "trace/export/export_annotations.h"
 #include "trace/export/export_segments.h"
-#include "trace/export/plain_writer.h"
 #include "trace/query/walk.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* An export under way. Invariants: `growing` ascends; has_unknown is true once an entry of category "unknown" is
- * written, without which memory_viz ignores all categories. */
+ * written, without which memory_viz ignores all categories; no event after `moment` is written before the segments. */
 struct torch_export {
     const struct mt_export_run *from;
     struct mt_plain_writer writer;
     struct mt_walk *walk;
-    const struct mt_label_row *labels;
-    const struct mt_span_row *spans;
-    size_t label_count;
+    struct mt_export_names names;
+    int64_t moment; /* position of the event after which the segments are as written; -1: before the first */
+    uint64_t start_us;
     uint32_t *growing;
     size_t growing_count;
     struct mt_export_segments segments;
     bool has_unknown;
 };
-
-/* Numbers of kept values: two for each label, then one for each span. */
-static uint32_t kept_metadata(uint32_t label)
-{
-    return 2 * label;
-}
-
-static uint32_t kept_frames(uint32_t label)
-{
-    return 2 * label + 1;
-}
-
-static uint32_t first_kept_span(const struct torch_export *export)
-{
-    return 2 * (uint32_t) export->label_count;
-}
-
-static void add_frame(struct mt_plain_writer *writer, const char *name, const char *filename)
-{
-    mt_plain_open_dict(writer);
-    mt_plain_add_word(writer, "name", name);
-    mt_plain_add_word(writer, "filename", filename);
-    mt_plain_add_number(writer, "line", 0);
-    mt_plain_close_dict(writer);
-}
-
-/* Adds the op, then the spans, innermost first. */
-static void add_frame_list(struct torch_export *export, uint32_t label, uint32_t span)
-{
-    struct mt_plain_writer *writer = &export->writer;
-    mt_plain_open_list(writer);
-    add_frame(writer, export->labels[label].op, export->labels[label].category);
-    for (; span != 0; span = export->spans[span].parent)
-        add_frame(writer, export->spans[span].name, export->spans[span].path);
-    mt_plain_close_list(writer);
-}
-
-/* Adds the frames of a request. Those of a label are kept, unless the request came from another span. */
-static void add_frames(struct torch_export *export, uint32_t label, uint32_t span)
-{
-    struct mt_plain_writer *writer = &export->writer;
-    mt_plain_key(writer, "frames");
-    bool is_labels = span == mt_walk_label_span(export->walk, label);
-    if (is_labels && mt_plain_recall(writer, kept_frames(label)))
-        return;
-    if (is_labels)
-        mt_plain_keep_begin(writer, kept_frames(label));
-    add_frame_list(export, label, span);
-    if (is_labels)
-        mt_plain_keep_end(writer, kept_frames(label));
-}
-
-static void add_no_frames(struct mt_plain_writer *writer)
-{
-    mt_plain_key(writer, "frames");
-    mt_plain_open_list(writer);
-    mt_plain_close_list(writer);
-}
-
-static void add_metadata(struct torch_export *export, uint32_t number)
-{
-    assert(number < export->label_count);
-    struct mt_plain_writer *writer = &export->writer;
-    const struct mt_label_row *label = &export->labels[number];
-    mt_plain_key(writer, "user_metadata");
-    if (mt_plain_recall(writer, kept_metadata(number)))
-        return;
-    mt_plain_keep_begin(writer, kept_metadata(number));
-    mt_plain_open_dict(writer);
-    mt_plain_add_word(writer, "category", label->category);
-    mt_plain_add_word(writer, "role", label->role);
-    mt_plain_add_word(writer, "role_source", label->role_source);
-    mt_plain_add_word(writer, "op", label->op);
-    mt_plain_add_word(writer, "phase", label->phase);
-    mt_plain_add_word(writer, "span", label->span);
-    if (label->layer >= 0)
-        mt_plain_add_number(writer, "layer", (uint64_t)label->layer);
-    mt_plain_add_word(writer, "dtype", label->dtype);
-    mt_plain_add_word(writer, "shape", label->shape);
-    mt_plain_close_dict(writer);
-    mt_plain_keep_end(writer, kept_metadata(number));
-}
 
 /* Opens an entry with the members that all have. */
 static void open_entry(struct torch_export *export, const char *action, const struct mt_walk_event *event,
@@ -130,7 +51,7 @@ static void open_entry(struct torch_export *export, const char *action, const st
     }
     mt_plain_add_number(writer, "size", size);
     mt_plain_add_number(writer, "stream", event->stream);
-    mt_plain_add_number(writer, "time_us", event->time_ns / 1000);
+    mt_plain_add_number(writer, "time_us", export->start_us + event->time_ns / 1000);
 }
 
 static void close_entry(struct mt_plain_writer *writer)
@@ -144,20 +65,32 @@ static void write_alloc(struct torch_export *export, const struct mt_walk_event 
     open_entry(export, "alloc", event, event->value);
     mt_plain_add_number(&export->writer, "block_bytes", event->block_bytes);
     if (export->has_unknown)
-        mt_plain_add_word(&export->writer, "category", export->labels[event->label].category);
-    add_frames(export, event->label, event->span);
-    add_metadata(export, event->label);
+        mt_plain_add_word(&export->writer, "category", export->names.labels[event->label].category);
+    mt_export_frames(&export->names, event);
+    mt_export_metadata(&export->names, event->label);
     close_entry(&export->writer);
 }
 
+/* Writes the new label of a block, as PyTorch writes new metadata. It has no stack. */
+static void write_relabel(struct torch_export *export, const struct mt_walk_event *event)
+{
+    assert(event->kind == MT_EVENT_RELABEL && event->stack == 0);
+    open_entry(export, "annotate", event, event->value);
+    mt_export_frames(&export->names, event);
+    mt_export_metadata(&export->names, event->label);
+    close_entry(&export->writer);
+}
+
+/* Writes what the block was beside its end, since that is where viewers look that go back in time. */
 static void write_free(struct torch_export *export, const struct mt_walk_event *event)
 {
-    static const char *const actions[] = {"free_requested", "free_completed"};
-    for (int i = 0; i < 2; i++) {
-        open_entry(export, actions[i], event, event->value);
-        add_no_frames(&export->writer);
-        close_entry(&export->writer);
-    }
+    open_entry(export, "free_requested", event, event->value);
+    mt_export_frames(&export->names, event);
+    mt_export_metadata(&export->names, event->label);
+    close_entry(&export->writer);
+    open_entry(export, "free_completed", event, event->value);
+    mt_export_no_frames(&export->writer);
+    close_entry(&export->writer);
 }
 
 static int compare_numbers(const void *left, const void *right)
@@ -180,7 +113,7 @@ static void write_segment_event(struct torch_export *export, const struct mt_wal
     mt_plain_add_word(&export->writer, "category", "unknown");
     mt_plain_add_number(&export->writer, "segment", event->segment);
     mt_plain_add_number(&export->writer, "offset", event->offset);
-    add_no_frames(&export->writer);
+    mt_export_no_frames(&export->writer);
     close_entry(&export->writer);
     export->has_unknown = true;
     if (begins)
@@ -192,8 +125,8 @@ static void write_segment_event(struct torch_export *export, const struct mt_wal
 static void write_oom(struct torch_export *export, const struct mt_walk_event *event)
 {
     open_entry(export, "oom", event, event->value);
-    add_frames(export, event->label, event->span);
-    add_metadata(export, event->label);
+    mt_export_frames(&export->names, event);
+    mt_export_metadata(&export->names, event->label);
     close_entry(&export->writer);
 }
 
@@ -205,6 +138,9 @@ static void write_entry(struct torch_export *export, const struct mt_walk_event 
         break;
     case MT_EVENT_FREE:
         write_free(export, event);
+        break;
+    case MT_EVENT_RELABEL:
+        write_relabel(export, event);
         break;
     case MT_EVENT_SEGMENT_MAP:
     case MT_EVENT_SEGMENT_UNMAP:
@@ -218,16 +154,15 @@ static void write_entry(struct torch_export *export, const struct mt_walk_event 
     }
 }
 
-/* Calls `visit` with every event of the run that the walk has not passed yet. */
-static mt_status walk_on(struct torch_export *export,
-                         void (*visit)(struct torch_export *, const struct mt_walk_event *))
+/* Writes the entries of the events from here to the one at that position, which the walk does not pass over. */
+static mt_status write_until(struct torch_export *export, int64_t position)
 {
-    struct mt_walk_event event;
+    struct mt_walk_event event = {.n = -1};
     bool more = true;
     mt_status status = MT_OK;
-    while (status == MT_OK && (status = mt_walk_next(export->walk, &event, &more)) == MT_OK && more) {
-        visit(export, &event);
-        status = mt_output_file_go_on(export->writer.file);
+    while (event.n < position && (status = mt_walk_next(export->walk, &event, &more)) == MT_OK && more) {
+        write_entry(export, &event);
+        MT_TRY(mt_output_file_go_on(export->writer.file));
     }
     return status;
 }
@@ -238,7 +173,7 @@ static mt_status write_device_traces(struct torch_export *export)
     mt_plain_open_list(&export->writer);
     mt_plain_open_list(&export->writer);
     mt_plain_line(&export->writer);
-    mt_status status = walk_on(export, write_entry);
+    mt_status status = write_until(export, export->moment);
     mt_plain_close_list(&export->writer);
     mt_plain_close_list(&export->writer);
     mt_plain_line(&export->writer);
@@ -256,10 +191,10 @@ static void write_block(struct torch_export *export, const struct mt_export_tile
     mt_plain_add_number(writer, "requested_size", alloc != NULL ? alloc->value : 0);
     mt_plain_add_word(writer, "state", alloc != NULL ? "active_allocated" : "inactive");
     if (alloc != NULL) {
-        add_frames(export, alloc->label, alloc->span);
-        add_metadata(export, alloc->label);
+        mt_export_frames(&export->names, alloc);
+        mt_export_metadata(&export->names, alloc->label);
     } else {
-        add_no_frames(writer);
+        mt_export_no_frames(writer);
     }
     mt_plain_close_dict(writer);
 }
@@ -288,7 +223,7 @@ static void open_segment(struct torch_export *export, const struct mt_export_pie
     mt_plain_key(writer, "is_expandable");
     mt_plain_truth(writer, is_growing(export, piece->segment));
     mt_plain_add_number(writer, "segment", piece->segment);
-    add_no_frames(writer);
+    mt_export_no_frames(writer);
     mt_plain_key(writer, "blocks");
     mt_plain_open_list(writer);
 }
@@ -325,7 +260,42 @@ static mt_status write_segments(struct torch_export *export)
 static mt_status write_annotations(struct torch_export *export)
 {
     mt_plain_key(&export->writer, "external_annotations");
-    return mt_export_annotations(&export->writer, export->walk, first_kept_span(export));
+    return mt_export_annotations(&export->names, export->start_us);
+}
+
+/* Writes the settings of the allocator that PyTorch has, too, and ours. */
+static void write_allocator(struct torch_export *export, const struct mt_setting_row *settings, size_t count)
+{
+    struct mt_plain_writer *writer = &export->writer;
+    const char *expandable = mt_setting_find(settings, count, "expandable_segments");
+    bool is_expandable = expandable[0] != '\0' ? strcmp(expandable, "on") == 0 : export->growing_count > 0;
+    mt_plain_key(writer, "allocator_settings");
+    mt_plain_open_dict(writer);
+    mt_plain_add_text(writer, "PYTORCH_CUDA_ALLOC_CONF", mt_setting_find(settings, count, "pytorch_alloc_conf"));
+    mt_plain_key(writer, "expandable_segments");
+    mt_plain_truth(writer, is_expandable);
+    mt_plain_add_text(writer, "alloc", mt_setting_find(settings, count, "alloc"));
+    mt_plain_close_dict(writer);
+}
+
+static void write_settings(struct mt_plain_writer *writer, const struct mt_setting_row *settings, size_t count)
+{
+    mt_plain_key(writer, "settings");
+    mt_plain_open_dict(writer);
+    for (size_t i = 0; i < count; i++)
+        mt_plain_add_text(writer, settings[i].name, settings[i].value);
+    mt_plain_close_dict(writer);
+}
+
+/* Writes the entries of the events after the moment. */
+static mt_status write_after(struct torch_export *export)
+{
+    mt_plain_key(&export->writer, "after");
+    mt_plain_open_list(&export->writer);
+    mt_plain_line(&export->writer);
+    mt_status status = write_until(export, INT64_MAX);
+    mt_plain_close_list(&export->writer);
+    return status;
 }
 
 static mt_status write_run(struct torch_export *export)
@@ -335,26 +305,22 @@ static mt_status write_run(struct torch_export *export)
     struct mt_setting_row *settings;
     size_t count;
     MT_TRY(mt_trace_settings(export->from->trace, run, &settings, &count));
-    mt_plain_key(writer, "allocator_settings");
-    mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "alloc", mt_setting_find(settings, count, "alloc"));
-    mt_plain_close_dict(writer);
+    write_allocator(export, settings, count);
     mt_plain_key(writer, "memtrace");
     mt_plain_open_dict(writer);
     mt_plain_add_number(writer, "run", (uint64_t)run->id);
     mt_plain_add_text(writer, "name", run->name != NULL ? run->name : "");
     mt_plain_add_text(writer, "state", run->state);
     mt_plain_add_text(writer, "started_at", run->started_at);
+    mt_plain_add_number(writer, "start_us", export->start_us);
     mt_plain_add_text(writer, "device", run->device);
     mt_plain_add_number(writer, "capacity_bytes", run->capacity_bytes);
-    mt_plain_key(writer, "settings");
-    mt_plain_open_dict(writer);
-    for (size_t i = 0; i < count; i++)
-        mt_plain_add_text(writer, settings[i].name, settings[i].value);
-    mt_plain_close_dict(writer);
-    mt_plain_close_dict(writer);
+    write_settings(writer, settings, count);
     free(settings);
-    return MT_OK;
+    mt_status status = write_after(export);
+    mt_plain_close_dict(writer);
+    mt_plain_line(writer);
+    return status;
 }
 
 static mt_status write_document(struct torch_export *export)
@@ -364,23 +330,44 @@ static mt_status write_document(struct torch_export *export)
     if (status == MT_OK)
         status = write_segments(export);
     if (status == MT_OK)
-        status = write_annotations(export);
-    if (status == MT_OK)
         status = write_run(export);
+    if (status == MT_OK)
+        status = write_annotations(export);
     mt_plain_close_dict(&export->writer);
     return status;
 }
 
-mt_status mt_export_torch(const struct mt_export_run *from, struct mt_output_file *file, mt_plain_form form)
+static mt_status find_moment(const struct mt_export_run *from, mt_snapshot_moment moment, int64_t *out_event)
+{
+    struct mt_peak_row peak;
+    if (moment == MT_SNAPSHOT_AT_END)
+        return mt_trace_last_state(from->trace, from->run, out_event);
+    mt_status status = mt_trace_peak(from->trace, from->run, MT_MEASURE_ALLOCATED, &peak);
+    *out_event = peak.event;
+    mt_peak_row_release(&peak);
+    return status;
+}
+
+/* Reads what is known before the first event. */
+static mt_status begin(struct torch_export *export, mt_snapshot_moment moment)
+{
+    const struct mt_export_run *from = export->from;
+    int64_t event;
+    MT_TRY(mt_trace_growing_segments(from->trace, from->run, &export->growing, &export->growing_count));
+    MT_TRY(find_moment(from, moment, &event));
+    export->moment = event - from->run->first_event;
+    export->start_us = mt_run_start_us(from->run);
+    MT_TRY(mt_walk_begin(from->trace, from->run, &export->walk));
+    mt_export_names_begin(&export->names, &export->writer, export->walk);
+    return MT_OK;
+}
+
+mt_status mt_export_torch(const struct mt_export_run *from, struct mt_output_file *file, mt_plain_form form,
+                          mt_snapshot_moment moment)
 {
     struct torch_export export = {.from = from};
-    size_t span_count;
-    mt_status status = mt_trace_growing_segments(from->trace, from->run, &export.growing, &export.growing_count);
-    if (status == MT_OK)
-        status = mt_walk_begin(from->trace, from->run, &export.walk);
+    mt_status status = begin(&export, moment);
     if (status == MT_OK) {
-        export.labels = mt_walk_labels(export.walk, &export.label_count);
-        export.spans = mt_walk_spans(export.walk, &span_count);
         mt_export_segments_create(&export.segments);
         mt_plain_begin(&export.writer, file, form);
         status = write_document(&export);

@@ -81,6 +81,12 @@ static void step_back(struct replay *replay, struct past *past, size_t i)
     past->memory.row_count = 0;
 }
 
+static mt_stack_id stack_of(const struct replay *replay, const struct mt_torch_request *request)
+{
+    const struct mt_torch_labeler *labeler = replay->labeler;
+    return labeler->stack != NULL ? labeler->stack(labeler->context, request) : 0;
+}
+
 static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const struct mt_torch_request *request,
                  struct mt_address_range range)
 {
@@ -90,6 +96,7 @@ static void take(struct replay *replay, uint64_t time_ns, uint64_t stream, const
                                      .block_bytes = range.end - range.begin,
                                      .stream = stream};
     replay->labeler->label(replay->labeler->context, request, &block.label, &block.span);
+    block.stack = stack_of(replay, request);
     for (struct placed *other; (other = mt_address_map_find(&replay->live, range.begin, range.end)) != NULL;)
         mt_address_map_remove(&replay->live, other->range.begin);
     mt_address_map_add(&replay->live, &(struct placed){range});
@@ -192,7 +199,7 @@ static void replay_beginning(struct replay *replay)
 {
     struct past past;
     begin_past(replay->snapshot, &past);
-    for (size_t i = replay->snapshot->event_count; i-- > 0;)
+    for (size_t i = replay->snapshot->state_event; i-- > 0;)
         step_back(replay, &past, i);
     reserve_ranges(replay);
     map_memory_before(replay, &past);
@@ -237,6 +244,7 @@ static void replay_oom(struct replay *replay, const struct mt_torch_event *event
     const struct mt_torch_request request = {.requested_bytes = event->bytes, .frames = event->frames, .event = event};
     struct mt_foreign_block block = {.requested_bytes = event->bytes, .stream = event->stream};
     replay->labeler->label(replay->labeler->context, &request, &block.label, &block.span);
+    block.stack = stack_of(replay, &request);
     mt_foreign_oom(replay->foreign, time_ns, &block);
     replay->tally->ends_refused = true;
     replay->tally->refusal = (struct mt_torch_refusal){.is_known = event->address <= MT_IMPORT_MOST_BYTES,

@@ -31,6 +31,9 @@ struct mt_torch_labeler {
 
     /* Sets the block's label, which is not 0, and its span. */
     void (*label)(void *context, const struct mt_torch_request *request, mt_label_id *out_label, mt_span_id *out_span);
+
+    /* Returns the call stack of the request, 0 if none is known. Optional. */
+    mt_stack_id (*stack)(void *context, const struct mt_torch_request *request);
 };
 
 /* Counts of a replay. Invariant: the events of all actions sum to those of the snapshot. */

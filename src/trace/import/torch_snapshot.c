@@ -144,16 +144,26 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     return MT_OK;
 }
 
-static mt_status read_events(struct reading *reading, const struct mt_value *list)
+static mt_status read_list(struct reading *reading, const struct mt_value *list)
 {
     struct mt_torch_snapshot *out = reading->out;
     mt_status status = MT_OK;
-    out->events = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->events);
     for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
-        status = read_event(reading, mt_value_at(list, i), (struct place){"event", i}, &out->events[i]);
+        status = read_event(reading, mt_value_at(list, i), (struct place){"event", i}, &out->events[out->event_count]);
         out->event_count += status == MT_OK;
     }
     return status;
+}
+
+/* Reads the events before the state that the snapshot has, and, of one of ours, those after it. */
+static mt_status read_events(struct reading *reading, const struct mt_value *before, const struct mt_value *after)
+{
+    struct mt_torch_snapshot *out = reading->out;
+    size_t most = (size_t)mt_value_count(before) + mt_value_count(after) + 1;
+    out->events = mt_host_alloc(most * sizeof *out->events);
+    mt_status status = read_list(reading, before);
+    out->state_event = out->event_count;
+    return status == MT_OK ? read_list(reading, after) : status;
 }
 
 static mt_status read_block(struct reading *reading, const struct mt_value *value, struct place place, uint64_t next,
@@ -302,7 +312,8 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
         return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64,
                        mt_value_count(traces), out->device);
-    mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device));
+    mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
+                                   mt_value_find(mt_value_find(root, "memtrace"), "after"));
     if (status == MT_OK)
         status = read_segments(&reading, mt_value_find(root, "segments"));
     if (status != MT_OK)

@@ -72,6 +72,8 @@ struct mt_torch_snapshot {
     struct mt_torch_settings settings;
     struct mt_torch_event *events; /* in the order of the file */
     size_t event_count;
+    size_t
+        state_event; /* the number of events after which blocks and segments are as stated: all, but in one of ours */
     struct mt_torch_block *blocks; /* of all segments, in the order of the file */
     size_t block_count;
     struct mt_torch_segment *segments;

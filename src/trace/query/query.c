@@ -11,6 +11,7 @@
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const char *mt_trace_keep(struct mt_trace *trace, const char *text)
 {
@@ -272,6 +273,17 @@ void mt_trace_close(struct mt_trace *trace)
     mt_interner_destroy(trace->texts);
     free(trace->runs);
     free(trace);
+}
+
+uint64_t mt_run_start_us(const struct mt_run *run)
+{
+    struct tm utc = {0};
+    const char *rest = strptime(run->started_at, "%Y-%m-%dT%H:%M:%S", &utc);
+    time_t seconds = rest != NULL ? timegm(&utc) : -1;
+    if (seconds < 0)
+        return 0;
+    unsigned long us = *rest == '.' ? strtoul(rest + 1, NULL, 10) : 0;
+    return (uint64_t)seconds * 1000000 + (us < 1000000 ? us : 0);
 }
 
 bool mt_run_is(const struct mt_run *run, mt_run_state state)

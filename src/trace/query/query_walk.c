@@ -30,7 +30,8 @@ struct mt_walk {
     struct mt_label_row *labels;
     uint32_t *label_spans;
     struct mt_span_row *spans;
-    size_t label_count, span_count;
+    struct mt_stack_row *stacks;
+    size_t label_count, span_count, stack_count;
     struct mt_statement *events, *address;
     struct mt_walk_event *live;
     struct slots live_slots;
@@ -40,7 +41,7 @@ struct mt_walk {
     struct mt_number_map by_number;
 };
 
-enum { ID, TIME_NS, KIND, STREAM, LABEL, SPAN, VALUE, BLOCK_BYTES, SEGMENT, OFFSET, ALLOCATION };
+enum { ID, TIME_NS, KIND, STREAM, LABEL, SPAN, VALUE, BLOCK_BYTES, SEGMENT, OFFSET, ALLOCATION, STACK };
 
 /* Returns a free place, for which *values has room. */
 static size_t take_slot(struct slots *slots, void **values, size_t value_bytes)
@@ -108,7 +109,7 @@ static mt_status prepare(struct mt_walk *walk)
 {
     mt_status status = mt_query_prepare(walk->trace, walk->run,
                                         "SELECT id, time_ns, kind, stream, label, span, requested_bytes, block_bytes,"
-                                        " segment, offset, allocation FROM event"
+                                        " segment, offset, allocation, stack FROM event"
                                         " WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
                                         &walk->events);
     if (status == MT_OK)
@@ -130,6 +131,8 @@ mt_status mt_walk_begin(struct mt_trace *trace, const struct mt_run *run, struct
         status = mt_trace_labels(trace, run, &walk->labels, &walk->label_count);
         if (status == MT_OK)
             status = mt_trace_spans(trace, run, &walk->spans, &walk->span_count);
+        if (status == MT_OK)
+            status = mt_trace_stacks(trace, run, &walk->stacks, &walk->stack_count);
         if (status == MT_OK)
             status = read_label_spans(walk);
         if (status == MT_OK)
@@ -159,6 +162,7 @@ void mt_walk_end(struct mt_walk *walk)
     free(walk->labels);
     free(walk->label_spans);
     free(walk->spans);
+    free(walk->stacks);
     free(walk);
 }
 
@@ -172,6 +176,12 @@ const struct mt_span_row *mt_walk_spans(const struct mt_walk *walk, size_t *out_
 {
     *out_count = walk->span_count;
     return walk->spans;
+}
+
+const struct mt_stack_row *mt_walk_stacks(const struct mt_walk *walk, size_t *out_count)
+{
+    *out_count = walk->stack_count;
+    return walk->stacks;
 }
 
 uint32_t mt_walk_label_span(const struct mt_walk *walk, uint32_t label)
@@ -223,6 +233,7 @@ static mt_status read_row(const struct mt_walk *walk, struct mt_walk_event *out)
     MT_TRY(read_number(row, STREAM, UINT16_MAX + 1, "has a stream that there is not", &stream));
     MT_TRY(read_number(row, LABEL, walk->label_count, "has a label that there is not", &out->label));
     MT_TRY(read_number(row, SPAN, walk->span_count, "has a span that there is not", &out->span));
+    MT_TRY(read_number(row, STACK, walk->stack_count, "has a stack that there is not", &out->stack));
     MT_TRY(read_number(row, SEGMENT, UINT32_MAX, "names a segment that there was not", &out->segment));
     MT_TRY(read_sizes(row, out));
     out->kind = (mt_event_kind)kind;

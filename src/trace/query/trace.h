@@ -55,6 +55,9 @@ struct mt_run {
     int64_t last_full_step;      /* number of the last one that ended; -1: none */
 };
 
+/* Returns the time at which the run began, in microseconds since 1970; 0 if started_at is no time since then. */
+uint64_t mt_run_start_us(const struct mt_run *run);
+
 /* True if the run is in that state. */
 bool mt_run_is(const struct mt_run *run, mt_run_state state);
 

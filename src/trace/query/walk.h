@@ -1,10 +1,10 @@
-/* A walk through a run, event by event, for export in another form. Only the labels, the spans and the live blocks are held
- * in memory, however long the run.
+/* A walk through a run, event by event, for export in another form. Only the labels, the spans, the stacks and the live blocks are
+ * held in memory, however long the run.
  *
  *   events of the run ──▶ walk, which keeps the live blocks ──▶ one event after another, complete: a free has the fields
  *                                                             of its alloc
  *
- * A trace may be anybody's: an event that names a label, a span or a segment that does not exist is MT_BAD_TRACE. Frees of
+ * A trace may be anybody's: an event that names a label, a span, a stack or a segment that does not exist is MT_BAD_TRACE. Frees of
  * blocks that are not live are passed over, as everywhere. Threads: one at a time. */
 #ifndef MT_TRACE_WALK_H
 #define MT_TRACE_WALK_H
@@ -21,6 +21,17 @@ struct mt_span_row {
 mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
                          size_t *out_count);
 
+/* A call stack: its innermost frame, and the stack of the caller. Texts as in trace.h. */
+struct mt_stack_row {
+    uint32_t parent;             /* 0: nothing called the frame */
+    const char *function, *file; /* file "": not known */
+    uint64_t line;               /* 0: not known */
+};
+
+/* Reads the call stacks of a run: out_rows[number], where number 0 is none. Every parent is below its stack's number. */
+mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, struct mt_stack_row **out_rows,
+                          size_t *out_count);
+
 /* One event. Fields that its kind does not have are 0. */
 struct mt_walk_event {
     int64_t n; /* position in the run, from 0 */
@@ -35,6 +46,7 @@ struct mt_walk_event {
     uint32_t segment, label;
     uint32_t span;                /* of the request; span kinds: that began or ended */
     uint32_t old_label, old_span; /* relabel: what the block had until then */
+    uint32_t stack;               /* alloc, oom: of the request; 0: not recorded */
     mt_stream stream;
 };
 
@@ -46,9 +58,10 @@ mt_status mt_walk_begin(struct mt_trace *trace, const struct mt_run *run, struct
 /* Reads the next event. After the last, *out_more is false and *out untouched. */
 mt_status mt_walk_next(struct mt_walk *walk, struct mt_walk_event *out, bool *out_more);
 
-/* Return the labels and spans by number, borrowed. Numbers in events are below the counts. */
+/* Return the labels, spans and stacks by number, borrowed. Numbers in events are below the counts. */
 const struct mt_label_row *mt_walk_labels(const struct mt_walk *walk, size_t *out_count);
 const struct mt_span_row *mt_walk_spans(const struct mt_walk *walk, size_t *out_count);
+const struct mt_stack_row *mt_walk_stacks(const struct mt_walk *walk, size_t *out_count);
 
 /* Returns the span of a label. */
 uint32_t mt_walk_label_span(const struct mt_walk *walk, uint32_t label);
@@ -64,6 +77,10 @@ void mt_walk_end(struct mt_walk *walk); /* may be NULL */
 /* Reads the numbers of the segments whose memory was mapped or unmapped in pieces, ascending. */
 mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run *run, uint32_t **out_numbers,
                                     size_t *out_count);
+
+/* Finds the event after which the memory of the run is that of its end: the last one or, if the run gave back all of its
+ * memory, the last that took some, was refused, or ended a step. first_event - 1: there is none. */
+mt_status mt_trace_last_state(struct mt_trace *trace, const struct mt_run *run, int64_t *out_event);
 
 /* Visits the kernels of a run, by start. The row is valid during the call. If `visit` fails, that ends the query. */
 typedef mt_status (*mt_launch_visit)(void *context, const struct mt_launch_row *launch);

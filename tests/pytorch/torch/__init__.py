@@ -1,4 +1,4 @@
-"""A fake PyTorch with the parts that samples/pytorch/memtrace_torch.py uses, over the library with fake cards. Tensors are
+"""A fake PyTorch with the parts that the package uses, over the library with fake cards. Tensors are
 blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
 import ctypes
 import os
@@ -7,6 +7,9 @@ import threading
 import types
 
 C10 = ctypes.CDLL(os.environ["FAKE_C10"])
+CUDA = ctypes.CDLL(os.environ["FAKE_C10_CUDA"])
+for name in ("take", "allocated", "reserved"):
+    getattr(CUDA, "fake_cuda_" + name).restype = ctypes.c_uint64
 C10.fake_c10_take.restype = ctypes.c_char_p
 
 
@@ -34,7 +37,58 @@ class Allocator:
         return lambda address: self.hooks.__setitem__(name[4:-3], address)
 
 
+class Begun:
+    """The beginning of CUDA, which waits for the first tensor, and what is called then."""
+
+    done, queued = False, []
+
+    @classmethod
+    def lazy_call(cls, function, **options):
+        if cls.done:
+            function()
+        else:
+            cls.queued.append(function)
+
+    @classmethod
+    def begin(cls):
+        if not cls.done:
+            cls.done = True
+            for function in cls.queued:
+                function()
+
+
+class Stat:
+    """Counters of PyTorch's own allocator."""
+
+    peaks = {}
+
+    @classmethod
+    def count(cls, device):
+        for name in ("allocated", "reserved"):
+            now = getattr(CUDA, "fake_cuda_" + name)(device)
+            cls.peaks[name, device] = max(now, cls.peaks.get((name, device), 0))
+
+
+def take_native(count, device, stream):
+    """Takes a block of PyTorch's own allocator."""
+    Begun.begin()
+    start = CUDA.fake_cuda_take(ctypes.c_uint64(count), device, ctypes.c_void_p(stream))
+    Stat.count(device)
+    if not start:
+        raise OutOfMemoryError(f"CUDA out of memory: {count} bytes")
+    return start
+
+
+def give_back(start, count, device):
+    if Allocator.current is None:
+        CUDA.fake_cuda_give(ctypes.c_uint64(start), device)
+    else:
+        Allocator.current.give(start, count, device, None)
+
+
 def take(count, device=0, stream=0):
+    if Allocator.current is None:
+        return take_native(count, device, stream)
     out = ctypes.c_void_p()
     said = C10.fake_c10_take(Allocator.current.take, ctypes.c_ssize_t(count), device, ctypes.c_void_p(stream),
                              ctypes.byref(out)).decode()
@@ -100,7 +154,7 @@ class Tensor:
 
     def __del__(self):
         if getattr(self, "start", 0):
-            Allocator.current.give(self.start, self.count, self.device, None)
+            give_back(self.start, self.count, self.device)
 
 
 class Parameter(Tensor):
@@ -146,6 +200,8 @@ before_forward, after_forward, before_step, after_step = [], [], [], []
 
 
 class Module:
+    training = True
+
     def named_children(self):
         return [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
 
@@ -189,8 +245,21 @@ def change_current_allocator(allocator):
     Allocator.current = allocator
 
 
-memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator)
-cuda = module_named("cuda", memory=memory, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError)
+class Profile:
+    def step(self):
+        pass
+
+
+history = []  # the calls that would have PyTorch keep its memory history
+memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator,
+                      _record_memory_history=lambda **options: history.append(options))
+cuda = module_named("cuda", memory=memory, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError,
+                    _lazy_call=Begun.lazy_call, device_count=lambda: 2, memory_snapshot=lambda: [],
+                    get_device_properties=lambda device: types.SimpleNamespace(name="fake card", total_memory=1 << 30),
+                    max_memory_allocated=lambda device=0: Stat.peaks["allocated", device],
+                    max_memory_reserved=lambda device=0: Stat.peaks["reserved", device])
+version = types.SimpleNamespace(cuda="13.0")
+profiler = module_named("profiler", profile=Profile)
 autograd = module_named("autograd", backward=run_backward)
 optim = module_named("optim", Optimizer=Optimizer)
 module_named("optim.optimizer", register_optimizer_step_pre_hook=register(before_step),

@@ -1,0 +1,61 @@
+"""memtrace: where GPU memory goes in training.
+
+    import memtrace
+
+    with memtrace.record("train.db"):               # PyTorch's allocator, watched; also @memtrace.record("train.db")
+        train()
+
+    trace = memtrace.open("train.db")               # what the program `memtrace` answers, as Python
+    print(trace.peak(by="role").shares[0])
+
+    @memtrace.limit_memory("20 GiB")                # a test that fails if its peak on a card is higher
+    def test_train(): ...
+
+`python -m memtrace` is the program itself. Importing this package does not import torch.
+"""
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._allocator import Allocator as Allocator
+    from ._allocator import install_allocator as install_allocator
+    from ._header import MemtraceError as MemtraceError
+    from ._labels import RULES as RULES
+    from ._limits import limit_leaks as limit_leaks
+    from ._limits import limit_memory as limit_memory
+    from ._recording import record as record
+    from ._trace import Block as Block
+    from ._trace import Category as Category
+    from ._trace import Cause as Cause
+    from ._trace import Finding as Finding
+    from ._trace import Peak as Peak
+    from ._trace import Run as Run
+    from ._trace import Share as Share
+    from ._trace import Trace as Trace
+    from ._trace import open as open
+    from ._writers import log_to as log_to
+
+# The public names by the modules that define them, which are imported when a name is first used.
+_MODULES = {
+    "_allocator": ("Allocator", "install_allocator"),
+    "_header": ("MemtraceError",),
+    "_labels": ("RULES",),
+    "_limits": ("limit_leaks", "limit_memory"),
+    "_recording": ("record",),
+    "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
+    "_writers": ("log_to",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'memtrace' has no attribute {name!r}")
+    return getattr(importlib.import_module("." + _MODULE_OF[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

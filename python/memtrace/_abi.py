@@ -1,0 +1,175 @@
+"""The parts of PyTorch's binary interface that the watcher meets, derived from the C++ headers that every wheel carries.
+
+The layout follows the C++ ABI of Linux: virtual functions have slots in the order of their declarations, base classes first;
+fields follow each other at their alignment. What is not understood raises NotUnderstood, and nothing is watched then.
+"""
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+# The headers with the classes, of the versions that are known. Not each version has each.
+HEADERS = ("c10/core/Allocator.h", "c10/core/CachingDeviceAllocator.h", "c10/cuda/CUDACachingAllocator.h")
+
+ALLOCATOR, ENTRY = "CUDAAllocator", "TraceEntry"
+
+# Size and alignment of the types of fields, by the end of their names.
+SIZES = {"Action": (4, 4), "int": (4, 4), "DeviceIndex": (1, 1), "int64_t": (8, 8), "size_t": (8, 8), "cudaStream_t": (8, 8),
+         "void*": (8, 8), "MempoolId_t": (16, 8)}
+SHARED_POINTER = (16, 8)
+
+FIELDS = {"action_": "action_offset", "device_": "device_offset", "addr_": "address_offset", "stream_": "stream_offset",
+          "size_": "bytes_offset"}
+FIELD_SIZES = {"action_": 4, "device_": 1, "addr_": 8, "stream_": 8, "size_": 8}
+ACTIONS = ("alloc", "free_requested", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom")
+
+
+class NotUnderstood(Exception):
+    """The headers are not as those of the versions that are known."""
+
+
+class Abi(ctypes.Structure):
+    """struct memtrace_torch_abi"""
+
+    _fields_ = [*((name, ctypes.c_uint32) for name in ("name_slot", "attach_slot", *FIELDS.values())),
+                *((name, ctypes.c_int32) for name in ACTIONS)]
+
+
+def without_comments(text: str) -> str:
+    """Returns C++ without its comments. Strings are emptied, since they may contain anything."""
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"',
+                  lambda found: '""' if found.group()[0] == '"' else " ", text, flags=re.S)
+
+
+def inside(text: str, begin: int) -> str:
+    """Returns what is between the brace at `begin` and the one that closes it."""
+    depth = 0
+    for index in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[index], 0)
+        if depth == 0:
+            return text[begin + 1 : index]
+    raise NotUnderstood("a brace without its end")
+
+
+def find_class(text: str, name: str) -> tuple[str, str]:
+    """Returns the base of a class, "" for none, and its body."""
+    found = re.search(rf"\b(?:class|struct)\s+(?:\w+\s+)?{name}\s*(?::\s*(?:public\s+)?([\w:]+)\s*)?\{{", text)
+    if found is None:
+        raise NotUnderstood(f"there is no class {name} with at most one base")
+    body = inside(text, found.end() - 1)
+    if re.search(r"^\s*#", body, flags=re.M):
+        raise NotUnderstood(f"{name} depends on the build")
+    return (found.group(1) or "").rpartition(":")[2], body
+
+
+def declarations(body: str) -> Iterator[str]:
+    """Yields the declarations of a class's body, those of functions without their bodies."""
+    depth, begin = 0, 0
+    for index, character in enumerate(body):
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(character, 0)
+        if depth == 0 and (character == ";" or (character == "}" and is_function(body[begin:index]))):
+            yield " ".join(body[begin:index].split())
+            begin = index + 1
+
+
+def is_function(text: str) -> bool:
+    """True if the text before a closing brace is a function with its body, which no semicolon follows."""
+    head = text.partition("{")[0]
+    return "(" in head and "=" not in re.sub(r"\(.*\)", "", head, flags=re.S)
+
+
+def signature(declaration: str) -> tuple[str, ...]:
+    """Returns the name of a function, the types of its parameters without namespaces, and "const" if it is."""
+    found = re.match(r"[^(]*?(~?\w+)\s*\(", declaration)
+    if found is None:
+        raise NotUnderstood(declaration)
+    depth, end = 1, found.end()
+    while depth > 0 and end < len(declaration):
+        depth += {"(": 1, ")": -1}.get(declaration[end], 0)
+        end += 1
+    types = []
+    for parameter in re.sub(r"\{[^}]*\}", "", declaration[found.end() : end - 1]).split(","):
+        words = re.sub(r"\b\w+::|=.*", "", parameter).split()
+        types.append(" ".join(words[:-1] if len(words) > 1 and re.fullmatch(r"\w+", words[-1]) else words))
+    is_const = re.match(r"\s*const\b", declaration[end:]) is not None
+    return (found.group(1), *types, "const" if is_const else "")
+
+
+def slots(text: str, name: str) -> list[tuple[str, ...]]:
+    """Returns the signatures of a class's virtual functions by slot. A destructor has two."""
+    base, body = find_class(text, name)
+    known = slots(text, base) if base else []
+    for declaration in declarations(re.sub(r"\b(public|private|protected)\s*:(?!:)", "", body)):
+        if not re.match(r"(\[\[\w+\]\]\s*)?virtual\b", declaration) or re.search(r"\boverride\b", declaration):
+            continue
+        found = signature(declaration)
+        if found[0].startswith("~"):
+            known += [] if any(other[0].startswith("~") for other in known) else [found, found]
+        elif found not in known:
+            known.append(found)
+    return known
+
+
+def slot_of(functions: list[tuple[str, ...]], name: str) -> int:
+    """Returns the slot of the one function with this name."""
+    found = [slot for slot, function in enumerate(functions) if function[0] == name]
+    if len(found) != 1:
+        raise NotUnderstood(f"{len(found)} virtual functions are called {name}")
+    return found[0]
+
+
+def size_of(kind: str) -> tuple[int, int]:
+    """Returns the size and the alignment of a type."""
+    if kind.startswith("std::shared_ptr<"):
+        return SHARED_POINTER
+    known = SIZES.get(kind.rpartition(":")[2])
+    if known is None:
+        raise NotUnderstood(f"{ENTRY} has a field of type {kind}")
+    return known
+
+
+def offsets(body: str) -> dict[str, int]:
+    """Returns the offsets of the entry's fields that count."""
+    found: dict[str, int] = {}
+    offset = 0
+    for declaration in declarations(body):
+        field = re.fullmatch(r"([\w:]+(?:<[\w:]+>)?\s*\*?)\s*\b(\w+_)\s*(\{.*\})?", declaration)
+        if field is None or declaration.startswith("enum"):
+            continue
+        size, alignment = size_of(field.group(1).replace(" ", ""))
+        offset = (offset + alignment - 1) // alignment * alignment
+        name = field.group(2)
+        if name in FIELDS and name != "device_" and FIELD_SIZES[name] != size:
+            raise NotUnderstood(f"{name} has {size} bytes")
+        found[name] = offset
+        offset += size
+        if FIELDS.keys() <= found.keys():
+            return found
+    raise NotUnderstood(f"{ENTRY} lacks a field")
+
+
+def actions(body: str) -> dict[str, int]:
+    """Returns the numbers of the entry's actions, in lower case."""
+    found = re.search(r"\benum\s+Action\s*(\{)", body)
+    if found is None:
+        raise NotUnderstood(f"{ENTRY} has no actions")
+    names = [word for word in inside(body, found.start(1)).replace("\n", " ").split(",") if word.strip()]
+    if any(not re.fullmatch(r"\s*[A-Z_]+\s*", name) for name in names):
+        raise NotUnderstood("an action has a number of its own")
+    return {name.strip().lower(): number for number, name in enumerate(names)}
+
+
+def derive(include: os.PathLike[str]) -> Abi:
+    """Returns the interface of the PyTorch with these headers. Fails with NotUnderstood."""
+    paths = [pathlib.Path(include) / header for header in HEADERS]
+    text = without_comments("\n".join(path.read_text() for path in paths if path.exists()))
+    functions = slots(text, ALLOCATOR)
+    _, entry = find_class(text, ENTRY)
+    fields, numbers = offsets(entry), actions(entry)
+    if not set(ACTIONS) <= numbers.keys():
+        raise NotUnderstood(f"{ENTRY} lacks an action")
+    return Abi(slot_of(functions, "name"), slot_of(functions, "attachAllocatorTraceTracker"),
+               *(fields[name] for name in FIELDS), *(numbers[name] for name in ACTIONS))

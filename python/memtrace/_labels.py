@@ -1,0 +1,359 @@
+"""Labels for the memory of a PyTorch program: spans by module, categories by rules, phases and steps.
+
+Hooks around each forward, backward and optimizer tell libmemtrace_torch.so where the program is. They change nothing that
+is computed, and work with and without a card.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable, Optional
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+# The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
+# without a rule has the category of the module around it.
+RULES: tuple[tuple[str, str], ...] = (
+    (r"(?i)softmax", "Softmax"),
+    (r"(?i)norm", "Norm"),
+    (r"(?i)embed|wte|wpe", "Embed"),
+    (r"(?i)loss|criterion|entropy", "Loss"),
+    (r"(?i)attention|attn", "Attn"),
+    (r"(?i)linear|lm_?head|conv|proj", "einsum"),
+    (r"(?i)mlp|ffn|feed_?forward|swiglu", "FFN"),
+    (r"(?i)block|layer|transformer|model", "Block"),
+)
+
+ROOT = 0
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors in the arguments or results of a module: alone, or in tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_of(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_of(item)
+
+
+def start_of(tensor: torch.Tensor) -> int:
+    """Returns the address of a tensor's block; 0 if it is on no card, or has no memory of its own."""
+    if not tensor.is_cuda:
+        return 0
+    try:
+        return tensor.untyped_storage().data_ptr() if tensor.storage_offset() else tensor.data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+class Place:
+    """A module, as the library knows it: its span, the category of its memory, and the hook for backward, which is a function
+    of the library and not of Python."""
+
+    __slots__ = ("span", "category", "come_to", "module")
+
+    def __init__(self, library: Any, span: int, category: int, module: weakref.ref[torch.nn.Module]) -> None:
+        self.span, self.category, self.module = span, category, module
+        self.come_to = functools.partial(library.memtrace_torch_come_to, span, category)
+
+
+Call = tuple[torch.nn.Module, Place, int]  # a module under way, its place, and the depth that ends its span
+
+
+def mark_backward(tensor: Any, place: Place) -> None:
+    """Sets the place of backward when it reaches the operation that made this tensor. A tensor has one place, the innermost.
+    Does the same as tensor.register_hook without a handle for removal, which would take most of the time."""
+    hooks: Optional[dict[Any, Any]] = tensor._backward_hooks
+    if hooks is not None and "memtrace" in hooks:
+        return
+    node = tensor.grad_fn
+    if node is None:
+        return
+    if hooks is None:
+        try:
+            register = node._register_hook_dict
+        except AttributeError:  # a PyTorch that does it otherwise
+            tensor.register_hook(place.come_to)
+            return
+        tensor._backward_hooks = hooks = OrderedDict()
+        register(tensor)
+    hooks["memtrace"] = place.come_to
+
+
+def mark_all_backward(value: Any, place: Place) -> None:
+    """Does the same for all tensors in the arguments or results of a module."""
+    for tensor in tensors_of(value):
+        mark_backward(tensor, place)
+
+
+def end_call(calls: list[Call], module: torch.nn.Module) -> Optional[Call]:
+    """Removes and returns the current call of a module, and calls inside it that an exception left; None if there is none."""
+    for index in range(len(calls) - 1, -1, -1):
+        if calls[index][0] is module:
+            call = calls[index]
+            del calls[index:]
+            return call
+    return None
+
+
+class Labels:
+    """Gives the memory of modules, gradients and optimizers their labels."""
+
+    def __init__(self, library: Any, rules: Iterable[tuple[str, str]] = RULES) -> None:
+        self.library = library
+        self.rules = [(re.compile(pattern), self.category(name)) for pattern, name in rules]
+        self.phases = {name: library.memtrace_torch_phase_number(name.encode()) for name in
+                       ("init", "forward", "loss", "backward", "optimizer")}
+        self.other, self.data, self.loss = (self.category(name) for name in ("Other", "Data", "Loss"))
+        self.optimizer = self.category("Optimizer")
+        self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
+        self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
+        self.local = threading.local()  # .calls: modules that are under way in this thread, with their places and depths
+        self.phase_now = ("init", self.other)
+        self.phases_before: dict[int, tuple[str, int]] = {}  # of optimizers that are under way
+        # of optimizers: how many tensors of state are labelled
+        self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.handles: list[Any] = []
+
+    # ---- names ----
+
+    def category(self, name: str) -> int:
+        """Returns the number of a category: one of memtrace's, or a name of your own."""
+        return int(self.library.memtrace_torch_category(name.encode()))
+
+    def rule_for(self, module: torch.nn.Module, name: str, around: int) -> int:
+        """Returns the category of a module by the rules, or else `around`, that of the module around it."""
+        for pattern, category in self.rules:
+            if pattern.search(type(module).__name__) or pattern.search(name):
+                return category
+        return around
+
+    # ---- watching ----
+
+    def watch(self, model: torch.nn.Module, name: str = "model") -> Labels:
+        """Labels the memory of a model's modules with spans and categories, and its parameters and gradients. Call it once the
+        model is on its card, and again after moving the model."""
+        if not self.handles:
+            self._watch_calls()
+        self._watch_in(model, name, ROOT, self.other)
+        return self
+
+    def _watch_in(self, model: torch.nn.Module, name: str, parent: int, around: int) -> None:
+        """Does the same for a model in a span and in a module of that category."""
+        known = set(self.places)
+        found: dict[torch.nn.Module, Place] = {}
+        self._place(model, name, parent, around, found)
+        for module, place in found.items():
+            for own_name, parameter in module.named_parameters(recurse=False):
+                span = self._span(place.span, own_name, "Parameter")
+                self.relabel(parameter, self.param, span)
+                if parameter.requires_grad and id(module) not in known:
+                    self._watch_gradient(parameter, span)
+            for own_name, buffer in module.named_buffers(recurse=False):
+                self.relabel(buffer, self.data, self._span(place.span, own_name, "Buffer"))
+
+    def unwatch(self) -> None:
+        """Removes all hooks. The labels stay in the trace."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        for key in list(self.places):
+            self._forget(key)
+
+    def _span(self, parent: int, name: str, kind: str) -> int:
+        return int(self.library.memtrace_torch_span(parent, name.encode(), kind.encode()))
+
+    def _place(self, module: torch.nn.Module, name: str, parent: int, around: int,
+               found: dict[torch.nn.Module, Place]) -> None:
+        """Adds the places of a module and of the modules inside it to `found`."""
+        key = id(module)
+        if key not in self.places:
+            category = self.rule_for(module, name, around)
+            self.places[key] = Place(self.library, self._span(parent, name, type(module).__name__), category,
+                                     weakref.ref(module, lambda _: self._forget(key)))
+            self.library.memtrace_torch_module(key, self.places[key].span, category)
+        found[module] = place = self.places[key]
+        for child_name, child in module.named_children():
+            if child not in found:
+                self._place(child, child_name, place.span, place.category, found)
+
+    def _forget(self, key: int) -> None:
+        """Takes away the place of a module that is no more."""
+        self.places.pop(key, None)
+        self.library.memtrace_torch_module_end(key)
+
+    def _watch_gradient(self, parameter: Any, span: int) -> None:
+        """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""
+        relabel, gradient = self.library.memtrace_torch_relabel, self.gradient
+
+        def on_gradient(parameter: torch.Tensor) -> None:
+            if parameter.grad is not None:
+                start = start_of(parameter.grad)
+                if start:
+                    relabel(start, span, gradient)
+
+        self.handles.append(parameter.register_post_accumulate_grad_hook(on_gradient))
+
+    def _watch_calls(self) -> None:
+        modules = torch.nn.modules.module
+        before, after = self._hooks_of_calls()
+        self.handles += [
+            modules.register_module_forward_pre_hook(before),
+            modules.register_module_forward_hook(after, always_call=True),
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
+            Patched(torch.autograd, "backward", self._backward),
+        ]
+
+    def relabel(self, tensor: torch.Tensor, category: int, span: int = ROOT) -> bool:
+        """Gives a tensor's memory another category (its number)."""
+        start = start_of(tensor)
+        return bool(start) and self.library.memtrace_torch_relabel(start, span, category) == 0
+
+    # ---- forward and backward ----
+
+    def _hooks_of_calls(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """Returns the hooks that run around every forward. So they look up as little as possible."""
+        find_place, local, tensor_type = self.places.get, self.local, torch.Tensor
+        begin, end = self.library.memtrace_torch_span_begin, self.library.memtrace_torch_span_end
+
+        def before(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+            try:
+                calls = local.calls
+            except AttributeError:
+                calls = local.calls = []
+            place = find_place(id(module)) or self._new_place(module, calls)
+            if place is None:
+                return
+            if calls:
+                around = calls[-1][1]
+                for value in inputs:
+                    if isinstance(value, tensor_type):
+                        mark_backward(value, around)
+                    else:
+                        mark_all_backward(value, around)
+            elif self.phase_now[0] not in ("backward", "optimizer"):
+                self._phase("forward", self.data)
+                self._begin_forward(module)
+            calls.append((module, place, begin(place.span, place.category)))
+
+        def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+            calls = getattr(local, "calls", None)
+            if not calls:
+                return
+            call = calls.pop() if calls[-1][0] is module else end_call(calls, module)
+            if call is None:
+                return
+            _, place, depth = call
+            end(depth)
+            if isinstance(output, tensor_type):
+                mark_backward(output, place)
+            else:
+                mark_all_backward(output, place)
+            if not calls and self.phase_now[0] == "forward":
+                self._phase("loss", self.loss)
+
+        return before, after
+
+    def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Optional[Place]:
+        """Returns the place of a module that is called inside of these and was not watched until now; None: it is not."""
+        return None
+
+    def _begin_forward(self, module: torch.nn.Module) -> None:
+        """Is called before the forward of an outermost module."""
+
+    def _backward(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        before = self.phase_now
+        self._phase("backward", self.loss)
+        try:
+            return original(*given, **named)
+        finally:
+            self._phase(*before)
+
+    # ---- phases and steps ----
+
+    def _phase(self, name: str, category: int) -> None:
+        self.phase_now = (name, category)
+        self.library.memtrace_torch_phase(self.phases[name], category)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[Labels]:
+        """One step of training."""
+        self.begin_step()
+        try:
+            yield self
+        finally:
+            self.end_step()
+
+    def begin_step(self) -> int:
+        self._phase("forward", self.data)
+        return int(self.library.memtrace_torch_step_begin())
+
+    def end_step(self) -> None:
+        self.library.memtrace_torch_step_end()
+
+    @contextlib.contextmanager
+    def labelled(self, category: str, span: Optional[str] = None) -> Iterator[Labels]:
+        """Labels this thread's allocations inside with a category, and a span if `span` is a name."""
+        parent = self.library.memtrace_torch_span_now()
+        number = self._span(parent, span, "") if span else parent
+        depth = self.library.memtrace_torch_span_begin(number, self.category(category))
+        try:
+            yield self
+        finally:
+            self.library.memtrace_torch_span_end(depth)
+
+    def measure(self, name: str, value: float) -> None:
+        """Stores a number of the current step in the trace: measure("loss", 4.08)."""
+        self.library.memtrace_torch_measure(name.encode(), float(value))
+
+    # ---- optimizers ----
+
+    def _before_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
+        self.phases_before[id(optimizer)] = self.phase_now
+        self._phase("optimizer", self.optimizer)
+
+    def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
+        self.label_state(optimizer)
+        self._phase(*self.phases_before.pop(id(optimizer), ("forward", self.data)))
+
+    def label_state(self, optimizer: Any) -> None:
+        """Labels the state of an optimizer when it is created. Optimizers of torch.optim are labelled without this call."""
+        count = sum(len(state) for state in optimizer.state.values())
+        if self.known_state.get(optimizer) == count:
+            return
+        self.known_state[optimizer] = count
+        for state in optimizer.state.values():
+            for tensor in tensors_of(state):
+                self.relabel(tensor, self.state)
+
+    # ---- the end ----
+
+    def close(self, outcome: int = 0) -> None:
+        """Ends the trace: 0 done, 1 failed, 5 out of memory. The end of the program does so, too."""
+        self._check(self.library.memtrace_torch_close(outcome))
+
+    def _check(self, status: int) -> None:
+        if status:
+            raise RuntimeError(self.library.memtrace_torch_last_error().decode())
+
+
+class Patched:
+    """Wraps a function of a module until it is removed."""
+
+    def __init__(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        self.owner, self.name, self.original = owner, name, getattr(owner, name)
+        original = self.original
+        setattr(owner, name, lambda *given, **named: around(original, *given, **named))
+
+    def remove(self) -> None:
+        setattr(self.owner, self.name, self.original)

@@ -1,0 +1,66 @@
+"""Recording a part of a PyTorch program: `with memtrace.record("train.db"):`."""
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from typing import Any, Optional, Union
+
+
+def obstacle() -> Optional[str]:
+    """Returns why nothing can be recorded here; None if it can."""
+    try:
+        import torch
+    except ImportError:
+        return "there is no torch"
+    if not torch.cuda.is_available():
+        return "torch sees no CUDA device"
+    if "_memtrace._watch" in sys.modules:  # as start/sitecustomize.py loads it
+        return "memtrace record watches this process already"
+    return None
+
+
+class Recording(contextlib.ContextDecorator):
+    """A run of a trace, from the beginning to the end of a `with` or of a function."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._watcher: Any = None
+
+    def __enter__(self) -> Recording:
+        reason = obstacle() or self._begin()
+        if reason is not None:
+            print(f"memtrace: {reason}: nothing is recorded", file=sys.stderr)
+        return self
+
+    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
+        if self._watcher is not None:
+            from ._allocator import outcome_of
+
+            self._watcher.end(outcome_of(error))
+            self._watcher = None
+
+    def _begin(self) -> Optional[str]:
+        """Begins to watch. Returns why that failed, whatever it was: the program is not to fail since it is watched."""
+        try:
+            watcher = importlib.import_module("._watch", __package__)
+            watcher.begin(self.path)
+        except Exception as error:
+            return str(error) or repr(error)
+        self._watcher = watcher
+        return None
+
+
+def record(path: Union[str, os.PathLike[str]] = "memtrace.db") -> Recording:
+    """Records what PyTorch's allocator hands out, as a new run of the trace at `path`: tensors by module, role and step.
+
+        with memtrace.record("train.db"):
+            train()
+
+        @memtrace.record("train.db")
+        def train(): ...
+
+    Nothing about the program changes. Where nothing can be recorded, says so in one line and runs on.
+    """
+    return Recording(os.fspath(path))

@@ -1,0 +1,40 @@
+/* A window of a run with changed blocks: some smaller, some absent for a while, and some more. Private to this folder. */
+#ifndef MT_ANALYSIS_CHANGED_RUN_H
+#define MT_ANALYSIS_CHANGED_RUN_H
+
+#include "analysis/lifetimes.h"
+#include "analysis/program_changes.h"
+
+/* Invariants: blocks are the window's, by index, of which only requested_bytes may differ, and 0 leaves a block out; cuts
+ * are ordered by block, then position. It is not to be moved: `window` borrows `input`. */
+struct mt_changed_run {
+    struct mt_window window; /* a copy, which borrows all of the original */
+    struct mt_advice_input input;
+    struct mt_block_row *blocks;
+    struct mt_cut_list cuts;
+    struct mt_lifetime *added;
+    size_t added_count;
+    uint64_t peak_bytes, peak_blocks; /* changed, of those live at the window's peak */
+};
+
+/* Makes a copy of the window, without a change. Release it. */
+void mt_changed_run_create(const struct mt_window *window, struct mt_changed_run *out);
+void mt_changed_run_release(struct mt_changed_run *changed);
+
+/* Makes block `index` that size. */
+void mt_changed_run_resize(struct mt_changed_run *changed, size_t index, uint64_t bytes);
+
+/* Makes the block absent for from <= position < to. Blocks come by index. */
+void mt_changed_run_cut(struct mt_changed_run *changed, size_t index, int64_t from, int64_t to);
+
+mt_status mt_changed_run_replay(const struct mt_changed_run *changed, const struct mt_alloc_settings *settings,
+                                struct mt_replay_result *out);
+
+/* Replays a change and adds it to the list, if it is to be told. Copies the text of its place. */
+mt_status mt_program_changes_add(struct mt_program_changes *changes, const struct mt_changed_run *changed,
+                                 const struct mt_program_change *change);
+
+/* Adds the best checkpoints of modules (checkpoint_change.c). */
+mt_status mt_program_changes_add_checkpoints(const struct mt_window *window, struct mt_program_changes *out);
+
+#endif

@@ -1,0 +1,75 @@
+#include "cli/record/python_start.h"
+
+#include "base/text.h"
+#include "device/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LIBRARY "libmemtrace_torch.so"
+#define START "sitecustomize.py"
+
+/* Finds the folder: of an installation or a build, and of a wheel, where the program is a folder below the package. */
+static char *find_folder(void)
+{
+    char *path = mt_module_find_file("python/memtrace/start/" START);
+    if (path == NULL)
+        path = mt_module_find_file("start/" START);
+    if (path != NULL)
+        *strrchr(path, '/') = '\0';
+    return path;
+}
+
+/* True if the package can find the library. */
+static bool has_library(void)
+{
+    char *library = mt_module_find_file(LIBRARY);
+    const char *given = getenv("MEMTRACE_TORCH_LIBRARY");
+    free(library);
+    return library != NULL || (given != NULL && given[0] != '\0');
+}
+
+mt_status mt_python_start(void)
+{
+    const char *before = getenv("PYTHONPATH");
+    struct mt_text value = {0};
+    if (!has_library())
+        return mt_fail(MT_NO_DEVICE, "memtrace was built without CUDA's runtime, and so without " LIBRARY);
+    char *folder = find_folder();
+    if (folder == NULL)
+        return mt_fail(MT_FAILED, "the Python package is not beside the program");
+    mt_text_add(&value, "%s", folder);
+    if (before != NULL && before[0] != '\0')
+        mt_text_add(&value, ":%s", before);
+    setenv("PYTHONPATH", value.data, 1);
+    mt_text_release(&value);
+    free(folder);
+    return MT_OK;
+}
+
+/* True if the word is a name of Python's program: python, python3, python3.11. */
+static bool is_python(const char *word)
+{
+    const char *file = strrchr(word, '/');
+    const char *name = file != NULL ? file + 1 : word;
+    return strncmp(name, "python", 6) == 0 && strspn(name + 6, "0123456789.") == strlen(name + 6);
+}
+
+/* Options may be written together: -sI. Those of -c, -m, -W and -X end a word, or take the next one. */
+const char *mt_python_start_refused(char *const *words)
+{
+    if (!is_python(words[0]))
+        return NULL;
+    for (words++; *words != NULL && (*words)[0] == '-' && (*words)[1] != '-'; words++)
+        for (const char *letter = *words + 1; *letter != '\0'; letter++) {
+            if (*letter == 'I' || *letter == 'S' || *letter == 'E')
+                return *letter == 'I' ? "-I" : *letter == 'S' ? "-S" : "-E";
+            if (*letter == 'c' || *letter == 'm')
+                return NULL;
+            if (*letter == 'W' || *letter == 'X') {
+                words += letter[1] == '\0' && words[1] != NULL;
+                break;
+            }
+        }
+    return NULL;
+}

@@ -1,0 +1,16 @@
+/* The way into the Python programs that `memtrace record` starts: a folder in PYTHONPATH, whose sitecustomize.py Python
+ * runs at its start, in the program and in the interpreters that it starts. */
+#ifndef MT_CLI_RECORD_PYTHON_START_H
+#define MT_CLI_RECORD_PYTHON_START_H
+
+#include "base/status.h"
+
+/* Puts the folder in front of PYTHONPATH of this process, for the program. MT_NO_DEVICE if this build has no library for
+ * PyTorch, and MT_FAILED if the package's files are not there. */
+mt_status mt_python_start(void);
+
+/* Returns the option of Python that keeps the folder's file from being run, "-I", if the program is Python and has one;
+ * otherwise NULL. The text is static. */
+const char *mt_python_start_refused(char *const *words);
+
+#endif

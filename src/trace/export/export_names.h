@@ -1,0 +1,33 @@
+/* The members of a snapshot that say what a block is for and who asked for it. What recurs is written out once, and then
+ * recalled. */
+#ifndef MT_TRACE_EXPORT_EXPORT_NAMES_H
+#define MT_TRACE_EXPORT_EXPORT_NAMES_H
+
+#include "trace/export/plain_writer.h"
+#include "trace/query/walk.h"
+
+/* Everything that a run names, by its numbers. All is borrowed. */
+struct mt_export_names {
+    struct mt_plain_writer *writer;
+    struct mt_walk *walk;
+    const struct mt_label_row *labels;
+    const struct mt_span_row *spans;
+    const struct mt_stack_row *stacks;
+    size_t label_count, span_count, stack_count;
+};
+
+/* Keeps values of the writer by the numbers from 0 on: nobody else does. */
+void mt_export_names_begin(struct mt_export_names *out, struct mt_plain_writer *writer, struct mt_walk *walk);
+
+/* Adds a list: the names of a span and of the spans around it, outermost first. */
+void mt_export_span_names(struct mt_export_names *names, const char *key, uint32_t span);
+
+/* Adds the frames of a request: its call stack or, where none is known, the op and the spans. Beside them, adds what they
+ * do not say: `spans` of a request with a stack, and `label_spans` where the label has another span. */
+void mt_export_frames(struct mt_export_names *names, const struct mt_walk_event *request);
+void mt_export_no_frames(struct mt_plain_writer *writer);
+
+/* Adds `user_metadata`, the label. */
+void mt_export_metadata(struct mt_export_names *names, uint32_t label);
+
+#endif

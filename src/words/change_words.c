@@ -1,0 +1,230 @@
+#include "words/change_words.h"
+
+#include "base/memory.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW struct mt_replay_result
+static const struct mt_field peak_fields[] = {
+    MT_BYTES(ROW, requested_bytes, "requested_bytes", NULL, NULL),
+    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, NULL),
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type peak_type = MT_ROW_TYPE(ROW, peak_fields);
+#undef ROW
+
+#define ROW struct mt_change_row
+static const struct mt_field change_fields[] = {
+    MT_TEXT(ROW, kind, "kind", NULL, "`allocator`, `zero grad`, `optimizer in backward`, `checkpoint` or `optimizer`"),
+    MT_OWNED(ROW, change, "change", "replayed with", "in words"),
+    MT_OWNED(ROW, hint, "hint", NULL, "what to write"),
+    MT_OWNED(ROW, basis, "basis", NULL, "what its figures rest on"),
+    MT_BYTES(ROW, bytes, "bytes", NULL, "requested by the blocks that it is about, at the peak"),
+    MT_COUNT(ROW, blocks, "blocks", NULL, "that these are"),
+    MT_ROW(ROW, peak, "replayed", &peak_type, "the peaks with it, by replay"),
+    MT_FLAG(ROW, peak.fits, "fits", "fits", "false if the replay ran out of memory"),
+    MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
+                  "of the peak of reserved bytes, to that of the replay without a change"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.allocated_bytes, "allocated", "allocated"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peak.reserved_bytes, "reserved", "reserved"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_change_type = MT_ROW_TYPE(ROW, change_fields);
+#undef ROW
+
+#define ROW struct mt_gap_row
+static const struct mt_field gap_fields[] = {
+    MT_TEXT(ROW, kind, "kind", NULL, "of change"),
+    MT_TEXT(ROW, reason, "reason", NULL, "for which the trace does not tell what it would do"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_gap_type = MT_ROW_TYPE(ROW, gap_fields);
+#undef ROW
+
+static const char *const gap_reasons[MT_GAP_COUNT] = {
+    [MT_GAP_NONE] = "",
+    [MT_GAP_NO_STEPS] = "the trace has no steps",
+    [MT_GAP_NO_GRADIENTS] = "no block is known to be a gradient",
+    [MT_GAP_ACCUMULATED] = "gradients are added up over several forward passes of a step, so they are needed until the "
+                           "last of them",
+    [MT_GAP_NO_MODULES] = "no activation at the peak has a module",
+    [MT_GAP_NO_STATE] = "no block is known to be optimizer state",
+};
+
+static const char *const optimizers[MT_OPTIMIZER_COUNT] = {
+    [MT_OPTIMIZER_8BIT] = "8-bit optimizer state",
+    [MT_OPTIMIZER_MOMENTUM] = "SGD with momentum: one state",
+    [MT_OPTIMIZER_STATELESS] = "SGD: no optimizer state",
+};
+
+static const char *const optimizer_hints[MT_OPTIMIZER_COUNT] = {
+    [MT_OPTIMIZER_8BIT] = "bitsandbytes.optim.AdamW8bit",
+    [MT_OPTIMIZER_MOMENTUM] = "torch.optim.SGD(momentum=…)",
+    [MT_OPTIMIZER_STATELESS] = "torch.optim.SGD without momentum",
+};
+
+static const char *const optimizer_bases[MT_OPTIMIZER_COUNT] = {
+    [MT_OPTIMIZER_8BIT] = "a byte an element and 4 bytes for each 256 of them, in states of 4096 elements or more; "
+                          "elements of unknown type are taken to be of 4 bytes",
+    [MT_OPTIMIZER_MOMENTUM] = "one of each two states of equal size stays",
+    [MT_OPTIMIZER_STATELESS] = "every block of optimizer state is left out",
+};
+
+/* Adds the settings as PyTorch spells them: "expandable_segments:True". Those that are not usual are named. */
+static void add_pytorch_settings(const struct mt_alloc_settings *settings, struct mt_text *out)
+{
+    enum { MIB_SHIFT = 20 };
+    size_t begin = out->length;
+    if (settings->expandable_segments)
+        mt_text_add(out, "expandable_segments:True");
+    if (settings->max_split_bytes != UINT64_MAX)
+        mt_text_add(out, "%smax_split_size_mb:%" PRIu64, out->length > begin ? "," : "",
+                    settings->max_split_bytes >> MIB_SHIFT);
+    if (settings->roundup_power2_divisions != 0)
+        mt_text_add(out, "%sroundup_power2_divisions:%d", out->length > begin ? "," : "",
+                    settings->roundup_power2_divisions);
+    if (settings->gc_threshold > 0)
+        mt_text_add(out, "%sgarbage_collection_threshold:%g", out->length > begin ? "," : "", settings->gc_threshold);
+    if (out->length == begin)
+        mt_text_add(out, "expandable_segments:False");
+}
+
+static void add_settings(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out)
+{
+    if (program->kind == MT_PROGRAM_PYTORCH)
+        add_pytorch_settings(&change->alloc, out);
+    else
+        mt_alloc_settings_format_short(&change->alloc, out);
+}
+
+/* Returns the begin of the last part of the place before `end` that names a file; NULL if none does. */
+static const char *file_before(const char *place, const char *end)
+{
+    const char *found = NULL;
+    for (const char *at = place, *begin = place; at < end; at++) {
+        if (*at == '.')
+            begin = at + 1;
+        if (*at == '/')
+            found = begin;
+    }
+    return found;
+}
+
+/* Returns the place from its last file on or, if that is one part alone, from the file before it: of
+ * "run/main:8.model/forward:40.forward:51" what follows "run/main:8.". */
+static const char *innermost(const char *place)
+{
+    const char *last = file_before(place, place + strlen(place));
+    if (last == NULL || strchr(last, '.') != NULL)
+        return last != NULL ? last : place;
+    const char *before = file_before(place, last);
+    return before != NULL ? before : last;
+}
+
+void mt_change_add(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out)
+{
+    switch (change->kind) {
+    case MT_CHANGE_ALLOCATOR:
+        add_settings(change, program, out);
+        return;
+    case MT_CHANGE_ZERO_GRAD:
+        mt_text_add(out, "gradients gone before forward");
+        return;
+    case MT_CHANGE_IN_BACKWARD:
+        mt_text_add(out, "optimizer in backward");
+        return;
+    case MT_CHANGE_CHECKPOINT:
+        mt_text_add(out, "checkpoint of %s", innermost(change->place));
+        return;
+    case MT_CHANGE_LESS_STATE:
+        mt_text_add(out, "%s", optimizers[change->optimizer]);
+        return;
+    case MT_CHANGE_KIND_COUNT:
+        break;
+    }
+    assert(false);
+}
+
+void mt_change_add_hint(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out)
+{
+    static const char *const hints[MT_CHANGE_KIND_COUNT] = {
+        [MT_CHANGE_ZERO_GRAD] = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
+        [MT_CHANGE_IN_BACKWARD] = "register_post_accumulate_grad_hook, with the optimizer's step in it",
+        [MT_CHANGE_CHECKPOINT] = "torch.utils.checkpoint.checkpoint(module, input, use_reentrant=False)"};
+    if (change->kind == MT_CHANGE_LESS_STATE)
+        mt_text_add(out, "%s", optimizer_hints[change->optimizer]);
+    else if (change->kind != MT_CHANGE_ALLOCATOR)
+        mt_text_add(out, "%s", hints[change->kind]);
+    else if (program->kind == MT_PROGRAM_PYTORCH)
+        mt_text_add(out, "PYTORCH_ALLOC_CONF=");
+    else
+        mt_text_add(out, "the allocator's setting ");
+    if (change->kind != MT_CHANGE_ALLOCATOR)
+        return;
+    add_settings(change, program, out);
+    if (program->kind == MT_PROGRAM_PYTORCH)
+        mt_text_add(out, ", in PyTorch before 2.9 PYTORCH_CUDA_ALLOC_CONF");
+}
+
+static void add_basis(const struct mt_program_change *change, struct mt_text *out)
+{
+    static const char *const bases[MT_CHANGE_KIND_COUNT] = {
+        [MT_CHANGE_ALLOCATOR] = "the run's own requests and frees",
+        [MT_CHANGE_ZERO_GRAD] = "gradients that live into the next forward pass are free from its begin on",
+        [MT_CHANGE_IN_BACKWARD] = "each gradient is free once the next one is taken; one that is added to later, as of "
+                                  "tied weights, would be needed longer"};
+    char size[MT_BYTES_TEXT];
+    if (change->kind == MT_CHANGE_LESS_STATE) {
+        mt_text_add(out, "%s", optimizer_bases[change->optimizer]);
+    } else if (change->kind == MT_CHANGE_CHECKPOINT) {
+        mt_text_add(out,
+                    "what each of %zu calls keeps is gone between its forward and its backward, but for the last "
+                    "one, taken to be its output; it comes back with %s at most that forward took besides",
+                    change->calls, mt_format_bytes(change->recomputed_bytes, size));
+    } else {
+        mt_text_add(out, "%s", bases[change->kind]);
+    }
+}
+
+void mt_change_rows_create(const struct mt_program_changes *changes, const struct mt_program *program,
+                           struct mt_change_rows *out)
+{
+    *out = (struct mt_change_rows){.items = mt_host_alloc((changes->count + 1) * sizeof *out->items),
+                                   .count = changes->count,
+                                   .gaps = mt_host_alloc(MT_CHANGE_KIND_COUNT * sizeof *out->gaps)};
+    for (size_t i = 0; i < changes->count; i++) {
+        const struct mt_program_change *change = &changes->items[i];
+        struct mt_change_row *row = &out->items[i];
+        *row = (struct mt_change_row){.kind = mt_change_kind_name(change->kind),
+                                      .is_setting = change->kind == MT_CHANGE_ALLOCATOR,
+                                      .bytes = change->bytes,
+                                      .blocks = change->blocks,
+                                      .peak = change->replay,
+                                      .difference_bytes =
+                                          (int64_t)(change->replay.reserved_bytes - changes->as_it_was.reserved_bytes)};
+        mt_change_add(change, program, &row->change);
+        mt_change_add_hint(change, program, &row->hint);
+        add_basis(change, &row->basis);
+    }
+    for (mt_change_kind kind = 0; kind < MT_CHANGE_KIND_COUNT; kind++)
+        if (changes->gaps[kind] != MT_GAP_NONE)
+            out->gaps[out->gap_count++] =
+                (struct mt_gap_row){mt_change_kind_name(kind), gap_reasons[changes->gaps[kind]]};
+}
+
+void mt_change_rows_release(struct mt_change_rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        mt_text_release(&rows->items[i].change);
+        mt_text_release(&rows->items[i].hint);
+        mt_text_release(&rows->items[i].basis);
+    }
+    free(rows->items);
+    free(rows->gaps);
+    *rows = (struct mt_change_rows){0};
+}

@@ -1,0 +1,46 @@
+/* Changes of a program in words: the line or setting that makes each, what its figures rest on, and what is not known. */
+#ifndef MT_WORDS_CHANGE_WORDS_H
+#define MT_WORDS_CHANGE_WORDS_H
+
+#include "analysis/program_changes.h"
+#include "answer/row.h"
+
+/* A change. Invariant: hint has what a user types, if it is not the change itself. */
+struct mt_change_row {
+    const char *kind;
+    bool is_setting; /* of the allocator */
+    struct mt_text change, hint, basis;
+    uint64_t bytes, blocks;
+    struct mt_replay_result peak;
+    int64_t difference_bytes; /* of the peak of reserved bytes, to that of the run replayed as it was */
+};
+
+/* Describes a change, with the peaks as fields of tables. */
+extern const struct mt_row_type mt_change_type;
+
+/* A kind of change that the trace does not tell the effect of. */
+struct mt_gap_row {
+    const char *kind, *reason;
+};
+extern const struct mt_row_type mt_gap_type;
+
+/* The changes and gaps as rows. */
+struct mt_change_rows {
+    struct mt_change_row *items;
+    size_t count;
+    struct mt_gap_row *gaps;
+    size_t gap_count;
+};
+
+/* Makes rows of changes. Release them; a zero-initialized list is empty. */
+void mt_change_rows_create(const struct mt_program_changes *changes, const struct mt_program *program,
+                           struct mt_change_rows *out);
+void mt_change_rows_release(struct mt_change_rows *rows);
+
+/* Adds the change as a table names it. */
+void mt_change_add(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out);
+
+/* Adds what to write for it, and in which variable or place. */
+void mt_change_add_hint(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out);
+
+#endif

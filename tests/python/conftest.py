@@ -1,0 +1,36 @@
+"""What the tests of the package share: a trace of two runs that the program wrote."""
+import json
+import subprocess
+
+import pytest
+
+from memtrace._library import find_program
+
+pytest_plugins = ["pytester"]
+
+TINY = ("--vocab 64 --d-model 32 --d-ff 64 --layers 2 --heads 2 --seq 16 --steps 3").split()
+
+
+def run_program(*arguments):
+    """Runs the program, which must end well, and returns what it printed."""
+    done = subprocess.run([find_program(), *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Asked:
+    """A trace, and the program's answers to compare with."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def json(self, *arguments):
+        return json.loads(run_program(*arguments, "--trace", self.path, "--json"))
+
+
+@pytest.fixture(scope="session")
+def asked(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trace") / "two.db"
+    for name, batch in (("small", 2), ("large", 4)):
+        run_program("run", "--device", "sim:l4", "--trace", path, "--name", name, "--batch", batch, *TINY)
+    return Asked(path)

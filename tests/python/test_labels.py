@@ -1,0 +1,62 @@
+"""Labels in PyTorch itself, on the CPU, over the library with fake cards: modules are known, and nothing else changes."""
+import pytest
+import torch
+
+from memtrace import _labels, _library
+
+
+@pytest.fixture(scope="module")
+def labels():
+    return _labels.Labels(_library.load_torch_library(_library.find_torch_library()))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, seen):
+        super().__init__()
+        self.norm, self.ffn, self.seen = torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), seen
+
+    def forward(self, x):
+        self.seen("forward")
+        y = self.ffn(self.norm(x))
+        y.register_hook(lambda gradient: self.seen("backward"))
+        return x + y.relu()
+
+
+def train(labels, watched):
+    """Trains a model; returns its losses to the bit, and the categories that were seen in it by phase."""
+    torch.manual_seed(0)
+    seen, category_now = set(), labels.library.memtrace_torch_category_now
+
+    def see(phase):
+        seen.add((phase, labels.library.memtrace_torch_category_name(category_now()).decode()))
+
+    model = torch.nn.Sequential(Block(see), Block(see))
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    if watched:
+        labels.watch(model)
+    losses = []
+    for _ in range(4):
+        with labels.step():
+            loss = model(torch.randn(3, 8)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    if watched:
+        labels.unwatch()
+    return losses, seen
+
+
+def test_a_watched_model_has_the_same_losses_to_the_bit(labels):
+    assert train(labels, watched=True)[0] == train(labels, watched=False)[0]
+
+
+def test_modules_have_their_categories_in_forward_and_backward(labels):
+    assert train(labels, watched=True)[1] == {("forward", "Block"), ("backward", "einsum")}
+
+
+def test_nothing_is_left_of_watching(labels):
+    before = torch.autograd.backward
+    train(labels, watched=True)
+    assert torch.autograd.backward is before and not labels.handles and not labels.places
+    assert not torch.nn.modules.module._global_forward_pre_hooks and not torch.nn.modules.module._global_forward_hooks

@@ -1,0 +1,8 @@
+#!/bin/sh
+# Usage: types.sh PYTHON SOURCE
+# Checks the package's types, strictly. Exits with 77 (skipped) where that Python has no mypy or torch.
+set -eu
+python=$1
+cd "$2/python"
+"$python" -c 'import mypy, torch' 2>/dev/null || { echo "skipped: $python has no mypy, or no torch"; exit 77; }
+exec "$python" -m mypy --cache-dir "$(dirname "$python")/../mypy" memtrace

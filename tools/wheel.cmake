@@ -1,0 +1,24 @@
+# What the Python wheel holds besides the package (python/pyproject.toml): the program and its libraries, all in the folder
+# memtrace/native, since each looks beside itself first. What they need of the system's libraries is inside of them
+# (MT_STATIC_LIBS), except for jansson in the shared library: Debian's archive of it can't be linked into one.
+set(wheel_targets memtrace)
+foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch)
+    if(TARGET ${module})
+        list(APPEND wheel_targets ${module})
+    endif()
+endforeach()
+# CUDA's libraries are those of PyTorch, where it came as a wheel, too, before those of a toolkit.
+foreach(module memtrace_cuda memtrace_cupti memtrace_inject)
+    if(TARGET ${module})
+        get_target_property(toolkit_folders ${module} INSTALL_RPATH)
+        set_target_properties(${module} PROPERTIES INSTALL_RPATH "$ORIGIN/../../nvidia/cu13/lib;${toolkit_folders}")
+    endif()
+endforeach()
+add_custom_target(wheel DEPENDS ${wheel_targets} memtrace_shared)
+install(TARGETS ${wheel_targets} RUNTIME DESTINATION native COMPONENT wheel LIBRARY DESTINATION native COMPONENT wheel)
+
+set_target_properties(memtrace_shared PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS memtrace_shared
+        RUNTIME_DEPENDENCIES PRE_INCLUDE_REGEXES libjansson PRE_EXCLUDE_REGEXES .
+        LIBRARY DESTINATION native COMPONENT wheel NAMELINK_SKIP)
+install(FILES LICENSE DESTINATION . COMPONENT wheel)
