@@ -307,6 +307,10 @@ static void damaged_traces_are_refused(void **state)
         "UPDATE event SET stream = 70000 WHERE kind = 2",
         "DELETE FROM segment",
         "UPDATE span SET parent = id WHERE id = 2",
+        "UPDATE event SET stack = 99 WHERE kind = 2",
+        "UPDATE stack SET parent = id WHERE id = 2",
+        "UPDATE frame SET line = -1",
+        "DELETE FROM frame",
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         expect_success(shell("cp odd.db damaged.db"));

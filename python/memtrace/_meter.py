@@ -38,7 +38,7 @@ class TorchMeter:
     as it begins, and leaves a history alone that the program keeps."""
 
     def __init__(self) -> None:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
+        torch.cuda.init()
         self._cards = range(torch.cuda.device_count())
         self._before = 0
         self._keeps_history = False
@@ -60,7 +60,7 @@ class TorchMeter:
             return ()
         with tempfile.TemporaryDirectory() as folder:
             snapshot, path = pathlib.Path(folder) / "test.pickle", pathlib.Path(folder) / "test.db"
-            torch.cuda.memory._dump_snapshot(str(snapshot))  # type: ignore[no-untyped-call]
+            torch.cuda.memory._dump_snapshot(str(snapshot))
             told = subprocess.run([find_program(), "import", snapshot, "--trace", path], capture_output=True)
             if told.returncode != 0:
                 return ()
