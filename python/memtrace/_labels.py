@@ -166,7 +166,8 @@ class Labels:
         for handle in self.handles:
             handle.remove()
         self.handles.clear()
-        self.places.clear()
+        for key in list(self.places):
+            self._forget(key)
 
     def _span(self, parent: int, name: str, kind: str) -> int:
         return int(self.library.memtrace_torch_span(parent, name.encode(), kind.encode()))
@@ -178,11 +179,17 @@ class Labels:
         if key not in self.places:
             category = self.rule_for(module, name, around)
             self.places[key] = Place(self.library, self._span(parent, name, type(module).__name__), category,
-                                     weakref.ref(module, lambda _: self.places.pop(key, None)))
+                                     weakref.ref(module, lambda _: self._forget(key)))
+            self.library.memtrace_torch_module(key, self.places[key].span, category)
         found[module] = place = self.places[key]
         for child_name, child in module.named_children():
             if child not in found:
                 self._place(child, child_name, place.span, place.category, found)
+
+    def _forget(self, key: int) -> None:
+        """Takes away the place of a module that is no more."""
+        self.places.pop(key, None)
+        self.library.memtrace_torch_module_end(key)
 
     def _watch_gradient(self, parameter: Any, span: int) -> None:
         """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""

@@ -16,6 +16,7 @@ import sys
 from typing import Any, Optional, Union
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import _abi
 from ._allocator import close_at_exit
@@ -25,6 +26,9 @@ from ._library import find_torch_library, load_torch_library
 TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
 HISTORY_ENTRIES = 10_000_000
+OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
+
+CUDA: Any = torch.cuda  # its functions have no types
 
 watcher: Optional["Watcher"] = None
 
@@ -46,30 +50,71 @@ class Watcher(Labels):
     def __init__(self, library: Any) -> None:
         super().__init__(library)
         self.in_step = self.has_profiler = False
+        # The hooks of each module are C.
+        self.is_fast = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
         self._watch_calls()
         self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
 
     def attach(self) -> None:
-        """Attaches to the allocator, which is there once CUDA has begun."""
-        for device in range(torch.cuda.device_count()):
-            card = torch.cuda.get_device_properties(device)
-            self.library.memtrace_torch_card(device, card.name.encode(), card.total_memory)
+        """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
         try:
+            for device in range(torch.cuda.device_count()):
+                card = torch.cuda.get_device_properties(device)
+                self.library.memtrace_torch_card(device, card.name.encode(), card.total_memory)
             self._check(self.library.memtrace_torch_attach())
-        except RuntimeError as error:
+            for segment in CUDA.memory_snapshot():
+                self._find(segment)
+        except Exception as error:
             fall_back(str(error))
-            return
-        for segment in torch.cuda.memory_snapshot():
-            self._find(segment)
 
     def _find(self, segment: Any) -> None:
         """Notes a segment that was there before."""
-        found, stream = (segment["device"], segment["address"]), segment["stream"]
-        self.library.memtrace_torch_found_segment(*found, segment["total_size"], stream)
+        device, stream = segment["device"], segment["stream"]
+        self.library.memtrace_torch_found_segment(device, segment["address"], segment["total_size"], stream,
+                                                  segment.get("is_expandable", False))
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
-                self.library.memtrace_torch_found_block(segment["device"], block["address"], block["requested_size"],
-                                                        block["size"], stream)
+                self.library.memtrace_torch_found_block(device, block["address"], block["requested_size"], block["size"],
+                                                        stream)
+
+    # ---- modules and gradients ----
+
+    def _watch_calls(self) -> None:
+        if not self.is_fast:
+            super()._watch_calls()
+            return
+        module = torch.nn.Module
+        self.handles += [
+            Replaced(module, "__call__", self.library.memtrace_torch_module_call(module.__call__, self._on_new,
+                                                                                 self._on_outermost)),
+            register_optimizer_step_pre_hook(self._before_optimizer),
+            register_optimizer_step_post_hook(self._after_optimizer),
+            Patched(torch.autograd, "backward", self._backward),
+        ]
+        graph = find_graph()
+        if graph is not None:
+            self.library.memtrace_torch_graph(*graph)
+
+    def _watch_gradient(self, parameter: Any, span: int) -> None:
+        if not self.is_fast:
+            super()._watch_gradient(parameter, span)
+            return
+        hook = self.library.memtrace_torch_gradient_hook(span, self.gradient)
+        self.handles.append(parameter.register_post_accumulate_grad_hook(hook))
+
+    def _on_new(self, module: torch.nn.Module) -> None:
+        """Watches a module when it is first called, inside of the one that is under way."""
+        self._watch_in(module, type(module).__name__, self.library.memtrace_torch_span_now(),
+                       self.library.memtrace_torch_category_now())
+
+    def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
+        """Is told of an outermost module before its call, and of None after it."""
+        if module is None:
+            if self.phase_now[0] == "forward":
+                self._phase("loss", self.loss)
+        elif self.phase_now[0] not in ("backward", "optimizer"):
+            self._phase("forward", self.data)
+            self._begin_forward(module)
 
     def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Place:
         """Watches a module when it is first called."""
@@ -98,19 +143,49 @@ class Watcher(Labels):
         return original(*given, **named)
 
 
+class Replaced:
+    """Puts something in the place of an attribute until it is removed."""
+
+    def __init__(self, owner: Any, name: str, value: Any) -> None:
+        self.owner, self.name, self.original = owner, name, getattr(owner, name)
+        setattr(owner, name, value)
+
+    def remove(self) -> None:
+        setattr(self.owner, self.name, self.original)
+
+
+def find_graph() -> Optional[tuple[int, int, int]]:
+    """Returns where a node of autograd's graph has its number and its thread's, and the number of this thread; None if its
+    memory is not as known. Looks at two nodes of a graph of its own, on the host."""
+    words = []
+    for _ in range(2):
+        try:
+            node: Any = (torch.ones(1, requires_grad=True) * 2).grad_fn
+            number = node._sequence_nr()
+        except AttributeError:
+            return None
+        address = ctypes.c_uint64.from_address(id(node) + OBJECT_BYTES).value
+        words.append((number, [ctypes.c_uint64.from_address(address + at).value for at in range(0, 64, 8)]))
+    for at, thread_at in ((24, 48), (16, 40)):
+        found = [(number == word[at // 8], word[thread_at // 8]) for number, word in words]
+        if found[0] == found[1] and found[0][0] and 0 < found[0][1] < 1 << 32:
+            return at, thread_at, found[0][1]
+    return None
+
+
 def fall_back(reason: str) -> None:
     """Has PyTorch keep its memory history instead, to be imported, and says why."""
     tell(f"{reason}; PyTorch's memory history is recorded instead")
-    torch.cuda._lazy_call(lambda: torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
+    CUDA._lazy_call(lambda: CUDA.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
     atexit.register(keep_history)
 
 
 def keep_history() -> None:
     """Writes PyTorch's memory history beside the trace, if CUDA was used."""
-    if not torch.cuda.is_initialized():
+    if not CUDA.is_initialized():
         return
     path = f"{os.environ.get(TRACE, 'memtrace.db')}-{os.getpid()}.pickle"
-    torch.cuda.memory._dump_snapshot(path)
+    CUDA.memory._dump_snapshot(path)
     tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
 
 
@@ -127,7 +202,7 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
         raise RuntimeError(library.memtrace_torch_last_error().decode())
     watcher = Watcher(library)
     close_at_exit(watcher)
-    torch.cuda._lazy_call(watcher.attach)
+    CUDA._lazy_call(watcher.attach)
     return watcher
 
 

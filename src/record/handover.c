@@ -1,5 +1,6 @@
 #include "record/handover.h"
 
+#include "base/memory.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -50,6 +51,28 @@ bool mt_record_request_take(struct mt_record_request *out)
                                       .watches_torch = torch != NULL && strcmp(torch, "1") == 0,
                                       .device = device != NULL ? atoi(device) : -1};
     return out->trace != NULL && out->answers != NULL;
+}
+
+static char *copy(const char *text)
+{
+    return text != NULL ? mt_host_strdup(text) : NULL;
+}
+
+void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out)
+{
+    *out = *request;
+    out->trace = copy(request->trace);
+    out->answers = copy(request->answers);
+    out->name = copy(request->name);
+    out->step = copy(request->step);
+}
+
+void mt_record_request_release(struct mt_record_request *copied)
+{
+    const char *texts[] = {copied->trace, copied->answers, copied->name, copied->step};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free((char *)(uintptr_t)texts[i]);
+    *copied = (struct mt_record_request){0};
 }
 
 static void add_escaped(struct mt_text *out, const char *text)

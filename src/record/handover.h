@@ -41,6 +41,10 @@ void mt_record_request_give(const struct mt_record_request *request);
 /* Reads the request from the environment. False if there is none. */
 bool mt_record_request_take(struct mt_record_request *out);
 
+/* Copies a request with its texts, for a library: programs may overwrite their environment, for example with a title. */
+void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out);
+void mt_record_request_release(struct mt_record_request *copied);
+
 typedef enum mt_record_answer_kind { MT_RECORD_RUN, MT_RECORD_LOST, MT_RECORD_NOTE } mt_record_answer_kind;
 
 struct mt_record_answer {

@@ -79,7 +79,7 @@ void memtrace_torch_card(int device, const char *name, uint64_t capacity);
 int memtrace_torch_attach(void);
 
 /* Note memory that PyTorch had before that. */
-void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream);
+void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream, int is_expandable);
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream);
 
 /* Note memory that a function of CUDA gave, and that it is given back. What PyTorch's allocator then says is its own does
@@ -129,6 +129,25 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
 
 /* Stores a number for the current step ("loss") in all traces. */
 void memtrace_torch_measure(const char *name, double value);
+
+/* ---- hooks for Python that are not Python; called with its lock held ---- */
+
+/* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */
+int memtrace_torch_python(void);
+
+/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new method for torch.nn.Module.__call__, which runs `call`
+ * in the span of the module. on_new(module) is called for one without a place; on_outermost(module) before a module that
+ * none is around, and on_outermost(None) after it. memtrace_torch_gradient_hook(span, category) returns a new function that
+ * labels a parameter's gradient. Both take and return objects of Python. */
+
+/* Give a module, by its address in Python, a place, and take it away. */
+void memtrace_torch_module(uint64_t module, uint32_t span, int category);
+void memtrace_torch_module_end(uint64_t module);
+
+/* Labels backward by the numbers of autograd's nodes, from now on and for those that this thread makes: `number_at` and
+ * `thread_at` are the places of a node's number and of its thread's, `thread` is this thread's. Fails for another PyTorch
+ * than those that are known. */
+int memtrace_torch_graph(uint32_t number_at, uint32_t thread_at, uint64_t thread);
 
 /* ---- statistics ---- */
 

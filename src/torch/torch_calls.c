@@ -1,5 +1,6 @@
 /* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels,
  * and statistics. A block comes by its address alone, without its card; so all cards are searched. */
+#include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_library.h"
 #include "torch/torch_memory.h"
@@ -108,12 +109,12 @@ void memtrace_torch_span_end(uint32_t depth)
 
 uint32_t memtrace_torch_span_now(void)
 {
-    return mt_torch_label_now().span;
+    return mt_torch_label_here().span;
 }
 
 int memtrace_torch_category_now(void)
 {
-    return mt_torch_label_now().category;
+    return mt_torch_label_here().category;
 }
 
 void memtrace_torch_come_to(uint32_t span, int category, void *gradient)
@@ -122,15 +123,22 @@ void memtrace_torch_come_to(uint32_t span, int category, void *gradient)
     memtrace_torch_place(span, category);
 }
 
-int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
+bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
 {
     bool is_found = false;
     struct mt_torch_memory *memory;
     const struct mt_torch_label label = {
         .span = span, .category = mt_torch_known(category), .phase = mt_torch_label_now().phase};
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        is_found |= mt_torch_memory_relabel(memory, address_of(ptr), &label);
-    return is_found ? MT_OK : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
+        is_found |= mt_torch_memory_relabel(memory, address, &label);
+    return is_found;
+}
+
+int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
+{
+    return mt_torch_relabel(address_of(ptr), span, category)
+               ? MT_OK
+               : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
 }
 
 /* ---- statistics ---- */

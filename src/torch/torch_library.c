@@ -1,4 +1,5 @@
 #include "torch/torch_library.h"
+#include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
 #include "torch/torch_watch.h"
@@ -187,7 +188,7 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
-    struct mt_torch_label label = mt_torch_label_now();
+    struct mt_torch_label label = mt_torch_label_here();
     *out = 0;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
@@ -228,29 +229,6 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
     return status;
 }
 
-/* Frees the texts of a request that keep_request has copied. */
-static void drop_request(void)
-{
-    free((char *)(uintptr_t)library.request.trace);
-    free((char *)(uintptr_t)library.request.answers);
-    free((char *)(uintptr_t)library.request.name);
-    library.request = (struct mt_record_request){0};
-}
-
-static char *copy(const char *text)
-{
-    return text != NULL ? mt_host_strdup(text) : NULL;
-}
-
-/* Copies the texts, since programs may overwrite their environment. */
-static void keep_request(const struct mt_record_request *request)
-{
-    drop_request();
-    library.request.trace = copy(request->trace);
-    library.request.answers = copy(request->answers);
-    library.request.name = copy(request->name);
-}
-
 /* Begins anew after the end of another watch. The memory of its cards is not freed, since PyTorch's threads may still look
  * at it. */
 static void abandon_cards(void)
@@ -278,7 +256,8 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
         status = mt_fail(MT_USAGE, "memtrace's own allocator is in use, or PyTorch's is watched already");
     if (status == MT_OK) {
         abandon_cards();
-        keep_request(&request);
+        mt_record_request_release(&library.request);
+        mt_record_request_copy(&request, &library.request);
         library.is_watching = true;
     }
     leave();
@@ -311,7 +290,8 @@ void mt_torch_forget(void)
     }
     library.is_watching = library.is_ended = false;
     mt_torch_watch_forget();
-    drop_request();
+    mt_torch_backward_forget();
+    mt_record_request_release(&library.request);
     library.card_end = 0;
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);

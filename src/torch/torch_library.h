@@ -42,6 +42,9 @@ static inline mt_category mt_torch_known(int category)
     return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
 }
 
+/* Gives the block at the address another span and category. False if none begins there. */
+bool mt_torch_relabel(uint64_t address, uint32_t span, int category);
+
 /* Counts a free of a block that was not taken here. */
 void mt_torch_count_unknown_free(void);
 uint64_t mt_torch_unknown_frees(void);

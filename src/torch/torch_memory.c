@@ -2,6 +2,7 @@
  * card's trace, by the program's label, and later the block by its address. Blocks of a watched card are in foreign
  * memory. */
 #include "torch/torch_memory.h"
+#include "torch/torch_trace.h"
 
 #include "base/clock.h"
 #include "base/interner.h"
@@ -12,29 +13,24 @@
 #include "trace/store/foreign.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-
-/* The trace of a card. Invariants: `target` is the recorder's sink while there is one, and else one that discards
- * events; is_open == (recorder != NULL) under the lock. */
-struct trace {
-    struct mt_lock lock;
-    struct mt_recorder *recorder; /* NULL: nothing is stored */
-    atomic_bool is_open;          /* the same, for reading without the lock */
-    struct mt_interner *interner; /* of categories; and of labels once the trace has ended */
-    struct mt_sink target;
-};
 
 /* Invariants: of alloc and foreign exactly one is there, and `card` with alloc; `blocks` has exactly the blocks of alloc
  * that were taken and not given back; sums.allocated_bytes is that of the foreign blocks that live, as far as all were
  * noted. */
 struct mt_torch_memory {
     struct mt_torch_card *card;
-    struct trace trace;
+    struct mt_torch_trace trace;
+    struct mt_sink sink; /* of the trace */
     struct mt_alloc *alloc;
     struct mt_foreign *foreign;
     struct mt_torch_sums sums;
-    uint64_t begin_ns; /* of a watched card: mt_clock_ns when it began */
+    uint64_t begin_ns;       /* of a watched card: mt_clock_ns when it began */
+    uint64_t capacity_bytes; /* of a watched card; 0: not known */
+    struct range {
+        mt_addr begin, end;
+    } * ranges; /* that a watched allocator has reserved */
+    size_t range_count;
     struct mt_torch_names *names;
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
@@ -42,85 +38,7 @@ struct mt_torch_memory {
     struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
 };
 
-/* ---- the trace, behind a sink ---- */
-
-static struct mt_sink *enter(void *context)
-{
-    struct trace *trace = context;
-    mt_lock_take(&trace->lock);
-    assert(trace->is_open == (trace->recorder != NULL));
-    return &trace->target;
-}
-
-static void leave(void *context)
-{
-    mt_lock_give(&((struct trace *)context)->lock);
-}
-
-static void emit(void *context, const struct mt_event *event)
-{
-    const struct mt_sink *target = enter(context);
-    if (target->emit != NULL)
-        target->emit(target->context, event);
-    leave(context);
-}
-
-static mt_label_id intern_label(void *context, const struct mt_label *label)
-{
-    const struct mt_sink *target = enter(context);
-    mt_label_id id = target->intern_label(target->context, label);
-    leave(context);
-    return id;
-}
-
-static mt_span_id intern_span(void *context, mt_span_id parent, const char *name)
-{
-    const struct mt_sink *target = enter(context);
-    mt_span_id id = target->intern_span(target->context, parent, name);
-    leave(context);
-    return id;
-}
-
-/* The recorder and the interner give the same numbers, since both get all names. */
-static mt_category intern_category(void *context, const char *name)
-{
-    struct trace *trace = context;
-    const struct mt_sink *target = enter(context);
-    mt_category category = mt_interner_category(trace->interner, name);
-    if (trace->recorder != NULL)
-        category = mt_sink_category(target, name);
-    assert(category < MT_MOST_CATEGORIES);
-    leave(context);
-    return category;
-}
-
-static const char *category_name(void *context, mt_category category)
-{
-    struct trace *trace = context;
-    (void)enter(context);
-    const char *name = mt_interner_category_name(trace->interner, category);
-    leave(context);
-    return name;
-}
-
-/* Without a recorder there is no emit, so that the allocator makes no events. */
-static struct mt_sink sink_of(struct trace *trace)
-{
-    return (struct mt_sink){.context = trace,
-                            .emit = trace->recorder != NULL ? emit : NULL,
-                            .intern_label = intern_label,
-                            .intern_category = intern_category,
-                            .category_name = category_name,
-                            .intern_span = intern_span};
-}
-
-/* Begins a trace whose recorder is there, or NULL: then nothing is stored. */
-static void begin_trace(struct trace *trace)
-{
-    trace->is_open = trace->recorder != NULL;
-    trace->interner = mt_interner_create();
-    trace->target = trace->recorder != NULL ? *mt_recorder_sink(trace->recorder) : mt_sink_discarding(trace->interner);
-}
+/* ---- the trace ---- */
 
 bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
 {
@@ -129,21 +47,21 @@ bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
 
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value)
 {
-    (void)enter(&memory->trace);
+    (void)mt_torch_trace_enter(&memory->trace);
     if (memory->trace.recorder != NULL)
         mt_recorder_measure(memory->trace.recorder, name, step, value);
-    leave(&memory->trace);
+    mt_torch_trace_leave(&memory->trace);
 }
 
 mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state state)
 {
-    struct trace *trace = &memory->trace;
-    (void)enter(trace);
+    struct mt_torch_trace *trace = &memory->trace;
+    (void)mt_torch_trace_enter(trace);
     struct mt_recorder *recorder = trace->recorder;
     trace->recorder = NULL;
     trace->is_open = false;
     trace->target = mt_sink_discarding(trace->interner);
-    leave(trace);
+    mt_torch_trace_leave(trace);
     return mt_recorder_close(recorder, state);
 }
 
@@ -156,7 +74,7 @@ void mt_torch_memory_disown(struct mt_torch_memory *memory)
 /* ---- opening and closing ---- */
 
 static mt_status begin_run(const struct mt_torch_memory_settings *settings, const struct mt_torch_card *card,
-                           struct trace *trace)
+                           struct mt_torch_trace *trace)
 {
     struct mt_text alloc = {0};
     mt_alloc_settings_format(&settings->alloc, &alloc);
@@ -168,7 +86,7 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                                .setting_count = sizeof rows / sizeof rows[0]};
     mt_status status =
         settings->trace_path != NULL ? mt_recorder_open(settings->trace_path, &info, &trace->recorder) : MT_OK;
-    begin_trace(trace);
+    mt_torch_trace_begin(trace);
     mt_text_release(&alloc);
     return status;
 }
@@ -190,10 +108,11 @@ mt_status mt_torch_memory_watch(const struct mt_record_request *request, const s
     MT_TRY(mt_process_trace_open(request, card, "PyTorch's allocator", &recorder));
     struct mt_torch_memory *memory = create(names);
     memory->trace.recorder = recorder;
-    begin_trace(&memory->trace);
-    struct mt_sink sink = sink_of(&memory->trace);
-    memory->foreign = mt_foreign_create(&sink);
+    mt_torch_trace_begin(&memory->trace);
+    memory->sink = mt_torch_trace_sink(&memory->trace);
+    memory->foreign = mt_foreign_create(&memory->sink);
     memory->begin_ns = mt_clock_ns();
+    memory->capacity_bytes = card->capacity_bytes;
     *out = memory;
     return MT_OK;
 }
@@ -209,8 +128,8 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
         mt_torch_memory_close(memory);
         return status;
     }
-    struct mt_sink sink = sink_of(&memory->trace);
-    status = mt_alloc_create(&memory->card->device, &sink, &settings->alloc, &memory->alloc);
+    memory->sink = mt_torch_trace_sink(&memory->trace);
+    status = mt_alloc_create(&memory->card->device, &memory->sink, &settings->alloc, &memory->alloc);
     *out = memory;
     return status;
 }
@@ -221,6 +140,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
         return;
     mt_alloc_destroy(memory->alloc);
     mt_foreign_destroy(memory->foreign);
+    free(memory->ranges);
     mt_interner_destroy(memory->trace.interner);
     mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
     mt_number_map_release(&memory->blocks);
@@ -247,7 +167,7 @@ static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
     if (!mt_torch_names_find(memory->names, span, &known))
         return 0;
     assert(known.parent < span);
-    number = intern_span(&memory->trace, span_of(memory, known.parent), known.name);
+    number = memory->sink.intern_span(memory->sink.context, span_of(memory, known.parent), known.name);
     mt_number_map_put(&memory->spans, span, number);
     return (mt_span_id)number;
 }
@@ -282,7 +202,7 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
                                   .op = known.kind,
                                   .span = span,
                                   .layer = known.layer};
-    return (uint64_t)intern_label(&memory->trace, &made) << 32 | span;
+    return (uint64_t)memory->sink.intern_label(memory->sink.context, &made) << 32 | span;
 }
 
 /* Returns the numbers of a label and its span in this trace, as in `labels`. The lock is held. */
@@ -442,6 +362,31 @@ void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, u
     mt_lock_give(&memory->lock);
 }
 
+/* Reserves the range that begins with this memory, unless it is in one. PyTorch reserves nine eighths of a card, and maps
+ * from the range's beginning. */
+static void reserve_range(struct mt_torch_memory *memory, mt_addr address)
+{
+    enum { WITHOUT_CAPACITY = 40 /* the bits of a range's size */ };
+    const uint64_t bytes = memory->capacity_bytes > 0 ? memory->capacity_bytes + memory->capacity_bytes / 8
+                                                      : (uint64_t)1 << WITHOUT_CAPACITY;
+    for (size_t i = 0; i < memory->range_count; i++)
+        if (address >= memory->ranges[i].begin && address < memory->ranges[i].end)
+            return;
+    memory->ranges = mt_host_room(memory->ranges, memory->range_count, sizeof *memory->ranges);
+    memory->ranges[memory->range_count++] = (struct range){address, address + bytes};
+    (void)mt_foreign_reserve(memory->foreign, address, bytes, address);
+}
+
+void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
+                                 mt_torch_stream stream)
+{
+    assert(memory->foreign != NULL);
+    mt_lock_take(&memory->lock);
+    reserve_range(memory, address);
+    mt_lock_give(&memory->lock);
+    mt_torch_memory_note_map(memory, address, bytes, stream);
+}
+
 void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes)
 {
     assert(memory->foreign != NULL);
@@ -455,10 +400,10 @@ void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *fu
 {
     const struct mt_outside outside = {.kind = MT_OUTSIDE_OTHER, .name = function, .bytes = bytes};
     mt_lock_take(&memory->lock);
-    const struct mt_sink *target = enter(&memory->trace);
+    const struct mt_sink *target = mt_torch_trace_enter(&memory->trace);
     if (target->outside != NULL)
         target->outside(target->context, &outside);
-    leave(&memory->trace);
+    mt_torch_trace_leave(&memory->trace);
     mt_lock_give(&memory->lock);
 }
 
@@ -503,7 +448,7 @@ void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, ui
 
 void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name)
 {
-    (void)intern_category(&memory->trace, name);
+    (void)mt_sink_category(&memory->sink, name);
 }
 
 uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory)

@@ -89,6 +89,11 @@ void mt_torch_memory_note_refusal(struct mt_torch_memory *memory, const struct m
 void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes, mt_torch_stream stream);
 void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes);
 
+/* Does the same for memory that is mapped into a range of addresses that PyTorch has reserved (expandable segments). The
+ * range becomes one segment, which grows. */
+void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
+                                 mt_torch_stream stream);
+
 /* Notes all memory outside of the allocator that one function of CUDA has given. */
 void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *function, uint64_t bytes);
 

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
+#include "torch/torch_backward.h"
 #include "torch/torch_library.h"
 
 #include <assert.h>
@@ -154,19 +155,22 @@ static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *en
     pending.block = (struct mt_torch_block){.address = entry->address,
                                             .requested_bytes = entry->bytes,
                                             .stream = entry->stream,
-                                            .label = mt_torch_label_now()};
+                                            .label = mt_torch_label_here()};
 }
 
 static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     claim(entry->address, entry->bytes);
-    mt_torch_memory_note_map(memory, entry->address, entry->bytes, entry->stream);
+    if (entry->action == abi.segment_map)
+        mt_torch_memory_note_growth(memory, entry->address, entry->bytes, entry->stream);
+    else
+        mt_torch_memory_note_map(memory, entry->address, entry->bytes, entry->stream);
 }
 
 static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     const struct mt_torch_block request = {
-        .requested_bytes = entry->bytes, .stream = entry->stream, .label = mt_torch_label_now()};
+        .requested_bytes = entry->bytes, .stream = entry->stream, .label = mt_torch_label_here()};
     mt_torch_memory_note_refusal(memory, &request);
     mt_torch_memory_measure(memory, "oom:device_free", MT_NO_STEP, (double)entry->address);
 }
@@ -202,13 +206,16 @@ void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t
 
 /* ---- beginning ---- */
 
-void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream)
+void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream, int is_expandable)
 {
     struct mt_torch_memory *memory = mt_torch_watched(device);
-    if (memory == NULL)
-        return;
-    claim(address, bytes);
-    mt_torch_memory_note_map(memory, address, bytes, stream);
+    const struct mt_torch_entry entry = {.action = is_expandable ? abi.segment_map : abi.segment_alloc,
+                                         .device = device,
+                                         .address = address,
+                                         .bytes = bytes,
+                                         .stream = stream};
+    if (memory != NULL)
+        map(memory, &entry);
 }
 
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream)
@@ -218,7 +225,7 @@ void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested
                                          .requested_bytes = requested,
                                          .allocated_bytes = allocated,
                                          .stream = stream,
-                                         .label = mt_torch_label_now()};
+                                         .label = mt_torch_label_here()};
     if (memory != NULL)
         mt_torch_memory_note_take(memory, &block);
 }

@@ -40,7 +40,8 @@ class Fake : public CUDAAllocator
     std::map<DeviceIndex, counts> cards;
     std::recursive_mutex mutex;
     const char *called = "native";
-    bool lies = false; /* about its totals */
+    bool lies = false;          /* about its totals */
+    bool is_expandable = false; /* a card's segments follow each other, and are mapped */
 
     void trace(TraceEntry::Action action, DeviceIndex device, size_t address, size_t bytes, void *stream)
     {
@@ -57,10 +58,11 @@ class Fake : public CUDAAllocator
     {
         const size_t segment = (bytes + SEGMENT_BYTES - 1) / SEGMENT_BYTES * SEGMENT_BYTES;
         static size_t next = size_t{1} << 40;
-        card.next = next;
+        const size_t begin = next;
+        card.next = is_expandable && card.end > 0 ? card.next : begin;
         card.end = next += segment;
         card.reserved += segment;
-        trace(TraceEntry::SEGMENT_ALLOC, device, card.next, segment, stream);
+        trace(is_expandable ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_ALLOC, device, begin, segment, stream);
     }
     size_t take(size_t bytes, DeviceIndex device, void *stream)
     {
@@ -153,6 +155,10 @@ EXPORTED int fake_cuda_trackers()
 EXPORTED void fake_cuda_lie(int lies)
 {
     fake.lies = lies != 0;
+}
+EXPORTED void fake_cuda_expand(int expands)
+{
+    fake.is_expandable = expands != 0;
 }
 EXPORTED void fake_cuda_call(const char *name)
 {

@@ -433,20 +433,12 @@ static mt_status begin_watch(void)
     return listen_to_memory();
 }
 
-static char *copy(const char *text)
-{
-    return text != NULL ? mt_host_strdup(text) : NULL;
-}
-
-/* Copies the texts of the request, since programs may overwrite their environment, for example with a title. */
 static bool keep_request(struct mt_record_request *out)
 {
-    if (!mt_record_request_take(out))
+    struct mt_record_request request;
+    if (!mt_record_request_take(&request))
         return false;
-    out->trace = copy(out->trace);
-    out->answers = copy(out->answers);
-    out->name = copy(out->name);
-    out->step = copy(out->step);
+    mt_record_request_copy(&request, out);
     return true;
 }
 

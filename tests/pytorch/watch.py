@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Tests `memtrace record` of programs that use a fake PyTorch (torch/__init__.py here) with its own allocator."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+MEMTRACE = os.environ["MEMTRACE"]
+
+MODEL = """
+import sys, torch
+MIB = 1 << 20
+class RMSNorm(torch.nn.Module):
+    def __init__(self):
+        self.weight = torch.nn.Parameter(1 * MIB)
+    def forward(self, x):
+        return torch.Tensor(2 * MIB, torch.Node(3 * MIB, x.grad_fn))
+class FeedForward(torch.nn.Module):
+    def __init__(self):
+        self.ln = RMSNorm()
+    def forward(self, x):
+        return torch.Tensor(4 * MIB, torch.Node(5 * MIB, self.ln(x).grad_fn))
+class Adam(torch.optim.Optimizer):
+    def __init__(self, parameter):
+        super().__init__()
+        self.parameter = parameter
+    def update(self):
+        torch.Tensor(6 * MIB)
+        if not self.state:
+            self.state[self.parameter] = {"first": torch.Tensor(7 * MIB + 1), "count": 1}
+model = FeedForward()
+optimizer = Adam(model.ln.weight)
+def micro_batch():
+    out = model(torch.Tensor(8 * MIB, torch.Node(0)))
+    loss = torch.Tensor(9, torch.Node(10 * MIB, out.grad_fn))
+    loss.backward()
+    model.ln.weight.accumulate(torch.Tensor(1 * MIB))
+def step(micro_batches=1):
+    for _ in range(micro_batches):
+        micro_batch()
+    optimizer.step()
+    model.ln.weight.grad = None
+"""
+COUNTERS = "print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())\n"
+
+
+class Watch(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.trace = os.path.join(self.folder.name, "t.db")
+
+    def record(self, program, *options, python=(), environment=()):
+        """Records a program; returns what it printed and what memtrace said."""
+        path = os.path.join(self.folder.name, "program.py")
+        pathlib.Path(path).write_text(program)
+        done = subprocess.run(
+            [MEMTRACE, "record", "--trace", self.trace, *options, "--", sys.executable, *python, path], text=True,
+            capture_output=True, env={**os.environ, **dict(environment)}, check=False)
+        self.code = done.returncode
+        self.said = done.stderr
+        return done.stdout
+
+    def sql(self, query, trace=None):
+        done = subprocess.run([MEMTRACE, "sql", query, "--json", "--trace", trace or self.trace], text=True,
+                              capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [tuple(row) for row in json.loads(done.stdout)["rows"]]
+
+    def steps(self):
+        return self.sql("SELECT count(*) FROM run_event JOIN event_kind ON event_kind.id = kind WHERE name = 'step_begin'")[0][0]
+
+    def peak(self):
+        return json.loads(subprocess.check_output([MEMTRACE, "peak", "--json", "--trace", self.trace], text=True))
+
+    def test_peaks_are_pytorch_s_own_to_the_byte(self):
+        printed = self.record(MODEL + "for _ in range(3): step()\n" + COUNTERS)
+        peak = self.peak()
+        self.assertEqual(printed.split(), [str(peak["allocated_bytes"]), str(peak["reserved_bytes"])])
+        self.assertNotIn("missing", self.said)
+
+    def test_roles_and_modules_are_known_without_a_changed_line(self):
+        self.record(MODEL + "step()\nstep()\n")
+        roles = {row["role"]: row["requested_bytes"] for row in self.peak()["rows"]}
+        self.assertEqual(roles["parameter"], 1 << 20)
+        self.assertEqual(roles["optimizer state"], (7 << 20) + 1)
+        paths = {path for path, in self.sql("SELECT DISTINCT path FROM span")}
+        self.assertLessEqual({"FeedForward", "FeedForward.ln", "FeedForward.ln.weight"}, paths)
+
+    def test_a_step_ends_with_the_optimizer_s_however_many_batches_it_takes(self):
+        self.record(MODEL + "step(3)\nstep(3)\nmodel.training = False\nmodel(torch.Tensor(MIB, torch.Node(0)))\n")
+        self.assertEqual(self.steps(), 2)
+
+    def test_the_profiler_s_steps_count_where_there_is_one(self):
+        self.record(MODEL + "profiler = torch.profiler.profile()\nfor _ in range(3):\n    profiler.step()\n    step()\n    step()\n")
+        self.assertEqual(self.steps(), 3)
+
+    def test_a_refused_request_ends_the_run_as_out_of_memory(self):
+        self.record(MODEL + "torch.Tensor(1 << 40)\n")
+        self.assertEqual(self.code, 1)
+        self.assertEqual(self.sql("SELECT state FROM run"), [("oom",)])
+
+    def test_totals_that_are_not_the_sums_are_said(self):
+        self.record(MODEL + "torch.CUDA.fake_cuda_lie(1)\ntorch.Tensor(100)\n")
+        self.assertIn("moments at which PyTorch's counters are those of the trace are missing", self.said)
+
+    def test_the_reports_still_reach_pytorch_s_profiler(self):
+        printed = self.record(MODEL + "step()\nprint(torch.C10.fake_c10_reports(), torch.CUDA.fake_cuda_trackers())\n")
+        reports, trackers = map(int, printed.split())
+        self.assertGreater(reports, 10)
+        self.assertEqual(trackers, 1)
+
+    def test_another_allocator_is_left_to_pytorch_s_memory_history(self):
+        printed = self.record("import torch\ntorch.CUDA.fake_cuda_call(b'pluggable')\ntorch.Tensor(100)\n"
+                              "print(len(torch.history))\n")
+        self.assertEqual(printed, "1\n")
+        self.assertIn("PyTorch's memory history is recorded instead", self.said)
+
+    def test_expandable_segments_are_one_segment_that_grows(self):
+        self.record("import torch\ntorch.CUDA.fake_cuda_expand(1)\nkept = [torch.Tensor(3 << 20) for _ in range(4)]\n" + COUNTERS)
+        self.assertEqual(self.sql("SELECT count(DISTINCT segment) FROM run_event WHERE segment IS NOT NULL"), [(1,)])
+
+    def test_no_torch_leaves_it_out(self):
+        printed = self.record(MODEL + "step()\nprint(torch.CUDA.fake_cuda_trackers())\n", "--no-torch")
+        self.assertEqual(printed, "0\n")
+
+    def test_options_of_python_that_keep_memtrace_out_are_named(self):
+        for option, told in (("-I", "-I"), ("-sE", "-E"), ("-S", "-S")):
+            self.record("print(1)\n", python=(option,))
+            self.assertIn(f"{told} keeps memtrace out of Python", self.said)
+        self.record("print(1)\n", python=("-W", "ignore", "-u"))
+        self.assertNotIn("keeps memtrace out", self.said)
+
+    def test_a_sitecustomize_of_the_user_s_still_runs(self):
+        pathlib.Path(self.folder.name, "sitecustomize.py").write_text("import builtins\nbuiltins.mine = 7\n")
+        path = os.pathsep.join([self.folder.name, os.environ["PYTHONPATH"]])
+        printed = self.record(MODEL + "step()\nprint(mine)\n", environment={"PYTHONPATH": path})
+        self.assertEqual(printed, "7\n")
+        self.assertEqual(self.sql("SELECT count(*) FROM run"), [(1,)])
+
+    def test_a_rank_has_a_trace_of_its_own(self):
+        self.record(MODEL + "step()\n", environment={"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"})
+        trace = os.path.join(self.folder.name, "t-rank1.db")
+        self.assertEqual(self.sql("SELECT rank, local_rank, world_size FROM run", trace), [(1, 1, 2)])
+
+    def test_each_card_has_a_trace(self):
+        self.record("import torch\nfirst = torch.Tensor(100, device=1)\nsecond = torch.Tensor(200)\n")
+        self.assertEqual(self.sql("SELECT device FROM run", os.path.join(self.folder.name, "t-cuda0.db")), [("fake card",)])
+
+    def test_a_forked_child_leaves_the_trace_to_its_parent(self):
+        self.record(MODEL + "import os\nif os.fork() == 0:\n    step()\n    os._exit(0)\nos.wait()\nstep()\n")
+        self.assertEqual(self.sql("SELECT state FROM run"), [("done",)])
+        self.assertEqual(self.steps(), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
