@@ -2,7 +2,7 @@
 # Usage: install.sh CMAKE BUILD SOURCE CC [FLAGS]
 # Installs a build, moves what was installed, and uses it from there as strangers do: the samples compiled by
 # pkg-config, against the archive, and by a CMake project, their traces asked with the installed program, and a module
-# for GPUs found.
+# for GPUs found. The Python package finds program and library.
 set -eu
 cmake=$1 build=$2 source=$3 cc=$4 flags=${5:-}
 folder=$(mktemp -d)
@@ -49,6 +49,16 @@ version=$(sed -n 's/^#define MEMTRACE_VERSION_[A-Z]* //p' "$prefix/include/memtr
 [ "$(pkg-config --modversion "$pc")" = "$version" ] || die "memtrace.pc is not of version $version"
 "$prefix/bin/memtrace" --version >said
 expects said "$version"
+
+# The Python package finds them from where it lies.
+if command -v python3 >/dev/null; then
+    export PYTHONPATH="$prefix/lib/memtrace/python" PYTHONDONTWRITEBYTECODE=1
+    python3 -m memtrace --version >said
+    expects said "$version"
+    python3 -c 'from memtrace import _library; print(_library.find_library())' >said
+    expects said "$libraries/libmemtrace.so.0"
+    unset PYTHONPATH
+fi
 
 # asks NAME: the sample was run here; its trace has what it says that it took.
 asks() {

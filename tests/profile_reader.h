@@ -44,6 +44,7 @@ struct profile {
     struct profile_entry *locations, *functions;
     char **strings;
     uint64_t types[PROFILE_VALUES], units[PROFILE_VALUES], default_type, mapping_id;
+    uint64_t time_ns; /* since 1970 */
     size_t sample_count, location_count, function_count, string_count, type_count;
 };
 
@@ -179,6 +180,9 @@ static inline void profile_add(struct profile *profile, const struct wire_field 
         break;
     case 6:
         profile_add_string(profile, field->bytes);
+        break;
+    case 9:
+        profile->time_ns = field->integer;
         break;
     case 14:
         profile->default_type = field->integer;

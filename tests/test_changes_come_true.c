@@ -13,8 +13,9 @@ static void forget_settings(const char *path)
 {
     sqlite3 *trace;
     assert_int_equal(sqlite3_open(path, &trace), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(trace, "DELETE FROM setting WHERE name = 'memtrace'", NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_changes(trace), 1);
+    assert_int_equal(sqlite3_exec(trace, "DELETE FROM setting WHERE name IN ('memtrace', 'batch')", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_changes(trace), 2);
     sqlite3_close(trace);
 }
 
@@ -87,11 +88,40 @@ static void words_say_what_to_write_and_what_it_rests_on(void **state)
     assert_says(said->out, "\n   → torch.utils.checkpoint.checkpoint(");
 }
 
+/* The run ends in its first forward pass, on a device with room for a checkpointed one. */
+static void a_refused_request_is_met_with_changes(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" run --device sim:2GiB --model small --seq 256 --batch 8 --impl eager --alloc "
+                           "policy=torch --trace oom.db --json >run.json")
+                         ->code,
+                     5);
+    forget_settings("oom.db");
+    json_t *answer = json_of(MEMTRACE("oom --trace oom.db --json")), *roles = json_object_get(answer, "by_role");
+    const json_t *change, *share, *checkpoint = NULL;
+    size_t index;
+    json_int_t sum = 0;
+    json_array_foreach(json_object_get(answer, "changes"), index, change)
+    {
+        assert_string_equal(text_of(change, "proof"), "replay");
+        assert_true(integer_of(change, "reserved_bytes") <= INT64_C(2) << 30);
+        if (strcmp(text_of(change, "change"), "checkpoint of model.layers.*") == 0)
+            checkpoint = change;
+    }
+    assert_non_null(checkpoint);
+    assert_string_equal(text_of(checkpoint, "hint"),
+                        "torch.utils.checkpoint.checkpoint(module, input, use_reentrant=False)");
+    json_array_foreach(roles, index, share) sum += integer_of(share, "allocated_bytes");
+    assert_int_equal(sum, integer_of(json_object_get(answer, "memory"), "allocated_bytes"));
+    json_decref(answer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(settings_of_the_allocator_to_the_byte, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(changes_of_the_program_nearly, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(a_refused_request_is_met_with_changes, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(words_say_what_to_write_and_what_it_rests_on, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

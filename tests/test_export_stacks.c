@@ -64,6 +64,8 @@ static void a_profile_has_the_values_of_a_heap_profile(void **state)
 {
     struct fixture *fixture = *state;
     struct profile profile = export_profile("stacks");
+    assert_true(profile.time_ns > 0);
+    assert_int_equal(profile.time_ns, mt_run_start_us(fixture->run) * 1000);
     assert_int_equal(profile.type_count, PROFILE_VALUES);
     expect_type(&profile, 0, "alloc_objects", "count");
     expect_type(&profile, 1, "alloc_space", "bytes");

@@ -21,9 +21,9 @@ static const char told[] =
     " LEFT JOIN up ON up.stack = event.stack AND up.id = 0 ORDER BY event.id";
 
 /* The run's own row. */
-static const char known[] =
-    "SELECT setting.name, value, device, capacity_bytes, run.name, state FROM setting JOIN run ON run.id = setting.run"
-    " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
+static const char known[] = "SELECT setting.name, value, device, capacity_bytes, run.name, state, started_at FROM "
+                            "setting JOIN run ON run.id = setting.run"
+                            " WHERE setting.name NOT IN ('file', 'format') ORDER BY 1";
 
 static void a_run_comes_back_from_its_snapshot(void **state)
 {

@@ -70,7 +70,7 @@ static mt_status finish(struct bytes *bytes)
     mt_status status = mt_torch_snapshot_read(&root, MT_IMPORT_ANY_DEVICE, &snapshot);
     if (status == MT_OK) {
         struct mt_torch_labels *labels = mt_torch_labels_create(&snapshot, rules, &sink, foreign);
-        struct mt_torch_own *own = mt_torch_own_create(&root, &snapshot, &sink, own_foreign);
+        struct mt_torch_own *own = mt_torch_own_create(&root, &snapshot, 0, &sink, own_foreign);
         const struct mt_torch_labeler by_rules = mt_torch_labels_labeler(labels), as_own = mt_torch_own_labeler(own);
         mt_torch_replay(&snapshot, &by_rules, foreign, &tally);
         mt_torch_labels_end(labels);

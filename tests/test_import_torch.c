@@ -94,6 +94,20 @@ static void the_last_step_ends_when_the_recording_does(void **state)
     mt_import_report_release(&report);
 }
 
+/* The story's clock does not count from 1970, so it does not say when. */
+static void a_run_began_at_its_first_event(void **state)
+{
+    (void)state;
+    struct mt_import_report report = import_story(&(struct story){"", "", 9});
+    assert_string_equal(sql_text("story.db", "SELECT started_at LIKE '20%' FROM run"), "1");
+    mt_import_report_release(&report);
+    const struct mt_import_plan plan = {
+        .file = MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz", .trace = "began.db", .device = MT_IMPORT_ANY_DEVICE};
+    assert_int_equal(mt_import(&plan, &report), MT_OK);
+    assert_string_equal(sql_text("began.db", "SELECT started_at FROM run"), "2026-11-22T11:42:49.997738Z");
+    mt_import_report_release(&report);
+}
+
 /* Imports a snapshot without events, with more members. */
 static struct mt_import_report import_settings(const char *members)
 {
@@ -411,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_recording_that_began_late_has_lost_nothing),
         cmocka_unit_test(a_recording_that_was_full_has_lost_its_beginning),
         cmocka_unit_test(the_last_step_ends_when_the_recording_does),
+        cmocka_unit_test(a_run_began_at_its_first_event),
         cmocka_unit_test(the_allocators_settings_are_the_runs),
         cmocka_unit_test(divisions_that_differ_by_size_are_told),
         cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),

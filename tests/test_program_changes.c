@@ -110,6 +110,56 @@ static void checkpoint_keeps_outputs_and_computes_again(void **state)
     free(story);
 }
 
+/* Returns the checkpoint of a place. */
+static const struct mt_program_change *checkpoint_of(const struct mt_program_changes *changes, const char *place)
+{
+    for (size_t i = 0; i < changes->count; i++)
+        if (changes->items[i].kind == MT_CHANGE_CHECKPOINT && strcmp(changes->items[i].place, place) == 0)
+            return &changes->items[i];
+    fail_msg("no checkpoint of %s", place);
+    return NULL;
+}
+
+static void put_in(int label, const char *span)
+{
+    labels[label].span = labels[label].place = span;
+}
+
+/* A loop calls two layers in line 51, and nothing but the lines in them tells them apart. */
+static void calls_of_a_loop_are_told_apart_by_lines(void **state)
+{
+    (void)state;
+    struct story *story = story_begin();
+    size_t kept[2], outputs[2];
+    begin_step(story, 0);
+    for (int layer = 0; layer < 2; layer++) {
+        kept[layer] = take(story, KEPT_0, 10 * MIB);
+        size_t beside = take(story, BESIDE_0, 4 * MIB);
+        outputs[layer] = take(story, KEPT_1, 2 * MIB);
+        story_give(story, beside);
+    }
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+    for (int layer = 2; layer-- > 0;) {
+        story_give(story, outputs[layer]);
+        story_give(story, kept[layer]);
+    }
+    struct mt_advice_input input = story_input(story, "policy=torch");
+    struct mt_program_changes changes;
+    make_labels();
+    put_in(KEPT_0, "run/main:8.model/forward:40.forward:51.forward:10");
+    put_in(BESIDE_0, "run/main:8.model/forward:40.forward:51.forward:11");
+    put_in(KEPT_1, "run/main:8.model/forward:40.forward:51.forward:12");
+    input.labels = labels;
+    input.label_count = STORY_LABELS + LAYER_LABELS;
+    assert_int_equal(mt_program_changes_create(&input, &changes), MT_OK);
+    const struct mt_program_change *change = checkpoint_of(&changes, "run/main:8.model/forward:40.forward:51");
+    assert_int_equal(change->calls, 2);
+    assert_int_equal(changes.as_it_was.requested_bytes, 28 * MIB);
+    assert_int_equal(change->replay.requested_bytes, 18 * MIB); /* an output of 2, and 16 of the second layer */
+    mt_program_changes_release(&changes);
+    free(story);
+}
+
 /* The last block goes on to what comes next, which lets go of it: so the call keeps nothing that is its output. */
 static void output_that_is_passed_on_is_no_activation(void **state)
 {
@@ -233,6 +283,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoint_keeps_outputs_and_computes_again),
+        cmocka_unit_test(calls_of_a_loop_are_told_apart_by_lines),
         cmocka_unit_test(output_that_is_passed_on_is_no_activation),
         cmocka_unit_test(gradients_go_when_the_next_one_comes),
         cmocka_unit_test(gradients_that_are_added_up_stay),

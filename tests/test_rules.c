@@ -321,7 +321,7 @@ static void built_in_rules_are_rules(void **state)
 /* Returns the current operator's category after a node ran. */
 static int undo(struct mt_forward_tape *tape, const char *node)
 {
-    if (!mt_forward_tape_undo(tape, node))
+    if (!mt_forward_tape_undo(tape, node, 1024))
         return -1;
     return (int)mt_forward_tape_current(tape)->category;
 }
@@ -333,8 +333,9 @@ static void nodes_go_back_over_what_ran(void **state)
     static const char mul[] = "mul_Tensor", rsqrt[] = "rsqrt", bmm[] = "bmm", sigmoid[] = "sigmoid";
     static const char mul_node[] = "MulBackward0", view_node[] = "ViewBackward0";
     const struct mt_forward_op ops[] = {
-        {rsqrt, MT_CATEGORY_NORM, 1, 1}, {mul, MT_CATEGORY_NORM, 2, 2},    {mul, MT_CATEGORY_NORM, 2, 2},
-        {bmm, MT_CATEGORY_EINSUM, 3, 3}, {sigmoid, MT_CATEGORY_FFN, 4, 4}, {mul, MT_CATEGORY_FFN, 5, 5},
+        {rsqrt, MT_CATEGORY_NORM, 1, 1, 64},    {mul, MT_CATEGORY_NORM, 2, 2, 1024},
+        {mul, MT_CATEGORY_NORM, 2, 2, 1024},    {bmm, MT_CATEGORY_EINSUM, 3, 3, 1024},
+        {sigmoid, MT_CATEGORY_FFN, 4, 4, 1024}, {mul, MT_CATEGORY_FFN, 5, 5, 1024},
     };
     struct mt_forward_tape *tape = mt_forward_tape_create();
     assert_null(mt_forward_tape_current(tape));
@@ -362,10 +363,10 @@ static void an_addition_is_passed_unseen(void **state)
     (void)state;
     struct mt_forward_tape *tape = mt_forward_tape_create();
     assert_null(mt_forward_tape_passed(tape));
-    mt_forward_tape_add(tape, &(struct mt_forward_op){"mul_Tensor", MT_CATEGORY_FFN, 1, 1});
-    mt_forward_tape_add(tape, &(struct mt_forward_op){"add_Tensor", MT_CATEGORY_BLOCK, 2, 2});
-    mt_forward_tape_add(tape, &(struct mt_forward_op){"addmm", MT_CATEGORY_EINSUM, 3, 3});
-    mt_forward_tape_add(tape, &(struct mt_forward_op){"pow_Tensor_Scalar", MT_CATEGORY_NORM, 4, 4});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"mul_Tensor", MT_CATEGORY_FFN, 1, 1, 1024});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"add_Tensor", MT_CATEGORY_BLOCK, 2, 2, 1024});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"addmm", MT_CATEGORY_EINSUM, 3, 3, 1024});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"pow_Tensor_Scalar", MT_CATEGORY_NORM, 4, 4, 1024});
     assert_int_equal(undo(tape, "PowBackward0"), MT_CATEGORY_NORM);
     assert_int_equal(mt_forward_tape_passed(tape)->category, MT_CATEGORY_NORM); /* addmm is no addition */
     assert_int_equal(undo(tape, "AddmmBackward0"), MT_CATEGORY_EINSUM);
@@ -376,16 +377,31 @@ static void an_addition_is_passed_unseen(void **state)
     mt_forward_tape_destroy(tape);
 }
 
+/* A loss that is multiplied in place takes nothing in forward. Its node takes a scalar in backward. */
+static void a_scalar_does_not_undo_a_tensor(void **state)
+{
+    (void)state;
+    struct mt_forward_tape *tape = mt_forward_tape_create();
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"mul_Tensor", MT_CATEGORY_FFN, 1, 1, 1024});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"nll_loss", MT_CATEGORY_LOSS, 2, 2, 4});
+    assert_false(mt_forward_tape_undo(tape, "MulBackward0", 4));
+    assert_int_equal(undo(tape, "NllLossBackward0"), MT_CATEGORY_LOSS);
+    assert_int_equal(undo(tape, "MulBackward0"), MT_CATEGORY_FFN);
+    mt_forward_tape_add(tape, &(struct mt_forward_op){"mul_Tensor", MT_CATEGORY_LOSS, 3, 3, 4});
+    assert_true(mt_forward_tape_undo(tape, "MulBackward0", 4));
+    mt_forward_tape_destroy(tape);
+}
+
 /* Operators that a checkpoint repeats within backward are undone first, and then those before it. */
 static void forward_within_backward_goes_on_from_there(void **state)
 {
     (void)state;
     static const char exp_op[] = "exp", mul[] = "mul_Tensor";
     struct mt_forward_tape *tape = mt_forward_tape_create();
-    mt_forward_tape_add(tape, &(struct mt_forward_op){exp_op, MT_CATEGORY_SOFTMAX, 1, 1});
-    mt_forward_tape_add(tape, &(struct mt_forward_op){mul, MT_CATEGORY_LOSS, 2, 2});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){exp_op, MT_CATEGORY_SOFTMAX, 1, 1, 1024});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){mul, MT_CATEGORY_LOSS, 2, 2, 1024});
     assert_int_equal(undo(tape, "MulBackward0"), MT_CATEGORY_LOSS);
-    mt_forward_tape_add(tape, &(struct mt_forward_op){mul, MT_CATEGORY_FFN, 3, 3});
+    mt_forward_tape_add(tape, &(struct mt_forward_op){mul, MT_CATEGORY_FFN, 3, 3, 1024});
     assert_int_equal(undo(tape, "MulBackward0"), MT_CATEGORY_FFN);
     assert_int_equal(undo(tape, "ExpBackward0"), MT_CATEGORY_SOFTMAX);
     assert_int_equal(undo(tape, "MulBackward0"), -1);
@@ -408,6 +424,7 @@ int main(void)
         cmocka_unit_test(built_in_rules_are_rules),
         cmocka_unit_test(nodes_go_back_over_what_ran),
         cmocka_unit_test(an_addition_is_passed_unseen),
+        cmocka_unit_test(a_scalar_does_not_undo_a_tensor),
         cmocka_unit_test(forward_within_backward_goes_on_from_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,10 +7,11 @@ foreach(module memtrace_cuda memtrace_cupti memtrace_inject memtrace_torch)
         list(APPEND wheel_targets ${module})
     endif()
 endforeach()
-# CUDA's libraries are beside PyTorch's, if it came as a wheel, too.
+# CUDA's libraries are those of PyTorch, where it came as a wheel, too, before those of a toolkit.
 foreach(module memtrace_cuda memtrace_cupti memtrace_inject)
     if(TARGET ${module})
-        set_property(TARGET ${module} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../../nvidia/cu13/lib")
+        get_target_property(toolkit_folders ${module} INSTALL_RPATH)
+        set_target_properties(${module} PROPERTIES INSTALL_RPATH "$ORIGIN/../../nvidia/cu13/lib;${toolkit_folders}")
     endif()
 endforeach()
 add_custom_target(wheel DEPENDS ${wheel_targets} memtrace_shared)

@@ -38,7 +38,7 @@ class TorchMeter:
     as it begins, and leaves a history alone that the program keeps."""
 
     def __init__(self) -> None:
-        torch.cuda.init()  # type: ignore[no-untyped-call]
+        torch.cuda.init()
         self._cards = range(torch.cuda.device_count())
         self._before = 0
         self._keeps_history = False
@@ -60,7 +60,7 @@ class TorchMeter:
             return ()
         with tempfile.TemporaryDirectory() as folder:
             snapshot, path = pathlib.Path(folder) / "test.pickle", pathlib.Path(folder) / "test.db"
-            torch.cuda.memory._dump_snapshot(str(snapshot))  # type: ignore[no-untyped-call]
+            torch.cuda.memory._dump_snapshot(str(snapshot))
             told = subprocess.run([find_program(), "import", snapshot, "--trace", path], capture_output=True)
             if told.returncode != 0:
                 return ()
@@ -78,9 +78,9 @@ class TorchMeter:
 
 def begin_history() -> bool:
     """Has PyTorch keep its memory history. False if it does so already, or its allocator has none, as a pluggable one."""
-    if getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)():
-        return False
     try:
+        if getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)():
+            return False
         torch.cuda.memory._record_memory_history(stacks="python")
     except RuntimeError:
         return False

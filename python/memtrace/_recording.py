@@ -34,9 +34,11 @@ class Recording(contextlib.ContextDecorator):
             print(f"memtrace: {reason}: nothing is recorded", file=sys.stderr)
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
         if self._watcher is not None:
-            self._watcher.end()
+            from ._allocator import outcome_of
+
+            self._watcher.end(outcome_of(error))
             self._watcher = None
 
     def _begin(self) -> Optional[str]:

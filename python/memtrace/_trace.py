@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
-from typing import Any, Generic, Optional, TypeVar, Union
+from typing import Any, Generic, Optional, SupportsIndex, TypeVar, Union, overload
 
 from . import _header as header
 from ._html import peak_page, table_page, trace_page
@@ -101,6 +101,16 @@ class Finding:
 
 class Rows(tuple[Row, ...], Generic[Row]):
     """Rows of an answer. Notebooks show them as a table."""
+
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Row: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Rows[Row]: ...
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return Rows(found) if isinstance(place, slice) else found
 
     def _repr_html_(self) -> str:
         return table_page([dataclasses.asdict(row) for row in self])  # type: ignore[call-overload]

@@ -240,10 +240,10 @@ def begin_recorded() -> None:
         fall_back(str(error))
 
 
-def end() -> None:
-    """Ends the traces, and removes all hooks."""
+def end(outcome: int = 0) -> None:
+    """Ends the traces as Allocator.close does, and removes all hooks."""
     global watcher
     if watcher is not None:
         watcher.unwatch()
-        watcher.close()
+        watcher.close(outcome)
     watcher = None

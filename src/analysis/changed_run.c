@@ -38,7 +38,7 @@ static void count_at_peak(struct mt_changed_run *changed, size_t index, uint64_t
 
 void mt_changed_run_resize(struct mt_changed_run *changed, size_t index, uint64_t bytes)
 {
-    assert(index < changed->input.block_count && bytes <= changed->blocks[index].requested_bytes);
+    assert(index < changed->input.block_count);
     count_at_peak(changed, index, changed->blocks[index].requested_bytes, 0, MT_POSITION_NEVER);
     changed->blocks[index].requested_bytes = bytes;
 }

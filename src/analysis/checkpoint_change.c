@@ -7,7 +7,10 @@
  *
  * Nothing tells the output apart. It is taken to be the last block that the call takes, if that is still there when forward
  * takes the next one elsewhere, and else the last activation that the call keeps. The input belongs to who called.
- * A call is told by labels: blocks of one span, in one forward pass. */
+ *
+ * A call is told by labels: blocks of one span, in one forward pass, until forward takes a block elsewhere. A span may be of
+ * lines of the program, "modeling/forward:403.forward:306.norm:65", in which a loop calls the modules of one line. There a
+ * call ends where the line in it goes back. */
 #include "analysis/changed_run.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -121,6 +124,7 @@ static struct modules_list list_modules(const struct mt_window *window)
 /* A call of a module in a forward pass. */
 struct call {
     int64_t pass;
+    int64_t line;  /* in the module's function, of the last block; -1: the span has no lines */
     int64_t end;   /* the last event in which its forward took a block */
     int64_t back;  /* the first at which backward uses it up, or takes a block of it; 0: not in the window */
     int64_t next;  /* the first event after `end` in which forward took a block outside of the call; 0: none */
@@ -170,19 +174,20 @@ static bool is_of_forward(const struct mt_label_row *label)
     return has_phase(label, MT_PHASE_FORWARD) || has_phase(label, MT_PHASE_LOSS);
 }
 
-/* Enters a block that forward took. */
-static void enter_forward(struct calls *calls, struct instance *instance, size_t index, int64_t pass)
+/* Returns the line of the part behind the modules' of a span, "forward:306"; -1 if it has none. */
+static int64_t line_within(const struct modules *modules, const char *span)
 {
-    const struct mt_block_row *block = &calls->window->input->blocks[index];
-    if (instance->call == NO_CALL || calls->items[instance->call].pass != pass) {
-        instance->call = (uint32_t)calls->count;
-        *MT_HOST_ADD(calls->items, calls->count) = (struct call){.pass = pass, .output = SIZE_MAX};
-    }
-    struct call *call = &calls->items[instance->call];
-    call->end = block->alloc_event;
-    call->last = index;
-    call->next = 0;
-    calls->call_of[index] = instance->call;
+    const char *part = span + length_of_parts(span, count_parts(modules));
+    size_t length = part[0] == '.' ? length_of_parts(part + 1, 1) : 0;
+    const char *colon = length > 0 ? memchr(part + 1, ':', length) : NULL;
+    return colon != NULL ? strtoll(colon + 1, NULL, 10) : -1;
+}
+
+/* True if a block of that pass and line is of another call than the last of its module. */
+static bool is_new_call(const struct calls *calls, const struct instance *instance, int64_t pass, int64_t line)
+{
+    const struct call *call = instance->call != NO_CALL ? &calls->items[instance->call] : NULL;
+    return call == NULL || call->pass != pass || call->next != 0 || (line >= 0 && line < call->line);
 }
 
 /* Notes that forward took a block outside of the call that was under way. */
@@ -190,6 +195,23 @@ static void leave_call(struct calls *calls, uint32_t call, int64_t event)
 {
     if (call != NO_CALL && calls->items[call].next == 0)
         calls->items[call].next = event;
+}
+
+/* Enters a block that forward took. */
+static void enter_forward(struct calls *calls, struct instance *instance, size_t index, int64_t pass)
+{
+    const struct mt_block_row *block = &calls->window->input->blocks[index];
+    int64_t line = line_within(calls->modules, calls->window->input->labels[block->label].span);
+    if (is_new_call(calls, instance, pass, line)) {
+        leave_call(calls, instance->call, block->alloc_event);
+        instance->call = (uint32_t)calls->count;
+        *MT_HOST_ADD(calls->items, calls->count) = (struct call){.pass = pass, .output = SIZE_MAX};
+    }
+    struct call *call = &calls->items[instance->call];
+    call->end = block->alloc_event;
+    call->last = index;
+    call->line = line;
+    calls->call_of[index] = instance->call;
 }
 
 /* Enters a block that backward took: the call's backward has begun. */

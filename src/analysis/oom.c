@@ -119,10 +119,17 @@ static struct mt_oom_shares share_labels(const struct mt_advice_input *input)
 
 static void find_shares(struct mt_oom_answer *answer)
 {
-    answer->places = share_labels(&answer->material.input);
-    answer->categories = share_labels(&answer->material.input);
+    const struct mt_advice_input *input = &answer->material.input;
+    answer->places = share_labels(input);
+    answer->categories = share_labels(input);
+    answer->roles = share_labels(input);
+    for (size_t i = 0; i < answer->roles.count; i++) {
+        answer->roles.items[i].category = input->labels[i].role;
+        answer->roles.items[i].place = "";
+    }
     for (size_t i = 0; i < answer->categories.count; i++)
         answer->categories.items[i].place = "";
+    merge_shares(&answer->roles);
     merge_shares(&answer->places);
     merge_shares(&answer->categories);
 }
@@ -229,6 +236,8 @@ static bool is_settled(const struct mt_oom_answer *answer, const struct mt_repla
 static void add_replayed(struct mt_oom_answer *answer)
 {
     size_t room = answer->change_count > 1 ? 1 : MT_MOST_OOM_SIMULATED - answer->change_count;
+    if (!answer->is_ours)
+        room = MT_MOST_OOM_REPLAYED;
     for (size_t i = 0; i < answer->replayed.count && room > 0; i++) {
         const struct mt_replayed_change *replayed = &answer->replayed.items[i];
         const struct mt_oom_change change = {
@@ -290,6 +299,7 @@ void mt_oom_answer_release(struct mt_oom_answer *answer)
     mt_replayed_changes_release(&answer->replayed);
     mt_refusal_release(&answer->refusal);
     mt_advice_material_release(&answer->material);
+    free(answer->roles.items);
     free(answer->categories.items);
     free(answer->places.items);
 }

@@ -11,6 +11,7 @@
 
 #include "analysis/advise.h"
 #include "analysis/fit.h"
+#include "analysis/program_changes.h"
 
 /* The reason for which a hole could not serve. */
 typedef enum mt_hole_reason {
@@ -80,6 +81,7 @@ bool mt_refusal_is_limited(const struct mt_refusal *refusal);
 uint64_t mt_refusal_elsewhere(const struct mt_refusal *refusal);
 
 typedef enum mt_replayed_kind {
+    MT_REPLAYED_PROGRAM,  /* a change of a program that can't be made again */
     MT_REPLAYED_PATTERN,  /* the waste of a finding is gone */
     MT_REPLAYED_POLICY,   /* the alternative to the allocator's settings */
     MT_REPLAYED_USED_ONLY /* every block is live from its first to its last use only */
@@ -89,8 +91,9 @@ typedef enum mt_replayed_kind {
  * is known of the requests that would have followed. */
 struct mt_replayed_change {
     mt_replayed_kind kind;
-    struct mt_finding finding;      /* of MT_REPLAYED_PATTERN; its texts are those of the labels */
-    struct mt_alloc_settings alloc; /* of the replay */
+    struct mt_program_change program; /* of MT_REPLAYED_PROGRAM; its place is owned by the list */
+    struct mt_finding finding;        /* of MT_REPLAYED_PATTERN; its texts are those of the labels */
+    struct mt_alloc_settings alloc;   /* of the replay */
     struct mt_replay_result replay;
 };
 
@@ -141,7 +144,8 @@ struct mt_oom_change {
     uint64_t reserved_bytes;            /* the peak with it */
 };
 
-enum { MT_MOST_OOM_SIMULATED = 3, MT_MOST_OOM_CHANGES = 4 };
+/* Of a run that can't be made again, all are replayed. */
+enum { MT_MOST_OOM_SIMULATED = 3, MT_MOST_OOM_REPLAYED = 6, MT_MOST_OOM_CHANGES = 6 };
 
 /* A run up to its last refused request, and changes. Plans borrow the spellings of devices, so it is not to be copied.
  * Invariants: with is_simulated, fit.fit.fits is false; changes that were simulated come first, and those of each proof
@@ -153,7 +157,7 @@ struct mt_oom_answer {
     struct mt_advice_material material; /* its events end with the refusal */
     struct mt_refusal refusal;
     struct mt_replayed_changes replayed;
-    struct mt_oom_shares categories, places;
+    struct mt_oom_shares roles, categories, places; /* of roles, a share's category is the role */
     uint64_t limit_bytes;      /* the most that a change could reserve: all of the device, or what the run held of it */
     bool is_ours;              /* the run can be made again, so a simulation was tried */
     bool is_simulated;         /* the simulation ran out of memory, too */

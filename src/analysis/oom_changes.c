@@ -190,7 +190,8 @@ static void add_findings(const struct extended *extended, const struct mt_advice
     for (size_t i = 0; i < advice->count; i++) {
         const struct mt_finding *finding = &advice->findings[i];
         bool is_met = finding->replay.fits && finding->pattern != MT_PATTERN_FRAGMENTATION;
-        const struct mt_replayed_change change = {MT_REPLAYED_PATTERN, *finding, alloc, finding->replay};
+        const struct mt_replayed_change change = {
+            .kind = MT_REPLAYED_PATTERN, .finding = *finding, .alloc = alloc, .replay = finding->replay};
         if (is_met && !has_hint(out, finding))
             add(out, &change);
     }
@@ -210,6 +211,32 @@ static mt_status try_patterns(const struct extended *extended, size_t limit, str
     return status;
 }
 
+/* Adds changes of the program with which the request was met. Gradients that go earlier are a pattern, and expandable segments
+ * were tried. */
+static mt_status try_program(const struct extended *extended, struct mt_replayed_changes *out)
+{
+    const struct mt_alloc_settings tried = mt_advice_alternative(&extended->input);
+    mt_program_kind kind = extended->input.program.kind;
+    struct mt_program_changes changes = {0};
+    if (kind != MT_PROGRAM_PYTORCH && kind != MT_PROGRAM_LIBRARY)
+        return MT_OK;
+    mt_status status = mt_program_changes_create(&extended->input, &changes);
+    for (size_t i = 0; i < changes.count && status == MT_OK; i++) {
+        const struct mt_program_change *item = &changes.items[i];
+        struct mt_replayed_change change = {
+            .kind = MT_REPLAYED_PROGRAM, .program = *item, .alloc = item->alloc, .replay = item->replay};
+        bool is_tried =
+            item->kind == MT_CHANGE_ZERO_GRAD ||
+            (item->kind == MT_CHANGE_ALLOCATOR && item->alloc.expandable_segments == tried.expandable_segments);
+        if (!item->replay.fits || is_tried)
+            continue;
+        change.program.place = mt_host_strdup(item->place);
+        add(out, &change);
+    }
+    mt_program_changes_release(&changes);
+    return status;
+}
+
 /* Returns the order of a change by its cost: a setting or a line of the program comes before copying or computing again,
  * and this before changing everything. */
 static int cost_of(const struct mt_replayed_change *change)
@@ -218,7 +245,11 @@ static int cost_of(const struct mt_replayed_change *change)
         [MT_PATTERN_KEPT_GRADIENTS] = 0, [MT_PATTERN_LEAK] = 2,          [MT_PATTERN_NEVER_USED] = 2,
         [MT_PATTERN_DEAD_WRITE] = 2,     [MT_PATTERN_LATE_FREE] = 3,     [MT_PATTERN_EARLY_ALLOCATION] = 3,
         [MT_PATTERN_TWO_PRECISIONS] = 4, [MT_PATTERN_FRAGMENTATION] = 1, [MT_PATTERN_IDLE] = 5};
+    static const int costs_of_program[MT_CHANGE_KIND_COUNT] = {
+        [MT_CHANGE_ALLOCATOR] = 1, [MT_CHANGE_IN_BACKWARD] = 4, [MT_CHANGE_CHECKPOINT] = 5, [MT_CHANGE_LESS_STATE] = 6};
     enum { COST_OF_STATE = 6, COST_OF_ALL = 7 };
+    if (change->kind == MT_REPLAYED_PROGRAM)
+        return costs_of_program[change->program.kind];
     if (change->kind == MT_REPLAYED_POLICY)
         return costs[MT_PATTERN_FRAGMENTATION];
     if (change->kind == MT_REPLAYED_USED_ONLY)
@@ -234,7 +265,9 @@ static int compare_changes(const void *left, const void *right)
 {
     const struct mt_replayed_change *a = left, *b = right;
     int order = MT_COMPARE(cost_of(a), cost_of(b));
-    return order != 0 ? order : MT_COMPARE(b->finding.saved_bytes, a->finding.saved_bytes);
+    if (order == 0)
+        order = MT_COMPARE(b->finding.saved_bytes, a->finding.saved_bytes);
+    return order != 0 ? order : MT_COMPARE(a->replay.reserved_bytes, b->replay.reserved_bytes);
 }
 
 mt_status mt_replayed_changes_create(const struct mt_advice_input *input, const struct mt_refusal *refusal,
@@ -248,6 +281,8 @@ mt_status mt_replayed_changes_create(const struct mt_advice_input *input, const 
         status = try_policy(&extended, out);
     if (status == MT_OK && out->is_reproduced)
         status = try_patterns(&extended, limit, out);
+    if (status == MT_OK && out->is_reproduced)
+        status = try_program(&extended, out);
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_changes);
     extended_release(&extended);
@@ -256,6 +291,8 @@ mt_status mt_replayed_changes_create(const struct mt_advice_input *input, const 
 
 void mt_replayed_changes_release(struct mt_replayed_changes *changes)
 {
+    for (size_t i = 0; i < changes->count; i++)
+        free((char *)changes->items[i].program.place);
     free(changes->items);
     *changes = (struct mt_replayed_changes){0};
 }

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ROW struct mt_replay_result
 static const struct mt_field peak_fields[] = {
@@ -25,7 +26,7 @@ static const struct mt_field change_fields[] = {
     MT_BYTES(ROW, bytes, "bytes", NULL, "requested by the blocks that it is about, at the peak"),
     MT_COUNT(ROW, blocks, "blocks", NULL, "that these are"),
     MT_ROW(ROW, peak, "replayed", &peak_type, "the peaks with it, by replay"),
-    MT_FLAG(ROW, peak.fits, "fits", NULL, "false if the replay ran out of memory"),
+    MT_FLAG(ROW, peak.fits, "fits", "fits", "false if the replay ran out of memory"),
     MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
                   "of the peak of reserved bytes, to that of the replay without a change"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
@@ -101,6 +102,30 @@ static void add_settings(const struct mt_program_change *change, const struct mt
         mt_alloc_settings_format_short(&change->alloc, out);
 }
 
+/* Returns the begin of the last part of the place before `end` that names a file; NULL if none does. */
+static const char *file_before(const char *place, const char *end)
+{
+    const char *found = NULL;
+    for (const char *at = place, *begin = place; at < end; at++) {
+        if (*at == '.')
+            begin = at + 1;
+        if (*at == '/')
+            found = begin;
+    }
+    return found;
+}
+
+/* Returns the place from its last file on or, if that is one part alone, from the file before it: of
+ * "run/main:8.model/forward:40.forward:51" what follows "run/main:8.". */
+static const char *innermost(const char *place)
+{
+    const char *last = file_before(place, place + strlen(place));
+    if (last == NULL || strchr(last, '.') != NULL)
+        return last != NULL ? last : place;
+    const char *before = file_before(place, last);
+    return before != NULL ? before : last;
+}
+
 void mt_change_add(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out)
 {
     switch (change->kind) {
@@ -114,7 +139,7 @@ void mt_change_add(const struct mt_program_change *change, const struct mt_progr
         mt_text_add(out, "optimizer in backward");
         return;
     case MT_CHANGE_CHECKPOINT:
-        mt_text_add(out, "checkpoint of %s", change->place);
+        mt_text_add(out, "checkpoint of %s", innermost(change->place));
         return;
     case MT_CHANGE_LESS_STATE:
         mt_text_add(out, "%s", optimizers[change->optimizer]);
@@ -176,6 +201,7 @@ void mt_change_rows_create(const struct mt_program_changes *changes, const struc
         const struct mt_program_change *change = &changes->items[i];
         struct mt_change_row *row = &out->items[i];
         *row = (struct mt_change_row){.kind = mt_change_kind_name(change->kind),
+                                      .is_setting = change->kind == MT_CHANGE_ALLOCATOR,
                                       .bytes = change->bytes,
                                       .blocks = change->blocks,
                                       .peak = change->replay,

@@ -8,6 +8,7 @@
 /* A change. Invariant: hint has what a user types, if it is not the change itself. */
 struct mt_change_row {
     const char *kind;
+    bool is_setting; /* of the allocator */
     struct mt_text change, hint, basis;
     uint64_t bytes, blocks;
     struct mt_replay_result peak;

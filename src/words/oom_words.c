@@ -3,6 +3,7 @@
 #include "answer/answer.h"
 #include "base/memory.h"
 #include "words/advice_words.h"
+#include "words/change_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -67,17 +68,19 @@ static const struct mt_field hole_fields[] = {
 const struct mt_row_type mt_oom_hole_type = MT_ROW_TYPE(ROW, hole_fields);
 #undef ROW
 
-#define SHARE_FIELDS                                                                                                   \
-    MT_TEXT(struct mt_oom_share, category, "category", NULL, NULL),                                                    \
+#define SHARE_FIELDS(name)                                                                                             \
+    MT_TEXT(struct mt_oom_share, category, name, NULL, NULL),                                                          \
         MT_BYTES(struct mt_oom_share, allocated_bytes, "allocated_bytes", NULL, NULL),                                 \
         MT_BYTES(struct mt_oom_share, requested_bytes, "requested_bytes", NULL, NULL),                                 \
         MT_COUNT(struct mt_oom_share, blocks, "blocks", NULL, NULL)
-static const struct mt_field category_fields[] = {SHARE_FIELDS, MT_FIELDS_END};
+static const struct mt_field role_fields[] = {SHARE_FIELDS("role"), MT_FIELDS_END};
+static const struct mt_field category_fields[] = {SHARE_FIELDS("category"), MT_FIELDS_END};
 static const struct mt_field place_fields[] = {
-    SHARE_FIELDS,
+    SHARE_FIELDS("category"),
     MT_NAME(struct mt_oom_share, place, "place", NULL, "the module, with `*` for the number of the layer"),
     MT_FIELDS_END,
 };
+static const struct mt_row_type role_type = MT_ROW_TYPE(struct mt_oom_share, role_fields);
 static const struct mt_row_type category_type = MT_ROW_TYPE(struct mt_oom_share, category_fields);
 static const struct mt_row_type place_type = MT_ROW_TYPE(struct mt_oom_share, place_fields);
 
@@ -103,7 +106,8 @@ static const struct mt_field answer_fields[] = {
     MT_ROW(ROW, request, "memory", &memory_type, "what there was then"),
     MT_ROWS(ROW, holes, hole_count, "holes", &mt_oom_hole_type,
             "by why they could not serve; they sum to `hole_bytes`"),
-    MT_ROWS(ROW, categories.items, categories.count, "by_category", &category_type, "what was live"),
+    MT_ROWS(ROW, roles.items, roles.count, "by_role", &role_type, "what was live"),
+    MT_ROWS(ROW, categories.items, categories.count, "by_category", &category_type, "the same by category"),
     MT_ROWS(ROW, places.items, places.count, "by_place", &place_type, "the same by place"),
     MT_ROWS(ROW, changes, change_count, "changes", &mt_oom_change_type,
             "that would have sufficed; simulated ones first, each kind from the one that costs least"),
@@ -193,6 +197,10 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
                          struct mt_oom_change_row *out)
 {
     switch (replayed->kind) {
+    case MT_REPLAYED_PROGRAM:
+        mt_change_add(&replayed->program, program, &out->change);
+        mt_change_add_hint(&replayed->program, program, &out->hint);
+        return;
     case MT_REPLAYED_PATTERN:
         out->pattern = mt_pattern_name(replayed->finding.pattern);
         add_mended(&replayed->finding, &out->change);
@@ -243,6 +251,7 @@ void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *ou
                                            .capacity_bytes = knows_capacity ? (int64_t)refusal->capacity_bytes : -1,
                                            .left_bytes = knows_capacity ? (int64_t)mt_refusal_left(refusal) : -1,
                                            .limit_bytes = answer->limit_bytes},
+                               .roles = answer->roles,
                                .categories = answer->categories,
                                .places = answer->places,
                                .needs_bytes = answer->is_simulated ? (int64_t)answer->fit.fit.enough_bytes : -1,

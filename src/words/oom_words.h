@@ -36,7 +36,7 @@ struct mt_oom_row {
     struct mt_oom_request_row request;
     struct mt_oom_hole_row *holes;
     size_t hole_count;
-    struct mt_oom_shares categories, places;
+    struct mt_oom_shares roles, categories, places;
     struct mt_oom_change_row *changes;
     size_t change_count;
     int64_t needs_bytes; /* -1: not known */

@@ -15,7 +15,7 @@ static void replay(const struct mt_value *root, const struct mt_torch_snapshot *
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct mt_foreign *foreign = mt_foreign_create(&sink), *own_foreign = mt_foreign_create(&sink);
     struct mt_torch_labels *labels = mt_torch_labels_create(snapshot, rules, &sink, foreign);
-    struct mt_torch_own *own = mt_torch_own_create(root, snapshot, &sink, own_foreign);
+    struct mt_torch_own *own = mt_torch_own_create(root, snapshot, 0, &sink, own_foreign);
     const struct mt_torch_labeler reader = mt_torch_labels_labeler(labels), own_reader = mt_torch_own_labeler(own);
     struct mt_torch_tally tally;
     struct mt_import_report report = {0};

@@ -15,7 +15,7 @@ def watcher(monkeypatch):
     calls = []
     watch = types.ModuleType("memtrace._watch")
     watch.begin = lambda path: calls.append(("begin", path))
-    watch.end = lambda: calls.append(("end",))
+    watch.end = lambda outcome: calls.append(("end", outcome))
     monkeypatch.setitem(sys.modules, "memtrace._watch", watch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     return calls
@@ -24,20 +24,21 @@ def watcher(monkeypatch):
 def test_a_with_is_watched_from_its_beginning_to_its_end(watcher, tmp_path):
     with memtrace.record(tmp_path / "a.db"):
         watcher.append(("inside",))
-    assert watcher == [("begin", str(tmp_path / "a.db")), ("inside",), ("end",)]
+    assert watcher == [("begin", str(tmp_path / "a.db")), ("inside",), ("end", 0)]
 
 
 def test_a_function_is_watched_each_time_and_also_as_it_fails(watcher):
     @memtrace.record("b.db")
-    def train(fails):
-        if fails:
-            raise KeyError("in training")
+    def train(error):
+        if error is not None:
+            raise error
         return 5
 
-    assert train(False) == 5
-    with pytest.raises(KeyError):
-        train(True)
-    assert [call[0] for call in watcher] == ["begin", "end"] * 2
+    assert train(None) == 5
+    for error in (KeyError("in training"), torch.OutOfMemoryError("on the card")):
+        with pytest.raises(type(error)):
+            train(error)
+    assert watcher == [("begin", "b.db"), ("end", 0), ("begin", "b.db"), ("end", 1), ("begin", "b.db"), ("end", 5)]
 
 
 def test_without_a_card_the_program_runs_on_and_one_line_says_so(monkeypatch, capsys):

@@ -41,7 +41,7 @@ def test_the_largest_blocks_are_those_of_the_program(trace, asked):
     said = asked.json("top", "3", "--at", "peak")["rows"]
     assert [(block.count, block.category, block.span) for block in trace.top(3)] == [
         (row["count"], row["category"], row["span"]) for row in said]
-    assert len(trace.top(5, at="run")) == 5
+    assert "<table>" in trace.top(5, at="run")[:2]._repr_html_()
 
 
 def test_causes_sum_to_the_difference(trace):

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Usage: wheel.sh PYTHON SOURCE
 # Builds the wheel, without what nvcc compiles, installs it into an empty environment, and does there what the README does:
-# imports a snapshot of PyTorch, asks for advice, and asks in Python. pytest finds its plugin there. Exits with 77 (skipped) where PYTHON has no
-# scikit-build-core.
+# imports a snapshot of PyTorch, asks for advice, and asks in Python. pytest finds its plugin there, and a recorded program
+# the package. Exits with 77 (skipped) where PYTHON has no scikit-build-core.
 set -eu
 python=$1 source=$2
 "$python" -c 'import scikit_build_core' 2>/dev/null || { echo "skipped: $python has no scikit-build-core"; exit 77; }
@@ -33,10 +33,15 @@ env -i empty/bin/python -c 'import memtrace; print(memtrace.open("memtrace.db").
 PYTHONPATH=$(echo empty/lib/python3*/site-packages) "$python" -m pytest --markers >said
 grep -q 'memtrace_limit_memory' said || die "pytest does not find the plugin"
 
+# Where there is the library for PyTorch, the program finds the package's way into other interpreters.
+native=$(echo empty/lib/python3*/site-packages/memtrace/native)
+if [ -f "$native/libmemtrace_torch.so" ]; then
+    env -i PATH="$PATH" empty/bin/memtrace record -- python3 -c 'import os; print(os.environ["PYTHONPATH"])' >said 2>log
+    [ -f "$(cat said)/sitecustomize.py" ] || { cat said log; die "recorded programs do not find the package"; }
+fi
+
 # Of the system it needs the C library and the C++ one alone; CUDA's, where modules need them, come with CUDA.
-files=$(echo empty/lib/python3*/site-packages/memtrace/native/*)
-# shellcheck disable=SC2086 # a list of words
-needs=$(objdump -p $files | awk '$1 == "NEEDED" { print $2 }' | sort -u |
+needs=$(objdump -p "$native"/* | awk '$1 == "NEEDED" { print $2 }' | sort -u |
     grep -vE '^(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|jansson)|ld-linux-x86-64|lib(cublas|cublasLt|cupti))\.so\.[0-9.]+$' || true)
 [ -z "$needs" ] || die "the wheel needs these libraries: $needs"
 echo "built, installed and used: $(du -h "$wheel" | cut -f 1)"

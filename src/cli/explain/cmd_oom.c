@@ -215,6 +215,7 @@ struct live_line {
 };
 
 static const struct mt_field live_fields[] = {
+    MT_SHOWN(TEXT, char *, struct live_line, name.data, "role", "live, by role"),
     MT_SHOWN(TEXT, char *, struct live_line, name.data, "category", "live, by category"),
     MT_SHOWN(TEXT, char *, struct live_line, name.data, "place", "live, by place"),
     MT_SHOWN(BYTES, uint64_t, struct live_line, bytes, "bytes", "allocated"),
@@ -252,13 +253,17 @@ static void print_shares(const struct mt_oom_answer *answer, const struct mt_oom
         mt_text_release(&lines[i].name);
 }
 
+/* Prints what was live. Categories of our model say most; of others roles are known better. */
 static void print_live(const struct mt_oom_answer *answer)
 {
     if (answer->categories.count == 0) {
         mt_say("\nNothing was live.");
         return;
     }
-    print_shares(answer, &answer->categories, "category bytes share blocks");
+    if (answer->is_ours)
+        print_shares(answer, &answer->categories, "category bytes share blocks");
+    else
+        print_shares(answer, &answer->roles, "role bytes share blocks");
     print_shares(answer, &answer->places, "place bytes share blocks");
 }
 

@@ -6,11 +6,11 @@
 #include <stdio.h>
 
 /* Prints what to write for each change and what it rests on. Of settings of the allocator the table says all. */
-static void print_bases(const struct mt_program_changes *changes, const struct mt_change_rows *rows)
+static void print_bases(const struct mt_change_rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++) {
         const struct mt_change_row *row = &rows->items[i];
-        if (changes->items[i].kind == MT_CHANGE_ALLOCATOR)
+        if (row->is_setting)
             continue;
         mt_say("\n%s: %s.", mt_text_get(&row->change), mt_text_get(&row->basis));
         mt_say("   → %s", mt_text_get(&row->hint));
@@ -53,16 +53,20 @@ void mt_changes_headline(const struct mt_program_changes *changes, const struct 
     mt_text_release(&change);
 }
 
+void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields)
+{
+    if (rows->count > 0) {
+        mt_say("\nChanges, each replayed with the run's own blocks:");
+        mt_rows_print(&mt_change_type, fields, "requested allocated", rows->items, rows->count);
+    }
+    print_bases(rows);
+    print_gaps(rows);
+}
+
 void mt_changes_report(const struct mt_program_changes *changes, const struct mt_program *program)
 {
     struct mt_change_rows rows;
     mt_change_rows_create(changes, program, &rows);
-    if (rows.count > 0) {
-        mt_say("\nChanges, each replayed with the run's own blocks:");
-        mt_rows_print(&mt_change_type, "change requested allocated reserved difference_bytes", "requested", rows.items,
-                      rows.count);
-    }
-    print_bases(changes, &rows);
-    print_gaps(&rows);
+    mt_change_rows_print(&rows, "change requested allocated reserved difference_bytes");
     mt_change_rows_release(&rows);
 }

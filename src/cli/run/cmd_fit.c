@@ -1,18 +1,23 @@
 /* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
+#include "analysis/replayed_fit.h"
 #include "analysis/run_settings.h"
 #include "analysis/simulation.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/run/fit_report.h"
+#include "cli/run/replayed_fit_report.h"
 #include "cli/run/run_options.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct fit_options {
     struct mt_run_options run; /* the run to ask about, if any setting is given; the device, the trace and --json */
     const char *which;         /* of the trace's runs */
     uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
+    const char *with;          /* a run of another batch, to replay the run with others; NULL: none */
+    const char *batches;       /* of the run and of `with`: "4,8"; NULL: as the trace says */
 };
 
 static const struct mt_option options[] = {
@@ -22,6 +27,10 @@ static const struct mt_option options[] = {
               .help = "keep that much of its memory free (of a card what CUDA's context takes; of a size 0)"),
     MT_OPTION(TEXT, struct fit_options, which, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
               .help = "the run of the trace to ask about (the newest unless given)"),
+    MT_OPTION(TEXT, struct fit_options, with, "--with", .value = "N|NAME", .takes = MT_TAKES_RUN,
+              .help = "a run of another batch, for the largest one of a run that can't be made again"),
+    MT_OPTION(TEXT, struct fit_options, batches, "--batches", .value = "A,B",
+              .help = "the batch of such a run, and that of --with's, where the trace does not say them"),
     MT_OPTION(TEXT, struct fit_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct mt_run_options),
@@ -63,11 +72,9 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
     return mt_fit_device_choose_traced(run, fit->reserve_bytes, &asked->device);
 }
 
-/* Plans the traced run. It may still be running: only its settings are needed, and they are stored first. */
+/* Plans the traced run, which was found. It may still be running: only its settings are needed, and they are stored first. */
 static mt_status plan_traced(const struct fit_options *fit, struct asked *asked)
 {
-    MT_TRY(mt_trace_open_to_ask(fit->run.trace, &asked->trace));
-    MT_TRY(mt_trace_find_run(asked->trace, fit->which, &asked->run));
     mt_status status = mt_run_plan_of_run(asked->trace, asked->run, &asked->plan);
     if (status == MT_USAGE)
         return mt_fail(status, "%s; describe it by options of memtrace run, such as --model small", mt_last_error());
@@ -116,13 +123,129 @@ static mt_status answer(const struct fit_options *fit, struct asked *asked)
     return found.fit.fits ? MT_OK : fail_short(asked, &found.fit);
 }
 
+static mt_status fit_by_simulation(const struct fit_options *fit, struct asked *asked)
+{
+    if (fit->with != NULL || fit->batches != NULL)
+        return mt_fail(MT_USAGE, "--with and --batches are for runs that can't be made again; of this one every batch "
+                                 "is simulated");
+    MT_TRY(plan_asked(fit, asked));
+    return answer(fit, asked);
+}
+
+/* ---- a run that can't be made again ---- */
+
+/* Sets *out to true if the options ask about a traced run of another program than memtrace run. Opens the trace. */
+static mt_status is_replayed(const struct fit_options *fit, struct asked *asked, bool *out)
+{
+    struct mt_settings settings;
+    *out = false;
+    if (mt_run_options_describe(&fit->run))
+        return MT_OK;
+    MT_TRY(mt_trace_open_to_ask(fit->run.trace, &asked->trace));
+    MT_TRY(mt_trace_find_run(asked->trace, fit->which, &asked->run));
+    mt_status status = mt_settings_load(asked->trace, asked->run, &settings);
+    *out = status == MT_OK && mt_program_of_settings(&settings).kind != MT_PROGRAM_MODEL;
+    mt_settings_release(&settings);
+    return status;
+}
+
+/* Reads "4" or "4,8". */
+static mt_status parse_batches(const char *text, struct mt_replayed_question *question)
+{
+    static const char OPTION[] = "--batches";
+    struct mt_text first = {0};
+    size_t length = strcspn(text, ",");
+    mt_text_add(&first, "%.*s", (int)length, text);
+    mt_status status = mt_parse_integer(OPTION, mt_text_get(&first), 1, INT32_MAX, &question->batch);
+    if (status == MT_OK && text[length] == ',')
+        status = mt_parse_integer(OPTION, text + length + 1, 1, INT32_MAX, &question->other_batch);
+    mt_text_release(&first);
+    return status;
+}
+
+/* Finds the batch that a run says it had; 0 if it says none. */
+static mt_status find_batch(const struct mt_question *question, int64_t *out)
+{
+    const char *value;
+    MT_TRY(mt_question_setting(question, "batch", &value));
+    if (value[0] == '\0' || mt_parse_integer("batch", value, 1, INT32_MAX, out) != MT_OK)
+        *out = 0;
+    return MT_OK;
+}
+
+/* Finds the batches of both runs, which must differ. */
+static mt_status find_batches(const struct fit_options *fit, struct mt_replayed_question *question)
+{
+    MT_TRY(find_batch(question->run, &question->batch));
+    if (question->other != NULL)
+        MT_TRY(find_batch(question->other, &question->other_batch));
+    if (fit->batches != NULL)
+        MT_TRY(parse_batches(fit->batches, question));
+    if (question->other == NULL)
+        return MT_OK;
+    if (question->batch == 0 || question->other_batch == 0)
+        return mt_fail(MT_USAGE,
+                       "the runs do not say their batches: --batches A,B does, A of the run and B of --with's");
+    if (question->batch == question->other_batch)
+        return mt_fail(MT_USAGE, "both runs have a batch of %lld: two that differ tell how memory grows with it",
+                       (long long)question->batch);
+    return MT_OK;
+}
+
+static mt_status choose_replayed_device(const struct fit_options *fit, struct asked *asked)
+{
+    if (fit->run.device == NULL && asked->run->capacity_bytes == 0)
+        return mt_fail(MT_USAGE, "the trace does not say how much memory the run's device had: name one, such as "
+                                 "--device sim:a100-80gb");
+    return choose_traced_device(fit, asked);
+}
+
+static mt_status answer_replayed(const struct fit_options *fit, struct asked *asked,
+                                 struct mt_replayed_question *question)
+{
+    struct mt_alloc_settings alloc;
+    struct mt_replayed_fit found;
+    const char *given = fit->run.given[MT_SETTING_ALLOC];
+    if (given != NULL && mt_alloc_settings_parse(given, &alloc) != MT_OK)
+        return mt_fail_context(MT_USAGE, "--alloc");
+    question->alloc = given != NULL ? &alloc : NULL;
+    question->capacity_bytes = asked->device.memory_bytes - asked->device.reserve_bytes;
+    mt_status status = mt_replayed_fit_find(question, &found);
+    if (status == MT_OK)
+        (fit->run.json ? mt_replayed_fit_print_json : mt_replayed_fit_print)(question, &asked->device, &found);
+    if (status == MT_OK && !found.fits)
+        status = mt_fail(MT_FAILED, "the run does not fit %s", asked->device.name);
+    mt_replayed_fit_release(&found);
+    return status;
+}
+
+static mt_status fit_by_replay(const struct fit_options *fit, struct asked *asked)
+{
+    struct mt_question run = {.trace = asked->trace, .run = asked->run}, other = {0};
+    struct mt_replayed_question question = {.run = &run};
+    mt_status status = choose_replayed_device(fit, asked);
+    if (status == MT_OK && fit->with != NULL)
+        status = mt_question_open_named(fit->run.trace, fit->with, &other);
+    question.other = other.run != NULL ? &other : NULL;
+    if (status == MT_OK)
+        status = find_batches(fit, &question);
+    if (status == MT_OK)
+        status = answer_replayed(fit, asked, &question);
+    if (other.run != NULL)
+        mt_question_close(&other);
+    return status;
+}
+
 static mt_status run_fit(const void *given)
 {
     const struct fit_options *fit = given;
     struct asked asked = {0};
-    mt_status status = plan_asked(fit, &asked);
-    if (status == MT_OK)
-        status = answer(fit, &asked);
+    bool by_replay;
+    mt_status status = is_replayed(fit, &asked, &by_replay);
+    if (status == MT_OK && by_replay)
+        status = fit_by_replay(fit, &asked);
+    else if (status == MT_OK)
+        status = fit_by_simulation(fit, &asked);
     mt_trace_close(asked.trace);
     return status;
 }
@@ -142,11 +265,15 @@ const struct mt_command mt_command_fit = {
         "What the allocator reserves is compared with the device's memory less the reserve: of a card, what CUDA's\n"
         "context and libraries take of it. The answer names the simulated device that has what is left, so that\n"
         "memtrace run can try each claim on it.\n\n"
+        "A run that was imported or recorded can't be made again. Its own blocks are replayed with its allocator, as\n"
+        "they were and with changes, and with a larger batch: as two runs of different batches tell (--with), else as\n"
+        "is assumed. The answer says how near the replay comes to what the run reserved.\n\n"
         "The exit code is 0 if the run fits and 1 if it does not.\n",
     .failed_means = "failed, or the run does not fit",
     .examples = "  memtrace fit --device sim:a100-80gb\n"
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
-                "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n",
+                "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n"
+                "  memtrace fit --run small --with large --batches 4,8 --device sim:l4\n",
     .options = options,
     MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET),
     .answer = &mt_fit_answer_type,

@@ -116,6 +116,7 @@ enum {
     PROFILE_LOCATION = 4,
     PROFILE_FUNCTION = 5,
     PROFILE_STRING_TABLE = 6,
+    PROFILE_TIME_NANOS = 9,
     PROFILE_PERIOD_TYPE = 11,
     PROFILE_PERIOD = 12,
     PROFILE_DEFAULT_SAMPLE_TYPE = 14,
@@ -290,6 +291,7 @@ mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_fil
     mt_text_add(&title, "memtrace run %" PRId64 "%s%s", from->run->id, name != NULL ? ": " : "",
                 name != NULL ? name : "");
     write_profile(mt_text_get(&title), &sums, layers, &profile);
+    proto_add_integer(&profile, PROFILE_TIME_NANOS, mt_run_start_us(from->run) * 1000);
     mt_output_file_write(file, profile.data, profile.length);
     proto_release(&profile);
     mt_text_release(&title);

@@ -39,6 +39,20 @@ static uint32_t keep_name(struct mt_name_set *names, const char *name, size_t le
     return number;
 }
 
+/* Returns the path with "/" between its parts, as rules and spans have it, also where Windows wrote it. */
+static const char *read_path(const char *file, struct mt_name_set *names)
+{
+    const char *kept;
+    if (strchr(file, '\\') == NULL)
+        return file;
+    char *path = mt_host_strdup(file);
+    for (char *at = path; *at != '\0'; at++)
+        *at = *at == '\\' ? '/' : *at;
+    keep_name(names, path, strlen(path), &kept);
+    free(path);
+    return kept;
+}
+
 static size_t word_length(const char *text)
 {
     size_t length = 0;
@@ -110,7 +124,7 @@ void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names
         const struct mt_value *value = mt_value_at(frames, i);
         struct mt_call_frame *frame = &out->frames[out->frame_count++];
         frame->name = mt_value_text(mt_value_get(value, &name));
-        frame->file = mt_value_text(mt_value_get(value, &file));
+        frame->file = read_path(mt_value_text(mt_value_get(value, &file)), names);
         mt_value_integer(mt_value_get(value, &line), &frame->line);
         frame->is_python = is_python_file(frame->file);
         read_frame(frame, names, out);

@@ -12,6 +12,9 @@
 
 enum { MOST_NAMES = 2048 };
 
+/* The largest type has 16 bytes. A loss is made of few scalars, at the end of forward. */
+enum { SCALAR_BYTES = 16, MOST_SCALARS = 64 };
+
 /* Invariants: position <= count; entries [0, position) are not undone yet, and left[n] of them have the name n; if
  * `undoes`, entries[position] is the operator that `node` undoes. */
 struct mt_forward_tape {
@@ -19,6 +22,7 @@ struct mt_forward_tape {
     size_t count, position;
     const char *node; /* the last that ran; NULL: none since an operator ran */
     bool undoes;
+    bool is_deep;              /* a tensor was undone since an operator ran */
     struct mt_number_map left; /* by the name's pointer */
 };
 
@@ -59,7 +63,7 @@ void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_o
     assert(tape->position <= tape->count && op->name[0] != '\0');
     tape->count = tape->position;
     tape->node = NULL;
-    tape->undoes = false;
+    tape->undoes = tape->is_deep = false;
     if (tape->count > 0 && is_alike(&tape->entries[tape->count - 1], op))
         return;
     if (!count_left(tape, op->name, 1))
@@ -81,10 +85,22 @@ static bool has_left(const struct mt_forward_tape *tape, const char *node)
     return false;
 }
 
-bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node)
+/* True if the last operator that the node may undo made a scalar. */
+static bool has_scalar(const struct mt_forward_tape *tape, const char *node)
+{
+    size_t end = tape->position > MOST_SCALARS ? tape->position - MOST_SCALARS : 0;
+    for (size_t i = tape->position; i > end; i--)
+        if (mt_node_undoes(node, tape->entries[i - 1].name))
+            return tape->entries[i - 1].bytes <= SCALAR_BYTES;
+    return false;
+}
+
+bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node, uint64_t bytes)
 {
     if (node == tape->node)
         return tape->undoes;
+    if (bytes <= SCALAR_BYTES && !tape->is_deep && !has_scalar(tape, node))
+        return false; /* the node may yet take more */
     tape->node = node;
     tape->undoes = has_left(tape, node);
     if (!tape->undoes)
@@ -93,6 +109,7 @@ bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node)
         assert(tape->position > 0);
         count_left(tape, tape->entries[--tape->position].name, -1);
     } while (!mt_node_undoes(node, tape->entries[tape->position].name));
+    tape->is_deep |= tape->entries[tape->position].bytes > SCALAR_BYTES;
     return true;
 }
 

@@ -22,6 +22,7 @@ struct mt_forward_op {
     mt_category category;
     mt_span_id span;
     uint32_t caller; /* number of the call stack */
+    uint64_t bytes;  /* of its block */
 };
 
 struct mt_forward_tape;
@@ -32,9 +33,10 @@ void mt_forward_tape_destroy(struct mt_forward_tape *tape); /* may be NULL */
 /* Adds an operator that may be undone later. Copies it. */
 void mt_forward_tape_add(struct mt_forward_tape *tape, const struct mt_forward_op *op);
 
-/* Notes that a node runs ("MulBackward0"; the same pointer for equal ones), and makes the operator that it undoes
- * the current one. False if there is none; then the current one stays. */
-bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node);
+/* Notes that a node runs ("MulBackward0"; the same pointer for equal ones) that takes so many bytes, and makes the operator
+ * that it undoes the current one. False if there is none; then the current one stays. The first
+ * nodes, which take scalars, undo operators that made some: a loss may be scaled in place, which takes nothing in forward. */
+bool mt_forward_tape_undo(struct mt_forward_tape *tape, const char *node, uint64_t bytes);
 
 /* Returns the operator that is being undone; NULL: none yet. */
 const struct mt_forward_op *mt_forward_tape_current(const struct mt_forward_tape *tape);

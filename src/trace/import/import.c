@@ -60,6 +60,7 @@ static mt_status open_run(const struct mt_import_plan *plan, const struct mt_imp
     const struct mt_run_info info = {.name = run_name(plan, source),
                                      .origin = MT_RUN_IMPORTED,
                                      .device = source->device,
+                                     .start_us = source->start_us,
                                      .capacity_bytes = source->capacity_bytes,
                                      .settings = settings,
                                      .setting_count = count};

@@ -117,6 +117,7 @@ struct mt_import_source {
     const char *device; /* "PyTorch snapshot" */
     const char *name;   /* of the run, where the plan has none; NULL or "": none */
     const char *state;  /* in which the run ended; NULL or unknown: it follows from the events */
+    uint64_t start_us;  /* at which the run began, since 1970; 0: the file does not say */
     uint64_t capacity_bytes;
     const struct mt_run_setting *settings;
     size_t setting_count;

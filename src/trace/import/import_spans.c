@@ -64,31 +64,44 @@ struct mt_sink mt_bounded_names_sink(struct mt_bounded_names *names)
                             .intern_span = intern_span};
 }
 
-/* Files of libraries, whose functions say nothing about the program. */
-static const char libraries[] = "*site-packages/*|*dist-packages/*|*lib/python3*|<frozen*|torch/*";
+/* Files whose functions say nothing about the program's modules: PyTorch's own, and Python's. */
+static const char packages[] = "*site-packages/*|*dist-packages/*";
+static const char torch_files[] = "torch/*|*-packages/torch/*";
+static const char python_files[] = "<frozen*|*lib/python3*|*/Python3*/Lib/*|*conda*/Lib/*";
+
+/* Functions of libraries that only call others. */
+static const char wrappers[] = "__call__|*wrapper*|wrapped*|inner|decorate_*|<lambda>";
 
 /* The functions by which PyTorch calls a module. */
 static const char module_call[] = "_call_impl|_wrapped_call_impl";
 
-static bool counts(const struct mt_call_frame *frame)
+static bool is_of_program(const struct mt_call_frame *frame)
 {
-    return frame->is_python && !mt_glob_fits(libraries, frame->file);
+    return frame->is_python && !mt_glob_fits(packages, frame->file) && !mt_glob_fits(torch_files, frame->file) &&
+           !mt_glob_fits(python_files, frame->file);
 }
 
-/* Returns the number of frames, from the innermost on, within the outermost call of a module; all if there is none. */
+/* True for a library's function, such as the forward of its model. */
+static bool is_of_library(const struct mt_call_frame *frame)
+{
+    return frame->is_python && mt_glob_fits(packages, frame->file) && !mt_glob_fits(torch_files, frame->file) &&
+           !mt_glob_fits(wrappers, frame->name);
+}
+
+/* Returns the number of frames, from the innermost on, within the outermost call of a module; 0 if there is none. */
 static uint32_t frames_of_modules(const struct mt_call_stack *stack)
 {
     for (uint32_t i = stack->frame_count; i > 0; i--)
         if (stack->frames[i - 1].is_python && mt_glob_fits(module_call, stack->frames[i - 1].name))
             return i;
-    return stack->frame_count;
+    return 0;
 }
 
-/* Adds "model/" for "code/model.py". */
+/* Adds "model/" for "code/model.py", and "inductor/" for code that torch.compile wrote into a file named by its hash. */
 static void add_stem(struct mt_text *text, const char *file)
 {
     const char *slash = strrchr(file, '/');
-    const char *name = slash != NULL ? slash + 1 : file;
+    const char *name = mt_glob_fits("*torchinductor*/*", file) ? "inductor" : slash != NULL ? slash + 1 : file;
     mt_text_add(text, "%.*s/", (int)strcspn(name, "."), name);
 }
 
@@ -96,10 +109,11 @@ mt_span_id mt_span_of_stack(const struct mt_sink *sink, const struct mt_call_sta
 {
     mt_span_id span = 0;
     const char *file = NULL;
-    for (uint32_t i = frames_of_modules(stack); i-- > 0;) {
+    uint32_t modules = frames_of_modules(stack);
+    for (uint32_t i = modules > 0 ? modules : stack->frame_count; i-- > 0;) {
         const struct mt_call_frame *frame = &stack->frames[i];
         struct mt_text name = {0};
-        if (!counts(frame))
+        if (!is_of_program(frame) && !(modules > 0 && is_of_library(frame)))
             continue;
         if (file == NULL || strcmp(file, frame->file) != 0)
             add_stem(&name, frame->file);

@@ -32,7 +32,8 @@ void mt_bounded_names_release(struct mt_bounded_names *names);
 struct mt_sink mt_bounded_names_sink(struct mt_bounded_names *names);
 
 /* Returns the span of a call stack: its functions of Python, outermost first, from the first call of a module on, without
- * those of libraries. A function has its line, and its file where that changes:
+ * PyTorch's and Python's own. Libraries' functions count within modules alone. A function has its line, and its file where
+ * that changes:
  *
  *   model/forward:612.forward:519.layers/forward:50
  *

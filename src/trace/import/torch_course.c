@@ -10,9 +10,11 @@ struct finder {
     struct mt_torch_course *course;
     const struct mt_torch_snapshot *snapshot;
     struct mt_torch_callers *callers;
-    bool *steps;    /* of each event: a rule or the profiler begins a step with it */
-    bool *ends;     /* of each event: an optimizer's update ended before it */
     bool has_calls; /* rules say forward of some request */
+
+    /* Of each event: an annotation before it says that the profiler began a step, or that an optimizer's update ended, or
+     * rules begin a step with it. */
+    bool *profiler_steps, *updates, *rule_steps;
 };
 
 /* True for a block that is freed while the program still requests others, so not because it ends. */
@@ -65,8 +67,9 @@ static void ask_rules(struct finder *finder)
             mt_rules_ask(finder->callers->rules, &caller->choice, &subject, &answer);
             moment->is_said = answer.phase != MT_RULE_SILENT;
             phase = moment->is_said ? (mt_phase)answer.phase : caller->stack.has_python ? MT_PHASE_FORWARD : phase;
-            finder->steps[i] = answer.begins_step || open.step_began;
-            finder->ends[i] = open.update_ended;
+            finder->rule_steps[i] = answer.begins_step;
+            finder->profiler_steps[i] = open.step_began;
+            finder->updates[i] = open.update_ended;
             open.step_began = open.update_ended = false;
         }
         moment->phase = (uint8_t)phase;
@@ -80,7 +83,7 @@ static bool is_work(const struct finder *finder, size_t event)
 {
     const struct mt_torch_moment *moment = &finder->course->moments[event];
     return moment->is_request && moment->phase != MT_PHASE_INIT &&
-           (moment->is_said || moment->phase != MT_PHASE_FORWARD || finder->steps[event]);
+           (moment->is_said || moment->phase != MT_PHASE_FORWARD || finder->rule_steps[event]);
 }
 
 /* Notes which requests before some work of forward were taken for it: since other work, or since an allocation that is gone. */
@@ -155,7 +158,7 @@ static void count_sections(struct finder *finder)
 
 /* The steps until an event. `held` are the live bytes that backward took, at its last request. */
 struct steps {
-    bool is_open, is_updated, was_told, any_update;
+    bool is_open, is_updated, is_profiled, was_told, any_update;
     uint64_t live, held;
     uint32_t pending; /* the forward after the last backward, which began no step; MT_NO_EVENT: none */
     mt_phase phase;   /* of the last backward, or start of forward */
@@ -182,17 +185,17 @@ static bool is_start(const struct finder *finder, size_t event)
     bool is_forward = moment->phase == MT_PHASE_FORWARD || moment->phase == MT_PHASE_LOSS;
     bool is_alloc = finder->snapshot->events[event].action == MT_TORCH_ALLOC;
     return moment->is_request && is_forward &&
-           (moment->is_said || moment->is_given || finder->steps[event] || (is_alloc && !finder->has_calls));
+           (moment->is_said || moment->is_given || finder->rule_steps[event] || (is_alloc && !finder->has_calls));
 }
 
 static void pass_start(struct finder *finder, struct steps *steps, uint32_t event)
 {
-    bool is_told = finder->steps[event] && !steps->was_told;
-    bool begins = is_told || !steps->is_open || steps->is_updated;
+    bool is_told = finder->rule_steps[event] && !steps->was_told;
+    bool begins = is_told || steps->is_profiled || !steps->is_open || steps->is_updated;
     finder->course->moments[event].begins_step = begins;
     steps->is_open = true;
     if (begins)
-        steps->is_updated = false;
+        steps->is_updated = steps->is_profiled = false;
     else if (steps->phase == MT_PHASE_BACKWARD)
         steps->pending = event;
 }
@@ -201,7 +204,8 @@ static void pass_request(struct finder *finder, struct steps *steps, uint32_t ev
 {
     mt_phase phase = (mt_phase)finder->course->moments[event].phase;
     bool starts = is_start(finder, event);
-    steps->is_updated |= steps->is_open && (finder->ends[event] || phase == MT_PHASE_OPTIMIZER);
+    steps->is_profiled |= finder->profiler_steps[event];
+    steps->is_updated |= steps->is_open && (finder->updates[event] || phase == MT_PHASE_OPTIMIZER);
     steps->any_update |= steps->is_updated;
     if (phase == MT_PHASE_BACKWARD)
         pass_backward(finder, steps, finder->snapshot->events[event].bytes);
@@ -209,7 +213,7 @@ static void pass_request(struct finder *finder, struct steps *steps, uint32_t ev
         pass_start(finder, steps, event);
     if (starts || phase == MT_PHASE_BACKWARD)
         steps->phase = phase;
-    steps->was_told = finder->steps[event];
+    steps->was_told = finder->rule_steps[event];
 }
 
 static void pass_free(const struct finder *finder, struct steps *steps, uint32_t event)
@@ -252,16 +256,18 @@ void mt_torch_course_create(struct mt_torch_course *course, const struct mt_torc
     *course = (struct mt_torch_course){.count = count};
     course->moments = mt_host_alloc((count + 1) * sizeof *course->moments);
     struct finder finder = {.course = course, .snapshot = snapshot, .callers = callers};
-    finder.steps = mt_host_alloc(count + 1);
-    finder.ends = mt_host_alloc(count + 1);
+    finder.rule_steps = mt_host_alloc(count + 1);
+    finder.profiler_steps = mt_host_alloc(count + 1);
+    finder.updates = mt_host_alloc(count + 1);
     pair_events(&finder);
     ask_rules(&finder);
     note_given(&finder);
     find_init(&finder);
     count_sections(&finder);
     find_steps(&finder);
-    free(finder.steps);
-    free(finder.ends);
+    free(finder.rule_steps);
+    free(finder.profiler_steps);
+    free(finder.updates);
 }
 
 void mt_torch_course_release(struct mt_torch_course *course)

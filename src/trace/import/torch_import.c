@@ -60,10 +60,10 @@ static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const stru
     out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
 }
 
-static void replay_own(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
+static void replay_own(const struct mt_value *root, const struct mt_torch_snapshot *snapshot, int64_t start_us,
                        const struct mt_sink *sink, struct mt_foreign *foreign, struct mt_import_report *out)
 {
-    struct mt_torch_own *own = mt_torch_own_create(root, snapshot, sink, foreign);
+    struct mt_torch_own *own = mt_torch_own_create(root, snapshot, start_us, sink, foreign);
     const struct mt_torch_labeler labeler = mt_torch_own_labeler(own);
     replay_with(snapshot, &labeler, foreign, out);
     mt_torch_own_end(own);
@@ -77,7 +77,7 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
     const struct torch_state *state = input->state;
     struct mt_foreign *foreign = mt_foreign_create(sink);
     if (state->facts.is_own)
-        replay_own(mt_document_root(state->document), &state->snapshot, sink, foreign, out);
+        replay_own(mt_document_root(state->document), &state->snapshot, state->facts.start_us, sink, foreign, out);
     else
         replay_by_rules(&state->snapshot, input->rules, sink, foreign, out);
     out->foreign = mt_foreign_counts(foreign);
@@ -100,6 +100,17 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
     return status;
 }
 
+/* Returns the time at which the run began: what memtrace says, or the time of the first event. Clocks that do not count
+ * from 1970 tell none. */
+static uint64_t start_of(const struct torch_state *state)
+{
+    const int64_t year_2000_us = INT64_C(946684800) * 1000000;
+    if (state->facts.is_own)
+        return state->facts.start_us > 0 ? (uint64_t)state->facts.start_us : 0;
+    int64_t first_us = state->snapshot.event_count > 0 ? state->snapshot.events[0].time_us : 0;
+    return first_us >= year_2000_us ? (uint64_t)first_us : 0;
+}
+
 static void fill_source(const struct torch_state *state, struct mt_import_source *source)
 {
     bool is_pickle = strcmp(mt_document_format(state->document), "pickle") == 0;
@@ -108,6 +119,7 @@ static void fill_source(const struct torch_state *state, struct mt_import_source
     source->device = state->facts.device;
     source->name = state->facts.name;
     source->state = state->facts.state;
+    source->start_us = start_of(state);
     source->capacity_bytes = state->facts.capacity_bytes;
     source->settings = state->facts.settings;
     source->setting_count = state->facts.setting_count;

@@ -93,12 +93,12 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
  * belongs to the node before, with two exceptions. A sum of gradients belongs to the operator that made the input. A
  * cast of a gradient belongs to an addition of two precisions, if that is next, since its node allocates nothing. */
 static const struct mt_forward_op *find_forward(struct mt_torch_labels *labels, const struct mt_torch_caller *caller,
-                                                mt_phase phase)
+                                                const struct mt_torch_request *request, mt_phase phase)
 {
     if (phase != MT_PHASE_BACKWARD || !mt_call_stack_is_backward(&caller->stack))
         return NULL;
     if (caller->stack.node[0] != '\0' && strcmp(caller->stack.node, "AccumulateGrad") != 0)
-        mt_forward_tape_undo(labels->tape, caller->stack.node);
+        mt_forward_tape_undo(labels->tape, caller->stack.node, request->requested_bytes);
     if (caller->stack.is_input_sum)
         return mt_forward_tape_source(labels->tape);
     return mt_call_stack_is_between(&caller->stack) && strcmp(caller->stack.recorded, "_to_copy") == 0
@@ -166,6 +166,7 @@ static void note_request(struct mt_torch_labels *labels, const struct mt_torch_c
     mt_forward_tape_add(labels->tape, &(struct mt_forward_op){.name = caller->stack.recorded,
                                                               .category = label->category,
                                                               .span = label->span,
+                                                              .bytes = bytes,
                                                               .caller = (uint32_t)(caller - labels->callers.callers)});
 }
 
@@ -180,7 +181,7 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     uint64_t ignored;
     subject.phase = phase_of(labels, request);
     subject.life = mt_block_lives_role(labels->lives, request);
-    const struct mt_forward_op *forward = find_forward(labels, caller, subject.phase);
+    const struct mt_forward_op *forward = find_forward(labels, caller, request, subject.phase);
     subject.is_forward_known = forward != NULL;
     subject.undone = forward != NULL ? &labels->callers.callers[forward->caller].stack : NULL;
     subject.outlives_phase = subject.life != MT_ROLE_TEMPORARY;

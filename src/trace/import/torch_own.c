@@ -40,14 +40,14 @@ static void number_streams(struct mt_torch_own *own)
 }
 
 struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
-                                         const struct mt_sink *sink, struct mt_foreign *foreign)
+                                         int64_t start_us, const struct mt_sink *sink, struct mt_foreign *foreign)
 {
     struct mt_torch_own *own = mt_host_alloc(sizeof *own);
     own->snapshot = snapshot;
     mt_bounded_names_create(&own->names, sink);
     own->sink = mt_bounded_names_sink(&own->names);
     own->stored = *sink;
-    own->start_us = get_integer(mt_value_find(root, "memtrace"), "start_us", 0);
+    own->start_us = start_us;
     own->foreign = foreign;
     own->annotations = mt_value_find(root, "external_annotations");
     mt_number_map_create(&own->spans);

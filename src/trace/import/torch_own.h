@@ -9,9 +9,9 @@
 
 struct mt_torch_own;
 
-/* Borrows its arguments. */
+/* Borrows its arguments. start_us is the moment at which the run began, on the clock of the snapshot. */
 struct mt_torch_own *mt_torch_own_create(const struct mt_value *root, const struct mt_torch_snapshot *snapshot,
-                                         const struct mt_sink *sink, struct mt_foreign *foreign);
+                                         int64_t start_us, const struct mt_sink *sink, struct mt_foreign *foreign);
 void mt_torch_own_destroy(struct mt_torch_own *own); /* may be NULL */
 
 /* Returns the labeler for mt_torch_replay. */

@@ -137,6 +137,7 @@ static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
     out->device = mt_value_text(mt_value_find(run, "device"));
     out->name = mt_value_text(mt_value_find(run, "name"));
     out->state = mt_value_text(mt_value_find(run, "state"));
+    mt_value_integer(mt_value_find(run, "start_us"), &out->start_us);
     if (mt_value_integer(mt_value_find(run, "capacity_bytes"), &capacity) && capacity > 0)
         out->capacity_bytes = (uint64_t)capacity;
     out->settings = mt_host_alloc((count + 1) * sizeof *out->settings);

@@ -46,6 +46,7 @@ struct mt_torch_facts {
     bool is_own; /* memtrace exported the snapshot */
     const char *device;
     const char *name, *state; /* of the exported run; "": not stated */
+    int64_t start_us;         /* at which the exported run began, as the events' times count; 0: not stated */
     uint64_t capacity_bytes;  /* 0: not stated */
     struct mt_run_setting *settings;
     size_t setting_count;

@@ -12,6 +12,7 @@
 #include "trace/store/writer.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -234,14 +235,26 @@ static mt_status claim_ring(struct mt_recorder *recorder)
     return mt_fail(MT_FAILED, "%s is being written by process %lld", recorder->path, (long long)pid);
 }
 
-static void format_now(char *text)
+/* Years have four digits. */
+#define FIRST_US_OF_YEAR_10000 (UINT64_C(253402300800) * 1000000)
+
+static uint64_t now_us(void)
 {
     struct timeval now;
-    struct tm utc;
     gettimeofday(&now, NULL);
-    gmtime_r(&now.tv_sec, &utc);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_usec;
+}
+
+/* Writes a time since 1970; the present for 0, and for a time that no program can have run at. */
+static void format_time(uint64_t us, char *text)
+{
+    struct tm utc;
+    if (us == 0 || us >= FIRST_US_OF_YEAR_10000)
+        us = now_us();
+    time_t seconds = (time_t)(us / 1000000);
+    gmtime_r(&seconds, &utc);
     size_t length = strftime(text, MT_RING_STARTED_AT_BYTES, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text + length, MT_RING_STARTED_AT_BYTES - length, ".%06ldZ", (long)now.tv_usec);
+    snprintf(text + length, MT_RING_STARTED_AT_BYTES - length, ".%06" PRIu64 "Z", us % 1000000);
 }
 
 /* Returns the name of this host, "" if it has none. */
@@ -293,7 +306,7 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
 static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
     char started_at[MT_RING_STARTED_AT_BYTES];
-    format_now(started_at);
+    format_time(info->start_us, started_at);
     MT_TRY(mt_database_integer(recorder->database, "SELECT coalesce(max(id), 0) + 1 FROM run", &recorder->run));
     MT_TRY(mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at));
     MT_TRY(mt_database_begin(recorder->database));

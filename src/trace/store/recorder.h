@@ -31,6 +31,7 @@ struct mt_run_info {
     mt_run_origin origin;
     const struct mt_run_rank *rank; /* NULL: the process is none of a job */
     const char *job;                /* the same for all ranks of a job; NULL: not known */
+    uint64_t start_us;              /* at which the run began, since 1970; 0: now */
     uint64_t capacity_bytes;
     const struct mt_run_setting {
         const char *name, *value;

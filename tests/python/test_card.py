@@ -1,0 +1,54 @@
+"""The package on a card, with PyTorch's own counters. Skipped where there is none."""
+import pytest
+import torch
+
+import memtrace
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+
+TESTS = """
+import memtrace, torch
+
+kept = []
+
+def take(mib):
+    return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+
+@memtrace.limit_memory("80 MiB")
+@memtrace.limit_leaks()
+def test_under(): take(64)
+
+@memtrace.limit_memory("40 MiB")
+def test_over(): take(64)
+
+@memtrace.limit_leaks("1 MiB")
+def test_leak(): kept.append(take(2))
+"""
+
+
+def test_limits_hold_for_what_pytorch_takes(pytester):
+    pytester.makepyfile(TESTS)
+    said = pytester.runpytest_subprocess("-p", "memtrace.pytest_plugin", "-p", "no:cacheprovider")
+    said.assert_outcomes(passed=1, failed=2)
+    said.stdout.fnmatch_lines(["memtrace: the test's peak is 64.00 MiB, 24.00 MiB over its limit of 40.00 MiB",
+                               "  64.00 MiB in 1 block:*", "memtrace: the test leaves 2.00 MiB*"])
+
+
+def test_a_recording_has_pytorch_s_peak(pytester):
+    path = pytester.path / "card.db"
+    script = pytester.makepyfile(f"""
+import memtrace, torch
+with memtrace.record({str(path)!r}):
+    model = torch.nn.Linear(4096, 4096, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.ones(64, 4096, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    print(torch.cuda.max_memory_allocated())
+""")
+    said = pytester.runpython(script)
+    with memtrace.open(path) as trace:
+        assert trace.run().state == "done"
+        assert str(trace.peak().bytes) == said.outlines[0]
+        assert {"parameter", "optimizer state"} <= {share.category for share in trace.peak(by="role").shares}
