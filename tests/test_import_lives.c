@@ -3,6 +3,8 @@
 #include "folder.h"
 #include "recorder_fixture.h"
 
+#include "analysis/advise.h"
+#include "analysis/fragmentation.h"
 #include "trace/import/import.h"
 
 #define FRAME(name, file) "{\"name\":\"" name "\",\"filename\":\"" file "\",\"line\":7}"
@@ -105,6 +107,22 @@ static int64_t count_steps(void)
     return sql_integer("story.db", "SELECT count(*) FROM step");
 }
 
+/* Expects what advise would say of segments without a block. */
+static void expect_idle(uint64_t bytes)
+{
+    struct mt_advice_material material;
+    struct mt_trace *trace;
+    const struct mt_run *run;
+    if (mt_trace_open("story.db", &trace) != MT_OK || mt_trace_find_run(trace, NULL, &run) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    const struct mt_question question = {.trace = trace, .run = run};
+    if (mt_advice_material_load(&question, NULL, &material) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_int_equal(mt_fragmentation_find(&material.input).idle_bytes, bytes);
+    mt_advice_material_release(&material);
+    mt_trace_close(trace);
+}
+
 static void a_copy_of_the_gradient_that_stays_is_momentum(void **state)
 {
     (void)state;
@@ -151,6 +169,30 @@ static void sizes_tell_what_was_there_before(void **state)
     assert_int_equal(bytes_of("parameter"), 2 * 100000 + 700 + 900000);
     assert_int_equal(bytes_of("optimizer state"), 4 * 100000 + 2 * 700);
     assert_int_equal(bytes_of("workspace"), 2 * 33554432);
+}
+
+/* All memory was reserved before the recording, so the first moment is as high as any other. */
+static void memory_from_before_is_shown_at_its_fullest(void **state)
+{
+    (void)state;
+    static const int sizes[] = {100000, 200000};
+    struct story story = begin();
+    take(&story, 1001, 50000, forward);
+    take(&story, 1201, 60000, forward);
+    give(&story, 1001, 50000);
+    take(&story, 1002, 512, forward);
+    import(&story, sizes, 2, "");
+    assert_int_equal(sql_integer("story.db", "SELECT bytes FROM summary_peak WHERE step = -2 AND measure = 'reserved'"),
+                     2 * 134217728);
+    assert_int_equal(sql_integer("story.db",
+                                 "SELECT requested_bytes FROM event JOIN summary_peak ON event.id = "
+                                 "summary_peak.event WHERE summary_peak.step = -2 AND measure = 'reserved'"),
+                     60000);
+    assert_int_equal(sql_integer("story.db",
+                                 "SELECT sum(requested_bytes) FROM summary_peak_category WHERE step = -2 AND "
+                                 "measure = 'reserved'"),
+                     100000 + 200000 + 50000 + 60000);
+    expect_idle(0);
 }
 
 static void many_blocks_of_a_workspaces_size_are_weights(void **state)
@@ -344,6 +386,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_of_the_gradient_that_stays_is_momentum),
         cmocka_unit_test(sizes_tell_what_was_there_before),
+        cmocka_unit_test(memory_from_before_is_shown_at_its_fullest),
         cmocka_unit_test(many_blocks_of_a_workspaces_size_are_weights),
         cmocka_unit_test(a_cache_of_keys_is_no_activation),
         cmocka_unit_test(four_micro_batches_are_one_step),

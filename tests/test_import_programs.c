@@ -108,6 +108,24 @@ static void steps_have_times(void **state)
     json_decref(said);
 }
 
+/* The first block is a parameter. Events that are no allocations are no blocks. */
+static void the_evidence_for_a_role_is_told(void **state)
+{
+    (void)state;
+    long long id = -1;
+    const struct said *rows = MEMTRACE("events --trace all.db --run expandable --csv | head -2");
+    assert_int_equal(sscanf(strchr(rows->out, '\n'), "%*d,alloc,%lld", &id), 1);
+    json_t *explained = json_of(shell("\"$M\" events --trace all.db --run expandable --explain %lld --json", id));
+    const json_t *block = json_object_get(explained, "explained");
+    assert_string_equal(text_of(block, "role"), "parameter");
+    assert_string_equal(text_of(block, "found"), "inferred");
+    assert_string_equal(text_of(block, "sureness"), "likely");
+    assert_string_equal(text_of(block, "evidence"), "it was there before the first forward, and stayed");
+    assert_true(json_is_null(json_object_get(block, "freed")));
+    json_decref(explained);
+    assert_says(MEMTRACE("events --trace all.db --run expandable --explain 0")->err, "has no allocation with the id 0");
+}
+
 static void a_refused_request_is_in_the_phase_of_its_own_frames(void **state)
 {
     (void)state;
@@ -126,6 +144,7 @@ int main(void)
         cmocka_unit_test(the_loss_is_not_all_that_a_function_computes_that_calls_the_model),
         cmocka_unit_test(micro_batches_belong_to_one_step),
         cmocka_unit_test(steps_have_times),
+        cmocka_unit_test(the_evidence_for_a_role_is_told),
         cmocka_unit_test(a_refused_request_is_in_the_phase_of_its_own_frames),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

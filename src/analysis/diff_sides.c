@@ -47,7 +47,7 @@ static void add_holes(void *context, const struct mt_segment_holes *holes)
 }
 
 /* Measures what there was when event `mapped` took a segment, or a part of one: that, and the holes of the others. A segment
- * that grows has a hole at its end, and what it grew by.
+ * that grows has a hole at its end, and what it grew by. If the event took none, all was there before.
  *
  *   segment 0  [block][hole     ][block]
  *   segment 1  [block][block][hole]
@@ -65,7 +65,7 @@ static void measure(struct mt_diff_side *side, int64_t mapped, const struct mt_l
     }
     for (size_t i = 0; i < layout->block_count; i++)
         side->live_bytes += layout->blocks[i].block_bytes;
-    mt_holes_visit(layout, mapped - 1, &visitor);
+    mt_holes_visit(layout, side->segment_bytes > 0 ? mapped - 1 : mapped, &visitor);
 }
 
 /* Checks that the segments are those of the peak, and that the blocks do not overlap in them. */

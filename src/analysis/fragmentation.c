@@ -172,6 +172,53 @@ static const struct mt_block_row *next_block(const struct mt_advice_input *input
     return NULL;
 }
 
+/* Returns the event before `end` after which blocks took most; `event` if that is not after it. */
+static int64_t find_fullest(const struct mt_advice_input *input, int64_t event, int64_t end)
+{
+    struct change *changes = mt_host_alloc((2 * input->block_count + 1) * sizeof *changes);
+    size_t count = 0;
+    uint64_t allocated = 0, most = 0;
+    for (size_t i = 0; i < input->block_count; i++) {
+        const struct mt_block_row *block = &input->blocks[i];
+        changes[count++] = (struct change){block->alloc_event, block->block_bytes};
+        if (block->free_event != 0)
+            changes[count++] = (struct change){block->free_event, 0 - block->block_bytes};
+    }
+    qsort(changes, count, sizeof *changes, compare_changes);
+    for (size_t i = 0; i < count && changes[i].event < end; i++) {
+        allocated += changes[i].bytes;
+        if (allocated > most && changes[i].event > event) {
+            most = allocated;
+            event = changes[i].event;
+        }
+    }
+    free(changes);
+    return event;
+}
+
+/* Returns the first change of what is reserved after an event, or the end of the window. */
+static int64_t next_change(const struct mt_advice_input *input, int64_t event)
+{
+    int64_t next = input->last_event + 1;
+    for (size_t i = 0; i < input->part_count; i++) {
+        const struct mt_part_row *part = &input->parts[i];
+        if (part->mapped_event > event && part->mapped_event < next)
+            next = part->mapped_event;
+        if (part->unmapped_event > event && part->unmapped_event < next)
+            next = part->unmapped_event;
+    }
+    return next;
+}
+
+/* True if several segments, or parts, came before all blocks: the recording began late. */
+static bool began_late(const struct mt_advice_input *input)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < input->part_count && input->block_count > 0; i++)
+        count += input->parts[i].mapped_event < input->blocks[0].alloc_event;
+    return count > 1;
+}
+
 /* Returns the label of the largest block. There is one at least. */
 static uint32_t largest_label(const struct mt_block_row *const *blocks, size_t count)
 {
@@ -219,13 +266,16 @@ static void visit_segments(const struct mt_advice_input *input, int64_t event, s
 }
 
 /* Most is reserved just after a segment, or a part of one, was mapped. Its block is allocated directly after that, and
- * what is free then is what the block could not use. */
+ * what is free then is what the block could not use. Of memory that was there before all blocks, what is free when they take
+ * most. */
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input)
 {
     struct mt_fragmentation found = {0};
     int64_t event = find_peak(input, &found.reserved_bytes);
     if (event == 0)
         return found;
+    if (began_late(input) && event < input->blocks[0].alloc_event)
+        event = find_fullest(input, event, next_change(input, event));
     const struct mt_block_row *asked = next_block(input, event);
     if (asked != NULL)
         found.asked_bytes = asked->requested_bytes;

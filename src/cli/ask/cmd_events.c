@@ -2,16 +2,22 @@
 #include "answer/row_stream.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "words/role_words.h"
+
+/* --explain, if it is not given. */
+enum { NOT_ASKED = -1 };
 
 struct events_options {
     struct mt_trace_options trace;
-    int64_t step;
+    int64_t step, explain;
     bool csv;
 };
 
 static const struct mt_option options[] = {
     MT_OPTION(INTEGER, struct events_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
               .help = "only this step; steps count from 0"),
+    MT_OPTION(INTEGER, struct events_options, explain, "--explain", .value = "ID", .low = 0, .high = INT64_MAX,
+              .help = "say of one block what its role rests on"),
     MT_OPTION(FLAG, struct events_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };
@@ -30,8 +36,49 @@ static const struct mt_field row_fields[] = {
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_fields);
 
-static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &row_type, "in order"), MT_FIELDS_END};
-static const struct mt_row_type answer_type = {.fields = answer_fields};
+static const struct mt_field moment_fields[] = {
+    MT_STEP(struct mt_moment, step, "step", NULL, "null: before the first"),
+    MT_TEXT(struct mt_moment, phase, "phase", NULL, NULL),
+    MT_COUNT(struct mt_moment, time_ns, "time_ns", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type moment_type = MT_ROW_TYPE(struct mt_moment, moment_fields);
+
+/* A block, and what its role rests on. */
+struct explanation {
+    struct mt_explained_row block;
+    const struct mt_moment *freed; /* NULL: it was not */
+    const char *sureness, *evidence;
+};
+
+static const struct mt_field explained_fields[] = {
+    MT_INTEGER(struct explanation, block.id, "id", NULL, NULL),
+    MT_COUNT(struct explanation, block.bytes, "bytes", NULL, "as requested"),
+    MT_TEXT(struct explanation, block.category, "category", NULL, NULL),
+    MT_TEXT(struct explanation, block.op, "op", NULL, NULL),
+    MT_TEXT(struct explanation, block.span, "span", NULL, NULL),
+    MT_TEXT(struct explanation, block.role, "role", NULL, NULL),
+    MT_TEXT(struct explanation, block.found, "found", NULL, "declared, observed or inferred; empty: not stored"),
+    MT_TEXT(struct explanation, sureness, "sureness", NULL, "certain, likely, a guess or unknown"),
+    MT_TEXT(struct explanation, evidence, "evidence", NULL, NULL),
+    MT_ROW(struct explanation, block.taken, "taken", &moment_type, NULL),
+    MT_ROW_OR_NULL(struct explanation, freed, "freed", &moment_type, "null: never"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type explained_type = MT_ROW_TYPE(struct explanation, explained_fields);
+
+/* Invariant: it has either rows, which are streamed, or an explanation. */
+struct events_answer {
+    struct explanation explained;
+};
+
+static const struct mt_field answer_fields[] = {
+    MT_STREAMED("rows", &row_type, "in order; left out with --explain"),
+    MT_ROW(struct events_answer, explained, "explained", &explained_type, "with --explain alone"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(struct events_answer, answer_fields);
+static const struct mt_row_type explanation_type = MT_ROW_TYPE(struct events_answer, answer_fields + 1);
 
 /* The place where rows go: a table or a file. */
 struct listing {
@@ -91,12 +138,56 @@ static mt_status list_in_stream(struct listing *listing)
     return mt_output_file_close(listing->file, status);
 }
 
+static void say_moment(const char *what, const struct mt_moment *moment)
+{
+    char step[MT_BYTES_TEXT];
+    bool is_in_step = moment->step >= 0;
+    mt_say("%-9s %s%s%s, at %.3f ms", what, is_in_step ? mt_format_step(moment->step, step) : "",
+           is_in_step ? ", " : "", moment->phase, (double)moment->time_ns * 1e-6);
+}
+
+static void say_explanation(const struct explanation *explained)
+{
+    const struct mt_explained_row *block = &explained->block;
+    char size[MT_BYTES_TEXT];
+    mt_say("block     %lld, %s of %s %s", (long long)block->id, mt_format_bytes(block->bytes, size), block->category,
+           block->op);
+    if (block->span[0] != '\0')
+        mt_say("span      %s", block->span);
+    say_moment("taken", &block->taken);
+    if (explained->freed != NULL)
+        say_moment("freed", explained->freed);
+    else
+        mt_say("freed     never");
+    mt_say("role      %s, %s%s%s", block->role, block->found, block->found[0] != '\0' ? ": " : "", explained->sureness);
+    mt_say("since     %s", explained->evidence);
+}
+
+static mt_status explain(const struct mt_question *question, const struct events_options *events)
+{
+    struct events_answer answer = {0};
+    struct mt_text evidence = {0};
+    MT_TRY(mt_trace_explain(question->trace, question->run, events->explain, &answer.explained.block));
+    mt_role_evidence(&answer.explained.block, &evidence);
+    answer.explained.evidence = mt_text_get(&evidence);
+    answer.explained.sureness = mt_role_sureness(&answer.explained.block);
+    answer.explained.freed = answer.explained.block.is_freed ? &answer.explained.block.freed : NULL;
+    if (events->trace.json)
+        mt_question_print_json(question, "events", &explanation_type, &answer);
+    else
+        say_explanation(&answer.explained);
+    mt_text_release(&evidence);
+    return MT_OK;
+}
+
 static mt_status ask_events(const struct mt_question *question, const void *given)
 {
     const struct events_options *events = given;
     struct listing listing = {.question = question, .options = events};
     if (events->csv && events->trace.json)
         return mt_fail(MT_USAGE, "--csv and --json exclude each other");
+    if (events->explain != NOT_ASKED)
+        return explain(question, events);
     mt_status status = (events->csv || events->trace.json ? list_in_stream : list_in_table)(&listing);
     return mt_output_broken() ? MT_OK : status;
 }
@@ -104,15 +195,17 @@ static mt_status ask_events(const struct mt_question *question, const void *give
 const struct mt_command mt_command_events = {
     .name = "events",
     .summary = "Lists allocations and frees in order.",
-    .usage = "[--step N] [OPTIONS]",
+    .usage = "[--step N | --explain ID] [OPTIONS]",
     .details =
         "Bytes are as requested. A free has the id of the allocation that it ends; category, op, phase and span\n"
-        "are the block's, so a free's phase is the one that it was allocated in.\n",
+        "are the block's, so a free's phase is the one that it was allocated in. --explain says how the role of one\n"
+        "block was found, how sure that is, and what it rests on.\n",
     .examples = "  memtrace events --step 1 | head\n"
                 "  memtrace events --csv > events.csv\n"
-                "  memtrace events --step 0 --json\n",
+                "  memtrace events --step 0 --json\n"
+                "  memtrace events --explain 12\n",
     .options = options,
-    MT_OPTIONS_OF(struct events_options, .trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS),
+    MT_OPTIONS_OF(struct events_options, .trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS, .explain = NOT_ASKED),
     .answer = &answer_type,
     .ask = ask_events,
 };

@@ -177,6 +177,27 @@ struct mt_event_visitor {
 mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int64_t step,
                           const struct mt_event_visitor *visitor);
 
+/* A moment of a run. */
+struct mt_moment {
+    int64_t step; /* the last that had begun; -1: none */
+    const char *phase;
+    uint64_t time_ns;
+};
+
+/* A block, and what its role rests on. Invariant: alike_of_role <= alike. */
+struct mt_explained_row {
+    int64_t id; /* as in mt_event_row */
+    uint64_t bytes;
+    const char *role, *found; /* found: as mt_role_source_name; "": not stored */
+    const char *category, *op, *phase, *span;
+    struct mt_moment taken, freed;
+    bool is_freed;                /* false: `freed` says nothing */
+    int64_t alike, alike_of_role; /* blocks of its size from before the first step, and those with its role */
+};
+
+/* Reads an allocation by its id. Fails with MT_USAGE if the run has none. */
+mt_status mt_trace_explain(struct mt_trace *trace, const struct mt_run *run, int64_t id, struct mt_explained_row *out);
+
 /* A setting of a run. */
 struct mt_setting_row {
     const char *name, *value;

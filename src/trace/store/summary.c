@@ -32,6 +32,9 @@ struct mt_summary {
     struct mt_live live;
     struct totals totals;
     struct mt_peaks run_peaks;
+    uint64_t empty_maps;    /* segments, or parts of them, that were taken before the first block */
+    bool is_reserved_empty; /* the run's peak of reserved bytes was reached with several of them */
+    uint64_t fullest_bytes; /* allocated, at the moment that stands for that peak */
     struct mt_allocations allocations;
 
     struct mt_category_set categories; /* in the order in which labels named them, unlike the upper bits of label ids */
@@ -200,10 +203,29 @@ static void settle(struct mt_summary *summary, unsigned measures)
         settle_peaks(&summary->run_peaks, &summary->totals, measures);
 }
 
+/* Moves the run's peak of reserved bytes to an equal one with more in use, if it came before any block: an allocator takes one
+ * segment for the block that follows, but a program that is watched from late on has all of its memory at the beginning. */
+static void prefer_fuller(struct mt_summary *summary, int64_t id)
+{
+    struct mt_peak *peak = &summary->run_peaks.measure[MT_MEASURE_RESERVED];
+    uint64_t allocated = summary->totals.now[MT_MEASURE_ALLOCATED];
+    if (peak->event == id) {
+        summary->empty_maps += allocated == 0;
+        summary->is_reserved_empty = allocated == 0 && summary->empty_maps > 1;
+    } else if (!summary->is_reserved_empty || summary->totals.now[MT_MEASURE_RESERVED] != peak->bytes ||
+               allocated <= summary->fullest_bytes) {
+        return;
+    }
+    peak->event = id;
+    summary->run_peaks.stale |= RESERVED_ONLY;
+    summary->fullest_bytes = allocated;
+}
+
 static void raise_peaks(struct mt_summary *summary, int64_t id)
 {
     raise_to(&current_scope(summary)->peaks, &summary->totals, id);
     raise_to(&summary->run_peaks, &summary->totals, id);
+    prefer_fuller(summary, id);
 }
 
 static void count_allocation(struct mt_summary *summary, const struct mt_event *event, int64_t id)

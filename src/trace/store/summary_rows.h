@@ -47,7 +47,7 @@ struct mt_composition {
 /* The highest value of a measure so far. */
 struct mt_peak {
     uint64_t bytes;
-    int64_t event;            /* the first that reached it */
+    int64_t event;            /* the first that reached it; of reserved bytes from before all blocks, the fullest */
     struct mt_composition at; /* the live blocks there, or of now if stale */
 };
 
