@@ -19,6 +19,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "samples/pytorch")]
 import train  # noqa: E402
 from memtrace._labels import Labels  # noqa: E402
 from memtrace._library import load_torch_library  # noqa: E402
+from memtrace._watch import Watcher  # noqa: E402
 from pytorch_plugged import row  # noqa: E402
 
 TURNS, STEPS_A_TURN, WARM_UP = 40, 8, 2
@@ -26,18 +27,20 @@ train.SIZES["hooks"], train.VOCABULARY = (8, 16, 12, 2), 16  # so small that the
 
 
 class Steps:
-    """A model that is stepped; times of its steps, watched and not, in microseconds of this thread."""
+    """A model that is stepped; times of its steps in microseconds of this thread: alone, with the hooks that
+    `memtrace record` has, and with those of Labels.watch."""
 
-    def __init__(self, labels):
-        self.labels, self.model = labels, train.Transformer("hooks")
+    def __init__(self, library):
+        self.library, self.model = library, train.Transformer("hooks")
+        self.labels = Labels(library)
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.tokens = torch.zeros(1, 5, dtype=torch.long)
-        self.plain, self.watched = [], []
+        self.plain, self.recorded, self.watched = [], [], []
 
     def step(self):
-        self.labels.begin_step()
         train.cross_entropy(self.model(self.tokens[:, :-1]), self.tokens[:, 1:]).backward()
-        self.labels.end_step()
-        self.model.zero_grad(set_to_none=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
     def turn(self, times):
         for _ in range(WARM_UP):
@@ -50,6 +53,9 @@ class Steps:
     def turns(self):
         for _ in range(TURNS):
             self.turn(self.plain)
+            watcher = Watcher(self.library)
+            self.turn(self.recorded)
+            watcher.unwatch()
             self.labels.watch(self.model)
             self.turn(self.watched)
             self.labels.unwatch()
@@ -65,12 +71,15 @@ def main():
     parser.add_argument("--library", required=True)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    steps = Steps(Labels(load_torch_library(given.library)))
+    steps = Steps(load_torch_library(given.library))
     steps.turns()
     modules = sum(1 for module in steps.model.modules() if not isinstance(module, torch.nn.ModuleList))
-    plain, watched = undisturbed(steps.plain), undisturbed(steps.watched)
-    row(f"PyTorch {torch.__version__}, a step of {modules} modules on the CPU, watched", "us", watched, plain)
-    row("and what watching takes for a module", "us", (watched - plain) / modules)
+    plain = undisturbed(steps.plain)
+    for name, times in (("recorded", steps.recorded), ("watched", steps.watched)):
+        taken = undisturbed(times)
+        row(f"PyTorch {torch.__version__}, a step of {modules} modules on the CPU, {name}", "us", taken, plain)
+        row(f"and what is added for a module, {name}", "us", (taken - plain) / modules)
+
 
 
 if __name__ == "__main__":

@@ -106,6 +106,62 @@ static void categories_pass_at_their_bound_and_fail_a_byte_below(void **state)
     assert_bounds(&bounds);
 }
 
+static void roles_and_phases_pass_at_their_bound_and_fail_a_byte_below(void **state)
+{
+    (void)state;
+    struct bounds bounds = {0};
+    json_t *peak = json_of(MEMTRACE("peak --json")), *row;
+    size_t index;
+    json_array_foreach(json_object_get(peak, "rows"), index, row)
+        add_bound(&bounds, "--role", text_of(row, "role"), integer_of(row, "allocated_bytes"));
+    json_array_foreach(json_object_get(peak, "phases"), index, row)
+        add_bound(&bounds, "--phase", text_of(row, "phase"), integer_of(row, "allocated_bytes"));
+    json_decref(peak);
+    assert_true(bounds.count > 6);
+    assert_bounds(&bounds);
+}
+
+/* A module is bounded with all that is within it. */
+static void modules_pass_at_their_bound_and_fail_a_byte_below(void **state)
+{
+    (void)state;
+    static const char module[] = "model.layers.*";
+    const size_t length = sizeof module - 1;
+    struct bounds bounds = {0};
+    json_t *peak = json_of(MEMTRACE("peak --by module --json")), *row;
+    json_int_t sum = 0;
+    size_t index, within = 0;
+    json_array_foreach(json_object_get(peak, "rows"), index, row)
+    {
+        const char *path = text_of(row, "module");
+        bool is_within = strncmp(path, module, length) == 0 && (path[length] == '.' || path[length] == '\0');
+        sum += is_within ? integer_of(row, "allocated_bytes") : 0;
+        within += is_within;
+    }
+    json_decref(peak);
+    assert_true(within > 1);
+    add_bound(&bounds, "--module", module, sum);
+    assert_bounds(&bounds);
+}
+
+static void what_there_is_not_can_not_be_bounded(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {{"--role 'activations<=1GiB'", "did you mean \"activation\""},
+                                           {"--phase 'fwd<=1GiB'", "forward"},
+                                           {"--module 'model.layer<=1GiB'", "no module \"model.layer\""}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const struct said *said = shell("\"$M\" check %s", wrong[i][0]);
+        assert_int_equal(said->code, MT_USAGE);
+        assert_says(said->err, wrong[i][1]);
+    }
+    FILE *file = fopen("budget.json", "w");
+    assert_non_null(file);
+    fputs("{\"role\": {\"parameter\": \"1B\"}, \"phase\": {\"forward\": \"1TiB\"}}", file);
+    fclose(file);
+    assert_says(MEMTRACE("check --budget budget.json")->out, "fails 1 of 2 criteria");
+}
+
 /* Of every phase. */
 static void largest_allocations_pass_at_their_bound_and_fail_a_byte_below(void **state)
 {
@@ -451,6 +507,9 @@ int main(void)
         cmocka_unit_test(peaks_pass_at_their_bound_and_fail_a_byte_below),
         cmocka_unit_test(categories_pass_at_their_bound_and_fail_a_byte_below),
         cmocka_unit_test(largest_allocations_pass_at_their_bound_and_fail_a_byte_below),
+        cmocka_unit_test(roles_and_phases_pass_at_their_bound_and_fail_a_byte_below),
+        cmocka_unit_test(modules_pass_at_their_bound_and_fail_a_byte_below),
+        cmocka_unit_test(what_there_is_not_can_not_be_bounded),
         cmocka_unit_test(a_failure_is_ten_lines_at_most_and_says_what_to_ask),
         cmocka_unit_test(questions_without_sense_are_wrong_usage),
         cmocka_unit_test(a_budget_file_says_what_options_say),

@@ -211,6 +211,29 @@ static void a_snapshot_has_every_event(void **state)
     }
 }
 
+/* As a program does when it exits, with memory of its allocator or without. */
+static void a_run_that_gives_all_back_shows_what_it_had(void **state)
+{
+    (void)state;
+    struct synthetic run;
+    assert_int_equal(synthetic_open(&run, "ended.db", NULL, 5, 40), MT_OK);
+    synthetic_step(&run, 0, 300, 20);
+    size_t held = run.live_count;
+    assert_true(held > 5);
+    while (run.live_count > 0)
+        synthetic_give(&run);
+    assert_int_equal(synthetic_close(&run), MT_OK);
+    expect_success(MEMTRACE("export --format torch --trace ended.db -o ended.db.torch"));
+    json_t *snapshot = json_file("ended.db", "torch");
+    size_t i, live = 0;
+    json_t *segment;
+    json_array_foreach(json_object_get(snapshot, "segments"), i, segment) live +=
+        integer_of(segment, "active_size") > 0;
+    assert_true(live > 0);
+    assert_int_equal(json_array_size(json_object_get(json_object_get(snapshot, "memtrace"), "after")), 2 * held);
+    json_decref(snapshot);
+}
+
 static void names_and_options_say_the_format(void **state)
 {
     (void)state;
@@ -332,9 +355,13 @@ static void damaged_traces_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(python_reads_what_memtrace_says),   cmocka_unit_test(a_page_reads_the_pickle),
-        cmocka_unit_test(a_snapshot_has_every_event),        cmocka_unit_test(names_and_options_say_the_format),
-        cmocka_unit_test(a_write_that_fails_leaves_nothing), cmocka_unit_test(a_long_run_needs_no_more_memory),
+        cmocka_unit_test(python_reads_what_memtrace_says),
+        cmocka_unit_test(a_page_reads_the_pickle),
+        cmocka_unit_test(a_snapshot_has_every_event),
+        cmocka_unit_test(names_and_options_say_the_format),
+        cmocka_unit_test(a_run_that_gives_all_back_shows_what_it_had),
+        cmocka_unit_test(a_write_that_fails_leaves_nothing),
+        cmocka_unit_test(a_long_run_needs_no_more_memory),
         cmocka_unit_test(damaged_traces_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

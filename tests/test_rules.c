@@ -1,6 +1,7 @@
 /* Rules over who asked for a block, and what they rest on: patterns, call stacks, and the operators of forward that nodes of
  * backward undo. */
 #include "trace/import/forward_tape.h"
+#include "trace/import/frame_matches.h"
 #include "trace/import/glob.h"
 #include "trace/import/rules.h"
 
@@ -147,11 +148,43 @@ static struct mt_rule_answer ask(const struct mt_rules *rules, const struct mt_r
     struct mt_rule_choice choice;
     struct mt_rule_answer answer;
     read_stack(&reading, stack_json);
-    mt_rules_choose(rules, &reading.stack, &choice);
+    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    mt_rules_choose(rules, matches, &reading.stack, &choice);
+    mt_frame_matches_destroy(matches);
     mt_rules_ask(rules, &choice, subject, &answer);
     mt_rule_choice_release(&choice);
     release_stack(&reading);
     return answer;
+}
+
+/* Frames that differ in the line alone, and frames of both languages with one name, are told apart. */
+static void frames_that_came_before_fit_the_same_rules(void **state)
+{
+    (void)state;
+    static const char json[] = "[[" FRAME("f", "a.py", 1) "],[" FRAME("f", "a.py", 2) "],[" NATIVE("f") "],[" NATIVE(
+        "f") "," FRAME("f", "a.py", 2) "],[" FRAME("f", "b.py", 1) "," FRAME("g", "a.py", 1) "]]";
+    static const uint32_t fitting[] = {2, 1, 1, 2, 3};
+    enum { COUNT = sizeof fitting / sizeof fitting[0] };
+    struct reading all;
+    struct mt_rules *rules = mt_rules_create();
+    assert_int_equal(mt_rules_add(rules, "mine",
+                                  "function=f -> op=a\nfile=a.py line=1 -> op=b\nnative=f -> op=c\n"
+                                  "function=g -> op=d\n"),
+                     MT_OK);
+    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    read_stack(&all, json);
+    for (uint32_t i = 0; i < 2 * COUNT; i++) {
+        struct mt_call_stack stack;
+        struct mt_rule_choice choice;
+        mt_call_stack_read(mt_value_at(&all.frames, i % COUNT), all.names, &stack);
+        mt_rules_choose(rules, matches, &stack, &choice);
+        assert_int_equal(choice.count, fitting[i % COUNT]);
+        mt_rule_choice_release(&choice);
+        mt_call_stack_release(&stack);
+    }
+    release_stack(&all);
+    mt_frame_matches_destroy(matches);
+    mt_rules_destroy(rules);
 }
 
 static bool fits(const char *condition)
@@ -417,6 +450,7 @@ int main(void)
         cmocka_unit_test(the_engine_asks_between_nodes),
         cmocka_unit_test(recomputation_is_forward),
         cmocka_unit_test(nodes_undo_their_operators),
+        cmocka_unit_test(frames_that_came_before_fit_the_same_rules),
         cmocka_unit_test(each_condition_is_asked),
         cmocka_unit_test(of_each_thing_the_first_rule_counts),
         cmocka_unit_test(what_is_no_rule_is_refused_with_its_line),

@@ -76,6 +76,7 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
     prototypes: tuple[tuple[Any, ...], ...] = (
         ("configure", number, text, text, text),
         ("close", number, number),
+        ("answer", None),
         ("watch", number, ctypes.c_void_p, text, text),
         ("is_watching", number),
         ("card", None, number, text, ctypes.c_uint64),

@@ -78,9 +78,9 @@ class TorchMeter:
 
 def begin_history() -> bool:
     """Has PyTorch keep its memory history. False if it does so already, or its allocator has none, as a pluggable one."""
-    if getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)():
-        return False
     try:
+        if getattr(torch._C, "_cuda_isHistoryEnabled", lambda: False)():
+            return False
         torch.cuda.memory._record_memory_history(stacks="python")
     except RuntimeError:
         return False

@@ -19,7 +19,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import _abi
-from ._allocator import close_at_exit
+from ._allocator import Allocator, close_at_exit, install_allocator
 from ._labels import ROOT, Call, Labels, Patched, Place
 from ._library import find_torch_library, load_torch_library
 
@@ -46,6 +46,8 @@ def tell(words: str) -> None:
 
 class Watcher(Labels):
     """Labels for a program that does not know of it."""
+
+    allocator: Optional[Allocator] = None  # memtrace's, if it is in the place of PyTorch's
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
@@ -83,10 +85,14 @@ class Watcher(Labels):
         if not self.is_fast:
             super()._watch_calls()
             return
-        module = torch.nn.Module
+        in_span = self.library.memtrace_torch_module_call(torch.nn.Module.__call__, self._on_new, self._on_outermost)
+
+        # A function, since others put __call__ away and back, and nothing else is the same after that.
+        def call(module: Any, *given: Any, **named: Any) -> Any:
+            return in_span(module, *given, **named)
+
         self.handles += [
-            Replaced(module, "__call__", self.library.memtrace_torch_module_call(module.__call__, self._on_new,
-                                                                                 self._on_outermost)),
+            Replaced(torch.nn.Module, "__call__", call),
             register_optimizer_step_pre_hook(self._before_optimizer),
             register_optimizer_step_post_hook(self._after_optimizer),
             Patched(torch.autograd, "backward", self._backward),
@@ -206,8 +212,28 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
     return watcher
 
 
+def trace_of_rank() -> str:
+    """Returns the path of the trace that `memtrace record` asks for, as src/record/process_trace.h has it for a rank."""
+    path, ending = os.path.splitext(os.environ[TRACE])
+    rank = os.environ.get("RANK", "0")
+    return path + ("" if rank == "0" else f"-rank{rank}") + ending
+
+
+def begin_ours() -> None:
+    """Puts memtrace's allocator in the place of PyTorch's, with the same labels."""
+    global watcher
+    library = load_torch_library(find_torch_library())
+    library.memtrace_torch_answer()
+    watcher = Watcher(library)
+    watcher.allocator = install_allocator(trace_of_rank(), program=os.environ.get("MEMTRACE_RECORD_NAME"))
+
+
 def begin_recorded() -> None:
     """Begins as `memtrace record` asks."""
+    if os.environ.get("MEMTRACE_RECORD_TORCH") == "ours":
+        if torch.version.cuda is not None:
+            begin_ours()
+        return
     try:
         begin()
     except (RuntimeError, OSError, _abi.NotUnderstood) as error:

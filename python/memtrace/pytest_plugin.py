@@ -49,7 +49,8 @@ def complaint(said: str, found: int, limit: int, holders: Any = ()) -> str:
     for block in holders:
         place = f" at {block.span}" if block.span else ""
         kind = " ".join(word for word in (block.role, block.category, block.dtype, block.shape) if word)
-        lines.append(f"  {in_words(block.bytes * block.count)} in {block.count:,} blocks: {kind}{place}")
+        blocks = f"{block.count:,} block{'' if block.count == 1 else 's'}"
+        lines.append(f"  {in_words(block.bytes * block.count)} in {blocks}: {kind}{place}")
     return "\n".join(lines)
 
 

@@ -1,6 +1,8 @@
 /* Budgets, and the measurement of runs against them. */
 #include "analysis/check.h"
 
+#include "analysis/check_groups.h"
+
 #include "base/label.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -22,7 +24,7 @@ struct mt_budget mt_budget_empty(void)
 void mt_budget_release(struct mt_budget *budget)
 {
     for (size_t i = 0; i < budget->bound_count; i++)
-        free(budget->bounds[i].category);
+        free(budget->bounds[i].name);
     free(budget->bounds);
     free(budget->against);
     *budget = mt_budget_empty();
@@ -34,19 +36,19 @@ void mt_budget_set_against(struct mt_budget *budget, const char *against)
     budget->against = mt_host_strdup(against);
 }
 
-void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *category, uint64_t bytes)
+void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *name, uint64_t bytes)
 {
     for (size_t i = 0; i < budget->bound_count; i++) {
-        struct mt_category_bound *bound = &budget->bounds[i];
-        if (bound->kind == kind && strcmp(bound->category, category) == 0) {
+        struct mt_bound *bound = &budget->bounds[i];
+        if (bound->kind == kind && strcmp(bound->name, name) == 0) {
             bound->bytes = bytes;
             return;
         }
     }
-    assert(category[0] != '\0');
+    assert(name[0] != '\0');
     budget->bounds = mt_host_resize(budget->bounds, budget->bound_count + 1, sizeof *budget->bounds);
     budget->bounds[budget->bound_count++] =
-        (struct mt_category_bound){.kind = kind, .category = mt_host_strdup(category), .bytes = bytes};
+        (struct mt_bound){.kind = kind, .name = mt_host_strdup(name), .bytes = bytes};
 }
 
 bool mt_budget_demands(const struct mt_budget *budget)
@@ -127,6 +129,11 @@ static bool is_listed(const char *const *names, size_t count, const char *name)
     return false;
 }
 
+static bool is_of_category(const struct mt_bound *bound)
+{
+    return bound->kind == MT_BOUND_LIVE || bound->kind == MT_BOUND_LARGEST;
+}
+
 /* Fails for a bound of a category that is neither ours nor of the run: misspelled, it would always be kept. */
 static mt_status check_categories(const struct mt_budget *budget, const struct measured *measured)
 {
@@ -138,8 +145,8 @@ static mt_status check_categories(const struct mt_budget *budget, const struct m
             names[count++] = measured->largest[i].category;
     mt_status status = MT_OK;
     for (size_t i = 0; i < budget->bound_count && status == MT_OK; i++)
-        if (!is_listed(names, count, budget->bounds[i].category))
-            status = mt_fail_unknown("category", budget->bounds[i].category, names, count);
+        if (is_of_category(&budget->bounds[i]) && !is_listed(names, count, budget->bounds[i].name))
+            status = mt_fail_unknown("category", budget->bounds[i].name, names, count);
     free(names);
     return status;
 }
@@ -149,8 +156,8 @@ static void add_criterion(struct mt_check *check, struct mt_criterion criterion)
     assert(criterion.kind != MT_CRITERION_LEAKS || criterion.bound_bytes == 0);
     if (criterion.kind != MT_CRITERION_ENDED)
         criterion.passed = criterion.value_bytes <= criterion.bound_bytes;
-    if (criterion.category == NULL)
-        criterion.category = "";
+    if (criterion.name == NULL)
+        criterion.name = "";
     check->criteria = mt_host_resize(check->criteria, check->count + 1, sizeof criterion);
     check->criteria[check->count++] = criterion;
     check->failed += !criterion.passed;
@@ -162,7 +169,7 @@ bool mt_run_ended_well(const struct mt_run *run)
     return mt_run_is(run, MT_RUN_DONE);
 }
 
-static void check_bounds(struct mt_check *check, const struct measured *measured)
+static void check_most(struct mt_check *check, const struct measured *measured)
 {
     const struct mt_budget *budget = check->budget;
     for (int i = 0; i < MT_MEASURE_COUNT; i++)
@@ -171,15 +178,31 @@ static void check_bounds(struct mt_check *check, const struct measured *measured
                                                        .measure = (mt_measure)i,
                                                        .value_bytes = measured->peaks[i].bytes,
                                                        .bound_bytes = budget->most_bytes[i]});
-    for (size_t i = 0; i < budget->bound_count; i++) {
-        const struct mt_category_bound *bound = &budget->bounds[i];
-        bool live = bound->kind == MT_BOUND_LIVE;
-        add_criterion(
-            check, (struct mt_criterion){.kind = live ? MT_CRITERION_CATEGORY : MT_CRITERION_LARGEST,
-                                         .category = bound->category,
-                                         .value_bytes = (live ? live_bytes : largest_bytes)(measured, bound->category),
-                                         .bound_bytes = bound->bytes});
-    }
+}
+
+static mt_status check_bound(struct mt_check *check, const struct measured *measured, const struct mt_bound *bound)
+{
+    static const mt_criterion_kind kinds[MT_BOUND_COUNT] = {[MT_BOUND_LIVE] = MT_CRITERION_CATEGORY,
+                                                            [MT_BOUND_LARGEST] = MT_CRITERION_LARGEST,
+                                                            [MT_BOUND_ROLE] = MT_CRITERION_ROLE,
+                                                            [MT_BOUND_MODULE] = MT_CRITERION_MODULE,
+                                                            [MT_BOUND_PHASE] = MT_CRITERION_PHASE};
+    struct mt_criterion criterion = {.kind = kinds[bound->kind], .name = bound->name, .bound_bytes = bound->bytes};
+    if (is_of_category(bound))
+        criterion.value_bytes = (bound->kind == MT_BOUND_LIVE ? live_bytes : largest_bytes)(measured, bound->name);
+    else
+        MT_TRY(mt_check_group_bytes(check->question, bound, &criterion.value_bytes));
+    add_criterion(check, criterion);
+    return MT_OK;
+}
+
+static mt_status check_bounds(struct mt_check *check, const struct measured *measured)
+{
+    mt_status status = MT_OK;
+    check_most(check, measured);
+    for (size_t i = 0; i < check->budget->bound_count && status == MT_OK; i++)
+        status = check_bound(check, measured, &check->budget->bounds[i]);
+    return status;
 }
 
 /* Adds the criterion of leaks. A run that did not end well fails anyway, so it need not be long enough to show leaks. */
@@ -295,9 +318,10 @@ mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question 
     if (status == MT_OK) {
         add_criterion(out,
                       (struct mt_criterion){.kind = MT_CRITERION_ENDED, .passed = mt_run_ended_well(question->run)});
-        check_bounds(out, &measured);
-        status = check_leaks(out);
+        status = check_bounds(out, &measured);
     }
+    if (status == MT_OK)
+        status = check_leaks(out);
     if (status == MT_OK)
         status = check_relative(out, &measured);
     measured_release(&measured);

@@ -11,22 +11,26 @@
 #define MT_NO_TOLERANCE (-1.0)
 #define MT_DEFAULT_TOLERANCE_PERCENT 1.0
 
-/* The bytes of a category that are bounded. */
+/* The bytes that are bounded: of a category, role or module those live at the peak of allocated bytes, rounding included. */
 typedef enum mt_bound_kind {
-    MT_BOUND_LIVE,   /* live at the peak of allocated bytes, rounding included */
-    MT_BOUND_LARGEST /* requested by its largest allocation */
+    MT_BOUND_LIVE,    /* of a category */
+    MT_BOUND_LARGEST, /* requested by the largest allocation of a category */
+    MT_BOUND_ROLE,
+    MT_BOUND_MODULE, /* and of the modules within it; its path has "*" for the number of a layer */
+    MT_BOUND_PHASE,  /* the most that was allocated in a phase */
+    MT_BOUND_COUNT
 } mt_bound_kind;
 
-struct mt_category_bound {
+struct mt_bound {
     mt_bound_kind kind;
-    char *category;
+    char *name; /* of the category, role, module or phase */
     uint64_t bytes;
 };
 
-/* The demands on a run. Invariant: no two bounds are of one kind and category. */
+/* The demands on a run. Invariant: no two bounds are of one kind and name. */
 struct mt_budget {
     uint64_t most_bytes[MT_MEASURE_COUNT]; /* of the peaks; MT_NO_BOUND: any */
-    struct mt_category_bound *bounds;
+    struct mt_bound *bounds;
     size_t bound_count;
     bool no_leaks;
     char *against;            /* a run, or FILE:RUN, for who opens it; NULL: none */
@@ -38,8 +42,8 @@ struct mt_budget {
 struct mt_budget mt_budget_empty(void);
 void mt_budget_release(struct mt_budget *budget);
 
-/* Sets the bound of a category, in place of an earlier one. `category` is copied. */
-void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *category, uint64_t bytes);
+/* Sets a bound, in place of an earlier one of that kind and name. `name` is copied. */
+void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const char *name, uint64_t bytes);
 
 /* Sets the run to compare with. `against` is copied. */
 void mt_budget_set_against(struct mt_budget *budget, const char *against);
@@ -56,15 +60,18 @@ typedef enum mt_criterion_kind {
     MT_CRITERION_PEAK,     /* one of the peaks */
     MT_CRITERION_CATEGORY, /* bytes of a category live at the allocated peak; relative: of those that grew too much */
     MT_CRITERION_LARGEST,  /* largest allocation of a category */
+    MT_CRITERION_ROLE,     /* bytes of a role live at the allocated peak */
+    MT_CRITERION_MODULE,   /* the same of a module */
+    MT_CRITERION_PHASE,    /* the most that was allocated in a phase */
     MT_CRITERION_LEAKS     /* bytes that steps leave behind: value_bytes in all, bound_bytes 0 */
 } mt_criterion_kind;
 
 /* Invariant: but for MT_CRITERION_ENDED, passed = value_bytes <= bound_bytes. */
 struct mt_criterion {
     mt_criterion_kind kind;
-    mt_measure measure;   /* of MT_CRITERION_PEAK */
-    const char *category; /* of a category; otherwise "" */
-    bool is_relative;     /* the bound comes of the run that is compared with */
+    mt_measure measure; /* of MT_CRITERION_PEAK */
+    const char *name;   /* of the category, role, module or phase; otherwise "" */
+    bool is_relative;   /* the bound comes of the run that is compared with */
     bool passed;
     uint64_t value_bytes, bound_bytes;
     uint64_t against_bytes; /* relative: of that run */
@@ -95,8 +102,8 @@ struct mt_check {
 /* True if the run ended well, so that it may serve as the measure of others. */
 bool mt_run_ended_well(const struct mt_run *run);
 
-/* Checks a run. Returns MT_OK also if criteria fail: see `failed`. Fails with MT_USAGE for a category that is neither ours
- * nor of the run, and for leaks of a run that is too short to show any. `against`, NULL or another run, ended well. Release
+/* Checks a run. Returns MT_OK also if criteria fail: see `failed`. Fails with MT_USAGE for a category, role, module or phase
+ * that is neither ours nor of the run, and for leaks of a run that is too short to show any. `against`, NULL or another run, ended well. Release
  * in any case. */
 mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question *question,
                        const struct mt_question *against, struct mt_check *out);

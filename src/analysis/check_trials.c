@@ -194,24 +194,27 @@ static mt_status try_peaks(struct trials *trials)
     return status;
 }
 
-static mt_status try_bound_of_category(struct trials *trials, mt_bound_kind kind)
+/* Tries each kind of bound. */
+static mt_status try_bounds(struct trials *trials)
 {
-    struct mt_budget budget = mt_budget_empty();
-    mt_budget_set_bound(&budget, kind, mt_category_name(MT_CATEGORY_PARAM), 0);
-    const struct mt_check_trial trial = {.kind = kind == MT_BOUND_LIVE ? MT_CRITERION_CATEGORY : MT_CRITERION_LARGEST};
-    mt_status status = try_bound(trials, trial, &budget, &budget.bounds[0].bytes);
-    mt_budget_release(&budget);
+    static const struct {
+        mt_bound_kind kind;
+        mt_criterion_kind criterion;
+        const char *name;
+    } bounds[] = {{MT_BOUND_LIVE, MT_CRITERION_CATEGORY, "Param"},
+                  {MT_BOUND_LARGEST, MT_CRITERION_LARGEST, "Param"},
+                  {MT_BOUND_ROLE, MT_CRITERION_ROLE, "parameter"},
+                  {MT_BOUND_MODULE, MT_CRITERION_MODULE, "model"},
+                  {MT_BOUND_PHASE, MT_CRITERION_PHASE, "forward"}};
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0] && status == MT_OK; i++) {
+        struct mt_budget budget = mt_budget_empty();
+        mt_budget_set_bound(&budget, bounds[i].kind, bounds[i].name, 0);
+        status =
+            try_bound(trials, (struct mt_check_trial){.kind = bounds[i].criterion}, &budget, &budget.bounds[0].bytes);
+        mt_budget_release(&budget);
+    }
     return status;
-}
-
-static mt_status try_live(struct trials *trials)
-{
-    return try_bound_of_category(trials, MT_BOUND_LIVE);
-}
-
-static mt_status try_largest(struct trials *trials)
-{
-    return try_bound_of_category(trials, MT_BOUND_LARGEST);
 }
 
 /* Tries a budget that the clean run keeps and another one misses. */
@@ -256,8 +259,7 @@ static mt_status try_end(struct trials *trials)
 
 static mt_status try_all(struct trials *trials)
 {
-    static mt_status (*const tries[])(struct trials *) = {try_leaks,   try_peaks,   try_live,
-                                                          try_largest, try_against, try_end};
+    static mt_status (*const tries[])(struct trials *) = {try_leaks, try_peaks, try_bounds, try_against, try_end};
     mt_status status = begin(trials);
     for (size_t i = 0; i < sizeof tries / sizeof tries[0] && status == MT_OK; i++)
         status = tries[i](trials);

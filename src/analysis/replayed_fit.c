@@ -112,15 +112,14 @@ static mt_status find_batch(const struct mt_replayed_question *question, struct 
     input.capacity_bytes = question->capacity_bytes;
     out->knows_batch = question->batch > 0;
     out->is_assumed = question->other == NULL;
-    const struct mt_scaling scaling = {.input = &input,
-                                       .batch = out->knows_batch ? question->batch : MT_BATCH_UNKNOWN,
-                                       .other = out->is_assumed ? NULL : &out->other.input,
-                                       .other_batch = question->other_batch};
-    if (!out->is_assumed)
-        MT_TRY(check_scaling(question, &scaling, out));
-    MT_TRY(mt_scaled_find_largest(&scaling, &out->largest_batch));
+    struct mt_scaling scaling = mt_scaling_create(&input, out->knows_batch ? question->batch : MT_BATCH_UNKNOWN,
+                                                  out->is_assumed ? NULL : &out->other.input, question->other_batch);
+    mt_status status = out->is_assumed ? MT_OK : check_scaling(question, &scaling, out);
+    if (status == MT_OK)
+        status = mt_scaled_find_largest(&scaling, &out->largest_batch);
     out->is_largest_of_all = out->largest_batch >= scaling.batch * MT_MOST_BATCHES / 2;
-    return MT_OK;
+    mt_scaling_release(&scaling);
+    return status;
 }
 
 mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, struct mt_replayed_fit *out)

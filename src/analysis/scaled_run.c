@@ -24,38 +24,52 @@ static bool is_lasting(const struct mt_label_row *label)
            strcmp(label->role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) == 0;
 }
 
-struct mt_label_bytes mt_label_bytes_create(const struct mt_advice_input *input)
-{
-    struct mt_label_bytes sums = {input->labels, mt_host_alloc((input->label_count + 1) * sizeof *sums.bytes),
-                                  input->label_count};
-    double steps = count_steps(input);
-    for (size_t i = 0; i < input->block_count; i++) {
-        const struct mt_block_row *block = &input->blocks[i];
-        sums.bytes[block->label] +=
-            (double)block->requested_bytes / (is_lasting(&input->labels[block->label]) ? 1 : steps);
-    }
-    return sums;
-}
+/* What blocks of a kind take: in each step, or once if they last. */
+struct kind {
+    const struct mt_label_row *label; /* one of the kind's */
+    double bytes;
+};
 
-void mt_label_bytes_release(struct mt_label_bytes *sums)
-{
-    free(sums->bytes);
-    *sums = (struct mt_label_bytes){0};
-}
+struct kinds {
+    struct kind *items;
+    size_t count;
+};
 
 static bool are_of_one_kind(const struct mt_label_row *a, const struct mt_label_row *b)
 {
     return strcmp(a->category, b->category) == 0 && strcmp(a->role, b->role) == 0 && strcmp(a->phase, b->phase) == 0;
 }
 
-/* Returns the bytes that blocks of the label's kind take. */
-static double bytes_of_kind(const struct mt_label_bytes *sums, const struct mt_label_row *label)
+/* Returns the label's kind; NULL if none of its blocks are there. */
+static struct kind *find_kind(const struct kinds *kinds, const struct mt_label_row *label)
 {
-    double bytes = 0;
-    for (size_t i = 0; i < sums->count; i++)
-        if (sums->bytes[i] > 0 && are_of_one_kind(&sums->labels[i], label))
-            bytes += sums->bytes[i];
-    return bytes;
+    for (size_t i = 0; i < kinds->count; i++)
+        if (are_of_one_kind(kinds->items[i].label, label))
+            return &kinds->items[i];
+    return NULL;
+}
+
+static void add_bytes(struct kinds *kinds, const struct mt_label_row *label, double bytes)
+{
+    struct kind *kind = find_kind(kinds, label);
+    if (kind != NULL)
+        kind->bytes += bytes;
+    else
+        *MT_HOST_ADD(kinds->items, kinds->count) = (struct kind){label, bytes};
+}
+
+/* Returns the kinds of an input. The caller frees its items. */
+static struct kinds list_kinds(const struct mt_advice_input *input)
+{
+    double *bytes = mt_host_alloc((input->label_count + 1) * sizeof *bytes), steps = count_steps(input);
+    struct kinds kinds = {0};
+    for (size_t i = 0; i < input->block_count; i++)
+        bytes[input->blocks[i].label] += (double)input->blocks[i].requested_bytes;
+    for (size_t i = 0; i < input->label_count; i++)
+        if (bytes[i] > 0)
+            add_bytes(&kinds, &input->labels[i], bytes[i] / (is_lasting(&input->labels[i]) ? 1 : steps));
+    free(bytes);
+    return kinds;
 }
 
 /* True if, by assumption, blocks of the label grow with the batch. */
@@ -71,34 +85,40 @@ static bool is_assumed_to_grow(const struct mt_label_row *label)
                            strcmp(label->role, mt_role_name(MT_ROLE_OTHER)) == 0));
 }
 
-/* Returns the size at `batch` of what has one byte at the run's own. */
-static double factor_of(const struct mt_scaling *scaling, const struct mt_label_bytes *own,
-                        const struct mt_label_bytes *other, const struct mt_label_row *label, int64_t batch)
+/* Returns the growth of the label's kind by two runs; 0 of one that only this run has. */
+static double growth_by(const struct kinds *own, const struct kinds *other, const struct mt_label_row *label,
+                        int64_t difference)
 {
-    if (other->bytes == NULL)
-        return is_assumed_to_grow(label) ? (double)batch / (double)scaling->batch : 1;
-    double here = bytes_of_kind(own, label), there = bytes_of_kind(other, label);
-    if (here <= 0 || there <= 0)
-        return 1;
-    double slope = (there - here) / (double)(scaling->other_batch - scaling->batch);
-    double factor = 1 + slope * (double)(batch - scaling->batch) / here;
-    return factor > 0 ? factor : 0;
+    const struct kind *here = find_kind(own, label), *there = find_kind(other, label);
+    if (here == NULL || there == NULL)
+        return 0;
+    return (there->bytes - here->bytes) / (double)difference / here->bytes;
 }
 
-/* Returns the factor of each label. The caller frees them. */
-static double *list_factors(const struct mt_scaling *scaling, int64_t batch)
+struct mt_scaling mt_scaling_create(const struct mt_advice_input *input, int64_t batch,
+                                    const struct mt_advice_input *other, int64_t other_batch)
 {
-    const struct mt_advice_input *input = scaling->input;
-    struct mt_label_bytes own = mt_label_bytes_create(input), other = {0};
-    if (scaling->other != NULL)
-        other = mt_label_bytes_create(scaling->other);
-    double *factors = mt_host_alloc((input->label_count + 1) * sizeof *factors);
-    for (size_t i = 0; i < input->label_count; i++)
-        if (own.bytes[i] > 0)
-            factors[i] = factor_of(scaling, &own, &other, &input->labels[i], batch);
-    mt_label_bytes_release(&own);
-    mt_label_bytes_release(&other);
-    return factors;
+    struct mt_scaling scaling = {input, batch, mt_host_alloc((input->label_count + 1) * sizeof(double))};
+    struct kinds here = list_kinds(input), there = {0};
+    assert(batch > 0 && (other == NULL || other_batch != batch));
+    if (other != NULL)
+        there = list_kinds(other);
+    for (size_t i = 0; i < input->label_count; i++) {
+        const struct mt_label_row *label = &input->labels[i];
+        if (other != NULL)
+            scaling.growths[i] = growth_by(&here, &there, label, other_batch - batch);
+        else if (is_assumed_to_grow(label))
+            scaling.growths[i] = 1 / (double)batch;
+    }
+    free(here.items);
+    free(there.items);
+    return scaling;
+}
+
+void mt_scaling_release(struct mt_scaling *scaling)
+{
+    free(scaling->growths);
+    *scaling = (struct mt_scaling){0};
 }
 
 /* Returns a size that no device has, if the product exceeds that. */
@@ -113,19 +133,18 @@ mt_status mt_scaled_replay(const struct mt_scaling *scaling, int64_t batch, stru
 {
     struct mt_window window;
     struct mt_changed_run changed;
-    assert(batch > 0 && scaling->batch > 0 && (scaling->other == NULL || scaling->other_batch != scaling->batch));
-    double *factors = list_factors(scaling, batch);
+    assert(batch > 0);
     mt_window_create(scaling->input, &window);
     mt_changed_run_create(&window, &changed);
     for (size_t i = 0; i < scaling->input->block_count; i++) {
         const struct mt_block_row *block = &scaling->input->blocks[i];
-        if (factors[block->label] != 1)
-            mt_changed_run_resize(&changed, i, scale(block->requested_bytes, factors[block->label]));
+        double factor = 1 + scaling->growths[block->label] * (double)(batch - scaling->batch);
+        if (factor != 1)
+            mt_changed_run_resize(&changed, i, scale(block->requested_bytes, factor > 0 ? factor : 0));
     }
     mt_status status = mt_changed_run_replay(&changed, &scaling->input->settings, out);
     mt_changed_run_release(&changed);
     mt_window_release(&window);
-    free(factors);
     return status;
 }
 

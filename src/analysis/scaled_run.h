@@ -12,24 +12,18 @@
 /* A batch in the unit of a run whose batch is not known: hundredths of it. */
 enum { MT_BATCH_UNKNOWN = 100 };
 
-/* The bytes that each label of a run allocates in a step. Owns sums; borrows labels. */
-struct mt_label_bytes {
-    const struct mt_label_row *labels;
-    double *bytes;
-    size_t count;
-};
-
-/* Sums the input's blocks. Release it. */
-struct mt_label_bytes mt_label_bytes_create(const struct mt_advice_input *input);
-void mt_label_bytes_release(struct mt_label_bytes *sums);
-
-/* A run and its batch, and another one or none. Borrows both inputs. */
+/* A run and its batch, and how blocks of each label grow with it. Borrows the input; owns growths. */
 struct mt_scaling {
     const struct mt_advice_input *input;
-    int64_t batch;                       /* MT_BATCH_UNKNOWN: of a run whose batch is not known */
-    const struct mt_advice_input *other; /* NULL: there is none, so the assumption holds */
-    int64_t other_batch;                 /* not `batch` */
+    int64_t batch;   /* MT_BATCH_UNKNOWN: of a run whose batch is not known */
+    double *growths; /* by label: the part of a block's size that one more in the batch adds */
 };
+
+/* Makes the growths of a run of that batch, by another run of another batch; NULL: there is none, so the assumption holds.
+ * Release it. */
+struct mt_scaling mt_scaling_create(const struct mt_advice_input *input, int64_t batch,
+                                    const struct mt_advice_input *other, int64_t other_batch);
+void mt_scaling_release(struct mt_scaling *scaling);
 
 /* Replays the run as if it had that batch, with its own settings and capacity. */
 mt_status mt_scaled_replay(const struct mt_scaling *scaling, int64_t batch, struct mt_replay_result *out);

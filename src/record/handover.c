@@ -17,6 +17,10 @@
 static const char *const kind_words[] = {[MT_RECORD_RUN] = "run", [MT_RECORD_LOST] = "lost", [MT_RECORD_NOTE] = "note"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
+/* For python/memtrace/_watch.py, which alone reads them. */
+static const char *const torch_words[] = {
+    [MT_RECORD_TORCH_NOT] = "no", [MT_RECORD_TORCH_OWN] = "own", [MT_RECORD_TORCH_OURS] = "ours"};
+
 static void give(const char *variable, const char *value)
 {
     if (value != NULL)
@@ -35,20 +39,18 @@ void mt_record_request_give(const struct mt_record_request *request)
     give(VARIABLE "NAME", request->name);
     give(VARIABLE "STEP", request->step);
     give(VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
-    give(VARIABLE "TORCH", request->watches_torch ? "1" : "0");
+    give(VARIABLE "TORCH", torch_words[request->torch]);
     give(VARIABLE "DEVICE", device);
 }
 
 bool mt_record_request_take(struct mt_record_request *out)
 {
-    const char *kernels = getenv(VARIABLE "KERNELS"), *torch = getenv(VARIABLE "TORCH"),
-               *device = getenv(VARIABLE "DEVICE");
+    const char *kernels = getenv(VARIABLE "KERNELS"), *device = getenv(VARIABLE "DEVICE");
     *out = (struct mt_record_request){.trace = getenv(VARIABLE "TRACE"),
                                       .answers = getenv(VARIABLE "ANSWERS"),
                                       .name = getenv(VARIABLE "NAME"),
                                       .step = getenv(VARIABLE "STEP"),
                                       .watches_kernels = kernels != NULL && strcmp(kernels, "1") == 0,
-                                      .watches_torch = torch != NULL && strcmp(torch, "1") == 0,
                                       .device = device != NULL ? atoi(device) : -1};
     return out->trace != NULL && out->answers != NULL;
 }

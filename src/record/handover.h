@@ -24,15 +24,18 @@
 typedef const char *(*mt_inject_refusal_function)(void);
 const char *mt_inject_refusal(void);
 
+/* The ways of recording PyTorch: its own allocator is watched, or ours is put in its place. */
+typedef enum mt_record_torch { MT_RECORD_TORCH_NOT, MT_RECORD_TORCH_OWN, MT_RECORD_TORCH_OURS } mt_record_torch;
+
 /* A request to the library. Its texts are borrowed; mt_record_request_take borrows them from the environment. */
 struct mt_record_request {
-    const char *trace;    /* an absolute path */
-    const char *answers;  /* the file for answers, likewise */
-    const char *name;     /* of the runs; NULL: none */
-    const char *step;     /* prefix of the names of ranges that are steps; NULL: no range is */
-    bool watches_kernels; /* in addition to memory */
-    bool watches_torch;   /* PyTorch's own allocator is watched in Python's processes */
-    int device;           /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
+    const char *trace;     /* an absolute path */
+    const char *answers;   /* the file for answers, likewise */
+    const char *name;      /* of the runs; NULL: none */
+    const char *step;      /* prefix of the names of ranges that are steps; NULL: no range is */
+    bool watches_kernels;  /* in addition to memory */
+    mt_record_torch torch; /* what is done in Python's processes that use PyTorch */
+    int device;            /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };
 
 /* Puts the request into the environment of this process, for the processes that it starts. Copies it. */

@@ -148,7 +148,8 @@ static mt_status keep_runs(struct mt_report *report)
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         struct mt_report_run run = {.run = runs[i]};
         status = load_settings(report->trace, &run);
-        report->without_settings += status == MT_OK && !has_settings(&run);
+        if (status == MT_OK && !has_settings(&run) && !mt_run_is(&run.run, MT_RUN_RUNNING) && run.run.event_count > 0)
+            *MT_HOST_ADD(report->others, report->other_count) = &runs[i];
         if (status == MT_OK && is_wanted(&run))
             keep_run(report, &run);
         else
@@ -248,7 +249,7 @@ static int compare_runs(const void *left, const void *right)
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out)
 {
     out->trace = trace;
-    out->run_count = out->without_settings = 0;
+    out->run_count = out->other_count = 0;
     mt_status status = keep_runs(out);
     for (size_t i = 0; i < out->run_count && status == MT_OK; i++)
         status = load_figures(trace, &out->runs[i]);
@@ -262,6 +263,8 @@ void mt_report_release(struct mt_report *report)
     for (size_t i = 0; i < report->run_count; i++)
         run_release(&report->runs[i]);
     free(report->runs);
+    free((void *)report->others);
+    report->others = NULL;
     report->runs = NULL;
     report->run_count = 0;
 }

@@ -56,7 +56,8 @@ struct mt_report {
     struct mt_page *page;
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
     size_t run_count;
-    size_t without_settings; /* further runs, which do not say what was trained, as imported ones */
+    const struct mt_run **others; /* runs that ended and do not say what was trained, as imported ones; the trace's */
+    size_t other_count;
 };
 
 /* Loads the newest run of each configuration that ended, also one that ended out of memory. Of full steps it prefers a
@@ -144,6 +145,7 @@ mt_status mt_report_implementations(struct mt_report *report);
 mt_status mt_report_kernels(struct mt_report *report);
 mt_status mt_report_dtypes(struct mt_report *report);
 mt_status mt_report_accumulation(struct mt_report *report);
+mt_status mt_report_others(struct mt_report *report);
 
 /* Adds the tables of peaks of runs of one precision ("off", "bf16"), which two of the sections have. */
 void mt_report_peak_tables(struct mt_report *report, const char *autocast);

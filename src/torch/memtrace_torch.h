@@ -48,6 +48,9 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
  * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 
+/* Has each card's trace answered to memtrace record, which asks in the environment. */
+void memtrace_torch_answer(void);
+
 /* Ends all traces, as done (0), failed (1) or out of memory (5). Blocks stay allocated. */
 int memtrace_torch_close(int outcome);
 
@@ -135,8 +138,8 @@ void memtrace_torch_measure(const char *name, double value);
 /* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */
 int memtrace_torch_python(void);
 
-/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new method for torch.nn.Module.__call__, which runs `call`
- * in the span of the module. on_new(module) is called for one without a place; on_outermost(module) before a module that
+/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new function for torch.nn.Module.__call__, which runs
+ * `call` in the span of the module, its first argument. on_new(module) is called for one without a place; on_outermost(module) before a module that
  * none is around, and on_outermost(None) after it. memtrace_torch_gradient_hook(span, category) returns a new function that
  * labels a parameter's gradient. Both take and return objects of Python. */
 

@@ -2,7 +2,6 @@
 #include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
-#include "torch/torch_watch.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
@@ -31,7 +30,7 @@ static struct library {
     bool in_step;
     mt_phase phase;
     mt_span_id place; /* the span that the traces have as the place of backward; 0: none */
-    atomic_uint_fast64_t unknown_frees;
+    atomic_uint_fast64_t unknown_frees, differences;
     atomic_bool is_child;
 
     /* of a process whose own allocator is watched */
@@ -149,6 +148,7 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
     char addition[ADDITION];
     struct mt_text path = {0};
     struct mt_torch_memory_settings settings = {.program = library.program != NULL ? library.program : "PyTorch",
+                                                .request = library.request.answers != NULL ? &library.request : NULL,
                                                 .names = &library.names};
     MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
@@ -229,6 +229,17 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
     return status;
 }
 
+void memtrace_torch_answer(void)
+{
+    struct mt_record_request request;
+    if (library.is_child || !mt_record_request_take(&request))
+        return;
+    enter();
+    mt_record_request_release(&library.request);
+    mt_record_request_copy(&request, &library.request);
+    leave();
+}
+
 /* Begins anew after the end of another watch. The memory of its cards is not freed, since PyTorch's threads may still look
  * at it. */
 static void abandon_cards(void)
@@ -252,7 +263,7 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
     if (request.trace == NULL)
         return mt_fail(MT_USAGE, "there is no trace to write: this process was not started by memtrace record");
     enter();
-    if (library.card_end > 0 && !library.is_ended)
+    if (library.is_watching || (library.card_end > 0 && !library.is_ended))
         status = mt_fail(MT_USAGE, "memtrace's own allocator is in use, or PyTorch's is watched already");
     if (status == MT_OK) {
         abandon_cards();
@@ -289,7 +300,6 @@ void mt_torch_forget(void)
         set_text(&library.watched[i].name, NULL);
     }
     library.is_watching = library.is_ended = false;
-    mt_torch_watch_forget();
     mt_torch_backward_forget();
     mt_record_request_release(&library.request);
     library.card_end = 0;
@@ -324,6 +334,11 @@ void memtrace_torch_memory_fraction(double fraction, int device)
 void mt_torch_count_unknown_free(void)
 {
     atomic_fetch_add_explicit(&library.unknown_frees, 1, memory_order_relaxed);
+}
+
+void mt_torch_count_difference(void)
+{
+    atomic_fetch_add_explicit(&library.differences, 1, memory_order_relaxed);
 }
 
 uint64_t mt_torch_unknown_frees(void)
@@ -441,7 +456,7 @@ static mt_run_state state_of(int outcome)
 /* Answers memtrace record for a watched process. */
 static void answer_end(mt_status status)
 {
-    uint64_t differences = mt_torch_watch_differences();
+    const uint64_t differences = atomic_exchange(&library.differences, 0);
     if (differences > 0)
         mt_process_answer(&library.request, MT_RECORD_LOST, (int64_t)differences,
                           "moments at which PyTorch's counters are those of the trace");

@@ -49,6 +49,9 @@ bool mt_torch_relabel(uint64_t address, uint32_t span, int category);
 void mt_torch_count_unknown_free(void);
 uint64_t mt_torch_unknown_frees(void);
 
+/* Counts a report of PyTorch's whose totals are not the sums of what it told. */
+void mt_torch_count_difference(void);
+
 /* Returns the names that all cards share. Not in a child. */
 struct mt_torch_names *mt_torch_names_of_all(void);
 

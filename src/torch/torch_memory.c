@@ -87,6 +87,8 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
     mt_status status =
         settings->trace_path != NULL ? mt_recorder_open(settings->trace_path, &info, &trace->recorder) : MT_OK;
     mt_torch_trace_begin(trace);
+    if (trace->recorder != NULL && settings->request != NULL)
+        mt_process_answer(settings->request, MT_RECORD_RUN, mt_recorder_run(trace->recorder), settings->trace_path);
     mt_text_release(&alloc);
     return status;
 }

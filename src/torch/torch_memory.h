@@ -22,8 +22,9 @@ struct mt_process_card;
 /* Settings of a card's memory. Borrowed for the call, except for the names, which must outlive the memory. */
 struct mt_torch_memory_settings {
     struct mt_alloc_settings alloc;
-    const char *trace_path; /* NULL: nothing is stored */
-    const char *program;    /* a setting of the trace's run */
+    const char *trace_path;                  /* NULL: nothing is stored */
+    const char *program;                     /* a setting of the trace's run */
+    const struct mt_record_request *request; /* is answered that the card has a run; NULL: nobody is */
     struct mt_torch_names *names;
 };
 

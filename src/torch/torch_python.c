@@ -30,7 +30,6 @@ enum { ONE_ARGUMENT = 0x8, FAST_WITH_NAMES = 0x80 | 0x2 };
     X(PyObject *, PyObject_VectorcallMethod, (PyObject *, PyObject *const *, size_t, PyObject *))                      \
     X(PyObject *, PyObject_GetAttr, (PyObject *, PyObject *))                                                          \
     X(PyObject *, PyCFunction_NewEx, (struct method *, PyObject *, PyObject *))                                        \
-    X(PyObject *, PyInstanceMethod_New, (PyObject *))                                                                  \
     X(PyObject *, PyUnicode_InternFromString, (const char *))                                                          \
     X(PyObject *, PyLong_FromUnsignedLongLong, (unsigned long long))                                                   \
     X(unsigned long long, PyLong_AsUnsignedLongLong, (PyObject *))                                                     \
@@ -162,11 +161,7 @@ PyObject *memtrace_torch_module_call(PyObject *call, PyObject *on_new, PyObject 
     python.Py_IncRef(call); /* for good */
     python.Py_IncRef(on_new);
     python.Py_IncRef(on_outermost);
-    PyObject *made = python.PyCFunction_NewEx(&method, NULL, NULL);
-    PyObject *bound = made != NULL ? python.PyInstanceMethod_New(made) : NULL;
-    if (made != NULL)
-        python.Py_DecRef(made);
-    return bound;
+    return python.PyCFunction_NewEx(&method, NULL, NULL);
 }
 
 /* ---- gradients ---- */

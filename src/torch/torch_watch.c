@@ -26,7 +26,6 @@ static struct outside {
 } outside;
 
 static struct memtrace_torch_abi abi;
-static atomic_uint_fast64_t differences;
 
 /* The block that PyTorch told the thread of last, until its report. */
 static _Thread_local struct pending {
@@ -38,16 +37,6 @@ static _Thread_local struct pending {
 const struct memtrace_torch_abi *mt_torch_watch_abi(void)
 {
     return &abi;
-}
-
-uint64_t mt_torch_watch_differences(void)
-{
-    return atomic_load_explicit(&differences, memory_order_relaxed);
-}
-
-static void count_difference(void)
-{
-    atomic_fetch_add_explicit(&differences, 1, memory_order_relaxed);
 }
 
 /* ---- memory outside ---- */
@@ -146,7 +135,7 @@ static void take_pending(struct mt_torch_memory *memory, uint64_t allocated_byte
 static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     if (pending.is_there) {
-        count_difference();
+        mt_torch_count_difference();
         take_pending(memory, (pending.block.requested_bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES);
     }
     store_outside(memory, entry->device);
@@ -201,7 +190,7 @@ void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t
         take_pending(memory, (uint64_t)bytes);
     const struct mt_torch_sums sums = mt_torch_memory_sums(memory);
     if (sums.allocated_bytes != allocated || sums.reserved_bytes != reserved)
-        count_difference();
+        mt_torch_count_difference();
 }
 
 /* ---- beginning ---- */
@@ -234,16 +223,9 @@ int mt_torch_watch_begin(const struct memtrace_torch_abi *given, const char *tra
 {
     MT_TRY(mt_torch_begin_watching(trace_path, name));
     abi = *given;
+    mt_lock_take(&outside.lock);
+    memset(outside.stored, 0, sizeof outside.stored); /* in the new traces */
+    outside.is_changed = true;
+    mt_lock_give(&outside.lock);
     return MT_OK;
-}
-
-void mt_torch_watch_forget(void)
-{
-    if (outside.is_created) {
-        mt_number_map_release(&outside.bytes);
-        mt_number_map_release(&outside.holders);
-    }
-    outside = (struct outside){0};
-    pending.is_there = false;
-    differences = 0;
 }

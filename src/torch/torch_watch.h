@@ -37,12 +37,6 @@ void mt_torch_watch_entry(const struct mt_torch_entry *entry);
 /* Takes a report of a block: `bytes` were allocated, or given back if it is negative. */
 void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t allocated, uint64_t reserved);
 
-/* Returns how often PyTorch's totals were not the sums of what it told. */
-uint64_t mt_torch_watch_differences(void);
-
-/* Begins anew, for tests. */
-void mt_torch_watch_forget(void);
-
 /* Puts `replacement` in the place of a function that a loaded library calls in another one, for that library alone. Finds
  * the function in `owner`. Fails with MT_NO_DEVICE if either library is not loaded or the first does not call it. */
 int mt_torch_call_replace(const char *library, const char *owner, const char *symbol, void *replacement,

@@ -19,6 +19,12 @@ void mt_check_add_against(const struct mt_check *check, struct mt_text *out)
         mt_text_add(out, " of %s", check->against->file);
 }
 
+/* Names by kind; that of a peak goes on with its measure, others with what they are about. */
+static const char *const criterion_names[] = {
+    [MT_CRITERION_ENDED] = "ended well", [MT_CRITERION_PEAK] = "max-",     [MT_CRITERION_CATEGORY] = "category",
+    [MT_CRITERION_LARGEST] = "largest",  [MT_CRITERION_ROLE] = "role",     [MT_CRITERION_MODULE] = "module",
+    [MT_CRITERION_PHASE] = "phase",      [MT_CRITERION_LEAKS] = "no-leaks"};
+
 static void add_name(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
     if (criterion->is_relative) {
@@ -26,26 +32,13 @@ static void add_name(const struct mt_check *check, const struct mt_criterion *cr
         mt_check_add_against(check, out);
         mt_text_add(out, ": ");
     }
-    switch (criterion->kind) {
-    case MT_CRITERION_ENDED:
-        mt_text_add(out, "ended well");
-        break;
-    case MT_CRITERION_PEAK:
+    if (criterion->kind == MT_CRITERION_PEAK)
         mt_text_add(out, "%s%s", criterion->is_relative ? "" : "max-", mt_measure_name(criterion->measure));
-        break;
-    case MT_CRITERION_CATEGORY:
-        if (criterion->is_relative)
-            mt_text_add(out, "categories");
-        else
-            mt_text_add(out, "category %s", criterion->category);
-        break;
-    case MT_CRITERION_LARGEST:
-        mt_text_add(out, "largest %s", criterion->category);
-        break;
-    case MT_CRITERION_LEAKS:
-        mt_text_add(out, "no-leaks");
-        break;
-    }
+    else if (criterion->is_relative)
+        mt_text_add(out, "categories");
+    else
+        mt_text_add(out, "%s%s%s", criterion_names[criterion->kind], criterion->name[0] != '\0' ? " " : "",
+                    criterion->name);
 }
 
 static void add_excess(const struct mt_criterion *criterion, struct mt_text *out)
@@ -222,7 +215,7 @@ static mt_status add_differences(const struct mt_check *check, struct mt_text *o
 
 /* The kinds of criteria as bits, and one for all that compare with another run. */
 #define OF(kind) (1u << MT_CRITERION_##kind)
-enum { RELATIVE = 1u << 8 };
+enum { RELATIVE = 1u << 16 };
 
 /* Returns the kinds of the criteria that failed. Of the run's end only running out of memory leads to a command. */
 static unsigned failed_kinds(const struct mt_check *check)
@@ -264,9 +257,9 @@ static void add_hints(const struct mt_check *check, const struct mt_check_place 
         {OF(ENDED), "oom", "what was asked for, what was live, and what would have sufficed"},
         {RELATIVE, "diff", "why it is more than there"},
         {OF(LEAKS), "advise", "what steps leave behind, and what else could be spared"},
-        {OF(PEAK) | OF(CATEGORY), "top --at peak", "the largest blocks at the peak"},
+        {OF(PEAK) | OF(CATEGORY) | OF(ROLE) | OF(MODULE), "top --at peak", "the largest blocks at the peak"},
         {OF(LARGEST), "top", "the largest blocks of the run"},
-        {OF(PEAK), "peak", "when the peaks were, and what they were made of"},
+        {OF(PEAK) | OF(PHASE), "peak", "when the peaks were, and what they were made of"},
     };
     unsigned failed = failed_kinds(check);
     for (size_t i = 0; i < sizeof hints / sizeof hints[0] && out->count < MT_MOST_CHECK_HINTS; i++) {
@@ -283,7 +276,7 @@ static void add_hints(const struct mt_check *check, const struct mt_check_place 
 #define ROW struct mt_criterion_row
 static const struct mt_field criterion_fields[] = {
     MT_OWNED(ROW, name, "criterion", "failed", "its name"),
-    MT_NAME(ROW, criterion.category, "category", NULL, "that it is about, or null"),
+    MT_NAME(ROW, criterion.name, "category", NULL, "the category, role, module or phase that it is about, or null"),
     MT_FLAG(ROW, criterion.is_relative, "relative", NULL, "true if its bound comes of the run that `--against` names"),
     MT_FLAG(ROW, criterion.passed, "passed", NULL, NULL),
     MT_KNOWN(ROW, value_bytes, "value_bytes", NULL, "this and the next two: null for the run's end"),
@@ -447,12 +440,7 @@ const struct mt_row_type mt_check_trials_type = MT_ROW_TYPE(ROW, trials_fields);
 /* Adds the name of the criterion that was tried: "max-allocated", "no-leaks". */
 static void add_tried(const struct mt_check_trial *trial, struct mt_text *out)
 {
-    static const char *const names[] = {[MT_CRITERION_ENDED] = "ended well",
-                                        [MT_CRITERION_PEAK] = "max-",
-                                        [MT_CRITERION_CATEGORY] = "category",
-                                        [MT_CRITERION_LARGEST] = "largest",
-                                        [MT_CRITERION_LEAKS] = "no-leaks"};
-    mt_text_add(out, "%s", trial->is_relative ? "against" : names[trial->kind]);
+    mt_text_add(out, "%s", trial->is_relative ? "against" : criterion_names[trial->kind]);
     if (trial->kind == MT_CRITERION_PEAK && !trial->is_relative)
         mt_text_add(out, "%s", mt_measure_name(trial->measure));
 }

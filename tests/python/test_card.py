@@ -31,7 +31,7 @@ def test_limits_hold_for_what_pytorch_takes(pytester):
     said = pytester.runpytest_subprocess("-p", "memtrace.pytest_plugin", "-p", "no:cacheprovider")
     said.assert_outcomes(passed=1, failed=2)
     said.stdout.fnmatch_lines(["memtrace: the test's peak is 64.00 MiB, 24.00 MiB over its limit of 40.00 MiB",
-                               "  64.00 MiB in 1 blocks:*", "memtrace: the test leaves 2.00 MiB*"])
+                               "  64.00 MiB in 1 block:*", "memtrace: the test leaves 2.00 MiB*"])
 
 
 def test_a_recording_has_pytorch_s_peak(pytester):

@@ -69,11 +69,13 @@ def test_a_history_that_the_program_keeps_is_left_alone(cards, monkeypatch):
     assert cards["history"] == []
 
 
-def test_an_allocator_without_a_history_is_measured_all_the_same(cards, monkeypatch):
-    def refuses(enabled="all", **options):
+@pytest.mark.parametrize("function", [(torch.cuda.memory, "_record_memory_history"), (torch._C, "_cuda_isHistoryEnabled")])
+def test_an_allocator_without_a_history_is_measured_all_the_same(cards, monkeypatch, function):
+    def refuses(*given, **options):
         raise RuntimeError("a pluggable allocator has none")
 
-    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", refuses)
+    owner, name = function
+    monkeypatch.setattr(owner, name, refuses)
     meter = _meter.find_meter()
     meter.begin()
     cards["peak"][0] = 500

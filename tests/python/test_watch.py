@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+import torch.fx
 
 from memtrace import _abi, _watch
 from memtrace._library import find_torch_library, load_torch_library
@@ -74,6 +75,14 @@ def test_modules_are_not_kept_alive(watcher):
     del model
     gc.collect()
     assert not watcher.places
+
+
+def test_what_puts_the_call_of_modules_away_and_back_leaves_it_working(watcher):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    traced = torch.fx.symbolic_trace(model)
+    x = torch.ones(1, 4)
+    assert torch.equal(traced(x), model(x))
+    assert span_of(watcher, model)
 
 
 def losses():

@@ -128,6 +128,13 @@ class Watch(unittest.TestCase):
         printed = self.record(MODEL + "step()\nprint(torch.CUDA.fake_cuda_trackers())\n", "--no-torch")
         self.assertEqual(printed, "0\n")
 
+    def test_our_allocator_takes_the_place_of_pytorch_s_on_request(self):
+        printed = self.record(MODEL + "step()\nstep()\nprint(torch.CUDA.fake_cuda_allocated(0))\n", "--allocator", "ours")
+        self.assertEqual(printed, "0\n")
+        self.assertIn("run 1 of", self.said)
+        roles = {row["role"]: row["requested_bytes"] for row in self.peak()["rows"]}
+        self.assertEqual([roles["parameter"], roles["optimizer state"]], [1 << 20, (7 << 20) + 1])
+
     def test_options_of_python_that_keep_memtrace_out_are_named(self):
         for option, told in (("-I", "-I"), ("-sE", "-E"), ("-S", "-S")):
             self.record("print(1)\n", python=(option,))

@@ -61,6 +61,6 @@ def follow(loader):
     loader.exec_module = exec_module
 
 
-if os.environ.get("MEMTRACE_RECORD_TORCH") == "1":
+if os.environ.get("MEMTRACE_RECORD_TORCH") in ("own", "ours"):
     sys.meta_path.insert(0, TorchFinder())
 run_other()

@@ -9,7 +9,13 @@
 
 const char *mt_bound_kind_name(mt_bound_kind kind)
 {
-    return kind == MT_BOUND_LIVE ? "category" : "largest";
+    static const char *const names[MT_BOUND_COUNT] = {[MT_BOUND_LIVE] = "category",
+                                                      [MT_BOUND_LARGEST] = "largest",
+                                                      [MT_BOUND_ROLE] = "role",
+                                                      [MT_BOUND_MODULE] = "module",
+                                                      [MT_BOUND_PHASE] = "phase"};
+    assert(kind < MT_BOUND_COUNT);
+    return names[kind];
 }
 
 static size_t trimmed_length(const char *text, size_t length)
@@ -22,7 +28,6 @@ static size_t trimmed_length(const char *text, size_t length)
 mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, const char *text)
 {
     const char *option = mt_bound_kind_name(kind), *sign = strstr(text, "<="), *name = text + strspn(text, " ");
-    assert(kind == MT_BOUND_LIVE || kind == MT_BOUND_LARGEST);
     size_t length = sign > name ? trimmed_length(name, (size_t)(sign - name)) : 0;
     if (length == 0)
         return mt_fail(MT_USAGE, "--%s \"%s\": write NAME<=SIZE in quotes, as in --%s \"AttnScores<=40MiB\"", option,
@@ -52,10 +57,11 @@ static mt_status read_bytes(const char *key, const json_t *value, uint64_t *out)
 
 static mt_status read_bounds(struct mt_budget *budget, const char *key, const json_t *value)
 {
-    mt_bound_kind kind = strcmp(key, mt_bound_kind_name(MT_BOUND_LIVE)) == 0 ? MT_BOUND_LIVE : MT_BOUND_LARGEST;
+    mt_bound_kind kind = 0;
     const char *category;
     json_t *size;
-    assert(strcmp(key, mt_bound_kind_name(kind)) == 0);
+    while (strcmp(key, mt_bound_kind_name(kind)) != 0)
+        kind++;
     if (!json_is_object(value))
         return mt_fail(MT_USAGE, "\"%s\" must be an object: {\"AttnScores\": \"40MiB\"}", key);
     json_object_foreach((json_t *)value, category, size)
@@ -125,11 +131,13 @@ static mt_status read_most(struct mt_budget *budget, const char *key, const json
 }
 
 /* The keys of a budget file. */
-static const char *const key_names[] = {"max-allocated", "max-requested", "max-reserved", "category", "largest",
+static const char *const key_names[] = {"max-allocated", "max-requested", "max-reserved", "category",
+                                        "largest",       "role",          "module",       "phase",
                                         "no-leaks",      "against",       "tolerance",    "floor"};
 enum { KEY_COUNT = sizeof key_names / sizeof key_names[0] };
 static mt_status (*const key_readers[KEY_COUNT])(struct mt_budget *, const char *key, const json_t *) = {
-    read_most, read_most, read_most, read_bounds, read_bounds, read_no_leaks, read_against, read_tolerance, read_floor};
+    read_most,   read_most,   read_most,     read_bounds,  read_bounds,    read_bounds,
+    read_bounds, read_bounds, read_no_leaks, read_against, read_tolerance, read_floor};
 
 static mt_status read_key(struct mt_budget *budget, const char *name, const json_t *value)
 {

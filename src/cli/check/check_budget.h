@@ -7,13 +7,13 @@
 
 #include "analysis/check.h"
 
-/* Returns "category" or "largest": the option without its dashes, and the key in a file. */
+/* Returns "category", "largest", "role", …: the option without its dashes, and the key in a file. */
 const char *mt_bound_kind_name(mt_bound_kind kind);
 
 /* Adds the demands of a file. Fails with MT_USAGE if it can't be read or is no budget. */
 mt_status mt_budget_read(const char *path, struct mt_budget *budget);
 
-/* Adds "AttnScores<=40MiB", in place of an earlier bound of that category. Fails with MT_USAGE if `text` is not of that
+/* Adds "AttnScores<=40MiB", in place of an earlier bound of that name. Fails with MT_USAGE if `text` is not of that
  * form. */
 mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, const char *text);
 

@@ -12,7 +12,7 @@
 struct check_options {
     struct mt_trace_options trace;
     uint64_t most_bytes[MT_MEASURE_COUNT];
-    struct mt_option_list live, largest;
+    struct mt_option_list bounds[MT_BOUND_COUNT];
     bool no_leaks, self_test;
     const char *against, *budget, *junit, *summary;
     double tolerance_percent;
@@ -26,10 +26,16 @@ static const struct mt_option options[] = {
               .help = "the same of what was asked for, without rounding"),
     MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_RESERVED], "--max-reserved", .value = "SIZE",
               .help = "the most that may be taken of the device"),
-    MT_OPTION(LIST, struct check_options, live, "--category", .value = "NAME<=SIZE",
+    MT_OPTION(LIST, struct check_options, bounds[MT_BOUND_LIVE], "--category", .value = "NAME<=SIZE",
               .help = "the most of a category that may live at the allocated peak; may be repeated"),
-    MT_OPTION(LIST, struct check_options, largest, "--largest", .value = "NAME<=SIZE",
+    MT_OPTION(LIST, struct check_options, bounds[MT_BOUND_LARGEST], "--largest", .value = "NAME<=SIZE",
               .help = "the most that one allocation of a category may ask for, in any phase; may be repeated"),
+    MT_OPTION(LIST, struct check_options, bounds[MT_BOUND_ROLE], "--role", .value = "NAME<=SIZE",
+              .help = "the most of a role, such as activation, that may live at the allocated peak; may be repeated"),
+    MT_OPTION(LIST, struct check_options, bounds[MT_BOUND_MODULE], "--module", .value = "PATH<=SIZE",
+              .help = "the same of a module and those within it, with * for the number of a layer; may be repeated"),
+    MT_OPTION(LIST, struct check_options, bounds[MT_BOUND_PHASE], "--phase", .value = "NAME<=SIZE",
+              .help = "the most that may be allocated in a phase; may be repeated"),
     MT_OPTION(FLAG, struct check_options, no_leaks, "--no-leaks",
               .help = "no kind of block may grow from one step's end to the next"),
     MT_OPTION(TEXT, struct check_options, against, "--against", .value = "RUN|FILE:RUN",
@@ -65,10 +71,8 @@ static mt_status read_budget(const struct check_options *given, struct mt_budget
     for (int i = 0; i < MT_MEASURE_COUNT; i++)
         if (given->most_bytes[i] != MT_NO_BOUND)
             out->most_bytes[i] = given->most_bytes[i];
-    if (status == MT_OK)
-        status = add_bounds(out, MT_BOUND_LIVE, &given->live);
-    if (status == MT_OK)
-        status = add_bounds(out, MT_BOUND_LARGEST, &given->largest);
+    for (mt_bound_kind kind = 0; kind < MT_BOUND_COUNT && status == MT_OK; kind++)
+        status = add_bounds(out, kind, &given->bounds[kind]);
     out->no_leaks |= given->no_leaks;
     if (given->against != NULL)
         mt_budget_set_against(out, given->against);
@@ -208,10 +212,11 @@ static mt_status try_gate(bool json)
  * seem kept. */
 static mt_status run_self_test(const struct check_options *given)
 {
-    bool is_alone = given->live.count == 0 && given->largest.count == 0 && !given->no_leaks && given->against == NULL &&
-                    given->budget == NULL && given->junit == NULL && given->summary == NULL &&
-                    given->tolerance_percent == MT_NO_TOLERANCE && given->floor_bytes == MT_NO_BOUND &&
-                    given->trace.run == NULL;
+    bool is_alone = !given->no_leaks && given->against == NULL && given->budget == NULL && given->junit == NULL &&
+                    given->summary == NULL && given->tolerance_percent == MT_NO_TOLERANCE &&
+                    given->floor_bytes == MT_NO_BOUND && given->trace.run == NULL;
+    for (mt_bound_kind kind = 0; kind < MT_BOUND_COUNT; kind++)
+        is_alone = is_alone && given->bounds[kind].count == 0;
     for (int i = 0; i < MT_MEASURE_COUNT; i++)
         is_alone &= given->most_bytes[i] == MT_NO_BOUND;
     if (!is_alone)
@@ -247,7 +252,9 @@ const struct mt_command mt_command_check = {
         "if it passes, with 1 if not, with 2 if the question makes no sense, as for a category that there is not, and\n"
         "with 6 if the answer, or a file of it, could not be written.\n"
         "\n"
-        "--category bounds what lives at the peak of allocated bytes, rounding included; --largest what one\n"
+        "--category, --role and --module bound what lives at the peak of allocated bytes, rounding included; --phase "
+        "the\n"
+        "most that is allocated in a phase; --largest what one\n"
         "allocation asks for in any phase, as the largest over all of memtrace categories. --no-leaks takes what is "
         "live at the ends of the last steps (8 at most, without the\n"
         "first one's), by kinds that are alike but for layer and shape: one that never falls and has grown, leaks.\n"

@@ -22,10 +22,14 @@
 
 struct record_options {
     bool help, kernels, no_torch;
+    int allocator; /* an index of allocators */
     const char *trace, *name, *step;
     int64_t device;
     char *const *words; /* the program and its arguments */
 };
+
+enum { OWN, OURS };
+static const char *const allocators[] = {[OWN] = "own", [OURS] = "ours", NULL};
 
 static const struct mt_option options[] = {
     MT_OPTION(REST, struct record_options, words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,
@@ -34,6 +38,8 @@ static const struct mt_option options[] = {
               .help = "trace each kernel, too: memtrace kernels asks about them"),
     MT_OPTION(FLAG, struct record_options, no_torch, "--no-torch",
               .help = "do not look into PyTorch's allocator: record its segments as any memory"),
+    MT_OPTION(CHOICE, struct record_options, allocator, "--allocator", .value = "WHICH", .choices = allocators,
+              .help = "of PyTorch: its own, or memtrace's in its place (own)"),
     MT_OPTION(TEXT, struct record_options, step, "--step", .value = "TEXT",
               .help = "ranges of NVTX whose name begins so are training steps"),
     MT_OPTION(INTEGER, struct record_options, device, "--device", .value = "N", .low = 0, .high = 1023,
@@ -140,24 +146,26 @@ static mt_status prepare_cuda(struct recording *recording)
     return MT_OK;
 }
 
-/* Has Python watch PyTorch's allocator. False if that is not wanted or not possible: kernels are recorded by CUDA's calls
- * alone, and so is the memory beside them. */
-static bool prepare_torch(const struct record_options *record)
+/* Has Python record PyTorch, if that is wanted and possible. Kernels, ranges that are steps and the choice of a device are
+ * of CUDA's calls, and so is the memory beside them. */
+static mt_record_torch prepare_torch(const struct record_options *record)
 {
-    if (record->no_torch || record->kernels || mt_python_start() != MT_OK)
-        return false;
+    const bool asks_cuda = record->kernels || record->step != NULL || record->device != MT_EVERY_DEVICE;
+    if (record->no_torch || asks_cuda || mt_python_start() != MT_OK)
+        return MT_RECORD_TORCH_NOT;
     const char *refused = mt_python_start_refused(record->words);
-    if (refused != NULL)
-        mt_note("%s keeps memtrace out of Python, so PyTorch's allocator is not watched", refused);
-    return refused == NULL;
+    if (refused == NULL)
+        return record->allocator == OURS ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
+    mt_note("%s keeps memtrace out of Python, so PyTorch's allocator is not watched", refused);
+    return MT_RECORD_TORCH_NOT;
 }
 
 static mt_status prepare(const struct record_options *record, struct recording *recording)
 {
     MT_TRY(find_trace(record->trace, recording));
-    const bool watches_torch = prepare_torch(record);
-    mt_status status = prepare_cuda(recording);
-    if (!watches_torch)
+    const mt_record_torch torch = prepare_torch(record);
+    mt_status status = torch != MT_RECORD_TORCH_OURS ? prepare_cuda(recording) : MT_OK;
+    if (torch == MT_RECORD_TORCH_NOT)
         MT_TRY(status);
     if (status != MT_OK)
         mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
@@ -167,7 +175,7 @@ static mt_status prepare(const struct record_options *record, struct recording *
                                               .name = record->name,
                                               .step = record->step,
                                               .watches_kernels = record->kernels,
-                                              .watches_torch = watches_torch,
+                                              .torch = torch,
                                               .device = (int)record->device};
     mt_record_request_give(&request);
     return MT_OK;

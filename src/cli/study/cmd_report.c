@@ -72,16 +72,21 @@ static mt_status write_page(const struct report_options *report, const struct mt
 
 static void introduce(const struct mt_report *report)
 {
+    if (report->run_count == 0) {
+        mt_page_say(report->page,
+                    "Where the device memory of %zu traced run%s went. They do not say which mode, batch and sequence "
+                    "were trained, as imported and recorded ones, so no table can compare them.",
+                    report->other_count, report->other_count == 1 ? "" : "s");
+        return;
+    }
     mt_page_say(report->page,
                 "Where the device memory of transformer training goes, from %zu traced run%s. Allocated is what live "
                 "blocks hold, reserved what the allocator took from the device for them; peaks are of a whole run. GiB "
                 "and MiB are 2³⁰ and 2²⁰ bytes.",
                 report->run_count, report->run_count == 1 ? "" : "s");
-    if (report->without_settings > 0)
-        mt_page_hint(
-            report->page, "memtrace runs",
-            "The trace has further runs that do not say which mode, batch and sequence were trained, as imported "
-            "and recorded ones. No table can compare them; the other commands answer about them");
+    if (report->other_count > 0)
+        mt_page_say(report->page, "The trace has further runs that do not say which mode, batch and sequence were "
+                                  "trained, as imported and recorded ones: the last section has their peaks.");
 }
 
 static const struct mt_field run_fields[] = {
@@ -109,8 +114,12 @@ static mt_status fill_page(struct mt_report *report)
         mt_report_kernels, mt_report_dtypes,          mt_report_accumulation};
     mt_status status = MT_OK;
     introduce(report);
+    if (report->run_count == 0)
+        return mt_report_others(report);
     for (size_t i = 0; i < sizeof sections / sizeof sections[0] && status == MT_OK; i++)
         status = sections[i](report);
+    if (status == MT_OK)
+        status = mt_report_others(report);
     mt_page_section(report->page, "runs", "Runs");
     mt_page_table(report->page, "runs", "The runs of this page", &run_type, report->runs, report->run_count);
     return status;
@@ -119,19 +128,12 @@ static mt_status fill_page(struct mt_report *report)
 static mt_status load(const struct report_options *options_given, struct mt_trace *trace, struct mt_report *report)
 {
     mt_status status = mt_report_load(trace, report);
-    if (status != MT_OK || report->run_count > 0)
+    if (status != MT_OK || report->run_count > 0 || report->other_count > 0)
         return status;
-    if (report->without_settings == 0)
-        return mt_fail(MT_USAGE,
-                       "%s has no training run that ended, so there is nothing to report: `memtrace run` adds one, "
-                       "`memtrace report --study` all that the tables need",
-                       options_given->trace);
-    return mt_fail(
-        MT_USAGE,
-        "no run of %s says which mode, batch and sequence were trained, so there is nothing to report: the tables "
-        "compare runs by these, and imported and recorded runs lack them. memtrace peak, top, diff, advise and "
-        "timeline answer about such a run; `memtrace run` adds one that the tables can show",
-        options_given->trace);
+    return mt_fail(MT_USAGE,
+                   "%s has no run that ended, so there is nothing to report: `memtrace run` adds one, `memtrace report "
+                   "--study` all that the tables need",
+                   options_given->trace);
 }
 
 /* Runs what the trace lacks of the study. A failure also says what to do about it. */
@@ -179,14 +181,16 @@ const struct mt_command mt_command_report = {
     .name = "report",
     .summary = "Writes a page of tables from the runs of a trace, with what their numbers show.",
     .usage = "[OPTIONS]",
-    .details = "Timing with and without warm-up; eager against compiled-like (fused) steps; peaks by sequence length, "
-               "in fp32 and under autocast, and what the\n"
-               "difference is made of; the whole model by formula, term by term; the residual stream; categories and\n"
-               "largest blocks; kernels; dtypes under autocast; and the accumulation experiment. Published figures "
-               "stand beside those of the same runs.\n"
-               "Of each configuration the newest run counts; runs that do not say theirs, such as imported ones, are\n"
-               "left out. What the trace lacks is named with the command that adds it; --study runs all of it, on sim\n"
-               "within seconds.\n",
+    .details =
+        "Timing with and without warm-up; eager against compiled-like (fused) steps; peaks by sequence length, "
+        "in fp32 and under autocast, and what the\n"
+        "difference is made of; the whole model by formula, term by term; the residual stream; categories and\n"
+        "largest blocks; kernels; dtypes under autocast; and the accumulation experiment. Published figures "
+        "stand beside those of the same runs.\n"
+        "Of each configuration the newest run counts. Runs that do not say theirs, such as imported ones, have a\n"
+        "section of their own: peaks by role, category, module and phase. What the trace lacks is named with the "
+        "command that adds it; --study runs all of it, on sim\n"
+        "within seconds.\n",
     .examples = "  memtrace report --study -o report.html\n"
                 "  memtrace report --trace memtrace.db > report.md\n"
                 "  memtrace report --json\n",

@@ -349,19 +349,20 @@ const struct mt_command mt_command_import = {
     .name = "import",
     .summary = "Makes a run of a file that another program wrote: PyTorch, Nsight Systems or RMM.",
     .usage = "FILE [OPTIONS]",
-    .details = "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, a pickle, or "
-               "the same as\n"
-               "JSON; an export of Nsight Systems to SQLite; or a log of RMM in CSV; as it is or, but for SQLite, "
-               "through gzip.\n"
-               "It is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff, "
-               "categories,\n"
-               "advise, check, timeline. What blocks are for is told by rules over who asked for them; docs/import.md "
-               "explains\n"
-               "how to write some.\n",
+    .details =
+        "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, a pickle, or the\n"
+        "same as JSON; a trace of torch.profiler with profile_memory=True; an export of Nsight Systems to SQLite;\n"
+        "or a log of RMM in CSV; as it is or, but for SQLite, through gzip.\n"
+        "It is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff, "
+        "categories,\n"
+        "advise, check, timeline. What blocks are for is told by rules over who asked for them; docs/import.md "
+        "explains\n"
+        "how to write some.\n",
     .examples = "  memtrace import snapshot.pickle\n"
                 "  memtrace import before.pickle.gz --name before && memtrace import after.pickle.gz --name after\n"
                 "  memtrace diff before after\n"
-                "  memtrace import snapshot.pickle --rules mine.rules\n",
+                "  memtrace import snapshot.pickle --rules mine.rules\n"
+                "  memtrace import step.pt.trace.json.gz\n",
     .options = options,
     MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .device = MT_IMPORT_ANY_DEVICE),
     .answer = &answer_type,

@@ -13,7 +13,7 @@ typedef enum mt_stack_layers { MT_LAYERS_EACH, MT_LAYERS_MERGED } mt_stack_layer
 /* The blocks that count: those that were live at the peak of allocated bytes, or all. */
 typedef enum mt_stack_moment { MT_STACKS_AT_PEAK, MT_STACKS_WHOLE_RUN } mt_stack_moment;
 
-/* The moment whose memory a snapshot has: the end of the run, but before it gives back all of its memory; or the peak of
+/* The moment whose memory a snapshot has: the end of the run, but before it gives back all of its blocks; or the peak of
  * allocated bytes. */
 typedef enum mt_snapshot_moment { MT_SNAPSHOT_AT_END, MT_SNAPSHOT_AT_PEAK } mt_snapshot_moment;
 

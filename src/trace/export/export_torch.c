@@ -6,7 +6,7 @@
  *  external_annotations  spans, steps and phases, each with the number of entries before it
  *
  * Viewers go back from the segments along the entries before them, so the moment is one at which a program would take a
- * snapshot: the end, but before a run gives back all of its memory.
+ * snapshot: the end, but before a run gives back all of its blocks.
  *
  * docs/export.md describes every member, for readers. */
 #include "answer/escape.h"

@@ -144,7 +144,7 @@ struct mt_import_reader {
 };
 
 /* An export of Nsight Systems to SQLite (nsys_import.c), a log of RMM, the RAPIDS Memory Manager (rmm_import.c), and a memory
- * snapshot of PyTorch (torch_import.c), also one that memtrace exported. */
+ * snapshot of PyTorch (torch_import.c), also one that memtrace exported, or a trace of its profiler. */
 extern const struct mt_import_reader mt_nsys_reader, mt_rmm_reader, mt_torch_reader;
 
 #endif

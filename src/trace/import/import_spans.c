@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "trace/import/glob.h"
+#include "trace/import/profile_frames.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -105,10 +106,22 @@ static void add_stem(struct mt_text *text, const char *file)
     mt_text_add(text, "%.*s/", (int)strcspn(name, "."), name);
 }
 
-mt_span_id mt_span_of_stack(const struct mt_sink *sink, const struct mt_call_stack *stack)
+/* Returns the span of the modules and annotations that a profiler named; 0 if it named none. */
+static mt_span_id span_of_names(const struct mt_sink *sink, const struct mt_call_stack *stack)
 {
     mt_span_id span = 0;
+    for (uint32_t i = stack->frame_count; i-- > 0;)
+        if (mt_glob_fits(MT_MODULE_FILE "|" MT_PROGRAM_FILE, stack->frames[i].file))
+            span = sink->intern_span(sink->context, span, stack->frames[i].name);
+    return span;
+}
+
+mt_span_id mt_span_of_stack(const struct mt_sink *sink, const struct mt_call_stack *stack)
+{
+    mt_span_id span = span_of_names(sink, stack);
     const char *file = NULL;
+    if (span != 0)
+        return span;
     uint32_t modules = frames_of_modules(stack);
     for (uint32_t i = modules > 0 ? modules : stack->frame_count; i-- > 0;) {
         const struct mt_call_frame *frame = &stack->frames[i];

@@ -1,6 +1,7 @@
 #include "trace/import/plain_labels.h"
 
 #include "base/memory.h"
+#include "trace/import/frame_matches.h"
 #include "trace/import/import_spans.h"
 
 #include <assert.h>
@@ -22,7 +23,9 @@ struct mt_plain_labels *mt_plain_labels_create(const struct mt_rules *rules, con
     labels->rules = rules;
     labels->sink = *sink;
     labels->phase = MT_PHASE_FORWARD;
-    mt_rules_choose(rules, &nobody, &labels->choice);
+    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    mt_rules_choose(rules, matches, &nobody, &labels->choice);
+    mt_frame_matches_destroy(matches);
     return labels;
 }
 

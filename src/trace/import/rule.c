@@ -331,13 +331,11 @@ uint32_t mt_rule_depth(const struct mt_rule *rule, const struct mt_call_stack *s
     return depth + 1;
 }
 
-static bool fits_some_native(const struct mt_rule *rule, const struct mt_call_stack *stack)
+bool mt_rule_fits_frame(const struct mt_rule *rule, const struct mt_call_frame *frame)
 {
-    assert(rule->native != NULL);
-    for (uint32_t i = 0; i < stack->frame_count; i++)
-        if (!stack->frames[i].is_python && mt_glob_fits(rule->native, stack->frames[i].name))
-            return true;
-    return false;
+    if (frame->is_python)
+        return has_python(rule) && !rule->of_undone && fits_python(rule, frame);
+    return rule->native != NULL && mt_glob_fits(rule->native, frame->name);
 }
 
 static bool fits_some_operator(const struct mt_rule *rule, const struct mt_call_stack *stack)
@@ -349,12 +347,11 @@ static bool fits_some_operator(const struct mt_rule *rule, const struct mt_call_
     return false;
 }
 
-bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack)
+bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, bool python, bool native)
 {
     return (rule->node == NULL || mt_glob_fits(rule->node, stack->node)) &&
            (rule->operation == NULL || fits_some_operator(rule, stack)) &&
-           (!has_python(rule) || rule->of_undone || fits_some_frame(rule, stack)) &&
-           (rule->native == NULL || fits_some_native(rule, stack));
+           (!has_python(rule) || rule->of_undone || python) && (rule->native == NULL || native);
 }
 
 static bool is_as_asked(int asked, bool is_so)

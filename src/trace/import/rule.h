@@ -52,8 +52,12 @@ struct mt_rule {
 mt_status mt_rule_read(const char *line, struct mt_rule *out, bool *out_is_rule);
 void mt_rule_release(struct mt_rule *rule);
 
-/* True if the conditions on the call stack hold, and those on the rest. */
-bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack);
+/* True if the rule has a condition on a frame of this language, and the frame meets it. */
+bool mt_rule_fits_frame(const struct mt_rule *rule, const struct mt_call_frame *frame);
+
+/* True if the conditions on the call stack hold, where `python` and `native` say that some frame of the language fits the rule;
+ * and those on the rest. */
+bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, bool python, bool native);
 bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject);
 
 /* Returns the place of the innermost frame of Python that fits the rule, from 1 on; 0 if the rule asks for none, or for one of

@@ -5,6 +5,7 @@
 #include "mt_model_rules.h"
 #include "mt_pytorch_rules.h"
 #include "trace/import/document.h"
+#include "trace/import/frame_matches.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -41,6 +42,12 @@ void mt_rules_destroy(struct mt_rules *rules)
 size_t mt_rules_count(const struct mt_rules *rules)
 {
     return rules->count;
+}
+
+const struct mt_rule *mt_rules_at(const struct mt_rules *rules, size_t number)
+{
+    assert(number < rules->count);
+    return &rules->rules[number];
 }
 
 /* Fails if the category is one too many for a trace: its blocks would silently have none. */
@@ -137,13 +144,34 @@ static void choose_phases(const struct mt_rules *rules, const struct mt_call_sta
     }
 }
 
-void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *stack, struct mt_rule_choice *out)
+static bool has_rule(const uint64_t *set, size_t rule)
+{
+    return (set[rule / 64] >> rule % 64 & 1) != 0;
+}
+
+/* Adds the rules that fit the stack, where python[…] and native[…] are the sets of those that fit some frame. */
+static void add_fitting(const struct mt_rules *rules, const struct mt_call_stack *stack, const uint64_t *python,
+                        const uint64_t *native, struct mt_rule_choice *out)
+{
+    for (size_t i = 0; i < rules->count; i++)
+        if (mt_rule_fits_stack(&rules->rules[i], stack, has_rule(python, i), has_rule(native, i)))
+            out->rules[out->count++] = (uint16_t)i;
+}
+
+void mt_rules_choose(const struct mt_rules *rules, struct mt_frame_matches *matches, const struct mt_call_stack *stack,
+                     struct mt_rule_choice *out)
 {
     assert(rules->count <= MOST_RULES);
     *out = (struct mt_rule_choice){.rules = mt_host_alloc((rules->count + 1) * sizeof *out->rules)};
-    for (size_t i = 0; i < rules->count; i++)
-        if (mt_rule_fits_stack(&rules->rules[i], stack))
-            out->rules[out->count++] = (uint16_t)i;
+    size_t words = mt_frame_matches_words(matches);
+    uint64_t *sets = mt_host_alloc((2 * words + 1) * sizeof *sets); /* of Python, then of C++ */
+    for (uint32_t i = 0; i < stack->frame_count; i++) {
+        const uint64_t *fits = mt_frame_matches_of(matches, &stack->frames[i]);
+        for (size_t word = 0; word < words; word++)
+            sets[stack->frames[i].is_python ? word : words + word] |= fits[word];
+    }
+    add_fitting(rules, stack, sets, sets + words, out);
+    free(sets);
     out->rules = mt_host_resize(out->rules, out->count + 1, sizeof *out->rules);
     choose_phases(rules, stack, out);
 }

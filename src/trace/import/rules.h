@@ -16,6 +16,7 @@
 #include "trace/import/rule.h"
 
 struct mt_rules;
+struct mt_frame_matches;
 
 struct mt_rules *mt_rules_create(void);
 void mt_rules_destroy(struct mt_rules *rules); /* may be NULL */
@@ -31,6 +32,9 @@ mt_status mt_rules_add_built_in(struct mt_rules *rules);
 
 size_t mt_rules_count(const struct mt_rules *rules);
 
+/* Returns a rule by its number, in the order in which they were added. */
+const struct mt_rule *mt_rules_at(const struct mt_rules *rules, size_t number);
+
 /* The rules that a call stack alone does not exclude. A call stack with many blocks is matched once. */
 struct mt_rule_choice {
     uint16_t *rules; /* in their order */
@@ -38,7 +42,10 @@ struct mt_rule_choice {
     uint16_t *phase_rules; /* of these, those that set a phase: the one that decides first */
     uint32_t phase_count;
 };
-void mt_rules_choose(const struct mt_rules *rules, const struct mt_call_stack *stack, struct mt_rule_choice *out);
+
+/* Chooses them. `matches` are of these rules, and know the frames of stacks before. */
+void mt_rules_choose(const struct mt_rules *rules, struct mt_frame_matches *matches, const struct mt_call_stack *stack,
+                     struct mt_rule_choice *out);
 void mt_rule_choice_release(struct mt_rule_choice *choice);
 
 /* Returns the phase that rules set, or MT_RULE_SILENT. Does not read subject->phase: rules that set a phase have no

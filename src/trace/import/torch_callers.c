@@ -10,7 +10,8 @@
 
 void mt_torch_callers_create(struct mt_torch_callers *callers, const struct mt_rules *rules)
 {
-    *callers = (struct mt_torch_callers){.rules = rules, .names = mt_name_set_create()};
+    *callers = (struct mt_torch_callers){
+        .rules = rules, .names = mt_name_set_create(), .matches = mt_frame_matches_create(rules)};
     mt_number_map_create(&callers->numbers);
     mt_number_map_create(&callers->hashes);
 }
@@ -24,6 +25,7 @@ void mt_torch_callers_release(struct mt_torch_callers *callers)
     free(callers->callers);
     mt_number_map_release(&callers->numbers);
     mt_number_map_release(&callers->hashes);
+    mt_frame_matches_destroy(callers->matches);
     mt_name_set_destroy(callers->names);
 }
 
@@ -54,7 +56,7 @@ static uint64_t add_caller(struct mt_torch_callers *callers, const struct mt_val
     struct mt_torch_caller *caller = &callers->callers[callers->count];
     *caller = (struct mt_torch_caller){.frames = frames};
     mt_call_stack_read(frames, callers->names, &caller->stack);
-    mt_rules_choose(callers->rules, &caller->stack, &caller->choice);
+    mt_rules_choose(callers->rules, callers->matches, &caller->stack, &caller->choice);
     caller->op = mt_call_stack_op(&caller->stack, callers->names);
     return callers->count++;
 }

@@ -5,7 +5,7 @@
 #define MT_TRACE_IMPORT_TORCH_CALLERS_H
 
 #include "base/number_map.h"
-#include "trace/import/rules.h"
+#include "trace/import/frame_matches.h"
 #include "trace/import/torch_annotations.h"
 #include "trace/import/torch_replay.h"
 
@@ -24,6 +24,7 @@ struct mt_torch_caller {
 struct mt_torch_callers {
     const struct mt_rules *rules;
     struct mt_name_set *names;
+    struct mt_frame_matches *matches;
     struct mt_number_map numbers, hashes;
     struct mt_torch_caller *callers;
     size_t count;

@@ -1,8 +1,10 @@
-/* A memory snapshot of PyTorch as a run: by rules, or, if memtrace exported it, by the labels that it carries. */
+/* A memory snapshot of PyTorch as a run: by rules, or, if memtrace exported it, by the labels that it carries. A trace of
+ * torch.profiler becomes the rows of a snapshot first. */
 #include "base/memory.h"
 #include "trace/import/import_reader.h"
 #include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
+#include "trace/import/torch_profile.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@ _Static_assert((int)MT_TORCH_ACTION_COUNT <= MT_IMPORT_MOST_COUNTS, "a report ha
 /* A snapshot that is being imported. */
 struct torch_state {
     struct mt_document *document;
+    struct mt_value_store *frames; /* of a profiler's trace */
+    bool is_profile;
     struct mt_torch_snapshot snapshot;
     struct mt_torch_facts facts;
 };
@@ -80,14 +84,31 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
         replay_own(mt_document_root(state->document), &state->snapshot, state->facts.start_us, sink, foreign, out);
     else
         replay_by_rules(&state->snapshot, input->rules, sink, foreign, out);
+    if (state->is_profile) { /* it is no ring that overwrites its beginning, and saw nothing taken before */
+        out->torch.lost_beginning = false;
+        out->torch.before.recorded = 0;
+    }
     out->foreign = mt_foreign_counts(foreign);
     mt_foreign_destroy(foreign);
+    return MT_OK;
+}
+
+static mt_status read_profile(struct torch_state *state, const struct mt_value *root, int64_t device)
+{
+    MT_TRY(mt_torch_profile_read(root, device, state->frames, &state->snapshot));
+    state->facts = (struct mt_torch_facts){.device = "PyTorch profiler",
+                                           .name = "",
+                                           .state = "",
+                                           .capacity_bytes = mt_torch_profile_capacity(root, state->snapshot.device)};
     return MT_OK;
 }
 
 static mt_status read_snapshot(struct torch_state *state, int64_t device)
 {
     const struct mt_value *root = mt_document_root(state->document);
+    state->is_profile = mt_torch_profile_is_one(root);
+    if (state->is_profile)
+        return read_profile(state, root, device);
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(
             MT_BAD_TRACE,
@@ -114,8 +135,10 @@ static uint64_t start_of(const struct torch_state *state)
 static void fill_source(const struct torch_state *state, struct mt_import_source *source)
 {
     bool is_pickle = strcmp(mt_document_format(state->document), "pickle") == 0;
-    source->title = is_pickle ? "PyTorch memory snapshot (pickle)" : "PyTorch memory snapshot (JSON)";
-    source->format = mt_document_format(state->document);
+    source->title = state->is_profile ? "PyTorch profiler trace (JSON)"
+                    : is_pickle       ? "PyTorch memory snapshot (pickle)"
+                                      : "PyTorch memory snapshot (JSON)";
+    source->format = state->is_profile ? "PyTorch profiler" : mt_document_format(state->document);
     source->device = state->facts.device;
     source->name = state->facts.name;
     source->state = state->facts.state;
@@ -129,7 +152,9 @@ static void fill_source(const struct torch_state *state, struct mt_import_source
 static mt_status read(struct mt_import_input *input, struct mt_import_source *source)
 {
     struct torch_state *state = mt_host_alloc(sizeof *state);
+    const struct mt_value_limits limits = mt_value_limits_of(input->file.length);
     input->state = state;
+    state->frames = mt_value_store_create(&limits);
     mt_status status = mt_document_read(&input->file, &state->document);
     mt_whole_file_release(&input->file);
     if (status == MT_OK)
@@ -144,6 +169,7 @@ static void release(struct mt_import_input *input)
     struct torch_state *state = input->state;
     mt_torch_facts_release(&state->facts);
     mt_torch_snapshot_release(&state->snapshot);
+    mt_value_store_destroy(state->frames);
     mt_document_close(state->document);
     free(state);
     input->state = NULL;

@@ -143,9 +143,9 @@ static void take_block_before(struct replay *replay, uint64_t what)
     const struct mt_torch_request request = {.address = address,
                                              .requested_bytes = event != NULL ? event->bytes : block->requested_bytes,
                                              .frames = event != NULL ? &nobody : block->frames};
-    uint64_t bytes = event == NULL && block->bytes > 0
-                         ? block->bytes
-                         : mt_torch_settings_round(&snapshot->settings, request.requested_bytes);
+    uint64_t bytes = event != NULL ? event->block_bytes : block->bytes;
+    if (bytes == 0)
+        bytes = mt_torch_settings_round(&snapshot->settings, request.requested_bytes);
     replay->tally->before.blocks++;
     replay->tally->before.requested_bytes += request.requested_bytes;
     replay->tally->before.freed += event != NULL;

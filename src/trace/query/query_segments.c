@@ -146,20 +146,3 @@ mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run 
         *MT_HOST_ADD(numbers, count) = (uint32_t)mt_statement_integer(row, 0);
     return mt_query_hand_over(status, numbers, count, out_numbers, out_count);
 }
-
-/* The query of a run: its last event, unless no memory is left by then. */
-static const char last_state_sql[] =
-    "SELECT CASE WHEN EXISTS (SELECT 1 FROM segment WHERE run = ?1 AND unmapped_event IS NULL) THEN ?3 - 1 ELSE"
-    " ifnull((SELECT id FROM event WHERE id >= ?2 AND id < ?3 AND kind IN (?4, ?5, ?6, ?7) ORDER BY id DESC LIMIT 1),"
-    " ?2 - 1) END";
-
-mt_status mt_trace_last_state(struct mt_trace *trace, const struct mt_run *run, int64_t *out_event)
-{
-    mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database, last_state_sql, MT_BIND_INTEGER(run->id),
-                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
-                 MT_BIND_INTEGER(MT_EVENT_SEGMENT_MAP), MT_BIND_INTEGER(MT_EVENT_ALLOC), MT_BIND_INTEGER(MT_EVENT_OOM),
-                 MT_BIND_INTEGER(MT_EVENT_STEP_END))
-        *out_event = mt_statement_integer(row, 0);
-    return status;
-}

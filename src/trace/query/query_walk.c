@@ -401,3 +401,25 @@ struct mt_walk_event *mt_walk_live(const struct mt_walk *walk, size_t *out_count
     *out_count = count;
     return live;
 }
+
+/* The last event that did more than give back memory. */
+static const char last_state_sql[] =
+    "SELECT id FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind IN (?4, ?5, ?6, ?7) ORDER BY id DESC LIMIT 1";
+
+mt_status mt_trace_last_state(struct mt_trace *trace, const struct mt_run *run, int64_t *out_event)
+{
+    struct mt_block_row *live = NULL;
+    size_t count = 0;
+    *out_event = mt_query_end(run) - 1;
+    mt_status status = run->event_count > 0 ? mt_trace_live(trace, run, *out_event, &live, &count) : MT_OK;
+    free(live);
+    if (status != MT_OK || count > 0)
+        return status;
+    *out_event = run->first_event - 1;
+    MT_EACH_ROW (row, status, trace->database, last_state_sql, MT_BIND_INTEGER(run->id),
+                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
+                 MT_BIND_INTEGER(MT_EVENT_SEGMENT_MAP), MT_BIND_INTEGER(MT_EVENT_ALLOC), MT_BIND_INTEGER(MT_EVENT_OOM),
+                 MT_BIND_INTEGER(MT_EVENT_STEP_END))
+        *out_event = mt_statement_integer(row, 0);
+    return status;
+}

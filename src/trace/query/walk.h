@@ -78,8 +78,8 @@ void mt_walk_end(struct mt_walk *walk); /* may be NULL */
 mt_status mt_trace_growing_segments(struct mt_trace *trace, const struct mt_run *run, uint32_t **out_numbers,
                                     size_t *out_count);
 
-/* Finds the event after which the memory of the run is that of its end: the last one or, if the run gave back all of its
- * memory, the last that took some, was refused, or ended a step. first_event - 1: there is none. */
+/* Finds the event after which the run holds what it held at its end: the last one or, if no block was left by then, the
+ * last that took memory, was refused, or ended a step. first_event - 1: there is none. */
 mt_status mt_trace_last_state(struct mt_trace *trace, const struct mt_run *run, int64_t *out_event);
 
 /* Visits the kernels of a run, by start. The row is valid during the call. If `visit` fails, that ends the query. */

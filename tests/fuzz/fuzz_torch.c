@@ -1,0 +1,30 @@
+/* Fuzzes the reader of PyTorch's files as the program calls it: traces of torch.profiler, and the forms of snapshots. */
+#include "base/interner.h"
+#include "base/memory.h"
+#include "trace/import/import.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
+{
+    const struct mt_import_plan plan = {.device = MT_IMPORT_ANY_DEVICE};
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    struct mt_rules *rules = mt_rules_create();
+    struct mt_import_report report = {0};
+    struct mt_import_source source = {0};
+    struct mt_import_input input = {.plan = &plan, .rules = rules, .file = {mt_host_alloc(length + 1), length}};
+    memcpy(input.file.data, data, length);
+    if (mt_torch_reader.recognizes(&input) && mt_rules_add_built_in(rules) == MT_OK) {
+        if (mt_torch_reader.read(&input, &source) == MT_OK)
+            mt_torch_reader.replay(&input, &sink, &report);
+        mt_torch_reader.release(&input);
+    }
+    mt_whole_file_release(&input.file);
+    mt_import_report_release(&report);
+    mt_rules_destroy(rules);
+    mt_interner_destroy(interner);
+    return 0;
+}

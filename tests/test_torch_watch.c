@@ -1,0 +1,205 @@
+/* PyTorch's own allocator, watched: entries and reports become blocks, differences are counted, what CUDA gave besides is
+ * outside; and backward finds the module whose forward made a node. */
+#include "fake_card.h"
+#include "sql_answer.h"
+#include "torch/torch_backward.h"
+#include "torch/torch_library.h"
+#include "torch/torch_watch.h"
+
+enum { MIB = 1 << 20, ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, MAP, UNMAP, OOM };
+
+static const struct memtrace_torch_abi abi = {.alloc = ALLOC,
+                                              .free_requested = FREE,
+                                              .segment_alloc = SEGMENT_ALLOC,
+                                              .segment_free = SEGMENT_FREE,
+                                              .segment_map = MAP,
+                                              .segment_unmap = UNMAP,
+                                              .oom = OOM};
+
+static int begin(void **state)
+{
+    *state = enter_folder("test_torch_watch");
+    mt_torch_forget();
+    assert_int_equal(mt_torch_watch_begin(&abi, "memtrace.db", NULL), MT_OK);
+    memtrace_torch_card(0, "a card", (uint64_t)1 << 30);
+    return 0;
+}
+
+static int end(void **state)
+{
+    mt_torch_forget();
+    return leave_folder(state);
+}
+
+static void tell(int action, uint64_t address, uint64_t bytes)
+{
+    const struct mt_torch_entry entry = {.action = action, .address = address, .bytes = bytes};
+    mt_torch_watch_entry(&entry);
+}
+
+/* Takes a block of 512 bytes and more, as PyTorch tells of it. */
+static void take(uint64_t address, uint64_t bytes, uint64_t allocated, uint64_t reserved)
+{
+    tell(ALLOC, address, bytes);
+    mt_torch_watch_report(0, address, (int64_t)((bytes + 511) / 512 * 512), allocated, reserved);
+}
+
+static void close_trace(void)
+{
+    assert_int_equal(memtrace_torch_close(0), 0);
+}
+
+static void a_block_has_the_bytes_of_its_entry_and_of_its_report(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    take(16 * MIB, 1000, 1024, 2 * MIB);
+    close_trace();
+    assert_string_equal(
+        ask_trace("SELECT requested_bytes || ' ' || block_bytes FROM run_event WHERE allocation IS NULL "
+                  "AND requested_bytes > 0"),
+        "1000 1024");
+    assert_string_equal(ask_trace("SELECT state FROM run"), "done");
+}
+
+/* An entry whose report did not come counts as one that PyTorch rounded. */
+static void a_block_without_a_report_is_not_lost(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    tell(ALLOC, 16 * MIB, 100);
+    take(16 * MIB + 512, 512, 1024, 2 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT sum(block_bytes) FROM run_event JOIN event_kind ON event_kind.id = kind "
+                                  "WHERE name = 'alloc'"),
+                        "1024");
+}
+
+static void what_pytorch_s_allocator_took_is_not_outside_of_it(void **state)
+{
+    (void)state;
+    memtrace_torch_outside_take(0, 16 * MIB, 2 * MIB, "cudaMalloc");
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    memtrace_torch_outside_take(0, 64 * MIB, 3 * MIB, "cudaMalloc");
+    memtrace_torch_outside_take(0, 80 * MIB, 2 * MIB, "cuMemMap"); /* two pieces of an expandable segment */
+    memtrace_torch_outside_take(0, 82 * MIB, 2 * MIB, "cuMemMap");
+    tell(MAP, 80 * MIB, 4 * MIB);
+    take(16 * MIB, 512, 512, 6 * MIB);
+    memtrace_torch_outside_give(64 * MIB);
+    take(16 * MIB + 512, 512, 1024, 6 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT group_concat(name || ' ' || bytes) FROM outside"),
+                        "cudaMalloc 3145728,cudaMalloc 0");
+}
+
+static void a_second_watch_begins_anew(void **state)
+{
+    (void)state;
+    assert_int_equal(mt_torch_watch_begin(&abi, "other.db", NULL), MT_USAGE);
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    take(16 * MIB, 512, 512, 2 * MIB);
+    close_trace();
+    assert_false(memtrace_torch_is_watching());
+    tell(FREE, 16 * MIB, 512); /* between the two, nothing is stored */
+    assert_int_equal(mt_torch_watch_begin(&abi, "memtrace.db", NULL), MT_OK);
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT count(*) FROM run"), "2");
+}
+
+static void a_refused_request_is_an_event_with_what_the_card_has_free(void **state)
+{
+    (void)state;
+    tell(OOM, 5 * MIB, 7 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT requested_bytes FROM run_event WHERE requested_bytes > 0"), "7340032");
+    assert_string_equal(ask_trace("SELECT CAST(value AS INTEGER) FROM measurement"), "5242880");
+}
+
+/* ---- backward ---- */
+
+static uint64_t next_node, running_node;
+static bool is_running;
+
+static uint64_t next(void)
+{
+    return next_node;
+}
+
+static bool running(uint64_t *out)
+{
+    *out = running_node;
+    return is_running;
+}
+
+static const struct mt_torch_graph graph = {next, running};
+
+/* Calls a module that makes nodes. */
+static void call(uint32_t span, int nodes)
+{
+    uint32_t depth = memtrace_torch_span_begin(span, MT_CATEGORY_FFN);
+    mt_torch_backward_mark();
+    next_node += (uint64_t)nodes;
+    memtrace_torch_span_end(depth);
+    mt_torch_backward_mark();
+}
+
+static uint32_t span_in_backward(uint64_t node)
+{
+    running_node = node;
+    return mt_torch_label_here().span;
+}
+
+static void backward_is_of_the_module_that_made_the_node(void **state)
+{
+    (void)state;
+    uint32_t first = memtrace_torch_span(0, "first", "A"), empty = memtrace_torch_span(0, "empty", "B"),
+             last = memtrace_torch_span(0, "last", "C");
+    next_node = 5;
+    is_running = true;
+    mt_torch_backward_begin(&graph);
+    call(first, 3); /* 5 to 7 */
+    call(empty, 0);
+    next_node += 2;                           /* 8 and 9, outside of modules */
+    call(last, 1);                            /* 10 */
+    assert_int_equal(span_in_backward(6), 0); /* not in forward */
+    memtrace_torch_phase(MT_PHASE_BACKWARD, MT_CATEGORY_LOSS);
+    const uint32_t expected[] = {0, first, first, first, 0, 0, last, 0};
+    for (uint64_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        assert_int_equal(span_in_backward(4 + i), expected[i]);
+    is_running = false;
+    assert_int_equal(span_in_backward(6), 0);
+}
+
+/* Only the last forwards are kept. */
+static void a_node_of_long_ago_has_no_module(void **state)
+{
+    (void)state;
+    uint32_t span = memtrace_torch_span(0, "layer", "A");
+    next_node = 0;
+    is_running = true;
+    mt_torch_backward_begin(&graph);
+    for (int i = 0; i < 100000; i++) {
+        call(span, 1);
+        next_node++;
+    }
+    memtrace_torch_phase(MT_PHASE_BACKWARD, MT_CATEGORY_LOSS);
+    assert_int_equal(span_in_backward(10), 0);
+    assert_int_equal(span_in_backward(199998), span);
+    assert_int_equal(span_in_backward(199999), 0);
+}
+
+int main(void)
+{
+#define WATCHED(test) cmocka_unit_test_setup_teardown(test, begin, end)
+    const struct CMUnitTest tests[] = {
+        WATCHED(a_block_has_the_bytes_of_its_entry_and_of_its_report),
+        WATCHED(a_block_without_a_report_is_not_lost),
+        WATCHED(what_pytorch_s_allocator_took_is_not_outside_of_it),
+        WATCHED(a_second_watch_begins_anew),
+        WATCHED(a_refused_request_is_an_event_with_what_the_card_has_free),
+        WATCHED(backward_is_of_the_module_that_made_the_node),
+        WATCHED(a_node_of_long_ago_has_no_module),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
