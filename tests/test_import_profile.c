@@ -109,6 +109,19 @@ static void the_busiest_gpu_is_imported(void **state)
     assert_says(import_events(events, "--device 2")->err, "has no event of memory of device 2");
 }
 
+static void a_refused_request_ends_the_run(void **state)
+{
+    (void)state;
+    expect_success(
+        import_events(MEMORY(1, 0, 4096, 512, 512) ",{\"ph\": \"i\", \"name\": \"[OutOfMemory]\", \"tid\": 1,"
+                                                   " \"ts\": 2, \"args\": {\"Device Type\": 1, \"Device Id\": 0,"
+                                                   " \"Bytes\": 1073741824, \"Total Allocated\": 512}}",
+                      ""));
+    assert_string_equal(sql_text("x.db", "SELECT state FROM run"), "oom");
+    assert_int_equal(sql_integer("x.db", "SELECT max(requested_bytes) FROM event"), 1 << 30);
+    assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 512);
+}
+
 static void a_trace_that_cannot_be_read_is_told_why(void **state)
 {
     (void)state;
@@ -133,6 +146,7 @@ int main(void)
         cmocka_unit_test(memory_from_before_the_trace_is_in_the_peak),
         cmocka_unit_test(operators_tell_phases),
         cmocka_unit_test(the_busiest_gpu_is_imported),
+        cmocka_unit_test(a_refused_request_ends_the_run),
         cmocka_unit_test(a_trace_that_cannot_be_read_is_told_why),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -164,6 +164,35 @@ static void a_damaged_line_is_told_by_its_number(void **state)
     }
 }
 
+/* A program that is killed leaves a part of a line. */
+static void a_log_may_end_within_a_line(void **state)
+{
+    (void)state;
+    static const char line[] = "1,10:00:01.6,allocate,0x2000,512,0x0";
+    static const int lengths[] = {1, 7, 16, 25, 33};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        char log[200];
+        snprintf(log, sizeof log, HEADER "\\n1,10:00:01.5,allocate,0x1000,700,0x0\\n%.*s", lengths[i], line);
+        const struct said *said = import_log(log);
+        expect_success(said);
+        assert_says(said->out, "The file ends within a line, which was left out");
+        assert_string_equal(sql_text("b.db", "SELECT group_concat(requested_bytes) FROM event WHERE kind = 2"), "700");
+    }
+}
+
+/* The manual of RMM shows seconds since 1970 and the action "deallocate". */
+static void a_log_may_be_as_the_manual_has_it(void **state)
+{
+    (void)state;
+    expect_success(import_log(HEADER "\\n14057,1634567890.123456,allocate,0x7f8a40000000,1024,0x7f8a38001020\\n"
+                                     "14057,1634567890.234567,allocate,0x7f8a40000400,2048,0x7f8a38001020\\n"
+                                     "14057,1634654291.345678,deallocate,0x7f8a40000000,1024,0x7f8a38001020\\n"));
+    assert_string_equal(sql_text("b.db",
+                                 "SELECT group_concat(kind || ' ' || requested_bytes || ' ' || time_ns) FROM event"
+                                 " WHERE kind IN (2, 3)"),
+                        "2 1024 0,2 2048 111111000,3 1024 86401222222000");
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_tables");
@@ -180,6 +209,8 @@ int main(void)
         cmocka_unit_test(a_log_may_have_gone_through_other_programs),
         cmocka_unit_test(a_log_goes_on_after_midnight),
         cmocka_unit_test(a_damaged_line_is_told_by_its_number),
+        cmocka_unit_test(a_log_may_end_within_a_line),
+        cmocka_unit_test(a_log_may_be_as_the_manual_has_it),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

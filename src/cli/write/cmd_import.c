@@ -118,6 +118,7 @@ static const struct mt_field answer_fields[] = {
     MT_ROW(struct answer, report, "before", &before_type, "live before the first event"),
     MT_FLAG(struct answer, report.torch.lost_beginning, "lost_beginning", NULL,
             "the recording was full, and overwrote its oldest events"),
+    MT_FLAG(struct answer, report.is_cut, "cut", NULL, "the file ends within an event, which was left out"),
     MT_ROW(struct answer, report.foreign, "contradictions", &contradictions_type, "in the file, which were mended"),
     MT_ROW(struct answer, coverage, "categories", &coverage_type, NULL),
     MT_FIELDS_END,
@@ -203,6 +204,15 @@ static void print_device(const struct mt_import_report *report)
     print_sentence(&text);
 }
 
+static void print_cut(const struct mt_import_report *report)
+{
+    struct mt_text text = {0};
+    if (!report->is_cut)
+        return;
+    mt_text_add(&text, "The file ends within a line, which was left out: the program was killed, or still runs.");
+    print_sentence(&text);
+}
+
 static void print_contradictions(const struct mt_import_report *report)
 {
     struct mt_text text = {0};
@@ -264,6 +274,7 @@ static void print_text(const struct imported *imported)
         print_beginning(imported->report);
     }
     print_device(imported->report);
+    print_cut(imported->report);
     print_contradictions(imported->report);
     if (imported->report->kind != MT_IMPORT_OWN && imported->report->coverage.all_bytes > 0)
         print_coverage(imported->report);

@@ -72,6 +72,7 @@ struct mt_import_report {
         uint64_t count;
     } counts[MT_IMPORT_MOST_COUNTS];
     size_t count_count;
+    bool is_cut;                      /* the file ends within an event, which was left out */
     bool ends_refused;                /* the last request was refused: the program ended out of memory */
     struct mt_foreign_counts foreign; /* contradictions in the file, and how they were settled */
     struct mt_import_coverage coverage;

@@ -117,11 +117,22 @@ static mt_status add_python(struct list *list, const char *name)
     mt_text_add(&file, "%.*s", (int)(open - 1 - name), name);
     mt_status status = add_frame(list, end + strlen("): "), mt_text_get(&file), (int64_t)strtol(open, NULL, 10));
     mt_text_release(&file);
-    list->has_python = true;
     return status;
 }
 
-static mt_status add_call(struct list *list, const struct mt_profile_call *call)
+static mt_status add_python_once(struct list *list, struct mt_profile_call *call)
+{
+    list->has_python = true;
+    if (call->frame.kind == MT_VALUE_NONE) {
+        MT_TRY(add_python(list, text_at(call->event, "name")));
+        call->frame = list->frames[list->count - 1];
+        return MT_OK;
+    }
+    list->frames[list->count++] = call->frame;
+    return MT_OK;
+}
+
+static mt_status add_call(struct list *list, struct mt_profile_call *call)
 {
     const char *name = text_at(call->event, "name");
     switch (call->kind) {
@@ -133,7 +144,7 @@ static mt_status add_call(struct list *list, const struct mt_profile_call *call)
     case MT_PROFILE_NODE:
         return add_node(list, name);
     case MT_PROFILE_PYTHON:
-        return add_python(list, name);
+        return add_python_once(list, call);
     case MT_PROFILE_MODULE:
         list->has_module = true;
         return add_frame(list, name + strlen(module_prefix), MT_MODULE_FILE, 0);
@@ -160,7 +171,7 @@ static mt_status add_program(struct list *list)
                                                  : MT_OK;
 }
 
-mt_status mt_profile_frames(struct mt_value_store *store, const struct mt_profile_call *calls, uint32_t count,
+mt_status mt_profile_frames(struct mt_value_store *store, struct mt_profile_call *calls, uint32_t count,
                             struct mt_value *out)
 {
     assert(count <= MT_PROFILE_MOST_OPEN);

@@ -36,15 +36,16 @@ typedef enum mt_profile_kind {
 /* Returns the kind of an event that lasts. */
 mt_profile_kind mt_profile_kind_of(const struct mt_value *event);
 
-/* An event that was open. */
+/* An event that was open. A function of Python is open for many requests, so its frame is made once. */
 struct mt_profile_call {
     const struct mt_value *event;
     mt_profile_kind kind;
+    struct mt_value frame; /* of kind NONE: not made yet */
 };
 
 /* Makes the list of frames, innermost first, of calls[0 .. count), outermost first. Fails with MT_BAD_TRACE at a limit of the
  * store. */
-mt_status mt_profile_frames(struct mt_value_store *store, const struct mt_profile_call *calls, uint32_t count,
+mt_status mt_profile_frames(struct mt_value_store *store, struct mt_profile_call *calls, uint32_t count,
                             struct mt_value *out);
 
 /* Makes a list of one frame. */

@@ -2,7 +2,8 @@
  * order, and a line for each event. A log has no segments, so each block is a segment of its own, and no call stacks.
  *
  * The CSV is that of RFC 4180: fields may be quoted, and quoted ones may hold commas, line ends, and quotes that are doubled.
- * Times are of the day, without a date: a time half a day before the last one is of the next day. */
+ * Times are of the day, without a date: a time half a day before the last one is of the next day. Or they are seconds since 1970,
+ * as RMM's manual shows them. A log is written in pieces, so that of a program that was killed may end within a line. */
 #include "trace/import/import_reader.h"
 #include "trace/import/plain_labels.h"
 
@@ -42,6 +43,8 @@ struct log {
     struct mt_plain_labels *labels;
     uint64_t first_ns, last_ns, days_ns; /* times of the day, of the first and last line; days since the first, in ns */
     bool has_time;
+    bool has_date; /* times are since 1970 */
+    bool is_cut;   /* the last line has no end, and could not be read */
     uint64_t allocates, frees, failures;
     bool ends_refused;            /* nothing was allocated after the last failure */
     struct mt_import_sizes sizes; /* of allocations */
@@ -134,26 +137,37 @@ static bool read_number(const char *text, uint64_t *out)
     return *end == '\0';
 }
 
-/* Reads hours, minutes, seconds and a fraction: "14:05:07.123456" or "14:05:07:123456". */
-static bool read_time(const char *text, uint64_t *out_ns)
+/* Adds a fraction of a second: ".123456" or ":123456"; nothing for "". */
+static bool read_fraction(const char *text, uint64_t *ns)
 {
-    uint64_t parts[3];
-    for (int i = 0; i < 3; i++) {
-        char *end;
-        if (!isdigit((unsigned char)*text))
-            return false;
-        parts[i] = strtoull(text, &end, 10);
-        if (parts[i] > 1000000 || (i < 2 && *end != ':'))
-            return false;
-        text = i < 2 ? end + 1 : end;
-    }
-    *out_ns = ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * UINT64_C(1000000000);
     if (*text == '\0')
         return true;
     uint64_t unit_ns = 100000000;
     for (text++; isdigit((unsigned char)*text); text++, unit_ns /= 10)
-        *out_ns += (uint64_t)(*text - '0') * unit_ns;
+        *ns += (uint64_t)(*text - '0') * unit_ns;
     return *text == '\0';
+}
+
+/* Reads a time of the day, "14:05:07.123456" or "14:05:07:123456", or seconds since 1970, "1634567890.123456". */
+static bool read_time(const char *text, uint64_t *out_ns, bool *out_has_date)
+{
+    const uint64_t most_of_day = 1000000, most_of_date = UINT64_C(10000000000);
+    uint64_t parts[3] = {0};
+    int count = 0;
+    char *end = (char *)text;
+    do {
+        text = end + (count > 0);
+        if (!isdigit((unsigned char)*text))
+            return false;
+        parts[count] = strtoull(text, &end, 10);
+    } while (++count < 3 && *end == ':');
+    *out_has_date = count == 1;
+    uint64_t most = *out_has_date ? most_of_date : most_of_day;
+    if (count == 2 || parts[0] > most || parts[1] > most || parts[2] > most)
+        return false;
+    *out_ns = *out_has_date ? parts[0] : (parts[0] * 60 + parts[1]) * 60 + parts[2];
+    *out_ns *= UINT64_C(1000000000);
+    return read_fraction(end, out_ns);
 }
 
 static const char *field_of(const struct log *log, const struct line *line, log_column column)
@@ -167,7 +181,7 @@ static uint64_t run_time(struct log *log, uint64_t day_ns)
 {
     if (!log->has_time)
         log->first_ns = day_ns;
-    else if (day_ns + DAY_NS / 2 < log->last_ns)
+    else if (!log->has_date && day_ns + DAY_NS / 2 < log->last_ns)
         log->days_ns += DAY_NS;
     log->has_time = true;
     assert(log->days_ns % DAY_NS == 0);
@@ -208,8 +222,8 @@ static mt_status replay_line(struct log *log, const struct line *line)
     struct mt_foreign_block block = {0};
     uint64_t day_ns;
     const char *action = field_of(log, line, COLUMN_ACTION), *pointer = field_of(log, line, COLUMN_POINTER);
-    if (!read_time(field_of(log, line, COLUMN_TIME), &day_ns))
-        return fail_line(log, "time of day", field_of(log, line, COLUMN_TIME));
+    if (!read_time(field_of(log, line, COLUMN_TIME), &day_ns, &log->has_date))
+        return fail_line(log, "time of day, or since 1970,", field_of(log, line, COLUMN_TIME));
     if (!read_number(field_of(log, line, COLUMN_SIZE), &block.requested_bytes))
         return fail_line(log, "size", field_of(log, line, COLUMN_SIZE));
     if (!read_number(field_of(log, line, COLUMN_STREAM), &block.stream))
@@ -218,7 +232,7 @@ static mt_status replay_line(struct log *log, const struct line *line)
     if (!read_number(pointer, &block.address) && !fails)
         return fail_line(log, "pointer", pointer);
     uint64_t now = run_time(log, day_ns);
-    if (strcmp(action, "free") == 0) {
+    if (strcmp(action, "free") == 0 || strcmp(action, "deallocate") == 0) {
         log->frees++;
         mt_foreign_give(log->foreign, now, block.address);
         return MT_OK;
@@ -228,14 +242,23 @@ static mt_status replay_line(struct log *log, const struct line *line)
     return fails ? replay_failure(log, now, &block) : replay_allocate(log, now, &block);
 }
 
+/* True if the line is the last, and no line end follows it. */
+static bool is_unended(const struct log *log)
+{
+    return log->at == log->end && log->end[-1] != '\n';
+}
+
 static mt_status replay_lines(struct log *log)
 {
     struct line line;
-    mt_status status = MT_OK;
-    while (status == MT_OK && next_line(log, &line))
-        if (line.count > 1 || line.fields[0][0] != '\0')
-            status = replay_line(log, &line);
-    return status;
+    while (next_line(log, &line)) {
+        bool is_empty = line.count == 1 && line.fields[0][0] == '\0';
+        mt_status status = is_empty ? MT_OK : replay_line(log, &line);
+        if (status != MT_OK && !is_unended(log))
+            return status;
+        log->is_cut = status != MT_OK;
+    }
+    return MT_OK;
 }
 
 static mt_status replay(const struct mt_import_input *input, const struct mt_sink *sink, struct mt_import_report *out)
@@ -252,6 +275,7 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
     mt_import_count(out, "allocate failure", log.failures);
     out->device = MT_IMPORT_ANY_DEVICE;
     out->ends_refused = log.ends_refused;
+    out->is_cut = log.is_cut;
     out->foreign = mt_foreign_counts(log.foreign);
     out->coverage = mt_plain_labels_coverage(log.labels);
     assert(out->coverage.all_blocks == log.allocates);

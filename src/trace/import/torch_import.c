@@ -5,6 +5,7 @@
 #include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 #include "trace/import/torch_profile.h"
+#include "trace/import/viz_page.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -113,7 +114,7 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
         return mt_fail(
             MT_BAD_TRACE,
             "its %s is no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
-            "torch.cuda.memory._dump_snapshot() writes it",
+            "torch.cuda.memory._dump_snapshot() writes it, or the list of torch.cuda.memory_snapshot()",
             mt_document_format(state->document));
     mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
     if (status == MT_OK)
@@ -155,7 +156,9 @@ static mt_status read(struct mt_import_input *input, struct mt_import_source *so
     const struct mt_value_limits limits = mt_value_limits_of(input->file.length);
     input->state = state;
     state->frames = mt_value_store_create(&limits);
-    mt_status status = mt_document_read(&input->file, &state->document);
+    mt_status status = mt_viz_page_is_one(&input->file) ? mt_viz_page_unwrap(&input->file) : MT_OK;
+    if (status == MT_OK)
+        status = mt_document_read(&input->file, &state->document);
     mt_whole_file_release(&input->file);
     if (status == MT_OK)
         status = read_snapshot(state, input->plan->device);
@@ -177,7 +180,7 @@ static void release(struct mt_import_input *input)
 
 static bool recognizes(const struct mt_import_input *input)
 {
-    return !input->is_database && mt_document_is_one(&input->file);
+    return !input->is_database && (mt_document_is_one(&input->file) || mt_viz_page_is_one(&input->file));
 }
 
 const struct mt_import_reader mt_torch_reader = {

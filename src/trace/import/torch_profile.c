@@ -56,9 +56,14 @@ uint64_t mt_torch_profile_capacity(const struct mt_value *root, int64_t device)
     return 0;
 }
 
+static bool is_refusal(const struct mt_value *event)
+{
+    return mt_value_is(mt_value_find(event, "name"), "[OutOfMemory]");
+}
+
 static bool is_memory(const struct mt_value *event)
 {
-    return mt_value_is(mt_value_find(event, "name"), "[memory]");
+    return mt_value_is(mt_value_find(event, "name"), "[memory]") || is_refusal(event);
 }
 
 static int64_t integer_or(const struct mt_value *dict, const char *key, int64_t otherwise)
@@ -193,7 +198,7 @@ static mt_status find_frames(struct reading *reading)
             MT_TRY(mt_profile_frames(reading->store, open, count, &row->frames));
         if (row->is_memory || count == MT_PROFILE_MOST_OPEN)
             continue;
-        open[count] = (struct mt_profile_call){row->event, row->kind};
+        open[count] = (struct mt_profile_call){.event = row->event, .kind = row->kind};
         ends_us[count++] = row->end_us;
     }
     return MT_OK;
@@ -230,29 +235,34 @@ static int compare_memory(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->index, b->index);
 }
 
-static mt_status read_event(struct reading *reading, const struct row *row, struct mt_torch_event *out)
+/* Reads the address and the size of a block that is taken or freed. */
+static mt_status read_block(struct reading *reading, const struct row *row, struct mt_torch_event *out)
 {
-    const struct mt_value *args = mt_value_find(row->event, "args");
-    int64_t address, bytes;
-    if (!mt_value_integer(mt_value_find(args, "Addr"), &address) || address < 0)
+    int64_t address, bytes = (int64_t)out->bytes;
+    if (!mt_value_integer(mt_value_find(mt_value_find(row->event, "args"), "Addr"), &address) || address < 0)
         return fail_at(row->index, "\"Addr\" that is a natural number");
-    if (!mt_value_integer(mt_value_find(args, "Bytes"), &bytes) || bytes == INT64_MIN)
-        return fail_at(row->index, "\"Bytes\" that is a number");
-    uint64_t size = (uint64_t)(bytes < 0 ? -bytes : bytes);
-    mt_status status = mt_import_sizes_add(&reading->sizes, size);
-    if (status != MT_OK)
-        return mt_fail_context(status, "the trace is damaged: event %" PRIu32, row->index);
     if ((uint64_t)address >= UNSEEN_ADDRESS - MT_IMPORT_MOST_BYTES)
         return fail_at(row->index, "\"Addr\" that is an address");
-    *out = (struct mt_torch_event){.action = bytes == 0  ? MT_TORCH_OTHER
-                                             : bytes < 0 ? MT_TORCH_FREE_COMPLETED
-                                                         : MT_TORCH_ALLOC,
-                                   .address = (uint64_t)address,
-                                   .bytes = size,
-                                   .block_bytes = size,
+    out->action = bytes == 0 ? MT_TORCH_OTHER : bytes < 0 ? MT_TORCH_FREE_COMPLETED : MT_TORCH_ALLOC;
+    out->address = (uint64_t)address;
+    out->bytes = out->block_bytes = (uint64_t)(bytes < 0 ? -bytes : bytes);
+    mt_status status = mt_import_sizes_add(&reading->sizes, out->bytes);
+    return status == MT_OK ? MT_OK : mt_fail_context(status, "the trace is damaged: event %" PRIu32, row->index);
+}
+
+static mt_status read_event(struct reading *reading, const struct row *row, struct mt_torch_event *out)
+{
+    int64_t bytes;
+    if (!mt_value_integer(mt_value_find(mt_value_find(row->event, "args"), "Bytes"), &bytes) || bytes == INT64_MIN)
+        return fail_at(row->index, "\"Bytes\" that is a number");
+    *out = (struct mt_torch_event){.action = MT_TORCH_OOM,
+                                   .address = UINT64_MAX, /* what was free is not stated */
+                                   .bytes = (uint64_t)bytes,
                                    .time_us = (int64_t)row->begin_us,
                                    .event = row->event};
-    return MT_OK;
+    if (!is_refusal(row->event))
+        return read_block(reading, row, out);
+    return bytes >= 0 ? MT_OK : fail_at(row->index, "\"Bytes\" that is a natural number");
 }
 
 /* Copies the frames into the store, since rows go. The last are those of memory that was not seen. */

@@ -1,6 +1,7 @@
 /* A trace of torch.profiler, as Kineto and TensorBoard's plug-in write it (*.pt.trace.json), as the rows of a memory snapshot.
  *
  *   {"traceEvents": [{"ph": "i", "name": "[memory]", "args": {"Addr": …, "Bytes": ±…}},  ▶ alloc, free_completed
+ *                    {"ph": "i", "name": "[OutOfMemory]", "args": {"Bytes": …}},             ▶ oom
  *                    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": …, "dur": …}, ▶ frames of those within
  *                    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3"}]}    ▶ annotations
  *

@@ -42,8 +42,21 @@ static struct keys make_keys(void)
 #undef KEY
 }
 
+/* True for a list of segments alone: torch.cuda.memory_snapshot(). An empty one tells nothing. */
+static bool is_list(const struct mt_value *root)
+{
+    return root->kind == MT_VALUE_LIST && mt_value_find(mt_value_at(root, 0), "blocks")->kind == MT_VALUE_LIST;
+}
+
+static const struct mt_value *segments_of(const struct mt_value *root)
+{
+    return is_list(root) ? root : mt_value_find(root, "segments");
+}
+
 bool mt_torch_snapshot_is_one(const struct mt_value *root)
 {
+    if (is_list(root))
+        return true;
     return mt_value_find(root, "segments")->kind == MT_VALUE_LIST &&
            mt_value_find(root, "device_traces")->kind == MT_VALUE_LIST;
 }
@@ -262,6 +275,19 @@ static void read_annotations(struct reading *reading, const struct mt_value *lis
     }
 }
 
+/* Returns the number of devices that the snapshot can be about, at least 1. A list of segments has no trace for each. */
+static uint32_t count_devices(const struct mt_value *root, struct keys *keys)
+{
+    enum { MOST_DEVICES = 1024 };
+    uint32_t count = mt_value_count(mt_value_find(root, "device_traces"));
+    for (uint32_t i = 0; is_list(root) && i < mt_value_count(root); i++) {
+        uint64_t device = natural_or(mt_value_at(root, i), &keys->device, 0);
+        if (device >= count && device < MOST_DEVICES)
+            count = (uint32_t)device + 1;
+    }
+    return count > 0 ? count : 1;
+}
+
 /* Returns the device with most reserved bytes. */
 static int64_t largest_device(const struct mt_value *segments, struct keys *keys, uint32_t devices)
 {
@@ -288,7 +314,7 @@ static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
             busiest = i;
     return mt_value_count(mt_value_at(traces, busiest)) > 0
                ? busiest
-               : largest_device(mt_value_find(root, "segments"), keys, mt_value_count(traces));
+               : largest_device(segments_of(root), keys, count_devices(root, keys));
 }
 
 static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
@@ -309,13 +335,14 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
                                                                                : busiest_device(root, &reading.keys)};
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
-    if (out->device < 0 || out->device >= (mt_value_count(traces) > 0 ? mt_value_count(traces) : 1))
-        return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64,
-                       mt_value_count(traces), out->device);
+    uint32_t devices = count_devices(root, &reading.keys);
+    if (out->device < 0 || out->device >= devices)
+        return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
+                       out->device);
     mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
                                    mt_value_find(mt_value_find(root, "memtrace"), "after"));
     if (status == MT_OK)
-        status = read_segments(&reading, mt_value_find(root, "segments"));
+        status = read_segments(&reading, segments_of(root));
     if (status != MT_OK)
         return status;
     out->elsewhere = count_elsewhere(traces, out->device);
