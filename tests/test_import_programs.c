@@ -134,6 +134,29 @@ static void a_refused_request_is_in_the_phase_of_its_own_frames(void **state)
     assert_says(said->out, "a limit of the process refused it");
 }
 
+/* The stack of each allocation, by its number, and what it and its caller are. */
+static const char stacks[] = "SELECT event.stack, parent, function, file, line FROM event JOIN stack ON stack.run = 1"
+                             " AND stack.id = event.stack JOIN frame ON frame.run = 1 AND frame.id = stack.frame"
+                             " WHERE kind = 2 ORDER BY event.id";
+static const char callers[] = "SELECT stack.id, parent, function, file, line FROM stack JOIN frame"
+                              " ON frame.run = stack.run AND frame.id = stack.frame ORDER BY stack.id";
+
+static void call_stacks_come_with_files_and_lines_and_go_out_again(void **state)
+{
+    (void)state;
+    expect_success(MEMTRACE("import " PROGRAM("hf_trainer_llama") " --trace in.db"));
+    expect_success(MEMTRACE("export --trace in.db --format pickle -o out.pickle"));
+    expect_success(MEMTRACE("import out.pickle --trace out.db"));
+    assert_int_equal(expect_same("out.db", stacks, "in.db", stacks), 5720);
+    assert_true(expect_same("out.db", callers, "in.db", callers) > 4000);
+    static const char known[] = "SELECT function || ':' || line, file LIKE '%/loss_utils.py' FROM frame"
+                                " WHERE function = 'ForCausalLMLoss' ORDER BY line LIMIT 1";
+    assert_int_equal(expect_same("in.db", known, "in.db", "SELECT 'ForCausalLMLoss:59', 1"), 1);
+    assert_int_equal(
+        expect_same("in.db", "SELECT count(*) > 50 FROM frame WHERE function LIKE 'at::_ops::%'", "in.db", "SELECT 1"),
+        1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +169,7 @@ int main(void)
         cmocka_unit_test(steps_have_times),
         cmocka_unit_test(the_evidence_for_a_role_is_told),
         cmocka_unit_test(a_refused_request_is_in_the_phase_of_its_own_frames),
+        cmocka_unit_test(call_stacks_come_with_files_and_lines_and_go_out_again),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

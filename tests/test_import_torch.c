@@ -336,6 +336,26 @@ static void what_goes_in_the_loss_is_not_saved(void **state)
     mt_import_report_release(&report);
 }
 
+static void a_rule_may_begin_a_step_by_its_phase(void **state)
+{
+    (void)state;
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {
+        .file = "step.json", .trace = "step.db", .rules = "step.rules", .device = MT_IMPORT_ANY_DEVICE};
+    FILE *file = fopen("step.rules", "w");
+    assert_non_null(file);
+    fputs("size=1 -> phase=loss\nsize=2 -> phase=init\nphase=loss -> step\n", file);
+    fclose(file);
+    file = fopen("step.json", "w");
+    assert_non_null(file);
+    fputs(SNAPSHOT("", EVENT("alloc", "1") "," EVENT("alloc", "2") "," EVENT("alloc", "1")), file);
+    fclose(file);
+    if (mt_import(&plan, &report) != MT_OK)
+        fail_msg("%s", mt_last_error());
+    assert_int_equal(sql_integer("step.db", "SELECT count(*) FROM step"), 2);
+    mt_import_report_release(&report);
+}
+
 #define SAID(stage, name, us) "{\"device\":0,\"stage\":\"" stage "\",\"name\":\"" name "\",\"time_us\":" us "}"
 #define AT_TIME(action, address, us) "{\"action\":\"" action "\",\"addr\":" address ",\"size\":512,\"time_us\":" us "}"
 
@@ -433,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_refused_request_may_have_any_size),
         cmocka_unit_test(what_is_said_without_end_is_read),
         cmocka_unit_test(rules_go_by_what_the_program_said),
+        cmocka_unit_test(a_rule_may_begin_a_step_by_its_phase),
         cmocka_unit_test(what_goes_in_the_loss_is_not_saved),
         cmocka_unit_test(what_the_driver_called_free_at_a_refusal_is_kept),
         cmocka_unit_test(who_takes_memory_after_a_refusal_did_not_end_of_it),

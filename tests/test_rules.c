@@ -1,7 +1,6 @@
 /* Rules over who asked for a block, and what they rest on: patterns, call stacks, and the operators of forward that nodes of
  * backward undo. */
 #include "trace/import/forward_tape.h"
-#include "trace/import/frame_matches.h"
 #include "trace/import/glob.h"
 #include "trace/import/rules.h"
 
@@ -148,7 +147,7 @@ static struct mt_rule_answer ask(const struct mt_rules *rules, const struct mt_r
     struct mt_rule_choice choice;
     struct mt_rule_answer answer;
     read_stack(&reading, stack_json);
-    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    struct mt_frame_matches *matches = mt_rules_match_frames(rules);
     mt_rules_choose(rules, matches, &reading.stack, &choice);
     mt_frame_matches_destroy(matches);
     mt_rules_ask(rules, &choice, subject, &answer);
@@ -171,7 +170,7 @@ static void frames_that_came_before_fit_the_same_rules(void **state)
                                   "function=f -> op=a\nfile=a.py line=1 -> op=b\nnative=f -> op=c\n"
                                   "function=g -> op=d\n"),
                      MT_OK);
-    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    struct mt_frame_matches *matches = mt_rules_match_frames(rules);
     read_stack(&all, json);
     for (uint32_t i = 0; i < 2 * COUNT; i++) {
         struct mt_call_stack stack;

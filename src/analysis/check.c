@@ -180,6 +180,24 @@ static void check_most(struct mt_check *check, const struct measured *measured)
                                                        .bound_bytes = budget->most_bytes[i]});
 }
 
+/* Finds the bytes that a bound is compared with. */
+static mt_status find_value(const struct mt_check *check, const struct measured *measured, const struct mt_bound *bound,
+                            uint64_t *out)
+{
+    switch (bound->kind) {
+    case MT_BOUND_ROLE:
+        return mt_role_bytes(check->question, bound->name, out);
+    case MT_BOUND_MODULE:
+        return mt_module_bytes(check->question, bound->name, out);
+    case MT_BOUND_PHASE:
+        return mt_phase_bytes(check->question, bound->name, out);
+    default:
+        assert(is_of_category(bound));
+        *out = (bound->kind == MT_BOUND_LIVE ? live_bytes : largest_bytes)(measured, bound->name);
+        return MT_OK;
+    }
+}
+
 static mt_status check_bound(struct mt_check *check, const struct measured *measured, const struct mt_bound *bound)
 {
     static const mt_criterion_kind kinds[MT_BOUND_COUNT] = {[MT_BOUND_LIVE] = MT_CRITERION_CATEGORY,
@@ -188,10 +206,7 @@ static mt_status check_bound(struct mt_check *check, const struct measured *meas
                                                             [MT_BOUND_MODULE] = MT_CRITERION_MODULE,
                                                             [MT_BOUND_PHASE] = MT_CRITERION_PHASE};
     struct mt_criterion criterion = {.kind = kinds[bound->kind], .name = bound->name, .bound_bytes = bound->bytes};
-    if (is_of_category(bound))
-        criterion.value_bytes = (bound->kind == MT_BOUND_LIVE ? live_bytes : largest_bytes)(measured, bound->name);
-    else
-        MT_TRY(mt_check_group_bytes(check->question, bound, &criterion.value_bytes));
+    MT_TRY(find_value(check, measured, bound, &criterion.value_bytes));
     add_criterion(check, criterion);
     return MT_OK;
 }

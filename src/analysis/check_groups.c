@@ -4,7 +4,6 @@
 #include "trace/query/blocks.h"
 #include "trace/query/groups.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,33 +39,42 @@ static mt_status check_module(const struct mt_question *question, const char *mo
     free(labels);
     if (status != MT_OK || is_found)
         return status;
-    return mt_fail(MT_USAGE,
-                   "run %" PRId64
-                   " has no module \"%s\": memtrace peak --by module lists those of its peak, with * for "
-                   "the number of a layer",
+    return mt_fail(MT_USAGE, "run %" PRId64 " has no module \"%s\"; in a path * stands for the number of a layer",
                    question->run->id, module);
 }
 
-/* Sums the groups of the allocated peak that are the bound's. */
-static mt_status sum_groups(const struct mt_question *question, const struct mt_bound *bound, mt_group_key key,
-                            uint64_t *out)
+/* Sums the groups of the allocated peak that have the name or, of modules, are within it. */
+static mt_status sum_groups(const struct mt_question *question, mt_group_key key, const char *name, uint64_t *out)
 {
     struct mt_peak_row peak;
     mt_status status = mt_trace_peak_by(question->trace, question->run, MT_ALL_STEPS, MT_MEASURE_ALLOCATED, key, &peak);
     *out = 0;
     for (size_t i = 0; i < peak.share_count && status == MT_OK; i++) {
-        const char *name = peak.shares[i].name;
-        if (key == MT_GROUP_MODULE ? is_within(name, bound->name) : strcmp(name, bound->name) == 0)
+        const char *group = peak.shares[i].name;
+        if (key == MT_GROUP_MODULE ? is_within(group, name) : strcmp(group, name) == 0)
             *out += peak.shares[i].allocated_bytes;
     }
     mt_peak_row_release(&peak);
     return status;
 }
 
-static mt_status find_phase(const struct mt_question *question, const char *phase, uint64_t *out)
+mt_status mt_role_bytes(const struct mt_question *question, const char *role, uint64_t *out)
+{
+    MT_TRY(check_name("role", role, roles, sizeof roles / sizeof roles[0]));
+    return sum_groups(question, MT_GROUP_ROLE, role, out);
+}
+
+mt_status mt_module_bytes(const struct mt_question *question, const char *module, uint64_t *out)
+{
+    MT_TRY(check_module(question, module));
+    return sum_groups(question, MT_GROUP_MODULE, module, out);
+}
+
+mt_status mt_phase_bytes(const struct mt_question *question, const char *phase, uint64_t *out)
 {
     struct mt_phase_peak *peaks;
     size_t count;
+    MT_TRY(check_name("phase", phase, phases, sizeof phases / sizeof phases[0]));
     mt_status status = mt_trace_phase_peaks(question->trace, question->run, &peaks, &count);
     *out = 0;
     for (size_t i = 0; i < count && status == MT_OK; i++)
@@ -74,20 +82,4 @@ static mt_status find_phase(const struct mt_question *question, const char *phas
             *out = peaks[i].bytes;
     free(peaks);
     return status;
-}
-
-mt_status mt_check_group_bytes(const struct mt_question *question, const struct mt_bound *bound, uint64_t *out)
-{
-    switch (bound->kind) {
-    case MT_BOUND_ROLE:
-        MT_TRY(check_name("role", bound->name, roles, sizeof roles / sizeof roles[0]));
-        return sum_groups(question, bound, MT_GROUP_ROLE, out);
-    case MT_BOUND_MODULE:
-        MT_TRY(check_module(question, bound->name));
-        return sum_groups(question, bound, MT_GROUP_MODULE, out);
-    default:
-        assert(bound->kind == MT_BOUND_PHASE);
-        MT_TRY(check_name("phase", bound->name, phases, sizeof phases / sizeof phases[0]));
-        return find_phase(question, bound->name, out);
-    }
 }

@@ -2,10 +2,13 @@
 #ifndef MT_ANALYSIS_CHECK_GROUPS_H
 #define MT_ANALYSIS_CHECK_GROUPS_H
 
-#include "analysis/check.h"
+#include "analysis/run_question.h"
 
-/* Finds the bytes that a bound of a role, module or phase is compared with. Fails with MT_USAGE for a role or phase that there
- * is not, and for a module that the run has not: misspelled, it would always be kept. */
-mt_status mt_check_group_bytes(const struct mt_question *question, const struct mt_bound *bound, uint64_t *out);
+/* Find the bytes of a role that live at the allocated peak, of a module and of those within it, and the most that a phase had.
+ * Fail with MT_USAGE for a role or phase that there is not, and for a module that the run has not: misspelled, a bound of it
+ * would always be kept. */
+mt_status mt_role_bytes(const struct mt_question *question, const char *role, uint64_t *out);
+mt_status mt_module_bytes(const struct mt_question *question, const char *module, uint64_t *out);
+mt_status mt_phase_bytes(const struct mt_question *question, const char *phase, uint64_t *out);
 
 #endif

@@ -50,8 +50,7 @@ static const char *const gap_reasons[MT_GAP_COUNT] = {
     [MT_GAP_NONE] = "",
     [MT_GAP_NO_STEPS] = "the trace has no steps",
     [MT_GAP_NO_GRADIENTS] = "no block is known to be a gradient",
-    [MT_GAP_ACCUMULATED] = "gradients are added up over several forward passes of a step, so they are needed until the "
-                           "last of them",
+    [MT_GAP_ACCUMULATED] = "gradients are added up over several forward passes, and needed until the last of them",
     [MT_GAP_NO_MODULES] = "no activation at the peak has a module",
     [MT_GAP_NO_STATE] = "no block is known to be optimizer state",
 };
@@ -69,8 +68,7 @@ static const char *const optimizer_hints[MT_OPTIMIZER_COUNT] = {
 };
 
 static const char *const optimizer_bases[MT_OPTIMIZER_COUNT] = {
-    [MT_OPTIMIZER_8BIT] = "a byte an element and 4 bytes for each 256 of them, in states of 4096 elements or more; "
-                          "elements of unknown type are taken to be of 4 bytes",
+    [MT_OPTIMIZER_8BIT] = "states of 4096 elements or more take a byte and 1/64 for each; unless known, one had 4",
     [MT_OPTIMIZER_MOMENTUM] = "one of each two states of equal size stays",
     [MT_OPTIMIZER_STATELESS] = "every block of optimizer state is left out",
 };
@@ -176,8 +174,7 @@ static void add_basis(const struct mt_program_change *change, struct mt_text *ou
     static const char *const bases[MT_CHANGE_KIND_COUNT] = {
         [MT_CHANGE_ALLOCATOR] = "the run's own requests and frees",
         [MT_CHANGE_ZERO_GRAD] = "gradients that live into the next forward pass are free from its begin on",
-        [MT_CHANGE_IN_BACKWARD] = "each gradient is free once the next one is taken; one that is added to later, as of "
-                                  "tied weights, would be needed longer"};
+        [MT_CHANGE_IN_BACKWARD] = "each gradient goes once the next is taken; those of tied weights would stay longer"};
     char size[MT_BYTES_TEXT];
     if (change->kind == MT_CHANGE_LESS_STATE) {
         mt_text_add(out, "%s", optimizer_bases[change->optimizer]);

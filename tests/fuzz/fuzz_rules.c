@@ -1,6 +1,5 @@
 /* Fuzzes rules: the bytes are a text of rules, a zero, and the name of a frame for which the rules are asked. */
 #include "base/memory.h"
-#include "trace/import/frame_matches.h"
 #include "trace/import/rules.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@ static void ask(const struct mt_rules *rules, const char *name)
     const struct mt_rule_subject subject = {.bytes = 512, .metadata = name, .phase = MT_PHASE_BACKWARD};
     struct mt_rule_choice choice;
     struct mt_rule_answer answer;
-    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    struct mt_frame_matches *matches = mt_rules_match_frames(rules);
     mt_rules_choose(rules, matches, &stack, &choice);
     mt_frame_matches_destroy(matches);
     mt_rules_phase(rules, &choice, &subject);

@@ -15,18 +15,19 @@ struct known_frame {
 /* Invariants: sets[i * words .. (i + 1) * words) is the set of frames[i]; `numbers` has their places. A frame whose hash another
  * has comes under the next free key. */
 struct mt_frame_matches {
-    const struct mt_rules *rules;
-    size_t words, count;
+    const struct mt_rule *rules;
+    size_t rule_count, words, count;
     struct mt_number_map numbers;
     struct known_frame *frames;
     uint64_t **sets;
 };
 
-struct mt_frame_matches *mt_frame_matches_create(const struct mt_rules *rules)
+struct mt_frame_matches *mt_frame_matches_create(const struct mt_rule *rules, size_t count)
 {
     struct mt_frame_matches *matches = mt_host_alloc(sizeof *matches);
     matches->rules = rules;
-    matches->words = (mt_rules_count(rules) + 63) / 64;
+    matches->rule_count = count;
+    matches->words = (count + 63) / 64;
     mt_number_map_create(&matches->numbers);
     return matches;
 }
@@ -63,10 +64,10 @@ static uint64_t hash_frame(const struct mt_call_frame *frame)
 
 static void add_frame(struct mt_frame_matches *matches, const struct mt_call_frame *frame)
 {
-    assert(matches->words == (mt_rules_count(matches->rules) + 63) / 64);
+    assert(matches->rule_count <= matches->words * 64);
     uint64_t *set = mt_host_alloc((matches->words + 1) * sizeof *set);
-    for (size_t rule = 0; rule < mt_rules_count(matches->rules); rule++)
-        if (mt_rule_fits_frame(mt_rules_at(matches->rules, rule), frame))
+    for (size_t rule = 0; rule < matches->rule_count; rule++)
+        if (mt_rule_fits_frame(&matches->rules[rule], frame))
             set[rule / 64] |= UINT64_C(1) << rule % 64;
     matches->frames = mt_host_room(matches->frames, matches->count, sizeof *matches->frames);
     matches->sets = mt_host_room(matches->sets, matches->count, sizeof *matches->sets);

@@ -5,12 +5,12 @@
 #define MT_TRACE_IMPORT_FRAME_MATCHES_H
 
 #include "base/sink.h"
-#include "trace/import/rules.h"
+#include "trace/import/rule.h"
 
 struct mt_frame_matches;
 
-/* Borrows the rules, which must not grow meanwhile. */
-struct mt_frame_matches *mt_frame_matches_create(const struct mt_rules *rules);
+/* Borrows the rules. */
+struct mt_frame_matches *mt_frame_matches_create(const struct mt_rule *rules, size_t count);
 void mt_frame_matches_destroy(struct mt_frame_matches *matches); /* may be NULL */
 
 /* Returns the number of words in a set of rules: rule r is bit r % 64 of word r / 64. */

@@ -1,7 +1,6 @@
 #include "trace/import/plain_labels.h"
 
 #include "base/memory.h"
-#include "trace/import/frame_matches.h"
 #include "trace/import/import_spans.h"
 
 #include <assert.h>
@@ -23,7 +22,7 @@ struct mt_plain_labels *mt_plain_labels_create(const struct mt_rules *rules, con
     labels->rules = rules;
     labels->sink = *sink;
     labels->phase = MT_PHASE_FORWARD;
-    struct mt_frame_matches *matches = mt_frame_matches_create(rules);
+    struct mt_frame_matches *matches = mt_rules_match_frames(rules);
     mt_rules_choose(rules, matches, &nobody, &labels->choice);
     mt_frame_matches_destroy(matches);
     return labels;

@@ -5,7 +5,6 @@
 #include "mt_model_rules.h"
 #include "mt_pytorch_rules.h"
 #include "trace/import/document.h"
-#include "trace/import/frame_matches.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -44,10 +43,9 @@ size_t mt_rules_count(const struct mt_rules *rules)
     return rules->count;
 }
 
-const struct mt_rule *mt_rules_at(const struct mt_rules *rules, size_t number)
+struct mt_frame_matches *mt_rules_match_frames(const struct mt_rules *rules)
 {
-    assert(number < rules->count);
-    return &rules->rules[number];
+    return mt_frame_matches_create(rules->rules, rules->count);
 }
 
 /* Fails if the category is one too many for a trace: its blocks would silently have none. */

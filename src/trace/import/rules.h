@@ -13,10 +13,9 @@
 #ifndef MT_TRACE_IMPORT_RULES_H
 #define MT_TRACE_IMPORT_RULES_H
 
-#include "trace/import/rule.h"
+#include "trace/import/frame_matches.h"
 
 struct mt_rules;
-struct mt_frame_matches;
 
 struct mt_rules *mt_rules_create(void);
 void mt_rules_destroy(struct mt_rules *rules); /* may be NULL */
@@ -32,8 +31,8 @@ mt_status mt_rules_add_built_in(struct mt_rules *rules);
 
 size_t mt_rules_count(const struct mt_rules *rules);
 
-/* Returns a rule by its number, in the order in which they were added. */
-const struct mt_rule *mt_rules_at(const struct mt_rules *rules, size_t number);
+/* Returns the matches of frames with these rules, none yet. They must not get more meanwhile. The caller destroys them. */
+struct mt_frame_matches *mt_rules_match_frames(const struct mt_rules *rules);
 
 /* The rules that a call stack alone does not exclude. A call stack with many blocks is matched once. */
 struct mt_rule_choice {

@@ -11,7 +11,7 @@
 void mt_torch_callers_create(struct mt_torch_callers *callers, const struct mt_rules *rules)
 {
     *callers = (struct mt_torch_callers){
-        .rules = rules, .names = mt_name_set_create(), .matches = mt_frame_matches_create(rules)};
+        .rules = rules, .names = mt_name_set_create(), .matches = mt_rules_match_frames(rules)};
     mt_number_map_create(&callers->numbers);
     mt_number_map_create(&callers->hashes);
 }
@@ -75,6 +75,21 @@ struct mt_torch_caller *mt_torch_callers_find(struct mt_torch_callers *callers, 
     }
     mt_number_map_put(&callers->numbers, key, number);
     return &callers->callers[number];
+}
+
+mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
+                                   const struct mt_sink *sink)
+{
+    const struct mt_call_stack *stack = &caller->stack;
+    if (caller->has_stored || sink->intern_frame == NULL || sink->intern_stack == NULL)
+        return caller->stored;
+    uint32_t depth = stack->frame_count < MT_TORCH_MOST_FRAMES ? stack->frame_count : MT_TORCH_MOST_FRAMES;
+    assert(caller->stored == 0);
+    for (uint32_t i = depth; i > 0; i--)
+        caller->stored = sink->intern_stack(sink->context, caller->stored,
+                                            mt_frame_matches_number(callers->matches, &stack->frames[i - 1], sink));
+    caller->has_stored = true;
+    return caller->stored;
 }
 
 static const char *metadata_of(const struct mt_torch_request *request)

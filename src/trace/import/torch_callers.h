@@ -5,7 +5,7 @@
 #define MT_TRACE_IMPORT_TORCH_CALLERS_H
 
 #include "base/number_map.h"
-#include "trace/import/frame_matches.h"
+#include "trace/import/rules.h"
 #include "trace/import/torch_annotations.h"
 #include "trace/import/torch_replay.h"
 
@@ -15,7 +15,9 @@ struct mt_torch_caller {
     struct mt_rule_choice choice;
     const char *op; /* belongs to the names */
     mt_span_id span;
-    bool has_span; /* `span` was looked for */
+    mt_stack_id stored; /* the stack's number in the run */
+    bool has_span;      /* `span` was looked for */
+    bool has_stored;    /* and `stored` */
     uint64_t other_bytes, other_blocks;
 };
 
@@ -36,6 +38,13 @@ void mt_torch_callers_release(struct mt_torch_callers *callers);
 
 /* Returns the caller with these frames. Valid until the next call. */
 struct mt_torch_caller *mt_torch_callers_find(struct mt_torch_callers *callers, const struct mt_value *frames);
+
+/* Stacks are stored up to this depth, from the innermost frame on: a file refers to one long list in a few bytes. */
+enum { MT_TORCH_MOST_FRAMES = 1024 };
+
+/* Returns the number of the caller's stack in a sink, always the same one; 0 if it has no frames, or stacks are not kept. */
+mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
+                                   const struct mt_sink *sink);
 
 /* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,

@@ -17,7 +17,7 @@ struct finder {
     bool *profiler_steps, *updates, *rule_steps;
 };
 
-/* True for a block that is freed while the program still requests others, so not because it ends. */
+/* True for a block that is freed before an event. */
 static bool is_freed_before(const struct mt_torch_moment *moment, size_t event)
 {
     return moment->partner != MT_NO_EVENT && moment->partner < event;
@@ -49,29 +49,37 @@ static void pair_events(struct finder *finder)
     mt_number_map_release(&live);
 }
 
-/* Asks rules for the phase of each request. Where they are silent, Python's code is forward, and a call stack without it
- * keeps the phase before it. */
+/* Asks rules about a request. Where they say no phase, Python's code is forward, and a call stack without it keeps the phase
+ * before it. */
+static mt_phase ask_request(struct finder *finder, size_t event, mt_phase before, struct mt_torch_annotations *open)
+{
+    const struct mt_torch_event *what = &finder->snapshot->events[event];
+    const struct mt_torch_request request = {.requested_bytes = what->bytes, .event = what};
+    const struct mt_torch_caller *caller = mt_torch_callers_find(finder->callers, what->frames);
+    struct mt_rule_answer answer;
+    mt_torch_annotations_pass(open, finder->snapshot, what->time_us);
+    struct mt_rule_subject subject = mt_torch_subject(&request, open);
+    int said = mt_rules_phase(finder->callers->rules, &caller->choice, &subject);
+    finder->course->moments[event].is_said = said != MT_RULE_SILENT;
+    subject.phase = caller->stack.has_python ? MT_PHASE_FORWARD : before;
+    subject.phase = said != MT_RULE_SILENT ? (mt_phase)said : subject.phase;
+    mt_rules_ask(finder->callers->rules, &caller->choice, &subject, &answer);
+    finder->rule_steps[event] = answer.begins_step;
+    finder->profiler_steps[event] = open->step_began;
+    finder->updates[event] = open->update_ended;
+    open->step_began = open->update_ended = false;
+    return subject.phase;
+}
+
+/* Finds the phase of each event, that of the last request until then. */
 static void ask_rules(struct finder *finder)
 {
     struct mt_torch_annotations open = {0};
     mt_phase phase = MT_PHASE_FORWARD;
     for (size_t i = 0; i < finder->course->count; i++) {
-        const struct mt_torch_event *event = &finder->snapshot->events[i];
         struct mt_torch_moment *moment = &finder->course->moments[i];
-        if (moment->is_request) {
-            const struct mt_torch_request request = {.requested_bytes = event->bytes, .event = event};
-            const struct mt_torch_caller *caller = mt_torch_callers_find(finder->callers, event->frames);
-            struct mt_rule_answer answer;
-            mt_torch_annotations_pass(&open, finder->snapshot, event->time_us);
-            struct mt_rule_subject subject = mt_torch_subject(&request, &open);
-            mt_rules_ask(finder->callers->rules, &caller->choice, &subject, &answer);
-            moment->is_said = answer.phase != MT_RULE_SILENT;
-            phase = moment->is_said ? (mt_phase)answer.phase : caller->stack.has_python ? MT_PHASE_FORWARD : phase;
-            finder->rule_steps[i] = answer.begins_step;
-            finder->profiler_steps[i] = open.step_began;
-            finder->updates[i] = open.update_ended;
-            open.step_began = open.update_ended = false;
-        }
+        if (moment->is_request)
+            phase = ask_request(finder, i, phase, &open);
         moment->phase = (uint8_t)phase;
         finder->course->has_backward |= moment->is_request && phase == MT_PHASE_BACKWARD;
         finder->has_calls |= moment->is_request && moment->is_said && phase == MT_PHASE_FORWARD;
@@ -86,7 +94,7 @@ static bool is_work(const struct finder *finder, size_t event)
            (moment->is_said || moment->phase != MT_PHASE_FORWARD || finder->rule_steps[event]);
 }
 
-/* Notes which requests before some work of forward were taken for it: since other work, or since an allocation that is gone. */
+/* Notes which requests are given to forward: those since the work before it that are live when it begins. */
 static void note_given(struct finder *finder)
 {
     struct mt_torch_moment *moments = finder->course->moments;

@@ -201,13 +201,21 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     note_request(labels, caller, request->requested_bytes, &label);
 }
 
+static mt_stack_id give_stack(void *context, const struct mt_torch_request *request)
+{
+    struct mt_torch_labels *labels = context;
+    return mt_torch_callers_store(&labels->callers, mt_torch_callers_find(&labels->callers, request->frames),
+                                  &labels->bounded.behind);
+}
+
 struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels)
 {
     const struct mt_torch_snapshot *snapshot = labels->snapshot;
     return (struct mt_torch_labeler){.context = labels,
                                      .start_us = snapshot->event_count > 0 ? snapshot->events[0].time_us : 0,
                                      .moment = note_moment,
-                                     .label = give_label};
+                                     .label = give_label,
+                                     .stack = give_stack};
 }
 
 void mt_torch_labels_end(struct mt_torch_labels *labels)
