@@ -149,6 +149,16 @@ static void a_log_goes_on_after_midnight(void **state)
                         "0,0,2000,3000");
 }
 
+/* Nothing is known of a block but its size. */
+static void a_log_says_nothing_of_roles(void **state)
+{
+    (void)state;
+    expect_success(import_log(HEADER "\\n1,10:00:01.5,allocate,0x1000,700,0x0\\n"));
+    const struct said *said = shell("\"$M\" events --trace b.db --csv");
+    expect_success(said);
+    assert_says(said->out, "Other,unknown");
+}
+
 /* A quote without an end takes the rest; the error has the line where it begins. */
 static void a_damaged_line_is_told_by_its_number(void **state)
 {
@@ -208,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_column_that_is_needed_is_named),
         cmocka_unit_test(a_log_may_have_gone_through_other_programs),
         cmocka_unit_test(a_log_goes_on_after_midnight),
+        cmocka_unit_test(a_log_says_nothing_of_roles),
         cmocka_unit_test(a_damaged_line_is_told_by_its_number),
         cmocka_unit_test(a_log_may_end_within_a_line),
         cmocka_unit_test(a_log_may_be_as_the_manual_has_it),

@@ -88,7 +88,8 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
                           struct mt_foreign_block *block)
 {
     assert(name != NULL && span != NULL && block->label == 0);
-    const struct mt_rule_subject subject = {.bytes = block->requested_bytes, .metadata = name, .phase = labels->phase};
+    const struct mt_rule_subject subject = {
+        .bytes = block->requested_bytes, .metadata = name, .phase = labels->phase, .life = MT_ROLE_OTHER};
     struct mt_rule_answer answer;
     struct own_name own = split_name(name);
     mt_rules_ask(labels->rules, &labels->choice, &subject, &answer);
