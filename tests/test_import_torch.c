@@ -108,6 +108,27 @@ static void a_run_began_at_its_first_event(void **state)
     mt_import_report_release(&report);
 }
 
+/* Newer snapshots say it, whatever the number of events. */
+static void a_snapshot_says_that_its_beginning_is_lost(void **state)
+{
+    (void)state;
+    static const char *const said[] = {"true", "false"};
+    for (int i = 0; i < 2; i++) {
+        struct mt_import_report report;
+        const struct mt_import_plan plan = {.file = "f.json", .trace = "f.db", .device = MT_IMPORT_ANY_DEVICE};
+        FILE *file = fopen("f.json", "w");
+        assert_non_null(file);
+        fprintf(file, "{\"segments\":[],\"allocator_settings\":{\"trace_alloc_overflowed\":%s},\"device_traces\":[[",
+                said[i]);
+        write_events(file, 1000 - i, end_of_another);
+        fprintf(file, "]]}");
+        fclose(file);
+        assert_int_equal(mt_import(&plan, &report), MT_OK);
+        assert_int_equal(report.torch.lost_beginning, i == 0);
+        mt_import_report_release(&report);
+    }
+}
+
 /* Imports a snapshot without events, with more members. */
 static struct mt_import_report import_settings(const char *members)
 {
@@ -446,6 +467,7 @@ int main(void)
         cmocka_unit_test(a_recording_that_was_full_has_lost_its_beginning),
         cmocka_unit_test(the_last_step_ends_when_the_recording_does),
         cmocka_unit_test(a_run_began_at_its_first_event),
+        cmocka_unit_test(a_snapshot_says_that_its_beginning_is_lost),
         cmocka_unit_test(the_allocators_settings_are_the_runs),
         cmocka_unit_test(divisions_that_differ_by_size_are_told),
         cmocka_unit_test(a_size_beyond_all_cards_is_refused_where_it_stands),

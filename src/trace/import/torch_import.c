@@ -28,10 +28,12 @@ static bool is_round(uint64_t events)
     return events >= 1000 && (events % 1000 == 0 || (events & (events - 1)) == 0);
 }
 
-/* True if the recording saw events that it then overwrote. A block that was live before the first event is no sign of that
- * by itself: recording may have begun late. */
-static bool is_beginning_lost(uint64_t events, const struct mt_torch_before *before)
+/* True if the recording saw events that it then overwrote, which newer snapshots say. A block that was live before the first
+ * event is no sign of that by itself: recording may have begun late. */
+static bool is_beginning_lost(mt_torch_overflow overflow, uint64_t events, const struct mt_torch_before *before)
 {
+    if (overflow != MT_TORCH_OVERFLOW_UNSAID)
+        return overflow == MT_TORCH_OVERFLOWED;
     return is_round(events) && (before->freed > 0 || before->recorded > 0);
 }
 
@@ -61,7 +63,7 @@ static void replay_by_rules(const struct mt_torch_snapshot *snapshot, const stru
     mt_torch_labels_end(labels);
     mt_torch_labels_report(labels, out);
     mt_torch_labels_destroy(labels);
-    out->torch.lost_beginning = is_beginning_lost(out->entries, &out->torch.before);
+    out->torch.lost_beginning = is_beginning_lost(snapshot->settings.overflow, out->entries, &out->torch.before);
     out->torch.rounds_by_size = !mt_torch_settings_is_uniform(&snapshot->settings);
 }
 

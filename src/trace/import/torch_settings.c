@@ -38,6 +38,13 @@ static double read_share(const struct mt_value *value)
     return value->kind == MT_VALUE_REAL && value->real > 0 && value->real < 1 ? value->real : 0;
 }
 
+static mt_torch_overflow read_overflow(const struct mt_value *value)
+{
+    if (value->kind != MT_VALUE_BOOL)
+        return MT_TORCH_OVERFLOW_UNSAID;
+    return value->integer != 0 ? MT_TORCH_OVERFLOWED : MT_TORCH_NOT_OVERFLOWED;
+}
+
 void mt_torch_settings_read(const struct mt_value *root, struct mt_torch_settings *out)
 {
     const struct mt_value *settings = mt_value_find(root, "allocator_settings"),
@@ -47,6 +54,7 @@ void mt_torch_settings_read(const struct mt_value *root, struct mt_torch_setting
         (struct mt_torch_settings){.is_known = mt_value_find(settings, "max_split_size")->kind == MT_VALUE_INTEGER,
                                    .max_split_bytes = read_max_split(settings),
                                    .gc_threshold = read_share(mt_value_find(settings, "garbage_collection_threshold")),
+                                   .overflow = read_overflow(mt_value_find(settings, "trace_alloc_overflowed")),
                                    .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0,
                                    .configuration = mt_value_text(mt_value_find(settings, "PYTORCH_CUDA_ALLOC_CONF"))};
     for (int i = 0; i < MT_TORCH_INTERVALS; i++)

@@ -14,6 +14,13 @@
 /* Sizes from 1 MiB on lie in as many intervals, each twice as long as the one before. */
 enum { MT_TORCH_INTERVALS = 16 };
 
+/* What a snapshot says of its recording: did it overwrite its oldest events? */
+typedef enum mt_torch_overflow {
+    MT_TORCH_OVERFLOW_UNSAID,
+    MT_TORCH_OVERFLOWED,
+    MT_TORCH_NOT_OVERFLOWED
+} mt_torch_overflow;
+
 /* PyTorch's defaults are 0 everywhere but in max_split_bytes. Invariant: divisions are 0 or powers of two. */
 struct mt_torch_settings {
     bool is_known;                          /* the snapshot has them; older ones do not */
@@ -22,7 +29,8 @@ struct mt_torch_settings {
                                                is that of all smaller sizes, too; 0: none, as 1 */
     double gc_threshold;                    /* 0: off */
     bool is_expandable;                     /* segments grow */
-    const char *configuration;              /* PYTORCH_CUDA_ALLOC_CONF, of the values; "" if it was not set */
+    mt_torch_overflow overflow;
+    const char *configuration; /* PYTORCH_CUDA_ALLOC_CONF, of the values; "" if it was not set */
 };
 
 /* Reads allocator_settings of a snapshot. A value that PyTorch can't have counts as the default. */
