@@ -112,7 +112,7 @@ static void expect_idle(uint64_t bytes)
 {
     struct mt_advice_material material;
     struct mt_trace *trace;
-    const struct mt_run *run;
+    const struct mt_run *run = NULL;
     if (mt_trace_open("story.db", &trace) != MT_OK || mt_trace_find_run(trace, NULL, &run) != MT_OK)
         fail_msg("%s", mt_last_error());
     const struct mt_question question = {.trace = trace, .run = run};
