@@ -89,7 +89,7 @@ static void top_and_categories_have_the_promised_keys(void **state)
     assert_schema(top, "memtrace.top/2");
     assert_true(json_is_true(json_object_get(top, "complete")));
     ASSERT_ROWS(top, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
-    ASSERT_ROWS(each, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape");
+    ASSERT_ROWS(each, "bytes", "count", "category", "op", "phase", "span", "role", "dtype", "shape", "line", "frames");
     assert_int_equal(json_array_size(json_object_get(top, "rows")), 4);
     json_t *categories = json_of(MEMTRACE("categories --json"));
     assert_schema(categories, "memtrace.categories/2");
@@ -104,10 +104,11 @@ static void events_are_the_same_as_table_csv_and_json(void **state)
     (void)state;
     json_t *events = json_of(MEMTRACE("events --step 1 --json"));
     assert_schema(events, "memtrace.events/1");
-    ASSERT_ROWS(events, "n", "action", "id", "bytes", "category", "op", "phase", "span");
+    ASSERT_ROWS(events, "n", "action", "id", "bytes", "category", "op", "phase", "span", "line", "frames");
     size_t count = json_array_size(json_object_get(events, "rows"));
     const char *csv = MEMTRACE("events --step 1 --csv")->out;
-    assert_int_equal(strncmp(csv, "n,action,id,bytes,category,op,phase,span\n0,alloc,", 49), 0);
+    static const char head[] = "n,action,id,bytes,category,op,phase,span,line,frames\n0,alloc,";
+    assert_int_equal(strncmp(csv, head, sizeof head - 1), 0);
     assert_int_equal(count_lines(csv), count + 1);
     assert_int_equal(count_lines(MEMTRACE("events --step 1 --run second")->out), count + 1);
     json_decref(events);

@@ -157,6 +157,19 @@ static void call_stacks_come_with_files_and_lines_and_go_out_again(void **state)
         1);
 }
 
+static void the_line_that_asked_is_shown(void **state)
+{
+    (void)state;
+    json_t *said = json_of(MEMTRACE("top 1 --each --trace all.db --run trainer --json"));
+    const json_t *row = json_array_get(json_object_get(said, "rows"), 0);
+    assert_string_equal(text_of(row, "line"), "snaps.py:18");
+    assert_says(text_of(row, "frames"), "at::_ops::");
+    assert_says(text_of(row, "frames"), "; ForCausalLMLoss /");
+    json_decref(said);
+    assert_says(MEMTRACE("top 1 --each --trace all.db --run trainer")->out, "snaps.py:18");
+    assert_says(MEMTRACE("events --csv --trace all.db --run trainer | sed -n 2p")->out, "snaps.py:17");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +183,7 @@ int main(void)
         cmocka_unit_test(the_evidence_for_a_role_is_told),
         cmocka_unit_test(a_refused_request_is_in_the_phase_of_its_own_frames),
         cmocka_unit_test(call_stacks_come_with_files_and_lines_and_go_out_again),
+        cmocka_unit_test(the_line_that_asked_is_shown),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

@@ -2,7 +2,10 @@
 #include "answer/row_stream.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "trace/query/walk.h"
 #include "words/role_words.h"
+
+#include <stdlib.h>
 
 /* --explain, if it is not given. */
 enum { NOT_ASKED = -1 };
@@ -22,19 +25,29 @@ static const struct mt_option options[] = {
     MT_TRACE_OPTIONS,
 };
 
+/* An event with what its call stack tells. */
+struct listed_event {
+    struct mt_event_row event;
+    const char *line, *frames; /* "" where no stack was recorded */
+};
+
 static const struct mt_field row_fields[] = {
-    MT_INTEGER(struct mt_event_row, n, "n", "n", "from 0, in this answer"),
-    MT_TEXT(struct mt_event_row, action, "action", "action", "`alloc` or `free`"),
-    MT_INTEGER(struct mt_event_row, id, "id", "id",
+    MT_INTEGER(struct listed_event, event.n, "n", "n", "from 0, in this answer"),
+    MT_TEXT(struct listed_event, event.action, "action", "action", "`alloc` or `free`"),
+    MT_INTEGER(struct listed_event, event.id, "id", "id",
                "of the allocation; a free has that of the one it ends, -1 if not known"),
-    MT_COUNT(struct mt_event_row, bytes, "bytes", "bytes", "as requested"),
-    MT_TEXT(struct mt_event_row, category, "category", "category", NULL),
-    MT_TEXT(struct mt_event_row, op, "op", "op", NULL),
-    MT_TEXT(struct mt_event_row, phase, "phase", "phase", "in which the block was allocated"),
-    MT_TEXT(struct mt_event_row, span, "span", "span", NULL),
+    MT_COUNT(struct listed_event, event.bytes, "bytes", "bytes", "as requested"),
+    MT_TEXT(struct listed_event, event.category, "category", "category", NULL),
+    MT_TEXT(struct listed_event, event.op, "op", "op", NULL),
+    MT_TEXT(struct listed_event, event.phase, "phase", "phase", "in which the block was allocated"),
+    MT_TEXT(struct listed_event, event.span, "span", "span", NULL),
+    MT_NAME(struct listed_event, line, "line", "line",
+            "of an alloc, the innermost of the program's own code; null: no call stack was recorded"),
+    MT_NAME(struct listed_event, frames, "frames", NULL,
+            "of an alloc, the call stack, innermost first: `FUNCTION FILE:LINE; …`"),
     MT_FIELDS_END,
 };
-static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_event_row, row_fields);
+static const struct mt_row_type row_type = MT_ROW_TYPE(struct listed_event, row_fields);
 
 static const struct mt_field moment_fields[] = {
     MT_STEP(struct mt_moment, step, "step", NULL, "null: before the first"),
@@ -87,19 +100,36 @@ struct listing {
     struct mt_table *table;
     struct mt_output_file *file;
     struct mt_row_stream stream;
+    struct mt_stack_row *stacks;
+    size_t stack_count;
+    struct mt_text line, frames; /* of the latest event */
 };
+
+static struct listed_event complete(struct listing *listing, const struct mt_event_row *row)
+{
+    mt_text_release(&listing->line);
+    mt_text_release(&listing->frames);
+    mt_stack_line(listing->stacks, listing->stack_count, row->stack, &listing->line);
+    mt_stack_frames(listing->stacks, listing->stack_count, row->stack, &listing->frames);
+    return (struct listed_event){*row, mt_text_get(&listing->line), mt_text_get(&listing->frames)};
+}
 
 static mt_status begin_table(void *context)
 {
     struct listing *listing = context;
-    listing->table = mt_table_of_rows(mt_output_screen(), &row_type, "n action id bytes category op phase span",
+    bool has_stacks = listing->stack_count > 1; /* the first is none */
+    listing->table = mt_table_of_rows(mt_output_screen(), &row_type,
+                                      has_stacks ? "n action id bytes category op phase line span"
+                                                 : "n action id bytes category op phase span",
                                       "phase id category");
     return MT_OK;
 }
 
 static mt_status add_to_table(void *context, const struct mt_event_row *row)
 {
-    mt_table_add_rows(((struct listing *)context)->table, row, 1);
+    struct listing *listing = context;
+    const struct listed_event event = complete(listing, row);
+    mt_table_add_rows(listing->table, &event, 1);
     return mt_output_go_on();
 }
 
@@ -113,7 +143,9 @@ static mt_status begin_stream(void *context)
 
 static mt_status add_to_stream(void *context, const struct mt_event_row *row)
 {
-    return mt_row_stream_add(&((struct listing *)context)->stream, row);
+    struct listing *listing = context;
+    const struct listed_event event = complete(listing, row);
+    return mt_row_stream_add(&listing->stream, &event);
 }
 
 static mt_status list_in_table(struct listing *listing)
@@ -188,7 +220,11 @@ static mt_status ask_events(const struct mt_question *question, const void *give
         return mt_fail(MT_USAGE, "--csv and --json exclude each other");
     if (events->explain != NOT_ASKED)
         return explain(question, events);
+    MT_TRY(mt_trace_stacks(question->trace, question->run, &listing.stacks, &listing.stack_count));
     mt_status status = (events->csv || events->trace.json ? list_in_stream : list_in_table)(&listing);
+    mt_text_release(&listing.line);
+    mt_text_release(&listing.frames);
+    free(listing.stacks);
     return mt_output_broken() ? MT_OK : status;
 }
 
@@ -198,8 +234,10 @@ const struct mt_command mt_command_events = {
     .usage = "[--step N | --explain ID] [OPTIONS]",
     .details =
         "Bytes are as requested. A free has the id of the allocation that it ends; category, op, phase and span\n"
-        "are the block's, so a free's phase is the one that it was allocated in. --explain says how the role of one\n"
-        "block was found, how sure that is, and what it rests on.\n",
+        "are the block's, so a free's phase is the one that it was allocated in. Where call stacks were recorded, an\n"
+        "allocation has the innermost line of the program's own code; --json and --csv print the whole stack. "
+        "--explain\n"
+        "says how the role of one block was found, how sure that is, and what it rests on.\n",
     .examples = "  memtrace events --step 1 | head\n"
                 "  memtrace events --csv > events.csv\n"
                 "  memtrace events --step 0 --json\n"

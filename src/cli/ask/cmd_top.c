@@ -66,6 +66,10 @@ static const struct mt_field row_fields[] = {
     MT_TEXT(struct mt_top_row, dtype, "dtype", "dtype", NULL),
     MT_TEXT(struct mt_top_row, shape, "shape", "shape", NULL),
     MT_STEP(struct mt_top_row, step, "step", "step", "of the first of them"),
+    MT_NAME(struct mt_top_row, line, "line", "line",
+            "of `--each`: the innermost of the program's own code; null: no call stack was recorded"),
+    MT_NAME(struct mt_top_row, frames, "frames", NULL,
+            "of `--each`: the call stack, innermost first: `FUNCTION FILE:LINE; …`"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
@@ -186,6 +190,18 @@ static void print_groups(const struct mt_row_type *type, const struct top_answer
     free(rows);
 }
 
+/* Prints the rows; their lines of code, if any row has one. */
+static void print_rows(const struct top_options *top, const struct top_answer *answer)
+{
+    bool has_lines = false;
+    for (size_t i = 0; i < answer->count && top->each; i++)
+        has_lines |= answer->rows[i].line[0] != '\0';
+    const char *fields = has_lines   ? "bytes step line " FIELDS
+                         : top->each ? "bytes step " FIELDS
+                                     : "bytes count total_bytes " FIELDS;
+    mt_rows_print(&row_type, fields, "role dtype phase shape", answer->rows, answer->count);
+}
+
 static mt_status ask_top(const struct mt_question *question, const void *given)
 {
     const struct top_options *top = given;
@@ -199,8 +215,7 @@ static mt_status ask_top(const struct mt_question *question, const void *given)
     } else if (status == MT_OK) {
         mt_question_print_title(question);
         if (top->key == NO_KEY)
-            mt_rows_print(&row_type, top->each ? "bytes step " FIELDS : "bytes count total_bytes " FIELDS,
-                          "role dtype phase shape", answer.rows, answer.count);
+            print_rows(top, &answer);
         else
             print_groups(&group_types[top->key], &answer);
     }

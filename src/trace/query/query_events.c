@@ -90,6 +90,7 @@ static struct mt_event_row read_event(const struct mt_statement *row, int64_t n,
         .time_ns = (uint64_t)mt_statement_integer(row, 9),
         .block_bytes = (uint64_t)mt_statement_integer(row, 10),
         .stream = (mt_stream)mt_statement_integer(row, 11),
+        .stack = is_alloc ? (uint32_t)mt_statement_integer(row, 12) : 0,
     };
 }
 
@@ -102,7 +103,8 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
     mt_status status = mt_query_prepare(
         trace, run,
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
-        " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream FROM "
+        " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream,"
+        " event.stack FROM "
         "event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5, ?6)"
         " ORDER BY event.id",
         &statement);

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 static mt_status add_stack(struct mt_trace *trace, const struct mt_statement *row, struct mt_stack_row **rows,
                            size_t *count)
@@ -39,4 +40,41 @@ mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, stru
                  MT_BIND_INTEGER(run->id))
         status = add_stack(trace, row, &rows, &count);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
+}
+
+/* True for a file of Python that is neither PyTorch's, nor another package's, nor Python's own. */
+static bool is_own_file(const char *file)
+{
+    static const char *const others[] = {"site-packages", "dist-packages", "lib/python3", "\\Lib\\", "<frozen"};
+    size_t length = strlen(file);
+    bool is_own = length > 3 && strcmp(file + length - 3, ".py") == 0 && strncmp(file, "torch/", 6) != 0;
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && is_own; i++)
+        is_own = strstr(file, others[i]) == NULL;
+    return is_own;
+}
+
+void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out)
+{
+    const struct mt_stack_row *found = NULL;
+    for (uint32_t at = stack; at != 0 && at < count; at = stacks[at].parent) {
+        bool is_own = is_own_file(stacks[at].file);
+        if (is_own || (found == NULL && stacks[at].line > 0))
+            found = &stacks[at];
+        if (is_own)
+            break;
+    }
+    if (found == NULL)
+        return;
+    const char *slash = strrchr(found->file, found->file[0] != '\0' && strchr(found->file, '/') == NULL ? '\\' : '/');
+    mt_text_add(out, "%s:%" PRIu64, slash != NULL ? slash + 1 : found->file, found->line);
+}
+
+void mt_stack_frames(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out)
+{
+    for (uint32_t at = stack; at != 0 && at < count; at = stacks[at].parent) {
+        assert(stacks[at].parent < at);
+        mt_text_add(out, "%s%s", at == stack ? "" : "; ", stacks[at].function);
+        if (stacks[at].line > 0)
+            mt_text_add(out, " %s:%" PRIu64, stacks[at].file, stacks[at].line);
+    }
 }

@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "trace/query/query.h"
+#include "trace/query/walk.h"
 
 #include <assert.h>
 #include <fnmatch.h>
@@ -285,6 +286,35 @@ static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, str
     return MT_OK;
 }
 
+/* Adds the call stacks that asked for blocks. */
+static mt_status add_stacks(struct mt_trace *trace, const struct mt_run *run, struct ranking *ranking)
+{
+    struct mt_stack_row *stacks = NULL;
+    struct mt_statement *statement = NULL;
+    size_t count = 0;
+    mt_status status = mt_trace_stacks(trace, run, &stacks, &count);
+    if (status == MT_OK)
+        status = mt_query_prepare(trace, run,
+                                  "SELECT alloc.stack FROM event JOIN event AS alloc ON alloc.id ="
+                                  " ifnull(event.allocation, event.id) WHERE ?1 = ?1 AND event.id = ?2",
+                                  &statement);
+    for (size_t i = 0; i < ranking->count && status == MT_OK; i++) {
+        struct mt_text line = {0}, frames = {0};
+        MT_QUERY_BIND(statement, ranking->rows[i].event);
+        uint32_t stack = mt_statement_next(statement, &status) ? (uint32_t)mt_statement_integer(statement, 0) : 0;
+        mt_stack_line(stacks, count, stack, &line);
+        mt_stack_frames(stacks, count, stack, &frames);
+        ranking->rows[i].line = mt_trace_keep(trace, mt_text_get(&line));
+        ranking->rows[i].frames = mt_trace_keep(trace, mt_text_get(&frames));
+        mt_text_release(&line);
+        mt_text_release(&frames);
+        mt_statement_reset(statement);
+    }
+    mt_statement_finalize(statement);
+    free(stacks);
+    return status;
+}
+
 mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                        size_t limit, struct mt_top_row **out_rows, size_t *out_count, bool *out_complete)
 {
@@ -297,6 +327,8 @@ mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const s
     ranking_finish(ranking, choice->order, limit);
     if (status == MT_OK)
         status = add_steps(trace, run, ranking);
+    if (status == MT_OK && choice->grouping == MT_TOP_EACH)
+        status = add_stacks(trace, run, ranking);
     assert(ranking->count <= limit);
     bool is_by_size = choice->order == MT_TOP_BY_SINGLE || choice->grouping == MT_TOP_EACH;
     bool has_largest = is_by_size && ranking->count == limit;

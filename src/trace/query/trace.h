@@ -116,6 +116,9 @@ struct mt_top_row {
     const char *span; /* "*" stands for the layer's number if several layers are merged */
     int64_t event;    /* event.id of the first of them */
     int64_t step;     /* of that event; -1: before the first */
+    /* Of a block that is listed singly: the line of the program's own code that asked, and the whole call stack (walk.h). "":
+     * not recorded; NULL: not listed singly. */
+    const char *line, *frames;
 };
 
 typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;
@@ -163,6 +166,7 @@ struct mt_event_row {
     uint64_t block_bytes; /* of the block, with rounding */
     mt_stream stream;
     const char *category, *role, *op, *phase, *span; /* of the block's label: phase is that in which it was given */
+    uint32_t stack;                                  /* alloc: the number of its call stack (walk.h); 0: not recorded */
 };
 
 /* Functions that get the rows one by one. `begin` is called first, once the query is known to make sense. If one of them

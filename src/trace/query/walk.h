@@ -9,6 +9,7 @@
 #ifndef MT_TRACE_WALK_H
 #define MT_TRACE_WALK_H
 
+#include "base/text.h"
 #include "trace/query/blocks.h"
 
 /* A span of the run. Texts as in trace.h. */
@@ -31,6 +32,13 @@ struct mt_stack_row {
 /* Reads the call stacks of a run: out_rows[number], where number 0 is none. Every parent is below its stack's number. */
 mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, struct mt_stack_row **out_rows,
                           size_t *out_count);
+
+/* Adds "train.py:41", the innermost line of the program's own Python; without any, the innermost line that is known. Adds nothing
+ * for a number without a stack. */
+void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);
+
+/* Adds all frames, the innermost first: "forward model.py:12; main train.py:41". */
+void mt_stack_frames(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);
 
 /* One event. Fields that its kind does not have are 0. */
 struct mt_walk_event {
