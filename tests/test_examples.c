@@ -8,7 +8,7 @@ static void the_examples_work(void **state)
     (void)state;
     const struct said *said =
         shell("PATH=$PWD:$PATH; ln -s \"$M\" memtrace; set -e;"
-              " for program in python3 simulate; do echo '#!/bin/sh' >$program; chmod +x $program; done;"
+              " for program in python3 simulate torchrun; do echo '#!/bin/sh' >$program; chmod +x $program; done;"
               " for name in snapshot.pickle before.pickle.gz after.pickle.gz; do"
               "   memtrace export --run first --format pickle -o $name; done; echo '# none' >mine.rules;"
               " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"

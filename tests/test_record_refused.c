@@ -19,7 +19,7 @@ static void what_keeps_from_recording_is_one_line_and_the_program_runs(void **st
 {
     (void)state;
     static const char *const cases[][2] = {
-        {"CUDA_INJECTION64_PATH=/other.so \"$M\" record -- sh -c 'echo $CUDA_INJECTION64_PATH'",
+        {"CUDA_INJECTION64_PATH=/other.so \"$M\" record --no-torch -- sh -c 'echo $CUDA_INJECTION64_PATH'",
          "another tool is there"},
         {"\"$M\" record --trace nowhere/x.db -- echo /other.so", "can't be written"},
         {"echo text >x.db; \"$M\" record --trace x.db -- echo /other.so && grep -q text x.db", "x.db is not a trace"},
