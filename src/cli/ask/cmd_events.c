@@ -241,7 +241,7 @@ const struct mt_command mt_command_events = {
     .examples = "  memtrace events --step 1 | head\n"
                 "  memtrace events --csv > events.csv\n"
                 "  memtrace events --step 0 --json\n"
-                "  memtrace events --explain 12\n",
+                "  memtrace events --explain 4\n",
     .options = options,
     MT_OPTIONS_OF(struct events_options, .trace.trace = MT_DEFAULT_TRACE, .step = MT_ALL_STEPS, .explain = NOT_ASKED),
     .answer = &answer_type,
