@@ -6,7 +6,7 @@
 #include "torch/torch_library.h"
 #include "torch/torch_watch.h"
 
-enum { MIB = 1 << 20, ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, MAP, UNMAP, OOM };
+enum { MIB = 1 << 20, ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, MAP, UNMAP, OOM, SNAPSHOT };
 
 static const struct memtrace_torch_abi abi = {.alloc = ALLOC,
                                               .free_requested = FREE,
@@ -90,6 +90,17 @@ static void what_pytorch_s_allocator_took_is_not_outside_of_it(void **state)
     close_trace();
     assert_string_equal(ask_trace("SELECT group_concat(name || ' ' || bytes) FROM outside"),
                         "cudaMalloc 3145728,cudaMalloc 0");
+}
+
+/* A rank looks at all cards, and uses one. */
+static void a_card_that_is_only_looked_at_has_no_trace(void **state)
+{
+    (void)state;
+    tell(SNAPSHOT, 0, 0);
+    const struct mt_torch_entry entry = {.action = SEGMENT_ALLOC, .device = 1, .address = 16 * MIB, .bytes = 2 * MIB};
+    mt_torch_watch_entry(&entry);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT device FROM run"), "cuda:1");
 }
 
 static void a_second_watch_begins_anew(void **state)
@@ -196,6 +207,7 @@ int main(void)
         WATCHED(a_block_has_the_bytes_of_its_entry_and_of_its_report),
         WATCHED(a_block_without_a_report_is_not_lost),
         WATCHED(what_pytorch_s_allocator_took_is_not_outside_of_it),
+        WATCHED(a_card_that_is_only_looked_at_has_no_trace),
         WATCHED(a_second_watch_begins_anew),
         WATCHED(a_refused_request_is_an_event_with_what_the_card_has_free),
         WATCHED(backward_is_of_the_module_that_made_the_node),

@@ -318,9 +318,26 @@ class Labels:
 
     # ---- optimizers ----
 
-    def _before_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
-        self.phases_before[id(optimizer)] = self.phase_now
+    def _before_optimizer(self, optimizer: Any, given: Any, named: Any) -> Optional[tuple[Any, Any]]:
+        """Begins the optimizer's phase. Returns other arguments where a closure is among them, which an optimizer calls to
+        have forward and backward run again."""
+        before = self.phases_before[id(optimizer)] = self.phase_now
         self._phase("optimizer", self.optimizer)
+        if callable(named.get("closure")):
+            return given, {**named, "closure": self._in_phase(before, named["closure"])}
+        if len(given) > 1 and callable(given[1]):
+            return (given[0], self._in_phase(before, given[1]), *given[2:]), named
+        return None
+
+    def _in_phase(self, phase: tuple[str, int], closure: Callable[[], Any]) -> Callable[[], Any]:
+        """Returns the closure of an optimizer, to be called in another phase than the optimizer's."""
+        def call() -> Any:
+            self._phase(*phase)
+            try:
+                return closure()
+            finally:
+                self._phase("optimizer", self.optimizer)
+        return call
 
     def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
         self.label_state(optimizer)

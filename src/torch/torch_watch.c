@@ -13,11 +13,11 @@
 enum { MOST_FUNCTIONS = 32, FUNCTION_BITS = 8, DEVICE_BITS = 8, ROUND_BYTES = 512 };
 
 /* Memory that functions of CUDA gave and no entry claimed, by address. Invariants: totals[device][f] is the sum of the
- * pieces of function f on the device; is_changed is true if one was not stored since it changed. */
+ * pieces of function f on the device; is_changed[device] is true if one was not stored since it changed. */
 static struct outside {
     struct mt_lock lock;
     bool is_created;
-    atomic_bool is_changed;
+    atomic_bool is_changed[MT_TORCH_MOST_CARDS];
     struct mt_number_map bytes;   /* of a piece */
     struct mt_number_map holders; /* device << FUNCTION_BITS | index of the function */
     const char *functions[MOST_FUNCTIONS];
@@ -63,7 +63,7 @@ static uint64_t end_piece(uint64_t address)
     uint64_t *total = &outside.totals[holder >> FUNCTION_BITS][holder & ((1u << FUNCTION_BITS) - 1)];
     assert(*total >= bytes);
     *total -= bytes;
-    outside.is_changed = true;
+    outside.is_changed[holder >> FUNCTION_BITS] = true;
     return bytes;
 }
 
@@ -82,7 +82,7 @@ void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, c
     mt_number_map_put(&outside.bytes, address, bytes);
     mt_number_map_put(&outside.holders, address, (uint64_t)device << FUNCTION_BITS | number);
     outside.totals[device][number] += bytes;
-    outside.is_changed = true;
+    outside.is_changed[device] = true;
     mt_lock_give(&outside.lock);
 }
 
@@ -109,7 +109,7 @@ static void claim(uint64_t address, uint64_t bytes)
  * that it was PyTorch's allocator's. */
 static void store_outside(struct mt_torch_memory *memory, int device)
 {
-    if (!atomic_exchange_explicit(&outside.is_changed, false, memory_order_relaxed))
+    if (!atomic_exchange_explicit(&outside.is_changed[device], false, memory_order_relaxed))
         return;
     mt_lock_take(&outside.lock);
     for (uint32_t i = 0; i < outside.function_count; i++)
@@ -164,9 +164,21 @@ static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *
     mt_torch_memory_measure(memory, "oom:device_free", MT_NO_STEP, (double)entry->address);
 }
 
+/* True if the entry is about memory. A snapshot has an entry for each card, also for those that are not in use. */
+static bool is_about_memory(const struct mt_torch_entry *entry)
+{
+    const int known[] = {abi.alloc,        abi.free_requested, abi.segment_alloc,
+                         abi.segment_free, abi.segment_map,    abi.segment_unmap,
+                         abi.oom};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        is_known |= entry->action == known[i];
+    return is_known;
+}
+
 void mt_torch_watch_entry(const struct mt_torch_entry *entry)
 {
-    struct mt_torch_memory *memory = mt_torch_watched(entry->device);
+    struct mt_torch_memory *memory = is_about_memory(entry) ? mt_torch_watched(entry->device) : NULL;
     if (memory == NULL)
         return;
     if (entry->action == abi.alloc)
@@ -225,7 +237,8 @@ int mt_torch_watch_begin(const struct memtrace_torch_abi *given, const char *tra
     abi = *given;
     mt_lock_take(&outside.lock);
     memset(outside.stored, 0, sizeof outside.stored); /* in the new traces */
-    outside.is_changed = true;
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
+        outside.is_changed[i] = true;
     mt_lock_give(&outside.lock);
     return MT_OK;
 }

@@ -134,3 +134,20 @@ def test_headers_that_are_not_as_known_are_refused(tmp_path, header, old, new):
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(_abi.NotUnderstood):
         _abi.derive(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["positional", "named"])
+def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watcher, how):
+    seen = []
+    model = Layer(seen, lambda: watcher.phase_now[0])
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 4)).sum()
+        loss.backward()
+        return loss
+
+    loss = optimizer.step(closure) if how == "positional" else optimizer.step(closure=closure)
+    assert loss.requires_grad and seen == ["forward", "backward"]
+    assert not watcher.in_step
