@@ -40,6 +40,8 @@ static struct library {
         char *name; /* NULL: not known */
         uint64_t capacity_bytes;
     } watched[MT_TORCH_MOST_CARDS];
+    struct mt_torch_memory **abandoned; /* cards of earlier watches: PyTorch's threads may still look at them */
+    size_t abandoned_count;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 static void become_child(void)
@@ -240,12 +242,14 @@ void memtrace_torch_answer(void)
     leave();
 }
 
-/* Begins anew after the end of another watch. The memory of its cards is not freed, since PyTorch's threads may still look
- * at it. */
+/* Begins anew after the end of another watch. */
 static void abandon_cards(void)
 {
-    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
+        if (library.cards[i] != NULL)
+            *MT_HOST_ADD(library.abandoned, library.abandoned_count) = library.cards[i];
         library.cards[i] = NULL;
+    }
     library.card_end = 0;
     library.steps = 0;
     library.place = 0;
@@ -290,9 +294,19 @@ void memtrace_torch_card(int device, const char *name, uint64_t capacity)
     leave();
 }
 
+static void forget_abandoned(void)
+{
+    for (size_t i = 0; i < library.abandoned_count; i++)
+        mt_torch_memory_close(library.abandoned[i]);
+    free(library.abandoned);
+    library.abandoned = NULL;
+    library.abandoned_count = 0;
+}
+
 void mt_torch_forget(void)
 {
     enter();
+    forget_abandoned();
     for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
         mt_torch_memory_close(library.cards[i]);
         library.cards[i] = NULL;
