@@ -1,8 +1,8 @@
 /* The examples that commands show in their help work, as printed, one after another in one folder. */
 #include "two_runs.h"
 
-/* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing, and the
- * snapshots are our own. */
+/* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing. The snapshots are
+ * our own, but for those of the runs `small` and `large`, which fit is to ask about; the newest run is one of ours. */
 static void the_examples_work(void **state)
 {
     (void)state;
@@ -11,6 +11,10 @@ static void the_examples_work(void **state)
               " for program in python3 simulate torchrun; do echo '#!/bin/sh' >$program; chmod +x $program; done;"
               " for name in snapshot.pickle before.pickle.gz after.pickle.gz; do"
               "   memtrace export --run first --format pickle -o $name; done; echo '# none' >mine.rules;"
+              " cp " MT_TEST_DATA "/import/profile_cpu.pt.trace.json.gz step.pt.trace.json.gz;"
+              " memtrace import " MT_TEST_DATA "/import/program_expandable_llama.pickle.gz --name small >small.txt;"
+              " memtrace import " MT_TEST_DATA "/import/program_hf_trainer_llama.pickle.gz --name large >large.txt;"
+              " memtrace " TINY "--device sim --steps 2 --name newest >newest.txt;"
               " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
               "   memtrace $c --help | sed '1,/^Examples:/d' >examples.sh; echo; echo $c $(wc -l <examples.sh);"
               "   sh -e examples.sh >examples.txt;"
