@@ -294,7 +294,7 @@ void memtrace_torch_card(int device, const char *name, uint64_t capacity)
     leave();
 }
 
-static void forget_abandoned(void)
+static void close_abandoned(void)
 {
     for (size_t i = 0; i < library.abandoned_count; i++)
         mt_torch_memory_close(library.abandoned[i]);
@@ -306,29 +306,25 @@ static void forget_abandoned(void)
 void mt_torch_forget(void)
 {
     enter();
-    forget_abandoned();
+    abandon_cards();
+    close_abandoned();
     for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
-        mt_torch_memory_close(library.cards[i]);
-        library.cards[i] = NULL;
         library.fraction[i] = 0;
         set_text(&library.watched[i].name, NULL);
     }
-    library.is_watching = library.is_ended = false;
+    library.is_watching = false;
     mt_torch_backward_forget();
     mt_record_request_release(&library.request);
-    library.card_end = 0;
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);
     set_text(&library.program, NULL);
     mt_torch_names_end(&library.names);
     mt_torch_names_start(&library.names);
-    library.steps = 0;
     library.in_step = false;
     library.unknown_frees = 0;
     mt_torch_label_end(0);
     (void)mt_torch_label_phase(MT_PHASE_INIT, MT_CATEGORY_OTHER);
     library.phase = MT_PHASE_INIT;
-    library.place = 0;
     leave();
 }
 

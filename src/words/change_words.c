@@ -14,7 +14,7 @@ static const struct mt_field peak_fields[] = {
     MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, NULL),
     MT_FIELDS_END,
 };
-static const struct mt_row_type peak_type = MT_ROW_TYPE(ROW, peak_fields);
+const struct mt_row_type mt_replay_peak_type = MT_ROW_TYPE(ROW, peak_fields);
 #undef ROW
 
 #define ROW struct mt_change_row
@@ -25,7 +25,7 @@ static const struct mt_field change_fields[] = {
     MT_OWNED(ROW, basis, "basis", NULL, "what its figures rest on"),
     MT_BYTES(ROW, bytes, "bytes", NULL, "requested by the blocks that it is about, at the peak"),
     MT_COUNT(ROW, blocks, "blocks", NULL, "that these are"),
-    MT_ROW(ROW, peak, "replayed", &peak_type, "the peaks with it, by replay"),
+    MT_ROW(ROW, peak, "replayed", &mt_replay_peak_type, "the peaks with it, by replay"),
     MT_FLAG(ROW, peak.fits, "fits", "fits", "false if the replay ran out of memory"),
     MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
                   "of the peak of reserved bytes, to that of the replay without a change"),

@@ -15,6 +15,9 @@ struct mt_change_row {
     int64_t difference_bytes; /* of the peak of reserved bytes, to that of the run replayed as it was */
 };
 
+/* Describes the peaks of a replay, for JSON. */
+extern const struct mt_row_type mt_replay_peak_type;
+
 /* Describes a change, with the peaks as fields of tables. */
 extern const struct mt_row_type mt_change_type;
 

@@ -11,16 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define ROW struct mt_replay_result
-static const struct mt_field peak_fields[] = {
-    MT_BYTES(ROW, requested_bytes, "requested_bytes", NULL, NULL),
-    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", NULL, NULL),
-    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", NULL, NULL),
-    MT_FIELDS_END,
-};
-static const struct mt_row_type peak_type = MT_ROW_TYPE(ROW, peak_fields);
-#undef ROW
-
 /* The answer as JSON has it. */
 struct fit_row {
     const char *device, *smallest_card;
@@ -43,15 +33,15 @@ static const struct mt_field fit_fields[] = {
     MT_OWNED(ROW, alloc, "alloc", NULL, NULL),
     MT_FLAG(ROW, fits, "fits", NULL, NULL),
     MT_INTEGER(ROW, room_bytes, "room_bytes", NULL, NULL),
-    MT_ROW(ROW, had, "peak", &peak_type, NULL),
-    MT_ROW(ROW, as_it_was, "replayed", &peak_type, NULL),
+    MT_ROW(ROW, had, "peak", &mt_replay_peak_type, NULL),
+    MT_ROW(ROW, as_it_was, "replayed", &mt_replay_peak_type, NULL),
     MT_ROWS(ROW, changes.items, changes.count, "changes", &mt_change_type, NULL),
     MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type, NULL),
     MT_POSITIVE(ROW, batch, "largest_batch", NULL, NULL),
     MT_NUMBER(ROW, batch_factor, "largest_batch_factor", NULL, NULL),
     MT_FLAG(ROW, is_assumed, "batch_is_assumed", NULL, NULL),
-    MT_ROW_OR_NULL(ROW, checked, "other_replayed", &peak_type, NULL),
-    MT_ROW_OR_NULL(ROW, other_had, "other_peak", &peak_type, NULL),
+    MT_ROW_OR_NULL(ROW, checked, "other_replayed", &mt_replay_peak_type, NULL),
+    MT_ROW_OR_NULL(ROW, other_had, "other_peak", &mt_replay_peak_type, NULL),
     MT_TEXT(ROW, smallest_card, "smallest_card", NULL, NULL),
     MT_FIELDS_END,
 };
