@@ -1,4 +1,4 @@
-"""What a test takes of the cards, as PyTorch's allocator counts it."""
+"""Measures the memory of the cards that a test takes, as PyTorch's allocator counts it."""
 from __future__ import annotations
 
 import gc
@@ -17,7 +17,7 @@ MOST_HOLDERS = 5
 
 
 class Meter(Protocol):
-    """What measures one test, from begin to end. A conftest.py may bring its own (pytest_memtrace_meter)."""
+    """Measures one test, from begin to end. A conftest.py may bring its own meter (pytest_memtrace_meter)."""
 
     def begin(self) -> None: ...
 

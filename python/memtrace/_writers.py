@@ -1,4 +1,4 @@
-"""What a trace says, in the logs of TensorBoard and Weights & Biases, by their own writers."""
+"""Writes the peaks of a trace into the logs of TensorBoard and Weights & Biases, by their own writers."""
 from __future__ import annotations
 
 from typing import Any, Union

@@ -1,4 +1,4 @@
-/* What a change is made of: blocks, cuts and lifetimes that are added. */
+/* Builds a change from its parts: blocks, cuts and lifetimes that are added. */
 #include "analysis/changed_run.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
-/* What blocks of a role, a module or a phase have: the values of bounds that are about no category. Private to this folder. */
+/* Measures the blocks of a role, a module or a phase: the values of bounds that are about no category. Private to this
+ * folder. */
 #ifndef MT_ANALYSIS_CHECK_GROUPS_H
 #define MT_ANALYSIS_CHECK_GROUPS_H
 

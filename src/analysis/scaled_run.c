@@ -24,7 +24,7 @@ static bool is_lasting(const struct mt_label_row *label)
            strcmp(label->role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) == 0;
 }
 
-/* What blocks of a kind take: in each step, or once if they last. */
+/* The bytes of blocks of a kind: in each step, or once if they last. */
 struct kind {
     const struct mt_label_row *label; /* one of the kind's */
     double bytes;

@@ -31,7 +31,7 @@ static const struct mt_field peak_fields[] = {
 };
 static const struct mt_row_type peak_type = MT_ROW_TYPE(struct peak_row, peak_fields);
 
-/* What live blocks of one word have of a run's allocated peak. */
+/* The share of a run's allocated peak that live blocks of one word have. */
 struct group_row {
     int64_t run;
     struct mt_peak_share share;

@@ -75,7 +75,7 @@ void mt_call_ask(const struct mt_pool_functions *pools, const struct mt_listenin
 void mt_call_report(struct mt_account *account, struct mt_listening_thread *thread, const struct mt_listened_call *call,
                     const CUpti_CallbackData *data, const struct mt_call_place *place, uint64_t time_ns);
 
-/* What a call did with a range of addresses. */
+/* The effect of a call on a range of addresses. */
 struct mt_addressed_call {
     bool gives; /* it is about to give the range back, or to unmap it; else it has taken or mapped it */
     const char *op;

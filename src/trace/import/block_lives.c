@@ -317,7 +317,7 @@ void mt_block_lives_destroy(struct mt_block_lives *lives)
     free(lives);
 }
 
-/* What init takes and the program's end frees is as what it never frees. */
+/* Blocks that init takes and the program's end frees count as never freed. */
 static mt_role role_of_init(const struct mt_block_lives *lives, const struct mt_torch_moment *moment)
 {
     if (moment->partner == MT_NO_EVENT)
@@ -328,7 +328,7 @@ static mt_role role_of_init(const struct mt_block_lives *lives, const struct mt_
     return end->section == lives->course->moments[lives->course->count - 1].section ? MT_ROLE_PARAMETER : MT_ROLE_INPUT;
 }
 
-/* What forward takes once, and keeps through later steps, backward does not need. */
+/* Backward needs no block that forward takes once and keeps through later steps. */
 static mt_role role_of_forward(struct mt_block_lives *lives, size_t event)
 {
     const struct mt_torch_moment *moment = &lives->course->moments[event];

@@ -1,4 +1,4 @@
-/* How long the steps of an import took, and each phase in them: from one request of the program to the next that begins a
+/* Measures the steps of an import, and each phase in them: from one request of the program to the next that begins a
  * phase or a step. So times are the program's, by its host's clock, and not those of a device that works behind it.
  *
  * Threads: one at a time. */

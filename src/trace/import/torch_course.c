@@ -231,7 +231,7 @@ static void pass_free(const struct finder *finder, struct steps *steps, uint32_t
         steps->live -= finder->snapshot->events[began].bytes;
 }
 
-/* Where nothing shows an update, each backward ends a step. */
+/* Each backward ends a step if nothing shows an update. */
 static void end_steps_with_backward(struct finder *finder)
 {
     bool is_ended = false;
