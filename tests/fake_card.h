@@ -18,7 +18,8 @@ enum { FAKE_CARDS = 2, FAKE_MOST_FOLLOWS = 64 };
 #define FAKE_CARD_BYTES (UINT64_C(1) << 30)
 
 struct fake_card {
-    struct mt_torch_card card;
+    struct mt_device device;
+    struct mt_torch_card *card;
     int ordinal;
     mt_addr next;
 };
@@ -46,7 +47,7 @@ static void fake_card_release(struct mt_device *device, mt_addr address, uint64_
 
 static mt_status fake_card_follow(struct mt_device *device, mt_stream later, mt_stream earlier)
 {
-    struct mt_torch_card *card = (struct mt_torch_card *)device;
+    struct mt_torch_card *card = ((struct fake_card *)device)->card;
     pthread_mutex_lock(&fake_cards.lock);
     if (fake_cards.follows < FAKE_MOST_FOLLOWS) {
         fake_cards.later[fake_cards.follows] = mt_torch_card_stream_of(card, later);
@@ -74,7 +75,6 @@ static void fake_card_close(struct mt_device *device)
 {
     struct fake_card *fake = (struct fake_card *)device;
     fake_cards.closed++;
-    mt_torch_streams_end(&fake->card.numbers);
     free(fake);
 }
 
@@ -88,20 +88,20 @@ static const struct mt_device_table fake_card_table = {
     .close = fake_card_close,
 };
 
-mt_status mt_torch_card_open(int ordinal, struct mt_torch_card **out)
+mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *card, struct mt_device **out)
 {
     if (ordinal >= FAKE_CARDS)
         return mt_fail(MT_NO_DEVICE, "fake:%d: there are %d", ordinal, FAKE_CARDS);
     struct fake_card *fake = mt_host_alloc(sizeof *fake);
-    struct mt_device *device = &fake->card.device;
+    struct mt_device *device = &fake->device;
+    fake->card = card;
     fake->ordinal = ordinal;
     fake->next = (mt_addr)(ordinal + 1) << 40;
     device->table = &fake_card_table;
     device->capacity_bytes = device->card.memory_bytes = FAKE_CARD_BYTES;
     snprintf(device->name, sizeof device->name, "fake:%d", ordinal);
-    mt_torch_streams_start(&fake->card.numbers);
     fake_cards.opened++;
-    *out = &fake->card;
+    *out = device;
     return MT_OK;
 }
 

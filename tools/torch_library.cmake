@@ -1,19 +1,26 @@
-# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/torch, with the other folders that it needs
-# and CUDA's runtime inside. Building it takes neither PyTorch nor a card. It exports memtrace_torch_* and nothing else: it has
-# its own copy of libraries that the program uses, too.
-find_path(MT_CUDART_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
-find_library(MT_CUDART_LIBRARY cudart_static HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
-if(NOT MT_CUDART_INCLUDE OR NOT MT_CUDART_LIBRARY)
-    message(STATUS "CUDA's runtime not found: the library for PyTorch is not built")
-    return()
+# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/torch, with the other folders that it needs,
+# and CUDA's runtime inside where it is found; without it, cards are simulated or PyTorch's own. Building it takes neither PyTorch
+# nor a card. It exports memtrace_torch_* and nothing else: it has its own copy of libraries that the program uses, too.
+set(torch_card_sources ${PROJECT_SOURCE_DIR}/src/torch/cuda/torch_no_card.c)
+set(torch_card_library)
+if(MT_CUDA)
+    find_path(MT_CUDART_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
+    find_library(MT_CUDART_LIBRARY cudart_static HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
+    if(MT_CUDART_INCLUDE AND MT_CUDART_LIBRARY)
+        set(torch_card_sources src/torch/cuda/torch_cuda_card.c src/device/cuda/cuda_range.c)
+        set(torch_card_library ${MT_CUDART_LIBRARY})
+    else()
+        message(STATUS "CUDA's runtime not found: the library for PyTorch has no cards of its own")
+    endif()
 endif()
 
-file(GLOB torch_card_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/torch/cuda/*.c)
 set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
-add_library(memtrace_torch MODULE ${torch_card_sources} src/device/cuda/cuda_range.c src/torch/torch_alloc.cpp
+add_library(memtrace_torch MODULE ${torch_card_sources} src/torch/torch_alloc.cpp
                            src/torch/torch_tracker.cpp src/torch/torch_graph.cpp)
-target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})
-target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${MT_CUDART_LIBRARY}
+if(torch_card_library)
+    target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})
+endif()
+target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${torch_card_library}
                                              Threads::Threads ${CMAKE_DL_LIBS} rt)
 set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,--version-script=${torch_exports}"
                                                 LINK_DEPENDS ${torch_exports}

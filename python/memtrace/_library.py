@@ -76,6 +76,10 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
     prototypes: tuple[tuple[Any, ...], ...] = (
         ("configure", number, text, text, text),
         ("close", number, number),
+        ("simulate", number, text),
+        ("describe", number, text, ctypes.c_void_p),
+        ("counters", number, number, ctypes.c_void_p),
+        ("memory_fraction", None, ctypes.c_double, number),
         ("answer", None),
         ("watch", number, ctypes.c_void_p, text, text),
         ("is_watching", number),

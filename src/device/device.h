@@ -172,6 +172,9 @@ mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_byt
 /* Returns the nanoseconds since the device was opened, on its own clock. */
 uint64_t mt_device_now_ns(const struct mt_device *device);
 
+/* Makes the clock of a simulated device the host's, for programs whose ops are not ours. Other devices stay as they are. */
+void mt_device_use_host_clock(struct mt_device *device);
+
 /* Advances the clock of a simulated device by the time of an op. */
 void mt_device_spend(struct mt_device *device, const struct mt_work *work);
 

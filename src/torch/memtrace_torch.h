@@ -48,6 +48,13 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
  * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 
+/* Has every card of this process be a simulated one ("sim:h100"), before the first allocation. Copies the text. Fails
+ * with MT_NO_DEVICE (4) if there is no such device. */
+int memtrace_torch_simulate(const char *device);
+
+/* Takes a block as memtrace_torch_alloc does; returns a status in the place of throwing. */
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint64_t *out_address);
+
 /* Has each card's trace answered to memtrace record, which asks in the environment. */
 void memtrace_torch_answer(void);
 
@@ -169,6 +176,23 @@ enum { MEMTRACE_TORCH_ALL = -1 };
 /* Gets the figures of a category, or of MEMTRACE_TORCH_ALL. All are 0 for a card that is not in use. MT_USAGE (2) for a
  * number without a category. */
 int memtrace_torch_statistics(int device, int category, struct memtrace_torch_figures *out);
+
+/* A simulated card as a program sees it. */
+struct memtrace_torch_description {
+    char name[64];
+    uint64_t total_bytes, context_bytes; /* as the driver tells; of that, what a process holds beside its allocator */
+    int32_t capability, multiprocessors, threads_per_multiprocessor;
+};
+
+/* Describes a device by its spelling ("sim:h100"). Fails with MT_NO_DEVICE (4) if there is none. */
+int memtrace_torch_describe(const char *device, struct memtrace_torch_description *out);
+
+enum { MEMTRACE_TORCH_COUNTERS = 83 };
+
+/* Gets the counters of torch.cuda.memory_stats: now, peak and total of each kind (blocks, segments, split blocks, oversize
+ * blocks and segments; bytes requested, allocated, reserved and split) for small, large and both pools; then the retries
+ * and the requests that were refused. All are 0 for a card that is not in use. */
+int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS]);
 
 /* Sets all peaks of a card to the current bytes. */
 void memtrace_torch_reset_peaks(int device);

@@ -20,6 +20,11 @@ static mt_addr address_of(const void *ptr)
 
 /* ---- for PyTorch ---- */
 
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint64_t *out_address)
+{
+    return mt_torch_take(bytes, device, stream, out_address);
+}
+
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(device);

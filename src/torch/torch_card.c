@@ -5,18 +5,41 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void mt_torch_streams_start(struct mt_torch_streams *streams)
+static void start_streams(struct mt_torch_streams *streams)
 {
     streams->streams = mt_host_room(NULL, 0, sizeof *streams->streams);
     streams->streams[0] = MT_TORCH_STREAM_DEFAULT;
     streams->count = 1;
 }
 
-void mt_torch_streams_end(struct mt_torch_streams *streams)
+/* The device's times are those of the host, since its work takes none. */
+static mt_status open_simulated(const char *spelling, struct mt_device **out)
 {
-    free(streams->streams);
-    streams->streams = NULL;
-    streams->count = 0;
+    MT_TRY(mt_device_open(spelling, out));
+    mt_device_use_host_clock(*out);
+    return MT_OK;
+}
+
+mt_status mt_torch_card_open(int ordinal, const char *simulated, struct mt_torch_card **out)
+{
+    struct mt_torch_card *card = mt_host_alloc(sizeof *card);
+    start_streams(&card->numbers);
+    const mt_status status = simulated != NULL ? open_simulated(simulated, &card->device)
+                                               : mt_torch_device_open(ordinal, card, &card->device);
+    if (status == MT_OK)
+        *out = card;
+    else
+        mt_torch_card_close(card);
+    return status;
+}
+
+void mt_torch_card_close(struct mt_torch_card *card)
+{
+    if (card == NULL)
+        return;
+    mt_device_close(card->device);
+    free(card->numbers.streams);
+    free(card);
 }
 
 /* The lock is held. The search is linear, since programs have a handful of streams. */

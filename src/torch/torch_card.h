@@ -1,9 +1,10 @@
-/* A card, as this library needs one: a device that only gives memory, and that orders streams of PyTorch's. The
- * allocator knows a stream by a small number, and the card by its cudaStream_t.
+/* A card, as this library needs one: a device that only gives memory, and that orders streams of PyTorch's. It is a real
+ * one, or a simulated one for a program that runs without a card. The allocator knows a stream by a small number, and the
+ * card by its cudaStream_t.
  *
  *   cudaStream_t of PyTorch ──mt_torch_card_stream──▶ mt_stream ──allocator──▶ follow(later, earlier) ──▶ an event
  *
- * torch_card.c keeps the numbers. mt_torch_card_open is in src/torch/cuda; tests have one without a card.
+ * torch_card.c keeps the numbers. mt_torch_device_open is in src/torch/cuda; tests have one without a card.
  *
  * Threads: any. */
 #ifndef MT_TORCH_TORCH_CARD_H
@@ -28,19 +29,18 @@ struct mt_torch_streams {
     uint32_t count;
 };
 
-/* The first member of the struct that an implementation of mt_torch_card_open allocates. */
 struct mt_torch_card {
-    struct mt_device device;
+    struct mt_device *device; /* owned */
     struct mt_torch_streams numbers;
 };
 
-/* Opens card `ordinal`. The caller closes it with mt_device_close. MT_NO_DEVICE if there is none. This and every call
- * of the device leave the current card of the calling thread as it is. */
-mt_status mt_torch_card_open(int ordinal, struct mt_torch_card **out);
+/* Opens card `ordinal`; a simulated one if `simulated` is the spelling of a device, and not NULL. Fails with MT_NO_DEVICE
+ * if there is none. This and every call of the device leave the current card of the calling thread as it is. */
+mt_status mt_torch_card_open(int ordinal, const char *simulated, struct mt_torch_card **out);
+void mt_torch_card_close(struct mt_torch_card *card); /* may be NULL */
 
-/* For implementations of mt_torch_card_open and of the device's close. */
-void mt_torch_streams_start(struct mt_torch_streams *streams);
-void mt_torch_streams_end(struct mt_torch_streams *streams);
+/* Opens the device of real card `ordinal`, which borrows `card` for its streams. */
+mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *card, struct mt_device **out);
 
 /* Finds the number of a stream, or gives it one. MT_FAILED if there are MT_TORCH_MOST_STREAMS. */
 mt_status mt_torch_card_stream(struct mt_torch_card *card, mt_torch_stream stream, mt_stream *out);

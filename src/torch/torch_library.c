@@ -25,6 +25,7 @@ static struct library {
     atomic_int card_end;
     struct mt_torch_names names;
     char *alloc, *trace_path, *program;   /* NULL: the default */
+    char *simulated;                      /* the device in the place of each card; NULL: real cards */
     double fraction[MT_TORCH_MOST_CARDS]; /* of the card's memory; 0: all */
     int64_t steps;                        /* number of steps that began */
     bool in_step;
@@ -151,6 +152,7 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
     struct mt_text path = {0};
     struct mt_torch_memory_settings settings = {.program = library.program != NULL ? library.program : "PyTorch",
                                                 .request = library.request.answers != NULL ? &library.request : NULL,
+                                                .simulated = library.simulated,
                                                 .names = &library.names};
     MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
@@ -227,6 +229,22 @@ int memtrace_torch_configure(const char *alloc, const char *trace_path, const ch
         set_text(&library.trace_path, trace_path);
         set_text(&library.program, program);
     }
+    leave();
+    return status;
+}
+
+int memtrace_torch_simulate(const char *device)
+{
+    struct mt_device *opened = NULL;
+    mt_status status = library.is_child ? fail_child() : mt_device_open(device, &opened);
+    mt_device_close(opened);
+    if (status != MT_OK)
+        return status;
+    enter();
+    if (library.card_end > 0)
+        status = mt_fail(MT_USAGE, "memory was taken already: name the card before the first tensor");
+    if (status == MT_OK)
+        set_text(&library.simulated, device);
     leave();
     return status;
 }
@@ -318,6 +336,7 @@ void mt_torch_forget(void)
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);
     set_text(&library.program, NULL);
+    set_text(&library.simulated, NULL);
     mt_torch_names_end(&library.names);
     mt_torch_names_start(&library.names);
     library.in_step = false;

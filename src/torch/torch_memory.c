@@ -80,8 +80,8 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
     mt_alloc_settings_format(&settings->alloc, &alloc);
     struct mt_run_setting rows[] = {{"alloc", mt_text_get(&alloc)}, {"program", settings->program}};
     struct mt_run_info info = {.name = settings->program,
-                               .device = card->device.name,
-                               .capacity_bytes = card->device.capacity_bytes,
+                               .device = card->device->name,
+                               .capacity_bytes = card->device->capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0]};
     mt_status status =
@@ -123,7 +123,7 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
                                struct mt_torch_memory **out)
 {
     struct mt_torch_memory *memory = create(settings->names);
-    mt_status status = mt_torch_card_open(ordinal, &memory->card);
+    mt_status status = mt_torch_card_open(ordinal, settings->simulated, &memory->card);
     if (status == MT_OK)
         status = begin_run(settings, memory->card, &memory->trace);
     if (status != MT_OK) {
@@ -131,7 +131,7 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
         return status;
     }
     memory->sink = mt_torch_trace_sink(&memory->trace);
-    status = mt_alloc_create(&memory->card->device, &memory->sink, &settings->alloc, &memory->alloc);
+    status = mt_alloc_create(memory->card->device, &memory->sink, &settings->alloc, &memory->alloc);
     *out = memory;
     return status;
 }
@@ -144,7 +144,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     mt_foreign_destroy(memory->foreign);
     free(memory->ranges);
     mt_interner_destroy(memory->trace.interner);
-    mt_device_close(memory->card != NULL ? &memory->card->device : NULL);
+    mt_torch_card_close(memory->card);
     mt_number_map_release(&memory->blocks);
     mt_number_map_release(&memory->labels);
     mt_number_map_release(&memory->spans);
@@ -290,7 +290,7 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
         mt_alloc_use_on(memory->alloc, block, number);
     mt_lock_give(&memory->lock);
     if (status != MT_OK)
-        (void)mt_device_synchronize(&memory->card->device);
+        (void)mt_device_synchronize(memory->card->device);
     return block != NULL;
 }
 
@@ -455,12 +455,12 @@ void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name)
 
 uint64_t mt_torch_memory_capacity(struct mt_torch_memory *memory)
 {
-    return __atomic_load_n(&memory->card->device.capacity_bytes, __ATOMIC_RELAXED);
+    return __atomic_load_n(&memory->card->device->capacity_bytes, __ATOMIC_RELAXED);
 }
 
 void mt_torch_memory_limit(struct mt_torch_memory *memory, double fraction)
 {
-    mt_device_limit(&memory->card->device, fraction);
+    mt_device_limit(memory->card->device, fraction);
 }
 
 struct mt_alloc *mt_torch_memory_alloc(struct mt_torch_memory *memory)

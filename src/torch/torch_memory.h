@@ -24,6 +24,7 @@ struct mt_torch_memory_settings {
     struct mt_alloc_settings alloc;
     const char *trace_path;                  /* NULL: nothing is stored */
     const char *program;                     /* a setting of the trace's run */
+    const char *simulated;                   /* the device that is opened in the place of a card; NULL: a card */
     const struct mt_record_request *request; /* is answered that the card has a run; NULL: nobody is */
     struct mt_torch_names *names;
 };

@@ -15,7 +15,8 @@
 #include <stdlib.h>
 
 struct cuda_card {
-    struct mt_torch_card card;
+    struct mt_device device;
+    struct mt_torch_card *card; /* borrowed */
     int ordinal;
     struct mt_cuda_range range;
     pthread_mutex_t lock; /* held from recording the event to waiting for it */
@@ -66,7 +67,7 @@ static mt_status take_memory(const struct cuda_card *card, uint64_t bytes, mt_ad
     if (error != cudaSuccess) {
         (void)cudaGetLastError();
         return mt_fail(error == cudaErrorMemoryAllocation ? MT_OUT_OF_MEMORY : MT_FAILED,
-                       "%s: cudaMalloc of %" PRIu64 " bytes: %s (%d)", card->card.device.name, bytes,
+                       "%s: cudaMalloc of %" PRIu64 " bytes: %s (%d)", card->device.name, bytes,
                        cudaGetErrorString(error), (int)error);
     }
     *out_address = (mt_addr)(uintptr_t)memory;
@@ -127,7 +128,7 @@ static void card_range_unmap(struct mt_device *device, mt_addr address, uint64_t
 
 static cudaStream_t stream_of(struct cuda_card *card, mt_stream number)
 {
-    return (cudaStream_t)(uintptr_t)mt_torch_card_stream_of(&card->card, number);
+    return (cudaStream_t)(uintptr_t)mt_torch_card_stream_of(card->card, number);
 }
 
 /* Queues a wait in `later` for the work of `earlier`. One event is enough, since a wait is for its last record. */
@@ -174,7 +175,6 @@ static void card_close(struct mt_device *device)
     if (card->reached != NULL)
         (void)cudaEventDestroy(card->reached);
     pthread_mutex_destroy(&card->lock);
-    mt_torch_streams_end(&card->card.numbers);
     free(card);
 }
 
@@ -199,14 +199,14 @@ static mt_status choose_table(struct cuda_card *card)
     mt_status status = check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
     if (status != MT_OK)
         return mt_fail_context(MT_NO_DEVICE, "cuda:%d", card->ordinal);
-    card->card.device.table = count == 1 ? &only_card : &one_of_several_cards;
+    card->device.table = count == 1 ? &only_card : &one_of_several_cards;
     return MT_OK;
 }
 
 static mt_status describe(struct cuda_card *card)
 {
     struct cudaDeviceProp properties;
-    struct mt_device *device = &card->card.device;
+    struct mt_device *device = &card->device;
     if (check(cudaGetDeviceProperties(&properties, card->ordinal), "cudaGetDeviceProperties") != MT_OK)
         return mt_fail_context(MT_NO_DEVICE, "cuda:%d", card->ordinal);
     snprintf(device->name, sizeof device->name, "cuda:%d (%.40s)", card->ordinal, properties.name);
@@ -228,22 +228,22 @@ static mt_status start(struct cuda_card *card)
     return status;
 }
 
-mt_status mt_torch_card_open(int ordinal, struct mt_torch_card **out)
+mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *owner, struct mt_device **out)
 {
     struct cuda_card *card = mt_host_alloc(sizeof *card);
+    card->card = owner;
     card->ordinal = ordinal;
     card->opened_ns = mt_clock_ns();
     pthread_mutex_init(&card->lock, NULL);
-    mt_torch_streams_start(&card->card.numbers);
     mt_status status = choose_table(card);
     if (status == MT_OK)
         status = describe(card);
     if (status == MT_OK)
         status = start(card);
     if (status != MT_OK) {
-        card_close(&card->card.device);
+        card_close(&card->device);
         return status;
     }
-    *out = &card->card;
+    *out = &card->device;
     return MT_OK;
 }

@@ -1,0 +1,208 @@
+"""The functions that PyTorch's CUDA build has in torch._C, for a build without CUDA and a card that is simulated.
+
+torch.cuda itself is PyTorch's own Python. It asks these functions, and so it sees the card.
+"""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Optional
+
+CUDA = 1  # the number of the device type
+COUNTED = ("allocation", "segment", "inactive_split", "oversize_allocations", "oversize_segments", "requested_bytes",
+           "allocated_bytes", "reserved_bytes", "inactive_split_bytes")
+POOLS = ("small_pool", "large_pool", "all")
+MIB = 1 << 20
+
+
+class Description(ctypes.Structure):
+    """struct memtrace_torch_description"""
+
+    name: bytes
+    total_bytes: int
+    context_bytes: int
+    capability: int
+    multiprocessors: int
+    threads_per_multiprocessor: int
+
+    _fields_ = [("name", ctypes.c_char * 64), ("total_bytes", ctypes.c_uint64), ("context_bytes", ctypes.c_uint64),
+                ("capability", ctypes.c_int32), ("multiprocessors", ctypes.c_int32),
+                ("threads_per_multiprocessor", ctypes.c_int32)]
+
+
+class Properties:
+    """Some named values."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+
+class Cards:
+    """Cards of one kind. `memory` is libmemtrace_torch.so, `device` the library that was compiled for this PyTorch."""
+
+    def __init__(self, memory: Any, device: Any, spelling: str, count: int) -> None:
+        self.memory, self.device, self.count = memory, device, count
+        self.description = Description()
+        if memory.memtrace_torch_describe(spelling.encode(), ctypes.byref(self.description)):
+            raise RuntimeError(memory.memtrace_torch_last_error().decode())
+        self.fractions = [1.0] * count
+
+    def properties(self, device: int) -> Any:
+        card = self.description
+        return Properties(
+            name=card.name.decode(), major=card.capability // 10, minor=card.capability % 10,
+            total_memory=card.total_bytes, multi_processor_count=card.multiprocessors,
+            max_threads_per_multi_processor=card.threads_per_multiprocessor, warp_size=32, regs_per_multiprocessor=65536,
+            is_integrated=0, is_multi_gpu_board=0, L2_cache_size=50 * MIB, gcnArchName="", uuid="",
+            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
+            shared_memory_per_multiprocessor=228 << 10)
+
+    def stats(self, device: int) -> dict[str, Any]:
+        """Returns what torch.cuda.memory_stats shows."""
+        numbers = (ctypes.c_uint64 * (len(COUNTED) * len(POOLS) * 3 + 2))()
+        self.memory.memtrace_torch_counters(device, numbers)
+        found: dict[str, Any] = {}
+        for row, name in enumerate(COUNTED):
+            pools = {}
+            for column, pool in enumerate(POOLS):
+                now, peak, total = numbers[(row * 3 + column) * 3:(row * 3 + column) * 3 + 3]
+                pools[pool] = {"current": now, "peak": peak, "allocated": total, "freed": total - now}
+            found[name] = pools["all"] if name.startswith("oversize") else pools
+        found["active"], found["active_bytes"] = found["allocation"], found["allocated_bytes"]
+        found.update(num_alloc_retries=numbers[-2], num_ooms=numbers[-1], max_split_size=-1, num_sync_all_streams=0,
+                     num_device_alloc=found["segment"]["all"]["allocated"],
+                     num_device_free=found["segment"]["all"]["freed"])
+        return found
+
+    def memory_info(self, device: int = 0) -> tuple[int, int]:
+        """Returns the free and the total bytes, as cudaMemGetInfo does."""
+        card = self.description
+        reserved = self.stats(device)["reserved_bytes"]["all"]["current"]
+        return max(0, card.total_bytes - card.context_bytes - reserved), card.total_bytes
+
+    def limit(self, fraction: float, device: int) -> None:
+        self.fractions[device] = fraction
+        self.memory.memtrace_torch_memory_fraction(fraction, device)
+
+    def empty_cache(self) -> None:
+        self.memory.memtrace_torch_reset()
+
+    def reset_peaks(self, device: int) -> None:
+        self.memory.memtrace_torch_reset_peaks(device)
+
+    def exchange(self, device: int = -1) -> int:
+        """Sets the current device, unless it is -1, and returns the one before."""
+        return int(self.device.memtrace_dry_device(device))
+
+    def stream(self, device: int, stream: int = -1) -> tuple[int, int, int]:
+        return int(self.device.memtrace_dry_stream(device, stream)), device, CUDA
+
+
+def stream_class(C: Any, cards: Cards) -> type:
+    """Returns torch._C._CudaStreamBase."""
+
+    class _CudaStreamBase(C.Stream):  # type: ignore[misc]
+        def __new__(cls, priority: int = 0, stream_id: Optional[int] = None, device_index: Optional[int] = None,
+                    device_type: int = CUDA, stream_ptr: int = 0) -> Any:
+            if stream_id is None:
+                stream_id, device_index = cards.device.memtrace_dry_new_stream(), cards.device.memtrace_dry_device(-1)
+            return super().__new__(cls, stream_id=stream_id, device_index=device_index, device_type=CUDA)
+
+        @property
+        def cuda_stream(self) -> int:
+            return int(self.stream_id)
+
+        @property
+        def priority(self) -> int:
+            return 0
+
+        def priority_range(self) -> tuple[int, int]:
+            return 0, -5
+
+    return _CudaStreamBase
+
+
+def event_class(C: Any) -> type:
+    """Returns torch._C._CudaEventBase."""
+
+    class _CudaEventBase(C.Event):  # type: ignore[misc]
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False,
+                    external: bool = False) -> Any:
+            return super().__new__(cls, "cuda", enable_timing=enable_timing)
+
+        @property
+        def cuda_event(self) -> int:
+            return id(self)
+
+    return _CudaEventBase
+
+
+def not_simulated(name: str) -> type:
+    """Returns a class that can be imported and not be used."""
+    def refuse(cls: type, *given: Any, **named: Any) -> Any:
+        raise RuntimeError(f"torch._C.{name} does not work in a dry run: CUDA graphs are not simulated")
+    return type(name, (), {"__new__": refuse})
+
+
+def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
+    return {
+        "_cuda_memoryStats": cards.stats,
+        "_cuda_resetPeakMemoryStats": cards.reset_peaks,
+        "_cuda_resetAccumulatedMemoryStats": lambda device: None,
+        "_cuda_hostMemoryStats": dict,
+        "_cuda_emptyCache": cards.empty_cache,
+        "_cuda_setMemoryFraction": cards.limit,
+        "_cuda_getMemoryFraction": lambda device: cards.fractions[device],
+        "_cuda_memorySnapshot": lambda *given: {"segments": [], "device_traces": [], "allocator_settings": {}},
+        "_cuda_record_memory_history": lambda *given, **named: None,
+        "_cuda_getAllocatorBackend": lambda: "native",
+        "_cuda_ipc_collect": lambda: None,
+        "_cuda_clearCublasWorkspaces": lambda: None,
+    }
+
+
+def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
+    def set_device(device: int) -> None:
+        cards.exchange(device)
+
+    def set_stream(stream_id: int, device_index: int, device_type: int = CUDA) -> None:
+        cards.stream(device_index, stream_id)
+
+    return {
+        "_cuda_init": lambda: None,
+        "_cuda_getDeviceCount": lambda: cards.count,
+        "_cuda_getDevice": cards.exchange,
+        "_cuda_setDevice": set_device,
+        "_cuda_exchangeDevice": cards.exchange,
+        "_cuda_maybeExchangeDevice": cards.exchange,
+        "_cuda_canDeviceAccessPeer": lambda device, peer: True,
+        "_cuda_getCurrentStream": cards.stream,
+        "_cuda_getCurrentRawStream": lambda device: cards.stream(device)[0],
+        "_cuda_getDefaultStream": lambda device: (0, device, CUDA),
+        "_cuda_setStream": set_stream,
+        "_cuda_synchronize": lambda: None,
+        "_cuda_isInBadFork": lambda: False,
+        "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_cuda_isHistoryEnabled": lambda: False,
+        "_cuda_getArchFlags": lambda: "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
+        "_cuda_get_sync_debug_mode": lambda: 0,
+        "_cuda_set_sync_debug_mode": lambda mode: None,
+        **{name: not_simulated(name) for name in ("_CUDAGraph", "_graph_pool_handle")},
+        "_CudaStreamBase": stream_class(C, cards),
+        "_CudaEventBase": event_class(C),
+        "_CudaDeviceProperties": Properties,
+        "_has_cuda": True,
+    }
+
+
+def cudart(cards: Cards) -> Any:
+    """Returns the module of CUDA's runtime, torch.cuda.cudart()."""
+    return Properties(
+        cudaGetErrorString=lambda code: "CUDA error", cudaMemGetInfo=cards.memory_info, cudaError=Properties(success=0),
+        cudaProfilerStart=lambda: 0, cudaProfilerStop=lambda: 0, cudaHostRegister=lambda *given: 0,
+        cudaHostUnregister=lambda *given: 0)
+
+
+def install(C: Any, cards: Cards) -> None:
+    """Puts the functions into torch._C, before torch.cuda is imported."""
+    for name, value in {**begin_devices(C, cards), **begin_memory(C, cards), "_cudart": cudart(cards)}.items():
+        setattr(C, name, value)

@@ -1,0 +1,54 @@
+/* A CUDA device without a card, behind PyTorch's own name, for a PyTorch that was built without CUDA.
+ *
+ *   tensor (device="cuda") ──▶ StorageImpl ──▶ DataPtr: an address that memtrace's allocator gave, and a block
+ *
+ * Nothing lies at the address. A small block has a copy of its values on the host, so that programs may branch on them: is_known
+ * is true while the copy is what a card would have, up to rounding. New blocks are zeros.
+ *
+ * This folder alone includes PyTorch's headers. It is compiled for one version of PyTorch at a time.
+ *
+ * Threads: any, as with PyTorch. */
+#ifndef MT_TORCH_DRY_DEVICE_H
+#define MT_TORCH_DRY_DEVICE_H
+
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/Stream.h>
+
+#include <memory>
+
+namespace mt_dry
+{
+
+/* Larger blocks have no values. */
+constexpr uint64_t MOST_VALUE_BYTES = 1 << 20;
+
+struct block final {
+    uint64_t address, bytes;
+    c10::DeviceIndex device;
+    bool is_known;                  /* false implies that the block is large, or was written by what was not computed */
+    std::unique_ptr<char[]> values; /* nullptr: zeros, until they are asked for */
+
+    /* Returns the values; only of a block that is known. */
+    char *host();
+};
+
+/* Returns the allocator of device "cuda". Its blocks come from memtrace_torch_take. */
+c10::Allocator *allocator();
+
+/* Returns the block of a storage; nullptr if it has none, or another allocator's. */
+block *block_of(const c10::StorageImpl *storage);
+
+/* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is taken before the old one goes. */
+void resize(c10::StorageImpl *storage, size_t bytes);
+
+/* Returns the current device of this thread, and its current stream there. */
+c10::DeviceIndex current_device();
+c10::Stream current_stream(c10::DeviceIndex device);
+
+/* Registers the kernels of device "cuda" (dry_kernels.cpp). */
+void register_kernels();
+
+} // namespace mt_dry
+
+#endif
