@@ -25,6 +25,9 @@ from ._library import find_torch_library, load_torch_library
 
 TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
+STEP = "MEMTRACE_RECORD_STEP"
+KERNELS = "MEMTRACE_RECORD_KERNELS"
+DEVICE = "MEMTRACE_RECORD_DEVICE"
 HISTORY_ENTRIES = 10_000_000
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
@@ -51,11 +54,17 @@ class Watcher(Labels):
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
-        self.in_step = self.has_profiler = False
+        self.step_prefix = os.environ.get(STEP)  # of the names of NVTX's ranges that are steps
+        self.in_step = False
+        self.has_own_steps = self.step_prefix is not None  # the program tells of them
         # The hooks of each module are C.
         self.is_fast = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
         self._watch_calls()
-        self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
+        if self.step_prefix is None:
+            self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
+        else:
+            self.handles += [Patched(CUDA.nvtx, "range_push", self._begin_range),
+                             Patched(CUDA.nvtx, "range_pop", self._end_range)]
 
     def attach(self) -> None:
         """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
@@ -132,21 +141,37 @@ class Watcher(Labels):
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
-        if not self.in_step and module.training:
+        if not self.in_step and not self.has_own_steps and module.training:
             self.in_step = True
             self.begin_step()
 
     def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
         super()._after_optimizer(optimizer, given, named)
         self._phase("forward", self.data)  # what comes next is the data of the next step
-        if not self.has_profiler:
+        if not self.has_own_steps:
             self.in_step = False
             self.end_step()
 
     def _profiler_step(self, original: Any, *given: Any, **named: Any) -> Any:
-        self.has_profiler = self.in_step = True
+        self.has_own_steps = self.in_step = True
         self.begin_step()
         return original(*given, **named)
+
+    def _begin_range(self, original: Any, message: str) -> Any:
+        """Begins a step with a range of torch.cuda.nvtx whose name begins as the user said."""
+        assert self.step_prefix is not None
+        is_step = message.startswith(self.step_prefix)
+        ranges = self.local.__dict__.setdefault("ranges", [])
+        ranges.append(is_step)
+        if is_step:
+            self.begin_step()
+        return original(message)
+
+    def _end_range(self, original: Any) -> Any:
+        ranges = getattr(self.local, "ranges", None)
+        if ranges and ranges.pop():
+            self.end_step()
+        return original()
 
 
 class Replaced:
@@ -222,6 +247,8 @@ def trace_of_rank() -> str:
 def begin_ours() -> None:
     """Puts memtrace's allocator in the place of PyTorch's, with the same labels."""
     global watcher
+    if os.environ.get(DEVICE, "-1") != "-1":
+        tell("memtrace's allocator counts every GPU, not only the one that was asked for")
     library = load_torch_library(find_torch_library())
     library.memtrace_torch_answer()
     watcher = Watcher(library)
@@ -230,6 +257,9 @@ def begin_ours() -> None:
 
 def begin_recorded() -> None:
     """Begins as `memtrace record` asks."""
+    if os.environ.get(KERNELS) == "1" and torch.version.cuda is not None:
+        tell("kernels are recorded, so PyTorch's allocator is left as it is and not watched")
+        return
     if os.environ.get("MEMTRACE_RECORD_TORCH") == "ours":
         if torch.version.cuda is not None:
             begin_ours()

@@ -151,3 +151,11 @@ def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watche
     loss = optimizer.step(closure) if how == "positional" else optimizer.step(closure=closure)
     assert loss.requires_grad and seen == ["forward", "backward"]
     assert not watcher.in_step
+
+
+def test_where_kernels_are_recorded_pytorch_is_not_watched_and_that_is_said(monkeypatch, capsys):
+    monkeypatch.setenv("MEMTRACE_RECORD_KERNELS", "1")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    _watch.begin_recorded()
+    assert _watch.watcher is None
+    assert "kernels are recorded, so PyTorch's allocator is left as it is and not watched" in capsys.readouterr().err

@@ -99,6 +99,24 @@ class Watch(unittest.TestCase):
         self.record(MODEL + "profiler = torch.profiler.profile()\nfor _ in range(3):\n    profiler.step()\n    step()\n    step()\n")
         self.assertEqual(self.steps(), 3)
 
+    def test_ranges_are_the_steps_if_they_are_named(self):
+        self.record(MODEL + "nvtx = torch.cuda.nvtx\n"
+                    "for number in range(2):\n"
+                    "    nvtx.range_push(f'iteration {number}')\n"
+                    "    nvtx.range_push('inside')\n    step()\n    step()\n    nvtx.range_pop()\n"
+                    "    torch.profiler.profile().step()\n    kept = torch.Tensor(20 * MIB + number)\n    nvtx.range_pop()\n"
+                    "torch.Tensor(30 * MIB)\n", "--step", "iter")
+        self.assertEqual(self.steps(), 2)
+        steps = self.sql("SELECT requested_bytes - 20 * 1048576, step FROM block WHERE requested_bytes / 1048576 = 20")
+        self.assertEqual(sorted(steps), [(0, 0), (1, 1)])
+
+    def test_one_card_alone_is_counted_on_request(self):
+        self.record("import torch\nfirst = torch.Tensor(100, device=0)\nsecond = torch.Tensor(200, device=1)\n",
+                    "--device", "1")
+        self.assertEqual(self.sql("SELECT requested_bytes FROM block"), [(200,)])
+        self.assertEqual(os.listdir(self.folder.name).count("t.db"), 1)
+        self.assertNotIn("t-cuda1.db", os.listdir(self.folder.name))
+
     def test_a_refused_request_ends_the_run_as_out_of_memory(self):
         self.record(MODEL + "torch.Tensor(1 << 40)\n")
         self.assertEqual(self.code, 1)

@@ -146,29 +146,46 @@ static mt_status prepare_cuda(struct recording *recording)
     return MT_OK;
 }
 
-/* Has Python record PyTorch, if that is wanted and possible. Kernels, ranges that are steps and the choice of a device are
- * of CUDA's calls, and so is the memory beside them. */
-static mt_record_torch prepare_torch(const struct record_options *record)
+/* Has Python record PyTorch, if that is wanted and possible; appends to *obstacle why it is not possible. */
+static mt_record_torch prepare_torch(const struct record_options *record, struct mt_text *obstacle)
 {
-    const bool asks_cuda = record->kernels || record->step != NULL || record->device != MT_EVERY_DEVICE;
-    if (record->no_torch || asks_cuda || mt_python_start() != MT_OK)
+    if (record->no_torch)
         return MT_RECORD_TORCH_NOT;
     const char *refused = mt_python_start_refused(record->words);
-    if (refused == NULL)
-        return record->allocator == OURS ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
-    mt_note("%s keeps memtrace out of Python, so PyTorch's allocator is not watched", refused);
+    if (refused != NULL)
+        mt_text_add(obstacle, "%s keeps memtrace out of Python", refused);
+    else if (mt_python_start() != MT_OK)
+        mt_text_add(obstacle, "%s", mt_last_error());
+    else
+        return record->allocator == OURS && !record->kernels ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
     return MT_RECORD_TORCH_NOT;
+}
+
+/* Prepares both ways of recording. Fails if neither is left; notes which one is missing. */
+static mt_status prepare_ways(const struct record_options *record, struct recording *recording, mt_record_torch *out)
+{
+    struct mt_text obstacle = {0};
+    *out = prepare_torch(record, &obstacle);
+    mt_status status = *out != MT_RECORD_TORCH_OURS ? prepare_cuda(recording) : MT_OK;
+    if (status != MT_OK && *out != MT_RECORD_TORCH_NOT && !record->kernels) {
+        mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
+        status = MT_OK;
+    } else if (status != MT_OK && obstacle.length > 0) {
+        char *error = mt_host_strdup(mt_last_error());
+        status = mt_fail(status, "%s; %s", obstacle.data, error);
+        free(error);
+    } else if (obstacle.length > 0) {
+        mt_note("%s, so PyTorch's allocator is not watched", obstacle.data);
+    }
+    mt_text_release(&obstacle);
+    return status;
 }
 
 static mt_status prepare(const struct record_options *record, struct recording *recording)
 {
+    mt_record_torch torch;
     MT_TRY(find_trace(record->trace, recording));
-    const mt_record_torch torch = prepare_torch(record);
-    mt_status status = torch != MT_RECORD_TORCH_OURS ? prepare_cuda(recording) : MT_OK;
-    if (torch == MT_RECORD_TORCH_NOT)
-        MT_TRY(status);
-    if (status != MT_OK)
-        mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
+    MT_TRY(prepare_ways(record, recording, &torch));
     MT_TRY(make_answers(recording));
     const struct mt_record_request request = {.trace = recording->trace_path,
                                               .answers = recording->answers,

@@ -250,10 +250,11 @@ class Profile:
         pass
 
 
+nvtx = module_named("cuda.nvtx", range_push=lambda message: 0, range_pop=lambda: 0)
 history = []  # the calls that would have PyTorch keep its memory history
 memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator,
                       _record_memory_history=lambda **options: history.append(options))
-cuda = module_named("cuda", memory=memory, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError,
+cuda = module_named("cuda", memory=memory, nvtx=nvtx, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError,
                     _lazy_call=Begun.lazy_call, device_count=lambda: 2, memory_snapshot=lambda: [],
                     get_device_properties=lambda device: types.SimpleNamespace(name="fake card", total_memory=1 << 30),
                     max_memory_allocated=lambda device=0: Stat.peaks["allocated", device],
