@@ -28,7 +28,7 @@ ANSWERS = "MEMTRACE_RECORD_ANSWERS"
 STEP = "MEMTRACE_RECORD_STEP"
 KERNELS = "MEMTRACE_RECORD_KERNELS"
 DEVICE = "MEMTRACE_RECORD_DEVICE"
-HISTORY_ENTRIES = 10_000_000
+HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
 CUDA: Any = torch.cuda  # its functions have no types
@@ -36,7 +36,7 @@ CUDA: Any = torch.cuda  # its functions have no types
 watcher: Optional["Watcher"] = None
 
 
-def tell(words: str) -> None:
+def tell(words: str, kind: str = "note") -> None:
     """Says something to `memtrace record`, as one of the lines of src/record/handover.h; or on stderr."""
     path = os.environ.get(ANSWERS)
     if path is None:
@@ -44,7 +44,7 @@ def tell(words: str) -> None:
         return
     line = words.replace("\\", "\\\\").replace("\n", "\\n")
     with open(path, "a", encoding="utf-8") as file:
-        file.write(f"note\t{os.getpid()}\t0\t{line}\n")
+        file.write(f"{kind}\t{os.getpid()}\t0\t{line}\n")
 
 
 class Watcher(Labels):
@@ -76,6 +76,7 @@ class Watcher(Labels):
             for segment in CUDA.memory_snapshot():
                 self._find(segment)
         except Exception as error:
+            end()
             fall_back(str(error))
 
     def _find(self, segment: Any) -> None:
@@ -205,7 +206,10 @@ def find_graph() -> Optional[tuple[int, int, int]]:
 
 
 def fall_back(reason: str) -> None:
-    """Has PyTorch keep its memory history instead, to be imported, and says why."""
+    """Has PyTorch keep its memory history instead, for `memtrace record` to import, and says why."""
+    if ANSWERS not in os.environ:
+        tell(f"{reason}; nothing is recorded")
+        return
     tell(f"{reason}; PyTorch's memory history is recorded instead")
     CUDA._lazy_call(lambda: CUDA.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
     atexit.register(keep_history)
@@ -215,9 +219,12 @@ def keep_history() -> None:
     """Writes PyTorch's memory history beside the trace, if CUDA was used."""
     if not CUDA.is_initialized():
         return
-    path = f"{os.environ.get(TRACE, 'memtrace.db')}-{os.getpid()}.pickle"
-    CUDA.memory._dump_snapshot(path)
-    tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
+    path = f"{trace_of_rank()}-{os.getpid()}.pickle"
+    try:
+        CUDA.memory._dump_snapshot(path)
+        tell(path, "history")
+    except Exception as error:  # the program is over, and not to end otherwise for this
+        tell(f"PyTorch's memory history can't be written: {error}")
 
 
 def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None) -> Optional[Watcher]:

@@ -134,9 +134,18 @@ class Watch(unittest.TestCase):
 
     def test_another_allocator_is_left_to_pytorch_s_memory_history(self):
         printed = self.record("import torch\ntorch.CUDA.fake_cuda_call(b'pluggable')\ntorch.Tensor(100)\n"
-                              "print(len(torch.history))\n")
+                              "print(len(torch.history))\n", "--name", "mine")
         self.assertEqual(printed, "1\n")
         self.assertIn("PyTorch's memory history is recorded instead", self.said)
+        self.assertRegex(self.said, "6 events of PyTorch's memory history were imported\nmemtrace: run 1 of .*: peak 5.00 MiB")
+        self.assertEqual(self.sql("SELECT name FROM run"), [("mine",)])
+        self.assertEqual([name for name in os.listdir(self.folder.name) if "pickle" in name], [])
+
+    def test_a_memory_history_that_can_not_be_imported_is_left(self):
+        self.record("import os, torch\ntorch.CUDA.fake_cuda_call(b'pluggable')\ntorch.Tensor(100)\n"
+                    "torch.cuda.memory._dump_snapshot = lambda path: open(path, 'w').write('no snapshot')\n")
+        self.assertIn("PyTorch's memory history is left in " + self.trace, self.said)
+        self.assertEqual(len([name for name in os.listdir(self.folder.name) if "pickle" in name]), 1)
 
     def test_expandable_segments_are_one_segment_that_grows(self):
         self.record("import torch\ntorch.CUDA.fake_cuda_expand(1)\nkept = [torch.Tensor(3 << 20) for _ in range(4)]\n" + COUNTERS)

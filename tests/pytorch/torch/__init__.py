@@ -2,6 +2,7 @@
 blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
 import ctypes
 import os
+import pickle
 import sys
 import threading
 import types
@@ -252,10 +253,21 @@ class Profile:
 
 nvtx = module_named("cuda.nvtx", range_push=lambda message: 0, range_pop=lambda: 0)
 history = []  # the calls that would have PyTorch keep its memory history
+
+
+def dump_snapshot(path):
+    """Writes a history of five blocks of 1 MiB."""
+    entries = [{"action": "segment_alloc", "addr": 1 << 21, "size": 1 << 24, "stream": 0, "time_us": 1}]
+    entries += [{"action": "alloc", "addr": (2 + block) << 20, "size": 1 << 20, "stream": 0, "time_us": 2 + block}
+                for block in range(5)]
+    with open(path, "wb") as file:
+        pickle.dump({"segments": [], "device_traces": [entries]}, file)
+
+
 memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator,
-                      _record_memory_history=lambda **options: history.append(options))
+                      _record_memory_history=lambda **options: history.append(options), _dump_snapshot=dump_snapshot)
 cuda = module_named("cuda", memory=memory, nvtx=nvtx, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError,
-                    _lazy_call=Begun.lazy_call, device_count=lambda: 2, memory_snapshot=lambda: [],
+                    _lazy_call=Begun.lazy_call, is_initialized=lambda: Begun.done, device_count=lambda: 2, memory_snapshot=lambda: [],
                     get_device_properties=lambda device: types.SimpleNamespace(name="fake card", total_memory=1 << 30),
                     max_memory_allocated=lambda device=0: Stat.peaks["allocated", device],
                     max_memory_reserved=lambda device=0: Stat.peaks["reserved", device])
