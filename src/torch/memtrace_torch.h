@@ -86,8 +86,9 @@ void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, 
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream);
 
 /* Note memory that a function of CUDA gave, and that it is given back. What PyTorch's allocator then says is its own does
- * not count here; the rest is stored as memory outside of it. `function` is a static text. */
-void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *function);
+ * not count here; the rest is stored as memory outside of it. `holder` is the file of the library that called, or else the
+ * function; it is copied. */
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder);
 void memtrace_torch_outside_give(uint64_t address);
 
 /* ---- labels: some 15 ns a call, and 150 ns more where a trace stores marks of it ---- */
