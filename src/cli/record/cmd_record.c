@@ -149,18 +149,20 @@ static mt_status prepare_cuda(struct recording *recording)
     return MT_OK;
 }
 
-/* Has Python record PyTorch, if that is wanted and possible; appends to *obstacle why it is not possible. */
+/* Has Python record PyTorch, if that is wanted and possible; appends to *obstacle why it is not possible. A build that can't
+ * says so of Python alone, since any program may be none of PyTorch's. */
 static mt_record_torch prepare_torch(const struct record_options *record, struct mt_text *obstacle)
 {
     if (record->no_torch)
         return MT_RECORD_TORCH_NOT;
     const char *refused = mt_python_start_refused(record->words);
+    mt_status status = refused == NULL ? mt_python_start() : MT_FAILED;
+    if (status == MT_OK)
+        return record->allocator == OURS && !record->kernels ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
     if (refused != NULL)
         mt_text_add(obstacle, "%s keeps memtrace out of Python", refused);
-    else if (mt_python_start() != MT_OK)
+    else if (status != MT_NO_DEVICE || mt_python_is(record->words[0]))
         mt_text_add(obstacle, "%s", mt_last_error());
-    else
-        return record->allocator == OURS && !record->kernels ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
     return MT_RECORD_TORCH_NOT;
 }
 
