@@ -231,7 +231,7 @@ static void offers_are_about_pytorchs_allocator_unless_told_otherwise(void **sta
 static void settings_of_pytorch_have_the_name_that_every_pytorch_reads(void **state)
 {
     (void)state;
-    assert_int_equal(shell("\"$M\" import '" MT_TEST_DATA "/import/small_5.pickle'")->code, 0);
+    assert_int_equal(shell("\"$M\" import '" MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz'")->code, 0);
     json_t *answer = json_of(MEMTRACE("advise --json"));
     const json_t *change = json_array_get(json_object_get(answer, "changes"), 0);
     assert_string_equal(text_of(change, "hint"), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
