@@ -13,25 +13,7 @@ MEMTRACE = os.environ["MEMTRACE"]
 
 MODEL = """
 import sys, torch
-MIB = 1 << 20
-class RMSNorm(torch.nn.Module):
-    def __init__(self):
-        self.weight = torch.nn.Parameter(1 * MIB)
-    def forward(self, x):
-        return torch.Tensor(2 * MIB, torch.Node(3 * MIB, x.grad_fn))
-class FeedForward(torch.nn.Module):
-    def __init__(self):
-        self.ln = RMSNorm()
-    def forward(self, x):
-        return torch.Tensor(4 * MIB, torch.Node(5 * MIB, self.ln(x).grad_fn))
-class Adam(torch.optim.Optimizer):
-    def __init__(self, parameter):
-        super().__init__()
-        self.parameter = parameter
-    def update(self):
-        torch.Tensor(6 * MIB)
-        if not self.state:
-            self.state[self.parameter] = {"first": torch.Tensor(7 * MIB + 1), "count": 1}
+from small_model import *
 model = FeedForward()
 optimizer = Adam(model.ln.weight)
 def micro_batch():
