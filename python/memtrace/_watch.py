@@ -13,14 +13,14 @@ import ctypes
 import os
 import pathlib
 import sys
+import threading
 from typing import Any, Optional, Union
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import _abi
 from ._allocator import Allocator, close_at_exit, install_allocator
-from ._labels import ROOT, Call, Labels, Patched, Place
+from ._labels import Labels, Patched
 from ._library import find_torch_library, load_torch_library
 
 TRACE = "MEMTRACE_RECORD_TRACE"
@@ -29,7 +29,6 @@ STEP = "MEMTRACE_RECORD_STEP"
 KERNELS = "MEMTRACE_RECORD_KERNELS"
 DEVICE = "MEMTRACE_RECORD_DEVICE"
 HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
-OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
 CUDA: Any = torch.cuda  # its functions have no types
 
@@ -50,6 +49,7 @@ def tell(words: str, kind: str = "note") -> None:
 class Watcher(Labels):
     """Labels for a program that does not know of it."""
 
+    watches_all = True
     allocator: Optional[Allocator] = None  # memtrace's, if it is in the place of PyTorch's
 
     def __init__(self, library: Any) -> None:
@@ -57,8 +57,7 @@ class Watcher(Labels):
         self.step_prefix = os.environ.get(STEP)  # of the names of NVTX's ranges that are steps
         self.in_step = False
         self.has_own_steps = self.step_prefix is not None  # the program tells of them
-        # The hooks of each module are C.
-        self.is_fast = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
+        self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
         if self.step_prefix is None:
             self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
@@ -89,55 +88,8 @@ class Watcher(Labels):
                 self.library.memtrace_torch_found_block(device, block["address"], block["requested_size"], block["size"],
                                                         stream)
 
-    # ---- modules and gradients ----
-
-    def _watch_calls(self) -> None:
-        if not self.is_fast:
-            super()._watch_calls()
-            return
-        in_span = self.library.memtrace_torch_module_call(torch.nn.Module.__call__, self._on_new, self._on_outermost)
-
-        # A function, since others put __call__ away and back, and nothing else is the same after that.
-        def call(module: Any, *given: Any, **named: Any) -> Any:
-            return in_span(module, *given, **named)
-
-        self.handles += [
-            Replaced(torch.nn.Module, "__call__", call),
-            register_optimizer_step_pre_hook(self._before_optimizer),
-            register_optimizer_step_post_hook(self._after_optimizer),
-            Patched(torch.autograd, "backward", self._backward),
-        ]
-        graph = find_graph()
-        if graph is not None:
-            self.library.memtrace_torch_graph(*graph)
-
-    def _watch_gradient(self, parameter: Any, span: int) -> None:
-        if not self.is_fast:
-            super()._watch_gradient(parameter, span)
-            return
-        hook = self.library.memtrace_torch_gradient_hook(span, self.gradient)
-        self.handles.append(parameter.register_post_accumulate_grad_hook(hook))
-
-    def _on_new(self, module: torch.nn.Module) -> None:
-        """Watches a module when it is first called, inside of the one that is under way."""
-        self._watch_in(module, type(module).__name__, self.library.memtrace_torch_span_now(),
-                       self.library.memtrace_torch_category_now())
-
-    def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
-        """Is told of an outermost module before its call, and of None after it."""
-        if module is None:
-            if self.phase_now[0] == "forward":
-                self._phase("loss", self.loss)
-        elif self.phase_now[0] not in ("backward", "optimizer"):
-            self._phase("forward", self.data)
-            self._begin_forward(module)
-
-    def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Place:
-        """Watches a module when it is first called."""
-        around = calls[-1][1] if calls else None
-        self._watch_in(module, type(module).__name__, around.span if around else ROOT,
-                       around.category if around else self.other)
-        return self.places[id(module)]
+    def _say(self, words: str) -> None:
+        tell(words)
 
     # ---- steps ----
 
@@ -173,36 +125,6 @@ class Watcher(Labels):
         if ranges and ranges.pop():
             self.end_step()
         return original()
-
-
-class Replaced:
-    """Puts something in the place of an attribute until it is removed."""
-
-    def __init__(self, owner: Any, name: str, value: Any) -> None:
-        self.owner, self.name, self.original = owner, name, getattr(owner, name)
-        setattr(owner, name, value)
-
-    def remove(self) -> None:
-        setattr(self.owner, self.name, self.original)
-
-
-def find_graph() -> Optional[tuple[int, int, int]]:
-    """Returns where a node of autograd's graph has its number and its thread's, and the number of this thread; None if its
-    memory is not as known. Looks at two nodes of a graph of its own, on the host."""
-    words = []
-    for _ in range(2):
-        try:
-            node: Any = (torch.ones(1, requires_grad=True) * 2).grad_fn
-            number = node._sequence_nr()
-        except AttributeError:
-            return None
-        address = ctypes.c_uint64.from_address(id(node) + OBJECT_BYTES).value
-        words.append((number, [ctypes.c_uint64.from_address(address + at).value for at in range(0, 64, 8)]))
-    for at, thread_at in ((24, 48), (16, 40)):
-        found = [(number == word[at // 8], word[thread_at // 8]) for number, word in words]
-        if found[0] == found[1] and found[0][0] and 0 < found[0][1] < 1 << 32:
-            return at, thread_at, found[0][1]
-    return None
 
 
 def fall_back(reason: str) -> None:

@@ -118,9 +118,6 @@ int memtrace_torch_category_now(void);
  * not report the end of a module. */
 void memtrace_torch_place(uint32_t span, int category);
 
-/* Does the same, as a hook of autograd, which passes the gradient. It is ignored. */
-void memtrace_torch_come_to(uint32_t span, int category, void *gradient);
-
 /* Sets the program's phase, and the category of allocations in it that no span covers. */
 void memtrace_torch_phase(int phase, int category);
 
@@ -140,9 +137,10 @@ void memtrace_torch_measure(const char *name, double value);
 int memtrace_torch_python(void);
 
 /* memtrace_torch_module_call(call, on_new, on_outermost) returns a new function for torch.nn.Module.__call__, which runs
- * `call` in the span of the module, its first argument. on_new(module) is called for one without a place; on_outermost(module) before a module that
- * none is around, and on_outermost(None) after it. memtrace_torch_gradient_hook(span, category) returns a new function that
- * labels a parameter's gradient. Both take and return objects of Python. */
+ * `call` in the span of the module, its first argument. on_new(module) is called for one without a place, unless on_new is
+ * None; on_outermost(module) before a module that none is around, and on_outermost(None) after it.
+ * memtrace_torch_gradient_hook(span, category) returns a new function that labels a parameter's gradient. Both take and
+ * return objects of Python. */
 
 /* Give a module, by its address in Python, a place, and take it away. */
 void memtrace_torch_module(uint64_t module, uint32_t span, int category);

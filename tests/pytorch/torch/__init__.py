@@ -9,6 +9,8 @@ import types
 
 C10 = ctypes.CDLL(os.environ["FAKE_C10"])
 CUDA = ctypes.CDLL(os.environ["FAKE_C10_CUDA"])
+CPU = ctypes.CDLL(os.environ["FAKE_TORCH_CPU"])
+CPU.fake_torch_number.restype = ctypes.c_uint64
 for name in ("take", "allocated", "reserved"):
     getattr(CUDA, "fake_cuda_" + name).restype = ctypes.c_uint64
 C10.fake_c10_take.restype = ctypes.c_char_p
@@ -99,37 +101,41 @@ def take(count, device=0, stream=0):
     return out.value or 0
 
 
-class Node:
-    """A step of backward: its allocations, and the nodes after it."""
+class Node(ctypes.Structure):
+    """A step of backward: its allocations, and the nodes after it. Its memory has its number, and that of its thread."""
+
+    _fields_ = [("words", ctypes.c_uint64 * 8)]
 
     def __init__(self, count, *after):
-        self.count, self.after, self.dicts = count, after, []
+        super().__init__()
+        self.count, self.after = count, after
+        self.words[3], self.words[6] = CPU.fake_torch_number(), threading.get_native_id()
 
-    def _register_hook_dict(self, tensor):
-        self.dicts.append(tensor._backward_hooks)
+    def _sequence_nr(self):
+        return self.words[3]
 
     def run(self):
-        for hooks in self.dicts:
-            for hook in hooks.values():
-                assert hook(self) is None
+        CPU.fake_torch_run(ctypes.c_void_p(ctypes.addressof(self)))
         if self.count:
             Tensor(self.count)
         for node in self.after:
             node.run()
+        CPU.fake_torch_run(None)
 
 
-class OlderNode(Node):
-    """A node whose hooks only a tensor can register."""
+class OnHost:
+    """A tensor without a card, whose product with a number has a node."""
 
-    def __getattribute__(self, name):
-        if name == "_register_hook_dict":
-            raise AttributeError(name)
-        return super().__getattribute__(name)
+    def __mul__(self, factor):
+        return types.SimpleNamespace(grad_fn=Node(0))
+
+
+def ones(count, requires_grad):
+    return OnHost()
 
 
 class Tensor:
     is_cuda = True
-    _backward_hooks = None
 
     def __init__(self, count, node=None, device=0):
         self.count, self.grad_fn, self.device = count, node, device
@@ -143,12 +149,6 @@ class Tensor:
 
     def storage_offset(self):
         return 0
-
-    def register_hook(self, hook):
-        if self._backward_hooks is None:
-            self._backward_hooks = {}
-            self.grad_fn.dicts.append(self._backward_hooks)
-        self._backward_hooks[len(self._backward_hooks)] = hook
 
     def backward(self):
         autograd.backward(self)
@@ -197,7 +197,7 @@ def module_named(name, **entries):
     return made
 
 
-before_forward, after_forward, before_step, after_step = [], [], [], []
+before_step, after_step = [], []
 
 
 class Module:
@@ -213,15 +213,10 @@ class Module:
         return []
 
     def __call__(self, *inputs):
-        output = None
-        for hook in before_forward:
-            hook(self, inputs)
-        try:
-            output = self.forward(*inputs)
-        finally:
-            for hook in after_forward:
-                hook(self, inputs, output)
-        return output
+        return self.forward(*inputs)
+
+
+module_call = Module.__call__
 
 
 class Optimizer:
@@ -277,9 +272,7 @@ autograd = module_named("autograd", backward=run_backward)
 optim = module_named("optim", Optimizer=Optimizer)
 module_named("optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
              register_optimizer_step_post_hook=register(after_step))  # whose name PyTorch takes out of torch.optim
-nn = module_named("nn", Module=Module, Parameter=Parameter, modules=module_named("nn.modules", module=module_named(
-    "nn.modules.module", register_module_forward_pre_hook=register(before_forward),
-    register_module_forward_hook=register(after_forward))))
+nn = module_named("nn", Module=Module, Parameter=Parameter)
 
 
 def device(value):
