@@ -25,6 +25,11 @@ install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # which the program'
 install(DIRECTORY python/memtrace DESTINATION lib/memtrace/python
         FILES_MATCHING PATTERN *.py PATTERN py.typed PATTERN __pycache__ EXCLUDE)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${PROJECT_BINARY_DIR}/python SYMBOLIC)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/src SYMBOLIC)
+
+# The sources of the library that gives a PyTorch a card, which is compiled for each PyTorch at its first use.
+install(DIRECTORY src/torch/dry DESTINATION lib/memtrace/src/torch COMPONENT program)
+install(FILES src/torch/memtrace_torch.h DESTINATION lib/memtrace/src/torch COMPONENT program)
 
 install(TARGETS memtrace_shared memtrace_static EXPORT memtrace-targets
         LIBRARY DESTINATION ${library_folder} COMPONENT program NAMELINK_COMPONENT development

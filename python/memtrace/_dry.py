@@ -1,9 +1,9 @@
 """A PyTorch program without a card: its tensors are CUDA tensors without data, in memory that memtrace's allocator gives out on
 a simulated card.
 
-    prepare(library_folder)    before torch is imported: its libraries, and ours for this PyTorch, are loaded
-    install(torch._C)          as soon as torch._C is there
-    begin()                    after the import of torch: labels, and the trace
+    prepare(folder of torch)   before torch is imported: PyTorch asks for CUDA only once
+    install(torch._C)          as soon as torch._C is there, before torch.cuda
+    _dry_program.begin()       after the import of torch: operators, labels, the trace
 """
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ import pathlib
 import re
 from typing import Any, Optional
 
-from . import _card
+from . import _card, _dry_build
 from ._library import find_torch_library, load_torch_library
 
 cards: Optional[_card.Cards] = None
 
-
-def settings() -> tuple[str, int]:
-    """Returns the spelling of the card and how many there are."""
-    return os.environ.get("MEMTRACE_DRY_DEVICE", "sim"), int(os.environ.get("MEMTRACE_DRY_COUNT", "1"))
+# Operators that src/torch/dry has kernels of their own for.
+OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "set_.source_Storage_storage_offset",
+       "record_stream"}
 
 
 def prepare(torch_folder: pathlib.Path) -> None:
-    """Loads PyTorch's libraries, and then ours: PyTorch asks for CUDA's hooks only once."""
+    """Loads PyTorch's libraries, and then ours. Fails with RuntimeError or _dry_build.NoLibrary."""
     global cards
-    spelling, count = settings()
+    library = _dry_build.find(torch_folder)
     ctypes.CDLL(str(torch_folder / "lib/libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     memory = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)
+    spelling = os.environ["MEMTRACE_DRY_DEVICE"]
     if memory.memtrace_torch_simulate(spelling.encode()):
         raise RuntimeError(memory.memtrace_torch_last_error().decode())
-    device = ctypes.PyDLL(os.environ["MEMTRACE_DRY_LIBRARY"], mode=ctypes.RTLD_GLOBAL)
+    device = ctypes.PyDLL(library, mode=ctypes.RTLD_GLOBAL)
     device.memtrace_dry_stream.argtypes, device.memtrace_dry_stream.restype = [ctypes.c_int, ctypes.c_int64], ctypes.c_int64
     device.memtrace_dry_new_stream.restype = ctypes.c_int64
     device.memtrace_dry_operator.argtypes = [ctypes.c_char_p]
     device.memtrace_dry_resize.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    cards = _card.Cards(memory, device, spelling, count)
+    device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
+    cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
 
 
 def install(C: Any) -> None:
@@ -45,10 +46,6 @@ def install(C: Any) -> None:
     assert cards is not None
     _card.install(C, cards)
     cards.device.memtrace_dry_begin(cards.count)
-
-
-OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "set_.source_Storage_storage_offset",
-       "record_stream"}
 
 
 def operators_of_cuda(text: str) -> list[str]:
@@ -66,30 +63,30 @@ def operators_of_cuda(text: str) -> list[str]:
     return names + [name for name, delegate in delegates.items() if delegate in has_kernel]
 
 
-def begin() -> None:
-    """Registers PyTorch's operators, and begins the trace."""
-    import torch
+def register_operators() -> None:
+    """Has PyTorch's operators that a CUDA build has kernels for run on the cards."""
     import torchgen
 
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
-    for name in operators_of_cuda(yaml.read_text()):
+    for name in operators_of_cuda(yaml.read_text(encoding="utf-8")):
         if name not in OWN:
             cards.device.memtrace_dry_operator(f"aten::{name}".encode())
-    torch.version.cuda = "13.0"
-    torch.cuda._get_device_properties = cards.properties
-    replace_resize(torch)
 
 
-def replace_resize(torch: Any) -> None:
-    """Replaces the resizing of a storage on a card, which a build without CUDA refuses."""
-    original = torch.UntypedStorage.resize_
-
-    def resize_(storage: Any, size: int) -> Any:
-        if storage.device.type != "cuda":
-            return original(storage, size)
-        if cards.device.memtrace_dry_resize(storage._cdata, size):
-            raise torch.OutOfMemoryError(cards.memory.memtrace_torch_last_error().decode())
-        return storage
-
-    torch.UntypedStorage.resize_ = resize_
+def alloc_settings(configuration: str) -> tuple[str, list[str]]:
+    """Returns memtrace's spelling of PyTorch's allocator settings ("expandable_segments:True"), and what has none."""
+    settings, unknown = ["policy=torch"], []
+    for item in filter(None, (item.strip() for item in re.sub(r"\[.*?\]", "", configuration).split(","))):
+        name, _, value = (part.strip() for part in item.partition(":"))
+        if name == "expandable_segments":
+            settings.append("expandable_segments=" + ("on" if value.lower() == "true" else "off"))
+        elif name == "max_split_size_mb":
+            settings.append(f"max_split={value}MiB")
+        elif name == "roundup_power2_divisions" and value:
+            settings.append(f"roundup_power2_divisions={value}")
+        elif name == "garbage_collection_threshold":
+            settings.append(f"gc_threshold={value}")
+        elif item != "backend:native":
+            unknown.append(item)
+    return ",".join(settings), unknown

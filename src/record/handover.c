@@ -19,8 +19,10 @@ static const char *const kind_words[] = {
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
 /* For python/memtrace/_watch.py, which alone reads them. */
-static const char *const torch_words[] = {
-    [MT_RECORD_TORCH_NOT] = "no", [MT_RECORD_TORCH_OWN] = "own", [MT_RECORD_TORCH_OURS] = "ours"};
+static const char *const torch_words[] = {[MT_RECORD_TORCH_NOT] = "no",
+                                          [MT_RECORD_TORCH_OWN] = "own",
+                                          [MT_RECORD_TORCH_OURS] = "ours",
+                                          [MT_RECORD_TORCH_DRY] = "dry"};
 
 static void give(const char *variable, const char *value)
 {
@@ -30,18 +32,32 @@ static void give(const char *variable, const char *value)
         unsetenv(variable);
 }
 
+static void give_number(const char *variable, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    give(variable, text);
+}
+
+void mt_dry_request_give(const struct mt_dry_request *request)
+{
+    assert(request->device != NULL && request->cards > 0 && request->steps >= 0);
+    give("MEMTRACE_DRY_DEVICE", request->device);
+    give_number("MEMTRACE_DRY_CARDS", request->cards);
+    give_number("MEMTRACE_DRY_STEPS", request->steps);
+    give("MEMTRACE_DRY_ASSUMED", request->assumed);
+}
+
 void mt_record_request_give(const struct mt_record_request *request)
 {
-    char device[16];
     assert(request->trace != NULL && request->trace[0] == '/' && request->answers != NULL);
-    snprintf(device, sizeof device, "%d", request->device);
     give(VARIABLE "TRACE", request->trace);
     give(VARIABLE "ANSWERS", request->answers);
     give(VARIABLE "NAME", request->name);
     give(VARIABLE "STEP", request->step);
     give(VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
     give(VARIABLE "TORCH", torch_words[request->torch]);
-    give(VARIABLE "DEVICE", device);
+    give_number(VARIABLE "DEVICE", request->device);
 }
 
 bool mt_record_request_take(struct mt_record_request *out)

@@ -25,8 +25,14 @@
 typedef const char *(*mt_inject_refusal_function)(void);
 const char *mt_inject_refusal(void);
 
-/* The ways of recording PyTorch: its own allocator is watched, or ours is put in its place. */
-typedef enum mt_record_torch { MT_RECORD_TORCH_NOT, MT_RECORD_TORCH_OWN, MT_RECORD_TORCH_OURS } mt_record_torch;
+/* The ways of recording PyTorch: its own allocator is watched, ours is put in its place, or there is no card and ours gives
+ * memory of a simulated one. */
+typedef enum mt_record_torch {
+    MT_RECORD_TORCH_NOT,
+    MT_RECORD_TORCH_OWN,
+    MT_RECORD_TORCH_OURS,
+    MT_RECORD_TORCH_DRY
+} mt_record_torch;
 
 /* A request to the library. Its texts are borrowed; mt_record_request_take borrows them from the environment. */
 struct mt_record_request {
@@ -38,6 +44,17 @@ struct mt_record_request {
     mt_record_torch torch; /* what is done in Python's processes that use PyTorch */
     int device;            /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };
+
+/* What a dry run is to be, beside its request. For python/memtrace/_dry.py, which alone reads it from the environment. */
+struct mt_dry_request {
+    const char *device;  /* as mt_device_open takes it */
+    int64_t cards;       /* how many there are */
+    int64_t steps;       /* after which the program ends; 0: when two in a row are equal */
+    const char *assumed; /* the number that a value has that was not computed */
+};
+
+/* Puts it into the environment. */
+void mt_dry_request_give(const struct mt_dry_request *request);
 
 /* Puts the request into the environment of this process, for the processes that it starts. Copies it. */
 void mt_record_request_give(const struct mt_record_request *request);

@@ -48,6 +48,9 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
  * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 
+/* Returns a number that depends on the bytes of every request since the last call, in their order. */
+uint64_t memtrace_torch_requests(void);
+
 /* Has every card of this process be a simulated one ("sim:h100"), before the first allocation. Copies the text. Fails
  * with MT_NO_DEVICE (4) if there is no such device. */
 int memtrace_torch_simulate(const char *device);

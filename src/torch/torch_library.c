@@ -33,6 +33,7 @@ static struct library {
     mt_phase phase;
     mt_span_id place; /* the span that the traces have as the place of backward; 0: none */
     atomic_uint_fast64_t unknown_frees, differences;
+    atomic_uint_fast64_t requests; /* a hash of them */
     atomic_bool is_child;
 
     /* of a process whose own allocator is watched */
@@ -190,6 +191,19 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
     return status;
 }
 
+/* Mixes as FNV-1a does. Threads of one program take turns, or its steps differ anyway. */
+static void note_request(int64_t bytes)
+{
+    const uint64_t prime = UINT64_C(1099511628211);
+    const uint64_t before = atomic_load_explicit(&library.requests, memory_order_relaxed);
+    atomic_store_explicit(&library.requests, (before ^ (uint64_t)bytes) * prime, memory_order_relaxed);
+}
+
+uint64_t memtrace_torch_requests(void)
+{
+    return atomic_exchange_explicit(&library.requests, UINT64_C(14695981039346656037), memory_order_relaxed);
+}
+
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
@@ -198,6 +212,7 @@ mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_ad
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
     MT_TRY(memory_for(device, &memory));
+    note_request(bytes);
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
 }
 

@@ -3,6 +3,7 @@ this file at its start. It costs nothing until torch is imported, and needs noth
 import importlib.machinery
 import importlib.util
 import os
+import pathlib
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,13 +25,20 @@ def run_other():
         spec.loader.exec_module(module)
 
 
-def begin():
-    """Loads the package by its place, since the interpreter need not know it, and begins to watch."""
+def load(module):
+    """Loads a module of the package by its place, since the interpreter need not know it."""
+    if NAME in sys.modules:
+        return importlib.import_module(NAME + "." + module)
     spec = importlib.util.spec_from_file_location(NAME, os.path.join(PACKAGE, "__init__.py"),
                                                   submodule_search_locations=[PACKAGE])
     sys.modules[NAME] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[NAME])
-    importlib.import_module(NAME + "._watch").begin_recorded()
+    return importlib.import_module(NAME + "." + module)
+
+
+def begin():
+    """Begins to watch."""
+    load("_watch").begin_recorded()
 
 
 class TorchFinder:
@@ -42,25 +50,62 @@ class TorchFinder:
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec("torch")
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            follow(spec.loader)
+            follow(spec) if MODE != "dry" else follow_dry(spec)
         return spec
 
 
-def follow(loader):
-    """Begins to watch after the loader has run the module."""
-    original = loader.exec_module
+class CFinder:
+    """Waits for torch._C."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch._C":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        original = spec.loader.exec_module
+
+        def exec_module(module):
+            original(module)
+            load("_dry").install(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def follow_dry(spec):
+    """Gives PyTorch its cards before the module is run, and begins the trace after. Without cards the program would run for
+    nothing, so it ends."""
+    original = spec.loader.exec_module
 
     def exec_module(module):
-        del loader.exec_module
+        del spec.loader.exec_module
+        try:
+            load("_dry").prepare(pathlib.Path(spec.origin).parent)
+        except Exception as error:
+            sys.exit(f"memtrace: no dry run: {error}")
+        sys.meta_path.insert(0, CFinder())
+        original(module)
+        load("_dry_program").begin()
+
+    spec.loader.exec_module = exec_module
+
+
+def follow(spec):
+    """Begins to watch after the module has been run."""
+    original = spec.loader.exec_module
+
+    def exec_module(module):
+        del spec.loader.exec_module
         original(module)
         try:
             begin()
         except Exception as error:  # the program is not to fail since it is watched
             print(f"memtrace: PyTorch is not watched: {error!r}", file=sys.stderr)
 
-    loader.exec_module = exec_module
+    spec.loader.exec_module = exec_module
 
 
-if os.environ.get("MEMTRACE_RECORD_TORCH") in ("own", "ours"):
+MODE = os.environ.get("MEMTRACE_RECORD_TORCH")
+if MODE in ("own", "ours", "dry"):
     sys.meta_path.insert(0, TorchFinder())
 run_other()

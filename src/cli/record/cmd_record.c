@@ -4,21 +4,17 @@
 #include "cli/output/question.h"
 #include "cli/record/child_program.h"
 #include "cli/record/python_start.h"
+#include "cli/record/recording.h"
 #include "device/module.h"
 #include "record/account.h"
 #include "record/handover.h"
 #include "trace/import/import.h"
-#include "trace/store/trace_file.h"
 
-#include <assert.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct record_options {
@@ -54,49 +50,14 @@ static const struct mt_option options[] = {
 
 _Static_assert((int)MT_EVERY_DEVICE == (int)MT_IMPORT_ANY_DEVICE, "--device is handed to an import");
 
-/* The files of a recording. */
-struct recording {
-    char *trace_path;       /* absolute: the program may change its folder */
-    char answers[PATH_MAX]; /* "" until there is one */
-    char *library;          /* NULL: there is none that can be used */
+/* A recording, and the library that records CUDA's calls. */
+struct recorded {
+    struct mt_recording recording;
+    char *library; /* NULL: there is none that can be used */
 };
 
-/* Fails unless the path is that of a trace, an empty file or a new file, and can be written. */
-static mt_status check_file(const char *path)
-{
-    struct stat file;
-    bool can;
-    if (stat(path, &file) == 0) {
-        if (file.st_size > 0 && !mt_trace_file_is_database(path))
-            return mt_fail(MT_BAD_TRACE, "%s is not a trace", path);
-        can = mt_trace_file_is_writable(path);
-    } else {
-        char *folder = mt_host_strdup(path);
-        *strrchr(folder, '/') = '\0';
-        can = access(folder[0] != '\0' ? folder : "/", W_OK | X_OK) == 0;
-        free(folder);
-    }
-    return can ? MT_OK : mt_fail(MT_FAILED, "%s can't be written", path);
-}
-
-/* Finds the absolute path of the trace. Fails if it can't be written, before the program runs for hours. */
-static mt_status find_trace(const char *trace, struct recording *recording)
-{
-    char folder[PATH_MAX];
-    struct mt_text path = {0};
-    MT_TRY(mt_trace_file_check_writing(trace));
-    if (trace[0] != '/' && getcwd(folder, sizeof folder) == NULL)
-        return mt_fail(MT_FAILED, "can't find out the current folder: %s", strerror(errno));
-    if (trace[0] != '/')
-        mt_text_add(&path, "%s/", folder);
-    mt_text_add(&path, "%s", trace);
-    recording->trace_path = path.data;
-    assert(path.data[0] == '/');
-    return check_file(path.data);
-}
-
 /* Finds the library by opening it, which fails if there is no CUPTI. */
-static mt_status find_library(struct recording *recording)
+static mt_status find_library(struct recorded *recorded)
 {
     mt_inject_refusal_function refusal = NULL;
     Dl_info where;
@@ -106,25 +67,9 @@ static mt_status find_library(struct recording *recording)
                             "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
     if (refusal() != NULL)
         return mt_fail(MT_FAILED, "%s", refusal());
-    if (dladdr((void *)refusal, &where) == 0 || (recording->library = realpath(where.dli_fname, NULL)) == NULL)
+    if (dladdr((void *)refusal, &where) == 0 || (recorded->library = realpath(where.dli_fname, NULL)) == NULL)
         return mt_fail(MT_FAILED, "%s can't be found again", MT_INJECT_FILE);
     return MT_OK;
-}
-
-static mt_status make_answers(struct recording *recording)
-{
-    const char *folder = getenv("TMPDIR");
-    snprintf(recording->answers, sizeof recording->answers, "%s/memtrace-record.XXXXXX",
-             folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    int file = mkstemp(recording->answers);
-    if (file < 0) {
-        mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", recording->answers, strerror(errno));
-        recording->answers[0] = '\0';
-        return status;
-    }
-    mt_status status = mt_record_answers_reserve(file, recording->answers);
-    close(file);
-    return status;
 }
 
 /* Fails if another tool is there: the driver and NVTX load one library each. */
@@ -140,12 +85,12 @@ static mt_status check_environment(void)
 }
 
 /* Has the driver and NVTX load the library that records CUDA's calls. */
-static mt_status prepare_cuda(struct recording *recording)
+static mt_status prepare_cuda(struct recorded *recorded)
 {
     MT_TRY(check_environment());
-    MT_TRY(find_library(recording));
-    setenv("CUDA_INJECTION64_PATH", recording->library, 1);
-    setenv("NVTX_INJECTION64_PATH", recording->library, 1);
+    MT_TRY(find_library(recorded));
+    setenv("CUDA_INJECTION64_PATH", recorded->library, 1);
+    setenv("NVTX_INJECTION64_PATH", recorded->library, 1);
     return MT_OK;
 }
 
@@ -167,11 +112,11 @@ static mt_record_torch prepare_torch(const struct record_options *record, struct
 }
 
 /* Prepares both ways of recording. Fails if neither is left; notes which one is missing. */
-static mt_status prepare_ways(const struct record_options *record, struct recording *recording, mt_record_torch *out)
+static mt_status prepare_ways(const struct record_options *record, struct recorded *recorded, mt_record_torch *out)
 {
     struct mt_text obstacle = {0};
     *out = prepare_torch(record, &obstacle);
-    mt_status status = *out != MT_RECORD_TORCH_OURS ? prepare_cuda(recording) : MT_OK;
+    mt_status status = *out != MT_RECORD_TORCH_OURS ? prepare_cuda(recorded) : MT_OK;
     if (status != MT_OK && *out != MT_RECORD_TORCH_NOT && !record->kernels) {
         mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
         status = MT_OK;
@@ -186,14 +131,13 @@ static mt_status prepare_ways(const struct record_options *record, struct record
     return status;
 }
 
-static mt_status prepare(const struct record_options *record, struct recording *recording)
+static mt_status prepare(const struct record_options *record, struct recorded *recorded)
 {
     mt_record_torch torch;
-    MT_TRY(find_trace(record->trace, recording));
-    MT_TRY(prepare_ways(record, recording, &torch));
-    MT_TRY(make_answers(recording));
-    const struct mt_record_request request = {.trace = recording->trace_path,
-                                              .answers = recording->answers,
+    MT_TRY(mt_recording_begin(record->trace, &recorded->recording));
+    MT_TRY(prepare_ways(record, recorded, &torch));
+    const struct mt_record_request request = {.trace = recorded->recording.path,
+                                              .answers = recorded->recording.answers,
                                               .name = record->name,
                                               .step = record->step,
                                               .watches_kernels = record->kernels,
@@ -203,67 +147,11 @@ static mt_status prepare(const struct record_options *record, struct recording *
     return MT_OK;
 }
 
-static void finish(struct recording *recording)
-{
-    if (recording->answers[0] != '\0')
-        unlink(recording->answers);
-    free(recording->trace_path);
-    free(recording->library);
-}
-
 struct report {
     const struct record_options *record;
-    const char *trace, *path; /* as the user wrote it, and where it is */
+    const struct mt_recording *recording;
     int runs, notes;
 };
-
-/* Returns a trace's path as the user would write it; the caller frees it. All traces are in one folder. */
-static char *shorten(const struct report *report, const char *path)
-{
-    struct mt_text text = {0};
-    const char *file = strrchr(report->trace, '/');
-    const size_t folder = file != NULL ? (size_t)(file + 1 - report->trace) : 0;
-    const size_t before = (size_t)(strrchr(report->path, '/') + 1 - report->path);
-    if (strncmp(path, report->path, before) == 0)
-        mt_text_add(&text, "%.*s%s", (int)folder, report->trace, path + before);
-    else
-        mt_text_add(&text, "%s", path);
-    return text.data;
-}
-
-static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt_text *out)
-{
-    const struct mt_run *run;
-    uint64_t peak_bytes;
-    char bytes[MT_BYTES_TEXT];
-    MT_TRY(mt_trace_find_numbered(trace, number, &run));
-    MT_TRY(mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes));
-    mt_text_add(out, "peak %s", mt_format_bytes(peak_bytes, bytes));
-    if (!mt_run_is(run, MT_RUN_DONE))
-        mt_text_add(out, " (%s)", run->state);
-    return MT_OK;
-}
-
-/* Notes a run and its peak. Opening the trace stores the events that a killed process left in the ring. */
-static void tell_run(const struct report *report, const struct mt_record_answer *answer)
-{
-    struct mt_text peak = {0}, option = {0};
-    struct mt_trace *trace = NULL;
-    char *name = shorten(report, answer->text);
-    mt_status status = mt_trace_open(answer->text, &trace);
-    if (status == MT_OK)
-        status = describe_peak(trace, answer->number, &peak);
-    mt_trace_close(trace);
-    mt_text_add_trace_option(&option, name);
-    if (status == MT_OK)
-        mt_note("run %" PRId64 " of %s: %s; see memtrace peak --run %" PRId64 "%s", answer->number, name, peak.data,
-                answer->number, mt_text_get(&option));
-    else
-        mt_note("run %" PRId64 " of %s: %s", answer->number, name, mt_last_error());
-    mt_text_release(&peak);
-    mt_text_release(&option);
-    free(name);
-}
 
 /* Returns the trace that the file TRACE-pid.pickle is for; the caller frees it. NULL if the file is called otherwise. */
 static char *trace_of_history(const struct mt_record_answer *answer)
@@ -287,7 +175,7 @@ static void tell_history(const struct report *report, const struct mt_record_ans
     unlink(answer->text);
     mt_note("process %" PRId64 ": %" PRIu64 " events of PyTorch's memory history were imported%s", answer->pid,
             history->entries, history->torch.lost_beginning ? "; those before them are lost, since it was full" : "");
-    tell_run(report, &run);
+    mt_recording_tell_run(report->recording, &run);
 }
 
 /* Imports PyTorch's memory history, and removes its file if that succeeds. */
@@ -313,7 +201,7 @@ static void tell_answer(void *context, const struct mt_record_answer *answer)
     struct report *report = context;
     if (answer->kind == MT_RECORD_RUN) {
         report->runs++;
-        tell_run(report, answer);
+        mt_recording_tell_run(report->recording, answer);
         return;
     }
     report->notes++;
@@ -321,10 +209,7 @@ static void tell_answer(void *context, const struct mt_record_answer *answer)
         import_history(report, answer);
         return;
     }
-    if (answer->kind == MT_RECORD_LOST)
-        mt_note("process %" PRId64 ": %" PRId64 " %s are missing", answer->pid, answer->number, answer->text);
-    else
-        mt_note("process %" PRId64 ": %s", answer->pid, answer->text);
+    mt_recording_tell_note(answer);
 }
 
 static void tell_nothing(void)
@@ -336,9 +221,9 @@ static void tell_nothing(void)
 }
 
 /* Notes each run of the program, or why there is none. */
-static void tell_results(const struct recording *recording, const struct record_options *record)
+static void tell_results(const struct mt_recording *recording, const struct record_options *record)
 {
-    struct report report = {.record = record, .trace = record->trace, .path = recording->trace_path};
+    struct report report = {.record = record, .recording = recording};
     if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (report.runs == 0 && report.notes == 0)
@@ -349,19 +234,20 @@ static void tell_results(const struct recording *recording, const struct record_
 static mt_status run_record(const void *given)
 {
     const struct record_options *record = given;
-    struct recording recording = {0};
+    struct recorded recorded = {0};
     int code;
     if (record->words == NULL)
         return mt_fail(MT_USAGE, "record: which program? memtrace record [OPTIONS] -- PROGRAM [ARGS]");
-    bool is_recorded = prepare(record, &recording) == MT_OK;
+    bool is_recorded = prepare(record, &recorded) == MT_OK;
     if (!is_recorded)
         mt_note("%s; the program runs without being recorded", mt_last_error());
     mt_status status = mt_child_program_run(record->words, &code);
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else if (is_recorded)
-        tell_results(&recording, record);
-    finish(&recording);
+        tell_results(&recorded.recording, record);
+    mt_recording_end(&recorded.recording);
+    free(recorded.library);
     exit(code);
 }
 

@@ -17,6 +17,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace mt_dry
 {
@@ -261,13 +262,32 @@ Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
     return to;
 }
 
-/* Returns the value of a tensor of one element; 1, or false, for one that was not computed. */
+/* What a value is that was not computed, and who is told of it. */
+double assumed = 1;
+void (*on_assumption)(const char *words);
+
+void tell_assumption(const std::string &words)
+{
+    if (on_assumption != nullptr)
+        on_assumption(words.c_str());
+}
+
+/* Returns the value of a tensor of one element, or what is assumed of one that was not computed: for whole numbers 1, for
+ * truth values false. */
 at::Scalar item(const Tensor &tensor)
 {
     if (is_known(tensor))
         return at::_local_scalar_dense(values_of(tensor));
-    if (at::isFloatingType(tensor.scalar_type()))
-        return at::Scalar(1.0);
+    std::ostringstream words;
+    const bool is_float = at::isFloatingType(tensor.scalar_type()), is_bool = tensor.scalar_type() == at::kBool;
+    words << "the program asks for a value that was not computed; "
+          << (is_bool    ? 0
+              : is_float ? assumed
+                         : 1)
+          << " is assumed";
+    tell_assumption(words.str());
+    if (is_float)
+        return at::Scalar(assumed);
     return tensor.scalar_type() == at::kBool ? at::Scalar(false) : at::Scalar(static_cast<int64_t>(1));
 }
 
@@ -322,6 +342,13 @@ void register_kernels()
 } // namespace mt_dry
 
 extern "C" {
+
+/* Sets the number that a value has that was not computed, and the function that is told of each such place. */
+void memtrace_dry_assume(double value, void (*tell)(const char *words))
+{
+    mt_dry::assumed = value;
+    mt_dry::on_assumption = tell;
+}
 
 /* Has an operator ("aten::add.Tensor") use the kernel of every operator: one that has a kernel for CUDA, and would otherwise
  * be decomposed. Returns 0; 1 if this PyTorch does not know it. */

@@ -1,0 +1,98 @@
+"""The library that gives this PyTorch a card (src/torch/dry): found, or compiled once and kept in the user's cache."""
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from ._library import BESIDE, WHEEL
+
+OLDEST = (2, 6)
+STANDARD = "-std=c++20"
+
+
+class NoLibrary(Exception):
+    """There is none for this PyTorch, and it can't be compiled."""
+
+
+def sources() -> pathlib.Path:
+    """Returns the folder with the sources, in which torch/dry is."""
+    for place in (WHEEL / "src", BESIDE / "src"):
+        if (place / "torch/dry").is_dir():
+            return place
+    raise NoLibrary("the sources of the library for PyTorch are not beside memtrace")
+
+
+def version_of(torch_folder: pathlib.Path) -> str:
+    """Returns PyTorch's version, without importing it: "2.13.0+cpu"."""
+    found = re.search(r"^__version__ = '([^']+)'", (torch_folder / "version.py").read_text(), flags=re.M)
+    return found.group(1) if found else "0"
+
+
+def check(version: str) -> None:
+    numbers = tuple(int(number) for number in version.split("+")[0].split(".")[:2])
+    if numbers < OLDEST:
+        raise NoLibrary(f"a dry run takes PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
+
+
+def cache() -> pathlib.Path:
+    given = os.environ.get("XDG_CACHE_HOME")
+    return (pathlib.Path(given) if given else pathlib.Path.home() / ".cache") / "memtrace"
+
+
+def key_of(files: list[pathlib.Path], version: str) -> str:
+    """Returns a name that is another one for other sources, another PyTorch or another Python."""
+    content = hashlib.sha256(version.encode())
+    for path in files:
+        content.update(path.read_bytes())
+    return f"dry-{version.split('+')[0]}-{content.hexdigest()[:16]}.so"
+
+
+def find(torch_folder: pathlib.Path) -> str:
+    """Returns the path of the library. Compiles it if need be, which takes some 20 seconds. Fails with NoLibrary."""
+    given = os.environ.get("MEMTRACE_DRY_LIBRARY")
+    if given:
+        return given
+    version = version_of(torch_folder)
+    check(version)
+    folder = sources()
+    files = sorted(folder.glob("torch/dry/*")) + [folder / "torch/memtrace_torch.h"]
+    name = key_of(files, version)
+    for place in (WHEEL, BESIDE, cache()):
+        if (place / name).is_file():
+            return str(place / name)
+    target = cache() / name
+    build(folder, torch_folder, target, version)
+    return str(target)
+
+
+def build(folder: pathlib.Path, torch_folder: pathlib.Path, target: pathlib.Path, version: str) -> None:
+    """Compiles the library for a PyTorch into a file."""
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise NoLibrary(f"memtrace has no library for PyTorch {version}, and there is no C++ compiler to make one: install g++")
+    print(f"memtrace: compiling the library for PyTorch {version}, once", file=sys.stderr)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        objects = []
+        running = []
+        for source in sorted(folder.glob("torch/dry/*.cpp")):
+            objects.append(f"{scratch}/{source.stem}.o")
+            running.append(subprocess.Popen(
+                [compiler, STANDARD, "-O1", "-fPIC", "-w", f"-I{folder}", f"-I{folder}/torch/dry",
+                 f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include", "-c", str(source),
+                 "-o", objects[-1]], stderr=subprocess.PIPE, text=True))
+        for process in running:
+            errors = process.communicate()[1]
+            if process.returncode:
+                raise NoLibrary(f"the library for PyTorch {version} can't be compiled:\n{errors[-2000:]}")
+        made = f"{scratch}/made.so"
+        subprocess.run([compiler, "-shared", *objects, f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", "-o", made], check=True)
+        os.replace(made, target)
+
+
