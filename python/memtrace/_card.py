@@ -5,6 +5,7 @@ torch.cuda itself is PyTorch's own Python. It asks these functions, and so it se
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import Any, Optional
 
 CUDA = 1  # the number of the device type
@@ -45,6 +46,16 @@ class Cards:
         if memory.memtrace_torch_describe(spelling.encode(), ctypes.byref(self.description)):
             raise RuntimeError(memory.memtrace_torch_last_error().decode())
         self.fractions = [1.0] * count
+        self.process: Optional[int] = None  # in which CUDA was initialized; its forked children have no card
+
+    def initialize(self) -> None:
+        import torch
+
+        self.process = os.getpid()
+        torch.cuda.default_generators = tuple(torch.Generator() for _ in range(self.count))
+
+    def is_in_bad_fork(self) -> bool:
+        return self.process is not None and self.process != os.getpid()
 
     def properties(self, device: int) -> Any:
         card = self.description
@@ -168,7 +179,7 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         cards.stream(device_index, stream_id)
 
     return {
-        "_cuda_init": lambda: None,
+        "_cuda_init": cards.initialize,
         "_cuda_getDeviceCount": lambda: cards.count,
         "_cuda_getDevice": cards.exchange,
         "_cuda_setDevice": set_device,
@@ -180,7 +191,7 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_getDefaultStream": lambda device: (0, device, CUDA),
         "_cuda_setStream": set_stream,
         "_cuda_synchronize": lambda: None,
-        "_cuda_isInBadFork": lambda: False,
+        "_cuda_isInBadFork": cards.is_in_bad_fork,
         "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_isHistoryEnabled": lambda: False,
         "_cuda_getArchFlags": lambda: "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",

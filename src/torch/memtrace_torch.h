@@ -186,7 +186,7 @@ struct memtrace_torch_description {
     int32_t capability, multiprocessors, threads_per_multiprocessor;
 };
 
-/* Describes a device by its spelling ("sim:h100"). Fails with MT_NO_DEVICE (4) if there is none. */
+/* Describes a device by its spelling ("sim:h100"); NULL is the one of memtrace_torch_simulate. Fails with MT_NO_DEVICE (4) if there is none. */
 int memtrace_torch_describe(const char *device, struct memtrace_torch_description *out);
 
 enum { MEMTRACE_TORCH_COUNTERS = 83 };

@@ -272,6 +272,11 @@ int memtrace_torch_simulate(const char *device)
     return status;
 }
 
+const char *mt_torch_simulated(void)
+{
+    return library.simulated;
+}
+
 void memtrace_torch_answer(void)
 {
     struct mt_record_request request;

@@ -58,4 +58,7 @@ struct mt_torch_names *mt_torch_names_of_all(void);
 /* Resets the library to its state at the start of the process. For tests, while no other thread uses it. */
 void mt_torch_forget(void);
 
+/* Returns the spelling of the device in the place of every card; NULL if there is none. */
+const char *mt_torch_simulated(void);
+
 #endif

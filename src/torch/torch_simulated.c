@@ -8,7 +8,9 @@ int memtrace_torch_describe(const char *device, struct memtrace_torch_descriptio
 {
     struct mt_device *opened = NULL;
     *out = (struct memtrace_torch_description){0};
-    MT_TRY(mt_device_open(device, &opened));
+    if (device == NULL && mt_torch_simulated() == NULL)
+        return mt_fail(MT_NO_DEVICE, "no card is simulated");
+    MT_TRY(mt_device_open(device != NULL ? device : mt_torch_simulated(), &opened));
     const struct mt_card *card = &opened->card;
     snprintf(out->name, sizeof out->name, "%s", card->product);
     out->total_bytes = card->memory_bytes;

@@ -13,6 +13,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <iomanip>
+#include <sstream>
 
 #if TORCH_VERSION_MINOR < 8
 #define MT_NOEXCEPT_BEFORE_2_8 noexcept
@@ -50,6 +52,46 @@ void give(void *context)
     delete owned;
 }
 
+/* Returns a size as c10::CachingAllocator::format_size writes it. */
+std::string in_words(uint64_t bytes)
+{
+    std::ostringstream words;
+    words << std::fixed << std::setprecision(2);
+    if (bytes <= 1024)
+        words << bytes << " bytes";
+    else if (bytes <= 1u << 20)
+        words << static_cast<double>(bytes) / 1024 << " KiB";
+    else if (bytes <= 1u << 30)
+        words << static_cast<double>(bytes) / (1u << 20) << " MiB";
+    else
+        words << static_cast<double>(bytes) / (1u << 30) << " GiB";
+    return words.str();
+}
+
+/* Returns PyTorch's words for a refused request, which programs look for. */
+std::string refusal(size_t bytes)
+{
+    struct memtrace_torch_figures figures;
+    struct memtrace_torch_description card;
+    std::ostringstream words;
+    memtrace_torch_statistics(device_now, MEMTRACE_TORCH_ALL, &figures);
+    memtrace_torch_describe(nullptr, &card);
+    const uint64_t used = figures.reserved + card.context_bytes;
+    words << "CUDA out of memory. Tried to allocate " << in_words(bytes) << ". GPU " << static_cast<int>(device_now)
+          << " has a total capacity of " << in_words(card.total_bytes) << " of which "
+          << in_words(card.total_bytes - used) << " is free. Including non-PyTorch memory, this process has "
+          << in_words(used) << " memory in use. ";
+    if (figures.capacity + card.context_bytes < card.total_bytes)
+        words << in_words(figures.capacity) << " allowed; ";
+    words << "Of the allocated memory " << in_words(figures.allocated) << " is allocated by PyTorch, and "
+          << in_words(figures.reserved - figures.allocated)
+          << " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+             "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
+             "Management  "
+             "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
+    return words.str();
+}
+
 /* Takes a block for the current stream. Throws c10::OutOfMemoryError as PyTorch's allocator does. */
 c10::DataPtr take(size_t bytes)
 {
@@ -59,7 +101,7 @@ c10::DataPtr take(size_t bytes)
         return {nullptr, nullptr, &c10::detail::deleteNothing, device};
     const int status = memtrace_torch_take(static_cast<int64_t>(bytes), device_now,
                                            static_cast<uint64_t>(streams_now[device_now]), &address);
-    TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, memtrace_torch_last_error());
+    TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, refusal(bytes));
     TORCH_CHECK(status == 0, memtrace_torch_last_error());
     auto *made = new block{address, bytes, device_now, bytes <= MOST_VALUE_BYTES, nullptr};
     return {reinterpret_cast<void *>(address), made, &give, device};
