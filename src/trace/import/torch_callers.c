@@ -11,7 +11,7 @@
 void mt_torch_callers_create(struct mt_torch_callers *callers, const struct mt_rules *rules)
 {
     *callers = (struct mt_torch_callers){
-        .rules = rules, .names = mt_name_set_create(), .matches = mt_rules_match_frames(rules)};
+        .rules = rules, .frames = mt_call_frames_create(), .matches = mt_rules_match_frames(rules)};
     mt_number_map_create(&callers->numbers);
     mt_number_map_create(&callers->hashes);
 }
@@ -26,7 +26,7 @@ void mt_torch_callers_release(struct mt_torch_callers *callers)
     mt_number_map_release(&callers->numbers);
     mt_number_map_release(&callers->hashes);
     mt_frame_matches_destroy(callers->matches);
-    mt_name_set_destroy(callers->names);
+    mt_call_frames_destroy(callers->frames);
 }
 
 /* Returns a number that lists of the same frames share. Pickles share frames, and not their lists. */
@@ -55,9 +55,9 @@ static uint64_t add_caller(struct mt_torch_callers *callers, const struct mt_val
     callers->callers = mt_host_room(callers->callers, callers->count, sizeof *callers->callers);
     struct mt_torch_caller *caller = &callers->callers[callers->count];
     *caller = (struct mt_torch_caller){.frames = frames};
-    mt_call_stack_read(frames, callers->names, &caller->stack);
+    mt_call_stack_read(frames, callers->frames, &caller->stack);
     mt_rules_choose(callers->rules, callers->matches, &caller->stack, &caller->choice);
-    caller->op = mt_call_stack_op(&caller->stack, callers->names);
+    caller->op = mt_call_stack_op(&caller->stack, mt_call_frames_names(callers->frames));
     return callers->count++;
 }
 
@@ -87,7 +87,7 @@ mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_t
     assert(caller->stored == 0);
     for (uint32_t i = depth; i > 0; i--)
         caller->stored = sink->intern_stack(sink->context, caller->stored,
-                                            mt_frame_matches_number(callers->matches, &stack->frames[i - 1], sink));
+                                            mt_frame_matches_number(callers->matches, stack->frames[i - 1], sink));
     caller->has_stored = true;
     return caller->stored;
 }
@@ -113,12 +113,11 @@ static char *describe(const struct mt_torch_caller *caller)
 {
     struct mt_text text = {0};
     for (uint32_t i = 0; i < caller->stack.frame_count && text.length == 0; i++)
-        if (caller->stack.frames[i].is_python)
-            mt_text_add(&text, "function=%s file=%s line=%" PRId64, caller->stack.frames[i].name,
-                        caller->stack.frames[i].file, caller->stack.frames[i].line);
-    if (caller->stack.operator_count > 0)
-        mt_text_add(&text, "%soperator=%s", text.length > 0 ? " " : "",
-                    caller->stack.operators[caller->stack.operator_count - 1]);
+        if (caller->stack.frames[i]->is_python)
+            mt_text_add(&text, "function=%s file=%s line=%" PRId64, caller->stack.frames[i]->name,
+                        caller->stack.frames[i]->file, caller->stack.frames[i]->line);
+    if (caller->stack.operation[0] != '\0')
+        mt_text_add(&text, "%soperator=%s", text.length > 0 ? " " : "", caller->stack.operation);
     if (caller->stack.node[0] != '\0')
         mt_text_add(&text, "%snode=%s", text.length > 0 ? " " : "", caller->stack.node);
     if (text.length == 0)

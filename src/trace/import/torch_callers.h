@@ -25,7 +25,7 @@ struct mt_torch_caller {
  * by its frames. */
 struct mt_torch_callers {
     const struct mt_rules *rules;
-    struct mt_name_set *names;
+    struct mt_call_frames *frames;
     struct mt_frame_matches *matches;
     struct mt_number_map numbers, hashes;
     struct mt_torch_caller *callers;
