@@ -65,6 +65,23 @@ static void a_list_of_segments_is_a_state(void **state)
     assert_says(said->err, "torch.cuda.memory_snapshot()");
 }
 
+/* Of PyTorch 2.0: without addresses, and with the requests that a block served, the last one first. */
+static void a_blocks_history_says_what_was_asked_for(void **state)
+{
+    (void)state;
+    expect_success(import_made(
+        "pickle.dumps([{'device': 0, 'address': 4194304, 'total_size': 2097152, 'stream': 0, 'blocks': [\n"
+        " {'size': 512, 'state': 'inactive', 'history': [{'addr': 4194304, 'real_size': 8, 'frames': []}]},\n"
+        " {'size': 1024, 'state': 'active_allocated', 'history': [\n"
+        "  {'addr': 4194816, 'real_size': 700, 'frames': [{'name': 'f', 'filename': 'model.py', 'line': 7}]},\n"
+        "  {'addr': 4194816, 'real_size': 9, 'frames': []}]}]}])",
+        ""));
+    assert_string_equal(sql_text("x.db", "SELECT requested_bytes || ' of ' || block_bytes || ' at ' || offset || ', ' "
+                                         "|| function || ':' || line FROM event JOIN stack ON stack.id = event.stack"
+                                         " JOIN frame ON frame.id = stack.frame"),
+                        "700 of 1024 at 512, f:7");
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_forms");
@@ -77,6 +94,7 @@ int main(void)
         cmocka_unit_test(a_plots_page_holds_its_snapshot),
         cmocka_unit_test(a_damaged_page_is_told_where),
         cmocka_unit_test(a_list_of_segments_is_a_state),
+        cmocka_unit_test(a_blocks_history_says_what_was_asked_for),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

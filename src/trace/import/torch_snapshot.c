@@ -22,7 +22,7 @@ const char *mt_torch_action_name(mt_torch_action action)
 /* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
-        device, device_free, is_expandable, stage, name, block_bytes;
+        device, device_free, is_expandable, stage, name, block_bytes, history, real_size;
 };
 
 /* A reading under way. */
@@ -35,10 +35,10 @@ struct reading {
 static struct keys make_keys(void)
 {
 #define KEY(name) .name = MT_VALUE_KEY(#name)
-    return (struct keys){KEY(action),     KEY(addr),       KEY(address),     KEY(size),          KEY(requested_size),
-                         KEY(total_size), KEY(stream),     KEY(time_us),     KEY(frames),        KEY(state),
-                         KEY(blocks),     KEY(device),     KEY(device_free), KEY(is_expandable), KEY(stage),
-                         KEY(name),       KEY(block_bytes)};
+    return (struct keys){KEY(action),     KEY(addr),        KEY(address),     KEY(size),          KEY(requested_size),
+                         KEY(total_size), KEY(stream),      KEY(time_us),     KEY(frames),        KEY(state),
+                         KEY(blocks),     KEY(device),      KEY(device_free), KEY(is_expandable), KEY(stage),
+                         KEY(name),       KEY(block_bytes), KEY(history),     KEY(real_size)};
 #undef KEY
 }
 
@@ -183,10 +183,14 @@ static mt_status read_block(struct reading *reading, const struct mt_value *valu
                             struct mt_torch_block *out)
 {
     struct keys *keys = &reading->keys;
+    /* PyTorch 2.0 lists the requests that the block served, the last one first. */
+    const struct mt_value *last = mt_value_at(mt_value_get(value, &keys->history), 0);
     *out = (struct mt_torch_block){.address = natural_or(value, &keys->address, next),
                                    .frames = mt_value_get(value, &keys->frames)};
+    if (out->frames->kind != MT_VALUE_LIST)
+        out->frames = mt_value_get(last, &keys->frames);
     MT_TRY(read_size(reading, value, &keys->size, place, out->address, &out->bytes));
-    out->requested_bytes = natural_or(value, &keys->requested_size, out->bytes);
+    out->requested_bytes = natural_or(value, &keys->requested_size, natural_or(last, &keys->real_size, out->bytes));
     return check_size(reading, place, out->address, out->requested_bytes);
 }
 
