@@ -332,7 +332,7 @@ static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
-    assert(device >= MT_IMPORT_ANY_DEVICE);
+    assert(device >= MT_IMPORT_CPU);
     struct reading reading = {.keys = make_keys(), .out = out};
     const struct mt_value *traces = mt_value_find(root, "device_traces");
     *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
@@ -340,6 +340,8 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
     uint32_t devices = count_devices(root, &reading.keys);
+    if (device == MT_IMPORT_CPU)
+        return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory");
     if (out->device < 0 || out->device >= devices)
         return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
                        out->device);

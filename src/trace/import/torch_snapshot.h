@@ -43,7 +43,8 @@ struct mt_torch_event {
     uint64_t stream;      /* PyTorch's number, a pointer */
     int64_t time_us;
     const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
-    const struct mt_value *event;  /* the whole dict */
+    const struct mt_value *event;  /* the whole dict; NULL if it is derived */
+    bool is_derived;               /* it is no entry of the file */
 };
 
 /* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
