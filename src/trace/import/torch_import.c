@@ -83,6 +83,8 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
 {
     const struct torch_state *state = input->state;
     struct mt_foreign *foreign = mt_foreign_create(sink);
+    for (uint32_t i = 0; i < state->snapshot.stream_count; i++)
+        mt_foreign_number_stream(foreign, i, (mt_stream)i);
     if (state->facts.is_own)
         replay_own(mt_document_root(state->document), &state->snapshot, state->facts.start_us, sink, foreign, out);
     else
@@ -119,9 +121,13 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
             "torch.cuda.memory._dump_snapshot() writes it, or the list of torch.cuda.memory_snapshot()",
             mt_document_format(state->document));
     mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
-    if (status == MT_OK)
-        mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
-    return status;
+    if (status != MT_OK)
+        return status;
+    mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
+    for (uint32_t i = 0; i < state->snapshot.stream_count; i++)
+        if (state->snapshot.streams[i].pool != 0)
+            mt_torch_facts_add(&state->facts, state->snapshot.streams[i].name, state->snapshot.streams[i].words);
+    return MT_OK;
 }
 
 /* Returns the time at which the run began: what memtrace says, or the time of the first event. Clocks that do not count

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "trace/import/import_reader.h"
+#include "trace/import/torch_pools.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@ const char *mt_torch_action_name(mt_torch_action action)
 /* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
-        device, device_free, is_expandable, stage, name, block_bytes, history, real_size;
+        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id;
 };
 
 /* A reading under way. */
@@ -35,10 +36,11 @@ struct reading {
 static struct keys make_keys(void)
 {
 #define KEY(name) .name = MT_VALUE_KEY(#name)
-    return (struct keys){KEY(action),     KEY(addr),        KEY(address),     KEY(size),          KEY(requested_size),
-                         KEY(total_size), KEY(stream),      KEY(time_us),     KEY(frames),        KEY(state),
-                         KEY(blocks),     KEY(device),      KEY(device_free), KEY(is_expandable), KEY(stage),
-                         KEY(name),       KEY(block_bytes), KEY(history),     KEY(real_size)};
+    return (struct keys){
+        KEY(action),      KEY(addr),          KEY(address),        KEY(size),  KEY(requested_size), KEY(total_size),
+        KEY(stream),      KEY(time_us),       KEY(frames),         KEY(state), KEY(blocks),         KEY(device),
+        KEY(device_free), KEY(is_expandable), KEY(stage),          KEY(name),  KEY(block_bytes),    KEY(history),
+        KEY(real_size),   KEY(pool_id),       KEY(segment_pool_id)};
 #undef KEY
 }
 
@@ -146,6 +148,7 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
         return fail_at(place, "action", "a text");
     out->action = find_action(mt_value_get(value, &keys->action));
     out->stream = natural_or(value, &keys->stream, 0);
+    out->pool = mt_torch_pool_find(reading->out, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
     mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
     out->time_us = time_us;
@@ -207,6 +210,7 @@ static mt_status read_blocks(struct reading *reading, const struct mt_value *lis
         struct mt_torch_block *block = &out->blocks[out->block_count];
         status = read_block(reading, value, (struct place){"block", i}, next, block);
         block->stream = segment->stream;
+        block->pool = segment->pool;
         next = block->address + block->bytes;
         out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &reading->keys.state), "inactive");
     }
@@ -218,8 +222,10 @@ static mt_status read_segment(struct reading *reading, const struct mt_value *va
 {
     struct keys *keys = &reading->keys;
     const struct mt_value *expandable = mt_value_get(value, &keys->is_expandable);
-    *out = (struct mt_torch_segment){.stream = natural_or(value, &keys->stream, 0),
-                                     .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
+    *out =
+        (struct mt_torch_segment){.stream = natural_or(value, &keys->stream, 0),
+                                  .pool = mt_torch_pool_find(reading->out, mt_value_get(value, &keys->segment_pool_id)),
+                                  .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
     mt_status status = read_natural(value, &keys->address, place, &out->address);
     if (status == MT_OK)
         status = read_size(reading, value, &keys->total_size, place, out->address, &out->bytes);
@@ -354,6 +360,7 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     out->elsewhere = count_elsewhere(traces, out->device);
     read_annotations(&reading, mt_value_find(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
+    mt_torch_pools_number(out);
     return MT_OK;
 }
 
@@ -363,5 +370,7 @@ void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot)
     free(snapshot->blocks);
     free(snapshot->segments);
     free(snapshot->annotations);
+    free(snapshot->pools);
+    free(snapshot->streams);
     *snapshot = (struct mt_torch_snapshot){0};
 }

@@ -40,7 +40,8 @@ struct mt_torch_event {
     uint64_t address;     /* of an oom: the bytes that the driver called free; UINT64_MAX: not stated */
     uint64_t bytes;       /* as requested */
     uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
-    uint64_t stream;      /* PyTorch's number, a pointer */
+    uint64_t stream;      /* PyTorch's number, a pointer; with private pools, a place in the snapshot's streams */
+    uint32_t pool;        /* as mt_torch_pool_find numbers it */
     int64_t time_us;
     const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
     const struct mt_value *event;  /* the whole dict; NULL if it is derived */
@@ -51,14 +52,31 @@ struct mt_torch_event {
 struct mt_torch_block {
     uint64_t address, bytes, requested_bytes;
     uint64_t stream; /* of its segment */
+    uint32_t pool;
     const struct mt_value *frames;
 };
 
 /* A segment of the end. In an expandable segment, each run of addresses that has memory is one. */
 struct mt_torch_segment {
     uint64_t address, bytes, stream;
+    uint32_t pool;
     bool is_expandable;
 };
+
+/* The pair of numbers of a private pool. */
+struct mt_torch_pool {
+    int64_t first, second;
+};
+
+/* What a pool has of a stream; of a private one, with a setting that says so. */
+struct mt_torch_stream {
+    uint64_t handle; /* PyTorch's */
+    uint32_t pool;
+    char name[32], words[64]; /* "stream 3", "private pool (1, 0)"; "": of no private pool */
+};
+
+/* Snapshots of programs have a few. */
+enum { MT_TORCH_MOST_POOLS = 256, MT_TORCH_MOST_STREAMS = 1024 };
 
 /* The begin or end of an annotation such as "Optimizer.step#AdamW.step". */
 struct mt_torch_annotation {
@@ -81,6 +99,10 @@ struct mt_torch_snapshot {
     size_t segment_count;
     struct mt_torch_annotation *annotations; /* of this device */
     size_t annotation_count;
+    struct mt_torch_pool *pools; /* private ones */
+    uint32_t pool_count;
+    struct mt_torch_stream *streams; /* none unless there are private pools */
+    uint32_t stream_count;
 };
 
 /* True if the value has the lists of a snapshot, whatever is in them. */

@@ -84,6 +84,7 @@ struct mt_segment_row {
     uint64_t address;
     uint64_t bytes;                       /* up to the end of the last part that ever had memory */
     int64_t mapped_event, unmapped_event; /* that began and ended it; unmapped_event 0: mapped at the end of the run */
+    const char *pool;                     /* the private pool that has it, as "private pool (1, 0)"; "": none */
 };
 
 /* Reads all segments of a run, by number. */
