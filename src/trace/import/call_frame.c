@@ -206,15 +206,41 @@ static uint64_t find_frame(struct mt_call_frames *frames, const struct mt_call_f
     return frames->count - 1;
 }
 
+/* Reads what a dict says. */
+static void read_dict(struct mt_call_frames *frames, const struct mt_value *dict, struct mt_call_frame *out)
+{
+    out->name = mt_value_text(mt_value_get(dict, &frames->name));
+    out->file = read_path(mt_value_text(mt_value_get(dict, &frames->file)), frames->names);
+    mt_value_integer(mt_value_get(dict, &frames->line), &out->line);
+}
+
+/* Reads File "FILE", line LINE, in NAME; leaves *out as it is for other texts. */
+static void read_printed(struct mt_call_frames *frames, const char *text, struct mt_call_frame *out)
+{
+    static const char file_word[] = "File \"", line_word[] = "\", line ", name_word[] = ", in ";
+    const char *file = strstr(text, file_word), *line = file != NULL ? strstr(file, line_word) : NULL;
+    const char *name = line != NULL ? strstr(line, name_word) : NULL;
+    if (name == NULL)
+        return;
+    file += strlen(file_word);
+    name += strlen(name_word);
+    mt_call_frame_keep(frames->names, file, (size_t)(line - file), &out->file);
+    mt_call_frame_keep(frames->names, name, strcspn(name, "\n"), &out->name);
+    out->file = read_path(out->file, frames->names);
+    out->line = strtoll(line + strlen(line_word), NULL, 10);
+}
+
 const struct mt_call_frame *mt_call_frames_read(struct mt_call_frames *frames, const struct mt_value *value)
 {
-    uint64_t key = value->kind == MT_VALUE_DICT ? (uint64_t)(uintptr_t)value->items : 0, place;
+    bool is_text = value->kind == MT_VALUE_TEXT, is_frame = is_text || value->kind == MT_VALUE_DICT;
+    uint64_t key = is_frame ? (uint64_t)(uintptr_t)value->items : 0, place;
     if (mt_number_map_get(&frames->places, key, &place))
         return frames->known[place];
-    struct mt_call_frame said = {.operation = "", .node = "", .recorded = ""};
-    said.name = mt_value_text(mt_value_get(value, &frames->name));
-    said.file = read_path(mt_value_text(mt_value_get(value, &frames->file)), frames->names);
-    mt_value_integer(mt_value_get(value, &frames->line), &said.line);
+    struct mt_call_frame said = {.name = "", .file = "", .operation = "", .node = "", .recorded = ""};
+    if (is_text)
+        read_printed(frames, mt_value_text(value), &said);
+    else
+        read_dict(frames, value, &said);
     said.is_python = is_python_file(said.file);
     place = find_frame(frames, &said);
     mt_number_map_put(&frames->places, key, place);

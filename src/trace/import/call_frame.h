@@ -4,6 +4,7 @@
  *   torch::autograd::VariableType::…::bmm(…)             ─▶ and autograd keeps a node for it
  *   torch::autograd::generated::BmmBackward0::apply(…)   ─▶ node BmmBackward0
  *   forward  cs336_basics/blocks.py  50                  ─▶ a frame of Python
+ *   "  File \"blocks.py\", line 50, in forward\n    …"     ─▶ the same, as Python's traceback prints it
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_CALL_FRAME_H

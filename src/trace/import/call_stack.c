@@ -28,8 +28,10 @@ void mt_call_stack_read(const struct mt_value *list, struct mt_call_frames *fram
     uint32_t count = list->kind == MT_VALUE_LIST ? mt_value_count(list) : 0;
     *out = (struct mt_call_stack){.operation = "", .node = "", .recorded = ""};
     out->frames = mt_host_alloc((count + 1) * sizeof *out->frames);
+    bool is_printed = mt_value_at(list, 0)->kind == MT_VALUE_TEXT; /* the innermost frame last */
     for (; out->frame_count < count; out->frame_count++) {
-        out->frames[out->frame_count] = mt_call_frames_read(frames, mt_value_at(list, out->frame_count));
+        uint32_t place = is_printed ? count - 1 - out->frame_count : out->frame_count;
+        out->frames[out->frame_count] = mt_call_frames_read(frames, mt_value_at(list, place));
         read_frame(out->frames[out->frame_count], out);
     }
     assert((out->recorded_number == 0) == (out->recorded[0] == '\0'));

@@ -28,7 +28,7 @@ bool mt_call_stack_is_backward(const struct mt_call_stack *stack);
 /* True for a request of the engine after one node and before the next. */
 bool mt_call_stack_is_between(const struct mt_call_stack *stack);
 
-/* Reads a list of frames, which must outlive the stack; values that are no frames say nothing. Release it. */
+/* Reads a list of frames, or of texts as Python prints a traceback, which must outlive the stack; values that are no frames say nothing. Release it. */
 void mt_call_stack_read(const struct mt_value *list, struct mt_call_frames *frames, struct mt_call_stack *out);
 void mt_call_stack_release(struct mt_call_stack *stack);
 

@@ -44,7 +44,8 @@ static bool is_same(const struct mt_value *frames, const struct mt_value *others
         return false;
     for (uint32_t i = 0; i < mt_value_count(frames); i++) {
         const struct mt_value *frame = mt_value_at(frames, i), *other = mt_value_at(others, i);
-        if (frame->kind != MT_VALUE_DICT || other->kind != MT_VALUE_DICT || frame->items != other->items)
+        bool is_frame = frame->kind == MT_VALUE_DICT || frame->kind == MT_VALUE_TEXT;
+        if (!is_frame || frame->kind != other->kind || frame->items != other->items)
             return false;
     }
     return true;
@@ -80,16 +81,23 @@ struct mt_torch_caller *mt_torch_callers_find(struct mt_torch_callers *callers, 
 mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
                                    const struct mt_sink *sink)
 {
-    const struct mt_call_stack *stack = &caller->stack;
-    if (caller->has_stored || sink->intern_frame == NULL || sink->intern_stack == NULL)
-        return caller->stored;
-    uint32_t depth = stack->frame_count < MT_TORCH_MOST_FRAMES ? stack->frame_count : MT_TORCH_MOST_FRAMES;
-    assert(caller->stored == 0);
-    for (uint32_t i = depth; i > 0; i--)
-        caller->stored = sink->intern_stack(sink->context, caller->stored,
-                                            mt_frame_matches_number(callers->matches, stack->frames[i - 1], sink));
+    if (!caller->has_stored)
+        caller->stored = mt_torch_callers_store_within(callers, caller, 0, sink);
     caller->has_stored = true;
     return caller->stored;
+}
+
+mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
+                                          mt_stack_id outer, const struct mt_sink *sink)
+{
+    const struct mt_call_stack *stack = &caller->stack;
+    if (sink->intern_frame == NULL || sink->intern_stack == NULL)
+        return 0;
+    uint32_t depth = stack->frame_count < MT_TORCH_MOST_FRAMES ? stack->frame_count : MT_TORCH_MOST_FRAMES;
+    for (uint32_t i = depth; i > 0; i--)
+        outer = sink->intern_stack(sink->context, outer,
+                                   mt_frame_matches_number(callers->matches, stack->frames[i - 1], sink));
+    return outer;
 }
 
 static const char *metadata_of(const struct mt_torch_request *request)

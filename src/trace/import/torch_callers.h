@@ -46,6 +46,10 @@ enum { MT_TORCH_MOST_FRAMES = 1024 };
 mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
                                    const struct mt_sink *sink);
 
+/* Returns the number of the caller's stack inside of another. */
+mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
+                                          mt_stack_id outer, const struct mt_sink *sink);
+
 /* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,
                                         const struct mt_torch_annotations *open);

@@ -123,15 +123,28 @@ static const char *op_of(const struct mt_torch_caller *caller, struct mt_text *t
     return mt_text_get(text);
 }
 
+/* Returns the caller of forward that a request of backward says to undo; NULL: it says none. */
+static struct mt_torch_caller *forward_caller(struct mt_torch_labels *labels, const struct mt_torch_request *request)
+{
+    const struct mt_value *frames = request->event != NULL ? request->event->forward_frames : NULL;
+    return frames != NULL && mt_value_count(frames) > 0 ? mt_torch_callers_find(&labels->callers, frames) : NULL;
+}
+
+static mt_span_id span_of_caller(struct mt_torch_labels *labels, struct mt_torch_caller *caller)
+{
+    if (!caller->has_span)
+        caller->span = mt_span_of_stack(&labels->sink, &caller->stack);
+    caller->has_span = true;
+    return caller->span;
+}
+
 static mt_span_id span_of(struct mt_torch_labels *labels, struct mt_torch_caller *caller, const char *said,
                           const struct mt_forward_op *forward)
 {
     if (said != NULL)
         return mt_span_of_path(&labels->sink, said);
-    if (!caller->has_span)
-        caller->span = mt_span_of_stack(&labels->sink, &caller->stack);
-    caller->has_span = true;
-    return caller->span == 0 && forward != NULL ? forward->span : caller->span;
+    mt_span_id span = span_of_caller(labels, caller);
+    return span == 0 && forward != NULL ? forward->span : span;
 }
 
 static mt_category category_of(struct mt_torch_labels *labels, const char *said, const struct mt_forward_op *forward)
@@ -174,6 +187,8 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
                        mt_span_id *out_span)
 {
     struct mt_torch_labels *labels = context;
+    struct mt_torch_caller *undone = forward_caller(labels, request);
+    mt_span_id told = undone != NULL ? span_of_caller(labels, undone) : 0;
     struct mt_torch_caller *caller = mt_torch_callers_find(&labels->callers, request->frames);
     struct mt_rule_subject subject = mt_torch_subject(request, &labels->open);
     struct mt_rule_answer answer;
@@ -187,13 +202,14 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     subject.outlives_phase = subject.life != MT_ROLE_TEMPORARY;
     subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
     mt_rules_ask(labels->callers.rules, &caller->choice, &subject, &answer);
-    const struct mt_label label = {.category = category_of(labels, answer.category, forward),
-                                   .role = role_of(&subject, answer.role),
-                                   .role_source = MT_ROLE_SOURCE_INFERRED,
-                                   .phase = subject.phase,
-                                   .op = answer.op != NULL ? answer.op : op_of(caller, &op),
-                                   .span = span_of(labels, caller, answer.span, forward),
-                                   .layer = -1};
+    const struct mt_label label = {
+        .category = category_of(labels, answer.category, forward),
+        .role = role_of(&subject, answer.role),
+        .role_source = MT_ROLE_SOURCE_INFERRED,
+        .phase = subject.phase,
+        .op = answer.op != NULL ? answer.op : op_of(caller, &op),
+        .span = told != 0 && answer.span == NULL ? told : span_of(labels, caller, answer.span, forward),
+        .layer = -1};
     *out_label = labels->sink.intern_label(labels->sink.context, &label);
     *out_span = label.span;
     mt_text_release(&op);
@@ -204,8 +220,12 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
 static mt_stack_id give_stack(void *context, const struct mt_torch_request *request)
 {
     struct mt_torch_labels *labels = context;
-    return mt_torch_callers_store(&labels->callers, mt_torch_callers_find(&labels->callers, request->frames),
-                                  &labels->bounded.behind);
+    const struct mt_sink *sink = &labels->bounded.behind;
+    struct mt_torch_caller *undone = forward_caller(labels, request);
+    mt_stack_id outer = undone != NULL ? mt_torch_callers_store(&labels->callers, undone, sink) : 0;
+    struct mt_torch_caller *caller = mt_torch_callers_find(&labels->callers, request->frames);
+    return outer != 0 ? mt_torch_callers_store_within(&labels->callers, caller, outer, sink)
+                      : mt_torch_callers_store(&labels->callers, caller, sink);
 }
 
 struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels)

@@ -23,7 +23,8 @@ const char *mt_torch_action_name(mt_torch_action action)
 /* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
-        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id;
+        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id,
+        forward_frames;
 };
 
 /* A reading under way. */
@@ -36,11 +37,12 @@ struct reading {
 static struct keys make_keys(void)
 {
 #define KEY(name) .name = MT_VALUE_KEY(#name)
-    return (struct keys){
-        KEY(action),      KEY(addr),          KEY(address),        KEY(size),  KEY(requested_size), KEY(total_size),
-        KEY(stream),      KEY(time_us),       KEY(frames),         KEY(state), KEY(blocks),         KEY(device),
-        KEY(device_free), KEY(is_expandable), KEY(stage),          KEY(name),  KEY(block_bytes),    KEY(history),
-        KEY(real_size),   KEY(pool_id),       KEY(segment_pool_id)};
+    return (struct keys){KEY(action),          KEY(addr),          KEY(address),   KEY(size),
+                         KEY(requested_size),  KEY(total_size),    KEY(stream),    KEY(time_us),
+                         KEY(frames),          KEY(state),         KEY(blocks),    KEY(device),
+                         KEY(device_free),     KEY(is_expandable), KEY(stage),     KEY(name),
+                         KEY(block_bytes),     KEY(history),       KEY(real_size), KEY(pool_id),
+                         KEY(segment_pool_id), KEY(forward_frames)};
 #undef KEY
 }
 
@@ -150,6 +152,7 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     out->stream = natural_or(value, &keys->stream, 0);
     out->pool = mt_torch_pool_find(reading->out, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
+    out->forward_frames = mt_value_get(value, &keys->forward_frames);
     mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
     out->time_us = time_us;
     if (is_about_memory(out->action))

@@ -43,9 +43,11 @@ struct mt_torch_event {
     uint64_t stream;      /* PyTorch's number, a pointer; with private pools, a place in the snapshot's streams */
     uint32_t pool;        /* as mt_torch_pool_find numbers it */
     int64_t time_us;
-    const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
-    const struct mt_value *event;  /* the whole dict; NULL if it is derived */
-    bool is_derived;               /* it is no entry of the file */
+    const struct mt_value *frames;         /* innermost first: dicts of name, filename, line; or none */
+    const struct mt_value *forward_frames; /* in backward, of the operator that is undone, if anomalies were looked for:
+                                            * texts as Python prints a traceback */
+    const struct mt_value *event;          /* the whole dict; NULL if it is derived */
+    bool is_derived;                       /* it is no entry of the file */
 };
 
 /* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
