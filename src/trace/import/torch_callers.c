@@ -100,16 +100,16 @@ mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, cons
     return outer;
 }
 
-static const char *metadata_of(const struct mt_torch_request *request)
+const char *mt_torch_metadata(const struct mt_torch_event *event)
 {
     struct mt_value_key key = MT_VALUE_KEY("user_metadata");
-    return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
+    return mt_value_text(mt_value_get(event->event, &key));
 }
 
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request, const struct mt_torch_annotations *open)
 {
     return (struct mt_rule_subject){.bytes = request->requested_bytes,
-                                    .metadata = metadata_of(request),
+                                    .metadata = request->event != NULL ? mt_torch_metadata(request->event) : "",
                                     .annotations = open->names,
                                     .annotation_count = open->count,
                                     .life = MT_ROLE_OTHER,

@@ -50,6 +50,9 @@ mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_t
 mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
                                           mt_stack_id outer, const struct mt_sink *sink);
 
+/* Returns the text that the program gave the block of an event; "" if none. */
+const char *mt_torch_metadata(const struct mt_torch_event *event);
+
 /* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,
                                         const struct mt_torch_annotations *open);

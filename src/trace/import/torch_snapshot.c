@@ -160,6 +160,8 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
     if (out->action == MT_TORCH_OOM)
         out->address = natural_or(value, &keys->device_free, UINT64_MAX);
+    if (out->action == MT_TORCH_ANNOTATE)
+        out->address = natural_or(value, &keys->addr, 0);
     return MT_OK;
 }
 
