@@ -84,7 +84,7 @@ class Watch(unittest.TestCase):
     def test_ranges_are_the_steps_if_they_are_named(self):
         self.record(MODEL + "nvtx = torch.cuda.nvtx\n"
                     "for number in range(2):\n"
-                    "    nvtx.range_push(f'iteration {number}')\n"
+                    "    nvtx.range_push(msg=f'iteration {number}')\n"
                     "    nvtx.range_push('inside')\n    step()\n    step()\n    nvtx.range_pop()\n"
                     "    torch.profiler.profile().step()\n    kept = torch.Tensor(20 * MIB + number)\n    nvtx.range_pop()\n"
                     "torch.Tensor(30 * MIB)\n", "--step", "iter")
