@@ -92,7 +92,6 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
         ("span_end", None, word),
         ("span_now", word),
         ("category_now", number),
-        ("place", None, word, number),
         ("phase", None, number, number),
         ("step_begin", ctypes.c_int64),
         ("step_end", None),

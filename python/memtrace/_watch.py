@@ -110,21 +110,21 @@ class Watcher(Labels):
         self.begin_step()
         return original(*given, **named)
 
-    def _begin_range(self, original: Any, message: str) -> Any:
+    def _begin_range(self, original: Any, *given: Any, **named: Any) -> Any:
         """Begins a step with a range of torch.cuda.nvtx whose name begins as the user said."""
-        assert self.step_prefix is not None
-        is_step = message.startswith(self.step_prefix)
+        name = given[0] if given else named.get("msg")
+        is_step = str(name).startswith(self.step_prefix or "")
         ranges = self.local.__dict__.setdefault("ranges", [])
         ranges.append(is_step)
         if is_step:
             self.begin_step()
-        return original(message)
+        return original(*given, **named)
 
-    def _end_range(self, original: Any) -> Any:
+    def _end_range(self, original: Any, *given: Any, **named: Any) -> Any:
         ranges = getattr(self.local, "ranges", None)
         if ranges and ranges.pop():
             self.end_step()
-        return original()
+        return original(*given, **named)
 
 
 def fall_back(reason: str) -> None:

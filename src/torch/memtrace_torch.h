@@ -114,10 +114,6 @@ void memtrace_torch_span_end(uint32_t depth);
 uint32_t memtrace_torch_span_now(void);
 int memtrace_torch_category_now(void);
 
-/* Sets the thread's span where no span is begun, until the next such call or the next phase. For backward, which does
- * not report the end of a module. */
-void memtrace_torch_place(uint32_t span, int category);
-
 /* Sets the program's phase, and the category of allocations in it that no span covers. */
 void memtrace_torch_phase(int phase, int category);
 

@@ -2,12 +2,10 @@
  *
  *   depth 2   span of an inner module, category   ◀── counts, if there is one
  *   depth 1   span of a module, category
- *   place     where backward is now               ◀── counts otherwise, until the next phase
  *   default   category of the phase               ◀── counts otherwise
  *
  * Calls of forward nest, so they push and pop. Backward runs through the same modules in another thread and another
- * order, and nothing reports its end of a module: it only reports where it is. That counts until the phase changes,
- * since the threads of backward outlive a step.
+ * order; torch_backward.h finds where it is.
  *
  * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
 #ifndef MT_TORCH_TORCH_LABEL_H
@@ -85,11 +83,7 @@ mt_span_id mt_torch_label_span_at(uint32_t depth);
 /* Returns the number of labels that were begun and not ended. */
 uint32_t mt_torch_label_depth(void);
 
-/* Sets the thread's place, until it is set again or the phase changes. Returns the span of the place before; 0:
- * none. */
-mt_span_id mt_torch_label_place(mt_span_id span, mt_category category);
-
-/* Sets the program's phase, and the category of what no span and no place covers. True if the phase has changed. */
+/* Sets the program's phase, and the category of what no span covers. True if the phase has changed. */
 bool mt_torch_label_phase(mt_phase phase, mt_category category);
 
 #endif

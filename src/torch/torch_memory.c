@@ -40,11 +40,6 @@ struct mt_torch_memory {
 
 /* ---- the trace ---- */
 
-bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
-{
-    return atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed);
-}
-
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value)
 {
     (void)mt_torch_trace_enter(&memory->trace);
@@ -436,7 +431,7 @@ static void mark_foreign(struct mt_torch_memory *memory, mt_event_kind kind, uin
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
-    if (!mt_torch_memory_is_recorded(memory))
+    if (!atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed)) /* there is none */
         return;
     mt_lock_take(&memory->lock);
     mt_span_id number = span_of(memory, span);

@@ -106,9 +106,6 @@ struct mt_torch_sums mt_torch_memory_sums(struct mt_torch_memory *memory);
 
 /* ---- the trace ---- */
 
-/* True if the trace is being written. */
-bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory);
-
 /* Emits an event that is not about memory, if the trace is being written. */
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span);
 

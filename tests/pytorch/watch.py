@@ -84,7 +84,7 @@ class Watch(unittest.TestCase):
     def test_ranges_are_the_steps_if_they_are_named(self):
         self.record(MODEL + "nvtx = torch.cuda.nvtx\n"
                     "for number in range(2):\n"
-                    "    nvtx.range_push(f'iteration {number}')\n"
+                    "    nvtx.range_push(msg=f'iteration {number}')\n"
                     "    nvtx.range_push('inside')\n    step()\n    step()\n    nvtx.range_pop()\n"
                     "    torch.profiler.profile().step()\n    kept = torch.Tensor(20 * MIB + number)\n    nvtx.range_pop()\n"
                     "torch.Tensor(30 * MIB)\n", "--step", "iter")
@@ -98,6 +98,8 @@ class Watch(unittest.TestCase):
         self.assertEqual(self.sql("SELECT requested_bytes FROM block"), [(200,)])
         self.assertEqual(os.listdir(self.folder.name).count("t.db"), 1)
         self.assertNotIn("t-cuda1.db", os.listdir(self.folder.name))
+        self.record("import torch\nfirst = torch.Tensor(100, device=0)\n", "--device", "1")
+        self.assertIn("the program was not seen to use GPU 1, so there was nothing to record", self.said)
 
     def test_a_refused_request_ends_the_run_as_out_of_memory(self):
         self.record(MODEL + "torch.Tensor(1 << 40)\n")

@@ -327,9 +327,11 @@ static void tell_answer(void *context, const struct mt_record_answer *answer)
         mt_note("process %" PRId64 ": %s", answer->pid, answer->text);
 }
 
-static void tell_nothing(void)
+static void tell_nothing(const struct record_options *record)
 {
-    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == NULL)
+    if (record->device != MT_EVERY_DEVICE)
+        mt_note("the program was not seen to use GPU %" PRId64 ", so there was nothing to record", record->device);
+    else if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == NULL)
         mt_note("there is no CUDA driver here, so there was nothing to record");
     else
         mt_note("the program did not use CUDA, so there was nothing to record");
@@ -342,7 +344,7 @@ static void tell_results(const struct recording *recording, const struct record_
     if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (report.runs == 0 && report.notes == 0)
-        tell_nothing();
+        tell_nothing(record);
 }
 
 /* Exits with the program's exit code, so this one command returns no status. */

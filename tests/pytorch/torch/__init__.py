@@ -246,7 +246,7 @@ class Profile:
         pass
 
 
-nvtx = module_named("cuda.nvtx", range_push=lambda message: 0, range_pop=lambda: 0)
+nvtx = module_named("cuda.nvtx", range_push=lambda msg: 0, range_pop=lambda: 0)
 history = []  # the calls that would have PyTorch keep its memory history
 
 
