@@ -18,13 +18,14 @@ from typing import Any, Optional, Union
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from . import _abi
+from . import _abi, _stacks
 from ._allocator import Allocator, close_at_exit, install_allocator
 from ._labels import ROOT, Call, Labels, Patched, Place
 from ._library import find_torch_library, load_torch_library
 
 TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
+STACKS = "MEMTRACE_RECORD_STACKS"
 HISTORY_ENTRIES = 10_000_000
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
@@ -129,6 +130,14 @@ class Watcher(Labels):
                        around.category if around else self.other)
         return self.places[id(module)]
 
+    def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
+        """Keeps this thread's call stack for those of autograd's that run no Python."""
+        self.library.memtrace_torch_backward_begin()
+        try:
+            return super()._backward(original, *given, **named)
+        finally:
+            self.library.memtrace_torch_backward_end()
+
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
@@ -195,18 +204,22 @@ def keep_history() -> None:
     tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
 
 
-def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None) -> Optional[Watcher]:
-    """Begins to watch. Returns None where PyTorch has no CUDA. Fails with RuntimeError if the trace can't be written, and
+def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None,
+          stacks: bool = True) -> Optional[Watcher]:
+    """Begins to watch, with or without call stacks and names of operators. Returns None where PyTorch has no CUDA. Fails with RuntimeError if the trace can't be written, and
     with _abi.NotUnderstood for a PyTorch whose headers are not understood."""
     global watcher
     if torch.version.cuda is None:
         return None
-    abi = _abi.derive(pathlib.Path(torch.__file__).parent / "include")
+    include = pathlib.Path(torch.__file__).parent / "include"
+    abi = _abi.derive(include)
     library = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)  # for the library that records CUDA's calls
     if library.memtrace_torch_watch(ctypes.byref(abi), os.fsencode(trace) if trace else None,
                                     name.encode() if name else None):
         raise RuntimeError(library.memtrace_torch_last_error().decode())
     watcher = Watcher(library)
+    for reason in _stacks.begin(library, include) if stacks else ():
+        tell(reason)
     close_at_exit(watcher)
     CUDA._lazy_call(watcher.attach)
     return watcher
@@ -235,7 +248,7 @@ def begin_recorded() -> None:
             begin_ours()
         return
     try:
-        begin()
+        begin(stacks=os.environ.get(STACKS) != "0")
     except (RuntimeError, OSError, _abi.NotUnderstood) as error:
         fall_back(str(error))
 
@@ -244,6 +257,7 @@ def end(outcome: int = 0) -> None:
     """Ends the traces as Allocator.close does, and removes all hooks."""
     global watcher
     if watcher is not None:
+        _stacks.end(watcher.library)
         watcher.unwatch()
         watcher.close(outcome)
     watcher = None

@@ -4,6 +4,7 @@
 #include "torch/torch_label.h"
 #include "torch/torch_library.h"
 #include "torch/torch_memory.h"
+#include "torch/torch_stack.h"
 
 #include <assert.h>
 #include <string.h>
@@ -139,6 +140,20 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
     return mt_torch_relabel(address_of(ptr), span, category)
                ? MT_OK
                : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
+}
+
+/* ---- backward ---- */
+
+void memtrace_torch_backward_begin(void)
+{
+    if (!mt_torch_is_child())
+        mt_torch_stack_keep();
+}
+
+void memtrace_torch_backward_end(void)
+{
+    if (!mt_torch_is_child())
+        mt_torch_stack_drop();
 }
 
 /* ---- statistics ---- */

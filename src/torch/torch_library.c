@@ -2,6 +2,8 @@
 #include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
+#include "torch/torch_operator.h"
+#include "torch/torch_stack.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
@@ -190,7 +192,7 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
-    struct mt_torch_label label = mt_torch_label_here();
+    struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
     *out = 0;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
@@ -314,6 +316,7 @@ void mt_torch_forget(void)
     }
     library.is_watching = false;
     mt_torch_backward_forget();
+    mt_torch_stack_forget();
     mt_record_request_release(&library.request);
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);

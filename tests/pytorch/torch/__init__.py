@@ -1,5 +1,6 @@
 """A fake PyTorch with the parts that the package uses, over the library with fake cards. Tensors are
 blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
+import contextlib
 import ctypes
 import os
 import sys
@@ -8,9 +9,30 @@ import types
 
 C10 = ctypes.CDLL(os.environ["FAKE_C10"])
 CUDA = ctypes.CDLL(os.environ["FAKE_C10_CUDA"])
-for name in ("take", "allocated", "reserved"):
+CPU = ctypes.CDLL(os.environ["FAKE_TORCH_CPU"])
+for name in ("take", "take_elsewhere", "allocated", "reserved"):
     getattr(CUDA, "fake_cuda_" + name).restype = ctypes.c_uint64
 C10.fake_c10_take.restype = ctypes.c_char_p
+
+
+@contextlib.contextmanager
+def operator(name):
+    """An operator of PyTorch's, as its observers see it."""
+    text = ctypes.create_string_buffer(name.encode())
+    CPU.fake_cpu_operator_begin(text)
+    try:
+        yield
+    finally:
+        CPU.fake_cpu_operator_end()
+
+
+@contextlib.contextmanager
+def no_grad():
+    CPU.fake_cpu_enable_grad(0)
+    try:
+        yield
+    finally:
+        CPU.fake_cpu_enable_grad(1)
 
 
 class OutOfMemoryError(RuntimeError):
@@ -115,6 +137,16 @@ class Node:
             Tensor(self.count)
         for node in self.after:
             node.run()
+
+
+class NativeNode:
+    """A step of backward in a thread that runs no Python."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def run(self):
+        CUDA.fake_cuda_take_elsewhere(ctypes.c_uint64(self.count), 0)
 
 
 class OlderNode(Node):

@@ -1,0 +1,98 @@
+"""Call stacks and names of operators, for a watched allocator. The library reads both from the memory of Python and of PyTorch;
+here it is checked, before the first is recorded, that they are as known."""
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Optional
+
+from . import _abi
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+Frames = list[tuple[str, str, int]]  # function, file, line; innermost first
+
+
+class NotKnown(Exception):
+    """Stacks or operators are not as known."""
+
+
+def frames_of(frame: Optional[types.FrameType]) -> Frames:
+    """Returns the frames as Python has them."""
+    found = []
+    while frame is not None:
+        code = frame.f_code
+        found.append((getattr(code, "co_qualname", code.co_name), code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def frames_read(library: Any) -> Frames:
+    """Returns the frames as the library reads them, without this function's own."""
+    lines = [line.split("\t") for line in library.memtrace_torch_stack_text().decode().splitlines()]
+    return [(function, file, int(number)) for function, file, number in lines[1:]]
+
+
+def nest(look: Callable[[], None]) -> None:
+    """Looks from within the kinds of frames that there are: functions, generators, coroutines, bodies of classes, code without
+    a function, and those that C has called."""
+    def generate() -> Generator[None, None, None]:
+        look()
+        yield from (look() for _ in range(1))
+
+    async def wait() -> None:
+        for _ in generate():
+            [look() for _ in range(1)]
+
+    class Body:
+        sorted([1], key=lambda _: look())
+        try:
+            wait().send(None)
+        except StopIteration:
+            pass
+
+    exec("look(\n)\nBody()", {"look": look, "Body": Body})  # pylint: disable=exec-used
+
+
+def check(library: Any) -> None:
+    """Fails with NotKnown unless the library reads what Python says."""
+    def look() -> None:
+        if frames_read(library) != frames_of(sys._getframe()):
+            raise NotKnown("the call stacks that are read are not Python's own")
+
+    nest(look)
+
+
+def begin_stacks(library: Any) -> None:
+    """Begins to record call stacks. Fails with NotKnown."""
+    if sys.implementation.name != "cpython" or sys.abiflags or library.memtrace_torch_stacks(sys.version_info.minor):
+        raise NotKnown(f"the call stacks of {sys.implementation.name} {sys.version.split()[0]}{sys.abiflags} are not known")
+    check(library)
+    library.memtrace_torch_stacks_begin(os.fsencode(PACKAGE))
+
+
+def begin_operators(library: Any, include: os.PathLike[str]) -> None:
+    """Begins to record the names of operators. Fails with NotKnown."""
+    try:
+        _abi.check_observer(include)
+    except (_abi.NotUnderstood, OSError) as error:
+        raise NotKnown(f"PyTorch's operators are not known: {error}") from error
+    if library.memtrace_torch_operators():
+        raise NotKnown(library.memtrace_torch_last_error().decode())
+
+
+def begin(library: Any, include: os.PathLike[str]) -> Iterator[str]:
+    """Begins to record both. Yields why one can't be."""
+    for start in (lambda: begin_stacks(library), lambda: begin_operators(library, include)):
+        try:
+            start()
+        except NotKnown as error:
+            yield str(error)
+
+
+def end(library: Any) -> None:
+    """Ends it."""
+    library.memtrace_torch_stacks_end()
+    library.memtrace_torch_operators_end()

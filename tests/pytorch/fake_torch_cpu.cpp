@@ -1,0 +1,69 @@
+/* PyTorch's operators and grad mode as far as their observer meets them: under PyTorch's symbol names, with the observer of
+ * torch/include. There is one observer, and operators end in the opposite order. */
+#include "torch/include/ATen/record_function.h"
+
+#include <vector>
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+static std::vector<at::RecordFunctionCallback> observers; /* none or one */
+static thread_local std::vector<std::unique_ptr<at::RecordFunction>> open;
+static thread_local bool is_grad_enabled = true;
+
+namespace at
+{
+
+const char *RecordFunction::name() const
+{
+    return name_;
+}
+
+uint64_t addGlobalCallback(RecordFunctionCallback callback)
+{
+    const bool is_right = callback.needs_nothing() && callback.is_for(RecordScope::FUNCTION) &&
+                          callback.is_for(RecordScope::BACKWARD_FUNCTION) && !callback.is_for(RecordScope::USER_SCOPE);
+    if (is_right)
+        observers.assign(1, callback);
+    return 7;
+}
+
+void removeCallback(uint64_t handle)
+{
+    if (handle == 7)
+        observers.clear();
+}
+
+} // namespace at
+
+namespace c10
+{
+struct GradMode {
+    static bool is_enabled();
+};
+
+bool GradMode::is_enabled()
+{
+    return is_grad_enabled;
+}
+} // namespace c10
+
+EXPORTED void fake_cpu_operator_begin(const char *name)
+{
+    open.push_back(std::make_unique<at::RecordFunction>(name));
+    for (const auto &observer : observers)
+        observer.start()(*open.back());
+}
+EXPORTED void fake_cpu_operator_end()
+{
+    for (const auto &observer : observers)
+        observer.end()(*open.back(), nullptr);
+    open.pop_back();
+}
+EXPORTED void fake_cpu_enable_grad(int enables)
+{
+    is_grad_enabled = enables != 0;
+}
+EXPORTED int fake_cpu_observers()
+{
+    return static_cast<int>(observers.size());
+}
