@@ -68,6 +68,7 @@ class Watcher(Labels):
             for segment in CUDA.memory_snapshot():
                 self._find(segment)
         except Exception as error:
+            _stacks.end(self.library)
             fall_back(str(error))
 
     def _find(self, segment: Any) -> None:

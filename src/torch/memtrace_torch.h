@@ -170,7 +170,7 @@ void memtrace_torch_stacks_end(void);
 void memtrace_torch_backward_begin(void);
 void memtrace_torch_backward_end(void);
 
-/* Returns the operator that the calling thread takes memory for; NULL: none is known. Valid until it ends. */
+/* Returns the operator that the calling thread takes memory for; NULL: none is known. Valid as long as the library. */
 const char *memtrace_torch_operator_now(void);
 
 /* Begin and end recording the operators that ask for memory, and telling what is computed without grad mode. The first fails

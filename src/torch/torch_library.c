@@ -422,9 +422,12 @@ void memtrace_torch_phase(int phase, int category)
     enter();
     library.phase = (mt_phase)phase;
     move_place(0);
-    if (mt_torch_label_phase((mt_phase)phase, (mt_category)category))
+    bool is_new = mt_torch_label_phase((mt_phase)phase, (mt_category)category);
+    if (is_new)
         mt_torch_mark(MT_EVENT_PHASE, (uint64_t)phase, 0);
     leave();
+    if (is_new)
+        mt_torch_operator_phase((mt_phase)phase);
 }
 
 /* The lock is held. */

@@ -12,6 +12,10 @@ extern "C" {
 /* Of torch_operator.h and torch_label.h, which are C. */
 void mt_torch_operator_begin(const void *call, const char *name);
 void mt_torch_operator_end(const void *call);
+struct mt_torch_observer {
+    void (*pause)(void), (*resume)(void);
+};
+void mt_torch_operator_observe(const struct mt_torch_observer *observer);
 void mt_torch_label_grad_mode(bool (*is_enabled)(void));
 }
 
@@ -21,6 +25,8 @@ namespace
 constexpr const char *LIBRARY = "libtorch_cpu.so";
 constexpr const char *ADD = "_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE";
 constexpr const char *REMOVE = "_ZN2at14removeCallbackEm";
+constexpr const char *PAUSE = "_ZN2at15disableCallbackEm";
+constexpr const char *RESUME = "_ZN2at16reenableCallbackEm";
 constexpr const char *NAME = "_ZNK2at14RecordFunction4nameEv";
 constexpr const char *GRAD_MODE = "_ZN3c108GradMode10is_enabledEv";
 
@@ -36,14 +42,18 @@ struct observer {
     std::unique_ptr<context> (*begin)(const record_function &);
     void (*end)(const record_function &, context *);
     double probability;
-    bool is_function, is_backward;
-    bool others[14];
+    bool is_function;
+    bool others[15];
 };
 static_assert(sizeof(observer) == 40, "as PyTorch's");
 
+/* PyTorch's functions, once they are found. */
+uint64_t (*add_observer)(observer);
+void (*remove_observer)(uint64_t), (*pause_observer)(uint64_t), (*resume_observer)(uint64_t);
 const char *(*name_of)(const record_function *);
-void (*remove_observer)(uint64_t);
-uint64_t handle; /* 0: nothing is observed */
+bool (*is_grad_enabled)();
+
+uint64_t handle; /* of the observer; 0: there is none */
 
 std::unique_ptr<context> begin(const record_function &function)
 {
@@ -56,36 +66,56 @@ void end(const record_function &function, context *)
     mt_torch_operator_end(&function);
 }
 
-template <typename T> void find(void *library, const char *symbol, T *out)
+void pause()
 {
-    *out = reinterpret_cast<T>(library != nullptr ? dlsym(library, symbol) : nullptr);
+    pause_observer(handle);
+}
+
+void resume()
+{
+    resume_observer(handle);
+}
+
+const mt_torch_observer functions = {pause, resume};
+
+template <typename T> bool find(void *library, const char *symbol, T *out)
+{
+    *out = reinterpret_cast<T>(dlsym(library, symbol));
+    return *out != nullptr;
+}
+
+bool find_all()
+{
+    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr)
+        return false;
+    const bool has_all = find(library, ADD, &add_observer) && find(library, REMOVE, &remove_observer) &&
+                         find(library, PAUSE, &pause_observer) && find(library, RESUME, &resume_observer) &&
+                         find(library, NAME, &name_of) && find(library, GRAD_MODE, &is_grad_enabled);
+    dlclose(library);
+    return has_all;
 }
 
 } // namespace
 
 extern "C" int memtrace_torch_operators(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-    uint64_t (*add)(observer);
-    bool (*is_grad_enabled)();
-    find(library, ADD, &add);
-    find(library, REMOVE, &remove_observer);
-    find(library, NAME, &name_of);
-    find(library, GRAD_MODE, &is_grad_enabled);
-    if (library != nullptr)
-        dlclose(library);
-    if (add == nullptr || remove_observer == nullptr || name_of == nullptr || is_grad_enabled == nullptr)
+    if (handle != 0)
+        return MT_OK;
+    if (is_grad_enabled == nullptr && !find_all())
         return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its operators as known");
     mt_torch_label_grad_mode(is_grad_enabled);
-    if (handle == 0)
-        handle = add({begin, end, 1.0, true, true, {}});
+    handle = add_observer({begin, end, 1.0, true, {}});
+    mt_torch_operator_observe(&functions);
     return MT_OK;
 }
 
 extern "C" void memtrace_torch_operators_end(void)
 {
+    if (handle == 0)
+        return;
+    mt_torch_operator_observe(nullptr);
     mt_torch_label_grad_mode(nullptr);
-    if (handle != 0)
-        remove_observer(handle);
+    remove_observer(handle);
     handle = 0;
 }

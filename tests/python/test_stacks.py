@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from memtrace import _abi, _stacks
+from memtrace import _abi, _stacks, _watch
 from memtrace._library import find_torch_library, load_torch_library
 
 INCLUDE = pathlib.Path(torch.__file__).parent / "include"
@@ -49,29 +49,42 @@ def test_a_python_that_is_not_known_is_refused(library):
 def test_operators_are_known_while_they_run(library):
     seen = []
 
-    class Probe(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(context, gradient):
-            seen.append(library.memtrace_torch_operator_now())
-            return gradient
-
     @torch.library.custom_op("memtrace_test::probe", mutates_args=())
     def probe(x: torch.Tensor) -> torch.Tensor:
         seen.append(library.memtrace_torch_operator_now())
         return x.clone()
 
     assert library.memtrace_torch_operator_now() is None
-    Probe.apply(torch.ones(2, requires_grad=True)).sum().backward()
     probe(torch.ones(2))
-    assert seen == [b"ProbeBackward", b"memtrace_test::probe"]
+    assert seen == [b"memtrace_test::probe"]
     assert library.memtrace_torch_operator_now() is None
     _stacks.end(library)
     probe(torch.ones(2))
-    assert seen[2] is None
+    assert seen[1] is None
+
+
+class Probe(torch.autograd.Function):
+    """Calls a function in backward."""
+
+    @staticmethod
+    def forward(context, x, look):
+        context.look = look
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        context.look()
+        return gradient, None
+
+
+def test_in_backward_operators_are_autograd_s_nodes(library):
+    watcher, seen = _watch.Watcher(library), []
+    look = lambda *_: seen.append(library.memtrace_torch_operator_now())  # noqa: E731
+    x = Probe.apply(torch.ones(2, requires_grad=True), look) * 2
+    x.register_hook(look)
+    x.sum().backward()
+    watcher.unwatch()
+    assert seen == [b"MulBackward0", b"autograd.Function"]
 
 
 @pytest.mark.parametrize("old, new", [

@@ -6,7 +6,7 @@
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-static std::vector<at::RecordFunctionCallback> observers; /* none or one */
+static std::vector<at::RecordFunctionCallback> observers, paused; /* none or one */
 static thread_local std::vector<std::unique_ptr<at::RecordFunction>> open;
 static thread_local bool is_grad_enabled = true;
 
@@ -21,7 +21,7 @@ const char *RecordFunction::name() const
 uint64_t addGlobalCallback(RecordFunctionCallback callback)
 {
     const bool is_right = callback.needs_nothing() && callback.is_for(RecordScope::FUNCTION) &&
-                          callback.is_for(RecordScope::BACKWARD_FUNCTION) && !callback.is_for(RecordScope::USER_SCOPE);
+                          !callback.is_for(RecordScope::BACKWARD_FUNCTION) && !callback.is_for(RecordScope::USER_SCOPE);
     if (is_right)
         observers.assign(1, callback);
     return 7;
@@ -31,6 +31,18 @@ void removeCallback(uint64_t handle)
 {
     if (handle == 7)
         observers.clear();
+}
+
+void disableCallback(uint64_t handle)
+{
+    if (handle == 7)
+        observers.swap(paused);
+}
+
+void reenableCallback(uint64_t handle)
+{
+    if (handle == 7 && observers.empty())
+        observers.swap(paused);
 }
 
 } // namespace at

@@ -193,6 +193,12 @@ class Watch(unittest.TestCase):
         return self.sql("SELECT requested_bytes, op FROM run_event JOIN label ON label.run = run_event.run AND"
                         " label.id = run_event.label WHERE stack IS NOT NULL ORDER BY requested_bytes")
 
+    def test_the_observer_of_operators_pauses_in_backward(self):
+        printed = self.record(MODEL + "class Look(torch.Node):\n    def run(self):\n"
+                              "        print(torch.CPU.fake_cpu_observers())\n"
+                              "torch.Tensor(1, Look(0)).backward()\nprint(torch.CPU.fake_cpu_observers())\n")
+        self.assertEqual(printed, "0\n1\n")
+
     def test_without_grad_mode_nothing_is_kept_for_backward(self):
         self.record(MODEL + "with torch.no_grad():\n    out = model(torch.Tensor(8 * MIB, torch.Node(0)))\n"
                     "again = model(torch.Tensor(8 * MIB, torch.Node(0)))\n")

@@ -59,5 +59,7 @@ class RecordFunctionCallback
 
 uint64_t addGlobalCallback(RecordFunctionCallback callback);
 void removeCallback(uint64_t handle);
+void disableCallback(uint64_t handle);
+void reenableCallback(uint64_t handle);
 
 } // namespace at
