@@ -90,7 +90,7 @@ def test_in_backward_operators_are_autograd_s_nodes(library):
 @pytest.mark.parametrize("old, new", [
     ("StartCallback start_;", "StartCallback first_;"),
     ("double sampling_prob_ = 1.0;", "float sampling_prob_ = 1.0;"),
-    ("BACKWARD_FUNCTION,", "SOMETHING, BACKWARD_FUNCTION,"),
+    ("FUNCTION = 0,", "SOMETHING = 0, FUNCTION,"),
     ("bool needs_inputs_ = false;", "bool needs_inputs_ = false; bool a_ = false; bool b_ = false;"),
     ("class TORCH_API RecordFunctionCallback {", "class TORCH_API Another {"),
 ])
