@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import types
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
 from . import _abi
@@ -35,11 +35,11 @@ def frames_read(library: Any) -> Frames:
     return [(function, file, int(number)) for function, file, number in lines[1:]]
 
 
-def nest(look: Callable[[], None]) -> None:
+def nest(look: Callable[[], int]) -> None:
     """Looks from within the kinds of frames that there are: functions, generators, coroutines, bodies of classes, code without
     a function, and those that C has called."""
-    def generate() -> Generator[None, None, None]:
-        look()
+    def generate() -> Iterator[int]:
+        yield look()
         yield from (look() for _ in range(1))
 
     async def wait() -> None:
@@ -53,14 +53,15 @@ def nest(look: Callable[[], None]) -> None:
         except StopIteration:
             pass
 
-    exec("look(\n)\nBody()", {"look": look, "Body": Body})  # pylint: disable=exec-used
+    exec("look(\n)\nBody()", {"look": look, "Body": Body})
 
 
 def check(library: Any) -> None:
     """Fails with NotKnown unless the library reads what Python says."""
-    def look() -> None:
+    def look() -> int:
         if frames_read(library) != frames_of(sys._getframe()):
             raise NotKnown("the call stacks that are read are not Python's own")
+        return 0
 
     nest(look)
 
@@ -85,11 +86,14 @@ def begin_operators(library: Any, include: os.PathLike[str]) -> None:
 
 def begin(library: Any, include: os.PathLike[str]) -> Iterator[str]:
     """Begins to record both. Yields why one can't be."""
-    for start in (lambda: begin_stacks(library), lambda: begin_operators(library, include)):
-        try:
-            start()
-        except NotKnown as error:
-            yield str(error)
+    try:
+        begin_stacks(library)
+    except NotKnown as error:
+        yield str(error)
+    try:
+        begin_operators(library, include)
+    except NotKnown as error:
+        yield str(error)
 
 
 def end(library: Any) -> None:
