@@ -114,6 +114,7 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
         ("operators", number),
         ("operators_end", None),
         ("operator_now", text),
+        ("grad_mode", number),
         ("statistics", number, number, number, ctypes.POINTER(Figures)),
         ("reset_peaks", None, number),
         ("reset", None),

@@ -55,6 +55,7 @@ class Watcher(Labels):
         self.in_step = self.has_profiler = False
         # The hooks of each module are C.
         self.is_fast = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
+        library.memtrace_torch_grad_mode()
         self._watch_calls()
         self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
 

@@ -173,10 +173,14 @@ void memtrace_torch_backward_end(void);
 /* Returns the operator that the calling thread takes memory for; NULL: none is known. Valid as long as the library. */
 const char *memtrace_torch_operator_now(void);
 
-/* Begin and end recording the operators that ask for memory, and telling what is computed without grad mode. The first fails
- * for another PyTorch than those that are known. */
+/* Begin and end recording the operators that ask for memory. The first fails for another PyTorch than those that are
+ * known. */
 int memtrace_torch_operators(void);
 void memtrace_torch_operators_end(void);
+
+/* Tells from now on what is computed without grad mode, of which backward needs nothing. Fails for another PyTorch than those
+ * that are known. */
+int memtrace_torch_grad_mode(void);
 
 /* ---- statistics ---- */
 

@@ -51,7 +51,6 @@ static_assert(sizeof(observer) == 40, "as PyTorch's");
 uint64_t (*add_observer)(observer);
 void (*remove_observer)(uint64_t), (*pause_observer)(uint64_t), (*resume_observer)(uint64_t);
 const char *(*name_of)(const record_function *);
-bool (*is_grad_enabled)();
 
 uint64_t handle; /* of the observer; 0: there is none */
 
@@ -78,33 +77,34 @@ void resume()
 
 const mt_torch_observer functions = {pause, resume};
 
-template <typename T> bool find(void *library, const char *symbol, T *out)
+/* Finds a function of PyTorch's. False if it is not there. */
+template <typename T> bool find(const char *symbol, T *out)
 {
-    *out = reinterpret_cast<T>(dlsym(library, symbol));
+    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+    *out = library != nullptr ? reinterpret_cast<T>(dlsym(library, symbol)) : nullptr;
+    if (library != nullptr)
+        dlclose(library);
     return *out != nullptr;
 }
 
-bool find_all()
-{
-    void *library = dlopen(LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr)
-        return false;
-    const bool has_all = find(library, ADD, &add_observer) && find(library, REMOVE, &remove_observer) &&
-                         find(library, PAUSE, &pause_observer) && find(library, RESUME, &resume_observer) &&
-                         find(library, NAME, &name_of) && find(library, GRAD_MODE, &is_grad_enabled);
-    dlclose(library);
-    return has_all;
-}
-
 } // namespace
+
+extern "C" int memtrace_torch_grad_mode(void)
+{
+    bool (*is_enabled)();
+    if (!find(GRAD_MODE, &is_enabled))
+        return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its grad mode as known");
+    mt_torch_label_grad_mode(is_enabled);
+    return MT_OK;
+}
 
 extern "C" int memtrace_torch_operators(void)
 {
     if (handle != 0)
         return MT_OK;
-    if (is_grad_enabled == nullptr && !find_all())
+    if (!find(ADD, &add_observer) || !find(REMOVE, &remove_observer) || !find(PAUSE, &pause_observer) ||
+        !find(RESUME, &resume_observer) || !find(NAME, &name_of))
         return mt_fail(MT_NO_DEVICE, "this PyTorch does not tell its operators as known");
-    mt_torch_label_grad_mode(is_grad_enabled);
     handle = add_observer({begin, end, 1.0, true, {}});
     mt_torch_operator_observe(&functions);
     return MT_OK;
@@ -115,7 +115,6 @@ extern "C" void memtrace_torch_operators_end(void)
     if (handle == 0)
         return;
     mt_torch_operator_observe(nullptr);
-    mt_torch_label_grad_mode(nullptr);
     remove_observer(handle);
     handle = 0;
 }

@@ -201,9 +201,9 @@ class Watch(unittest.TestCase):
 
     def test_without_grad_mode_nothing_is_kept_for_backward(self):
         self.record(MODEL + "with torch.no_grad():\n    out = model(torch.Tensor(8 * MIB, torch.Node(0)))\n"
-                    "again = model(torch.Tensor(8 * MIB, torch.Node(0)))\n")
+                    "again = model(torch.Tensor(8 * MIB, torch.Node(0)))\n", "--no-stacks")
         self.assertEqual(self.sql("SELECT role FROM run_event JOIN label ON label.run = run_event.run AND"
-                                  " label.id = run_event.label WHERE stack IS NOT NULL AND requested_bytes = 4 << 20"),
+                                  " label.id = run_event.label WHERE allocation IS NULL AND requested_bytes = 4 << 20"),
                          [("temporary",), ("activation",)])
 
     def test_no_stacks_leaves_stacks_and_operators_out(self):
