@@ -94,7 +94,7 @@ class Watcher(Labels):
         tell(words)
 
     def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
-        """Keeps this thread's call stack for those of autograd's that run no Python."""
+        """Keeps this thread's call stack, within which autograd's threads run."""
         self.library.memtrace_torch_backward_begin()
         try:
             return super()._backward(original, *given, **named)

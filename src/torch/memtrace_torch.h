@@ -164,8 +164,7 @@ const char *memtrace_torch_stack_text(void);
 void memtrace_torch_stacks_begin(const char *package);
 void memtrace_torch_stacks_end(void);
 
-/* Keep the calling thread's stack, for those of autograd's threads that run no Python. Before the end, its frames must not
- * return. */
+/* Keep the calling thread's stack, within which autograd's threads run. Before the end, its frames must not return. */
 void memtrace_torch_backward_begin(void);
 void memtrace_torch_backward_end(void);
 

@@ -93,3 +93,10 @@ struct mt_torch_label mt_torch_label_here(const char **class_name)
     mt_lock_give(&backward.lock);
     return label;
 }
+
+bool mt_torch_backward_is_running(void)
+{
+    const struct mt_torch_graph *graph = atomic_load_explicit(&backward.graph, memory_order_relaxed);
+    struct mt_torch_node node;
+    return graph != NULL && graph->running(&node);
+}

@@ -41,6 +41,9 @@ void mt_torch_backward_mark(void);
  * to that node's, and to NULL where the label is not a node's. */
 struct mt_torch_label mt_torch_label_here(const char **class_name);
 
+/* True if the calling thread runs a node of autograd, as far as that is known. */
+bool mt_torch_backward_is_running(void);
+
 /* Begins anew, for tests. */
 void mt_torch_backward_forget(void);
 

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Frames that are further out are left out. */
@@ -34,6 +35,7 @@ struct mt_torch_frame {
 struct mt_torch_stack {
     uint64_t hash;
     uint32_t depth;
+    bool has_caller; /* frames of another thread may be among them: torch_stack.h */
     struct mt_torch_frame frames[MT_TORCH_MOST_CALLS];
 };
 

@@ -335,18 +335,18 @@ static struct mt_foreign_block describe(struct mt_torch_memory *memory, const st
 
 mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory)
 {
-    struct mt_torch_stack own;
+    struct mt_torch_stack stack;
     uint64_t number = 0;
-    const struct mt_torch_stack *stack = mt_torch_stack_enter(&own);
-    if (stack->depth > 0) {
+    mt_torch_stack_enter(&stack);
+    if (stack.depth > 0) {
         mt_lock_take(&memory->lock);
-        if (!mt_number_map_get(&memory->stacks, stack->hash, &number)) {
-            number = mt_torch_stack_store(stack, &memory->sink);
-            mt_number_map_put(&memory->stacks, stack->hash, number);
+        if (!mt_number_map_get(&memory->stacks, stack.hash, &number)) {
+            number = mt_torch_stack_store(&stack, &memory->sink);
+            mt_number_map_put(&memory->stacks, stack.hash, number);
         }
         mt_lock_give(&memory->lock);
     }
-    mt_torch_stack_leave(stack, &own);
+    mt_torch_stack_leave(&stack);
     return (mt_stack_id)number;
 }
 

@@ -3,17 +3,20 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "torch/memtrace_torch.h"
+#include "torch/torch_backward.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Invariants: `caller` is set only while its thread is in torch.autograd.backward, so its frames are valid; depth 0: none
- * is. `package` is set before the first request. */
+/* Invariants: has_caller == (calls > 0) under the lock; it is true only while caller_thread is in torch.autograd.backward, so the
+ * frames of `caller` are valid. `package` is set before the first request. */
 static struct stacks {
-    atomic_bool is_wanted;
+    atomic_bool is_wanted, has_caller;
     char *package; /* the folder of memtrace's own files; NULL: none */
     struct mt_lock lock;
+    void *caller_thread;
+    uint32_t calls; /* of backward, within each other, by caller_thread */
     struct mt_torch_stack caller;
 } stacks;
 
@@ -52,39 +55,62 @@ const char *memtrace_torch_stack_text(void)
 
 /* ---- the stack of who called backward ---- */
 
+/* A backward within another, as of a checkpoint, changes nothing: it is called by a node of the outer one. */
 void mt_torch_stack_keep(void)
 {
     if (!stacks.is_wanted)
         return;
     mt_lock_take(&stacks.lock);
-    mt_torch_frames_walk(&stacks.caller);
+    if (stacks.calls == 0) {
+        mt_torch_frames_walk(&stacks.caller);
+        stacks.caller_thread = __builtin_thread_pointer();
+    }
+    stacks.calls += stacks.caller_thread == __builtin_thread_pointer();
+    stacks.has_caller = true;
     mt_lock_give(&stacks.lock);
 }
 
 void mt_torch_stack_drop(void)
 {
     mt_lock_take(&stacks.lock);
-    stacks.caller.depth = 0;
+    if (stacks.calls > 0 && stacks.caller_thread == __builtin_thread_pointer())
+        stacks.calls--;
+    stacks.has_caller = stacks.calls > 0;
     mt_lock_give(&stacks.lock);
 }
 
 /* ---- requests ---- */
 
-const struct mt_torch_stack *mt_torch_stack_enter(struct mt_torch_stack *own)
+/* Adds the caller's frames, as far as there is room. The lock is held. */
+static void add_caller(struct mt_torch_stack *stack)
 {
-    own->depth = 0;
-    if (!atomic_load_explicit(&stacks.is_wanted, memory_order_relaxed))
-        return own;
-    mt_torch_frames_walk(own);
-    if (own->depth > 0)
-        return own;
-    mt_lock_take(&stacks.lock);
-    return &stacks.caller;
+    const struct mt_torch_stack *caller = &stacks.caller;
+    const uint32_t room = MT_TORCH_MOST_CALLS - stack->depth, count = caller->depth < room ? caller->depth : room;
+    if (stacks.calls == 0 || stacks.caller_thread == __builtin_thread_pointer())
+        return;
+    memcpy(stack->frames + stack->depth, caller->frames, count * sizeof *caller->frames);
+    stack->depth += count;
+    stack->hash = stack->hash * 0x9e3779b97f4a7c15u ^ caller->hash;
 }
 
-void mt_torch_stack_leave(const struct mt_torch_stack *stack, const struct mt_torch_stack *own)
+void mt_torch_stack_enter(struct mt_torch_stack *out)
 {
-    if (stack != own)
+    out->depth = 0;
+    out->has_caller = false;
+    if (!atomic_load_explicit(&stacks.is_wanted, memory_order_relaxed))
+        return;
+    mt_torch_frames_walk(out);
+    if (!atomic_load_explicit(&stacks.has_caller, memory_order_relaxed) ||
+        (out->depth > 0 && !mt_torch_backward_is_running()))
+        return;
+    mt_lock_take(&stacks.lock);
+    out->has_caller = true;
+    add_caller(out);
+}
+
+void mt_torch_stack_leave(const struct mt_torch_stack *stack)
+{
+    if (stack->has_caller)
         mt_lock_give(&stacks.lock);
 }
 
@@ -113,5 +139,6 @@ mt_stack_id mt_torch_stack_store(const struct mt_torch_stack *stack, const struc
 void mt_torch_stack_forget(void)
 {
     memtrace_torch_stacks_end();
-    stacks.caller.depth = 0;
+    stacks.calls = 0;
+    stacks.has_caller = false;
 }

@@ -173,6 +173,18 @@ class Watch(unittest.TestCase):
                                   " AND stack IS NOT NULL"), [(3, 1)])
         self.assertEqual(self.sql("SELECT count(*) FROM frame WHERE file LIKE '%memtrace/_%'"), [(0,)])
 
+    def test_a_node_of_autograd_is_called_by_who_called_backward(self):
+        self.record(MODEL + "step()\n")
+        functions = [function for function, _ in self.frames(5 << 20)]
+        self.assertEqual(functions[3:4], ["Node.run"])
+        self.assertEqual(functions[-3:], ["micro_batch", "step", "<module>"])
+
+    def test_a_backward_within_another_is_called_by_who_called_the_outer_one(self):
+        self.record(MODEL + "class Inner(torch.Node):\n    def run(self):\n"
+                    "        torch.Tensor(1, torch.Node(0)).backward()\n"
+                    "def train():\n    torch.Tensor(2, torch.Node(0, Inner(0), torch.NativeNode(777))).backward()\ntrain()\n")
+        self.assertIn("train", [function for function, _ in self.frames(777)])
+
     def test_a_thread_that_runs_no_python_has_the_stack_of_the_one_that_called_backward(self):
         self.record(MODEL + "def train():\n    torch.Tensor(1, torch.NativeNode(777)).backward()\ntrain()\n"
                     "torch.CUDA.fake_cuda_take_elsewhere(torch.ctypes.c_uint64(778), 0)\n")
@@ -200,6 +212,11 @@ class Watch(unittest.TestCase):
     def operators(self):
         return self.sql("SELECT requested_bytes, op FROM run_event JOIN label ON label.run = run_event.run AND"
                         " label.id = run_event.label WHERE stack IS NOT NULL ORDER BY requested_bytes")
+
+    def test_a_block_of_backward_has_the_class_of_its_node(self):
+        self.record(MODEL + "step()\n")
+        self.assertEqual(self.sql("SELECT DISTINCT op FROM run_event JOIN label ON label.run = run_event.run AND"
+                                  " label.id = run_event.label WHERE label.phase = 'backward'"), [("FakeBackward0",)])
 
     def test_the_observer_of_operators_pauses_in_backward(self):
         printed = self.record(MODEL + "class Look(torch.Node):\n    def run(self):\n"
