@@ -147,6 +147,35 @@ void memtrace_torch_module_end(uint64_t module);
  * than those that are known. */
 int memtrace_torch_graph(uint32_t number_at, uint32_t thread_at, uint64_t thread);
 
+/* ---- call stacks, and names of operators, of what a watched allocator hands out ---- */
+
+/* Finds the call stacks of Python 3.`minor`, this process's. Fails if its memory is not laid out as known. */
+int memtrace_torch_stacks(int minor);
+
+/* Returns the calling thread's stack, innermost frame first: "FUNCTION\tFILE\tLINE\n" each. Valid until the next call, with
+ * Python's lock held. To be compared with what Python says before stacks are recorded. */
+const char *memtrace_torch_stack_text(void);
+
+/* Begin and end recording them, without the frames of files whose path begins with `package`. */
+void memtrace_torch_stacks_begin(const char *package);
+void memtrace_torch_stacks_end(void);
+
+/* Keep the calling thread's stack, within which autograd's threads run. Before the end, its frames must not return. */
+void memtrace_torch_backward_begin(void);
+void memtrace_torch_backward_end(void);
+
+/* Returns the operator that the calling thread takes memory for; NULL: none is known. Valid as long as the library. */
+const char *memtrace_torch_operator_now(void);
+
+/* Begin and end recording the operators that ask for memory. The first fails for another PyTorch than those that are
+ * known. */
+int memtrace_torch_operators(void);
+void memtrace_torch_operators_end(void);
+
+/* Tells from now on what is computed without grad mode, of which backward needs nothing. Fails for another PyTorch than those
+ * that are known. */
+int memtrace_torch_grad_mode(void);
+
 /* ---- statistics ---- */
 
 /* Bytes of one card, in one category or in all; `allocated` is `requested`, rounded up. */

@@ -14,7 +14,7 @@ enum { LONGEST_LAYER = 6 /* digits */ };
 
 void mt_torch_names_start(struct mt_torch_names *names)
 {
-    *names = (struct mt_torch_names){.interner = mt_interner_create()};
+    *names = (struct mt_torch_names){.interner = mt_interner_create(), .operators = mt_name_set_create()};
 }
 
 void mt_torch_names_end(struct mt_torch_names *names)
@@ -23,6 +23,7 @@ void mt_torch_names_end(struct mt_torch_names *names)
         free((char *)(uintptr_t)names->spans[i].kind);
     free(names->spans);
     mt_category_set_release(&names->categories);
+    mt_name_set_destroy(names->operators);
     mt_interner_destroy(names->interner);
 }
 
@@ -91,11 +92,29 @@ const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_catego
     return name;
 }
 
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name)
+{
+    mt_lock_take(&names->lock);
+    uint32_t number = mt_name_set_number(names->operators, name, NULL);
+    mt_lock_give(&names->lock);
+    return number <= UINT16_MAX ? (uint16_t)number : 0;
+}
+
+const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number)
+{
+    assert(number > 0);
+    mt_lock_take(&names->lock);
+    const char *name = mt_name_set_name(names->operators, number);
+    mt_lock_give(&names->lock);
+    return name;
+}
+
 /* ---- labels ---- */
 
 struct place {
     mt_span_id span;
     mt_category category;
+    bool without_grad;
 };
 
 /* Invariant: stack[0 .. min(depth, MT_TORCH_MOST_DEPTH)) has the places that were begun, outermost first. */
@@ -107,20 +126,35 @@ struct thread_labels {
 /* State of a thread and of the program. It is global because the library is called through plain functions. The phase
  * is one word, so that a change is never read in part: category << 8 | phase. */
 static _Thread_local struct thread_labels labels;
+static bool (*_Atomic grad_mode)(void);
 static _Atomic uint32_t program_phase = MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
 
 enum { CATEGORY_SHIFT = 8, BYTE = 0xff };
+
+void mt_torch_label_grad_mode(bool (*is_enabled)(void))
+{
+    grad_mode = is_enabled;
+}
+
+static bool is_without_grad(void)
+{
+    bool (*is_enabled)(void) = atomic_load_explicit(&grad_mode, memory_order_relaxed);
+    return is_enabled != NULL && !is_enabled();
+}
 
 struct mt_torch_label mt_torch_label_now(void)
 {
     const uint32_t word = atomic_load_explicit(&program_phase, memory_order_relaxed);
     struct mt_torch_label label = {.phase = (mt_phase)(word & BYTE), .category = (mt_category)(word >> CATEGORY_SHIFT)};
-    if (labels.depth > 0) {
-        const struct place *place =
-            &labels.stack[(labels.depth < MT_TORCH_MOST_DEPTH ? labels.depth : MT_TORCH_MOST_DEPTH) - 1];
-        label.span = place->span;
-        label.category = place->category;
+    if (labels.depth == 0) {
+        label.without_grad = is_without_grad();
+        return label;
     }
+    const struct place *place =
+        &labels.stack[(labels.depth < MT_TORCH_MOST_DEPTH ? labels.depth : MT_TORCH_MOST_DEPTH) - 1];
+    label.span = place->span;
+    label.category = place->category;
+    label.without_grad = place->without_grad;
     return label;
 }
 
@@ -128,7 +162,7 @@ uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)
 {
     assert(category < MT_MOST_CATEGORIES);
     if (labels.depth < MT_TORCH_MOST_DEPTH)
-        labels.stack[labels.depth] = (struct place){span, category};
+        labels.stack[labels.depth] = (struct place){span, category, is_without_grad()};
     return labels.depth++;
 }
 

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 struct mt_interner;
+struct mt_name_set;
 
 /* ---- names ---- */
 
@@ -35,6 +36,7 @@ struct mt_torch_names {
     struct mt_lock lock;
     struct mt_interner *interner;
     struct mt_category_set categories;
+    struct mt_name_set *operators;
     struct mt_torch_span *spans;
     uint32_t span_count;
 };
@@ -56,6 +58,12 @@ mt_category mt_torch_names_category(struct mt_torch_names *names, const char *na
 /* Returns the name of a category; NULL for a number without one. Valid as long as the names. */
 const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category);
 
+/* Returns the number of an operator, from 1, the same for equal names; 0 once there are 65535. Copies the name. */
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name);
+
+/* Returns the name of such a number, which lives as long as the names. */
+const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number);
+
 /* ---- labels ---- */
 
 /* Labels of deeper calls are not kept: there, the label at this depth counts. */
@@ -65,7 +73,13 @@ struct mt_torch_label {
     mt_span_id span; /* a number of mt_torch_names */
     mt_category category;
     mt_phase phase;
+    bool without_grad;        /* autograd keeps nothing of what the module around it computes */
+    uint16_t operator_number; /* of mt_torch_names; 0: not known */
 };
+
+/* Sets the function that tells a thread's grad mode, for labels that begin from now on; NULL: it is always on. What counts is
+ * the mode in which a module is called: PyTorch switches it off inside of functions that have a backward of their own. */
+void mt_torch_label_grad_mode(bool (*is_enabled)(void));
 
 /* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);

@@ -2,6 +2,8 @@
 #include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
+#include "torch/torch_operator.h"
+#include "torch/torch_stack.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
@@ -190,7 +192,7 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
-    struct mt_torch_label label = mt_torch_label_here();
+    struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
     *out = 0;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
@@ -320,6 +322,7 @@ void mt_torch_forget(void)
     }
     library.is_watching = false;
     mt_torch_backward_forget();
+    mt_torch_stack_forget();
     mt_record_request_release(&library.request);
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);
@@ -393,9 +396,12 @@ void memtrace_torch_phase(int phase, int category)
         return;
     enter();
     library.phase = (mt_phase)phase;
-    if (mt_torch_label_phase((mt_phase)phase, (mt_category)category))
+    bool is_new = mt_torch_label_phase((mt_phase)phase, (mt_category)category);
+    if (is_new)
         mt_torch_mark(MT_EVENT_PHASE, (uint64_t)phase, 0);
     leave();
+    if (is_new)
+        mt_torch_operator_phase((mt_phase)phase);
 }
 
 /* The lock is held. */
