@@ -29,7 +29,8 @@
  * Where these are set, CUPTI is of the version FAKE_CUPTI_VERSION, in use by FAKE_CUPTI_USER, and refuses what
  * FAKE_CUPTI_REFUSES says, callbacks or kernels; FAKE_NVTX_FIRST: a library of the program's uses NVTX before the
  * driver; FAKE_TITLE: the program shows a title where its environment was, before it makes a context. FAKE_DRIVER names
- * fake_driver.c's library: the driver has functions that can be asked. */
+ * fake_driver.c's library: the driver has functions that can be asked. FAKE_TORCH: the program has a library that watches
+ * PyTorch, which says what it is told. */
 #include "fake_cupti.h"
 
 #include <dlfcn.h>
@@ -326,6 +327,26 @@ static void initialize(void)
     if (getenv("FAKE_TITLE") != NULL)
         show_title();
     make_context(NULL);
+}
+
+/* ---- the library that watches PyTorch ---- */
+
+int memtrace_torch_is_watching(void);
+int memtrace_torch_is_watching(void)
+{
+    return getenv("FAKE_TORCH") != NULL;
+}
+
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder);
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder)
+{
+    printf("%s took %" PRIu64 " at %" PRIx64 " of %d\n", holder, bytes, address, device);
+}
+
+void memtrace_torch_outside_give(uint64_t address);
+void memtrace_torch_outside_give(uint64_t address)
+{
+    printf("%" PRIx64 " is given back\n", address);
 }
 
 /* ---- the program ---- */

@@ -228,6 +228,16 @@ static void offers_are_about_pytorchs_allocator_unless_told_otherwise(void **sta
     assert_says(said->err, "--alloc: unknown allocator policy");
 }
 
+static void settings_of_pytorch_have_the_name_that_every_pytorch_reads(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$M\" import '" MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz'")->code, 0);
+    json_t *answer = json_of(MEMTRACE("advise --json"));
+    const json_t *change = json_array_get(json_object_get(answer, "changes"), 0);
+    assert_string_equal(text_of(change, "hint"), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+    json_decref(answer);
+}
+
 /* Without training little else can be saved, and several findings of a few kilobytes would come before it. */
 static void fragmentation_has_its_place_and_trifles_have_none(void **state)
 {
@@ -266,6 +276,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(fewer_findings_are_the_first_of_more, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(the_headline_names_savings_of_the_tables, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(offers_are_about_pytorchs_allocator_unless_told_otherwise, set_up,
+                                        leave_folder),
+        cmocka_unit_test_setup_teardown(settings_of_pytorch_have_the_name_that_every_pytorch_reads, set_up,
                                         leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,18 @@ static void memory_of_every_kind_is_a_run_of_the_trace(void **state)
     assert_peak("1", 10000, "Static");
 }
 
+/* Then that library has the run. */
+static void who_watches_pytorch_is_told_of_memory_once(void **state)
+{
+    (void)state;
+    const struct said *said = shell("FAKE_TORCH=1 " RECORD "take 0 1000 pool 1 2000 refuse 9 give 0 unpool 1");
+    assert_string_equal(said->out, "cudaMalloc took 1000 at 100000000 of 0\n"
+                                   "cudaMallocAsync took 2000 at 200000000 of 0\n"
+                                   "100000000 is given back\n"
+                                   "200000000 is given back\n");
+    assert_int_not_equal(access("memtrace.db", F_OK), 0);
+}
+
 /* The driver is asked while another thread creates a context. */
 static void what_the_driver_keeps_for_a_pool_is_reserved(void **state)
 {
@@ -391,6 +403,7 @@ int main(void)
         RECORD_TEST(an_interrupt_from_the_terminal_reaches_the_program_once),
 #ifdef MT_FAKE_CUDA
         RECORD_TEST(memory_of_every_kind_is_a_run_of_the_trace),
+        RECORD_TEST(who_watches_pytorch_is_told_of_memory_once),
         RECORD_TEST(what_the_driver_keeps_for_a_pool_is_reserved),
         RECORD_TEST(blocks_tell_the_function_and_the_ranges),
         RECORD_TEST(each_thread_has_a_default_stream_of_its_own),

@@ -46,6 +46,17 @@ static void a_library_that_is_not_there_is_one_line_and_the_program_runs(void **
     assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
 }
 
+static void a_python_package_that_is_not_there_is_said_and_the_program_runs(void **state)
+{
+    (void)state;
+    const struct said *said = shell("mkdir -p a/b && cp \"$M\" a/b/alone && MEMTRACE_TORCH_LIBRARY=\"$M\" "
+                                    "a/b/alone record -- sh -c 'echo ran'");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "ran\n");
+    assert_says(said->err, "the Python package is not beside the program");
+    assert_ptr_equal(strchr(said->err, '\n') + 1, said->err + strlen(said->err));
+}
+
 #ifdef MT_FAKE_CUDA
 
 /* With a driver, and without one. */
@@ -152,6 +163,7 @@ int main(void)
         RECORD_TEST(what_is_asked_wrongly_is_said),
         RECORD_TEST(what_keeps_from_recording_is_one_line_and_the_program_runs),
         RECORD_TEST(a_library_that_is_not_there_is_one_line_and_the_program_runs),
+        RECORD_TEST(a_python_package_that_is_not_there_is_said_and_the_program_runs),
 #ifdef MT_FAKE_CUDA
         RECORD_TEST(a_program_without_cuda_is_told_so_in_one_line),
         RECORD_TEST(a_limit_of_file_sizes_ends_the_trace_and_not_the_program),

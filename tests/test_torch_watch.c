@@ -92,6 +92,25 @@ static void what_pytorch_s_allocator_took_is_not_outside_of_it(void **state)
                         "cudaMalloc 3145728,cudaMalloc 0");
 }
 
+static void memory_outside_is_told_by_the_library_that_took_it(void **state)
+{
+    (void)state;
+    char library[] = "libcublasLt.so.13";
+    memtrace_torch_outside_take(0, 64 * MIB, 3, "libnccl.so.2");
+    memtrace_torch_outside_take(0, 65 * MIB, 5, library);
+    memtrace_torch_outside_take(0, 66 * MIB, 7, "cuMemAlloc");
+    library[3] = '\0';
+    memtrace_torch_outside_take(0, 67 * MIB, 11, "libnccl.so.2");
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    take(16 * MIB, 512, 512, 2 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT group_concat(kind || ' ' || name || ' ' || bytes) FROM "
+                                  "(SELECT * FROM outside WHERE bytes > 0 ORDER BY bytes)"),
+                        "library libcublasLt.so.13 5,other cuMemAlloc 7,nccl libnccl.so.2 14");
+    for (uint64_t i = 64; i < 68; i++)
+        memtrace_torch_outside_give(i * MIB);
+}
+
 /* A rank looks at all cards, and uses one. */
 static void a_card_that_is_only_looked_at_has_no_trace(void **state)
 {
@@ -207,6 +226,7 @@ int main(void)
         WATCHED(a_block_has_the_bytes_of_its_entry_and_of_its_report),
         WATCHED(a_block_without_a_report_is_not_lost),
         WATCHED(what_pytorch_s_allocator_took_is_not_outside_of_it),
+        WATCHED(memory_outside_is_told_by_the_library_that_took_it),
         WATCHED(a_card_that_is_only_looked_at_has_no_trace),
         WATCHED(a_second_watch_begins_anew),
         WATCHED(a_refused_request_is_an_event_with_what_the_card_has_free),

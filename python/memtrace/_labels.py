@@ -1,18 +1,18 @@
 """Labels for the memory of a PyTorch program: spans by module, categories by rules, phases and steps.
 
 Hooks around each forward, backward and optimizer tell libmemtrace_torch.so where the program is. They change nothing that
-is computed, and work with and without a card.
+is computed, and work with and without a card. Those that run often, around modules and gradients, are C.
 """
 from __future__ import annotations
 
 import contextlib
-import functools
+import ctypes
 import re
+import sys
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -31,6 +31,7 @@ RULES: tuple[tuple[str, str], ...] = (
 )
 
 ROOT = 0
+OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
@@ -55,58 +56,18 @@ def start_of(tensor: torch.Tensor) -> int:
         return 0
 
 
-class Place:
-    """A module, as the library knows it: its span, the category of its memory, and the hook for backward, which is a function
-    of the library and not of Python."""
+class Place(NamedTuple):
+    """A module, as the library knows it: its span, and the category of its memory."""
 
-    __slots__ = ("span", "category", "come_to", "module")
-
-    def __init__(self, library: Any, span: int, category: int, module: weakref.ref[torch.nn.Module]) -> None:
-        self.span, self.category, self.module = span, category, module
-        self.come_to = functools.partial(library.memtrace_torch_come_to, span, category)
-
-
-Call = tuple[torch.nn.Module, Place, int]  # a module under way, its place, and the depth that ends its span
-
-
-def mark_backward(tensor: Any, place: Place) -> None:
-    """Sets the place of backward when it reaches the operation that made this tensor. A tensor has one place, the innermost.
-    Does the same as tensor.register_hook without a handle for removal, which would take most of the time."""
-    hooks: Optional[dict[Any, Any]] = tensor._backward_hooks
-    if hooks is not None and "memtrace" in hooks:
-        return
-    node = tensor.grad_fn
-    if node is None:
-        return
-    if hooks is None:
-        try:
-            register = node._register_hook_dict
-        except AttributeError:  # a PyTorch that does it otherwise
-            tensor.register_hook(place.come_to)
-            return
-        tensor._backward_hooks = hooks = OrderedDict()
-        register(tensor)
-    hooks["memtrace"] = place.come_to
-
-
-def mark_all_backward(value: Any, place: Place) -> None:
-    """Does the same for all tensors in the arguments or results of a module."""
-    for tensor in tensors_of(value):
-        mark_backward(tensor, place)
-
-
-def end_call(calls: list[Call], module: torch.nn.Module) -> Optional[Call]:
-    """Removes and returns the current call of a module, and calls inside it that an exception left; None if there is none."""
-    for index in range(len(calls) - 1, -1, -1):
-        if calls[index][0] is module:
-            call = calls[index]
-            del calls[index:]
-            return call
-    return None
+    span: int
+    category: int
+    module: weakref.ref[torch.nn.Module]
 
 
 class Labels:
     """Gives the memory of modules, gradients and optimizers their labels."""
+
+    watches_all = False  # every module that is called, and not only those inside of a watched one
 
     def __init__(self, library: Any, rules: Iterable[tuple[str, str]] = RULES) -> None:
         self.library = library
@@ -117,7 +78,7 @@ class Labels:
         self.optimizer = self.category("Optimizer")
         self.param, self.gradient, self.state = (self.category(name) for name in ("Param", "Gradient", "Opt State"))
         self.places: dict[int, Place] = {}  # of modules that are watched, by id: they are not kept alive
-        self.local = threading.local()  # .calls: modules that are under way in this thread, with their places and depths
+        self.has_hooks = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
         self.phase_now = ("init", self.other)
         self.phases_before: dict[int, tuple[str, int]] = {}  # of optimizers that are under way
         # of optimizers: how many tensors of state are labelled
@@ -178,7 +139,7 @@ class Labels:
         key = id(module)
         if key not in self.places:
             category = self.rule_for(module, name, around)
-            self.places[key] = Place(self.library, self._span(parent, name, type(module).__name__), category,
+            self.places[key] = Place(self._span(parent, name, type(module).__name__), category,
                                      weakref.ref(module, lambda _: self._forget(key)))
             self.library.memtrace_torch_module(key, self.places[key].span, category)
         found[module] = place = self.places[key]
@@ -193,26 +154,33 @@ class Labels:
 
     def _watch_gradient(self, parameter: Any, span: int) -> None:
         """Labels a tensor as a gradient once it becomes one, since it keeps its memory."""
-        relabel, gradient = self.library.memtrace_torch_relabel, self.gradient
-
-        def on_gradient(parameter: torch.Tensor) -> None:
-            if parameter.grad is not None:
-                start = start_of(parameter.grad)
-                if start:
-                    relabel(start, span, gradient)
-
-        self.handles.append(parameter.register_post_accumulate_grad_hook(on_gradient))
+        if self.has_hooks:
+            hook = self.library.memtrace_torch_gradient_hook(span, self.gradient)
+            self.handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
     def _watch_calls(self) -> None:
-        modules = torch.nn.modules.module
-        before, after = self._hooks_of_calls()
         self.handles += [
-            modules.register_module_forward_pre_hook(before),
-            modules.register_module_forward_hook(after, always_call=True),
             register_optimizer_step_pre_hook(self._before_optimizer),
             register_optimizer_step_post_hook(self._after_optimizer),
             Patched(torch.autograd, "backward", self._backward),
         ]
+        if not self.has_hooks:
+            self._say("modules and gradients are not labelled: the hooks need CPython with its lock")
+            return
+        in_span = self.library.memtrace_torch_module_call(
+            torch.nn.Module.__call__, self._on_new if self.watches_all else None, self._on_outermost)
+
+        # A function, since others put __call__ away and back, and nothing else is the same after that.
+        def call(module: Any, *given: Any, **named: Any) -> Any:
+            return in_span(module, *given, **named)
+
+        self.handles.append(Replaced(torch.nn.Module, "__call__", call))
+        graph = find_graph()
+        if graph is not None:
+            self.library.memtrace_torch_graph(*graph)
+
+    def _say(self, words: str) -> None:
+        print("memtrace: " + words, file=sys.stderr)
 
     def relabel(self, tensor: torch.Tensor, category: int, span: int = ROOT) -> bool:
         """Gives a tensor's memory another category (its number)."""
@@ -221,52 +189,19 @@ class Labels:
 
     # ---- forward and backward ----
 
-    def _hooks_of_calls(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Returns the hooks that run around every forward. So they look up as little as possible."""
-        find_place, local, tensor_type = self.places.get, self.local, torch.Tensor
-        begin, end = self.library.memtrace_torch_span_begin, self.library.memtrace_torch_span_end
+    def _on_new(self, module: torch.nn.Module) -> None:
+        """Watches a module when it is first called, inside of the one that is under way."""
+        self._watch_in(module, type(module).__name__, self.library.memtrace_torch_span_now(),
+                       self.library.memtrace_torch_category_now())
 
-        def before(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-            try:
-                calls = local.calls
-            except AttributeError:
-                calls = local.calls = []
-            place = find_place(id(module)) or self._new_place(module, calls)
-            if place is None:
-                return
-            if calls:
-                around = calls[-1][1]
-                for value in inputs:
-                    if isinstance(value, tensor_type):
-                        mark_backward(value, around)
-                    else:
-                        mark_all_backward(value, around)
-            elif self.phase_now[0] not in ("backward", "optimizer"):
-                self._phase("forward", self.data)
-                self._begin_forward(module)
-            calls.append((module, place, begin(place.span, place.category)))
-
-        def after(module: torch.nn.Module, inputs: Any, output: Any) -> None:
-            calls = getattr(local, "calls", None)
-            if not calls:
-                return
-            call = calls.pop() if calls[-1][0] is module else end_call(calls, module)
-            if call is None:
-                return
-            _, place, depth = call
-            end(depth)
-            if isinstance(output, tensor_type):
-                mark_backward(output, place)
-            else:
-                mark_all_backward(output, place)
-            if not calls and self.phase_now[0] == "forward":
+    def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
+        """Is told of an outermost module before its call, and of None after it."""
+        if module is None:
+            if self.phase_now[0] == "forward":
                 self._phase("loss", self.loss)
-
-        return before, after
-
-    def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Optional[Place]:
-        """Returns the place of a module that is called inside of these and was not watched until now; None: it is not."""
-        return None
+        elif self.phase_now[0] not in ("backward", "optimizer"):
+            self._phase("forward", self.data)
+            self._begin_forward(module)
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
         """Is called before the forward of an outermost module."""
@@ -364,13 +299,39 @@ class Labels:
             raise RuntimeError(self.library.memtrace_torch_last_error().decode())
 
 
-class Patched:
-    """Wraps a function of a module until it is removed."""
+class Replaced:
+    """Puts something in the place of an attribute until it is removed."""
 
-    def __init__(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    def __init__(self, owner: Any, name: str, value: Any) -> None:
         self.owner, self.name, self.original = owner, name, getattr(owner, name)
-        original = self.original
-        setattr(owner, name, lambda *given, **named: around(original, *given, **named))
+        setattr(owner, name, value)
 
     def remove(self) -> None:
         setattr(self.owner, self.name, self.original)
+
+
+class Patched(Replaced):
+    """Wraps a function of a module until it is removed."""
+
+    def __init__(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+        super().__init__(owner, name, lambda *given, **named: around(original, *given, **named))
+
+
+def find_graph() -> Optional[tuple[int, int, int]]:
+    """Returns where a node of autograd's graph has its number and its thread's, and the number of this thread; None if its
+    memory is not as known. Looks at two nodes of a graph of its own, on the host."""
+    words = []
+    for _ in range(2):
+        try:
+            node: Any = (torch.ones(1, requires_grad=True) * 2).grad_fn
+            number = node._sequence_nr()
+        except AttributeError:
+            return None
+        address = ctypes.c_uint64.from_address(id(node) + OBJECT_BYTES).value
+        words.append((number, [ctypes.c_uint64.from_address(address + at).value for at in range(0, 64, 8)]))
+    for at, thread_at in ((24, 48), (16, 40)):
+        found = [(number == word[at // 8], word[thread_at // 8]) for number, word in words]
+        if found[0] == found[1] and found[0][0] and 0 < found[0][1] < 1 << 32:
+            return at, thread_at, found[0][1]
+    return None

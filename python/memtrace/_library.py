@@ -93,7 +93,6 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
         ("span_now", word),
         ("category_now", number),
         ("place", None, word, number),
-        ("come_to", None, word, number, ctypes.py_object),
         ("phase", None, number, number),
         ("step_begin", ctypes.c_int64),
         ("step_end", None),

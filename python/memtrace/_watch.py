@@ -13,27 +13,29 @@ import ctypes
 import os
 import pathlib
 import sys
+import threading
 from typing import Any, Optional, Union
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import _abi
 from ._allocator import Allocator, close_at_exit, install_allocator
-from ._labels import ROOT, Call, Labels, Patched, Place
+from ._labels import Labels, Patched
 from ._library import find_torch_library, load_torch_library
 
 TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
-HISTORY_ENTRIES = 10_000_000
-OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
+STEP = "MEMTRACE_RECORD_STEP"
+KERNELS = "MEMTRACE_RECORD_KERNELS"
+DEVICE = "MEMTRACE_RECORD_DEVICE"
+HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
 
 CUDA: Any = torch.cuda  # its functions have no types
 
 watcher: Optional["Watcher"] = None
 
 
-def tell(words: str) -> None:
+def tell(words: str, kind: str = "note") -> None:
     """Says something to `memtrace record`, as one of the lines of src/record/handover.h; or on stderr."""
     path = os.environ.get(ANSWERS)
     if path is None:
@@ -41,21 +43,27 @@ def tell(words: str) -> None:
         return
     line = words.replace("\\", "\\\\").replace("\n", "\\n")
     with open(path, "a", encoding="utf-8") as file:
-        file.write(f"note\t{os.getpid()}\t0\t{line}\n")
+        file.write(f"{kind}\t{os.getpid()}\t0\t{line}\n")
 
 
 class Watcher(Labels):
     """Labels for a program that does not know of it."""
 
+    watches_all = True
     allocator: Optional[Allocator] = None  # memtrace's, if it is in the place of PyTorch's
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
-        self.in_step = self.has_profiler = False
-        # The hooks of each module are C.
-        self.is_fast = object.__basicsize__ == OBJECT_BYTES and library.memtrace_torch_python() == 0
+        self.step_prefix = os.environ.get(STEP)  # of the names of NVTX's ranges that are steps
+        self.in_step = False
+        self.has_own_steps = self.step_prefix is not None  # the program tells of them
+        self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
-        self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
+        if self.step_prefix is None:
+            self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
+        else:
+            self.handles += [Patched(CUDA.nvtx, "range_push", self._begin_range),
+                             Patched(CUDA.nvtx, "range_pop", self._end_range)]
 
     def attach(self) -> None:
         """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
@@ -67,6 +75,7 @@ class Watcher(Labels):
             for segment in CUDA.memory_snapshot():
                 self._find(segment)
         except Exception as error:
+            end()
             fall_back(str(error))
 
     def _find(self, segment: Any) -> None:
@@ -79,108 +88,50 @@ class Watcher(Labels):
                 self.library.memtrace_torch_found_block(device, block["address"], block["requested_size"], block["size"],
                                                         stream)
 
-    # ---- modules and gradients ----
-
-    def _watch_calls(self) -> None:
-        if not self.is_fast:
-            super()._watch_calls()
-            return
-        in_span = self.library.memtrace_torch_module_call(torch.nn.Module.__call__, self._on_new, self._on_outermost)
-
-        # A function, since others put __call__ away and back, and nothing else is the same after that.
-        def call(module: Any, *given: Any, **named: Any) -> Any:
-            return in_span(module, *given, **named)
-
-        self.handles += [
-            Replaced(torch.nn.Module, "__call__", call),
-            register_optimizer_step_pre_hook(self._before_optimizer),
-            register_optimizer_step_post_hook(self._after_optimizer),
-            Patched(torch.autograd, "backward", self._backward),
-        ]
-        graph = find_graph()
-        if graph is not None:
-            self.library.memtrace_torch_graph(*graph)
-
-    def _watch_gradient(self, parameter: Any, span: int) -> None:
-        if not self.is_fast:
-            super()._watch_gradient(parameter, span)
-            return
-        hook = self.library.memtrace_torch_gradient_hook(span, self.gradient)
-        self.handles.append(parameter.register_post_accumulate_grad_hook(hook))
-
-    def _on_new(self, module: torch.nn.Module) -> None:
-        """Watches a module when it is first called, inside of the one that is under way."""
-        self._watch_in(module, type(module).__name__, self.library.memtrace_torch_span_now(),
-                       self.library.memtrace_torch_category_now())
-
-    def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
-        """Is told of an outermost module before its call, and of None after it."""
-        if module is None:
-            if self.phase_now[0] == "forward":
-                self._phase("loss", self.loss)
-        elif self.phase_now[0] not in ("backward", "optimizer"):
-            self._phase("forward", self.data)
-            self._begin_forward(module)
-
-    def _new_place(self, module: torch.nn.Module, calls: list[Call]) -> Place:
-        """Watches a module when it is first called."""
-        around = calls[-1][1] if calls else None
-        self._watch_in(module, type(module).__name__, around.span if around else ROOT,
-                       around.category if around else self.other)
-        return self.places[id(module)]
+    def _say(self, words: str) -> None:
+        tell(words)
 
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
-        if not self.in_step and module.training:
+        if not self.in_step and not self.has_own_steps and module.training:
             self.in_step = True
             self.begin_step()
 
     def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
         super()._after_optimizer(optimizer, given, named)
         self._phase("forward", self.data)  # what comes next is the data of the next step
-        if not self.has_profiler:
+        if not self.has_own_steps:
             self.in_step = False
             self.end_step()
 
     def _profiler_step(self, original: Any, *given: Any, **named: Any) -> Any:
-        self.has_profiler = self.in_step = True
+        self.has_own_steps = self.in_step = True
         self.begin_step()
         return original(*given, **named)
 
+    def _begin_range(self, original: Any, message: str) -> Any:
+        """Begins a step with a range of torch.cuda.nvtx whose name begins as the user said."""
+        assert self.step_prefix is not None
+        is_step = message.startswith(self.step_prefix)
+        ranges = self.local.__dict__.setdefault("ranges", [])
+        ranges.append(is_step)
+        if is_step:
+            self.begin_step()
+        return original(message)
 
-class Replaced:
-    """Puts something in the place of an attribute until it is removed."""
-
-    def __init__(self, owner: Any, name: str, value: Any) -> None:
-        self.owner, self.name, self.original = owner, name, getattr(owner, name)
-        setattr(owner, name, value)
-
-    def remove(self) -> None:
-        setattr(self.owner, self.name, self.original)
-
-
-def find_graph() -> Optional[tuple[int, int, int]]:
-    """Returns where a node of autograd's graph has its number and its thread's, and the number of this thread; None if its
-    memory is not as known. Looks at two nodes of a graph of its own, on the host."""
-    words = []
-    for _ in range(2):
-        try:
-            node: Any = (torch.ones(1, requires_grad=True) * 2).grad_fn
-            number = node._sequence_nr()
-        except AttributeError:
-            return None
-        address = ctypes.c_uint64.from_address(id(node) + OBJECT_BYTES).value
-        words.append((number, [ctypes.c_uint64.from_address(address + at).value for at in range(0, 64, 8)]))
-    for at, thread_at in ((24, 48), (16, 40)):
-        found = [(number == word[at // 8], word[thread_at // 8]) for number, word in words]
-        if found[0] == found[1] and found[0][0] and 0 < found[0][1] < 1 << 32:
-            return at, thread_at, found[0][1]
-    return None
+    def _end_range(self, original: Any) -> Any:
+        ranges = getattr(self.local, "ranges", None)
+        if ranges and ranges.pop():
+            self.end_step()
+        return original()
 
 
 def fall_back(reason: str) -> None:
-    """Has PyTorch keep its memory history instead, to be imported, and says why."""
+    """Has PyTorch keep its memory history instead, for `memtrace record` to import, and says why."""
+    if ANSWERS not in os.environ:
+        tell(f"{reason}; nothing is recorded")
+        return
     tell(f"{reason}; PyTorch's memory history is recorded instead")
     CUDA._lazy_call(lambda: CUDA.memory._record_memory_history(max_entries=HISTORY_ENTRIES))
     atexit.register(keep_history)
@@ -190,9 +141,12 @@ def keep_history() -> None:
     """Writes PyTorch's memory history beside the trace, if CUDA was used."""
     if not CUDA.is_initialized():
         return
-    path = f"{os.environ.get(TRACE, 'memtrace.db')}-{os.getpid()}.pickle"
-    CUDA.memory._dump_snapshot(path)
-    tell(f"PyTorch's memory history is in {path}; see memtrace import {path}")
+    path = f"{trace_of_rank()}-{os.getpid()}.pickle"
+    try:
+        CUDA.memory._dump_snapshot(path)
+        tell(path, "history")
+    except Exception as error:  # the program is over, and not to end otherwise for this
+        tell(f"PyTorch's memory history can't be written: {error}")
 
 
 def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None) -> Optional[Watcher]:
@@ -222,6 +176,8 @@ def trace_of_rank() -> str:
 def begin_ours() -> None:
     """Puts memtrace's allocator in the place of PyTorch's, with the same labels."""
     global watcher
+    if os.environ.get(DEVICE, "-1") != "-1":
+        tell("memtrace's allocator counts every GPU, not only the one that was asked for")
     library = load_torch_library(find_torch_library())
     library.memtrace_torch_answer()
     watcher = Watcher(library)
@@ -230,6 +186,9 @@ def begin_ours() -> None:
 
 def begin_recorded() -> None:
     """Begins as `memtrace record` asks."""
+    if os.environ.get(KERNELS) == "1" and torch.version.cuda is not None:
+        tell("kernels are recorded, so PyTorch's allocator is left as it is and not watched")
+        return
     if os.environ.get("MEMTRACE_RECORD_TORCH") == "ours":
         if torch.version.cuda is not None:
             begin_ours()

@@ -14,7 +14,8 @@
 
 #define VARIABLE "MEMTRACE_RECORD_"
 
-static const char *const kind_words[] = {[MT_RECORD_RUN] = "run", [MT_RECORD_LOST] = "lost", [MT_RECORD_NOTE] = "note"};
+static const char *const kind_words[] = {
+    [MT_RECORD_RUN] = "run", [MT_RECORD_LOST] = "lost", [MT_RECORD_NOTE] = "note", [MT_RECORD_HISTORY] = "history"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
 /* For python/memtrace/_watch.py, which alone reads them. */

@@ -5,6 +5,7 @@
  *   run TAB pid TAB number TAB trace      a process became a run
  *   lost TAB pid TAB count TAB what       something is missing from that run
  *   note TAB pid TAB 0 TAB words          the reason why a process did not become one
+ *   history TAB pid TAB 0 TAB file        the file TRACE-pid.pickle is to be imported into TRACE, and to be removed
  *
  * Threads: any. */
 #ifndef MT_RECORD_HANDOVER_H
@@ -48,13 +49,18 @@ bool mt_record_request_take(struct mt_record_request *out);
 void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out);
 void mt_record_request_release(struct mt_record_request *copied);
 
-typedef enum mt_record_answer_kind { MT_RECORD_RUN, MT_RECORD_LOST, MT_RECORD_NOTE } mt_record_answer_kind;
+typedef enum mt_record_answer_kind {
+    MT_RECORD_RUN,
+    MT_RECORD_LOST,
+    MT_RECORD_NOTE,
+    MT_RECORD_HISTORY
+} mt_record_answer_kind;
 
 struct mt_record_answer {
     mt_record_answer_kind kind;
     int64_t pid;      /* of the process that answers */
     int64_t number;   /* of the run, or the count of what is lost */
-    const char *text; /* the trace, what is lost, or words */
+    const char *text; /* the trace, what is lost, words, or the file */
 };
 
 /* Appends an answer to the file at `path`. It stays whole if other processes do so at the same time. Does nothing if it

@@ -86,8 +86,9 @@ void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, 
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream);
 
 /* Note memory that a function of CUDA gave, and that it is given back. What PyTorch's allocator then says is its own does
- * not count here; the rest is stored as memory outside of it. `function` is a static text. */
-void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *function);
+ * not count here; the rest is stored as memory outside of it. `holder` is the file of the library that called, or else the
+ * function; it is copied. */
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder);
 void memtrace_torch_outside_give(uint64_t address);
 
 /* ---- labels: some 15 ns a call, and 150 ns more where a trace stores marks of it ---- */
@@ -117,9 +118,6 @@ int memtrace_torch_category_now(void);
  * not report the end of a module. */
 void memtrace_torch_place(uint32_t span, int category);
 
-/* Does the same, as a hook of autograd, which passes the gradient. It is ignored. */
-void memtrace_torch_come_to(uint32_t span, int category, void *gradient);
-
 /* Sets the program's phase, and the category of allocations in it that no span covers. */
 void memtrace_torch_phase(int phase, int category);
 
@@ -139,9 +137,10 @@ void memtrace_torch_measure(const char *name, double value);
 int memtrace_torch_python(void);
 
 /* memtrace_torch_module_call(call, on_new, on_outermost) returns a new function for torch.nn.Module.__call__, which runs
- * `call` in the span of the module, its first argument. on_new(module) is called for one without a place; on_outermost(module) before a module that
- * none is around, and on_outermost(None) after it. memtrace_torch_gradient_hook(span, category) returns a new function that
- * labels a parameter's gradient. Both take and return objects of Python. */
+ * `call` in the span of the module, its first argument. on_new(module) is called for one without a place, unless on_new is
+ * None; on_outermost(module) before a module that none is around, and on_outermost(None) after it.
+ * memtrace_torch_gradient_hook(span, category) returns a new function that labels a parameter's gradient. Both take and
+ * return objects of Python. */
 
 /* Give a module, by its address in Python, a place, and take it away. */
 void memtrace_torch_module(uint64_t module, uint32_t span, int category);

@@ -117,12 +117,6 @@ int memtrace_torch_category_now(void)
     return mt_torch_label_here().category;
 }
 
-void memtrace_torch_come_to(uint32_t span, int category, void *gradient)
-{
-    (void)gradient;
-    memtrace_torch_place(span, category);
-}
-
 bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
 {
     bool is_found = false;

@@ -6,6 +6,7 @@
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "record/account.h"
 #include "record/process_trace.h"
 
 #include <assert.h>
@@ -198,11 +199,18 @@ mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_ad
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
 }
 
+/* True if the card's memory is to be counted. */
+static bool is_counted(int device)
+{
+    return library.request.device == MT_EVERY_DEVICE || library.request.device == device;
+}
+
 /* Watches no further card after one whose trace can't be opened: each event would try again. */
 struct mt_torch_memory *mt_torch_watched(int device)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    if (memory == NULL && library.is_watching && !library.is_child && memory_for(device, &memory) != MT_OK)
+    if (memory == NULL && library.is_watching && !library.is_child && is_counted(device) &&
+        memory_for(device, &memory) != MT_OK)
         library.is_watching = false;
     return library.is_watching ? memory : NULL;
 }
@@ -261,7 +269,7 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
     struct mt_record_request request;
     mt_status status = MT_OK;
     if (!mt_record_request_take(&request) || trace_path != NULL)
-        request = (struct mt_record_request){.trace = trace_path, .name = name};
+        request = (struct mt_record_request){.trace = trace_path, .name = name, .device = MT_EVERY_DEVICE};
     if (library.is_child)
         return fail_child();
     if (request.trace == NULL)

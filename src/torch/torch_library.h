@@ -30,7 +30,7 @@ struct mt_torch_memory *mt_torch_next(int *device);
 mt_status mt_torch_begin_watching(const char *trace_path, const char *name);
 
 /* Returns the memory of a watched card, and opens its trace if it is the first call for it; NULL if nothing is
- * watched. */
+ * watched, or memtrace record counts another card alone. */
 struct mt_torch_memory *mt_torch_watched(int device);
 
 /* Emits an event that is not about memory into all traces. */

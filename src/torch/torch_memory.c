@@ -398,13 +398,12 @@ void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address,
     mt_lock_give(&memory->lock);
 }
 
-void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *function, uint64_t bytes)
+void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const struct mt_outside *outside)
 {
-    const struct mt_outside outside = {.kind = MT_OUTSIDE_OTHER, .name = function, .bytes = bytes};
     mt_lock_take(&memory->lock);
     const struct mt_sink *target = mt_torch_trace_enter(&memory->trace);
     if (target->outside != NULL)
-        target->outside(target->context, &outside);
+        target->outside(target->context, outside);
     mt_torch_trace_leave(&memory->trace);
     mt_lock_give(&memory->lock);
 }

@@ -95,8 +95,8 @@ void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address,
 void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
                                  mt_torch_stream stream);
 
-/* Notes all memory outside of the allocator that one function of CUDA has given. */
-void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const char *function, uint64_t bytes);
+/* Notes all memory outside of the allocator that one holder has. */
+void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const struct mt_outside *outside);
 
 /* The sums of what was noted, as PyTorch counts them. */
 struct mt_torch_sums {

@@ -47,11 +47,11 @@ static struct python {
 } python;
 #undef X
 
-/* Modules by the address of their object, and what they and the outermost ones call. */
+/* Modules by the address of their object, and what new ones and the outermost ones call. */
 static struct modules {
     struct mt_number_map places; /* span << 8 | category */
     bool is_created;
-    PyObject *call, *on_new, *on_outermost;
+    PyObject *on_new, *on_outermost; /* on_new is None where new ones are none of ours */
 } modules;
 
 enum { CATEGORY_BITS = 8 };
@@ -123,24 +123,25 @@ static bool find_place(PyObject *module, uint64_t *out)
     const uint64_t key = (uint64_t)(uintptr_t)module;
     if (mt_number_map_get(&modules.places, key, out))
         return true;
+    if (modules.on_new == python.none)
+        return false;
     tell(modules.on_new, module);
     return mt_number_map_get(&modules.places, key, out);
 }
 
-/* Calls a module as torch.nn.Module.__call__ does, in its span. */
-static PyObject *call_module(PyObject *self, PyObject *const *arguments, intptr_t count, PyObject *names)
+/* Calls a module as torch.nn.Module.__call__ did before, in its span. */
+static PyObject *call_module(PyObject *call, PyObject *const *arguments, intptr_t count, PyObject *names)
 {
     uint64_t place;
-    (void)self;
     if (count < 1 || !find_place(arguments[0], &place))
-        return python.PyObject_Vectorcall(modules.call, arguments, (size_t)count, names);
+        return python.PyObject_Vectorcall(call, arguments, (size_t)count, names);
     const bool is_outermost = mt_torch_label_depth() == 0;
     if (is_outermost)
         tell(modules.on_outermost, arguments[0]);
     const uint32_t depth =
         memtrace_torch_span_begin((uint32_t)(place >> CATEGORY_BITS), (int)(place & ((1u << CATEGORY_BITS) - 1)));
     mt_torch_backward_mark();
-    PyObject *result = python.PyObject_Vectorcall(modules.call, arguments, (size_t)count, names);
+    PyObject *result = python.PyObject_Vectorcall(call, arguments, (size_t)count, names);
     memtrace_torch_span_end(depth);
     mt_torch_backward_mark();
     if (is_outermost)
@@ -155,13 +156,11 @@ PyObject *memtrace_torch_module_call(PyObject *call, PyObject *on_new, PyObject 
     fast_function *const function = call_module;
     assert(modules.is_created);
     method.function = *(void *const *)&function;
-    modules.call = call;
     modules.on_new = on_new;
     modules.on_outermost = on_outermost;
-    python.Py_IncRef(call); /* for good */
-    python.Py_IncRef(on_new);
+    python.Py_IncRef(on_new); /* for good */
     python.Py_IncRef(on_outermost);
-    return python.PyCFunction_NewEx(&method, NULL, NULL);
+    return python.PyCFunction_NewEx(&method, call, NULL);
 }
 
 /* ---- gradients ---- */

@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_FUNCTIONS = 32, FUNCTION_BITS = 8, DEVICE_BITS = 8, ROUND_BYTES = 512 };
+enum { MOST_HOLDERS = 32, HOLDER_BITS = 8, DEVICE_BITS = 8, ROUND_BYTES = 512 };
 
-/* Memory that functions of CUDA gave and no entry claimed, by address. Invariants: totals[device][f] is the sum of the
- * pieces of function f on the device; is_changed[device] is true if one was not stored since it changed. */
+/* Memory that functions of CUDA gave and no entry claimed, by address. Invariants: totals[device][h] is the sum of the
+ * pieces of holder h on the device; is_changed[device] is true if one was not stored since it changed. */
 static struct outside {
     struct mt_lock lock;
     bool is_created;
     atomic_bool is_changed[MT_TORCH_MOST_CARDS];
     struct mt_number_map bytes;   /* of a piece */
-    struct mt_number_map holders; /* device << FUNCTION_BITS | index of the function */
-    const char *functions[MOST_FUNCTIONS];
-    uint32_t function_count;
-    uint64_t totals[MT_TORCH_MOST_CARDS][MOST_FUNCTIONS], stored[MT_TORCH_MOST_CARDS][MOST_FUNCTIONS];
+    struct mt_number_map holders; /* device << HOLDER_BITS | index of the holder */
+    char *names[MOST_HOLDERS];
+    uint32_t holder_count;
+    uint64_t totals[MT_TORCH_MOST_CARDS][MOST_HOLDERS], stored[MT_TORCH_MOST_CARDS][MOST_HOLDERS];
 } outside;
 
 static struct memtrace_torch_abi abi;
@@ -41,16 +41,25 @@ const struct memtrace_torch_abi *mt_torch_watch_abi(void)
 
 /* ---- memory outside ---- */
 
-static uint32_t function_number(const char *function)
+/* Returns the number of a holder, and copies the name of a new one. Those beyond the most are one with the last. */
+static uint32_t holder_number(const char *holder)
 {
     uint32_t i = 0;
-    while (i < outside.function_count && strcmp(outside.functions[i], function) != 0)
+    while (i < outside.holder_count && strcmp(outside.names[i], holder) != 0)
         i++;
-    if (i == MOST_FUNCTIONS)
-        return MOST_FUNCTIONS - 1;
-    if (i == outside.function_count)
-        outside.functions[outside.function_count++] = function;
+    if (i == MOST_HOLDERS)
+        return MOST_HOLDERS - 1;
+    if (i == outside.holder_count)
+        outside.names[outside.holder_count++] = mt_host_strdup(holder);
     return i;
+}
+
+/* Returns the kind of a holder: a library has the name of its file. */
+static mt_outside_kind kind_of(const char *holder)
+{
+    if (strncmp(holder, "libnccl.so", 10) == 0)
+        return MT_OUTSIDE_NCCL;
+    return strstr(holder, ".so") != NULL ? MT_OUTSIDE_LIBRARY : MT_OUTSIDE_OTHER;
 }
 
 /* Ends a piece, and returns its bytes; 0 if there is none. The lock is held. */
@@ -60,14 +69,14 @@ static uint64_t end_piece(uint64_t address)
     if (!outside.is_created || !mt_number_map_take(&outside.bytes, address, &bytes))
         return 0;
     (void)mt_number_map_take(&outside.holders, address, &holder);
-    uint64_t *total = &outside.totals[holder >> FUNCTION_BITS][holder & ((1u << FUNCTION_BITS) - 1)];
+    uint64_t *total = &outside.totals[holder >> HOLDER_BITS][holder & ((1u << HOLDER_BITS) - 1)];
     assert(*total >= bytes);
     *total -= bytes;
-    outside.is_changed[holder >> FUNCTION_BITS] = true;
+    outside.is_changed[holder >> HOLDER_BITS] = true;
     return bytes;
 }
 
-void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *function)
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder)
 {
     if (device < 0 || device >= MT_TORCH_MOST_CARDS || bytes == 0 || address == 0 || mt_torch_is_child())
         return;
@@ -78,9 +87,9 @@ void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, c
         outside.is_created = true;
     }
     (void)end_piece(address);
-    uint32_t number = function_number(function);
+    uint32_t number = holder_number(holder);
     mt_number_map_put(&outside.bytes, address, bytes);
-    mt_number_map_put(&outside.holders, address, (uint64_t)device << FUNCTION_BITS | number);
+    mt_number_map_put(&outside.holders, address, (uint64_t)device << HOLDER_BITS | number);
     outside.totals[device][number] += bytes;
     outside.is_changed[device] = true;
     mt_lock_give(&outside.lock);
@@ -112,10 +121,12 @@ static void store_outside(struct mt_torch_memory *memory, int device)
     if (!atomic_exchange_explicit(&outside.is_changed[device], false, memory_order_relaxed))
         return;
     mt_lock_take(&outside.lock);
-    for (uint32_t i = 0; i < outside.function_count; i++)
+    for (uint32_t i = 0; i < outside.holder_count; i++)
         if (outside.totals[device][i] != outside.stored[device][i]) {
             outside.stored[device][i] = outside.totals[device][i];
-            mt_torch_memory_note_outside(memory, outside.functions[i], outside.stored[device][i]);
+            mt_torch_memory_note_outside(memory, &(struct mt_outside){.kind = kind_of(outside.names[i]),
+                                                                      .name = outside.names[i],
+                                                                      .bytes = outside.stored[device][i]});
         }
     mt_lock_give(&outside.lock);
 }

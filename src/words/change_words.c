@@ -159,14 +159,12 @@ void mt_change_add_hint(const struct mt_program_change *change, const struct mt_
     else if (change->kind != MT_CHANGE_ALLOCATOR)
         mt_text_add(out, "%s", hints[change->kind]);
     else if (program->kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, "PYTORCH_ALLOC_CONF=");
+        mt_text_add(out,
+                    "PYTORCH_CUDA_ALLOC_CONF="); /* later called PYTORCH_ALLOC_CONF; every PyTorch reads this name */
     else
         mt_text_add(out, "the allocator's setting ");
-    if (change->kind != MT_CHANGE_ALLOCATOR)
-        return;
-    add_settings(change, program, out);
-    if (program->kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, ", in PyTorch before 2.9 PYTORCH_CUDA_ALLOC_CONF");
+    if (change->kind == MT_CHANGE_ALLOCATOR)
+        add_settings(change, program, out);
 }
 
 static void add_basis(const struct mt_program_change *change, struct mt_text *out)

@@ -60,3 +60,36 @@ def test_nothing_is_left_of_watching(labels):
     train(labels, watched=True)
     assert torch.autograd.backward is before and not labels.handles and not labels.places
     assert not torch.nn.modules.module._global_forward_pre_hooks and not torch.nn.modules.module._global_forward_hooks
+
+
+def test_only_the_modules_of_a_watched_model_have_spans(labels):
+    def span_in(module):
+        spans = []
+        module.forward = lambda x: spans.append(labels.library.memtrace_torch_span_now()) or x
+        return spans
+
+    inner, other = torch.nn.ReLU(), torch.nn.ReLU()
+    inside, outside = span_in(inner), span_in(other)
+    labels.watch(torch.nn.Sequential(inner))
+    inner(torch.ones(1))
+    other(torch.ones(1))
+    labels.unwatch()
+    assert inside[0] != 0 and outside == [0]
+
+
+def test_two_that_watch_at_once_leave_the_program_working(labels):
+    second = _labels.Labels(labels.library)
+    model = torch.nn.Sequential(torch.nn.ReLU())
+    labels.watch(model)
+    second.watch(model)
+    assert model(-torch.ones(1)).item() == 0
+    second.unwatch()
+    labels.unwatch()
+    assert model(torch.ones(1)).item() == 1
+
+
+def test_where_hooks_can_not_be_set_that_is_said(labels, monkeypatch, capsys):
+    monkeypatch.setattr(labels, "has_hooks", False)
+    losses, seen = train(labels, watched=True)
+    assert ("forward", "Block") not in seen and losses
+    assert "modules and gradients are not labelled" in capsys.readouterr().err

@@ -136,11 +136,12 @@ def test_headers_that_are_not_as_known_are_refused(tmp_path, header, old, new):
         _abi.derive(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["positional", "named"])
-def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watcher, how):
+@pytest.mark.parametrize("kind, how", [(torch.optim.SGD, "positional"), (torch.optim.SGD, "named"),
+                                       (torch.optim.LBFGS, "positional")])
+def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watcher, kind, how):
     seen = []
     model = Layer(seen, lambda: watcher.phase_now[0])
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    optimizer = kind(model.parameters(), lr=1e-3)
 
     def closure():
         optimizer.zero_grad()
@@ -149,5 +150,14 @@ def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watche
         return loss
 
     loss = optimizer.step(closure) if how == "positional" else optimizer.step(closure=closure)
-    assert loss.requires_grad and seen == ["forward", "backward"]
+    calls = 1 if kind is torch.optim.SGD else len(seen) // 2  # LBFGS calls it as often as it likes
+    assert loss.requires_grad and calls > 0 and seen == ["forward", "backward"] * calls
     assert not watcher.in_step
+
+
+def test_where_kernels_are_recorded_pytorch_is_not_watched_and_that_is_said(monkeypatch, capsys):
+    monkeypatch.setenv("MEMTRACE_RECORD_KERNELS", "1")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    _watch.begin_recorded()
+    assert _watch.watcher is None
+    assert "kernels are recorded, so PyTorch's allocator is left as it is and not watched" in capsys.readouterr().err

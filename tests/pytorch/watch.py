@@ -13,25 +13,7 @@ MEMTRACE = os.environ["MEMTRACE"]
 
 MODEL = """
 import sys, torch
-MIB = 1 << 20
-class RMSNorm(torch.nn.Module):
-    def __init__(self):
-        self.weight = torch.nn.Parameter(1 * MIB)
-    def forward(self, x):
-        return torch.Tensor(2 * MIB, torch.Node(3 * MIB, x.grad_fn))
-class FeedForward(torch.nn.Module):
-    def __init__(self):
-        self.ln = RMSNorm()
-    def forward(self, x):
-        return torch.Tensor(4 * MIB, torch.Node(5 * MIB, self.ln(x).grad_fn))
-class Adam(torch.optim.Optimizer):
-    def __init__(self, parameter):
-        super().__init__()
-        self.parameter = parameter
-    def update(self):
-        torch.Tensor(6 * MIB)
-        if not self.state:
-            self.state[self.parameter] = {"first": torch.Tensor(7 * MIB + 1), "count": 1}
+from small_model import *
 model = FeedForward()
 optimizer = Adam(model.ln.weight)
 def micro_batch():
@@ -99,6 +81,24 @@ class Watch(unittest.TestCase):
         self.record(MODEL + "profiler = torch.profiler.profile()\nfor _ in range(3):\n    profiler.step()\n    step()\n    step()\n")
         self.assertEqual(self.steps(), 3)
 
+    def test_ranges_are_the_steps_if_they_are_named(self):
+        self.record(MODEL + "nvtx = torch.cuda.nvtx\n"
+                    "for number in range(2):\n"
+                    "    nvtx.range_push(f'iteration {number}')\n"
+                    "    nvtx.range_push('inside')\n    step()\n    step()\n    nvtx.range_pop()\n"
+                    "    torch.profiler.profile().step()\n    kept = torch.Tensor(20 * MIB + number)\n    nvtx.range_pop()\n"
+                    "torch.Tensor(30 * MIB)\n", "--step", "iter")
+        self.assertEqual(self.steps(), 2)
+        steps = self.sql("SELECT requested_bytes - 20 * 1048576, step FROM block WHERE requested_bytes / 1048576 = 20")
+        self.assertEqual(sorted(steps), [(0, 0), (1, 1)])
+
+    def test_one_card_alone_is_counted_on_request(self):
+        self.record("import torch\nfirst = torch.Tensor(100, device=0)\nsecond = torch.Tensor(200, device=1)\n",
+                    "--device", "1")
+        self.assertEqual(self.sql("SELECT requested_bytes FROM block"), [(200,)])
+        self.assertEqual(os.listdir(self.folder.name).count("t.db"), 1)
+        self.assertNotIn("t-cuda1.db", os.listdir(self.folder.name))
+
     def test_a_refused_request_ends_the_run_as_out_of_memory(self):
         self.record(MODEL + "torch.Tensor(1 << 40)\n")
         self.assertEqual(self.code, 1)
@@ -116,9 +116,18 @@ class Watch(unittest.TestCase):
 
     def test_another_allocator_is_left_to_pytorch_s_memory_history(self):
         printed = self.record("import torch\ntorch.CUDA.fake_cuda_call(b'pluggable')\ntorch.Tensor(100)\n"
-                              "print(len(torch.history))\n")
+                              "print(len(torch.history))\n", "--name", "mine")
         self.assertEqual(printed, "1\n")
         self.assertIn("PyTorch's memory history is recorded instead", self.said)
+        self.assertRegex(self.said, "6 events of PyTorch's memory history were imported\nmemtrace: run 1 of .*: peak 5.00 MiB")
+        self.assertEqual(self.sql("SELECT name FROM run"), [("mine",)])
+        self.assertEqual([name for name in os.listdir(self.folder.name) if "pickle" in name], [])
+
+    def test_a_memory_history_that_can_not_be_imported_is_left(self):
+        self.record("import os, torch\ntorch.CUDA.fake_cuda_call(b'pluggable')\ntorch.Tensor(100)\n"
+                    "torch.cuda.memory._dump_snapshot = lambda path: open(path, 'w').write('no snapshot')\n")
+        self.assertIn("PyTorch's memory history is left in " + self.trace, self.said)
+        self.assertEqual(len([name for name in os.listdir(self.folder.name) if "pickle" in name]), 1)
 
     def test_expandable_segments_are_one_segment_that_grows(self):
         self.record("import torch\ntorch.CUDA.fake_cuda_expand(1)\nkept = [torch.Tensor(3 << 20) for _ in range(4)]\n" + COUNTERS)

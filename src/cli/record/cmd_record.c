@@ -7,6 +7,7 @@
 #include "device/module.h"
 #include "record/account.h"
 #include "record/handover.h"
+#include "trace/import/import.h"
 #include "trace/store/trace_file.h"
 
 #include <assert.h>
@@ -50,6 +51,8 @@ static const struct mt_option options[] = {
     MT_OPTION_HELP(struct record_options),
     MT_OPTIONS_END,
 };
+
+_Static_assert((int)MT_EVERY_DEVICE == (int)MT_IMPORT_ANY_DEVICE, "--device is handed to an import");
 
 /* The files of a recording. */
 struct recording {
@@ -146,29 +149,48 @@ static mt_status prepare_cuda(struct recording *recording)
     return MT_OK;
 }
 
-/* Has Python record PyTorch, if that is wanted and possible. Kernels, ranges that are steps and the choice of a device are
- * of CUDA's calls, and so is the memory beside them. */
-static mt_record_torch prepare_torch(const struct record_options *record)
+/* Has Python record PyTorch, if that is wanted and possible; appends to *obstacle why it is not possible. A build that can't
+ * says so of Python alone, since any program may be none of PyTorch's. */
+static mt_record_torch prepare_torch(const struct record_options *record, struct mt_text *obstacle)
 {
-    const bool asks_cuda = record->kernels || record->step != NULL || record->device != MT_EVERY_DEVICE;
-    if (record->no_torch || asks_cuda || mt_python_start() != MT_OK)
+    if (record->no_torch)
         return MT_RECORD_TORCH_NOT;
     const char *refused = mt_python_start_refused(record->words);
-    if (refused == NULL)
-        return record->allocator == OURS ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
-    mt_note("%s keeps memtrace out of Python, so PyTorch's allocator is not watched", refused);
+    mt_status status = refused == NULL ? mt_python_start() : MT_FAILED;
+    if (status == MT_OK)
+        return record->allocator == OURS && !record->kernels ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
+    if (refused != NULL)
+        mt_text_add(obstacle, "%s keeps memtrace out of Python", refused);
+    else if (status != MT_NO_DEVICE || mt_python_is(record->words[0]))
+        mt_text_add(obstacle, "%s", mt_last_error());
     return MT_RECORD_TORCH_NOT;
+}
+
+/* Prepares both ways of recording. Fails if neither is left; notes which one is missing. */
+static mt_status prepare_ways(const struct record_options *record, struct recording *recording, mt_record_torch *out)
+{
+    struct mt_text obstacle = {0};
+    *out = prepare_torch(record, &obstacle);
+    mt_status status = *out != MT_RECORD_TORCH_OURS ? prepare_cuda(recording) : MT_OK;
+    if (status != MT_OK && *out != MT_RECORD_TORCH_NOT && !record->kernels) {
+        mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
+        status = MT_OK;
+    } else if (status != MT_OK && obstacle.length > 0) {
+        char *error = mt_host_strdup(mt_last_error());
+        status = mt_fail(status, "%s; %s", obstacle.data, error);
+        free(error);
+    } else if (obstacle.length > 0) {
+        mt_note("%s, so PyTorch's allocator is not watched", obstacle.data);
+    }
+    mt_text_release(&obstacle);
+    return status;
 }
 
 static mt_status prepare(const struct record_options *record, struct recording *recording)
 {
+    mt_record_torch torch;
     MT_TRY(find_trace(record->trace, recording));
-    const mt_record_torch torch = prepare_torch(record);
-    mt_status status = torch != MT_RECORD_TORCH_OURS ? prepare_cuda(recording) : MT_OK;
-    if (torch == MT_RECORD_TORCH_NOT)
-        MT_TRY(status);
-    if (status != MT_OK)
-        mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
+    MT_TRY(prepare_ways(record, recording, &torch));
     MT_TRY(make_answers(recording));
     const struct mt_record_request request = {.trace = recording->trace_path,
                                               .answers = recording->answers,
@@ -190,6 +212,7 @@ static void finish(struct recording *recording)
 }
 
 struct report {
+    const struct record_options *record;
     const char *trace, *path; /* as the user wrote it, and where it is */
     int runs, notes;
 };
@@ -242,6 +265,49 @@ static void tell_run(const struct report *report, const struct mt_record_answer 
     free(name);
 }
 
+/* Returns the trace that the file TRACE-pid.pickle is for; the caller frees it. NULL if the file is called otherwise. */
+static char *trace_of_history(const struct mt_record_answer *answer)
+{
+    struct mt_text ending = {0};
+    mt_text_add(&ending, "-%" PRId64 ".pickle", answer->pid);
+    const size_t length = strlen(answer->text), rest = length > ending.length ? length - ending.length : 0;
+    const bool fits = rest > 0 && strcmp(answer->text + rest, ending.data) == 0;
+    mt_text_release(&ending);
+    char *trace = fits ? mt_host_strdup(answer->text) : NULL;
+    if (fits)
+        trace[rest] = '\0';
+    return trace;
+}
+
+static void tell_history(const struct report *report, const struct mt_record_answer *answer, const char *trace,
+                         const struct mt_import_report *history)
+{
+    const struct mt_record_answer run = {
+        .kind = MT_RECORD_RUN, .pid = answer->pid, .number = history->run, .text = trace};
+    unlink(answer->text);
+    mt_note("process %" PRId64 ": %" PRIu64 " events of PyTorch's memory history were imported%s", answer->pid,
+            history->entries, history->torch.lost_beginning ? "; those before them are lost, since it was full" : "");
+    tell_run(report, &run);
+}
+
+/* Imports PyTorch's memory history, and removes its file if that succeeds. */
+static void import_history(struct report *report, const struct mt_record_answer *answer)
+{
+    char *trace = trace_of_history(answer);
+    struct mt_import_report history;
+    if (trace == NULL)
+        return;
+    const struct mt_import_plan plan = {
+        .file = answer->text, .trace = trace, .name = report->record->name, .device = report->record->device};
+    if (mt_import(&plan, &history) == MT_OK)
+        tell_history(report, answer, trace, &history);
+    else
+        mt_note("process %" PRId64 ": %s; PyTorch's memory history is left in %s", answer->pid, mt_last_error(),
+                answer->text);
+    mt_import_report_release(&history);
+    free(trace);
+}
+
 static void tell_answer(void *context, const struct mt_record_answer *answer)
 {
     struct report *report = context;
@@ -251,6 +317,10 @@ static void tell_answer(void *context, const struct mt_record_answer *answer)
         return;
     }
     report->notes++;
+    if (answer->kind == MT_RECORD_HISTORY) {
+        import_history(report, answer);
+        return;
+    }
     if (answer->kind == MT_RECORD_LOST)
         mt_note("process %" PRId64 ": %" PRId64 " %s are missing", answer->pid, answer->number, answer->text);
     else
@@ -266,9 +336,9 @@ static void tell_nothing(void)
 }
 
 /* Notes each run of the program, or why there is none. */
-static void tell_results(const struct recording *recording, const char *trace)
+static void tell_results(const struct recording *recording, const struct record_options *record)
 {
-    struct report report = {.trace = trace, .path = recording->trace_path};
+    struct report report = {.record = record, .trace = record->trace, .path = recording->trace_path};
     if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (report.runs == 0 && report.notes == 0)
@@ -290,7 +360,7 @@ static mt_status run_record(const void *given)
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else if (is_recorded)
-        tell_results(&recording, record->trace);
+        tell_results(&recording, record);
     finish(&recording);
     exit(code);
 }

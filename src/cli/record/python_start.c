@@ -47,8 +47,7 @@ mt_status mt_python_start(void)
     return MT_OK;
 }
 
-/* True if the word is a name of Python's program: python, python3, python3.11. */
-static bool is_python(const char *word)
+bool mt_python_is(const char *word)
 {
     const char *file = strrchr(word, '/');
     const char *name = file != NULL ? file + 1 : word;
@@ -58,7 +57,7 @@ static bool is_python(const char *word)
 /* Options may be written together: -sI. Those of -c, -m, -W and -X end a word, or take the next one. */
 const char *mt_python_start_refused(char *const *words)
 {
-    if (!is_python(words[0]))
+    if (!mt_python_is(words[0]))
         return NULL;
     for (words++; *words != NULL && (*words)[0] == '-' && (*words)[1] != '-'; words++)
         for (const char *letter = *words + 1; *letter != '\0'; letter++) {

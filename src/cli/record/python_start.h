@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 /* Puts the folder in front of PYTHONPATH of this process, for the program. MT_NO_DEVICE if this build has no library for
  * PyTorch, and MT_FAILED if the package's files are not there. */
 mt_status mt_python_start(void);
@@ -12,5 +14,8 @@ mt_status mt_python_start(void);
 /* Returns the option of Python that keeps the folder's file from being run, "-I", if the program is Python and has one;
  * otherwise NULL. The text is static. */
 const char *mt_python_start_refused(char *const *words);
+
+/* True if the word is a name of Python's program: python, python3, /usr/bin/python3.11. */
+bool mt_python_is(const char *word);
 
 #endif

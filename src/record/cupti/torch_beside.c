@@ -1,5 +1,7 @@
 #include "record/cupti/torch_beside.h"
 
+#include "record/caller.h"
+
 #include <assert.h>
 #include <dlfcn.h>
 
@@ -20,8 +22,10 @@ void mt_torch_beside_report(const struct mt_torch_beside *beside, struct mt_list
     assert(beside->take != NULL && beside->give != NULL);
     if (!mt_call_read_addressed(thread, call, data, place, &addressed))
         return;
-    if (addressed.gives)
+    if (addressed.gives) {
         beside->give(addressed.address);
-    else
-        beside->take(addressed.device, addressed.address, addressed.bytes, addressed.op);
+        return;
+    }
+    const char *library = mt_caller_library();
+    beside->take(addressed.device, addressed.address, addressed.bytes, library != NULL ? library : addressed.op);
 }

@@ -11,7 +11,7 @@
 
 /* Functions of src/torch/memtrace_torch.h. */
 struct mt_torch_beside {
-    void (*take)(int device, uint64_t address, uint64_t bytes, const char *function);
+    void (*take)(int device, uint64_t address, uint64_t bytes, const char *holder);
     void (*give)(uint64_t address);
 };
 

@@ -2,12 +2,15 @@
 blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
 import ctypes
 import os
+import pickle
 import sys
 import threading
 import types
 
 C10 = ctypes.CDLL(os.environ["FAKE_C10"])
 CUDA = ctypes.CDLL(os.environ["FAKE_C10_CUDA"])
+CPU = ctypes.CDLL(os.environ["FAKE_TORCH_CPU"])
+CPU.fake_torch_number.restype = ctypes.c_uint64
 for name in ("take", "allocated", "reserved"):
     getattr(CUDA, "fake_cuda_" + name).restype = ctypes.c_uint64
 C10.fake_c10_take.restype = ctypes.c_char_p
@@ -98,37 +101,41 @@ def take(count, device=0, stream=0):
     return out.value or 0
 
 
-class Node:
-    """A step of backward: its allocations, and the nodes after it."""
+class Node(ctypes.Structure):
+    """A step of backward: its allocations, and the nodes after it. Its memory has its number, and that of its thread."""
+
+    _fields_ = [("words", ctypes.c_uint64 * 8)]
 
     def __init__(self, count, *after):
-        self.count, self.after, self.dicts = count, after, []
+        super().__init__()
+        self.count, self.after = count, after
+        self.words[3], self.words[6] = CPU.fake_torch_number(), threading.get_native_id()
 
-    def _register_hook_dict(self, tensor):
-        self.dicts.append(tensor._backward_hooks)
+    def _sequence_nr(self):
+        return self.words[3]
 
     def run(self):
-        for hooks in self.dicts:
-            for hook in hooks.values():
-                assert hook(self) is None
+        CPU.fake_torch_run(ctypes.c_void_p(ctypes.addressof(self)))
         if self.count:
             Tensor(self.count)
         for node in self.after:
             node.run()
+        CPU.fake_torch_run(None)
 
 
-class OlderNode(Node):
-    """A node whose hooks only a tensor can register."""
+class OnHost:
+    """A tensor without a card, whose product with a number has a node."""
 
-    def __getattribute__(self, name):
-        if name == "_register_hook_dict":
-            raise AttributeError(name)
-        return super().__getattribute__(name)
+    def __mul__(self, factor):
+        return types.SimpleNamespace(grad_fn=Node(0))
+
+
+def ones(count, requires_grad):
+    return OnHost()
 
 
 class Tensor:
     is_cuda = True
-    _backward_hooks = None
 
     def __init__(self, count, node=None, device=0):
         self.count, self.grad_fn, self.device = count, node, device
@@ -142,12 +149,6 @@ class Tensor:
 
     def storage_offset(self):
         return 0
-
-    def register_hook(self, hook):
-        if self._backward_hooks is None:
-            self._backward_hooks = {}
-            self.grad_fn.dicts.append(self._backward_hooks)
-        self._backward_hooks[len(self._backward_hooks)] = hook
 
     def backward(self):
         autograd.backward(self)
@@ -196,7 +197,7 @@ def module_named(name, **entries):
     return made
 
 
-before_forward, after_forward, before_step, after_step = [], [], [], []
+before_step, after_step = [], []
 
 
 class Module:
@@ -212,15 +213,10 @@ class Module:
         return []
 
     def __call__(self, *inputs):
-        output = None
-        for hook in before_forward:
-            hook(self, inputs)
-        try:
-            output = self.forward(*inputs)
-        finally:
-            for hook in after_forward:
-                hook(self, inputs, output)
-        return output
+        return self.forward(*inputs)
+
+
+module_call = Module.__call__
 
 
 class Optimizer:
@@ -250,11 +246,23 @@ class Profile:
         pass
 
 
+nvtx = module_named("cuda.nvtx", range_push=lambda message: 0, range_pop=lambda: 0)
 history = []  # the calls that would have PyTorch keep its memory history
+
+
+def dump_snapshot(path):
+    """Writes a history of five blocks of 1 MiB."""
+    entries = [{"action": "segment_alloc", "addr": 1 << 21, "size": 1 << 24, "stream": 0, "time_us": 1}]
+    entries += [{"action": "alloc", "addr": (2 + block) << 20, "size": 1 << 20, "stream": 0, "time_us": 2 + block}
+                for block in range(5)]
+    with open(path, "wb") as file:
+        pickle.dump({"segments": [], "device_traces": [entries]}, file)
+
+
 memory = module_named("cuda.memory", CUDAPluggableAllocator=Allocator, change_current_allocator=change_current_allocator,
-                      _record_memory_history=lambda **options: history.append(options))
-cuda = module_named("cuda", memory=memory, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError,
-                    _lazy_call=Begun.lazy_call, device_count=lambda: 2, memory_snapshot=lambda: [],
+                      _record_memory_history=lambda **options: history.append(options), _dump_snapshot=dump_snapshot)
+cuda = module_named("cuda", memory=memory, nvtx=nvtx, current_device=lambda: 0, OutOfMemoryError=OutOfMemoryError,
+                    _lazy_call=Begun.lazy_call, is_initialized=lambda: Begun.done, device_count=lambda: 2, memory_snapshot=lambda: [],
                     get_device_properties=lambda device: types.SimpleNamespace(name="fake card", total_memory=1 << 30),
                     max_memory_allocated=lambda device=0: Stat.peaks["allocated", device],
                     max_memory_reserved=lambda device=0: Stat.peaks["reserved", device])
@@ -264,9 +272,7 @@ autograd = module_named("autograd", backward=run_backward)
 optim = module_named("optim", Optimizer=Optimizer)
 module_named("optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
              register_optimizer_step_post_hook=register(after_step))  # whose name PyTorch takes out of torch.optim
-nn = module_named("nn", Module=Module, Parameter=Parameter, modules=module_named("nn.modules", module=module_named(
-    "nn.modules.module", register_module_forward_pre_hook=register(before_forward),
-    register_module_forward_hook=register(after_forward))))
+nn = module_named("nn", Module=Module, Parameter=Parameter)
 
 
 def device(value):
