@@ -275,6 +275,33 @@ static void a_block_of_backward_has_the_class_of_its_node(void **state)
     memtrace_torch_span_end(depth);
 }
 
+static int pauses, resumes;
+
+static void pause_observer(void)
+{
+    pauses++;
+}
+
+static void resume_observer(void)
+{
+    resumes++;
+}
+
+static void the_observer_pauses_once_for_a_backward(void **state)
+{
+    static const struct mt_torch_observer observer = {pause_observer, resume_observer};
+    static const mt_phase phases[] = {MT_PHASE_FORWARD, MT_PHASE_LOSS, MT_PHASE_BACKWARD, MT_PHASE_OPTIMIZER,
+                                      MT_PHASE_FORWARD};
+    (void)state;
+    mt_torch_operator_observe(&observer);
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
+        memtrace_torch_phase(phases[i], MT_CATEGORY_LOSS);
+    mt_torch_operator_observe(NULL);
+    memtrace_torch_phase(MT_PHASE_BACKWARD, MT_CATEGORY_LOSS);
+    assert_int_equal(pauses, 1);
+    assert_int_equal(resumes, 1);
+}
+
 int main(void)
 {
 #define WATCHED(test) cmocka_unit_test_setup_teardown(test, begin, end)
@@ -291,6 +318,7 @@ int main(void)
         WATCHED(an_operator_names_blocks_until_it_ends),
         WATCHED(operators_that_are_nested_too_deep_are_left_out),
         WATCHED(a_block_of_backward_has_the_class_of_its_node),
+        WATCHED(the_observer_pauses_once_for_a_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

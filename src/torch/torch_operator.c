@@ -4,6 +4,7 @@
 #include "torch/torch_backward.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,18 +95,22 @@ struct mt_torch_label mt_torch_operator_label(struct mt_torch_names *names)
 /* ---- the observer ---- */
 
 static const struct mt_torch_observer *_Atomic observer;
+static atomic_bool is_paused;
 
 void mt_torch_operator_observe(const struct mt_torch_observer *given)
 {
     observer = given;
+    is_paused = false;
 }
 
+/* Pauses and resumes only where that changes something: after each, PyTorch's threads look for their observers anew. */
 void mt_torch_operator_phase(mt_phase phase)
 {
     const struct mt_torch_observer *now = observer;
-    if (now == NULL)
+    const bool pauses = phase == MT_PHASE_BACKWARD;
+    if (now == NULL || atomic_exchange(&is_paused, pauses) == pauses)
         return;
-    if (phase == MT_PHASE_BACKWARD)
+    if (pauses)
         now->pause();
     else
         now->resume();
