@@ -11,7 +11,8 @@ endif()
 file(GLOB torch_card_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/torch/cuda/*.c)
 set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
 add_library(memtrace_torch MODULE ${torch_card_sources} src/device/cuda/cuda_range.c src/torch/torch_alloc.cpp
-                           src/torch/torch_tracker.cpp src/torch/torch_graph.cpp)
+                           src/torch/torch_tracker.cpp src/torch/torch_graph.cpp
+                                   src/torch/torch_record_function.cpp)
 target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})
 target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${MT_CUDART_LIBRARY}
                                              Threads::Threads ${CMAKE_DL_LIBS} rt)
