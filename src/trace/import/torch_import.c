@@ -2,6 +2,7 @@
  * torch.profiler becomes the rows of a snapshot first. */
 #include "base/memory.h"
 #include "trace/import/import_reader.h"
+#include "trace/import/pool_streams.h"
 #include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 #include "trace/import/torch_profile.h"
@@ -83,7 +84,7 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
 {
     const struct torch_state *state = input->state;
     struct mt_foreign *foreign = mt_foreign_create(sink);
-    for (uint32_t i = 0; i < state->snapshot.stream_count; i++)
+    for (uint32_t i = 0; i < state->snapshot.pools.stream_count; i++)
         mt_foreign_number_stream(foreign, i, (mt_stream)i);
     if (state->facts.is_own)
         replay_own(mt_document_root(state->document), &state->snapshot, state->facts.start_us, sink, foreign, out);
@@ -123,10 +124,12 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
     mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
     if (status != MT_OK)
         return status;
+    mt_pool_streams_number(&state->snapshot);
     mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
-    for (uint32_t i = 0; i < state->snapshot.stream_count; i++)
-        if (state->snapshot.streams[i].pool != 0)
-            mt_torch_facts_add(&state->facts, state->snapshot.streams[i].name, state->snapshot.streams[i].words);
+    for (uint32_t i = 0; i < state->snapshot.pools.stream_count; i++)
+        if (state->snapshot.pools.streams[i].pool != 0)
+            mt_torch_facts_add(&state->facts, state->snapshot.pools.streams[i].name,
+                               state->snapshot.pools.streams[i].words);
     return MT_OK;
 }
 

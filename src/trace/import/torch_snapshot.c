@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "trace/import/import_reader.h"
-#include "trace/import/torch_pools.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -150,7 +149,7 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
         return fail_at(place, "action", "a text");
     out->action = find_action(mt_value_get(value, &keys->action));
     out->stream = natural_or(value, &keys->stream, 0);
-    out->pool = mt_torch_pool_find(reading->out, mt_value_get(value, &keys->pool_id));
+    out->pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
     out->forward_frames = mt_value_get(value, &keys->forward_frames);
     mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
@@ -227,10 +226,10 @@ static mt_status read_segment(struct reading *reading, const struct mt_value *va
 {
     struct keys *keys = &reading->keys;
     const struct mt_value *expandable = mt_value_get(value, &keys->is_expandable);
-    *out =
-        (struct mt_torch_segment){.stream = natural_or(value, &keys->stream, 0),
-                                  .pool = mt_torch_pool_find(reading->out, mt_value_get(value, &keys->segment_pool_id)),
-                                  .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
+    *out = (struct mt_torch_segment){
+        .stream = natural_or(value, &keys->stream, 0),
+        .pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->segment_pool_id)),
+        .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
     mt_status status = read_natural(value, &keys->address, place, &out->address);
     if (status == MT_OK)
         status = read_size(reading, value, &keys->total_size, place, out->address, &out->bytes);
@@ -365,7 +364,6 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     out->elsewhere = count_elsewhere(traces, out->device);
     read_annotations(&reading, mt_value_find(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);
-    mt_torch_pools_number(out);
     return MT_OK;
 }
 
@@ -375,7 +373,6 @@ void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot)
     free(snapshot->blocks);
     free(snapshot->segments);
     free(snapshot->annotations);
-    free(snapshot->pools);
-    free(snapshot->streams);
+    mt_torch_pools_release(&snapshot->pools);
     *snapshot = (struct mt_torch_snapshot){0};
 }

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "trace/import/import_reader.h"
+#include "trace/import/torch_pools.h"
 #include "trace/import/torch_settings.h"
 
 #define MT_TORCH_ACTIONS(X)                                                                                            \
@@ -41,7 +42,7 @@ struct mt_torch_event {
     uint64_t bytes;       /* as requested */
     uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
     uint64_t stream;      /* PyTorch's number, a pointer; with private pools, a place in the snapshot's streams */
-    uint32_t pool;        /* as mt_torch_pool_find numbers it */
+    uint32_t pool;        /* as mt_torch_pools_find numbers it */
     int64_t time_us;
     const struct mt_value *frames;         /* innermost first: dicts of name, filename, line; or none */
     const struct mt_value *forward_frames; /* in backward, of the operator that is undone, if anomalies were looked for:
@@ -65,21 +66,6 @@ struct mt_torch_segment {
     bool is_expandable;
 };
 
-/* The pair of numbers of a private pool. */
-struct mt_torch_pool {
-    int64_t first, second;
-};
-
-/* What a pool has of a stream; of a private one, with a setting that says so. */
-struct mt_torch_stream {
-    uint64_t handle; /* PyTorch's */
-    uint32_t pool;
-    char name[32], words[64]; /* "stream 3", "private pool (1, 0)"; "": of no private pool */
-};
-
-/* Snapshots of programs have a few. */
-enum { MT_TORCH_MOST_POOLS = 256, MT_TORCH_MOST_STREAMS = 1024 };
-
 /* The begin or end of an annotation such as "Optimizer.step#AdamW.step". */
 struct mt_torch_annotation {
     const char *name;
@@ -101,10 +87,7 @@ struct mt_torch_snapshot {
     size_t segment_count;
     struct mt_torch_annotation *annotations; /* of this device */
     size_t annotation_count;
-    struct mt_torch_pool *pools; /* private ones */
-    uint32_t pool_count;
-    struct mt_torch_stream *streams; /* none unless there are private pools */
-    uint32_t stream_count;
+    struct mt_torch_pools pools;
 };
 
 /* True if the value has the lists of a snapshot, whatever is in them. */
