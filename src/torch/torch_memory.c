@@ -2,6 +2,7 @@
  * card's trace, by the program's label, and later the block by its address. Blocks of a watched card are in foreign
  * memory. */
 #include "torch/torch_memory.h"
+#include "torch/torch_stack.h"
 #include "torch/torch_trace.h"
 
 #include "base/clock.h"
@@ -35,15 +36,11 @@ struct mt_torch_memory {
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
     struct mt_number_map labels; /* from key_of a label to its number << 32 | its span's number, both of the trace */
+    struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
     struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
 };
 
 /* ---- the trace ---- */
-
-bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
-{
-    return atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed);
-}
 
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value)
 {
@@ -100,6 +97,7 @@ static struct mt_torch_memory *create(struct mt_torch_names *names)
     mt_number_map_create(&memory->blocks);
     mt_number_map_create(&memory->labels);
     mt_number_map_create(&memory->spans);
+    mt_number_map_create(&memory->stacks);
     return memory;
 }
 
@@ -148,6 +146,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     mt_number_map_release(&memory->blocks);
     mt_number_map_release(&memory->labels);
     mt_number_map_release(&memory->spans);
+    mt_number_map_release(&memory->stacks);
     free(memory);
 }
 
@@ -156,7 +155,8 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
 static uint64_t key_of(const struct mt_torch_label *label)
 {
     assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
-    return (uint64_t)label->span << 16 | (uint64_t)label->category << 8 | label->phase;
+    return (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 | (uint64_t)label->category << 8 |
+           (uint64_t)label->without_grad << 7 | label->phase;
 }
 
 /* Returns the number of a span in this trace. Spans are few, and looked up once a label. The lock is held. */
@@ -188,7 +188,7 @@ static mt_role role_of(const struct mt_torch_label *label)
     case MT_CATEGORY_WORKSPACE:
         return MT_ROLE_WORKSPACE;
     default:
-        return label->phase == MT_PHASE_FORWARD ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
+        return label->phase == MT_PHASE_FORWARD && !label->without_grad ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
     }
 }
 
@@ -197,6 +197,8 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
     struct mt_torch_span known = {.kind = "", .layer = -1};
     mt_span_id span = span_of(memory, label->span);
     (void)mt_torch_names_find(memory->names, label->span, &known);
+    if (label->operator_number > 0)
+        known.kind = mt_torch_names_operator_name(memory->names, label->operator_number);
     const struct mt_label made = {.category = label->category,
                                   .role = role_of(label),
                                   .role_source = MT_ROLE_SOURCE_OBSERVED,
@@ -322,7 +324,25 @@ static struct mt_foreign_block describe(struct mt_torch_memory *memory, const st
                                      .block_bytes = block->allocated_bytes,
                                      .stream = block->stream,
                                      .label = (mt_label_id)(numbers >> 32),
-                                     .span = (mt_span_id)numbers};
+                                     .span = (mt_span_id)numbers,
+                                     .stack = block->stack};
+}
+
+mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory)
+{
+    struct mt_torch_stack stack;
+    uint64_t number = 0;
+    mt_torch_stack_enter(&stack);
+    if (stack.depth > 0) {
+        mt_lock_take(&memory->lock);
+        if (!mt_number_map_get(&memory->stacks, stack.hash, &number)) {
+            number = mt_torch_stack_store(&stack, &memory->sink);
+            mt_number_map_put(&memory->stacks, stack.hash, number);
+        }
+        mt_lock_give(&memory->lock);
+    }
+    mt_torch_stack_leave(&stack);
+    return (mt_stack_id)number;
 }
 
 void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block)
@@ -436,7 +456,7 @@ static void mark_foreign(struct mt_torch_memory *memory, mt_event_kind kind, uin
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
-    if (!mt_torch_memory_is_recorded(memory))
+    if (!atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed)) /* there is none */
         return;
     mt_lock_take(&memory->lock);
     mt_span_id number = span_of(memory, span);
