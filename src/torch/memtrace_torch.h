@@ -55,8 +55,17 @@ uint64_t memtrace_torch_requests(void);
  * with MT_NO_DEVICE (4) if there is no such device. */
 int memtrace_torch_simulate(const char *device);
 
-/* Takes a block as memtrace_torch_alloc does; returns a status in the place of throwing. */
-int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint64_t *out_address);
+/* The tensor that a block is for. `dtype` is the number of a c10::ScalarType. */
+enum { MEMTRACE_TORCH_DIMS = 16 };
+struct memtrace_torch_shape {
+    int32_t dtype, dims;
+    int64_t sizes[MEMTRACE_TORCH_DIMS];
+};
+
+/* Takes a block as memtrace_torch_alloc does, for a tensor of that shape (NULL: not known); returns a status in the place of
+ * throwing. */
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
+                        uint64_t *out_address);
 
 /* Has each card's trace answered to memtrace record, which asks in the environment. */
 void memtrace_torch_answer(void);

@@ -22,9 +22,10 @@ static mt_addr address_of(const void *ptr)
 
 /* ---- for PyTorch ---- */
 
-int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint64_t *out_address)
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
+                        uint64_t *out_address)
 {
-    return mt_torch_take(bytes, device, stream, out_address);
+    return mt_torch_take_shaped(bytes, device, stream, shape, out_address);
 }
 
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)

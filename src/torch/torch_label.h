@@ -73,8 +73,9 @@ struct mt_torch_label {
     mt_span_id span; /* a number of mt_torch_names */
     mt_category category;
     mt_phase phase;
-    bool without_grad;        /* autograd keeps nothing of what the module around it computes */
-    uint16_t operator_number; /* of mt_torch_names; 0: not known */
+    bool without_grad;                        /* autograd keeps nothing of what the module around it computes */
+    uint16_t operator_number;                 /* of mt_torch_names; 0: not known */
+    const struct memtrace_torch_shape *shape; /* of the tensor, valid while the request is served; NULL: not known */
 };
 
 /* Sets the function that tells a thread's grad mode, for labels that begin from now on; NULL: it is always on. What counts is

@@ -205,16 +205,23 @@ uint64_t memtrace_torch_requests(void)
     return atomic_exchange_explicit(&library.requests, UINT64_C(14695981039346656037), memory_order_relaxed);
 }
 
-mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
+mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+                               const struct memtrace_torch_shape *shape, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
     struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
     *out = 0;
+    label.shape = shape;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
     MT_TRY(memory_for(device, &memory));
     note_request(bytes);
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
+}
+
+mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
+{
+    return mt_torch_take_shaped(bytes, device, stream, NULL, out);
 }
 
 /* True if the card's memory is to be counted. */

@@ -11,10 +11,12 @@
 #include "base/number_map.h"
 #include "base/text.h"
 #include "record/process_trace.h"
+#include "torch/memtrace_torch.h"
 #include "trace/store/foreign.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Invariants: of alloc and foreign exactly one is there, and `card` with alloc; `blocks` has exactly the blocks of alloc
  * that were taken and not given back; sums.allocated_bytes is that of the foreign blocks that live, as far as all were
@@ -152,11 +154,21 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
 
 /* ---- labels ---- */
 
+/* Returns a number that tells shapes apart. */
+static uint64_t hash_of(const struct memtrace_torch_shape *shape)
+{
+    uint64_t hash = shape != NULL ? (uint64_t)shape->dtype + 1 : 0;
+    for (int i = 0; shape != NULL && i < shape->dims; i++)
+        hash = (hash << 29 | hash >> 35) * 0x94d049bb133111ebu ^ ((uint64_t)shape->sizes[i] + 1) * 0x9e3779b97f4a7c15u;
+    return hash * 0xbf58476d1ce4e5b9u;
+}
+
 static uint64_t key_of(const struct mt_torch_label *label)
 {
     assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
-    return (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 | (uint64_t)label->category << 8 |
-           (uint64_t)label->without_grad << 7 | label->phase;
+    const uint64_t key = (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 |
+                         (uint64_t)label->category << 8 | (uint64_t)label->without_grad << 7 | label->phase;
+    return key ^ hash_of(label->shape);
 }
 
 /* Returns the number of a span in this trace. Spans are few, and looked up once a label. The lock is held. */
@@ -192,6 +204,45 @@ static mt_role role_of(const struct mt_torch_label *label)
     }
 }
 
+/* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
+static mt_dtype dtype_of(int number)
+{
+    static const mt_dtype dtypes[] = {MT_U8,
+                                      MT_I8,
+                                      MT_I16,
+                                      MT_I32,
+                                      MT_I64,
+                                      MT_F16,
+                                      MT_F32,
+                                      MT_F64,
+                                      MT_C32,
+                                      MT_C64,
+                                      MT_C128,
+                                      MT_BOOL,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_BF16,
+                                      [23] = MT_F8_E5M2,
+                                      [24] = MT_F8_E4M3FN,
+                                      [25] = MT_F8_E5M2FNUZ,
+                                      [26] = MT_F8_E4M3FNUZ,
+                                      [27] = MT_U16,
+                                      [28] = MT_U32,
+                                      [29] = MT_U64,
+                                      [44] = MT_F8_E8M0FNU,
+                                      [45] = MT_F4_E2M1X2};
+    return number >= 0 && (size_t)number < sizeof dtypes / sizeof dtypes[0] ? dtypes[number] : MT_NONE;
+}
+
+static void add_shape(struct mt_label *label, const struct memtrace_torch_shape *shape)
+{
+    _Static_assert((int)MEMTRACE_TORCH_DIMS == (int)MT_LABEL_MAX_DIMS, "a label has room for a shape");
+    label->dtype = dtype_of(shape->dtype);
+    label->dims = shape->dims;
+    memcpy(label->shape, shape->sizes, (size_t)shape->dims * sizeof *shape->sizes);
+}
+
 static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_label *label)
 {
     struct mt_torch_span known = {.kind = "", .layer = -1};
@@ -199,13 +250,15 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
     (void)mt_torch_names_find(memory->names, label->span, &known);
     if (label->operator_number > 0)
         known.kind = mt_torch_names_operator_name(memory->names, label->operator_number);
-    const struct mt_label made = {.category = label->category,
-                                  .role = role_of(label),
-                                  .role_source = MT_ROLE_SOURCE_OBSERVED,
-                                  .phase = label->phase,
-                                  .op = known.kind,
-                                  .span = span,
-                                  .layer = known.layer};
+    struct mt_label made = {.category = label->category,
+                            .role = role_of(label),
+                            .role_source = MT_ROLE_SOURCE_OBSERVED,
+                            .phase = label->phase,
+                            .op = known.kind,
+                            .span = span,
+                            .layer = known.layer};
+    if (label->shape != NULL)
+        add_shape(&made, label->shape);
     return (uint64_t)memory->sink.intern_label(memory->sink.context, &made) << 32 | span;
 }
 
@@ -234,7 +287,12 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     mt_lock_take(&memory->lock);
     uint64_t numbers = label_of(memory, label);
     mt_lock_give(&memory->lock);
-    MT_TRY(mt_alloc_take(memory->alloc, bytes, number, (mt_label_id)(numbers >> 32), (mt_span_id)numbers, &block));
+    const struct mt_alloc_request request = {.bytes = bytes,
+                                             .stream = number,
+                                             .label = (mt_label_id)(numbers >> 32),
+                                             .span = (mt_span_id)numbers,
+                                             .stack = mt_torch_memory_stack(memory)};
+    MT_TRY(mt_alloc_serve(memory->alloc, &request, &block));
     *out = mt_block_address(block);
     assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == bytes);
     mt_lock_take(&memory->lock);

@@ -45,7 +45,7 @@ class twins
     at::Tensor twin_of_tensor(const at::Tensor &real);
     c10::Storage twin_of_storage(const c10::Storage &real);
     at::Tensor real_of_tensor(const at::Tensor &twin, c10::Device device);
-    c10::Storage real_of_storage(const c10::Storage &twin);
+    c10::Storage real_of_storage(const at::Tensor &twin);
 
     c10::DeviceType kind_;
     std::unordered_map<const c10::TensorImpl *, at::Tensor> twin_tensors_; /* by the real one */
