@@ -49,11 +49,13 @@ def install(C: Any) -> None:
 
 
 def operators_of_cuda(text: str) -> list[str]:
-    """Returns the operators of native_functions.yaml that have a kernel for CUDA, or whose structured one has."""
+    """Returns the operators of native_functions.yaml that have a kernel for CUDA, or whose structured one has. One that CUDA
+    shares with every device is made of others, and is left so."""
     names, delegates = [], {}
     for entry in re.split(r"\n- func: ", "\n" + text)[1:]:
         name = entry.partition("(")[0]
-        keys = {key.strip() for line in re.findall(r"\n    ([A-Za-z0-9, ]+):", entry) for key in line.split(",")}
+        lines = [line for line in re.findall(r"\n    ([A-Za-z0-9, ]+):", entry) if "Composite" not in line]
+        keys = {key.strip() for line in lines for key in line.split(",")}
         found = re.search(r"structured_delegate: (\S+)", entry)
         if "CUDA" in keys:
             names.append(name)

@@ -346,6 +346,15 @@ class CUDAHooks final : public CUDAHooksInterface
     {
         return 91900;
     }
+    /* Without override, since PyTorch has these since 2.10 only. */
+    virtual long versionRuntimeCuDNN() const
+    {
+        return versionCuDNN();
+    }
+    virtual long versionCuDNNFrontend() const
+    {
+        return 11400;
+    }
     long versionCUDART() const override
     {
         return 13000;
@@ -431,6 +440,7 @@ void memtrace_dry_begin(int count)
     c10::SetAllocator(c10::DeviceType::CUDA, mt_dry::allocator(), UINT8_MAX);
     c10::impl::DeviceGuardImplRegistrar(c10::DeviceType::CUDA, &guard);
     mt_dry::register_kernels();
+    mt_dry::register_shapes();
 }
 
 /* Sets the current device, and returns the one before; -1 changes nothing. */

@@ -51,8 +51,9 @@ void resize(c10::StorageImpl *storage, size_t bytes);
 c10::DeviceIndex current_device();
 c10::Stream current_stream(c10::DeviceIndex device);
 
-/* Registers the kernels of device "cuda" (dry_kernels.cpp). */
+/* Register the kernels of device "cuda" (dry_kernels.cpp), and shapes that PyTorch has not (dry_shapes.cpp). */
 void register_kernels();
+void register_shapes();
 
 } // namespace mt_dry
 
