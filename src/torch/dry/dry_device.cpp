@@ -1,6 +1,6 @@
 /* The device: its allocator, the guard that keeps the current device and stream, and the hooks by which PyTorch asks for
  * CUDA. */
-#include "dry_device.h"
+#include "torch/dry/dry_device.h"
 
 #include "torch/memtrace_torch.h"
 

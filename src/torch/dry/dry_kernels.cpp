@@ -3,7 +3,7 @@
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new
  *        └─▶ the CPU's kernel on twins, if all values that it reads are known and its results are small ──▶ values
  */
-#include "dry_twins.h"
+#include "torch/dry/dry_twins.h"
 
 #include "torch/memtrace_torch.h"
 

@@ -1,4 +1,4 @@
-#include "dry_twins.h"
+#include "torch/dry/dry_twins.h"
 
 #include <ATen/EmptyTensor.h>
 #include <c10/core/CPUAllocator.h>

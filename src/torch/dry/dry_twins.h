@@ -9,7 +9,7 @@
 #ifndef MT_TORCH_DRY_TWINS_H
 #define MT_TORCH_DRY_TWINS_H
 
-#include "dry_device.h"
+#include "torch/dry/dry_device.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/Tensor.h>
