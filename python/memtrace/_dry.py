@@ -67,13 +67,15 @@ def operators_of_cuda(text: str) -> list[str]:
 
 def register_operators() -> None:
     """Has PyTorch's operators that a CUDA build has kernels for run on the cards."""
+    import torch
     import torchgen
 
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
-    for name in operators_of_cuda(yaml.read_text(encoding="utf-8")):
-        if name not in OWN:
-            cards.device.memtrace_dry_operator(f"aten::{name}".encode())
+    names = {f"aten::{name}" for name in operators_of_cuda(yaml.read_text(encoding="utf-8"))}
+    names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
+    for name in sorted(names - {f"aten::{name}" for name in OWN}):
+        cards.device.memtrace_dry_operator(name.encode())
 
 
 def alloc_settings(configuration: str) -> tuple[str, list[str]]:
