@@ -61,7 +61,8 @@ def find(torch_folder: pathlib.Path) -> str:
     version = version_of(torch_folder)
     check(version)
     folder = sources()
-    files = sorted(folder.glob("torch/dry/*")) + [folder / "torch/memtrace_torch.h"]
+    headers = ["torch/memtrace_torch.h", "torch/torch_plan.h", "operators/operator_call.h"]
+    files = sorted(folder.glob("torch/dry/*")) + [folder / header for header in headers]
     name = key_of(files, version)
     for place in (WHEEL, BESIDE, cache()):
         if (place / name).is_file():

@@ -3,9 +3,11 @@
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new
  *        └─▶ the CPU's kernel on twins, if all values that it reads are known and its results are small ──▶ values
  */
+#include "torch/dry/dry_inner.h"
 #include "torch/dry/dry_twins.h"
 
 #include "torch/memtrace_torch.h"
+#include "torch/torch_plan.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/EmptyTensor.h>
@@ -13,6 +15,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
@@ -175,6 +178,13 @@ bool fills_with_random(const OperatorHandle &op)
            !op.schema().arguments()[0].is_out();
 }
 
+/* Returns a tensor on the host in the place of a result: zeros. */
+IValue on_host(const IValue &result)
+{
+    const Tensor &shape = result.toTensor();
+    return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
+}
+
 void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
 {
     const call call(op, *stack);
@@ -199,8 +209,10 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
     const bool is_computed = call.reads_known && are_small(shapes, results);
     const device_guard guard(call.device);
     shapes.carry_over();
-    for (IValue &result : results)
-        result = shapes.real_of(result, call.device);
+    const Stack of_meta = results;
+    take_inside(
+        op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes.real_of(of_meta[i], call.device); },
+        [&](size_t i) { results[i] = on_host(of_meta[i]); });
     if (!is_computed || !compute(call, results)) {
         call.forget_written();
         if (!is_computed)
@@ -312,14 +324,28 @@ void record_stream(Tensor &self, c10::Stream stream)
                                  reinterpret_cast<void *>(stream.id()));
 }
 
-/* Returns the kernel that a card of compute capability 9.0 chooses, as sdp::select_sdp_backend does (cuDNN's for 16 bits, the
- * memory-efficient one for fp32). */
-int64_t choose_attention(const Tensor &query, const Tensor &, const Tensor &, const std::optional<Tensor> &, double,
-                         bool, std::optional<double>, bool)
+/* Returns the kernel that the card chooses. */
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
+                         double dropout, bool is_causal, std::optional<double>, bool is_grouped)
 {
-    enum { EFFICIENT = 2, CUDNN = 3 };
-    const auto type = query.scalar_type();
-    return type == at::kHalf || type == at::kBFloat16 ? CUDNN : EFFICIENT;
+    const at::Context &context = at::globalContext();
+    const bool has_mask = mask.has_value() && mask->defined();
+    mt_attention_request request{};
+    request.query = operand_of(query);
+    request.key = operand_of(key);
+    request.value = operand_of(value);
+    request.has_mask = has_mask;
+    request.needs_gradient = query.requires_grad() || key.requires_grad() || value.requires_grad();
+    request.mask_needs_gradient = has_mask && mask->requires_grad();
+    request.is_causal = is_causal;
+    request.is_grouped = is_grouped;
+    request.is_deterministic = context.deterministicAlgorithms();
+    request.dropout = dropout;
+    request.allows[MT_ATTENTION_MATH] = context.userEnabledMathSDP();
+    request.allows[MT_ATTENTION_FLASH] = context.userEnabledFlashSDP();
+    request.allows[MT_ATTENTION_EFFICIENT] = context.userEnabledMemEfficientSDP();
+    request.allows[MT_ATTENTION_CUDNN] = context.userEnabledCuDNNSDP();
+    return memtrace_torch_attention(&request);
 }
 
 torch::Library *library;
