@@ -28,14 +28,14 @@ train.SIZES["hooks"], train.VOCABULARY = (8, 16, 12, 2), 16  # so small that the
 
 class Steps:
     """A model that is stepped; times of its steps in microseconds of this thread: alone, with the hooks that
-    `memtrace record` has, and with those of Labels.watch."""
+    `memtrace record --no-stacks` has, with an observer of operators, too, and with the hooks of Labels.watch."""
 
     def __init__(self, library):
         self.library, self.model = library, train.Transformer("hooks")
         self.labels = Labels(library)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.tokens = torch.zeros(1, 5, dtype=torch.long)
-        self.plain, self.recorded, self.watched = [], [], []
+        self.plain, self.recorded, self.observed, self.watched = [], [], [], []
 
     def step(self):
         train.cross_entropy(self.model(self.tokens[:, :-1]), self.tokens[:, 1:]).backward()
@@ -55,6 +55,9 @@ class Steps:
             self.turn(self.plain)
             watcher = Watcher(self.library)
             self.turn(self.recorded)
+            self.library.memtrace_torch_operators()
+            self.turn(self.observed)
+            self.library.memtrace_torch_operators_end()
             watcher.unwatch()
             self.labels.watch(self.model)
             self.turn(self.watched)
@@ -75,7 +78,7 @@ def main():
     steps.turns()
     modules = sum(1 for module in steps.model.modules() if not isinstance(module, torch.nn.ModuleList))
     plain = undisturbed(steps.plain)
-    for name, times in (("recorded", steps.recorded), ("watched", steps.watched)):
+    for name, times in (("recorded", steps.recorded), ("recorded with operators", steps.observed), ("watched", steps.watched)):
         taken = undisturbed(times)
         row(f"PyTorch {torch.__version__}, a step of {modules} modules on the CPU, {name}", "us", taken, plain)
         row(f"and what is added for a module, {name}", "us", (taken - plain) / modules)

@@ -45,11 +45,11 @@ class Measurement:
     def __init__(self, memtrace, folder):
         self.memtrace, self.folder, self.count = memtrace, pathlib.Path(folder), 0
 
-    def record(self, *command):
+    def record(self, *command, options=()):
         """Records a program. Returns what it said, and the trace."""
         self.count += 1
         trace = self.folder / f"{self.count}.db"
-        return said_by(self.memtrace, "record", "--trace", trace, "--", *command), trace
+        return said_by(self.memtrace, "record", "--trace", trace, *options, "--", *command), trace
 
     def compare(self, name, said, trace):
         peak = ask(self.memtrace, str(trace), ["peak"])
@@ -71,15 +71,20 @@ class Measurement:
             self.compare(f"rank {rank} of 2", said[rank], trace if rank == 0 else trace.with_name(f"{trace.stem}-rank1.db"))
 
     def cost(self, width):
-        """Times of a step: alone, recorded, and with PyTorch's memory history, in turns."""
+        """Times of a step: alone, recorded without and with call stacks and operators, and with PyTorch's memory history, in
+        turns, of which each second one goes backwards."""
         command = (sys.executable, PROGRAM, "loop", "--steps", STEPS, "--width", width)
-        times = {"alone": [], "recorded": [], "history": []}
-        for _ in range(TURNS):
-            times["alone"].append(said_by(*command)[0]["milliseconds"])
-            times["recorded"].append(self.record(*command)[0][0]["milliseconds"])
-            times["history"].append(said_by(*command, "--history", self.folder / "history")[0]["milliseconds"])
-        alone, recorded, history = (statistics.median(each) for each in times.values())
-        row(f"a step of a loop, width {width}: recorded", "ms", recorded, alone, "<=", alone * MOST_COST[width])
+        ways = {"alone": lambda: said_by(*command),
+                "roles": lambda: self.record(*command, options=["--no-stacks"])[0],
+                "stacks": lambda: self.record(*command)[0],
+                "history": lambda: said_by(*command, "--history", self.folder / "history")}
+        times = {name: [] for name in ways}
+        for turn in range(TURNS):
+            for name in sorted(ways, reverse=turn % 2 == 1):
+                times[name].append(ways[name]()[0]["milliseconds"])
+        alone, roles, stacks, history = (statistics.median(each) for each in times.values())
+        row(f"a step of a loop, width {width}: recorded with --no-stacks", "ms", roles, alone, "<=", alone * MOST_COST[width])
+        row(f"a step of a loop, width {width}: recorded, beside PyTorch's memory history", "ms", stacks, history, "<=", history)
         row(f"a step of a loop, width {width}: with PyTorch's memory history", "ms", history, alone)
 
 

@@ -102,6 +102,7 @@ fails 'a source lies in no room' "$(sources src kernels | except "($folders)/")"
 fails 'includes name the folder, not the way to it' "$(matches '#include "\.')"
 # Without its folder an include would escape the rules above; what CMake generates (mt_*.h) has none.
 fails 'includes name the folder' "$(matches '#include "[^/"]*"' src | grep -vE '"mt_[a-z_]+\.h"' || true)"
+fails "PyTorch's headers are for src/torch/dry only" "$(matches '#include <(ATen|c10|torch)/' | except 'src/torch/dry/')"
 fails 'sqlite3.h is for src/trace only' "$(matches '#include [<"]sqlite3' | except 'src/trace/')"
 fails 'CUDA headers are for src/device, folders called cuda or cupti, and kernels/cuda only' \
     "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' | except 'src/device/|[^:]*/(cuda|cupti)/')"

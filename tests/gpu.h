@@ -5,6 +5,7 @@
 #include "device/device.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { SKIPPED = 77 };
 
@@ -21,6 +22,14 @@ static inline bool gpu_is_there(void)
     if (status == MT_OK)
         mt_device_close(device);
     return true;
+}
+
+/* Sets the device to the first argument of the program, if there is one. False if it is a card that is not there. */
+static inline bool take_device(int count, char **arguments, const char **device)
+{
+    if (count > 1)
+        *device = arguments[1];
+    return strcmp(*device, "cuda") != 0 || gpu_is_there();
 }
 
 #endif

@@ -130,6 +130,29 @@ static inline struct mt_peak_row load_peak(const struct fixture *fixture, const 
     return peak;
 }
 
+/* Checks the shares of a peak against a scan of the blocks that were live, by a column of it. */
+static inline void check_shares_by(const struct fixture *fixture, const struct mt_run *run, mt_measure measure,
+                                   const char *column, const struct mt_peak_row *peak)
+{
+    uint64_t allocated = 0, requested = 0;
+    sqlite3_stmt *rows = scan(fixture, run,
+                              "SELECT %s, sum(block_bytes), sum(requested_bytes), count(*) FROM e WHERE " LIVE_AT
+                              " GROUP BY 1 ORDER BY %d DESC, 1",
+                              column, peak->event, peak->event, measure == MT_MEASURE_REQUESTED ? 3 : 2);
+    for (size_t i = 0; i < peak->share_count; i++) {
+        assert_true(next_row(rows));
+        assert_text(rows, 0, peak->shares[i].name);
+        assert_int_equal(peak->shares[i].allocated_bytes, integer(rows, 1));
+        assert_int_equal(peak->shares[i].requested_bytes, integer(rows, 2));
+        assert_int_equal(peak->shares[i].blocks, integer(rows, 3));
+        allocated += peak->shares[i].allocated_bytes;
+        requested += peak->shares[i].requested_bytes;
+    }
+    assert_false(next_row(rows));
+    assert_int_equal(peak->bytes, measure == MT_MEASURE_REQUESTED ? requested : allocated + peak->cached_bytes);
+    sqlite3_finalize(rows);
+}
+
 #define RANDOM_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 #endif

@@ -121,7 +121,7 @@ static inline size_t story_grow(struct story *story, uint32_t segment, uint64_t 
 static inline void story_map(struct story *story, uint64_t bytes)
 {
     uint32_t number = (uint32_t)story->segment_count++;
-    story->segments[number] = (struct mt_segment_row){.number = number, .mapped_event = story->event + 1};
+    story->segments[number] = (struct mt_segment_row){.number = number, .mapped_event = story->event + 1, .pool = ""};
     story_grow(story, number, 0, bytes);
 }
 

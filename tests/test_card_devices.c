@@ -1,12 +1,5 @@
 /* The table of cards as simulated devices have it: memory, what operators take inside, and time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "device/device.h"
+#include "device_opening.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,21 +7,6 @@
 enum { LAUNCH_NS = 4170 };
 
 #define GIB ((uint64_t)1 << 30)
-
-static struct mt_device *open_device(const char *spelling)
-{
-    struct mt_device *device;
-    if (mt_device_open(spelling, &device) != MT_OK)
-        fail_msg("%s: %s", spelling, mt_last_error());
-    return device;
-}
-
-static void expect_refused(const char *spelling, mt_status status, const char *words)
-{
-    struct mt_device *device;
-    assert_int_equal(mt_device_open(spelling, &device), status);
-    assert_non_null(strstr(mt_last_error(), words));
-}
 
 static void a_card_with_another_size_keeps_all_but_its_memory(void **state)
 {

@@ -3,6 +3,7 @@
 
 #include "device/card.h"
 #include "device/device.h"
+#include "trace_edit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -192,11 +193,12 @@ static void trace_on_a_lost_card(void)
     assert_int_equal(remove("card.json"), 0);
 }
 
-static void expect_answers(const char *simulated)
+/* What `fit` says of the memory, and `oom` of the device. */
+static void expect_answers(const char *memory, const char *simulated)
 {
     const struct said *said = MEMTRACE("fit --trace a.db");
     assert_true(said->code == MT_OK || said->code == MT_FAILED);
-    assert_says(said->out, " with 1.95 GiB");
+    assert_says(said->out, memory);
     assert_int_equal(MEMTRACE("advise --trace a.db")->code, MT_OK);
     said = MEMTRACE("oom --trace a.db");
     assert_int_equal(said->code, MT_OK);
@@ -208,19 +210,17 @@ static void the_file_of_a_traced_card_is_not_read_again(void **state)
 {
     (void)state;
     trace_on_a_lost_card();
-    expect_answers("on sim:2099000000, ran to its end");
+    expect_answers(" with 1.96 GiB, 976.56 KiB of which", "on sim:card.json:2099000000, ran to its end");
     write_card("no card");
-    expect_answers("on sim:2099000000, ran to its end");
+    expect_answers(" with 1.96 GiB, 976.56 KiB of which", "on sim:card.json:2099000000, ran to its end");
 }
 
+/* Also forgets the card that the run keeps. */
 static void rename_traced_device(const char *device)
 {
-    sqlite3 *trace;
-    assert_int_equal(sqlite3_open("a.db", &trace), SQLITE_OK);
-    char *sql = sqlite3_mprintf("UPDATE run SET device = '%q'", device);
-    assert_int_equal(sqlite3_exec(trace, sql, NULL, NULL, NULL), SQLITE_OK);
+    char *sql = sqlite3_mprintf("UPDATE run SET device = '%q'; DELETE FROM setting WHERE name = 'card'", device);
+    edit_trace("a.db", sql);
     sqlite3_free(sql);
-    sqlite3_close(trace);
 }
 
 static void a_traced_gpu_is_simulated_as_its_product(void **state)
@@ -228,9 +228,37 @@ static void a_traced_gpu_is_simulated_as_its_product(void **state)
     (void)state;
     trace_on_a_lost_card();
     rename_traced_device("cuda:0 (NVIDIA L4)");
-    expect_answers("on sim:l4:2099000000, ran to its end");
+    expect_answers(" with 1.95 GiB", "on sim:l4:2099000000, ran to its end");
     rename_traced_device("sim:gone");
-    expect_answers("on sim:2099000000, ran to its end");
+    expect_answers(" with 1.95 GiB", "on sim:2099000000, ran to its end");
+}
+
+static json_int_t simulated_bytes(void)
+{
+    json_t *advice = json_of(MEMTRACE("advise --trace kept.db --json"));
+    json_t *simulated = json_object_get(advice, "simulated_as_it_is");
+    json_int_t bytes = integer_of(simulated, "requested_bytes");
+    json_decref(advice);
+    return bytes;
+}
+
+/* Its workspaces are a quarter of the reference card's. */
+static void a_run_keeps_the_card_of_a_file(void **state)
+{
+    (void)state;
+    write_card("{\"like\": \"a100-80gb\"}");
+    json_t *run = json_of(
+        MEMTRACE("run --device sim:card.json --model small --layers 1 --seq 128 --steps 1 --trace kept.db --json"));
+    json_int_t bytes = integer_of(json_object_get(run, "peak"), "requested_bytes");
+    json_decref(run);
+    assert_int_equal(remove("card.json"), 0);
+    assert_int_equal(simulated_bytes(), bytes);
+    edit_trace("kept.db", "UPDATE setting SET value = '[]' WHERE name = 'card'");
+    const struct said *said = MEMTRACE("advise --trace kept.db");
+    assert_int_equal(said->code, MT_BAD_TRACE);
+    assert_says(said->err, "the card of run 1");
+    edit_trace("kept.db", "DELETE FROM setting WHERE name = 'card'");
+    assert_true(simulated_bytes() > bytes);
 }
 
 /* PyTorch computes in bf16 on any card; without units for it, slowly. */
@@ -309,6 +337,7 @@ int main(void)
         TEST(no_spelling_is_cut),
         TEST(a_wrong_field_is_named),
         TEST(the_file_of_a_traced_card_is_not_read_again),
+        TEST(a_run_keeps_the_card_of_a_file),
         TEST(a_traced_gpu_is_simulated_as_its_product),
         TEST(a_card_without_bf16_units_says_so),
         TEST(autocast_is_not_offered_on_a_card_without_bf16_units),

@@ -1,14 +1,7 @@
 /* Devices: their spellings, refusals and capacities. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/random.h"
 #include "base/text.h"
-#include "device/device.h"
+#include "device_opening.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,22 +12,6 @@ enum { SEED = 20240611 };
 
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
-
-static struct mt_device *open_device(const char *spelling)
-{
-    struct mt_device *device;
-    if (mt_device_open(spelling, &device) != MT_OK)
-        fail_msg("%s: %s", spelling, mt_last_error());
-    return device;
-}
-
-static void expect_refused(const char *spelling, mt_status status, const char *words)
-{
-    struct mt_device *device;
-    assert_int_equal(mt_device_open(spelling, &device), status);
-    if (strstr(mt_last_error(), words) == NULL)
-        fail_msg("%s: \"%s\" does not say \"%s\"", spelling, mt_last_error(), words);
-}
 
 static void only_a_simulated_device_is_taken_for_one(void **state)
 {

@@ -413,11 +413,9 @@ static void settings_that_exclude_each_other_are_refused(void **state)
 
 int main(int count, char **arguments)
 {
-    if (count > 1)
-        test_device = arguments[1];
     if (count > 2)
         golden_path = arguments[2];
-    if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
+    if (!take_device(count, arguments, &test_device))
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_of_the_golden_file_is_followed),

@@ -1,5 +1,6 @@
 /* Peaks and the largest blocks by role, category, module, op, phase and dtype, against scans of the same events. */
 #include "random_runs.h"
+#include "trace_edit.h"
 
 #include "trace/query/groups.h"
 
@@ -10,24 +11,8 @@ static const char *const columns[] = {
 static void check_group(const struct fixture *fixture, const struct mt_run *run, mt_measure measure, mt_group_key key)
 {
     struct mt_peak_row peak;
-    uint64_t allocated = 0, requested = 0;
     assert_int_equal(mt_trace_peak_by(fixture->trace, run, MT_ALL_STEPS, measure, key, &peak), MT_OK);
-    sqlite3_stmt *rows = scan(fixture, run,
-                              "SELECT %s, sum(block_bytes), sum(requested_bytes), count(*) FROM e WHERE " LIVE_AT
-                              " GROUP BY 1 ORDER BY %d DESC, 1",
-                              columns[key], peak.event, peak.event, measure == MT_MEASURE_REQUESTED ? 3 : 2);
-    for (size_t i = 0; i < peak.share_count; i++) {
-        assert_true(next_row(rows));
-        assert_text(rows, 0, peak.shares[i].name);
-        assert_int_equal(peak.shares[i].allocated_bytes, integer(rows, 1));
-        assert_int_equal(peak.shares[i].requested_bytes, integer(rows, 2));
-        assert_int_equal(peak.shares[i].blocks, integer(rows, 3));
-        allocated += peak.shares[i].allocated_bytes;
-        requested += peak.shares[i].requested_bytes;
-    }
-    assert_false(next_row(rows));
-    assert_int_equal(peak.bytes, measure == MT_MEASURE_REQUESTED ? requested : allocated + peak.cached_bytes);
-    sqlite3_finalize(rows);
+    check_shares_by(fixture, run, measure, columns[key], &peak);
     mt_peak_row_release(&peak);
 }
 
@@ -137,10 +122,38 @@ static void a_run_whose_steps_tell_of_no_phase_has_no_peaks_of_phases(void **sta
     assert_null(phases);
 }
 
+/* Checks the peak by role of a copy of the trace without, or with wrong, rows by role. */
+static void check_without_roles(const struct fixture *fixture, const struct mt_run *run)
+{
+    char copy[128];
+    struct fixture edited = *fixture;
+    struct mt_peak_row peak;
+    snprintf(edited.path, sizeof edited.path, "test_groups_%d.db", (int)getpid());
+    snprintf(copy, sizeof copy, "VACUUM INTO '%s'", edited.path);
+    unlink(edited.path);
+    edit_trace(fixture->path, copy);
+    edit_trace(edited.path, "UPDATE summary_peak_role SET allocated_bytes = allocated_bytes + 1");
+    assert_int_equal(mt_trace_open(edited.path, &edited.trace), MT_OK);
+    assert_int_equal(mt_trace_peak_by(edited.trace, run, MT_ALL_STEPS, MT_MEASURE_ALLOCATED, MT_GROUP_ROLE, &peak),
+                     MT_BAD_TRACE);
+    mt_peak_row_release(&peak);
+    edit_trace(edited.path, "DELETE FROM summary_peak_role");
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        check_group(&edited, run, (mt_measure)measure, MT_GROUP_ROLE);
+    mt_trace_close(edited.trace);
+    unlink(edited.path);
+}
+
+static void shares_by_role_are_read_where_they_are_stored_and_summed_where_not(void **state)
+{
+    for_each_run(*state, check_without_roles);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RANDOM_TEST(shares_by_every_key_are_what_was_live_and_sum_to_the_peak),
+        RANDOM_TEST(shares_by_role_are_read_where_they_are_stored_and_summed_where_not),
         RANDOM_TEST(sums_of_a_choice_are_those_of_a_scan),
         RANDOM_TEST(a_ranking_by_sums_is_that_of_a_scan),
         RANDOM_TEST(a_run_whose_steps_tell_of_no_phase_has_no_peaks_of_phases),

@@ -1,6 +1,7 @@
 /* Tests of the output made from the command table: the manual, as formatters read it, and completions, as shells do. A
  * test whose tool is missing says so and is skipped. */
 #include "base/status.h"
+#include "base/text.h"
 #include "program.h"
 
 #include <ctype.h>
@@ -114,9 +115,13 @@ static void every_page_has_its_sections_and_every_option(void **state)
     }
     const char *program = page_of(NULL);
     for (size_t i = 0; i < json_array_size(rows); i++) {
-        char line[64];
-        snprintf(line, sizeof line, ".BR memtrace\\-%s (1)", text_of(json_array_get(rows, i), "name"));
-        assert_says(program, line);
+        struct mt_text line = {0};
+        mt_text_add(&line, ".BR memtrace\\-");
+        for (const char *letter = text_of(json_array_get(rows, i), "name"); *letter != '\0'; letter++)
+            mt_text_add(&line, *letter == '-' ? "\\-" : "%c", *letter);
+        mt_text_add(&line, " (1)");
+        assert_says(program, line.data);
+        mt_text_release(&line);
     }
     json_decref(table);
 }

@@ -56,7 +56,7 @@ static void make_parts(struct picture *picture, uint32_t segment, uint64_t *rand
 static void make_segments(struct picture *picture, uint64_t *random)
 {
     for (uint32_t i = 0; i < SEGMENTS; i++) {
-        picture->segments[i] = (struct mt_segment_row){.number = i, .bytes = BYTES, .mapped_event = 1};
+        picture->segments[i] = (struct mt_segment_row){.number = i, .bytes = BYTES, .mapped_event = 1, .pool = ""};
         make_parts(picture, i, random);
     }
 }

@@ -1,4 +1,5 @@
 /* memtrace import of measured snapshots, against PyTorch's own figures and against our own run of the same step. */
+#include "module_spans.h"
 #include "program.h"
 #include "same_rows.h"
 
@@ -32,6 +33,15 @@ static json_t *load(const char *path)
 }
 
 static const char *const runs[] = {"fp32", "autocast"};
+
+static void activations_lie_in_modules(void **state)
+{
+    (void)state;
+    for (int run = 1; run <= 2; run++) {
+        expect_activations_in_modules("theirs.db", run);
+        expect_hardly_any_other("theirs.db", run);
+    }
+}
 
 static void all_events_are_accounted_for(void **state)
 {
@@ -339,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_events_are_accounted_for),
+        cmocka_unit_test(activations_lie_in_modules),
         cmocka_unit_test(hardly_a_byte_has_no_category),
         cmocka_unit_test(categories_are_those_that_were_measured),
         cmocka_unit_test(a_diff_gives_the_causes_of_our_own_runs),

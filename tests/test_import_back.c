@@ -109,6 +109,15 @@ static void take_one(struct wanderer *wanderer)
         assert_int_equal(status, MT_OUT_OF_MEMORY);
 }
 
+/* Asks for more than the device has, which draws need not come to. */
+static void be_refused(struct wanderer *wanderer)
+{
+    struct mt_block *block = NULL;
+    const struct mt_alloc_request request = {
+        .bytes = 97 << 20, .label = wanderer->labels[0], .span = wanderer->spans[0], .stack = wanderer->stacks[1]};
+    assert_int_equal(mt_alloc_serve(wanderer->alloc, &request, &block), MT_OUT_OF_MEMORY);
+}
+
 static void give_one(struct wanderer *wanderer)
 {
     struct mt_block **block = &wanderer->live[draw(wanderer, wanderer->live_count)];
@@ -158,6 +167,7 @@ static void record_wanderer(const char *path, const char *policy, uint64_t seed)
         mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_BEGIN, step, 0);
         for (int i = 0; i < MOVES; i++)
             wander_on(&wanderer);
+        be_refused(&wanderer);
         if (step + 1 < STEPS) /* the run ends in a step */
             mt_alloc_mark(wanderer.alloc, MT_EVENT_STEP_END, step, 0);
     }

@@ -65,6 +65,54 @@ static void a_list_of_segments_is_a_state(void **state)
     assert_says(said->err, "torch.cuda.memory_snapshot()");
 }
 
+/* Of PyTorch 2.0: without addresses, and with the requests that a block served, the last one first. */
+static void a_blocks_history_says_what_was_asked_for(void **state)
+{
+    (void)state;
+    expect_success(import_made(
+        "pickle.dumps([{'device': 0, 'address': 4194304, 'total_size': 2097152, 'stream': 0, 'blocks': [\n"
+        " {'size': 512, 'state': 'inactive', 'history': [{'addr': 4194304, 'real_size': 8, 'frames': []}]},\n"
+        " {'size': 1024, 'state': 'active_allocated', 'history': [\n"
+        "  {'addr': 4194816, 'real_size': 700, 'frames': [{'name': 'f', 'filename': 'model.py', 'line': 7}]},\n"
+        "  {'addr': 4194816, 'real_size': 9, 'frames': []}]}]}])",
+        ""));
+    assert_string_equal(sql_text("x.db", "SELECT requested_bytes || ' of ' || block_bytes || ' at ' || offset || ', ' "
+                                         "|| function || ':' || line FROM event JOIN stack ON stack.id = event.stack"
+                                         " JOIN frame ON frame.id = stack.frame"),
+                        "700 of 1024 at 512, f:7");
+}
+
+/* A CUDA graph's block and what is cached for it. Events of newer versions tell the pool; of older ones, the segment does. */
+static const char pools[] =
+    "pickle.dumps({'segments': [{'device': 0, 'address': at << 20, 'total_size': 4 << 20, 'stream': 0,\n"
+    " 'segment_pool_id': (int(at > 64), 0), 'blocks': [\n"
+    "  {'address': at << 20, 'size': 1 << 20, 'requested_size': 1 << 20, 'state': 'active_allocated'}]}\n"
+    " for at in (64, 128)], 'device_traces': [[dict({'action': what, 'addr': at << 20, 'size': size << 20,\n"
+    "  'stream': 0, 'time_us': 5, 'frames': []}, **({'pool_id': (int(at > 64), 0)} if %d else {}))\n"
+    " for at in (64, 128) for what, size in (('segment_alloc', 4), ('alloc', 1))]]})";
+
+static void private_pools_are_told_apart(void **state)
+{
+    (void)state;
+    for (int is_said = 0; is_said < 2; is_said++) {
+        char python[sizeof pools];
+        snprintf(python, sizeof python, pools, is_said);
+        expect_success(import_made(python, ""));
+        json_t *said = json_of(MEMTRACE("peak --trace x.db --json"));
+        const json_t *all = json_object_get(said, "pools"), *pool = json_array_get(all, 0);
+        assert_int_equal(json_array_size(all), 1);
+        assert_string_equal(text_of(pool, "pool"), "private pool (1, 0)");
+        assert_int_equal(integer_of(pool, "reserved_bytes"), 4 << 20);
+        assert_int_equal(integer_of(pool, "allocated_bytes"), 1 << 20);
+        json_decref(said);
+        assert_says(MEMTRACE("peak --trace x.db")->out, "private pool (1, 0)");
+        assert_says(MEMTRACE("top --each --trace x.db")->out, "private pool (1, 0)");
+        said = json_of(MEMTRACE("advise --trace x.db --json"));
+        assert_int_equal(integer_of(json_object_get(said, "fragmentation"), "pool_bytes"), 3 << 20);
+        json_decref(said);
+    }
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_forms");
@@ -74,9 +122,9 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plots_page_holds_its_snapshot),
-        cmocka_unit_test(a_damaged_page_is_told_where),
-        cmocka_unit_test(a_list_of_segments_is_a_state),
+        cmocka_unit_test(a_plots_page_holds_its_snapshot), cmocka_unit_test(a_damaged_page_is_told_where),
+        cmocka_unit_test(a_list_of_segments_is_a_state),   cmocka_unit_test(a_blocks_history_says_what_was_asked_for),
+        cmocka_unit_test(private_pools_are_told_apart),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);
 }

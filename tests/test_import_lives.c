@@ -375,6 +375,54 @@ static void inductors_files_have_one_name(void **state)
     assert_string_equal(span_of(FRAME("call", "/tmp/torchinductor_me/ab/cabcdef.py") "," CALL), "inductor/call:7");
 }
 
+/* A live block that gets other metadata is another one to rules with a condition on it. */
+static void an_annotated_block_is_asked_for_again(void **state)
+{
+    (void)state;
+    struct mt_import_report report;
+    const struct mt_import_plan plan = {
+        .file = "story.json", .trace = "rules.db", .rules = "my.rules", .device = MT_IMPORT_ANY_DEVICE};
+    struct story story = begin();
+    FILE *rules = fopen("my.rules", "w");
+    assert_non_null(rules);
+    fputs("metadata=cache -> category=\"KV cache\" role=workspace\nsize=5000 -> category=Mine\n", rules);
+    fclose(rules);
+    take(&story, 51, 5000, forward);
+    take(&story, 52, 5000, forward);
+    add(&story, "annotate", 51, 5000, "],\"user_metadata\":\"cache\",\"none\":[");
+    add(&story, "annotate", 99, 5000, "],\"user_metadata\":\"cache\",\"none\":[");
+    import(&story, NULL, 0, "");
+    assert_int_equal(mt_import(&plan, &report), MT_OK);
+    mt_import_report_release(&report);
+    assert_string_equal(sql_text("rules.db", "SELECT group_concat(kind || ' ' || category || ' ' || role, ', ') FROM"
+                                             " event JOIN label ON label.id = label WHERE kind IN (2, 10)"),
+                        "2 Mine other, 2 Mine other, 10 KV cache workspace");
+}
+
+#define PRINTED(function, file, line) "\"  File \\\"" file "\\\", line " #line ", in " function "\\n    x = f(x)\\n\""
+
+/* With anomalies looked for, PyTorch keeps the call stack of forward, outermost first. */
+static void backward_is_told_its_forward(void **state)
+{
+    (void)state;
+    struct story story = begin();
+    take(&story, 51, 5000, forward);
+    take(&story, 53, 6000,
+         ENGINE "],\"forward_frames\":[" PRINTED("main", "/home/me/train.py", 3) "," PRINTED(
+             "_call_impl", "/v/lib/python3.12/site-packages/torch/nn/modules/module.py",
+             1) "," PRINTED("forward", "/home/me/model.py", 40) ",\"no frame\"");
+    import(&story, NULL, 0, "");
+    static const char told[] = " FROM event JOIN label ON label.id = label JOIN span ON span.id = label.span"
+                               " WHERE kind = 2 AND requested_bytes = 6000";
+    char sql[300];
+    snprintf(sql, sizeof sql, "SELECT path || ' ' || phase%s", told);
+    assert_string_equal(sql_text("story.db", sql), "model/forward:40 backward");
+    assert_int_equal(sql_integer("story.db", "WITH RECURSIVE up(id) AS (SELECT stack FROM event WHERE kind = 2 AND"
+                                             " requested_bytes = 6000 UNION ALL SELECT parent FROM up JOIN stack"
+                                             " USING (id)) SELECT count(*) FROM up WHERE id > 0"),
+                     5);
+}
+
 static int set_up(void **state)
 {
     *state = enter_folder("test_import_lives");
@@ -398,6 +446,8 @@ int main(void)
         cmocka_unit_test(what_the_end_cuts_off_is_as_its_like),
         cmocka_unit_test(a_librarys_functions_are_spans_and_pytorchs_are_not),
         cmocka_unit_test(paths_of_windows_are_understood),
+        cmocka_unit_test(an_annotated_block_is_asked_for_again),
+        cmocka_unit_test(backward_is_told_its_forward),
         cmocka_unit_test(inductors_files_have_one_name),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -109,6 +109,47 @@ static void the_busiest_gpu_is_imported(void **state)
     assert_says(import_events(events, "--device 2")->err, "has no event of memory of device 2");
 }
 
+#define RESERVED(us, address, bytes, total, reserved)                                                                  \
+    "{\"ph\": \"i\", \"name\": \"[memory]\", \"tid\": 1, \"ts\": " #us ", \"args\": {\"Device Type\": 1,"              \
+    " \"Device Id\": 0, \"Addr\": " #address ", \"Bytes\": " #bytes ", \"Total Allocated\": " #total                   \
+    ", \"Total Reserved\": " #reserved "}}"
+
+/* What is cached is taken by a block, grows by a free, and goes back to the device at the end. */
+static void reserved_memory_is_pytorchs_total(void **state)
+{
+    (void)state;
+    expect_success(import_events(RESERVED(1, 4096, 512, 512, 2048) "," RESERVED(2, 8192, 1024, 1536, 2048) "," RESERVED(
+                                     3, 12288, 2048, 3584, 4096) "," RESERVED(4, 8192, -1024, 2560, 2560),
+                                 "--json >x.out"));
+    assert_int_equal(sql_integer("x.db", "SELECT bytes FROM summary_peak WHERE measure = 'reserved' AND step = -2"),
+                     4096);
+    assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 3584);
+    assert_int_equal(sql_integer("x.db", "SELECT sum(bytes) FROM segment_part WHERE unmapped_event IS NULL"), 2560);
+    assert_int_equal(sql_integer("x.db", "SELECT sum(block_bytes * (CASE kind WHEN 0 THEN 1 WHEN 1 THEN -1 ELSE 0 END))"
+                                         " FROM event WHERE time_ns <= 1000"),
+                     2048);
+    json_t *said = json_of(shell("cat x.out"));
+    assert_int_equal(integer_of(said, "events"), 4);
+    json_decref(said);
+}
+
+static void the_cpus_memory_is_imported_on_request(void **state)
+{
+    (void)state;
+    static const char events[] =
+        MEMORY(1, 0, 4096, 512, 512) ",{\"ph\": \"i\", \"name\": \"[memory]\", \"tid\": 1, \"ts\": 2, \"args\":"
+                                     " {\"Device Type\": 0, \"Device Id\": -1, \"Addr\": 64, \"Bytes\": 7,"
+                                     " \"Total Allocated\": 7}}";
+    expect_success(import_events(events, "--device cpu"));
+    assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 7);
+    assert_says(import_events(MEMORY(1, 0, 4096, 512, 512), "--device cpu")->err, "no event of the CPU's memory");
+    const struct said *said =
+        shell("\"$M\" import " MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz --device cpu --trace x.db");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "a snapshot says nothing of the CPU's memory");
+    assert_int_equal(shell("\"$M\" import x.json --device gpu --trace x.db")->code, MT_USAGE);
+}
+
 static void a_refused_request_ends_the_run(void **state)
 {
     (void)state;
@@ -146,6 +187,8 @@ int main(void)
         cmocka_unit_test(memory_from_before_the_trace_is_in_the_peak),
         cmocka_unit_test(operators_tell_phases),
         cmocka_unit_test(the_busiest_gpu_is_imported),
+        cmocka_unit_test(reserved_memory_is_pytorchs_total),
+        cmocka_unit_test(the_cpus_memory_is_imported_on_request),
         cmocka_unit_test(a_refused_request_ends_the_run),
         cmocka_unit_test(a_trace_that_cannot_be_read_is_told_why),
     };

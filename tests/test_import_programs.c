@@ -1,4 +1,5 @@
 /* memtrace import of snapshots of programs that others wrote: what blocks are, against the programs' own figures. */
+#include "module_spans.h"
 #include "program.h"
 #include "same_rows.h"
 
@@ -66,6 +67,15 @@ static void hardly_a_byte_is_of_no_kind(void **state)
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         assert_int_equal(peak_bytes(runs[i], "role", "other"), 0);
         assert_true(peak_bytes(runs[i], "category", "Other") < 1000);
+    }
+}
+
+static void activations_lie_in_modules(void **state)
+{
+    (void)state;
+    for (int run = 1; run <= 3; run++) {
+        expect_activations_in_modules("all.db", run);
+        expect_hardly_any_other("all.db", run);
     }
 }
 
@@ -177,6 +187,7 @@ int main(void)
         cmocka_unit_test(adam_keeps_two_moments),
         cmocka_unit_test(gradients_are_what_is_live_of_them),
         cmocka_unit_test(hardly_a_byte_is_of_no_kind),
+        cmocka_unit_test(activations_lie_in_modules),
         cmocka_unit_test(the_loss_is_not_all_that_a_function_computes_that_calls_the_model),
         cmocka_unit_test(micro_batches_belong_to_one_step),
         cmocka_unit_test(steps_have_times),

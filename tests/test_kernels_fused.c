@@ -190,9 +190,7 @@ static void an_update_of_many_parameters_is_its_formula(void **state)
 
 int main(int count, char **arguments)
 {
-    if (count > 1)
-        test_device = arguments[1];
-    if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
+    if (!take_device(count, arguments, &test_device))
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gate_and_its_gradient_are_their_formulas),

@@ -162,9 +162,7 @@ static void gradients_of_norms_are_their_formula(void **state)
 
 int main(int count, char **arguments)
 {
-    if (count > 1)
-        test_device = arguments[1];
-    if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
+    if (!take_device(count, arguments, &test_device))
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms_are_their_formula),

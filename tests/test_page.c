@@ -381,6 +381,31 @@ static void uses_that_nobody_told_are_absent(void **state)
     page_release(&page);
 }
 
+static void a_block_has_its_call_stack(void **state)
+{
+    (void)state;
+    fixture_record(path, seed, FEW_EVENTS);
+    edit_trace(path, "DELETE FROM frame; DELETE FROM stack; UPDATE event SET stack = NULL");
+    edit_trace(path, "INSERT INTO frame VALUES (1, 1, 'main', 'train.py', 7), (1, 2, 'forward', 'model.py', 9)");
+    edit_trace(path, "INSERT INTO stack VALUES (1, 1, 0, 1), (1, 2, 1, 2)");
+    edit_trace(path, "UPDATE event SET stack = 2 WHERE id = (SELECT min(id) FROM event WHERE kind = 2)");
+    struct page page = page_of_run(NULL);
+    static const uint64_t parents[] = {0, 0, 1}, lines[] = {0, 7, 9};
+    static const char *const functions[] = {"", "main", "forward"}, *const files[] = {"", "train.py", "model.py"};
+    EXPECT_COLUMN(&page, 0, "stacks", "parent", 3, parents[i]);
+    EXPECT_COLUMN(&page, 0, "stacks", "line", 3, lines[i]);
+    EXPECT_TEXTS(&page, 0, "stacks", "function", 3, "texts", functions[i]);
+    EXPECT_TEXTS(&page, 0, "stacks", "file", 3, "texts", files[i]);
+    size_t blocks = (size_t)page_number(page_table(&page, 0, "blocks"), "rows");
+    EXPECT_COLUMN(&page, 0, "callers", "stack", blocks, i == 0 ? 2 : 0);
+    page_release(&page);
+    edit_trace(path, "DELETE FROM stack");
+    page = page_of_run(NULL);
+    assert_null(page_table(&page, 0, "stacks"));
+    assert_null(page_table(&page, 0, "callers"));
+    page_release(&page);
+}
+
 static void kernels_are_told_by_start(void **state)
 {
     (void)state;
@@ -475,6 +500,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(two_runs_share_their_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_without_events_has_empty_tables, set_up, tear_down),
         cmocka_unit_test_setup_teardown(uses_that_nobody_told_are_absent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_block_has_its_call_stack, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kernels_are_told_by_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(segments_that_were_given_back_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_six_bytes_do_not_hold_is_counted_in_larger_units, set_up, tear_down),

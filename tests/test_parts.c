@@ -3,6 +3,7 @@
 #include "seed.h"
 #include "trace/query/blocks.h"
 #include "trace/store/parts.h"
+#include "trace_edit.h"
 #include "trace_path.h"
 
 #include <setjmp.h>
@@ -214,16 +215,6 @@ static void what_is_reserved_is_what_was_mapped_less_what_was_unmapped(void **st
                         "117 6"); /* 40 + 7 + 20 - 15 + 5 + 60 */
 }
 
-static void change(const char *sql)
-{
-    sqlite3 *handle;
-    char *error = NULL;
-    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
-    if (sqlite3_exec(handle, sql, NULL, NULL, &error) != SQLITE_OK)
-        fail_msg("%s: %s", sql, error);
-    sqlite3_close(handle);
-}
-
 static void impossible_parts_are_damage(void **state)
 {
     (void)state;
@@ -237,7 +228,7 @@ static void impossible_parts_are_damage(void **state)
         size_t runs, count;
         record();
         snprintf(sql, sizeof sql, "UPDATE segment_part SET %s WHERE segment = 1", changes[i]);
-        change(sql);
+        edit_trace(path, sql);
         assert_int_equal(mt_trace_open(path, &trace), MT_OK);
         if (mt_trace_parts(trace, &mt_trace_runs(trace, &runs)[0], &rows, &count) != MT_BAD_TRACE)
             fail_msg("accepted: %s", changes[i]);

@@ -36,23 +36,7 @@ static void peaks_are_those_of_a_scan(void **state)
 static void check_shares_of(const struct fixture *fixture, const struct mt_run *run, mt_measure measure)
 {
     struct mt_peak_row peak = load_peak(fixture, run, measure);
-    uint64_t allocated = 0, requested = 0;
-    sqlite3_stmt *rows = scan(fixture, run,
-                              "SELECT category, sum(block_bytes), sum(requested_bytes), count(*) FROM e WHERE " LIVE_AT
-                              " GROUP BY category ORDER BY %d DESC, category",
-                              peak.event, peak.event, measure == MT_MEASURE_REQUESTED ? 3 : 2);
-    for (size_t i = 0; i < peak.share_count; i++) {
-        assert_true(next_row(rows));
-        assert_text(rows, 0, peak.shares[i].name);
-        assert_int_equal(peak.shares[i].allocated_bytes, integer(rows, 1));
-        assert_int_equal(peak.shares[i].requested_bytes, integer(rows, 2));
-        assert_int_equal(peak.shares[i].blocks, integer(rows, 3));
-        allocated += peak.shares[i].allocated_bytes;
-        requested += peak.shares[i].requested_bytes;
-    }
-    assert_false(next_row(rows));
-    assert_int_equal(peak.bytes, measure == MT_MEASURE_REQUESTED ? requested : allocated + peak.cached_bytes);
-    sqlite3_finalize(rows);
+    check_shares_by(fixture, run, measure, "category", &peak);
     mt_peak_row_release(&peak);
 }
 

@@ -5,6 +5,7 @@
 #include "seed.h"
 #include "trace/query/blocks.h"
 #include "trace/store/recorder.h"
+#include "trace_edit.h"
 
 enum { EVENTS = 20000, PICKS = 50 };
 
@@ -138,16 +139,6 @@ static void no_blocks_are_no_question(void **state)
     assert_int_equal(untouched.reads, 7);
 }
 
-static void change(const char *sql)
-{
-    sqlite3 *handle;
-    char *error = NULL;
-    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
-    if (sqlite3_exec(handle, sql, NULL, NULL, &error) != SQLITE_OK)
-        fail_msg("%s: %s", sql, error);
-    sqlite3_close(handle);
-}
-
 /* The use of one block, changed so that it can't have been. */
 static void impossible_uses_are_damage(void **state)
 {
@@ -165,7 +156,7 @@ static void impossible_uses_are_damage(void **state)
                  "UPDATE block_use SET %s WHERE allocation ="
                  " (SELECT allocation FROM block_use WHERE allocation > 9 AND idle_to IS NOT NULL LIMIT 1)",
                  changes[i]);
-        change(sql);
+        edit_trace(path, sql);
         const struct mt_run *run = open_run(1);
         struct mt_block_row *blocks = all_blocks(run, &count);
         struct mt_use_row *uses = malloc(count * sizeof *uses);

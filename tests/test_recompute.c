@@ -286,9 +286,7 @@ static void the_largest_model_needs_little_beside_its_state(void **state)
 
 int main(int count, char **arguments)
 {
-    if (count > 1)
-        test_device = arguments[1];
-    if (strcmp(test_device, "cuda") == 0 && !gpu_is_there())
+    if (!take_device(count, arguments, &test_device))
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_recomputed_or_updated_early_has_the_same_bits),

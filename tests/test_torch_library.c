@@ -218,26 +218,6 @@ static void figures_count_by_the_innermost_label(void **state)
     assert_null(memtrace_torch_category_name(mine + 1));
 }
 
-/* Backward reports its place, and never the end of a module. */
-static void a_place_counts_until_the_phase_changes(void **state)
-{
-    (void)state;
-    memtrace_torch_phase(memtrace_torch_phase_number("backward"), MT_CATEGORY_LOSS);
-    take(1000, 0, 0);
-    memtrace_torch_place(memtrace_torch_span(0, "ffn", "FeedForward"), MT_CATEGORY_FFN);
-    take(2000, 0, 0);
-    uint32_t depth = memtrace_torch_span_begin(memtrace_torch_span(0, "again", "Recomputed"), MT_CATEGORY_NORM);
-    take(4000, 0, 0);
-    memtrace_torch_span_end(depth);
-    take(8000, 0, 0);
-    memtrace_torch_phase(memtrace_torch_phase_number("optimizer"), MT_CATEGORY_OPTIMIZER);
-    take(16000, 0, 0);
-    assert_int_equal(figures(0, MT_CATEGORY_LOSS).requested, 1000);
-    assert_int_equal(figures(0, MT_CATEGORY_FFN).requested, 10000);
-    assert_int_equal(figures(0, MT_CATEGORY_NORM).requested, 4000);
-    assert_int_equal(figures(0, MT_CATEGORY_OPTIMIZER).requested, 16000);
-}
-
 static void a_block_that_is_for_something_else_counts_there(void **state)
 {
     (void)state;
@@ -345,7 +325,6 @@ static int label_as_child(void)
     uint32_t depth = memtrace_torch_span_begin(memtrace_torch_span(0, "model", "Model"), MT_CATEGORY_NORM);
     (void)memtrace_torch_category("mine");
     memtrace_torch_phase(memtrace_torch_phase_number("forward"), MT_CATEGORY_DATA);
-    memtrace_torch_place(0, MT_CATEGORY_NORM);
     memtrace_torch_span_end(depth);
     return memtrace_torch_category_name(MT_CATEGORY_NORM) != NULL;
 }
@@ -397,7 +376,6 @@ int main(void)
         cmocka_unit_test_setup(what_is_cached_goes_when_pytorch_says_so, forget),
         cmocka_unit_test_setup(settings_come_before_the_first_block, forget),
         cmocka_unit_test_setup(figures_count_by_the_innermost_label, forget),
-        cmocka_unit_test_setup(a_place_counts_until_the_phase_changes, forget),
         cmocka_unit_test_setup(a_block_that_is_for_something_else_counts_there, forget),
         cmocka_unit_test_setup(calls_too_deep_are_the_last_one_s_that_is_known, forget),
         cmocka_unit_test_setup(a_label_is_of_one_thread, forget),

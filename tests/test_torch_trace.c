@@ -6,7 +6,6 @@
 #include "trace/query/blocks.h"
 #include "trace/query/trace.h"
 
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -98,8 +97,9 @@ static void train(void)
     void *kept = take(4000, 0);
     memtrace_torch_span_end(depth);
     phase("backward", MT_CATEGORY_LOSS);
-    memtrace_torch_place(w1, MT_CATEGORY_EINSUM);
+    depth = memtrace_torch_span_begin(w1, MT_CATEGORY_EINSUM);
     void *gradient = take(2000, 0);
+    memtrace_torch_span_end(depth);
     assert_int_equal(memtrace_torch_relabel(gradient, w1, MT_CATEGORY_GRADIENT), 0);
     memtrace_torch_free(kept, 0, 0, NULL);
     memtrace_torch_free(gradient, 0, 0, NULL);
@@ -174,37 +174,6 @@ static void assert_spans(const char *expected)
     assert_string_equal(mt_text_get(&text), expected);
     mt_text_release(&text);
     mt_trace_close(ended.trace);
-}
-
-static void *come_to(void *span)
-{
-    memtrace_torch_place((uint32_t)(uintptr_t)span, MT_CATEGORY_EINSUM);
-    return NULL;
-}
-
-static void come_to_in_another_thread(uint32_t span)
-{
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, come_to, (void *)(uintptr_t)span), 0);
-    pthread_join(thread, NULL);
-}
-
-/* No call reports the end of backward's last place. The next step's spans must not lie in it. */
-static void a_place_ends_with_the_next_and_with_the_phase(void **state)
-{
-    (void)state;
-    uint32_t first = memtrace_torch_span(0, "first", "Linear"), last = memtrace_torch_span(0, "last", "Linear");
-    take(1000, 0);
-    for (int step = 0; step < 2; step++) {
-        phase("forward", MT_CATEGORY_DATA);
-        memtrace_torch_span_end(memtrace_torch_span_begin(first, MT_CATEGORY_EINSUM));
-        phase("backward", MT_CATEGORY_LOSS);
-        come_to_in_another_thread(last);
-        come_to_in_another_thread(first);
-        come_to_in_another_thread(first);
-    }
-    assert_spans("init forward +first -first backward +last -last +first -first forward +first -first backward +last "
-                 "-last +first -first ");
 }
 
 /* A span that is too deep to be kept does not begin. */
@@ -307,7 +276,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_step_is_in_the_trace_as_it_was_told, begin, end),
-        cmocka_unit_test_setup_teardown(a_place_ends_with_the_next_and_with_the_phase, begin, end),
         cmocka_unit_test_setup_teardown(calls_too_deep_end_as_they_began, begin, end),
         cmocka_unit_test_setup_teardown(each_card_has_a_trace_of_its_own, begin, end),
         cmocka_unit_test_setup_teardown(memory_outlives_its_trace, begin, end),

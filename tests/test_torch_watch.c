@@ -4,6 +4,7 @@
 #include "sql_answer.h"
 #include "torch/torch_backward.h"
 #include "torch/torch_library.h"
+#include "torch/torch_operator.h"
 #include "torch/torch_watch.h"
 
 enum { MIB = 1 << 20, ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, MAP, UNMAP, OOM, SNAPSHOT };
@@ -149,6 +150,7 @@ static void a_refused_request_is_an_event_with_what_the_card_has_free(void **sta
 /* ---- backward ---- */
 
 static uint64_t next_node, running_node;
+static const char *running_class;
 static bool is_running;
 
 static uint64_t next(void)
@@ -156,9 +158,9 @@ static uint64_t next(void)
     return next_node;
 }
 
-static bool running(uint64_t *out)
+static bool running(struct mt_torch_node *out)
 {
-    *out = running_node;
+    *out = (struct mt_torch_node){running_class, true, running_node};
     return is_running;
 }
 
@@ -177,7 +179,8 @@ static void call(uint32_t span, int nodes)
 static uint32_t span_in_backward(uint64_t node)
 {
     running_node = node;
-    return mt_torch_label_here().span;
+    const char *class_name;
+    return mt_torch_label_here(&class_name).span;
 }
 
 static void backward_is_of_the_module_that_made_the_node(void **state)
@@ -219,6 +222,86 @@ static void a_node_of_long_ago_has_no_module(void **state)
     assert_int_equal(span_in_backward(199999), 0);
 }
 
+/* ---- operators ---- */
+
+static void an_operator_names_blocks_until_it_ends(void **state)
+{
+    static const int outer, inner, unknown;
+    (void)state;
+    mt_torch_operator_begin(&outer, "aten::linear");
+    mt_torch_operator_begin(&inner, "aten::addmm");
+    assert_string_equal(memtrace_torch_operator_now(), "aten::addmm");
+    mt_torch_operator_end(&unknown);
+    assert_string_equal(memtrace_torch_operator_now(), "aten::addmm");
+    mt_torch_operator_end(&inner);
+    assert_string_equal(memtrace_torch_operator_now(), "aten::linear");
+    mt_torch_operator_begin(&inner, "aten::addmm"); /* ends with the one around it */
+    mt_torch_operator_end(&outer);
+    assert_null(memtrace_torch_operator_now());
+}
+
+static void operators_that_are_nested_too_deep_are_left_out(void **state)
+{
+    static const char calls[1000];
+    (void)state;
+    mt_torch_operator_begin(&calls[0], "first");
+    for (int i = 1; i < 1000; i++)
+        mt_torch_operator_begin(&calls[i], i < 64 ? "kept" : "too deep");
+    assert_string_equal(memtrace_torch_operator_now(), "kept");
+    for (int i = 999; i > 0; i--)
+        mt_torch_operator_end(&calls[i]);
+    assert_string_equal(memtrace_torch_operator_now(), "first");
+    mt_torch_operator_end(&calls[0]);
+}
+
+static void a_block_of_backward_has_the_class_of_its_node(void **state)
+{
+    static const char *const names[][2] = {{"N5torch8autograd9generated11MmBackward0E", "MmBackward0"},
+                                           {"5Short", "Short"},
+                                           {"N5torch8autograd7CppNodeI4MineEE", "CppNode"},
+                                           {"N5torch8autograd6PyNodeE", "autograd.Function"}};
+    (void)state;
+    is_running = true;
+    mt_torch_backward_begin(&graph);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        running_class = names[i][0];
+        memtrace_torch_phase(MT_PHASE_FORWARD, MT_CATEGORY_LOSS);
+        assert_null(memtrace_torch_operator_now());
+        memtrace_torch_phase(MT_PHASE_BACKWARD, MT_CATEGORY_LOSS);
+        assert_string_equal(memtrace_torch_operator_now(), names[i][1]);
+    }
+    uint32_t depth = memtrace_torch_span_begin(memtrace_torch_span(0, "again", "A"), MT_CATEGORY_FFN);
+    assert_null(memtrace_torch_operator_now()); /* forward once more, of a checkpoint */
+    memtrace_torch_span_end(depth);
+}
+
+static int pauses, resumes;
+
+static void pause_observer(void)
+{
+    pauses++;
+}
+
+static void resume_observer(void)
+{
+    resumes++;
+}
+
+static void the_observer_pauses_once_for_a_backward(void **state)
+{
+    static const struct mt_torch_observer observer = {pause_observer, resume_observer};
+    static const mt_phase phases[] = {MT_PHASE_FORWARD, MT_PHASE_LOSS, MT_PHASE_BACKWARD, MT_PHASE_OPTIMIZER,
+                                      MT_PHASE_FORWARD};
+    (void)state;
+    mt_torch_operator_observe(&observer);
+    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
+        memtrace_torch_phase(phases[i], MT_CATEGORY_LOSS);
+    mt_torch_operator_observe(NULL);
+    memtrace_torch_phase(MT_PHASE_BACKWARD, MT_CATEGORY_LOSS);
+    assert_int_equal(pauses, 1);
+    assert_int_equal(resumes, 1);
+}
+
 int main(void)
 {
 #define WATCHED(test) cmocka_unit_test_setup_teardown(test, begin, end)
@@ -232,6 +315,10 @@ int main(void)
         WATCHED(a_refused_request_is_an_event_with_what_the_card_has_free),
         WATCHED(backward_is_of_the_module_that_made_the_node),
         WATCHED(a_node_of_long_ago_has_no_module),
+        WATCHED(an_operator_names_blocks_until_it_ends),
+        WATCHED(operators_that_are_nested_too_deep_are_left_out),
+        WATCHED(a_block_of_backward_has_the_class_of_its_node),
+        WATCHED(the_observer_pauses_once_for_a_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

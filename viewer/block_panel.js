@@ -80,6 +80,26 @@ function useTexts(scene, run, block) {
     return out;
 }
 
+const MOST_FRAMES = 100;
+
+/** Returns the lines of the call stack that asked for a block, the innermost first; all frames if none has a line. */
+export function stackLines(texts, stacks, block) {
+    const { parent, function: names, file, line, of } = stacks;
+    const frames = [];
+    for (let at = of[block]; at > 0; at = parent[at] < at ? parent[at] : 0) frames.push(at);
+    const placed = frames.filter((at) => line[at] > 0);
+    return (placed.length > 0 ? placed : frames)
+        .slice(0, MOST_FRAMES)
+        .map((at) => shortText(`${texts[names[at]]}${line[at] > 0 ? ` – ${texts[file[at]]}:${line[at]}` : ""}`));
+}
+
+function stackTexts(scene, block) {
+    const stacks = scene.stacks[scene.mapRun];
+    const lines = stacks ? stackLines(scene.description.texts, stacks, block) : [];
+    const items = lines.map((line) => make("li", {}, line));
+    return items.length > 0 ? pair("call stack", make("ol", { class: "stack" }, ...items)) : [];
+}
+
 function blockLink(scene, block) {
     const run = scene.runs[scene.mapRun];
     const { texts } = scene.description;
@@ -116,6 +136,7 @@ function facts(scene, run, block) {
         ...pair("freed", freeText(scene, run, block)),
         ...pair("lived for", lifeText(scene, run, block)),
         ...useTexts(scene, run, block),
+        ...stackTexts(scene, block),
         ...pair("address", `0x${address.toString(16)}, in segment ${segment} of ${sizeText(segments.bytes[segment])}`),
     ];
 }
@@ -161,6 +182,7 @@ export class BlockPanel {
             scene.selected,
             scene.mapRun,
             scene.uses[scene.mapRun] !== null,
+            scene.stacks[scene.mapRun] !== null,
             scene.twins !== null,
             scene.timed,
         ].join();

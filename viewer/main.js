@@ -236,6 +236,10 @@ class Reader {
     takeUses({ number, uses }) {
         this.scene.setUses(number, uses);
     }
+
+    takeStacks({ number, stacks }) {
+        this.scene.setStacks(number, stacks);
+    }
 }
 
 function fail(text) {
@@ -284,6 +288,7 @@ function start() {
         memory: (data) => reader.takeMemory(data),
         time: (data) => reader.takeTime(data),
         uses: (data) => reader.takeUses(data),
+        stacks: (data) => reader.takeStacks(data),
         error: ({ text }) => (fail(text), end()),
         end,
     };

@@ -37,6 +37,7 @@ export class Scene {
         this.colors = categoryColors(description.categories);
         this.stack = stackOrder(description.categories);
         this.uses = runs.map(() => null);
+        this.stacks = runs.map(() => null);
         this.mapRun = 0;
         this.isolated = -1; // category that is isolated; -1: none, all are shown
         this.groupKey = "role"; // one of GROUP_KEYS
@@ -109,6 +110,12 @@ export class Scene {
     /** Sets the uses of blocks, which follow after the first picture. Only a selected block shows them. */
     setUses(number, uses) {
         this.uses[number] = uses;
+        if (this.selected >= 0) this.onChange();
+    }
+
+    /** Sets the call stacks and which block has which, as setUses does. */
+    setStacks(number, stacks) {
+        this.stacks[number] = stacks;
         if (this.selected >= 0) this.onChange();
     }
 

@@ -1,6 +1,6 @@
 /**
  * The worker: decodes the chunks that the page sends. Sends back the description, each run in two parts, and then the
- * data that the first picture does not need: exact times, and uses of blocks. An error is sent as its text.
+ * data that the first picture does not need: exact times, uses of blocks, and call stacks. An error is sent as its text.
  */
 import { UNLABELLED } from "./colors.js";
 import { inflate, readDescription, readTable } from "./decode.js";
@@ -63,6 +63,9 @@ async function read(inbox) {
         const { time } = await tablesOf(run)("events");
         send("time", number, timesOf(time, run.event_count, run.time_unit_ns));
         send("uses", number, (await tablesOf(run)("uses")) ?? null);
+        const stacks = await tablesOf(run)("stacks");
+        const callers = await tablesOf(run)("callers");
+        send("stacks", number, stacks && callers ? { ...stacks, of: callers.stack } : null);
     }
     postMessage({ kind: "end" });
 }

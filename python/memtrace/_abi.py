@@ -16,6 +16,12 @@ HEADERS = ("c10/core/Allocator.h", "c10/core/CachingDeviceAllocator.h", "c10/cud
 
 ALLOCATOR, ENTRY = "CUDAAllocator", "TraceEntry"
 
+# The header with the observers of operators, its first fields, its first kind of operator, and how many kinds it may have.
+OBSERVER_HEADER, OBSERVER, KINDS = "ATen/record_function.h", "RecordFunctionCallback", "RecordScope"
+OBSERVER_FIELDS = ["StartCallback start_", "EndCallback end_", "double sampling_prob_",
+                   "std::array<bool, static_cast<size_t>(RecordScope::NUM_SCOPES)> scopes_"]
+FIRST_KIND, FEWEST_KINDS, MOST_KINDS = "FUNCTION", 6, 13
+
 # Size and alignment of the types of fields, by the end of their names.
 SIZES = {"Action": (4, 4), "int": (4, 4), "DeviceIndex": (1, 1), "int64_t": (8, 8), "size_t": (8, 8), "cudaStream_t": (8, 8),
          "void*": (8, 8), "MempoolId_t": (16, 8)}
@@ -173,3 +179,16 @@ def derive(include: os.PathLike[str]) -> Abi:
         raise NotUnderstood(f"{ENTRY} lacks an action")
     return Abi(slot_of(functions, "name"), slot_of(functions, "attachAllocatorTraceTracker"),
                *(fields[name] for name in FIELDS), *(numbers[name] for name in ACTIONS))
+
+
+def check_observer(include: os.PathLike[str]) -> None:
+    """Fails with NotUnderstood unless PyTorch's observers are as src/torch/torch_record_function.cpp has them."""
+    text = without_comments((pathlib.Path(include) / OBSERVER_HEADER).read_text())
+    _, body = find_class(text, OBSERVER)
+    fields = [re.sub(r"\s*(=.*|\{.*\})$", "", line) for line in declarations(body.rpartition("private:")[2])]
+    if fields[:4] != OBSERVER_FIELDS or any(not re.fullmatch(r"bool \w+_", field) for field in fields[4:]):
+        raise NotUnderstood(f"{OBSERVER} has other fields")
+    found = re.search(rf"\benum class (?:\w+ )?{KINDS}\b[^{{;]*(\{{)", text)
+    kinds = [] if found is None else re.findall(r"\w+", re.sub(r"=\s*0\b", "", inside(text, found.start(1))))
+    if kinds[:1] != [FIRST_KIND] or not FEWEST_KINDS <= len(kinds) - 1 <= MOST_KINDS or len(fields) - 4 > 3:
+        raise NotUnderstood(f"{KINDS} has other kinds")

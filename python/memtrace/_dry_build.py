@@ -84,7 +84,7 @@ def build(folder: pathlib.Path, torch_folder: pathlib.Path, target: pathlib.Path
         for source in sorted(folder.glob("torch/dry/*.cpp")):
             objects.append(f"{scratch}/{source.stem}.o")
             running.append(subprocess.Popen(
-                [compiler, STANDARD, "-O1", "-fPIC", "-w", f"-I{folder}", f"-I{folder}/torch/dry",
+                [compiler, STANDARD, "-O1", "-fPIC", "-w", f"-I{folder}",
                  f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include", "-c", str(source),
                  "-o", objects[-1]], stderr=subprocess.PIPE, text=True))
         for process in running:

@@ -10,9 +10,9 @@ from typing import Any, Optional
 
 import torch
 
-from . import _dry
+from . import _dry, _stacks
 from ._allocator import close_at_exit
-from ._watch import Watcher, tell, trace_of_rank
+from ._watch import STACKS, Watcher, tell, trace_of_rank
 
 MOST_STEPS = 10  # of a program whose steps never are equal
 FLOAT_FORM = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
@@ -141,6 +141,9 @@ def begin() -> None:
     name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
     watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace_of_rank()), os.fsencode(name)))
     close_at_exit(watcher)
+    if os.environ.get(STACKS) != "0":
+        for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
+            tell(obstacle)
     replace_resize()
     refuse_saving()
     keep_eager()

@@ -24,8 +24,8 @@ def obstacle() -> Optional[str]:
 class Recording(contextlib.ContextDecorator):
     """A run of a trace, from the beginning to the end of a `with` or of a function."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, stacks: bool) -> None:
+        self.path, self.stacks = path, stacks
         self._watcher: Any = None
 
     def __enter__(self) -> Recording:
@@ -45,15 +45,16 @@ class Recording(contextlib.ContextDecorator):
         """Begins to watch. Returns why that failed, whatever it was: the program is not to fail since it is watched."""
         try:
             watcher = importlib.import_module("._watch", __package__)
-            watcher.begin(self.path)
+            watcher.begin(self.path, stacks=self.stacks)
         except Exception as error:
             return str(error) or repr(error)
         self._watcher = watcher
         return None
 
 
-def record(path: Union[str, os.PathLike[str]] = "memtrace.db") -> Recording:
-    """Records what PyTorch's allocator hands out, as a new run of the trace at `path`: tensors by module, role and step.
+def record(path: Union[str, os.PathLike[str]] = "memtrace.db", stacks: bool = True) -> Recording:
+    """Records what PyTorch's allocator hands out, as a new run of the trace at `path`: tensors by module, role and step and,
+    unless `stacks` is False, by operator and call stack.
 
         with memtrace.record("train.db"):
             train()
@@ -63,4 +64,4 @@ def record(path: Union[str, os.PathLike[str]] = "memtrace.db") -> Recording:
 
     Nothing about the program changes. Where nothing can be recorded, says so in one line and runs on.
     """
-    return Recording(os.fspath(path))
+    return Recording(os.fspath(path), stacks)

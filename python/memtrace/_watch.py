@@ -18,13 +18,14 @@ from typing import Any, Optional, Union
 
 import torch
 
-from . import _abi
+from . import _abi, _stacks
 from ._allocator import Allocator, close_at_exit, install_allocator
 from ._labels import Labels, Patched
 from ._library import find_torch_library, load_torch_library
 
 TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
+STACKS = "MEMTRACE_RECORD_STACKS"
 STEP = "MEMTRACE_RECORD_STEP"
 KERNELS = "MEMTRACE_RECORD_KERNELS"
 DEVICE = "MEMTRACE_RECORD_DEVICE"
@@ -54,6 +55,7 @@ class Watcher(Labels):
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
+        library.memtrace_torch_grad_mode()
         self.step_prefix = os.environ.get(STEP)  # of the names of NVTX's ranges that are steps
         self.in_step = False
         self.has_own_steps = self.step_prefix is not None  # the program tells of them
@@ -91,6 +93,14 @@ class Watcher(Labels):
     def _say(self, words: str) -> None:
         tell(words)
 
+    def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
+        """Keeps this thread's call stack, within which autograd's threads run."""
+        self.library.memtrace_torch_backward_begin()
+        try:
+            return super()._backward(original, *given, **named)
+        finally:
+            self.library.memtrace_torch_backward_end()
+
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
@@ -110,21 +120,21 @@ class Watcher(Labels):
         self.begin_step()
         return original(*given, **named)
 
-    def _begin_range(self, original: Any, message: str) -> Any:
+    def _begin_range(self, original: Any, *given: Any, **named: Any) -> Any:
         """Begins a step with a range of torch.cuda.nvtx whose name begins as the user said."""
-        assert self.step_prefix is not None
-        is_step = message.startswith(self.step_prefix)
+        name = given[0] if given else named.get("msg")
+        is_step = str(name).startswith(self.step_prefix or "")
         ranges = self.local.__dict__.setdefault("ranges", [])
         ranges.append(is_step)
         if is_step:
             self.begin_step()
-        return original(message)
+        return original(*given, **named)
 
-    def _end_range(self, original: Any) -> Any:
+    def _end_range(self, original: Any, *given: Any, **named: Any) -> Any:
         ranges = getattr(self.local, "ranges", None)
         if ranges and ranges.pop():
             self.end_step()
-        return original()
+        return original(*given, **named)
 
 
 def fall_back(reason: str) -> None:
@@ -149,18 +159,22 @@ def keep_history() -> None:
         tell(f"PyTorch's memory history can't be written: {error}")
 
 
-def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None) -> Optional[Watcher]:
-    """Begins to watch. Returns None where PyTorch has no CUDA. Fails with RuntimeError if the trace can't be written, and
-    with _abi.NotUnderstood for a PyTorch whose headers are not understood."""
+def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None,
+          stacks: bool = True) -> Optional[Watcher]:
+    """Begins to watch, with or without call stacks and operators. Returns None where PyTorch has no CUDA. Fails with
+    RuntimeError if the trace can't be written, and with _abi.NotUnderstood for a PyTorch whose headers are not understood."""
     global watcher
     if torch.version.cuda is None:
         return None
-    abi = _abi.derive(pathlib.Path(torch.__file__).parent / "include")
+    include = pathlib.Path(torch.__file__).parent / "include"
+    abi = _abi.derive(include)
     library = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)  # for the library that records CUDA's calls
     if library.memtrace_torch_watch(ctypes.byref(abi), os.fsencode(trace) if trace else None,
                                     name.encode() if name else None):
         raise RuntimeError(library.memtrace_torch_last_error().decode())
     watcher = Watcher(library)
+    for reason in _stacks.begin(library, include) if stacks else ():
+        tell(reason)
     close_at_exit(watcher)
     CUDA._lazy_call(watcher.attach)
     return watcher
@@ -194,7 +208,7 @@ def begin_recorded() -> None:
             begin_ours()
         return
     try:
-        begin()
+        begin(stacks=os.environ.get(STACKS) != "0")
     except (RuntimeError, OSError, _abi.NotUnderstood) as error:
         fall_back(str(error))
 
@@ -203,6 +217,7 @@ def end(outcome: int = 0) -> None:
     """Ends the traces as Allocator.close does, and removes all hooks."""
     global watcher
     if watcher is not None:
+        _stacks.end(watcher.library)
         watcher.unwatch()
         watcher.close(outcome)
     watcher = None

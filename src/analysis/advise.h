@@ -126,6 +126,7 @@ struct mt_fragmentation {
     uint64_t hole_bytes;    /* free in the others; idle + hole = reserved - allocated */
     uint64_t hole_count;    /* the number of pieces these are in */
     uint64_t largest_bytes; /* of the free pieces */
+    uint64_t pool_bytes;    /* free in segments of private pools, idle or not */
     uint64_t asked_bytes;   /* requested for the block that the last segment was mapped for */
     uint32_t culprit;       /* label of the blocks that most of the free bytes lie between; 0: none */
 };

@@ -1,20 +1,22 @@
 #include "analysis/advise_answer.h"
 
 #include "analysis/run_settings.h"
+#include "analysis/traced_card.h"
 #include "device/device.h"
 
 #include <assert.h>
 #include <inttypes.h>
 
 /* Plans the run as it was, on a simulated device of its capacity. Fails with MT_USAGE if it can't be made again. */
-static mt_status plan_simulation(const struct mt_question *question, char *device, struct mt_run_plan *out)
+static mt_status plan_simulation(const struct mt_question *question, struct mt_simulated_advice *advice,
+                                 struct mt_run_plan *out)
 {
     const struct mt_run *run = question->run;
-    struct mt_card card;
+    struct mt_traced_card traced;
     MT_TRY(mt_run_plan_of_run(question->trace, run, out));
-    (void)mt_device_find_traced_card(run->device, &card);
-    mt_device_spell_simulated(&card, run->capacity_bytes, device);
-    out->device = device;
+    MT_TRY(mt_traced_card_find(question->trace, run, &traced));
+    out->card = mt_traced_card_with(&traced, run->capacity_bytes, &advice->card);
+    out->device = mt_device_spell_simulated(&traced.card, run->capacity_bytes, advice->device);
     return MT_OK;
 }
 
@@ -36,7 +38,7 @@ static mt_status simulate(const struct mt_question *question, const struct mt_al
     static const mt_setting changes[MT_MOST_SIMULATED_OPTIONS] = {MT_SETTING_IMPL, MT_SETTING_OPTIMIZER_IN_BACKWARD,
                                                                   MT_SETTING_CHECKPOINT};
     struct mt_run_plan plan;
-    mt_status status = plan_simulation(question, out->device, &plan);
+    mt_status status = plan_simulation(question, out, &plan);
     if (status != MT_OK)
         return status == MT_USAGE ? MT_OK : status;
     plan.alloc = *alloc;

@@ -20,6 +20,7 @@ enum { MT_MOST_SIMULATED_OPTIONS = 3 };
 /* Invariant: if count is 0, as_it_is was not simulated. Owns no memory. */
 struct mt_simulated_advice {
     char device[MT_DEVICE_NAME];   /* of all simulations; the plans borrow it, so it is not to be copied */
+    struct mt_card card;           /* of the device, if the run keeps it */
     struct mt_simulation as_it_is; /* the others are compared with it */
     /* That lower the peak. Of an eager run, the fused implementation, which the others need, comes first. */
     struct mt_simulated_option options[MT_MOST_SIMULATED_OPTIONS];

@@ -220,6 +220,7 @@ static mt_status check_card(const struct mt_run_plan *plan, const struct mt_card
 {
     struct mt_run_plan probe = *plan;
     char spelling[MT_DEVICE_NAME];
+    probe.card = NULL;
     probe.device = mt_device_spell_simulated(card, bytes, spelling);
     return check(&probe, out_fits);
 }
@@ -432,7 +433,7 @@ mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_ans
 {
     struct mt_card card;
     *out = (struct mt_fit_answer){0};
-    MT_TRY(mt_simulated_card_find(plan->device, &card));
+    MT_TRY(mt_planned_card_find(plan, &card));
     out->lacks_bf16 = card.bf16_matrix_rate == 0;
     mt_status status = measure(plan, &out->fit);
     return status == MT_OK && !out->fit.fits ? add_remedies(plan, out) : status;

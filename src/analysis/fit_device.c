@@ -1,5 +1,7 @@
 #include "analysis/fit_device.h"
 
+#include "analysis/traced_card.h"
+
 #include <stdio.h>
 
 static mt_status check_reserve(const struct mt_fit_device *device)
@@ -35,11 +37,14 @@ mt_status mt_fit_device_choose(const char *spelling, uint64_t reserve_bytes, str
     return choose(spelling, &card, mt_device_is_simulated(spelling), reserve_bytes, out);
 }
 
-mt_status mt_fit_device_choose_traced(const struct mt_run *run, uint64_t reserve_bytes, struct mt_fit_device *out)
+mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_run *run, uint64_t reserve_bytes,
+                                      struct mt_fit_device *out)
 {
-    struct mt_card card;
-    const bool is_by_name = mt_device_find_traced_card(run->device, &card) && mt_device_is_simulated(run->device);
-    if (!is_by_name && run->capacity_bytes > 0)
-        card.memory_bytes = run->capacity_bytes;
-    return choose(run->device, &card, is_by_name, reserve_bytes, out);
+    struct mt_traced_card traced;
+    MT_TRY(mt_traced_card_find(trace, run, &traced));
+    if (!traced.is_spelled && !traced.is_stored && run->capacity_bytes > 0)
+        traced.card.memory_bytes = run->capacity_bytes;
+    MT_TRY(choose(run->device, &traced.card, traced.is_spelled, reserve_bytes, out));
+    out->has_card = mt_traced_card_with(&traced, out->memory_bytes - out->reserve_bytes, &out->card) != NULL;
+    return MT_OK;
 }

@@ -19,14 +19,17 @@ struct mt_fit_device {
     char simulated[MT_DEVICE_NAME]; /* that has what a run may take: "sim:rtx4090", "sim:rtx4090:23000MiB" */
     uint64_t memory_bytes, reserve_bytes;
     uint64_t asked_reserve_bytes; /* or MT_RESERVE_UNSET */
+    struct mt_card card;          /* of the simulated device, where its name does not tell it */
+    bool has_card;
 };
 
 /* Chooses the simulated device for a device by its spelling. Unless asked for, the reserve is what the card's context
  * takes. Fails with MT_USAGE if the reserve leaves nothing. */
 mt_status mt_fit_device_choose(const char *spelling, uint64_t reserve_bytes, struct mt_fit_device *out);
 
-/* Chooses it likewise for the device of a traced run, with the run's capacity. A card from a file is not read again:
- * the path may be another computer's. The reference card stands for it. */
-mt_status mt_fit_device_choose_traced(const struct mt_run *run, uint64_t reserve_bytes, struct mt_fit_device *out);
+/* Chooses it likewise for the device of a traced run, with the run's capacity. A card from a file is not read again: the path
+ * may be another computer's. The run keeps its figures. */
+mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_run *run, uint64_t reserve_bytes,
+                                      struct mt_fit_device *out);
 
 #endif

@@ -242,6 +242,8 @@ static void add_free(void *context, const struct mt_segment_holes *holes)
     struct mt_fragmentation *found = search->found;
     if (holes->largest_bytes > found->largest_bytes)
         found->largest_bytes = holes->largest_bytes;
+    if (holes->segment->pool[0] != '\0')
+        found->pool_bytes += holes->hole_bytes;
     if (holes->block_count == 0) {
         found->idle_bytes += holes->hole_bytes;
         return;

@@ -2,6 +2,7 @@
 #include "analysis/oom.h"
 
 #include "analysis/run_settings.h"
+#include "analysis/traced_card.h"
 #include "base/memory.h"
 #include "base/order.h"
 
@@ -167,10 +168,11 @@ static mt_status plan_simulation(struct mt_oom_answer *answer, struct mt_run_pla
     snprintf(answer->device, sizeof answer->device, "%.*s", (int)strcspn(run->device, " "), run->device);
     if (status != MT_OK)
         return status == MT_USAGE ? MT_OK : status;
-    struct mt_card card;
-    const bool is_by_name = mt_device_find_traced_card(run->device, &card) && mt_device_is_simulated(run->device);
-    mt_device_spell_simulated(&card, answer->limit_bytes, answer->simulated_device);
-    if (is_by_name && strlen(run->device) < sizeof answer->device && answer->limit_bytes == run->capacity_bytes)
+    struct mt_traced_card traced;
+    MT_TRY(mt_traced_card_find(answer->question->trace, run, &traced));
+    plan->card = mt_traced_card_with(&traced, answer->limit_bytes, &answer->card);
+    mt_device_spell_simulated(&traced.card, answer->limit_bytes, answer->simulated_device);
+    if (traced.is_spelled && strlen(run->device) < sizeof answer->device && answer->limit_bytes == run->capacity_bytes)
         strcpy(answer->simulated_device, answer->device);
     plan->device = answer->simulated_device;
     answer->is_ours = true;

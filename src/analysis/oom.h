@@ -164,6 +164,7 @@ struct mt_oom_answer {
     struct mt_fit_answer fit;  /* of the simulation; its plans are for a simulated device */
     const char *smallest_card; /* known card that the run as it is fits, looked for if no change does; NULL: none */
     char device[MT_DEVICE_NAME], simulated_device[MT_DEVICE_NAME]; /* spellings to open them by */
+    struct mt_card card;                                           /* of the simulated device, if the run keeps it */
     struct mt_oom_change changes[MT_MOST_OOM_CHANGES];
     size_t change_count;
 };

@@ -1,5 +1,6 @@
 #include "analysis/run_settings.h"
 
+#include "analysis/traced_card.h"
 #include "base/memory.h"
 
 #include <assert.h>
@@ -26,7 +27,7 @@ struct mt_settings mt_settings_of_plan(const struct mt_run_plan *plan, const str
     struct mt_run_plan run = *plan;
     run.device = device->name;
     run.watches_kernels = mt_device_watches_kernels(device);
-    struct mt_settings settings = {.rows = mt_host_alloc((MT_SETTING_COUNT + 1) * sizeof *settings.rows),
+    struct mt_settings settings = {.rows = mt_host_alloc((MT_SETTING_COUNT + 2) * sizeof *settings.rows),
                                    .owns_values = true};
     struct mt_text value = {0};
     for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++) {
@@ -35,8 +36,13 @@ struct mt_settings mt_settings_of_plan(const struct mt_run_plan *plan, const str
         assert(value.length > 0);
         add_setting(&settings, mt_setting_table[setting].name, mt_text_get(&value));
     }
-    mt_text_release(&value);
     add_setting(&settings, VERSION, MT_VERSION);
+    value.length = 0;
+    if (mt_card_is_of_file(&device->card)) {
+        mt_card_add_text(&device->card, &value);
+        add_setting(&settings, MT_SETTING_OF_CARD, mt_text_get(&value));
+    }
+    mt_text_release(&value);
     return settings;
 }
 
@@ -134,7 +140,8 @@ struct comparison {
 
 static void compare_setting(const struct comparison *comparison, const char *name)
 {
-    static const char *const origins[] = {"file", "format", "command", NULL}; /* a run that lacks them has none */
+    static const char *const origins[] = {"file", "format", "command", MT_SETTING_OF_CARD,
+                                          NULL}; /* a run that lacks them has none */
     const struct mt_setting_pair pair = {name, mt_settings_value(comparison->a, name),
                                          mt_settings_value(comparison->b, name)};
     const struct mt_setting_entry *entry = find_entry(name);

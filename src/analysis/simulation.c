@@ -23,6 +23,14 @@ mt_status mt_simulated_card_find(const char *spelling, struct mt_card *out)
     return mt_device_find_card(spelling, out);
 }
 
+mt_status mt_planned_card_find(const struct mt_run_plan *plan, struct mt_card *out)
+{
+    if (plan->card == NULL)
+        return mt_simulated_card_find(plan->device, out);
+    *out = *plan->card;
+    return MT_OK;
+}
+
 /* Returns the configuration with these steps. The tokens of a file do not matter for memory, so it need not be there: the
  * reference tokens take blocks of the same size. */
 static struct mt_training_config limit_steps(struct mt_training_config config, int64_t warmup, int64_t steps)
@@ -124,7 +132,7 @@ static struct mt_simulation measure(const struct simulation *simulation, mt_stat
 mt_status mt_placed_run_create(const struct mt_run_plan *plan, struct mt_placed_run *out)
 {
     *out = (struct mt_placed_run){.plan = *plan};
-    MT_TRY(mt_simulated_card_find(plan->device, &out->card));
+    MT_TRY(mt_planned_card_find(plan, &out->card));
     if (out->plan.follows_plan && find_placement(plan, &out->card, &out->placement) != MT_OK)
         out->plan.follows_plan = false; /* a run goes on without, too */
     return MT_OK;

@@ -27,12 +27,15 @@ struct mt_placed_run {
     struct mt_plan *placement;
 };
 
-/* Borrows the plan's texts. Fails as mt_simulated_card_find does. */
+/* Borrows the plan's texts. Fails as mt_planned_card_find does. */
 mt_status mt_placed_run_create(const struct mt_run_plan *plan, struct mt_placed_run *out);
 void mt_placed_run_release(struct mt_placed_run *run);
 
 /* Simulates as mt_simulate does, with so much memory. */
 mt_status mt_simulate_placed(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out);
+
+/* Finds the card of a plan that is simulated. Fails as mt_simulated_card_find does. */
+mt_status mt_planned_card_find(const struct mt_run_plan *plan, struct mt_card *out);
 
 /* Finds the card of a simulated device, with the memory that its spelling asks for. Fails with MT_USAGE for another
  * device. */

@@ -1,6 +1,6 @@
 /* Hash tables with open addressing over growing arrays of values.
  *
- *   slots[hash] -> number -> values[number - 1]      number 0: free slot
+ *   slots[hash] -> number -> values[number - 1]
  *
  * Values live in chunks that never move, so that a borrowed pointer stays valid. */
 #include "base/interner.h"
@@ -16,14 +16,20 @@
 
 enum { CHUNK_VALUES = 256, FIRST_SLOTS = 512, MOST_LABELS = (1 << MT_LABEL_NUMBER_BITS) - 1 };
 
+#define FREE_SLOT UINT32_MAX
+
+/* The number of a value, FREE_SLOT if there is none, and the half of its hash that finds it. */
+struct slot {
+    uint32_t hash, number;
+};
+
 /* Values of one size, numbered from 1, and a hash index over them.
  * Invariants: count * 2 <= slot_count, which is a power of two; each number from 1 to count is in one slot. */
 struct table {
     size_t value_bytes;
     void **chunks;
     uint32_t count;
-    uint32_t *slots;
-    uint64_t *hashes; /* of the value in the slot of the same index */
+    struct slot *slots;
     uint32_t slot_count;
 };
 
@@ -35,11 +41,18 @@ struct mt_interner {
     struct mt_category_set categories;
 };
 
+/* Makes all slots free. They are not zeros from the system: a page of these that is read is mapped once more when it is
+ * written, which took a fifth of an import with many call stacks. */
+static void make_slots(struct table *table)
+{
+    table->slots = mt_host_resize(NULL, table->slot_count, sizeof *table->slots);
+    memset(table->slots, 0xFF, table->slot_count * sizeof *table->slots);
+}
+
 static void table_create(struct table *table, size_t value_bytes)
 {
     *table = (struct table){.value_bytes = value_bytes, .slot_count = FIRST_SLOTS};
-    table->slots = mt_host_alloc(FIRST_SLOTS * sizeof *table->slots);
-    table->hashes = mt_host_alloc(FIRST_SLOTS * sizeof *table->hashes);
+    make_slots(table);
 }
 
 static void *table_value(const struct table *table, uint32_t number)
@@ -57,33 +70,26 @@ static void table_destroy(struct table *table)
         free(table->chunks[i]);
     free(table->chunks);
     free(table->slots);
-    free(table->hashes);
 }
 
-static uint32_t table_free_slot(const struct table *table, uint64_t hash)
+static struct slot *table_free_slot(const struct table *table, uint32_t hash)
 {
     assert((table->slot_count & (table->slot_count - 1)) == 0);
-    uint32_t slot = (uint32_t)hash & (table->slot_count - 1);
-    while (table->slots[slot] != 0)
+    uint32_t slot = hash & (table->slot_count - 1);
+    while (table->slots[slot].number != FREE_SLOT)
         slot = (slot + 1) & (table->slot_count - 1);
-    return slot;
+    return &table->slots[slot];
 }
 
 static void table_grow(struct table *table)
 {
     struct table old = *table;
     table->slot_count = old.slot_count * 2;
-    table->slots = mt_host_alloc(table->slot_count * sizeof *table->slots);
-    table->hashes = mt_host_alloc(table->slot_count * sizeof *table->hashes);
-    for (uint32_t i = 0; i < old.slot_count; i++) {
-        if (old.slots[i] == 0)
-            continue;
-        uint32_t slot = table_free_slot(table, old.hashes[i]);
-        table->slots[slot] = old.slots[i];
-        table->hashes[slot] = old.hashes[i];
-    }
+    make_slots(table);
+    for (uint32_t i = 0; i < old.slot_count; i++)
+        if (old.slots[i].number != FREE_SLOT)
+            *table_free_slot(table, old.slots[i].hash) = old.slots[i];
     free(old.slots);
-    free(old.hashes);
 }
 
 /* Returns the number of the value with that hash that `equal` accepts; 0 if there is none. */
@@ -91,9 +97,9 @@ static uint32_t table_find(const struct table *table, uint64_t hash, bool (*equa
                            const void *key)
 {
     uint32_t slot = (uint32_t)hash & (table->slot_count - 1);
-    for (; table->slots[slot] != 0; slot = (slot + 1) & (table->slot_count - 1))
-        if (table->hashes[slot] == hash && equal(table_value(table, table->slots[slot]), key))
-            return table->slots[slot];
+    for (; table->slots[slot].number != FREE_SLOT; slot = (slot + 1) & (table->slot_count - 1))
+        if (table->slots[slot].hash == (uint32_t)hash && equal(table_value(table, table->slots[slot].number), key))
+            return table->slots[slot].number;
     return 0;
 }
 
@@ -109,9 +115,7 @@ static void *table_add(struct table *table, uint64_t hash, uint32_t *number)
     }
     *number = ++table->count;
     assert(table->count * 2 <= table->slot_count);
-    uint32_t slot = table_free_slot(table, hash);
-    table->slots[slot] = *number;
-    table->hashes[slot] = hash;
+    *table_free_slot(table, (uint32_t)hash) = (struct slot){(uint32_t)hash, *number};
     return table_value(table, *number);
 }
 

@@ -7,6 +7,7 @@
 #define MT_DEVICE_CARD_H
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,6 +72,14 @@ struct mt_card mt_card_reference(void);
 /* Reads a card of one's own (card_file.c), whose name is then the path. Fails with MT_NO_DEVICE if
  * there is no such file, and with MT_USAGE if it is no card; the message names the field. */
 mt_status mt_card_read(const char *path, struct mt_card *out);
+
+/* True if the card was read so. */
+bool mt_card_is_of_file(const struct mt_card *card);
+
+/* Adds the name and the figures of a card as the text of such a file. The second function reads them. Fails with MT_USAGE if
+ * they are no card. */
+void mt_card_add_text(const struct mt_card *card, struct mt_text *out);
+mt_status mt_card_parse(const char *text, struct mt_card *out);
 
 /* Fails with MT_NO_DEVICE; the message lists the known cards and the nearest match. */
 mt_status mt_card_fail_unknown(const char *name);

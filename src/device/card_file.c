@@ -10,7 +10,10 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+static const char FROM_FILE[] = "a file"; /* the source of its figures */
 
 typedef enum number_kind { KIND_INT, KIND_U32, KIND_U64, KIND_DOUBLE } number_kind;
 
@@ -72,6 +75,23 @@ static void store(const struct number_field *field, double number, struct mt_car
     }
 }
 
+/* Returns a field's number. Whole numbers are below 10^15, so a double holds them. */
+static double load(const struct number_field *field, const struct mt_card *card)
+{
+    const char *at = (const char *)card + field->offset;
+    switch (field->kind) {
+    case KIND_INT:
+        return *(const int *)at;
+    case KIND_U32:
+        return *(const uint32_t *)at;
+    case KIND_U64:
+        return (double)*(const uint64_t *)at;
+    case KIND_DOUBLE:
+        return *(const double *)at;
+    }
+    return 0;
+}
+
 static mt_status read_number(const char *path, const json_t *object, const struct number_field *field,
                              struct mt_card *card)
 {
@@ -128,7 +148,7 @@ static mt_status read_card(const char *path, json_t *object, struct mt_card *out
     MT_TRY(read_like(path, object, out));
     if (product != NULL)
         snprintf(out->product, sizeof out->product, "%s", product);
-    out->source = "a file";
+    out->source = FROM_FILE;
     for (size_t i = 0; i < NUMBER_COUNT; i++) {
         MT_TRY(read_number(path, object, &numbers[i], out));
         if (numbers[i].offset == offsetof(struct mt_card, capability) && json_object_get(object, "capability") != NULL)
@@ -137,6 +157,18 @@ static mt_status read_card(const char *path, json_t *object, struct mt_card *out
     if (out->context_bytes >= out->memory_bytes)
         return mt_fail(MT_USAGE, "%s: \"context_bytes\" is no less than \"memory_bytes\"", path);
     return MT_OK;
+}
+
+/* Takes the object over; NULL: the text is none, as `error` says. */
+static mt_status take_card(const char *name, json_t *object, const json_error_t *error, struct mt_card *out)
+{
+    if (object == NULL)
+        return mt_fail(MT_USAGE, "%s: line %d: %s", name, error->line, error->text);
+    mt_status status =
+        json_is_object(object) ? read_card(name, object, out) : mt_fail(MT_USAGE, "%s: a card is a JSON object", name);
+    snprintf(out->name, sizeof out->name, "%s", name);
+    json_decref(object);
+    return status;
 }
 
 mt_status mt_card_read(const char *path, struct mt_card *out)
@@ -148,11 +180,34 @@ mt_status mt_card_read(const char *path, struct mt_card *out)
     json_t *object = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (object == NULL && error.line < 0)
         return mt_fail(MT_NO_DEVICE, "%s", error.text);
-    if (object == NULL)
-        return mt_fail(MT_USAGE, "%s: line %d: %s", path, error.line, error.text);
-    mt_status status =
-        json_is_object(object) ? read_card(path, object, out) : mt_fail(MT_USAGE, "%s: a card is a JSON object", path);
-    snprintf(out->name, sizeof out->name, "%s", path);
+    return take_card(path, object, &error, out);
+}
+
+mt_status mt_card_parse(const char *text, struct mt_card *out)
+{
+    json_error_t error;
+    char name[MT_CARD_NAME];
+    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    const char *stored = json_string_value(json_object_get(object, "name"));
+    snprintf(name, sizeof name, "%s", stored != NULL ? stored : "the card");
+    return take_card(name, object, &error, out);
+}
+
+bool mt_card_is_of_file(const struct mt_card *card)
+{
+    return card->source != NULL && strcmp(card->source, FROM_FILE) == 0;
+}
+
+void mt_card_add_text(const struct mt_card *card, struct mt_text *out)
+{
+    json_t *object = json_pack("{s:s, s:s}", "name", card->name, "product", card->product);
+    for (size_t i = 0; i < NUMBER_COUNT; i++) {
+        double number = load(&numbers[i], card);
+        json_object_set_new(object, numbers[i].key,
+                            numbers[i].kind == KIND_DOUBLE ? json_real(number) : json_integer((json_int_t)number));
+    }
+    char *text = json_dumps(object, JSON_COMPACT);
+    mt_text_add(out, "%s", text);
+    free(text);
     json_decref(object);
-    return status;
 }

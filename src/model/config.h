@@ -37,7 +37,7 @@ typedef enum mt_autocast { MT_AUTOCAST_OFF, MT_AUTOCAST_BF16, MT_AUTOCAST_FP16 }
 /* The end of the eager model's autocast region. A region that holds backward keeps its copies of weights until then. */
 typedef enum mt_region_end { MT_REGION_END_BEFORE_BACKWARD, MT_REGION_END_AFTER_BACKWARD } mt_region_end;
 
-/* The ways to compute attention, and the tensors of size T² that each keeps for backward (docs/categories.md). */
+/* The ways to compute attention, and the tensors of size T² that each keeps for backward (docs/attention.md). */
 typedef enum mt_attention_kind {
     MT_ATTENTION_CUSTOM, /* op by op: the masked scores, their exponentials, the weights */
     MT_ATTENTION_SOFTMAX, /* softmax as one op, like torch.softmax: the weights, and the mask; autocast casts the weights */

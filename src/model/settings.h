@@ -20,12 +20,13 @@
 struct mt_run_plan {
     struct mt_training_config config;
     struct mt_alloc_settings alloc;
-    const char *device;    /* MT_DEVICE_AUTO or a spelling of device.h */
-    const char *name;      /* NULL: none */
-    const char *trace;     /* NULL: the run is not traced */
-    bool follows_plan;     /* blocks get places that were found beforehand */
-    bool watches_kernels;  /* where the device has some that can be watched */
-    bool wants_grad_norms; /* every gradient is read back once, which takes seconds for a large model on a card */
+    const char *device;         /* MT_DEVICE_AUTO or a spelling of device.h */
+    const struct mt_card *card; /* to simulate it on, with its memory; NULL: that of the device's spelling */
+    const char *name;           /* NULL: none */
+    const char *trace;          /* NULL: the run is not traced */
+    bool follows_plan;          /* blocks get places that were found beforehand */
+    bool watches_kernels;       /* where the device has some that can be watched */
+    bool wants_grad_norms;      /* every gradient is read back once, which takes seconds for a large model on a card */
 };
 
 /* The settings in the order of the help; sweeps count their axes in it, the last one fastest. Those from

@@ -1,4 +1,5 @@
 /* The table of settings, with the functions of the rows that their kind alone does not serve. */
+#include "model/setting_changes.h"
 #include "model/settings.h"
 
 #include <stddef.h>
@@ -43,17 +44,6 @@ static bool is_always_told(const struct mt_run_plan *plan)
 static bool is_fused(const struct mt_run_plan *plan)
 {
     return plan->config.implementation == MT_IMPLEMENTATION_FUSED;
-}
-
-/* True if the fused implementation knows what the run does; it has no loss scaler. */
-static bool has_fused_twin(const struct mt_run_plan *plan)
-{
-    return plan->config.autocast != MT_AUTOCAST_FP16;
-}
-
-static bool is_full_step(const struct mt_run_plan *plan)
-{
-    return plan->config.mode == MT_MODE_FWD_BWD;
 }
 
 /* The model, by its name or by a file of sizes. */
@@ -137,16 +127,6 @@ static void format_alloc_short(const struct mt_run_plan *plan, struct mt_text *o
     mt_alloc_settings_format_short(&plan->alloc, out);
 }
 
-static bool is_not_tight(const struct mt_run_plan *plan)
-{
-    return plan->alloc.policy != MT_POLICY_TIGHT;
-}
-
-static void apply_tight(struct mt_run_plan *plan)
-{
-    plan->alloc = mt_alloc_settings_of(MT_POLICY_TIGHT);
-}
-
 /* Attention and casts of weights, which the fused implementation has others of. */
 
 static void settle_attention(struct mt_run_plan *plan)
@@ -167,89 +147,10 @@ static bool is_attention_told(const struct mt_run_plan *plan)
     return is_fused(plan) || !mt_setting_is_usual(MT_SETTING_ATTENTION, plan);
 }
 
-/* True if autocast, and with it the copies of weights, ends only after backward. */
-static bool holds_casts(const struct mt_run_plan *plan)
-{
-    return plan->config.autocast && plan->config.autocast_end == MT_REGION_END_AFTER_BACKWARD;
-}
-
 /* Without autocast there is nothing to cast. */
 static bool is_weight_cast_told(const struct mt_run_plan *plan)
 {
     return is_fused(plan) ? plan->config.autocast : !mt_setting_is_usual(MT_SETTING_WEIGHT_CAST, plan);
-}
-
-/* Returns the attention that keeps least of those that the heads allow. */
-static mt_attention_kind least_attention(const struct mt_training_config *config)
-{
-    struct mt_training_config flash = *config;
-    flash.attention = MT_ATTENTION_FLASH;
-    return mt_training_config_check(&flash) == MT_OK ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
-}
-
-static bool keeps_more_than_least(const struct mt_run_plan *plan)
-{
-    return plan->config.attention < least_attention(&plan->config);
-}
-
-static void apply_least_attention(struct mt_run_plan *plan)
-{
-    plan->config.attention = least_attention(&plan->config);
-}
-
-static bool can_cast_by_layer(const struct mt_run_plan *plan)
-{
-    return is_fused(plan) && plan->config.autocast && plan->config.weight_cast != MT_WEIGHT_CAST_LAYER;
-}
-
-static bool can_be_fused(const struct mt_run_plan *plan)
-{
-    return !is_fused(plan) && has_fused_twin(plan);
-}
-
-/* Attention and casts as they are by themselves, but under autocast the casts that take least. There is no graph that an
- * output could hold. */
-static void apply_fused(struct mt_run_plan *plan)
-{
-    struct mt_training_config *config = &plan->config;
-    config->implementation = MT_IMPLEMENTATION_FUSED;
-    config->autocast_end = MT_REGION_END_BEFORE_BACKWARD;
-    config->keep_output = false;
-    config->attention = least_attention(config);
-    config->weight_cast = config->autocast ? MT_WEIGHT_CAST_LAYER : MT_WEIGHT_CAST_PERSISTENT;
-}
-
-/* Autocast may cost more than it saves, so off is a change, too; not of fused, where casts of a layer take less. */
-static bool can_change_precision(const struct mt_run_plan *plan)
-{
-    return plan->config.parameter_dtype == MT_F32 && !(is_fused(plan) && plan->config.autocast);
-}
-
-/* Takes casts of weights that the implementation knows. */
-static void apply_other_precision(struct mt_run_plan *plan)
-{
-    plan->config.autocast = plan->config.autocast == MT_AUTOCAST_OFF ? MT_AUTOCAST_BF16 : MT_AUTOCAST_OFF;
-    if (!is_fused(plan))
-        plan->config.weight_cast = MT_WEIGHT_CAST_REGION;
-}
-
-/* Memory that lives into or through backward. */
-
-static bool keeps_gradients(const struct mt_run_plan *plan)
-{
-    return is_full_step(plan) && plan->config.zero_grad != MT_ZERO_GRAD_BEFORE_FORWARD &&
-           plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
-}
-
-static bool updates_after_backward(const struct mt_run_plan *plan)
-{
-    return is_full_step(plan) && has_fused_twin(plan) && plan->config.optimizer != MT_OPTIMIZER_NONE &&
-           plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
-}
-
-static bool keeps_blocks(const struct mt_run_plan *plan)
-{
-    return plan->config.mode != MT_MODE_INFER && has_fused_twin(plan) && plan->config.checkpoint != MT_CHECKPOINT_BLOCK;
 }
 
 #define FIELD(member) .offset = offsetof(struct mt_run_plan, member)
@@ -327,8 +228,8 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                              .help = "mixed precision (off); fp16, with a loss scaler, on sim alone",
                              .axis = MT_AXIS_ALWAYS,
                              RANKS(110, 0, 30, 20),
-                             .change = {.is_one = can_change_precision,
-                                        .apply = apply_other_precision,
+                             .change = {.is_one = mt_change_is_of_precision,
+                                        .apply = mt_change_of_precision,
                                         .is_felt = true}},
     [MT_SETTING_AUTOCAST_END] = {.name = "autocast_end",
                                  CHOICE(config.autocast_end),
@@ -338,7 +239,8 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                                  .title = "autocast end",
                                  .axis = MT_AXIS_IF_VARIED,
                                  RANKS(115, 85, 7, 25),
-                                 .change = {.is_one = holds_casts, .value = MT_REGION_END_BEFORE_BACKWARD}},
+                                 .change = {.is_one = mt_change_is_of_held_casts,
+                                            .value = MT_REGION_END_BEFORE_BACKWARD}},
     [MT_SETTING_ATTENTION] = {.name = "attention",
                               CHOICE(config.attention),
                               .choices = mt_attention_names,
@@ -348,7 +250,8 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                               .title = "attention",
                               .axis = MT_AXIS_IF_VARIED,
                               RANKS(170, 60, 40, 30),
-                              .change = {.is_one = keeps_more_than_least, .apply = apply_least_attention},
+                              .change = {.is_one = mt_change_is_to_least_attention,
+                                         .apply = mt_change_to_least_attention},
                               .settle = settle_attention,
                               .is_told = is_attention_told},
     [MT_SETTING_SEQ] = {.name = "seq",
@@ -381,7 +284,8 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                               .title = "zero grad",
                               .axis = MT_AXIS_IF_VARIED,
                               RANKS(190, 110, 10, 80),
-                              .change = {.is_one = keeps_gradients, .value = MT_ZERO_GRAD_BEFORE_FORWARD}},
+                              .change = {.is_one = mt_change_is_of_kept_gradients,
+                                         .value = MT_ZERO_GRAD_BEFORE_FORWARD}},
     [MT_SETTING_KEEP_OUTPUT] = {.name = "keep_output",
                                 SWITCH(config.keep_output),
                                 .choices = switch_names,
@@ -435,7 +339,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                          .title = "implementation",
                          .axis = MT_AXIS_IF_VARIED,
                          RANKS(120, 50, 50, 40),
-                         .change = {.is_one = can_be_fused, .apply = apply_fused}},
+                         .change = {.is_one = mt_change_is_to_fused, .apply = mt_change_to_fused}},
     [MT_SETTING_WEIGHT_CAST] = {.name = "weight_cast",
                                 CHOICE(config.weight_cast),
                                 .choices = weight_cast_names,
@@ -445,7 +349,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                                 .title = "weight casts",
                                 .axis = MT_AXIS_IF_VARIED,
                                 RANKS(130, 80, 60, 50),
-                                .change = {.is_one = can_cast_by_layer, .value = MT_WEIGHT_CAST_LAYER},
+                                .change = {.is_one = mt_change_is_to_casts_by_layer, .value = MT_WEIGHT_CAST_LAYER},
                                 .settle = settle_weight_cast,
                                 .is_told = is_weight_cast_told},
     [MT_SETTING_CHECKPOINT] = {.name = "checkpoint",
@@ -458,7 +362,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                                .axis = MT_AXIS_IF_VARIED,
                                .is_of_fused = true,
                                RANKS(140, 90, 80, 60),
-                               .change = {.is_one = keeps_blocks, .value = MT_CHECKPOINT_BLOCK}},
+                               .change = {.is_one = mt_change_is_to_checkpoints, .value = MT_CHECKPOINT_BLOCK}},
     [MT_SETTING_OPTIMIZER_IN_BACKWARD] =
         {.name = "optimizer_in_backward",
          CHOICE(config.optimizer_in_backward),
@@ -469,7 +373,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
          .axis = MT_AXIS_IF_VARIED,
          .is_of_fused = true,
          RANKS(150, 100, 70, 70),
-         .change = {.is_one = updates_after_backward, .value = MT_OPTIMIZER_IN_BACKWARD_ON}},
+         .change = {.is_one = mt_change_is_of_late_updates, .value = MT_OPTIMIZER_IN_BACKWARD_ON}},
     [MT_SETTING_CUDA_GRAPH] = {.name = "cuda_graph",
                                SWITCH(config.cuda_graph),
                                .choices = switch_names,
@@ -487,7 +391,7 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                           .axis = MT_AXIS_IF_VARIED,
                           .is_plain = true,
                           RANKS(220, 70, 20, 110),
-                          .change = {.is_one = is_not_tight, .apply = apply_tight},
+                          .change = {.is_one = mt_change_is_to_tight, .apply = mt_change_to_tight},
                           .parse = parse_alloc,
                           .format = format_alloc,
                           .format_short = format_alloc_short},

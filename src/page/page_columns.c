@@ -132,6 +132,16 @@ static const struct mt_page_column use_columns[] = {PLAIN("flags", use_flags),  
                                                     PLAIN("last", use_last),     PLAIN("idle_from", use_idle_from),
                                                     PLAIN("idle", use_idle),     PLAIN("source", use_source)};
 
+VALUE(stack_parent, page->stacks[row].parent)
+VALUE(stack_function, page->stacks[row].function)
+VALUE(stack_file, page->stacks[row].file)
+VALUE(stack_line, page->stacks[row].line)
+static const struct mt_page_column stack_columns[] = {PLAIN("parent", stack_parent), PLAIN("function", stack_function),
+                                                      PLAIN("file", stack_file), PLAIN("line", stack_line)};
+
+VALUE(caller_stack, page->callers[row])
+static const struct mt_page_column caller_columns[] = {PLAIN("stack", caller_stack)};
+
 VALUE(kernel_start, page->beside.kernels[row].start_ns / page->time_unit_ns)
 VALUE(kernel_duration, page->beside.kernels[row].duration_ns / page->time_unit_ns)
 VALUE(kernel_name, page->kernel_names[row])
@@ -188,6 +198,10 @@ void mt_page_run_declare(struct mt_page_run *page)
     tables[MT_PAGE_MARKS] = TABLE("marks", "mark", mark_columns, page->beside.mark_count);
     if (any_use_is_known(page))
         tables[MT_PAGE_USES] = TABLE("uses", "use of block", use_columns, page->block_count);
+    if (page->stack_count > 1) {
+        tables[MT_PAGE_STACKS] = TABLE("stacks", "call stack", stack_columns, page->stack_count);
+        tables[MT_PAGE_CALLERS] = TABLE("callers", "caller of block", caller_columns, page->block_count);
+    }
     if (page->beside.kernel_count > 0)
         tables[MT_PAGE_KERNELS] = TABLE("kernels", "kernel", kernel_columns, page->beside.kernel_count);
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/order.h"
+#include "trace/query/walk.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -162,6 +163,22 @@ static mt_status load_rows_of_blocks(struct mt_trace *trace, struct mt_page_run 
     return mt_trace_uses(trace, page->run, page->blocks, page->block_count, page->uses);
 }
 
+/* Reads the call stacks, if the run has any, and which block has which. */
+static mt_status load_stacks(struct mt_trace *trace, struct mt_page_names *names, struct mt_page_run *page)
+{
+    struct mt_stack_row *rows = NULL;
+    MT_TRY(mt_trace_stacks(trace, page->run, &rows, &page->stack_count));
+    page->stacks = mt_host_alloc(page->stack_count * sizeof *page->stacks + 1);
+    page->callers = mt_host_alloc(page->block_count * sizeof *page->callers + 1);
+    for (size_t i = 0; i < page->stack_count; i++)
+        page->stacks[i] = (struct mt_page_stack){.parent = rows[i].parent,
+                                                 .function = text_number(names, rows[i].function),
+                                                 .file = text_number(names, rows[i].file),
+                                                 .line = rows[i].line};
+    free(rows);
+    return mt_trace_callers(trace, page->run, page->blocks, page->block_count, page->stack_count, page->callers);
+}
+
 static mt_status load_blocks(struct mt_trace *trace, struct mt_page_run *page)
 {
     MT_TRY(load_rows_of_blocks(trace, page));
@@ -309,6 +326,8 @@ static mt_status load_rows(struct mt_trace *trace, const char *path, struct mt_p
     if (status == MT_OK)
         status = load_blocks(trace, page);
     if (status == MT_OK)
+        status = load_stacks(trace, names, page);
+    if (status == MT_OK)
         return end_reading(reading, trace, page->run, &page->beside);
     abandon_reading(reading);
     return status;
@@ -348,6 +367,8 @@ void mt_page_run_release(struct mt_page_run *page)
     free(page->size_of_block);
     free(page->sizes);
     free(page->uses);
+    free(page->stacks);
+    free(page->callers);
     free(page->segments);
     free(page->parts);
     free(page->mark_spans);

@@ -21,6 +21,8 @@ enum mt_page_table_id {
     MT_PAGE_REST, /* from here on: not needed for the first picture */
     MT_PAGE_EVENTS = MT_PAGE_REST,
     MT_PAGE_USES,
+    MT_PAGE_STACKS,
+    MT_PAGE_CALLERS,
     MT_PAGE_TABLE_COUNT
 };
 
@@ -38,6 +40,12 @@ struct mt_page_names {
 /* A label in numbers: positions in texts and categories. */
 struct mt_page_label {
     uint32_t category, role, op, phase, dtype, shape, span, place, layer; /* layer: + 1 */
+};
+
+/* A call stack: its innermost frame, in positions in texts, and the number of its caller's; 0: none. */
+struct mt_page_stack {
+    uint32_t parent, function, file;
+    uint64_t line;
 };
 
 /* The sizes of blocks, each pair once. */
@@ -75,6 +83,9 @@ struct mt_page_run {
     struct mt_page_size *sizes;
     size_t size_count;
     struct mt_use_row *uses;
+    struct mt_page_stack *stacks; /* by number, from 0, which is none */
+    size_t stack_count;
+    uint32_t *callers; /* of each block: the number of its call stack */
     struct mt_segment_row *segments;
     size_t segment_count;
     struct mt_part_row *parts;

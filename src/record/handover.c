@@ -18,7 +18,7 @@ static const char *const kind_words[] = {
     [MT_RECORD_RUN] = "run", [MT_RECORD_LOST] = "lost", [MT_RECORD_NOTE] = "note", [MT_RECORD_HISTORY] = "history"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
-/* For python/memtrace/_watch.py, which alone reads them. */
+/* For python/memtrace, which alone reads them, and STACKS. */
 static const char *const torch_words[] = {[MT_RECORD_TORCH_NOT] = "no",
                                           [MT_RECORD_TORCH_OWN] = "own",
                                           [MT_RECORD_TORCH_OURS] = "ours",
@@ -56,6 +56,7 @@ void mt_record_request_give(const struct mt_record_request *request)
     give(VARIABLE "NAME", request->name);
     give(VARIABLE "STEP", request->step);
     give(VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
+    give(VARIABLE "STACKS", request->leaves_stacks ? "0" : "1");
     give(VARIABLE "TORCH", torch_words[request->torch]);
     give_number(VARIABLE "DEVICE", request->device);
 }

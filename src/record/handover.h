@@ -41,6 +41,7 @@ struct mt_record_request {
     const char *name;      /* of the runs; NULL: none */
     const char *step;      /* prefix of the names of ranges that are steps; NULL: no range is */
     bool watches_kernels;  /* in addition to memory */
+    bool leaves_stacks;    /* PyTorch's call stacks and operators are not recorded */
     mt_record_torch torch; /* what is done in Python's processes that use PyTorch */
     int device;            /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };

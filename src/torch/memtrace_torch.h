@@ -55,8 +55,17 @@ uint64_t memtrace_torch_requests(void);
  * with MT_NO_DEVICE (4) if there is no such device. */
 int memtrace_torch_simulate(const char *device);
 
-/* Takes a block as memtrace_torch_alloc does; returns a status in the place of throwing. */
-int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint64_t *out_address);
+/* The tensor that a block is for. `dtype` is the number of a c10::ScalarType. */
+enum { MEMTRACE_TORCH_DIMS = 16 };
+struct memtrace_torch_shape {
+    int32_t dtype, dims;
+    int64_t sizes[MEMTRACE_TORCH_DIMS];
+};
+
+/* Takes a block as memtrace_torch_alloc does, for a tensor of that shape (NULL: not known); returns a status in the place of
+ * throwing. */
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
+                        uint64_t *out_address);
 
 /* Has each card's trace answered to memtrace record, which asks in the environment. */
 void memtrace_torch_answer(void);
@@ -124,10 +133,6 @@ void memtrace_torch_span_end(uint32_t depth);
 uint32_t memtrace_torch_span_now(void);
 int memtrace_torch_category_now(void);
 
-/* Sets the thread's span where no span is begun, until the next such call or the next phase. For backward, which does
- * not report the end of a module. */
-void memtrace_torch_place(uint32_t span, int category);
-
 /* Sets the program's phase, and the category of allocations in it that no span covers. */
 void memtrace_torch_phase(int phase, int category);
 
@@ -160,6 +165,35 @@ void memtrace_torch_module_end(uint64_t module);
  * `thread_at` are the places of a node's number and of its thread's, `thread` is this thread's. Fails for another PyTorch
  * than those that are known. */
 int memtrace_torch_graph(uint32_t number_at, uint32_t thread_at, uint64_t thread);
+
+/* ---- call stacks, and names of operators, of what a watched allocator hands out ---- */
+
+/* Finds the call stacks of Python 3.`minor`, this process's. Fails if its memory is not laid out as known. */
+int memtrace_torch_stacks(int minor);
+
+/* Returns the calling thread's stack, innermost frame first: "FUNCTION\tFILE\tLINE\n" each. Valid until the next call, with
+ * Python's lock held. To be compared with what Python says before stacks are recorded. */
+const char *memtrace_torch_stack_text(void);
+
+/* Begin and end recording them, without the frames of files whose path begins with `package`. */
+void memtrace_torch_stacks_begin(const char *package);
+void memtrace_torch_stacks_end(void);
+
+/* Keep the calling thread's stack, within which autograd's threads run. Before the end, its frames must not return. */
+void memtrace_torch_backward_begin(void);
+void memtrace_torch_backward_end(void);
+
+/* Returns the operator that the calling thread takes memory for; NULL: none is known. Valid as long as the library. */
+const char *memtrace_torch_operator_now(void);
+
+/* Begin and end recording the operators that ask for memory. The first fails for another PyTorch than those that are
+ * known. */
+int memtrace_torch_operators(void);
+void memtrace_torch_operators_end(void);
+
+/* Tells from now on what is computed without grad mode, of which backward needs nothing. Fails for another PyTorch than those
+ * that are known. */
+int memtrace_torch_grad_mode(void);
 
 /* ---- statistics ---- */
 

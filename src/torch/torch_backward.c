@@ -73,19 +73,30 @@ static const struct boundary *find(uint64_t node)
     return boundary_at(low);
 }
 
-struct mt_torch_label mt_torch_label_here(void)
+struct mt_torch_label mt_torch_label_here(const char **class_name)
 {
     struct mt_torch_label label = mt_torch_label_now();
     const struct mt_torch_graph *graph = atomic_load_explicit(&backward.graph, memory_order_relaxed);
-    uint64_t node;
+    struct mt_torch_node node;
+    *class_name = NULL;
     if (label.phase != MT_PHASE_BACKWARD || label.span != 0 || graph == NULL || !graph->running(&node))
         return label;
+    *class_name = node.class_name;
+    if (!node.is_known)
+        return label;
     mt_lock_take(&backward.lock);
-    const struct boundary *found = find(node);
+    const struct boundary *found = find(node.number);
     if (found != NULL && found->span != 0) {
         label.span = found->span;
         label.category = found->category;
     }
     mt_lock_give(&backward.lock);
     return label;
+}
+
+bool mt_torch_backward_is_running(void)
+{
+    const struct mt_torch_graph *graph = atomic_load_explicit(&backward.graph, memory_order_relaxed);
+    struct mt_torch_node node;
+    return graph != NULL && graph->running(&node);
 }

@@ -4,6 +4,8 @@
 #include "torch/torch_label.h"
 #include "torch/torch_library.h"
 #include "torch/torch_memory.h"
+#include "torch/torch_operator.h"
+#include "torch/torch_stack.h"
 
 #include <assert.h>
 #include <string.h>
@@ -20,9 +22,10 @@ static mt_addr address_of(const void *ptr)
 
 /* ---- for PyTorch ---- */
 
-int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint64_t *out_address)
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
+                        uint64_t *out_address)
 {
-    return mt_torch_take(bytes, device, stream, out_address);
+    return mt_torch_take_shaped(bytes, device, stream, shape, out_address);
 }
 
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
@@ -114,12 +117,14 @@ void memtrace_torch_span_end(uint32_t depth)
 
 uint32_t memtrace_torch_span_now(void)
 {
-    return mt_torch_label_here().span;
+    const char *class_name;
+    return mt_torch_label_here(&class_name).span;
 }
 
 int memtrace_torch_category_now(void)
 {
-    return mt_torch_label_here().category;
+    const char *class_name;
+    return mt_torch_label_here(&class_name).category;
 }
 
 bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
@@ -138,6 +143,27 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
     return mt_torch_relabel(address_of(ptr), span, category)
                ? MT_OK
                : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
+}
+
+/* ---- operators, and backward ---- */
+
+const char *memtrace_torch_operator_now(void)
+{
+    struct mt_torch_names *names = mt_torch_names_of_all();
+    const struct mt_torch_label label = mt_torch_operator_label(names);
+    return label.operator_number > 0 ? mt_torch_names_operator_name(names, label.operator_number) : NULL;
+}
+
+void memtrace_torch_backward_begin(void)
+{
+    if (!mt_torch_is_child())
+        mt_torch_stack_keep();
+}
+
+void memtrace_torch_backward_end(void)
+{
+    if (!mt_torch_is_child())
+        mt_torch_stack_drop();
 }
 
 /* ---- statistics ---- */

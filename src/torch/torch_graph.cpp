@@ -4,17 +4,24 @@
 #include "torch/memtrace_torch.h"
 
 extern "C" {
+/* Of torch_backward.h, which is C. */
+struct mt_torch_node {
+    const char *class_name;
+    bool is_known;
+    uint64_t number;
+};
 struct mt_torch_graph_functions {
     uint64_t (*next)(void);
-    bool (*running)(uint64_t *out);
+    bool (*running)(mt_torch_node *out);
 };
-void mt_torch_backward_begin(const struct mt_torch_graph_functions *graph); /* of torch_backward.h, which is C */
+void mt_torch_backward_begin(const struct mt_torch_graph_functions *graph);
 }
 
 #include <atomic>
 #include <cstring>
 #include <dlfcn.h>
 #include <memory>
+#include <typeinfo>
 
 namespace
 {
@@ -48,15 +55,22 @@ uint64_t read_word(const char *node, uint32_t offset)
     return word;
 }
 
-bool read_node(const char *node, uint64_t *out)
+/* Returns the name of an object's class, by what its table of virtual functions says of the type. */
+const char *class_of(const char *object)
 {
-    if (node == nullptr || read_word(node, thread_offset) != owner)
+    const std::type_info *const *table = *reinterpret_cast<const std::type_info *const *const *>(object);
+    return table[-1]->name();
+}
+
+bool read_node(const char *node, mt_torch_node *out)
+{
+    if (node == nullptr)
         return false;
-    *out = read_word(node, number_offset);
+    *out = {class_of(node), read_word(node, thread_offset) == owner, read_word(node, number_offset)};
     return true;
 }
 
-bool running(uint64_t *out)
+bool running(mt_torch_node *out)
 {
     if (number_offset == SHARED_OFFSET) {
         const std::shared_ptr<char> node = reinterpret_cast<std::shared_ptr<char> (*)()>(running_node)();

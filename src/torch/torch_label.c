@@ -14,7 +14,7 @@ enum { LONGEST_LAYER = 6 /* digits */ };
 
 void mt_torch_names_start(struct mt_torch_names *names)
 {
-    *names = (struct mt_torch_names){.interner = mt_interner_create()};
+    *names = (struct mt_torch_names){.interner = mt_interner_create(), .operators = mt_name_set_create()};
 }
 
 void mt_torch_names_end(struct mt_torch_names *names)
@@ -23,6 +23,7 @@ void mt_torch_names_end(struct mt_torch_names *names)
         free((char *)(uintptr_t)names->spans[i].kind);
     free(names->spans);
     mt_category_set_release(&names->categories);
+    mt_name_set_destroy(names->operators);
     mt_interner_destroy(names->interner);
 }
 
@@ -91,47 +92,69 @@ const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_catego
     return name;
 }
 
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name)
+{
+    mt_lock_take(&names->lock);
+    uint32_t number = mt_name_set_number(names->operators, name, NULL);
+    mt_lock_give(&names->lock);
+    return number <= UINT16_MAX ? (uint16_t)number : 0;
+}
+
+const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number)
+{
+    assert(number > 0);
+    mt_lock_take(&names->lock);
+    const char *name = mt_name_set_name(names->operators, number);
+    mt_lock_give(&names->lock);
+    return name;
+}
+
 /* ---- labels ---- */
 
 struct place {
     mt_span_id span;
     mt_category category;
+    bool without_grad;
 };
 
 /* Invariant: stack[0 .. min(depth, MT_TORCH_MOST_DEPTH)) has the places that were begun, outermost first. */
 struct thread_labels {
     uint32_t depth;
     struct place stack[MT_TORCH_MOST_DEPTH];
-    struct place place;
-    uint32_t epoch; /* of the place */
 };
 
 /* State of a thread and of the program. It is global because the library is called through plain functions. The phase
- * is one word, so that a change is never read in part: number of changes << 16 | category << 8 | phase. */
+ * is one word, so that a change is never read in part: category << 8 | phase. */
 static _Thread_local struct thread_labels labels;
-static _Atomic uint64_t program_phase = (uint64_t)1 << 16 | MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
+static bool (*_Atomic grad_mode)(void);
+static _Atomic uint32_t program_phase = MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
 
-enum { EPOCH_SHIFT = 16, CATEGORY_SHIFT = 8, BYTE = 0xff };
+enum { CATEGORY_SHIFT = 8, BYTE = 0xff };
 
-static uint32_t epoch_of(uint64_t word)
+void mt_torch_label_grad_mode(bool (*is_enabled)(void))
 {
-    return (uint32_t)(word >> EPOCH_SHIFT);
+    grad_mode = is_enabled;
+}
+
+static bool is_without_grad(void)
+{
+    bool (*is_enabled)(void) = atomic_load_explicit(&grad_mode, memory_order_relaxed);
+    return is_enabled != NULL && !is_enabled();
 }
 
 struct mt_torch_label mt_torch_label_now(void)
 {
-    uint64_t word = atomic_load_explicit(&program_phase, memory_order_relaxed);
-    struct mt_torch_label label = {.phase = (mt_phase)(word & BYTE),
-                                   .category = (mt_category)(word >> CATEGORY_SHIFT & BYTE)};
-    const struct place *place = NULL;
-    if (labels.depth > 0)
-        place = &labels.stack[(labels.depth < MT_TORCH_MOST_DEPTH ? labels.depth : MT_TORCH_MOST_DEPTH) - 1];
-    else if (labels.epoch == epoch_of(word))
-        place = &labels.place;
-    if (place != NULL) {
-        label.span = place->span;
-        label.category = place->category;
+    const uint32_t word = atomic_load_explicit(&program_phase, memory_order_relaxed);
+    struct mt_torch_label label = {.phase = (mt_phase)(word & BYTE), .category = (mt_category)(word >> CATEGORY_SHIFT)};
+    if (labels.depth == 0) {
+        label.without_grad = is_without_grad();
+        return label;
     }
+    const struct place *place =
+        &labels.stack[(labels.depth < MT_TORCH_MOST_DEPTH ? labels.depth : MT_TORCH_MOST_DEPTH) - 1];
+    label.span = place->span;
+    label.category = place->category;
+    label.without_grad = place->without_grad;
     return label;
 }
 
@@ -139,7 +162,7 @@ uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)
 {
     assert(category < MT_MOST_CATEGORIES);
     if (labels.depth < MT_TORCH_MOST_DEPTH)
-        labels.stack[labels.depth] = (struct place){span, category};
+        labels.stack[labels.depth] = (struct place){span, category, is_without_grad()};
     return labels.depth++;
 }
 
@@ -159,23 +182,10 @@ uint32_t mt_torch_label_depth(void)
     return labels.depth;
 }
 
-mt_span_id mt_torch_label_place(mt_span_id span, mt_category category)
-{
-    uint32_t epoch = epoch_of(atomic_load_explicit(&program_phase, memory_order_relaxed));
-    mt_span_id before = labels.epoch == epoch ? labels.place.span : 0;
-    assert(category < MT_MOST_CATEGORIES);
-    labels.place = (struct place){span, category};
-    labels.epoch = epoch;
-    return before;
-}
-
 bool mt_torch_label_phase(mt_phase phase, mt_category category)
 {
-    uint64_t before = atomic_load_explicit(&program_phase, memory_order_relaxed), after;
     assert((unsigned)phase < MT_PHASE_COUNT && category < MT_MOST_CATEGORIES);
-    do
-        after = (uint64_t)(epoch_of(before) + 1) << EPOCH_SHIFT | (uint64_t)category << CATEGORY_SHIFT | phase;
-    while (!atomic_compare_exchange_weak_explicit(&program_phase, &before, after, memory_order_relaxed,
-                                                  memory_order_relaxed));
+    const uint32_t before =
+        atomic_exchange_explicit(&program_phase, (uint32_t)category << CATEGORY_SHIFT | phase, memory_order_relaxed);
     return (before & BYTE) != phase;
 }

@@ -2,12 +2,10 @@
  *
  *   depth 2   span of an inner module, category   ◀── counts, if there is one
  *   depth 1   span of a module, category
- *   place     where backward is now               ◀── counts otherwise, until the next phase
  *   default   category of the phase               ◀── counts otherwise
  *
  * Calls of forward nest, so they push and pop. Backward runs through the same modules in another thread and another
- * order, and nothing reports its end of a module: it only reports where it is. That counts until the phase changes,
- * since the threads of backward outlive a step.
+ * order; torch_backward.h finds where it is.
  *
  * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
 #ifndef MT_TORCH_TORCH_LABEL_H
@@ -20,6 +18,7 @@
 #include <stdbool.h>
 
 struct mt_interner;
+struct mt_name_set;
 
 /* ---- names ---- */
 
@@ -37,6 +36,7 @@ struct mt_torch_names {
     struct mt_lock lock;
     struct mt_interner *interner;
     struct mt_category_set categories;
+    struct mt_name_set *operators;
     struct mt_torch_span *spans;
     uint32_t span_count;
 };
@@ -58,6 +58,12 @@ mt_category mt_torch_names_category(struct mt_torch_names *names, const char *na
 /* Returns the name of a category; NULL for a number without one. Valid as long as the names. */
 const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category);
 
+/* Returns the number of an operator, from 1, the same for equal names; 0 once there are 65535. Copies the name. */
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name);
+
+/* Returns the name of such a number, which lives as long as the names. */
+const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number);
+
 /* ---- labels ---- */
 
 /* Labels of deeper calls are not kept: there, the label at this depth counts. */
@@ -67,7 +73,14 @@ struct mt_torch_label {
     mt_span_id span; /* a number of mt_torch_names */
     mt_category category;
     mt_phase phase;
+    bool without_grad;                        /* autograd keeps nothing of what the module around it computes */
+    uint16_t operator_number;                 /* of mt_torch_names; 0: not known */
+    const struct memtrace_torch_shape *shape; /* of the tensor, valid while the request is served; NULL: not known */
 };
+
+/* Sets the function that tells a thread's grad mode, for labels that begin from now on; NULL: it is always on. What counts is
+ * the mode in which a module is called: PyTorch switches it off inside of functions that have a backward of their own. */
+void mt_torch_label_grad_mode(bool (*is_enabled)(void));
 
 /* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);
@@ -85,11 +98,7 @@ mt_span_id mt_torch_label_span_at(uint32_t depth);
 /* Returns the number of labels that were begun and not ended. */
 uint32_t mt_torch_label_depth(void);
 
-/* Sets the thread's place, until it is set again or the phase changes. Returns the span of the place before; 0:
- * none. */
-mt_span_id mt_torch_label_place(mt_span_id span, mt_category category);
-
-/* Sets the program's phase, and the category of what no span and no place covers. True if the phase has changed. */
+/* Sets the program's phase, and the category of what no span covers. True if the phase has changed. */
 bool mt_torch_label_phase(mt_phase phase, mt_category category);
 
 #endif

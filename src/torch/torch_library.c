@@ -2,6 +2,8 @@
 #include "torch/torch_backward.h"
 #include "torch/torch_label.h"
 #include "torch/torch_memory.h"
+#include "torch/torch_operator.h"
+#include "torch/torch_stack.h"
 
 #include "base/interner.h"
 #include "base/memory.h"
@@ -20,7 +22,7 @@
 /* Invariants: the memory of a card, once there, stays; settings do not change while there is one; no card at or above
  * card_end is in use; in_step implies steps > 0. */
 static struct library {
-    pthread_mutex_t lock; /* guards opening of cards, settings, categories, steps, phase and place */
+    pthread_mutex_t lock; /* guards opening of cards, settings, categories, steps and phase */
     pthread_once_t once;
     struct mt_torch_memory *_Atomic cards[MT_TORCH_MOST_CARDS];
     atomic_int card_end;
@@ -31,7 +33,6 @@ static struct library {
     int64_t steps;                        /* number of steps that began */
     bool in_step;
     mt_phase phase;
-    mt_span_id place; /* the span that the traces have as the place of backward; 0: none */
     atomic_uint_fast64_t unknown_frees, differences;
     atomic_uint_fast64_t requests; /* a hash of them */
     atomic_bool is_child;
@@ -204,16 +205,23 @@ uint64_t memtrace_torch_requests(void)
     return atomic_exchange_explicit(&library.requests, UINT64_C(14695981039346656037), memory_order_relaxed);
 }
 
-mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
+mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+                               const struct memtrace_torch_shape *shape, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
-    struct mt_torch_label label = mt_torch_label_here();
+    struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
     *out = 0;
+    label.shape = shape;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
     MT_TRY(memory_for(device, &memory));
     note_request(bytes);
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
+}
+
+mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
+{
+    return mt_torch_take_shaped(bytes, device, stream, NULL, out);
 }
 
 /* True if the card's memory is to be counted. */
@@ -298,7 +306,6 @@ static void abandon_cards(void)
     }
     library.card_end = 0;
     library.steps = 0;
-    library.place = 0;
     library.is_ended = false;
 }
 
@@ -360,6 +367,7 @@ void mt_torch_forget(void)
     }
     library.is_watching = false;
     mt_torch_backward_forget();
+    mt_torch_stack_forget();
     mt_record_request_release(&library.request);
     set_text(&library.alloc, NULL);
     set_text(&library.trace_path, NULL);
@@ -428,47 +436,18 @@ void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span)
         mt_torch_memory_mark(memory, kind, value, span);
 }
 
-/* The lock is held, so that every beginning gets its end, whichever thread comes first. */
-static void move_place(mt_span_id span)
-{
-    if (library.place == span)
-        return;
-    if (library.place != 0)
-        mt_torch_mark(MT_EVENT_SPAN_END, 0, library.place);
-    if (span != 0)
-        mt_torch_mark(MT_EVENT_SPAN_BEGIN, 0, span);
-    library.place = span;
-}
-
-static bool is_recorded(void)
-{
-    struct mt_torch_memory *memory;
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        if (mt_torch_memory_is_recorded(memory))
-            return true;
-    return false;
-}
-
-/* Marks the place in the traces. Without a trace it takes no lock, so that threads do not wait for each other. */
-void memtrace_torch_place(uint32_t span, int category)
-{
-    if (mt_torch_label_place(span, mt_torch_known(category)) == span || !is_recorded())
-        return;
-    enter();
-    move_place(span);
-    leave();
-}
-
 void memtrace_torch_phase(int phase, int category)
 {
     if (library.is_child || phase < 0 || phase >= MT_PHASE_COUNT || memtrace_torch_category_name(category) == NULL)
         return;
     enter();
     library.phase = (mt_phase)phase;
-    move_place(0);
-    if (mt_torch_label_phase((mt_phase)phase, (mt_category)category))
+    bool is_new = mt_torch_label_phase((mt_phase)phase, (mt_category)category);
+    if (is_new)
         mt_torch_mark(MT_EVENT_PHASE, (uint64_t)phase, 0);
     leave();
+    if (is_new)
+        mt_torch_operator_phase((mt_phase)phase);
 }
 
 /* The lock is held. */
@@ -528,7 +507,6 @@ int memtrace_torch_close(int outcome)
     if (library.is_child)
         return MT_OK;
     enter();
-    move_place(0);
     end_step();
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
         status = mt_status_keep(status, mt_torch_memory_end_trace(memory, state_of(outcome)));

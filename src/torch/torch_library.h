@@ -58,6 +58,10 @@ struct mt_torch_names *mt_torch_names_of_all(void);
 /* Resets the library to its state at the start of the process. For tests, while no other thread uses it. */
 void mt_torch_forget(void);
 
+/* Takes a block for a tensor; as mt_torch_take. */
+mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+                               const struct memtrace_torch_shape *shape, mt_addr *out);
+
 /* Returns the spelling of the device in the place of every card; NULL if there is none. */
 const char *mt_torch_simulated(void);
 

@@ -2,6 +2,7 @@
  * card's trace, by the program's label, and later the block by its address. Blocks of a watched card are in foreign
  * memory. */
 #include "torch/torch_memory.h"
+#include "torch/torch_stack.h"
 #include "torch/torch_trace.h"
 
 #include "base/clock.h"
@@ -10,10 +11,12 @@
 #include "base/number_map.h"
 #include "base/text.h"
 #include "record/process_trace.h"
+#include "torch/memtrace_torch.h"
 #include "trace/store/foreign.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Invariants: of alloc and foreign exactly one is there, and `card` with alloc; `blocks` has exactly the blocks of alloc
  * that were taken and not given back; sums.allocated_bytes is that of the foreign blocks that live, as far as all were
@@ -35,15 +38,11 @@ struct mt_torch_memory {
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
     struct mt_number_map labels; /* from key_of a label to its number << 32 | its span's number, both of the trace */
+    struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
     struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
 };
 
 /* ---- the trace ---- */
-
-bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory)
-{
-    return atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed);
-}
 
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value)
 {
@@ -100,6 +99,7 @@ static struct mt_torch_memory *create(struct mt_torch_names *names)
     mt_number_map_create(&memory->blocks);
     mt_number_map_create(&memory->labels);
     mt_number_map_create(&memory->spans);
+    mt_number_map_create(&memory->stacks);
     return memory;
 }
 
@@ -148,15 +148,27 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
     mt_number_map_release(&memory->blocks);
     mt_number_map_release(&memory->labels);
     mt_number_map_release(&memory->spans);
+    mt_number_map_release(&memory->stacks);
     free(memory);
 }
 
 /* ---- labels ---- */
 
+/* Returns a number that tells shapes apart. */
+static uint64_t hash_of(const struct memtrace_torch_shape *shape)
+{
+    uint64_t hash = shape != NULL ? (uint64_t)shape->dtype + 1 : 0;
+    for (int i = 0; shape != NULL && i < shape->dims; i++)
+        hash = (hash << 29 | hash >> 35) * 0x94d049bb133111ebu ^ ((uint64_t)shape->sizes[i] + 1) * 0x9e3779b97f4a7c15u;
+    return hash * 0xbf58476d1ce4e5b9u;
+}
+
 static uint64_t key_of(const struct mt_torch_label *label)
 {
     assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
-    return (uint64_t)label->span << 16 | (uint64_t)label->category << 8 | label->phase;
+    const uint64_t key = (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 |
+                         (uint64_t)label->category << 8 | (uint64_t)label->without_grad << 7 | label->phase;
+    return key ^ hash_of(label->shape);
 }
 
 /* Returns the number of a span in this trace. Spans are few, and looked up once a label. The lock is held. */
@@ -188,8 +200,47 @@ static mt_role role_of(const struct mt_torch_label *label)
     case MT_CATEGORY_WORKSPACE:
         return MT_ROLE_WORKSPACE;
     default:
-        return label->phase == MT_PHASE_FORWARD ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
+        return label->phase == MT_PHASE_FORWARD && !label->without_grad ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
     }
+}
+
+/* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
+static mt_dtype dtype_of(int number)
+{
+    static const mt_dtype dtypes[] = {MT_U8,
+                                      MT_I8,
+                                      MT_I16,
+                                      MT_I32,
+                                      MT_I64,
+                                      MT_F16,
+                                      MT_F32,
+                                      MT_F64,
+                                      MT_C32,
+                                      MT_C64,
+                                      MT_C128,
+                                      MT_BOOL,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_BF16,
+                                      [23] = MT_F8_E5M2,
+                                      [24] = MT_F8_E4M3FN,
+                                      [25] = MT_F8_E5M2FNUZ,
+                                      [26] = MT_F8_E4M3FNUZ,
+                                      [27] = MT_U16,
+                                      [28] = MT_U32,
+                                      [29] = MT_U64,
+                                      [44] = MT_F8_E8M0FNU,
+                                      [45] = MT_F4_E2M1X2};
+    return number >= 0 && (size_t)number < sizeof dtypes / sizeof dtypes[0] ? dtypes[number] : MT_NONE;
+}
+
+static void add_shape(struct mt_label *label, const struct memtrace_torch_shape *shape)
+{
+    _Static_assert((int)MEMTRACE_TORCH_DIMS == (int)MT_LABEL_MAX_DIMS, "a label has room for a shape");
+    label->dtype = dtype_of(shape->dtype);
+    label->dims = shape->dims;
+    memcpy(label->shape, shape->sizes, (size_t)shape->dims * sizeof *shape->sizes);
 }
 
 static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_label *label)
@@ -197,13 +248,17 @@ static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_lab
     struct mt_torch_span known = {.kind = "", .layer = -1};
     mt_span_id span = span_of(memory, label->span);
     (void)mt_torch_names_find(memory->names, label->span, &known);
-    const struct mt_label made = {.category = label->category,
-                                  .role = role_of(label),
-                                  .role_source = MT_ROLE_SOURCE_OBSERVED,
-                                  .phase = label->phase,
-                                  .op = known.kind,
-                                  .span = span,
-                                  .layer = known.layer};
+    if (label->operator_number > 0)
+        known.kind = mt_torch_names_operator_name(memory->names, label->operator_number);
+    struct mt_label made = {.category = label->category,
+                            .role = role_of(label),
+                            .role_source = MT_ROLE_SOURCE_OBSERVED,
+                            .phase = label->phase,
+                            .op = known.kind,
+                            .span = span,
+                            .layer = known.layer};
+    if (label->shape != NULL)
+        add_shape(&made, label->shape);
     return (uint64_t)memory->sink.intern_label(memory->sink.context, &made) << 32 | span;
 }
 
@@ -232,7 +287,12 @@ mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, m
     mt_lock_take(&memory->lock);
     uint64_t numbers = label_of(memory, label);
     mt_lock_give(&memory->lock);
-    MT_TRY(mt_alloc_take(memory->alloc, bytes, number, (mt_label_id)(numbers >> 32), (mt_span_id)numbers, &block));
+    const struct mt_alloc_request request = {.bytes = bytes,
+                                             .stream = number,
+                                             .label = (mt_label_id)(numbers >> 32),
+                                             .span = (mt_span_id)numbers,
+                                             .stack = mt_torch_memory_stack(memory)};
+    MT_TRY(mt_alloc_serve(memory->alloc, &request, &block));
     *out = mt_block_address(block);
     assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == bytes);
     mt_lock_take(&memory->lock);
@@ -322,7 +382,25 @@ static struct mt_foreign_block describe(struct mt_torch_memory *memory, const st
                                      .block_bytes = block->allocated_bytes,
                                      .stream = block->stream,
                                      .label = (mt_label_id)(numbers >> 32),
-                                     .span = (mt_span_id)numbers};
+                                     .span = (mt_span_id)numbers,
+                                     .stack = block->stack};
+}
+
+mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory)
+{
+    struct mt_torch_stack stack;
+    uint64_t number = 0;
+    mt_torch_stack_enter(&stack);
+    if (stack.depth > 0) {
+        mt_lock_take(&memory->lock);
+        if (!mt_number_map_get(&memory->stacks, stack.hash, &number)) {
+            number = mt_torch_stack_store(&stack, &memory->sink);
+            mt_number_map_put(&memory->stacks, stack.hash, number);
+        }
+        mt_lock_give(&memory->lock);
+    }
+    mt_torch_stack_leave(&stack);
+    return (mt_stack_id)number;
 }
 
 void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block)
@@ -436,7 +514,7 @@ static void mark_foreign(struct mt_torch_memory *memory, mt_event_kind kind, uin
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
-    if (!mt_torch_memory_is_recorded(memory))
+    if (!atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed)) /* there is none */
         return;
     mt_lock_take(&memory->lock);
     mt_span_id number = span_of(memory, span);

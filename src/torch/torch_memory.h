@@ -80,7 +80,11 @@ struct mt_torch_block {
     uint64_t requested_bytes, allocated_bytes;
     mt_torch_stream stream;
     struct mt_torch_label label;
+    mt_stack_id stack; /* of the request, of mt_torch_memory_stack; 0: not known */
 };
+
+/* Returns the number of the calling thread's call stack in the card's trace; 0 if it is not known. */
+mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory);
 
 void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block);
 void mt_torch_memory_note_give(struct mt_torch_memory *memory, mt_addr address);
@@ -106,9 +110,6 @@ struct mt_torch_sums {
 struct mt_torch_sums mt_torch_memory_sums(struct mt_torch_memory *memory);
 
 /* ---- the trace ---- */
-
-/* True if the trace is being written. */
-bool mt_torch_memory_is_recorded(const struct mt_torch_memory *memory);
 
 /* Emits an event that is not about memory, if the trace is being written. */
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span);

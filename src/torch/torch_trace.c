@@ -62,6 +62,22 @@ static const char *category_name(void *context, mt_category category)
     return name;
 }
 
+static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
+{
+    const struct mt_sink *target = mt_torch_trace_enter(context);
+    mt_frame_id id = target->intern_frame(target->context, frame);
+    mt_torch_trace_leave(context);
+    return id;
+}
+
+static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id frame)
+{
+    const struct mt_sink *target = mt_torch_trace_enter(context);
+    mt_stack_id id = target->intern_stack(target->context, parent, frame);
+    mt_torch_trace_leave(context);
+    return id;
+}
+
 struct mt_sink mt_torch_trace_sink(struct mt_torch_trace *trace)
 {
     return (struct mt_sink){.context = trace,
@@ -69,7 +85,9 @@ struct mt_sink mt_torch_trace_sink(struct mt_torch_trace *trace)
                             .intern_label = intern_label,
                             .intern_category = intern_category,
                             .category_name = category_name,
-                            .intern_span = intern_span};
+                            .intern_span = intern_span,
+                            .intern_frame = intern_frame,
+                            .intern_stack = intern_stack};
 }
 
 void mt_torch_trace_begin(struct mt_torch_trace *trace)

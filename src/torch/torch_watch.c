@@ -2,8 +2,8 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "torch/torch_backward.h"
 #include "torch/torch_library.h"
+#include "torch/torch_operator.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -155,7 +155,8 @@ static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *en
     pending.block = (struct mt_torch_block){.address = entry->address,
                                             .requested_bytes = entry->bytes,
                                             .stream = entry->stream,
-                                            .label = mt_torch_label_here()};
+                                            .label = mt_torch_operator_label(mt_torch_names_of_all()),
+                                            .stack = mt_torch_memory_stack(memory)};
 }
 
 static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
@@ -169,8 +170,10 @@ static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *ent
 
 static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
-    const struct mt_torch_block request = {
-        .requested_bytes = entry->bytes, .stream = entry->stream, .label = mt_torch_label_here()};
+    const struct mt_torch_block request = {.requested_bytes = entry->bytes,
+                                           .stream = entry->stream,
+                                           .label = mt_torch_operator_label(mt_torch_names_of_all()),
+                                           .stack = mt_torch_memory_stack(memory)};
     mt_torch_memory_note_refusal(memory, &request);
     mt_torch_memory_measure(memory, "oom:device_free", MT_NO_STEP, (double)entry->address);
 }
@@ -237,7 +240,7 @@ void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested
                                          .requested_bytes = requested,
                                          .allocated_bytes = allocated,
                                          .stream = stream,
-                                         .label = mt_torch_label_here()};
+                                         .label = mt_torch_label_now()};
     if (memory != NULL)
         mt_torch_memory_note_take(memory, &block);
 }

@@ -163,6 +163,7 @@ static const struct mt_field fragmentation_fields[] = {
     MT_BYTES(ROW, hole_bytes, "hole_bytes", NULL, "between blocks"),
     MT_COUNT(ROW, hole_count, "hole_count", NULL, "pieces that these are in"),
     MT_BYTES(ROW, largest_bytes, "largest_bytes", NULL, "of the free pieces"),
+    MT_BYTES(ROW, pool_bytes, "pool_bytes", NULL, "of the free ones, in private pools of PyTorch"),
     MT_BYTES(ROW, asked_bytes, "asked_bytes", NULL, "by the block that memory was mapped for last"),
     MT_FIELDS_END,
 };

@@ -9,10 +9,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 
 static void ask(const struct mt_rules *rules, const char *name)
 {
-    struct mt_call_frame frames[] = {{name, "model.py", 7, true}, {name, "??", 0, false}};
-    const char *operators[] = {name};
+    const struct mt_call_frame python = {
+        .name = name, .file = "model.py", .line = 7, .is_python = true, .operation = ""};
+    const struct mt_call_frame native = {.name = name, .file = "??", .operation = name, .number = 1};
+    const struct mt_call_frame *frames[] = {&python, &native};
     const struct mt_call_stack stack = {
-        .frames = frames, .frame_count = 2, .operators = operators, .operator_count = 1, .node = name, .recorded = ""};
+        .frames = frames, .frame_count = 2, .operation = name, .node = name, .recorded = ""};
     const struct mt_rule_subject subject = {.bytes = 512, .metadata = name, .phase = MT_PHASE_BACKWARD};
     struct mt_rule_choice choice;
     struct mt_rule_answer answer;

@@ -1,8 +1,13 @@
 """The package on a card, with PyTorch's own counters. Skipped where there is none."""
+import json
+import sys
+
 import pytest
 import torch
 
 import memtrace
+
+from conftest import run_program
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
@@ -52,3 +57,42 @@ with memtrace.record({str(path)!r}):
         assert trace.run().state == "done"
         assert str(trace.peak().bytes) == said.outlines[0]
         assert {"parameter", "optimizer state"} <= {share.category for share in trace.peak(by="role").shares}
+
+
+PROGRAM = """
+import torch
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(1024, 1024)
+
+    def forward(self, x):
+        return self.linear(x) * 2  # scaled
+
+def train():
+    model = Scaled().cuda()
+    model(torch.ones(777, 1024, device="cuda")).sum().backward()  # backward
+
+train()
+with torch.no_grad():
+    kept = Scaled().cuda()(torch.ones(555, 1024, device="cuda"))
+"""
+
+
+def test_blocks_of_a_recorded_program_have_lines_stacks_and_operators(pytester):
+    path, script = pytester.path / "card.db", pytester.makepyfile(PROGRAM)
+    lines = PROGRAM.strip().splitlines()
+    run_program("record", "--trace", path, "--", sys.executable, script)
+    events = json.loads(run_program("events", "--json", "--trace", path))["rows"]
+    taken = [row for row in events if row["action"] == "alloc"]
+    scaled, backward = (f"{script.name}:{number}" for word in ("# scaled", "# backward")
+                        for number, line in enumerate(lines, 1) if line.endswith(word))
+    forward = {(row["op"], row["line"]) for row in taken if row["bytes"] == 777 * 4096 and "train " in (row["frames"] or "")}
+    assert {("aten::ones", backward), ("aten::addmm", scaled), ("aten::mul", scaled)} <= forward
+    in_backward = [row for row in taken if row["phase"] == "backward"]
+    assert {row["line"] for row in in_backward} == {backward}
+    assert {"MulBackward0", "AddmmBackward0"} <= {row["op"] for row in in_backward}
+    asked = "SELECT DISTINCT role FROM run_event JOIN label ON label.run = run_event.run AND label.id = run_event.label" \
+            " WHERE requested_bytes = 555 * 4096 AND phase = 'forward'"
+    assert json.loads(run_program("sql", asked, "--json", "--trace", path))["rows"] == [["temporary"]]

@@ -14,7 +14,7 @@ def watcher(monkeypatch):
     """A card, and a watcher that notes its calls."""
     calls = []
     watch = types.ModuleType("memtrace._watch")
-    watch.begin = lambda path: calls.append(("begin", path))
+    watch.begin = lambda path, stacks: calls.append(("begin", path) if stacks else ("begin without stacks", path))
     watch.end = lambda outcome: calls.append(("end", outcome))
     monkeypatch.setitem(sys.modules, "memtrace._watch", watch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -25,6 +25,12 @@ def test_a_with_is_watched_from_its_beginning_to_its_end(watcher, tmp_path):
     with memtrace.record(tmp_path / "a.db"):
         watcher.append(("inside",))
     assert watcher == [("begin", str(tmp_path / "a.db")), ("inside",), ("end", 0)]
+
+
+def test_stacks_are_left_out_on_request(watcher):
+    with memtrace.record("a.db", stacks=False):
+        pass
+    assert watcher == [("begin without stacks", "a.db"), ("end", 0)]
 
 
 def test_a_function_is_watched_each_time_and_also_as_it_fails(watcher):
@@ -50,7 +56,7 @@ def test_without_a_card_the_program_runs_on_and_one_line_says_so(monkeypatch, ca
 
 @pytest.mark.parametrize("begin", [RuntimeError("watched already"), KeyError("x")])
 def test_a_watcher_that_fails_does_not_end_the_program(watcher, monkeypatch, capsys, begin):
-    def fails(path):
+    def fails(path, stacks):
         raise begin
 
     monkeypatch.setattr(sys.modules["memtrace._watch"], "begin", fails)

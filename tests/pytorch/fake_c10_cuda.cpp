@@ -5,6 +5,7 @@
 
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -135,6 +136,13 @@ std::atomic<CUDAAllocator *> c10::cuda::CUDACachingAllocator::allocator{&fake};
 EXPORTED uint64_t fake_cuda_take(uint64_t bytes, int device, void *stream)
 {
     return fake.take(bytes, static_cast<DeviceIndex>(device), stream);
+}
+/* Does the same in a thread that runs no Python, as autograd's do. */
+EXPORTED uint64_t fake_cuda_take_elsewhere(uint64_t bytes, int device)
+{
+    uint64_t address = 0;
+    std::thread([&] { address = fake_cuda_take(bytes, device, nullptr); }).join();
+    return address;
 }
 EXPORTED void fake_cuda_give(uint64_t address, int device)
 {

@@ -84,7 +84,7 @@ class Watch(unittest.TestCase):
     def test_ranges_are_the_steps_if_they_are_named(self):
         self.record(MODEL + "nvtx = torch.cuda.nvtx\n"
                     "for number in range(2):\n"
-                    "    nvtx.range_push(f'iteration {number}')\n"
+                    "    nvtx.range_push(msg=f'iteration {number}')\n"
                     "    nvtx.range_push('inside')\n    step()\n    step()\n    nvtx.range_pop()\n"
                     "    torch.profiler.profile().step()\n    kept = torch.Tensor(20 * MIB + number)\n    nvtx.range_pop()\n"
                     "torch.Tensor(30 * MIB)\n", "--step", "iter")
@@ -98,6 +98,8 @@ class Watch(unittest.TestCase):
         self.assertEqual(self.sql("SELECT requested_bytes FROM block"), [(200,)])
         self.assertEqual(os.listdir(self.folder.name).count("t.db"), 1)
         self.assertNotIn("t-cuda1.db", os.listdir(self.folder.name))
+        self.record("import torch\nfirst = torch.Tensor(100, device=0)\n", "--device", "1")
+        self.assertIn("the program was not seen to use GPU 1, so there was nothing to record", self.said)
 
     def test_a_refused_request_ends_the_run_as_out_of_memory(self):
         self.record(MODEL + "torch.Tensor(1 << 40)\n")
@@ -143,6 +145,101 @@ class Watch(unittest.TestCase):
         self.assertIn("run 1 of", self.said)
         roles = {row["role"]: row["requested_bytes"] for row in self.peak()["rows"]}
         self.assertEqual([roles["parameter"], roles["optimizer state"]], [1 << 20, (7 << 20) + 1])
+
+    # ---- call stacks and operators ----
+
+    def frames(self, requested):
+        """Returns the stack of the one block of that size, innermost frame first, as `events` prints it."""
+        events = json.loads(subprocess.check_output([MEMTRACE, "events", "--json", "--trace", self.trace], text=True))["rows"]
+        (found,) = [row for row in events if row["action"] == "alloc" and row["bytes"] == requested]
+        self.line = found["line"]
+        return [frame.split(" ") for frame in (found["frames"] or "").split("; ")]
+
+    def test_a_block_has_the_line_and_the_stack_of_its_request(self):
+        site = os.path.join(self.folder.name, "site-packages")
+        os.symlink(HERE, site)
+        path = os.environ["PYTHONPATH"].replace(str(HERE), site)
+        self.record(MODEL + "step()\n", environment={"PYTHONPATH": path})
+        frames = self.frames(6 << 20)
+        program = os.path.join(self.folder.name, "program.py")
+        ours = [(function, place) for function, place in frames if place.startswith(program)]
+        lines = {text.strip(): number for number, text in enumerate(pathlib.Path(program).read_text().splitlines(), 1)}
+        asked = lines["optimizer.step()"]
+        self.assertEqual(ours, [("step", f"{program}:{asked}"), ("<module>", f"{program}:{lines['step()']}")])
+        self.assertEqual(self.line, f"program.py:{asked}")
+        self.assertEqual([function for function, _ in frames[:4]], ["take_native", "take", "Tensor.__init__", "Adam.update"])
+
+    def test_equal_stacks_are_stored_once_and_memtrace_s_frames_are_left_out(self):
+        self.record(MODEL + "for _ in range(3): step()\n")
+        self.assertEqual(self.sql("SELECT count(*), count(DISTINCT stack) FROM run_event WHERE requested_bytes = 6 << 20"
+                                  " AND stack IS NOT NULL"), [(3, 1)])
+        self.assertEqual(self.sql("SELECT count(*) FROM frame WHERE file LIKE '%memtrace/_%'"), [(0,)])
+
+    def test_a_node_of_autograd_is_called_by_who_called_backward(self):
+        self.record(MODEL + "step()\n")
+        functions = [function for function, _ in self.frames(5 << 20)]
+        self.assertEqual(functions[3:4], ["Node.run"])
+        self.assertEqual(functions[-3:], ["micro_batch", "step", "<module>"])
+
+    def test_a_backward_within_another_is_called_by_who_called_the_outer_one(self):
+        self.record(MODEL + "class Inner(torch.Node):\n    def run(self):\n"
+                    "        torch.Tensor(1, torch.Node(0)).backward()\n"
+                    "def train():\n    torch.Tensor(2, torch.Node(0, Inner(0), torch.NativeNode(777))).backward()\ntrain()\n")
+        self.assertIn("train", [function for function, _ in self.frames(777)])
+
+    def test_a_thread_that_runs_no_python_has_the_stack_of_the_one_that_called_backward(self):
+        self.record(MODEL + "def train():\n    torch.Tensor(1, torch.NativeNode(777)).backward()\ntrain()\n"
+                    "torch.CUDA.fake_cuda_take_elsewhere(torch.ctypes.c_uint64(778), 0)\n")
+        self.assertIn("train", [function for function, _ in self.frames(777)])
+        self.assertEqual(self.frames(778), [[""]])
+
+    def test_texts_of_every_kind_are_read(self):
+        for text in ("plain", "gr\u00f6\u00dfe", "\u51fd\u6570", "\U0001f600", "half-\udce9"):
+            file = f"/somewhere/{text}.py"
+            os.path.exists(self.trace) and os.remove(self.trace)
+            self.record(f"import torch\nexec(compile('kept = torch.Tensor(77)', {ascii(file)}, 'exec'))\n")
+            self.assertIn(["<module>", file.replace("\udce9", "\ufffd") + ":1"], self.frames(77))
+
+    def test_only_the_innermost_frames_of_a_deep_stack_are_kept(self):
+        self.record("import sys, torch\nsys.setrecursionlimit(5000)\n"
+                    "def fall(depth):\n    return fall(depth - 1) if depth else torch.Tensor(77)\nkept = fall(2000)\n")
+        self.assertEqual(len(self.frames(77)), 1024)
+
+    def test_a_block_has_the_operator_that_does_more_than_take_memory(self):
+        self.record("import torch\nwith torch.operator('aten::zeros'):\n    with torch.operator('aten::empty'):\n"
+                    "        a = torch.Tensor(1)\n    b = torch.Tensor(2)\nwith torch.operator('aten::empty_strided'):\n"
+                    "    c = torch.Tensor(3)\nd = torch.Tensor(4)\n")
+        self.assertEqual(self.operators(), [(1, "aten::zeros"), (2, "aten::zeros"), (3, "aten::empty_strided"), (4, "")])
+
+    def operators(self):
+        return self.sql("SELECT requested_bytes, op FROM run_event JOIN label ON label.run = run_event.run AND"
+                        " label.id = run_event.label WHERE stack IS NOT NULL ORDER BY requested_bytes")
+
+    def test_a_block_of_backward_has_the_class_of_its_node(self):
+        self.record(MODEL + "step()\n")
+        self.assertEqual(self.sql("SELECT DISTINCT op FROM run_event JOIN label ON label.run = run_event.run AND"
+                                  " label.id = run_event.label WHERE label.phase = 'backward'"), [("FakeBackward0",)])
+
+    def test_the_observer_of_operators_pauses_in_backward(self):
+        printed = self.record(MODEL + "class Look(torch.Node):\n    def run(self):\n"
+                              "        print(torch.CPU.fake_cpu_observers())\n"
+                              "torch.Tensor(1, Look(0)).backward()\nprint(torch.CPU.fake_cpu_observers())\n")
+        self.assertEqual(printed, "0\n1\n")
+
+    def test_without_grad_mode_nothing_is_kept_for_backward(self):
+        self.record(MODEL + "with torch.no_grad():\n    out = model(torch.Tensor(8 * MIB, torch.Node(0)))\n"
+                    "again = model(torch.Tensor(8 * MIB, torch.Node(0)))\n", "--no-stacks")
+        self.assertEqual(self.sql("SELECT role FROM run_event JOIN label ON label.run = run_event.run AND"
+                                  " label.id = run_event.label WHERE allocation IS NULL AND requested_bytes = 4 << 20"),
+                         [("temporary",), ("activation",)])
+
+    def test_no_stacks_leaves_stacks_and_operators_out(self):
+        for option, observers in (((), "1\n"), (("--no-stacks",), "0\n")):
+            printed = self.record("import torch\nwith torch.operator('aten::zeros'):\n    kept = torch.Tensor(77)\n"
+                                  "print(torch.CPU.fake_cpu_observers())\n", *option)
+            self.assertEqual(printed, observers)
+        self.assertEqual(self.sql("SELECT count(stack) FROM run_event"), [(1,)])
+        self.assertEqual(self.frames(77), [[""]])
 
     def test_options_of_python_that_keep_memtrace_out_are_named(self):
         for option, told in (("-I", "-I"), ("-sE", "-E"), ("-S", "-S")):

@@ -43,10 +43,12 @@ const COLUMNS = {
         idle: "plain",
         source: "plain",
     },
+    stacks: { parent: "plain", function: "plain", file: "plain", line: "plain" },
+    callers: { stack: "plain" },
 };
 
 /** The tables that the first picture needs, of every run, come before the others. */
-const REST = ["events", "uses"];
+const REST = ["events", "uses", "stacks", "callers"];
 const FIRST = Object.keys(COLUMNS).filter((name) => !REST.includes(name));
 
 /** True if the line between two events is as close to the times between as the lines of knots are. */

@@ -41,7 +41,8 @@ const struct mt_command mt_command_peak = {
         "for; reserved is what was taken from the device. Each peak is broken up by role, such as activation, and\n"
         "by category, such as Softmax, or as --by says; the parts add up to it to the byte. Of reserved, what no\n"
         "block held is cached. A module is the path of what asked, with * for the number of its layer. At the end\n"
-        "is how high each phase went, in the step that went highest.\n",
+        "is how high each phase went, in the step that went highest. Private pools of PyTorch, as of CUDA graphs, are\n"
+        "told beside, with what they reserve at the peak of allocated bytes.\n",
     .examples = "  memtrace peak\n"
                 "  memtrace peak --by module\n"
                 "  memtrace peak --run 1 --json\n",

@@ -70,6 +70,7 @@ static const struct mt_field row_fields[] = {
             "of `--each`: the innermost of the program's own code; null: no call stack was recorded"),
     MT_NAME(struct mt_top_row, frames, "frames", NULL,
             "of `--each`: the call stack, innermost first: `FUNCTION FILE:LINE; …`"),
+    MT_NAME(struct mt_top_row, pool, "pool", "pool", "of `--each`: the private pool that has it; null: none"),
     MT_FIELDS_END,
 };
 static const struct mt_row_type row_type = MT_ROW_TYPE(struct mt_top_row, row_fields);
@@ -190,13 +191,16 @@ static void print_groups(const struct mt_row_type *type, const struct top_answer
     free(rows);
 }
 
-/* Prints the rows; their lines of code, if any row has one. */
+/* Prints the rows; their lines of code and private pools, if any row has one. */
 static void print_rows(const struct top_options *top, const struct top_answer *answer)
 {
-    bool has_lines = false;
-    for (size_t i = 0; i < answer->count && top->each; i++)
+    bool has_lines = false, has_pools = false;
+    for (size_t i = 0; i < answer->count && top->each; i++) {
         has_lines |= answer->rows[i].line[0] != '\0';
-    const char *fields = has_lines   ? "bytes step line " FIELDS
+        has_pools |= answer->rows[i].pool[0] != '\0';
+    }
+    const char *fields = has_pools   ? "bytes step line pool " FIELDS
+                         : has_lines ? "bytes step line " FIELDS
                          : top->each ? "bytes step " FIELDS
                                      : "bytes count total_bytes " FIELDS;
     mt_rows_print(&row_type, fields, "role dtype phase shape", answer->rows, answer->count);

@@ -238,6 +238,9 @@ static void add_places(struct mt_text *out, const struct mt_fragmentation *found
     mt_text_add(out, " and %s in segments without a block;", mt_format_bytes(found->idle_bytes, text));
     mt_text_add(out, " the largest of these pieces was %s,", mt_format_bytes(found->largest_bytes, text));
     mt_text_add(out, " and memory was mapped for %s.", mt_format_bytes(found->asked_bytes, text));
+    if (found->pool_bytes > 0)
+        mt_text_add(out, " %s of it is in private pools, as of CUDA graphs, where other blocks never lie.",
+                    mt_format_bytes(found->pool_bytes, text));
     mt_text_release(&what);
 }
 

@@ -21,8 +21,10 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
             status =
                 mt_trace_peak_by(question->trace, question->run, MT_ALL_STEPS, (mt_measure)measure, key, &peak->by_key);
     }
-    return status == MT_OK ? mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count)
-                           : status;
+    MT_TRY(status);
+    MT_TRY(mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count));
+    int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
+    return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
 }
 
 void mt_run_peaks_release(struct mt_run_peaks *peaks)
@@ -32,6 +34,7 @@ void mt_run_peaks_release(struct mt_run_peaks *peaks)
         mt_peak_row_release(&peaks->of[measure].by_key);
     }
     free(peaks->phases);
+    free(peaks->pools);
 }
 
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
@@ -108,6 +111,17 @@ static const struct mt_field phase_fields[] = {
 static const struct mt_row_type phase_type = MT_ROW_TYPE(ROW, phase_fields);
 #undef ROW
 
+#define ROW struct mt_pool_row
+static const struct mt_field pool_fields[] = {
+    MT_TEXT(ROW, name, "pool", "pool", NULL),
+    MT_BYTES(ROW, reserved_bytes, "reserved_bytes", "reserved", NULL),
+    MT_BYTES(ROW, allocated_bytes, "allocated_bytes", "allocated", NULL),
+    MT_COUNT(ROW, blocks, "blocks", "blocks", NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type pool_type = MT_ROW_TYPE(ROW, pool_fields);
+#undef ROW
+
 #define ROW struct mt_run_peaks_answer
 #define X(KEY, text)                                                                                                   \
     static const struct mt_field peaks_fields_##KEY[] = {                                                              \
@@ -124,6 +138,8 @@ static const struct mt_row_type phase_type = MT_ROW_TYPE(ROW, phase_fields);
         MT_ROW_OR_NULL(ROW, of[MT_MEASURE_RESERVED], "reserved", &reserved_##KEY, NULL),                               \
         MT_ROWS(ROW, phases, phase_count, "phases", &phase_type,                                                       \
                 "the highest moment of each, in the step that went highest; none if it tells of no phase"),            \
+        MT_ROWS(ROW, pools, pool_count, "pools", &pool_type,                                                           \
+                "private pools of PyTorch, at the peak of allocated bytes"),                                           \
         MT_FIELDS_END,                                                                                                 \
     };
 MT_GROUP_KEYS(X)
@@ -141,7 +157,9 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .row_count = allocated->by_key.share_count,
                                          .category_count = allocated->by_category.share_count,
                                          .phases = peaks->phases,
-                                         .phase_count = peaks->phase_count};
+                                         .phase_count = peaks->phase_count,
+                                         .pools = peaks->pools,
+                                         .pool_count = peaks->pool_count};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
@@ -300,6 +318,15 @@ static void print_phases(const struct mt_run_peaks *peaks)
                   peaks->phase_count);
 }
 
+/* Prints the private pools, whose memory is in the other tables, too. */
+static void print_pools(const struct mt_run_peaks *peaks)
+{
+    if (peaks->pool_count == 0)
+        return;
+    putchar('\n');
+    mt_rows_print(&pool_type, "pool reserved_bytes allocated_bytes blocks", NULL, peaks->pools, peaks->pool_count);
+}
+
 void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
 {
     const struct mt_peak_row *by_key[MT_MEASURE_COUNT], *by_category[MT_MEASURE_COUNT];
@@ -309,6 +336,7 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
     }
     assert(peaks->key < MT_GROUP_KEY_COUNT);
     print_peaks(peaks);
+    print_pools(peaks);
     if (by_category[MT_MEASURE_ALLOCATED]->share_count == 0)
         return;
     print_shares(by_key, mt_group_key_names[peaks->key], most_rows);

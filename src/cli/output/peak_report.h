@@ -17,6 +17,8 @@ struct mt_run_peaks {
     mt_group_key key;
     struct mt_phase_peak *phases;
     size_t phase_count;
+    struct mt_pool_row *pools; /* private ones, at the allocated peak */
+    size_t pool_count;
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -35,6 +37,8 @@ struct mt_run_peaks_answer {
     size_t row_count, category_count;
     const struct mt_phase_peak *phases;
     size_t phase_count;
+    const struct mt_pool_row *pools;
+    size_t pool_count;
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 

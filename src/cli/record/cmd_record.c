@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 struct record_options {
-    bool help, kernels, no_torch;
+    bool help, kernels, no_torch, no_stacks;
     int allocator; /* an index of allocators */
     const char *trace, *name, *step;
     int64_t device;
@@ -35,6 +35,8 @@ static const struct mt_option options[] = {
               .help = "trace each kernel, too: memtrace kernels asks about them"),
     MT_OPTION(FLAG, struct record_options, no_torch, "--no-torch",
               .help = "do not look into PyTorch's allocator: record its segments as any memory"),
+    MT_OPTION(FLAG, struct record_options, no_stacks, "--no-stacks",
+              .help = "of PyTorch: record no call stacks, lines and operators, which takes less time"),
     MT_OPTION(CHOICE, struct record_options, allocator, "--allocator", .value = "WHICH", .choices = allocators,
               .help = "of PyTorch: its own, or memtrace's in its place (own)"),
     MT_OPTION(TEXT, struct record_options, step, "--step", .value = "TEXT",
@@ -141,6 +143,7 @@ static mt_status prepare(const struct record_options *record, struct recorded *r
                                               .name = record->name,
                                               .step = record->step,
                                               .watches_kernels = record->kernels,
+                                              .leaves_stacks = record->no_stacks,
                                               .torch = torch,
                                               .device = (int)record->device};
     mt_record_request_give(&request);
@@ -212,9 +215,11 @@ static void tell_answer(void *context, const struct mt_record_answer *answer)
     mt_recording_tell_note(answer);
 }
 
-static void tell_nothing(void)
+static void tell_nothing(const struct record_options *record)
 {
-    if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == NULL)
+    if (record->device != MT_EVERY_DEVICE)
+        mt_note("the program was not seen to use GPU %" PRId64 ", so there was nothing to record", record->device);
+    else if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == NULL)
         mt_note("there is no CUDA driver here, so there was nothing to record");
     else
         mt_note("the program did not use CUDA, so there was nothing to record");
@@ -227,7 +232,7 @@ static void tell_results(const struct mt_recording *recording, const struct reco
     if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (report.runs == 0 && report.notes == 0)
-        tell_nothing();
+        tell_nothing(record);
 }
 
 /* Exits with the program's exit code, so this one command returns no status. */

@@ -66,10 +66,9 @@ static mt_status plan_options(const struct fit_options *fit, struct asked *asked
 /* Chooses the device of the traced run. For a card or the host it is a simulated one of the same size. */
 static mt_status choose_traced_device(const struct fit_options *fit, struct asked *asked)
 {
-    const struct mt_run *run = asked->run;
     if (fit->run.device != NULL)
         return choose_device(fit, fit->run.device, asked);
-    return mt_fit_device_choose_traced(run, fit->reserve_bytes, &asked->device);
+    return mt_fit_device_choose_traced(asked->trace, asked->run, fit->reserve_bytes, &asked->device);
 }
 
 /* Plans the traced run, which was found. It may still be running: only its settings are needed, and they are stored first. */
@@ -116,6 +115,7 @@ static mt_status fail_short(const struct asked *asked, const struct mt_fit *fit)
 static mt_status answer(const struct fit_options *fit, struct asked *asked)
 {
     asked->plan.device = asked->device.simulated;
+    asked->plan.card = asked->device.has_card ? &asked->device.card : NULL;
     const struct mt_fit_question question = {&asked->plan, asked->run, &asked->device};
     struct mt_fit_answer found;
     MT_TRY(mt_fit_find(&asked->plan, asked->device.asked_reserve_bytes, &found));

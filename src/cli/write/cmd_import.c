@@ -6,13 +6,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct import_options {
     bool help, json;
-    const char *file, *rules, *trace, *name;
-    int64_t device;
+    const char *file, *rules, *trace, *name, *device;
 };
 
 static const struct mt_option options[] = {
@@ -21,9 +21,10 @@ static const struct mt_option options[] = {
               .help = "rules that say what blocks are for, asked before those that are built in"),
     MT_OPTION(TEXT, struct import_options, name, "--name", .value = "TEXT",
               .help = "a name for the run (of one that memtrace exported, its own unless given)"),
-    MT_OPTION(
-        INTEGER, struct import_options, device, "--device", .value = "N", .low = 0, .high = INT32_MAX,
-        .help = "of a file about several devices, the one to import (that with most events, or memory, unless given)"),
+    MT_OPTION(TEXT, struct import_options, device, "--device", .value = "N",
+              .help =
+                  "of a file about several devices, the one to import, or cpu (the GPU with most events, or memory, "
+                  "unless given)"),
     MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_JSON(struct import_options),
@@ -334,17 +335,22 @@ static bool is_readable(const char *path)
     return access(path, R_OK) == 0 && stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
+/* Reads --device: a number, or cpu. */
+static mt_status read_device(const char *text, int64_t *out)
+{
+    *out = text == NULL ? MT_IMPORT_ANY_DEVICE : MT_IMPORT_CPU;
+    return text == NULL || strcmp(text, "cpu") == 0 ? MT_OK : mt_parse_integer("--device", text, 0, INT32_MAX, out);
+}
+
 static mt_status run_import(const void *given)
 {
     const struct import_options *import = given;
-    const struct mt_import_plan plan = {.file = import->file,
-                                        .trace = import->trace,
-                                        .name = import->name,
-                                        .rules = import->rules,
-                                        .device = import->device};
+    struct mt_import_plan plan = {
+        .file = import->file, .trace = import->trace, .name = import->name, .rules = import->rules};
     struct mt_import_report report;
     if (import->file == NULL)
         return mt_fail(MT_USAGE, "name the file to import, such as snapshot.pickle");
+    MT_TRY(read_device(import->device, &plan.device));
     uint64_t begin = mt_clock_ns();
     mt_status status = mt_import(&plan, &report);
     if (is_readable(import->file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
@@ -375,7 +381,7 @@ const struct mt_command mt_command_import = {
                 "  memtrace import snapshot.pickle --rules mine.rules\n"
                 "  memtrace import step.pt.trace.json.gz\n",
     .options = options,
-    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .device = MT_IMPORT_ANY_DEVICE),
+    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE),
     .answer = &answer_type,
     .run = run_import,
 };

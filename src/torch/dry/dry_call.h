@@ -2,7 +2,7 @@
 #ifndef MT_TORCH_DRY_CALL_H
 #define MT_TORCH_DRY_CALL_H
 
-#include "dry_twins.h"
+#include "torch/dry/dry_twins.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -1,6 +1,6 @@
 /* The device: its allocator, the guard that keeps the current device and stream, and the hooks by which PyTorch asks for
  * CUDA. */
-#include "dry_device.h"
+#include "torch/dry/dry_device.h"
 
 #include "torch/memtrace_torch.h"
 
@@ -15,6 +15,7 @@
 #include <cstring>
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #if TORCH_VERSION_MINOR < 8
 #define MT_NOEXCEPT_BEFORE_2_8 noexcept
@@ -40,6 +41,8 @@ constexpr c10::StreamId FIRST_STREAM = 32; /* 0 and 1 are the default stream's n
 std::atomic<int> card_count{1};
 std::atomic<c10::StreamId> next_stream{FIRST_STREAM};
 thread_local DeviceIndex device_now = 0;
+thread_local struct memtrace_torch_shape next_shape; /* of the next block */
+thread_local bool has_next_shape;
 thread_local c10::StreamId streams_now[MOST_CARDS];
 
 /* ---- blocks ---- */
@@ -97,10 +100,12 @@ c10::DataPtr take(size_t bytes)
 {
     const Device device(DeviceType::CUDA, device_now);
     uint64_t address = 0;
+    const bool has_shape = std::exchange(has_next_shape, false);
     if (bytes == 0)
         return {nullptr, nullptr, &c10::detail::deleteNothing, device};
-    const int status = memtrace_torch_take(static_cast<int64_t>(bytes), device_now,
-                                           static_cast<uint64_t>(streams_now[device_now]), &address);
+    const int status =
+        memtrace_torch_take(static_cast<int64_t>(bytes), device_now, static_cast<uint64_t>(streams_now[device_now]),
+                            has_shape ? &next_shape : nullptr, &address);
     TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, refusal(bytes));
     TORCH_CHECK(status == 0, memtrace_torch_last_error());
     auto *made = new block{address, bytes, device_now, bytes <= MOST_VALUE_BYTES, nullptr};
@@ -244,6 +249,16 @@ char *block::host()
 c10::Allocator *allocator()
 {
     return &the_allocator;
+}
+
+void describe_next(c10::ScalarType type, c10::IntArrayRef sizes)
+{
+    has_next_shape = sizes.size() <= MEMTRACE_TORCH_DIMS;
+    if (!has_next_shape)
+        return;
+    next_shape.dtype = static_cast<int32_t>(type);
+    next_shape.dims = static_cast<int32_t>(sizes.size());
+    std::copy(sizes.begin(), sizes.end(), next_shape.sizes);
 }
 
 block *block_of(const c10::StorageImpl *storage)

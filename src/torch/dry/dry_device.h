@@ -12,8 +12,10 @@
 #define MT_TORCH_DRY_DEVICE_H
 
 #include <c10/core/Allocator.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/Stream.h>
+#include <c10/util/ArrayRef.h>
 
 #include <memory>
 
@@ -40,6 +42,9 @@ struct block final {
 
 /* Returns the allocator of device "cuda". Its blocks come from memtrace_torch_take. */
 c10::Allocator *allocator();
+
+/* Has the thread's next block be for a tensor like this one: its label gets the dtype and the sizes. */
+void describe_next(c10::ScalarType type, c10::IntArrayRef sizes);
 
 /* Returns the block of a storage; nullptr if it has none, or another allocator's. */
 block *block_of(const c10::StorageImpl *storage);

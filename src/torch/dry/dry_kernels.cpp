@@ -1,9 +1,8 @@
 /* The kernels of the device: one that serves every operator, and a few that need their own.
  *
- *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new
- *        └─▶ the CPU's kernel on twins, if all values that it reads are known and its results are small ──▶ values
+ *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
-#include "dry_values.h"
+#include "torch/dry/dry_values.h"
 
 #include "torch/memtrace_torch.h"
 
@@ -108,6 +107,7 @@ Tensor make_empty(c10::SymIntArrayRef size, std::optional<c10::ScalarType> type,
                   std::optional<Device> device, std::optional<bool>, std::optional<c10::MemoryFormat> format)
 {
     const device_guard guard(card(device));
+    describe_next(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
     return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), allocator(),
                                      c10::DispatchKeySet(c10::DispatchKey::CUDA), c10::dtype_or_default(type), format);
 }
@@ -116,6 +116,7 @@ Tensor make_empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                           std::optional<c10::Layout>, std::optional<Device> device, std::optional<bool>)
 {
     const device_guard guard(card(device));
+    describe_next(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
     return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides),
                                              allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
                                              c10::dtype_or_default(type));

@@ -3,7 +3,7 @@
  *
  * Backward of a convolution is PyTorch's own convolution_backward, which calls a stub for the gradients. The stubs below give
  * each gradient the shape of what it is the gradient of. */
-#include "dry_device.h"
+#include "torch/dry/dry_device.h"
 
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "dry_twins.h"
+#include "torch/dry/dry_twins.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/arange.h>
@@ -133,12 +133,15 @@ void twins::carry_over()
     }
 }
 
-Storage twins::real_of_storage(const Storage &twin)
+Storage twins::real_of_storage(const Tensor &twin)
 {
-    Storage &real = real_storages_[twin.unsafeGetStorageImpl()];
-    if (!real)
-        real =
-            Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), twin.nbytes(), allocator(), true));
+    const Storage &storage = twin.storage();
+    Storage &real = real_storages_[storage.unsafeGetStorageImpl()];
+    if (real)
+        return real;
+    describe_next(twin.scalar_type(), twin.sizes());
+    real =
+        Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), storage.nbytes(), allocator(), true));
     return real;
 }
 
@@ -152,7 +155,7 @@ Tensor twins::real_of_tensor(const Tensor &twin, c10::Device device)
         return known->second;
     kept_.push_back(twin);
     (void)device;
-    Tensor real = with_shape_of(twin, real_of_storage(twin.storage()), c10::DispatchKey::CUDA);
+    Tensor real = with_shape_of(twin, real_of_storage(twin), c10::DispatchKey::CUDA);
     real_tensors_[twin.unsafeGetTensorImpl()] = real;
     return real;
 }

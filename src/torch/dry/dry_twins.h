@@ -9,7 +9,7 @@
 #ifndef MT_TORCH_DRY_TWINS_H
 #define MT_TORCH_DRY_TWINS_H
 
-#include "dry_device.h"
+#include "torch/dry/dry_device.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/Tensor.h>
@@ -46,7 +46,7 @@ class twins
     c10::Storage twin_of_storage(const at::Tensor &real);
     c10::DataPtr values_of(const at::Tensor &real, block *owner);
     at::Tensor real_of_tensor(const at::Tensor &twin, c10::Device device);
-    c10::Storage real_of_storage(const c10::Storage &twin);
+    c10::Storage real_of_storage(const at::Tensor &twin);
 
     c10::DeviceType kind_;
     filling filling_;

@@ -1,4 +1,4 @@
-#include "dry_values.h"
+#include "torch/dry/dry_values.h"
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_local_scalar_dense.h>

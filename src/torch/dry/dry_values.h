@@ -8,7 +8,7 @@
 #ifndef MT_TORCH_DRY_VALUES_H
 #define MT_TORCH_DRY_VALUES_H
 
-#include "dry_call.h"
+#include "torch/dry/dry_call.h"
 
 namespace mt_dry
 {

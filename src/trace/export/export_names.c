@@ -127,6 +127,19 @@ void mt_export_no_frames(struct mt_plain_writer *writer)
     mt_plain_close_list(writer);
 }
 
+void mt_export_label(struct mt_plain_writer *writer, const struct mt_label_row *label)
+{
+    mt_plain_add_word(writer, "role", label->role);
+    mt_plain_add_word(writer, "role_source", label->role_source);
+    mt_plain_add_word(writer, "op", label->op);
+    mt_plain_add_word(writer, "phase", label->phase);
+    mt_plain_add_word(writer, "span", label->span);
+    if (label->layer >= 0)
+        mt_plain_add_number(writer, "layer", (uint64_t)label->layer);
+    mt_plain_add_word(writer, "dtype", label->dtype);
+    mt_plain_add_word(writer, "shape", label->shape);
+}
+
 void mt_export_metadata(struct mt_export_names *names, uint32_t number)
 {
     assert(number < names->label_count);
@@ -138,15 +151,7 @@ void mt_export_metadata(struct mt_export_names *names, uint32_t number)
     mt_plain_keep_begin(writer, kept_metadata(number));
     mt_plain_open_dict(writer);
     mt_plain_add_word(writer, "category", label->category);
-    mt_plain_add_word(writer, "role", label->role);
-    mt_plain_add_word(writer, "role_source", label->role_source);
-    mt_plain_add_word(writer, "op", label->op);
-    mt_plain_add_word(writer, "phase", label->phase);
-    mt_plain_add_word(writer, "span", label->span);
-    if (label->layer >= 0)
-        mt_plain_add_number(writer, "layer", (uint64_t)label->layer);
-    mt_plain_add_word(writer, "dtype", label->dtype);
-    mt_plain_add_word(writer, "shape", label->shape);
+    mt_export_label(writer, label);
     mt_plain_close_dict(writer);
     mt_plain_keep_end(writer, kept_metadata(number));
 }

@@ -27,6 +27,9 @@ void mt_export_span_names(struct mt_export_names *names, const char *key, uint32
 void mt_export_frames(struct mt_export_names *names, const struct mt_walk_event *request);
 void mt_export_no_frames(struct mt_plain_writer *writer);
 
+/* Adds the members of a label but its category. */
+void mt_export_label(struct mt_plain_writer *writer, const struct mt_label_row *label);
+
 /* Adds `user_metadata`, the label. */
 void mt_export_metadata(struct mt_export_names *names, uint32_t label);
 

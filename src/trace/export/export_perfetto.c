@@ -11,6 +11,7 @@
 #include "base/interner.h"
 #include "base/memory.h"
 #include "trace/export/export.h"
+#include "trace/export/export_names.h"
 #include "trace/query/walk.h"
 
 #include <assert.h>
@@ -167,19 +168,12 @@ static void add_details(struct perfetto_export *export, uint32_t number)
 {
     assert(number < export->label_count);
     struct mt_plain_writer *writer = &export->writer;
-    const struct mt_label_row *label = &export->labels[number];
     mt_plain_key(writer, "label");
     if (mt_plain_recall(writer, kept_details(number)))
         return;
     mt_plain_keep_begin(writer, kept_details(number));
     mt_plain_open_dict(writer);
-    mt_plain_add_text(writer, "role", label->role);
-    mt_plain_add_text(writer, "role_source", label->role_source);
-    mt_plain_add_text(writer, "op", label->op);
-    mt_plain_add_text(writer, "phase", label->phase);
-    mt_plain_add_text(writer, "span", label->span);
-    mt_plain_add_text(writer, "dtype", label->dtype);
-    mt_plain_add_text(writer, "shape", label->shape);
+    mt_export_label(writer, &export->labels[number]);
     mt_plain_close_dict(writer);
     mt_plain_keep_end(writer, kept_details(number));
 }

@@ -1,30 +1,17 @@
-/* A call stack, parsed for rules from the frames that PyTorch recorded, innermost first.
- *
- *   at::_ops::bmm::call(at::Tensor const&, …)            ─▶ operator bmm
- *   torch::autograd::VariableType::…::bmm(…)             ─▶ and autograd keeps a node for it
- *   torch::autograd::generated::BmmBackward0::apply(…)   ─▶ node BmmBackward0
- *   forward  cs336_basics/blocks.py  50                  ─▶ a frame of Python
+/* A call stack, as rules see it: its frames, innermost first, and what they say together.
  *
  * Threads: one at a time. */
 #ifndef MT_TRACE_IMPORT_CALL_STACK_H
 #define MT_TRACE_IMPORT_CALL_STACK_H
 
-#include "base/interner.h"
-#include "trace/import/value.h"
+#include "trace/import/call_frame.h"
 
-struct mt_call_frame {
-    const char *name, *file; /* of the values; "" if unknown */
-    int64_t line;
-    bool is_python;
-};
-
-/* Names belong to the name set, and live as long. Invariants: both counts are at most the number of frames;
- * recorded_number is 0 exactly if `recorded` is "". */
+/* Frames and names belong to the frames that it was read with, and live as long. Invariant: recorded_number is 0 exactly if
+ * `recorded` is "". */
 struct mt_call_stack {
-    struct mt_call_frame *frames;
+    const struct mt_call_frame **frames;
     uint32_t frame_count;
-    const char **operators; /* of PyTorch, innermost first */
-    uint32_t operator_count;
+    const char *operation;    /* the outermost operator of PyTorch; "" if none */
     const char *node;         /* the innermost of autograd: "BmmBackward0"; "" outside of any */
     const char *recorded;     /* the operator for which autograd keeps a node; "" if none */
     uint32_t recorded_number; /* of that name; 0: none */
@@ -41,8 +28,8 @@ bool mt_call_stack_is_backward(const struct mt_call_stack *stack);
 /* True for a request of the engine after one node and before the next. */
 bool mt_call_stack_is_between(const struct mt_call_stack *stack);
 
-/* Reads the frames, which must outlive the stack; ignores values that are no frames. Release it. */
-void mt_call_stack_read(const struct mt_value *frames, struct mt_name_set *names, struct mt_call_stack *out);
+/* Reads a list of frames, or of texts as Python prints a traceback, which must outlive the stack; values that are no frames say nothing. Release it. */
+void mt_call_stack_read(const struct mt_value *list, struct mt_call_frames *frames, struct mt_call_stack *out);
 void mt_call_stack_release(struct mt_call_stack *stack);
 
 /* Returns a name for the operation: the operator that autograd recorded, or else the outermost one, without its

@@ -14,7 +14,7 @@
 /* Tags the extras of a report. */
 typedef enum mt_import_kind { MT_IMPORT_TORCH, MT_IMPORT_OWN, MT_IMPORT_NSYS, MT_IMPORT_RMM } mt_import_kind;
 
-enum { MT_IMPORT_ANY_DEVICE = -1 };
+enum { MT_IMPORT_ANY_DEVICE = -1, MT_IMPORT_CPU = -2 };
 
 struct mt_import_plan {
     const char *file;  /* to read */

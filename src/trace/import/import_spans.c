@@ -65,35 +65,11 @@ struct mt_sink mt_bounded_names_sink(struct mt_bounded_names *names)
                             .intern_span = intern_span};
 }
 
-/* Files whose functions say nothing about the program's modules: PyTorch's own, and Python's. */
-static const char packages[] = "*site-packages/*|*dist-packages/*";
-static const char torch_files[] = "torch/*|*-packages/torch/*";
-static const char python_files[] = "<frozen*|*lib/python3*|*/Python3*/Lib/*|*conda*/Lib/*";
-
-/* Functions of libraries that only call others. */
-static const char wrappers[] = "__call__|*wrapper*|wrapped*|inner|decorate_*|<lambda>";
-
-/* The functions by which PyTorch calls a module. */
-static const char module_call[] = "_call_impl|_wrapped_call_impl";
-
-static bool is_of_program(const struct mt_call_frame *frame)
-{
-    return frame->is_python && !mt_glob_fits(packages, frame->file) && !mt_glob_fits(torch_files, frame->file) &&
-           !mt_glob_fits(python_files, frame->file);
-}
-
-/* True for a library's function, such as the forward of its model. */
-static bool is_of_library(const struct mt_call_frame *frame)
-{
-    return frame->is_python && mt_glob_fits(packages, frame->file) && !mt_glob_fits(torch_files, frame->file) &&
-           !mt_glob_fits(wrappers, frame->name);
-}
-
 /* Returns the number of frames, from the innermost on, within the outermost call of a module; 0 if there is none. */
 static uint32_t frames_of_modules(const struct mt_call_stack *stack)
 {
     for (uint32_t i = stack->frame_count; i > 0; i--)
-        if (stack->frames[i - 1].is_python && mt_glob_fits(module_call, stack->frames[i - 1].name))
+        if (stack->frames[i - 1]->is_module_call)
             return i;
     return 0;
 }
@@ -111,8 +87,8 @@ static mt_span_id span_of_names(const struct mt_sink *sink, const struct mt_call
 {
     mt_span_id span = 0;
     for (uint32_t i = stack->frame_count; i-- > 0;)
-        if (mt_glob_fits(MT_MODULE_FILE "|" MT_PROGRAM_FILE, stack->frames[i].file))
-            span = sink->intern_span(sink->context, span, stack->frames[i].name);
+        if (stack->frames[i]->owner == MT_FRAME_OF_PROFILE)
+            span = sink->intern_span(sink->context, span, stack->frames[i]->name);
     return span;
 }
 
@@ -124,9 +100,9 @@ mt_span_id mt_span_of_stack(const struct mt_sink *sink, const struct mt_call_sta
         return span;
     uint32_t modules = frames_of_modules(stack);
     for (uint32_t i = modules > 0 ? modules : stack->frame_count; i-- > 0;) {
-        const struct mt_call_frame *frame = &stack->frames[i];
+        const struct mt_call_frame *frame = stack->frames[i];
         struct mt_text name = {0};
-        if (!is_of_program(frame) && !(modules > 0 && is_of_library(frame)))
+        if (frame->owner != MT_FRAME_OF_PROGRAM && !(modules > 0 && frame->owner == MT_FRAME_OF_LIBRARY))
             continue;
         if (file == NULL || strcmp(file, frame->file) != 0)
             add_stem(&name, frame->file);

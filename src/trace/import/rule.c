@@ -316,7 +316,7 @@ static bool fits_python(const struct mt_rule *rule, const struct mt_call_frame *
 static bool fits_some_frame(const struct mt_rule *rule, const struct mt_call_stack *stack)
 {
     for (uint32_t i = 0; i < stack->frame_count; i++)
-        if (fits_python(rule, &stack->frames[i]))
+        if (fits_python(rule, stack->frames[i]))
             return true;
     return false;
 }
@@ -326,7 +326,7 @@ uint32_t mt_rule_depth(const struct mt_rule *rule, const struct mt_call_stack *s
     if (!has_python(rule) || rule->of_undone || rule->native != NULL)
         return 0;
     uint32_t depth = 0;
-    while (depth < stack->frame_count && !fits_python(rule, &stack->frames[depth]))
+    while (depth < stack->frame_count && !fits_python(rule, stack->frames[depth]))
         depth++;
     return depth + 1;
 }
@@ -338,20 +338,15 @@ bool mt_rule_fits_frame(const struct mt_rule *rule, const struct mt_call_frame *
     return rule->native != NULL && mt_glob_fits(rule->native, frame->name);
 }
 
-static bool fits_some_operator(const struct mt_rule *rule, const struct mt_call_stack *stack)
+bool mt_rule_fits_operator(const struct mt_rule *rule, const struct mt_call_frame *frame)
 {
-    assert(rule->operation != NULL);
-    for (uint32_t i = 0; i < stack->operator_count; i++)
-        if (mt_glob_fits(rule->operation, stack->operators[i]))
-            return true;
-    return false;
+    return rule->operation != NULL && frame->operation[0] != '\0' && mt_glob_fits(rule->operation, frame->operation);
 }
 
-bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, bool python, bool native)
+bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, const struct mt_rule_met *met)
 {
-    return (rule->node == NULL || mt_glob_fits(rule->node, stack->node)) &&
-           (rule->operation == NULL || fits_some_operator(rule, stack)) &&
-           (!has_python(rule) || rule->of_undone || python) && (rule->native == NULL || native);
+    return (rule->operation == NULL || met->operation) && (!has_python(rule) || rule->of_undone || met->python) &&
+           (rule->native == NULL || met->native) && (rule->node == NULL || mt_glob_fits(rule->node, stack->node));
 }
 
 static bool is_as_asked(int asked, bool is_so)

@@ -55,9 +55,16 @@ void mt_rule_release(struct mt_rule *rule);
 /* True if the rule has a condition on a frame of this language, and the frame meets it. */
 bool mt_rule_fits_frame(const struct mt_rule *rule, const struct mt_call_frame *frame);
 
-/* True if the conditions on the call stack hold, where `python` and `native` say that some frame of the language fits the rule;
- * and those on the rest. */
-bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, bool python, bool native);
+/* True if the rule has a condition on an operator, and that of the frame meets it. */
+bool mt_rule_fits_operator(const struct mt_rule *rule, const struct mt_call_frame *frame);
+
+/* The conditions of a rule that some frame of a call stack meets: on a frame of Python, on one of C++, on an operator. */
+struct mt_rule_met {
+    bool python, native, operation;
+};
+
+/* True if the conditions on the call stack hold, and those on the rest. */
+bool mt_rule_fits_stack(const struct mt_rule *rule, const struct mt_call_stack *stack, const struct mt_rule_met *met);
 bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subject *subject);
 
 /* Returns the place of the innermost frame of Python that fits the rule, from 1 on; 0 if the rule asks for none, or for one of

@@ -147,13 +147,28 @@ static bool has_rule(const uint64_t *set, size_t rule)
     return (set[rule / 64] >> rule % 64 & 1) != 0;
 }
 
-/* Adds the rules that fit the stack, where python[…] and native[…] are the sets of those that fit some frame. */
-static void add_fitting(const struct mt_rules *rules, const struct mt_call_stack *stack, const uint64_t *python,
-                        const uint64_t *native, struct mt_rule_choice *out)
+/* Sets of rules that some frame of a call stack meets: by its place in Python, in C++, and by its operator. */
+enum { MET_PYTHON, MET_NATIVE, MET_OPERATION, MET_SETS };
+
+/* Adds what a frame meets to the sets, which lie one after the other. */
+static void add_met(const uint64_t *frame_sets, const struct mt_call_frame *frame, size_t words, uint64_t *sets)
 {
-    for (size_t i = 0; i < rules->count; i++)
-        if (mt_rule_fits_stack(&rules->rules[i], stack, has_rule(python, i), has_rule(native, i)))
+    uint64_t *place = sets + words * (frame->is_python ? MET_PYTHON : MET_NATIVE);
+    for (size_t word = 0; word < words; word++) {
+        place[word] |= frame_sets[word];
+        sets[words * MET_OPERATION + word] |= frame_sets[words + word];
+    }
+}
+
+static void add_fitting(const struct mt_rules *rules, const struct mt_call_stack *stack, const uint64_t *sets,
+                        size_t words, struct mt_rule_choice *out)
+{
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct mt_rule_met met = {has_rule(sets + words * MET_PYTHON, i), has_rule(sets + words * MET_NATIVE, i),
+                                        has_rule(sets + words * MET_OPERATION, i)};
+        if (mt_rule_fits_stack(&rules->rules[i], stack, &met))
             out->rules[out->count++] = (uint16_t)i;
+    }
 }
 
 void mt_rules_choose(const struct mt_rules *rules, struct mt_frame_matches *matches, const struct mt_call_stack *stack,
@@ -162,13 +177,10 @@ void mt_rules_choose(const struct mt_rules *rules, struct mt_frame_matches *matc
     assert(rules->count <= MOST_RULES);
     *out = (struct mt_rule_choice){.rules = mt_host_alloc((rules->count + 1) * sizeof *out->rules)};
     size_t words = mt_frame_matches_words(matches);
-    uint64_t *sets = mt_host_alloc((2 * words + 1) * sizeof *sets); /* of Python, then of C++ */
-    for (uint32_t i = 0; i < stack->frame_count; i++) {
-        const uint64_t *fits = mt_frame_matches_of(matches, &stack->frames[i]);
-        for (size_t word = 0; word < words; word++)
-            sets[stack->frames[i].is_python ? word : words + word] |= fits[word];
-    }
-    add_fitting(rules, stack, sets, sets + words, out);
+    uint64_t *sets = mt_host_alloc((MET_SETS * words + 1) * sizeof *sets);
+    for (uint32_t i = 0; i < stack->frame_count; i++)
+        add_met(mt_frame_matches_of(matches, stack->frames[i]), stack->frames[i], words, sets);
+    add_fitting(rules, stack, sets, words, out);
     free(sets);
     out->rules = mt_host_resize(out->rules, out->count + 1, sizeof *out->rules);
     choose_phases(rules, stack, out);

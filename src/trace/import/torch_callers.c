@@ -11,7 +11,7 @@
 void mt_torch_callers_create(struct mt_torch_callers *callers, const struct mt_rules *rules)
 {
     *callers = (struct mt_torch_callers){
-        .rules = rules, .names = mt_name_set_create(), .matches = mt_rules_match_frames(rules)};
+        .rules = rules, .frames = mt_call_frames_create(), .matches = mt_rules_match_frames(rules)};
     mt_number_map_create(&callers->numbers);
     mt_number_map_create(&callers->hashes);
 }
@@ -26,7 +26,7 @@ void mt_torch_callers_release(struct mt_torch_callers *callers)
     mt_number_map_release(&callers->numbers);
     mt_number_map_release(&callers->hashes);
     mt_frame_matches_destroy(callers->matches);
-    mt_name_set_destroy(callers->names);
+    mt_call_frames_destroy(callers->frames);
 }
 
 /* Returns a number that lists of the same frames share. Pickles share frames, and not their lists. */
@@ -44,7 +44,8 @@ static bool is_same(const struct mt_value *frames, const struct mt_value *others
         return false;
     for (uint32_t i = 0; i < mt_value_count(frames); i++) {
         const struct mt_value *frame = mt_value_at(frames, i), *other = mt_value_at(others, i);
-        if (frame->kind != MT_VALUE_DICT || other->kind != MT_VALUE_DICT || frame->items != other->items)
+        bool is_frame = frame->kind == MT_VALUE_DICT || frame->kind == MT_VALUE_TEXT;
+        if (!is_frame || frame->kind != other->kind || frame->items != other->items)
             return false;
     }
     return true;
@@ -55,9 +56,9 @@ static uint64_t add_caller(struct mt_torch_callers *callers, const struct mt_val
     callers->callers = mt_host_room(callers->callers, callers->count, sizeof *callers->callers);
     struct mt_torch_caller *caller = &callers->callers[callers->count];
     *caller = (struct mt_torch_caller){.frames = frames};
-    mt_call_stack_read(frames, callers->names, &caller->stack);
+    mt_call_stack_read(frames, callers->frames, &caller->stack);
     mt_rules_choose(callers->rules, callers->matches, &caller->stack, &caller->choice);
-    caller->op = mt_call_stack_op(&caller->stack, callers->names);
+    caller->op = mt_call_stack_op(&caller->stack, mt_call_frames_names(callers->frames));
     return callers->count++;
 }
 
@@ -80,28 +81,35 @@ struct mt_torch_caller *mt_torch_callers_find(struct mt_torch_callers *callers, 
 mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
                                    const struct mt_sink *sink)
 {
-    const struct mt_call_stack *stack = &caller->stack;
-    if (caller->has_stored || sink->intern_frame == NULL || sink->intern_stack == NULL)
-        return caller->stored;
-    uint32_t depth = stack->frame_count < MT_TORCH_MOST_FRAMES ? stack->frame_count : MT_TORCH_MOST_FRAMES;
-    assert(caller->stored == 0);
-    for (uint32_t i = depth; i > 0; i--)
-        caller->stored = sink->intern_stack(sink->context, caller->stored,
-                                            mt_frame_matches_number(callers->matches, &stack->frames[i - 1], sink));
+    if (!caller->has_stored)
+        caller->stored = mt_torch_callers_store_within(callers, caller, 0, sink);
     caller->has_stored = true;
     return caller->stored;
 }
 
-static const char *metadata_of(const struct mt_torch_request *request)
+mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
+                                          mt_stack_id outer, const struct mt_sink *sink)
+{
+    const struct mt_call_stack *stack = &caller->stack;
+    if (sink->intern_frame == NULL || sink->intern_stack == NULL)
+        return 0;
+    uint32_t depth = stack->frame_count < MT_TORCH_MOST_FRAMES ? stack->frame_count : MT_TORCH_MOST_FRAMES;
+    for (uint32_t i = depth; i > 0; i--)
+        outer = sink->intern_stack(sink->context, outer,
+                                   mt_frame_matches_number(callers->matches, stack->frames[i - 1], sink));
+    return outer;
+}
+
+const char *mt_torch_metadata(const struct mt_torch_event *event)
 {
     struct mt_value_key key = MT_VALUE_KEY("user_metadata");
-    return request->event != NULL ? mt_value_text(mt_value_get(request->event->event, &key)) : "";
+    return mt_value_text(mt_value_get(event->event, &key));
 }
 
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request, const struct mt_torch_annotations *open)
 {
     return (struct mt_rule_subject){.bytes = request->requested_bytes,
-                                    .metadata = metadata_of(request),
+                                    .metadata = request->event != NULL ? mt_torch_metadata(request->event) : "",
                                     .annotations = open->names,
                                     .annotation_count = open->count,
                                     .life = MT_ROLE_OTHER,
@@ -113,12 +121,11 @@ static char *describe(const struct mt_torch_caller *caller)
 {
     struct mt_text text = {0};
     for (uint32_t i = 0; i < caller->stack.frame_count && text.length == 0; i++)
-        if (caller->stack.frames[i].is_python)
-            mt_text_add(&text, "function=%s file=%s line=%" PRId64, caller->stack.frames[i].name,
-                        caller->stack.frames[i].file, caller->stack.frames[i].line);
-    if (caller->stack.operator_count > 0)
-        mt_text_add(&text, "%soperator=%s", text.length > 0 ? " " : "",
-                    caller->stack.operators[caller->stack.operator_count - 1]);
+        if (caller->stack.frames[i]->is_python)
+            mt_text_add(&text, "function=%s file=%s line=%" PRId64, caller->stack.frames[i]->name,
+                        caller->stack.frames[i]->file, caller->stack.frames[i]->line);
+    if (caller->stack.operation[0] != '\0')
+        mt_text_add(&text, "%soperator=%s", text.length > 0 ? " " : "", caller->stack.operation);
     if (caller->stack.node[0] != '\0')
         mt_text_add(&text, "%snode=%s", text.length > 0 ? " " : "", caller->stack.node);
     if (text.length == 0)

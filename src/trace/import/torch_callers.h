@@ -25,7 +25,7 @@ struct mt_torch_caller {
  * by its frames. */
 struct mt_torch_callers {
     const struct mt_rules *rules;
-    struct mt_name_set *names;
+    struct mt_call_frames *frames;
     struct mt_frame_matches *matches;
     struct mt_number_map numbers, hashes;
     struct mt_torch_caller *callers;
@@ -45,6 +45,13 @@ enum { MT_TORCH_MOST_FRAMES = 1024 };
 /* Returns the number of the caller's stack in a sink, always the same one; 0 if it has no frames, or stacks are not kept. */
 mt_stack_id mt_torch_callers_store(struct mt_torch_callers *callers, struct mt_torch_caller *caller,
                                    const struct mt_sink *sink);
+
+/* Returns the number of the caller's stack inside of another. */
+mt_stack_id mt_torch_callers_store_within(struct mt_torch_callers *callers, const struct mt_torch_caller *caller,
+                                          mt_stack_id outer, const struct mt_sink *sink);
+
+/* Returns the text that the program gave the block of an event; "" if none. */
+const char *mt_torch_metadata(const struct mt_torch_event *event);
 
 /* Returns what rules ask about a request beside its call stack, as far as phases do. Borrows the open annotations. */
 struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,

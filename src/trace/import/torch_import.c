@@ -2,6 +2,7 @@
  * torch.profiler becomes the rows of a snapshot first. */
 #include "base/memory.h"
 #include "trace/import/import_reader.h"
+#include "trace/import/pool_streams.h"
 #include "trace/import/torch_labels.h"
 #include "trace/import/torch_own.h"
 #include "trace/import/torch_profile.h"
@@ -48,7 +49,7 @@ static void replay_with(const struct mt_torch_snapshot *snapshot, const struct m
         mt_import_count(out,
                         action == MT_TORCH_OTHER ? "of unknown kinds" : mt_torch_action_name((mt_torch_action)action),
                         tally.events[action]);
-    assert(out->entries == snapshot->event_count);
+    assert(out->entries <= snapshot->event_count);
     out->ends_refused = tally.ends_refused;
     out->torch.before = tally.before;
     out->torch.refusal = tally.refusal;
@@ -83,6 +84,8 @@ static mt_status replay(const struct mt_import_input *input, const struct mt_sin
 {
     const struct torch_state *state = input->state;
     struct mt_foreign *foreign = mt_foreign_create(sink);
+    for (uint32_t i = 0; i < state->snapshot.pools.stream_count; i++)
+        mt_foreign_number_stream(foreign, i, (mt_stream)i);
     if (state->facts.is_own)
         replay_own(mt_document_root(state->document), &state->snapshot, state->facts.start_us, sink, foreign, out);
     else
@@ -119,9 +122,15 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
             "torch.cuda.memory._dump_snapshot() writes it, or the list of torch.cuda.memory_snapshot()",
             mt_document_format(state->document));
     mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
-    if (status == MT_OK)
-        mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
-    return status;
+    if (status != MT_OK)
+        return status;
+    mt_pool_streams_number(&state->snapshot);
+    mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
+    for (uint32_t i = 0; i < state->snapshot.pools.stream_count; i++)
+        if (state->snapshot.pools.streams[i].pool != 0)
+            mt_torch_facts_add(&state->facts, state->snapshot.pools.streams[i].name,
+                               state->snapshot.pools.streams[i].words);
+    return MT_OK;
 }
 
 /* Returns the time at which the run began: what memtrace says, or the time of the first event. Clocks that do not count

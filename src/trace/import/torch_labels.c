@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A block that may be annotated, and its label, whose op belongs to the callers' names. */
+struct annotatable {
+    struct mt_torch_request request;
+    struct mt_label label;
+};
+
+/* Invariant: `blocks` has the place in annotatable[…] of the last block at each address; both are empty in a snapshot that
+ * annotates none. */
 struct mt_torch_labels {
     const struct mt_torch_snapshot *snapshot;
     struct mt_torch_callers callers;
@@ -21,9 +29,13 @@ struct mt_torch_labels {
     struct mt_forward_tape *tape;
     struct mt_torch_annotations open;     /* at the latest event */
     struct mt_number_map parameter_bytes; /* the sizes of all parameters */
-    int phase;                            /* of the last request; MT_RULE_SILENT: none yet */
-    uint64_t time_ns;                     /* of the latest event */
-    uint64_t recorded_before;             /* blocks from before the recording with a call stack */
+    bool has_annotated;
+    struct mt_number_map blocks;
+    struct annotatable *annotatable;
+    size_t annotatable_count;
+    int phase;                /* of the last request; MT_RULE_SILENT: none yet */
+    uint64_t time_ns;         /* of the latest event */
+    uint64_t recorded_before; /* blocks from before the recording with a call stack */
     struct mt_step_times times;
     struct mt_import_coverage coverage;
 };
@@ -49,6 +61,9 @@ struct mt_torch_labels *mt_torch_labels_create(const struct mt_torch_snapshot *s
     labels->tape = mt_forward_tape_create();
     labels->phase = MT_RULE_SILENT;
     mt_number_map_create(&labels->parameter_bytes);
+    mt_number_map_create(&labels->blocks);
+    for (size_t i = 0; i < snapshot->event_count; i++)
+        labels->has_annotated |= snapshot->events[i].action == MT_TORCH_ANNOTATE;
     return labels;
 }
 
@@ -60,10 +75,49 @@ void mt_torch_labels_destroy(struct mt_torch_labels *labels)
     mt_torch_course_release(&labels->course);
     mt_torch_callers_release(&labels->callers);
     mt_number_map_release(&labels->parameter_bytes);
+    mt_number_map_release(&labels->blocks);
+    free(labels->annotatable);
     mt_forward_tape_destroy(labels->tape);
     mt_step_times_release(&labels->times);
     mt_bounded_names_release(&labels->bounded);
     free(labels);
+}
+
+/* Returns what rules set of a block that has this metadata. */
+static struct mt_rule_answer ask_again(struct mt_torch_labels *labels, const struct annotatable *block,
+                                       const char *metadata)
+{
+    struct mt_rule_subject subject = mt_torch_subject(&block->request, &labels->open);
+    struct mt_rule_answer answer;
+    subject.metadata = metadata;
+    subject.phase = block->label.phase;
+    subject.life = mt_block_lives_role(labels->lives, &block->request);
+    subject.outlives_phase = subject.life != MT_ROLE_TEMPORARY;
+    const struct mt_torch_caller *caller = mt_torch_callers_find(&labels->callers, block->request.frames);
+    mt_rules_ask(labels->callers.rules, &caller->choice, &subject, &answer);
+    return answer;
+}
+
+/* Gives a live block other metadata: what rules set by it changes. */
+static void annotate(struct mt_torch_labels *labels, const struct mt_torch_event *event)
+{
+    uint64_t place;
+    if (!mt_number_map_get(&labels->blocks, event->address, &place))
+        return;
+    struct annotatable *block = &labels->annotatable[place];
+    const struct mt_rule_answer old = ask_again(labels, block, ""),
+                                new = ask_again(labels, block, mt_torch_metadata(event));
+    struct mt_label *label = &block->label;
+    if (new.category != NULL &&new.category != old.category)
+        label->category = mt_sink_category(&labels->sink, new.category);
+    if (new.role != MT_RULE_SILENT &&new.role != old.role)
+        label->role = (mt_role) new.role;
+    if (new.op != NULL &&new.op != old.op)
+        label->op = new.op;
+    if (new.span != NULL &&new.span != old.span)
+        label->span = mt_span_of_path(&labels->sink, new.span);
+    mt_label_id id = labels->sink.intern_label(labels->sink.context, label);
+    mt_foreign_relabel(labels->foreign, labels->time_ns, event->address, id, label->span);
 }
 
 /* Begins steps and phases before the request that shows them. */
@@ -74,6 +128,8 @@ static void note_moment(void *context, const struct mt_torch_event *event, uint6
     const struct mt_torch_moment *moment = &labels->course.moments[event - labels->snapshot->events];
     labels->time_ns = time_ns > labels->time_ns ? time_ns : labels->time_ns;
     mt_torch_annotations_pass(&labels->open, labels->snapshot, event->time_us);
+    if (event->action == MT_TORCH_ANNOTATE)
+        annotate(labels, event);
     if (!moment->is_request)
         return;
     if (moment->begins_step) {
@@ -123,15 +179,28 @@ static const char *op_of(const struct mt_torch_caller *caller, struct mt_text *t
     return mt_text_get(text);
 }
 
+/* Returns the caller of forward that a request of backward says to undo; NULL: it says none. */
+static struct mt_torch_caller *forward_caller(struct mt_torch_labels *labels, const struct mt_torch_request *request)
+{
+    const struct mt_value *frames = request->event != NULL ? request->event->forward_frames : NULL;
+    return frames != NULL && mt_value_count(frames) > 0 ? mt_torch_callers_find(&labels->callers, frames) : NULL;
+}
+
+static mt_span_id span_of_caller(struct mt_torch_labels *labels, struct mt_torch_caller *caller)
+{
+    if (!caller->has_span)
+        caller->span = mt_span_of_stack(&labels->sink, &caller->stack);
+    caller->has_span = true;
+    return caller->span;
+}
+
 static mt_span_id span_of(struct mt_torch_labels *labels, struct mt_torch_caller *caller, const char *said,
                           const struct mt_forward_op *forward)
 {
     if (said != NULL)
         return mt_span_of_path(&labels->sink, said);
-    if (!caller->has_span)
-        caller->span = mt_span_of_stack(&labels->sink, &caller->stack);
-    caller->has_span = true;
-    return caller->span == 0 && forward != NULL ? forward->span : caller->span;
+    mt_span_id span = span_of_caller(labels, caller);
+    return span == 0 && forward != NULL ? forward->span : span;
 }
 
 static mt_category category_of(struct mt_torch_labels *labels, const char *said, const struct mt_forward_op *forward)
@@ -170,10 +239,24 @@ static void note_request(struct mt_torch_labels *labels, const struct mt_torch_c
                                                               .caller = (uint32_t)(caller - labels->callers.callers)});
 }
 
+/* Keeps a label that an annotation may change. */
+static void keep_label(struct mt_torch_labels *labels, const struct mt_torch_request *request,
+                       const struct mt_label *label)
+{
+    struct annotatable kept = {*request, *label};
+    if (!labels->has_annotated)
+        return;
+    mt_call_frame_keep(mt_call_frames_names(labels->callers.frames), label->op, strlen(label->op), &kept.label.op);
+    mt_number_map_put(&labels->blocks, request->address, labels->annotatable_count);
+    *MT_HOST_ADD(labels->annotatable, labels->annotatable_count) = kept;
+}
+
 static void give_label(void *context, const struct mt_torch_request *request, mt_label_id *out_label,
                        mt_span_id *out_span)
 {
     struct mt_torch_labels *labels = context;
+    struct mt_torch_caller *undone = forward_caller(labels, request);
+    mt_span_id told = undone != NULL ? span_of_caller(labels, undone) : 0;
     struct mt_torch_caller *caller = mt_torch_callers_find(&labels->callers, request->frames);
     struct mt_rule_subject subject = mt_torch_subject(request, &labels->open);
     struct mt_rule_answer answer;
@@ -187,15 +270,17 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
     subject.outlives_phase = subject.life != MT_ROLE_TEMPORARY;
     subject.halves_parameter = mt_number_map_get(&labels->parameter_bytes, request->requested_bytes * 2, &ignored);
     mt_rules_ask(labels->callers.rules, &caller->choice, &subject, &answer);
-    const struct mt_label label = {.category = category_of(labels, answer.category, forward),
-                                   .role = role_of(&subject, answer.role),
-                                   .role_source = MT_ROLE_SOURCE_INFERRED,
-                                   .phase = subject.phase,
-                                   .op = answer.op != NULL ? answer.op : op_of(caller, &op),
-                                   .span = span_of(labels, caller, answer.span, forward),
-                                   .layer = -1};
+    const struct mt_label label = {
+        .category = category_of(labels, answer.category, forward),
+        .role = role_of(&subject, answer.role),
+        .role_source = MT_ROLE_SOURCE_INFERRED,
+        .phase = subject.phase,
+        .op = answer.op != NULL ? answer.op : op_of(caller, &op),
+        .span = told != 0 && answer.span == NULL ? told : span_of(labels, caller, answer.span, forward),
+        .layer = -1};
     *out_label = labels->sink.intern_label(labels->sink.context, &label);
     *out_span = label.span;
+    keep_label(labels, request, &label);
     mt_text_release(&op);
     count_coverage(labels, caller, request, label.category);
     note_request(labels, caller, request->requested_bytes, &label);
@@ -204,8 +289,12 @@ static void give_label(void *context, const struct mt_torch_request *request, mt
 static mt_stack_id give_stack(void *context, const struct mt_torch_request *request)
 {
     struct mt_torch_labels *labels = context;
-    return mt_torch_callers_store(&labels->callers, mt_torch_callers_find(&labels->callers, request->frames),
-                                  &labels->bounded.behind);
+    const struct mt_sink *sink = &labels->bounded.behind;
+    struct mt_torch_caller *undone = forward_caller(labels, request);
+    mt_stack_id outer = undone != NULL ? mt_torch_callers_store(&labels->callers, undone, sink) : 0;
+    struct mt_torch_caller *caller = mt_torch_callers_find(&labels->callers, request->frames);
+    return outer != 0 ? mt_torch_callers_store_within(&labels->callers, caller, outer, sink)
+                      : mt_torch_callers_store(&labels->callers, caller, sink);
 }
 
 struct mt_torch_labeler mt_torch_labels_labeler(struct mt_torch_labels *labels)

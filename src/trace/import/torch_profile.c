@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/order.h"
+#include "trace/import/profile_cache.h"
 #include "trace/import/profile_frames.h"
 
 #include <assert.h>
@@ -96,16 +97,20 @@ static mt_status choose_device(struct reading *reading, const struct mt_value *e
         if (counts[i] > 0 && (busiest == 0 || counts[i] > counts[busiest]))
             busiest = i;
     int64_t wanted = reading->device;
-    uint64_t found = wanted == MT_IMPORT_ANY_DEVICE ? busiest : wanted < MOST_DEVICES ? (uint64_t)wanted + 1 : 0;
+    uint64_t found = wanted == MT_IMPORT_ANY_DEVICE                      ? busiest
+                     : wanted == MT_IMPORT_CPU || wanted >= MOST_DEVICES ? 0
+                                                                         : (uint64_t)wanted + 1;
     reading->device = (int64_t)found - 1;
     reading->out->elsewhere = all - counts[found];
-    bool is_absent = wanted != MT_IMPORT_ANY_DEVICE && (found == 0 || counts[found] == 0);
+    bool is_absent = wanted != MT_IMPORT_ANY_DEVICE && (counts[found] == 0 || (found == 0 && wanted != MT_IMPORT_CPU));
     free(counts);
     if (all == 0)
         return mt_fail(MT_BAD_TRACE, "it is a trace of torch.profiler without events of memory: make it with "
                                      "profile_memory=True");
     if (is_absent)
-        return mt_fail(MT_USAGE, "the trace has no event of memory of device %" PRId64, wanted);
+        return wanted == MT_IMPORT_CPU
+                   ? mt_fail(MT_USAGE, "the trace has no event of the CPU's memory")
+                   : mt_fail(MT_USAGE, "the trace has no event of memory of device %" PRId64, wanted);
     return MT_OK;
 }
 
@@ -338,13 +343,14 @@ static mt_status read_rows(struct reading *reading, const struct mt_value *event
     read_annotations(reading);
     MT_TRY(read_events(reading));
     add_unseen(reading);
+    mt_profile_cache_add(reading->out);
     return MT_OK;
 }
 
 mt_status mt_torch_profile_read(const struct mt_value *root, int64_t device, struct mt_value_store *store,
                                 struct mt_torch_snapshot *out)
 {
-    assert(device >= MT_IMPORT_ANY_DEVICE);
+    assert(device >= MT_IMPORT_CPU);
     struct reading reading = {.store = store, .out = out, .device = device};
     *out = (struct mt_torch_snapshot){0};
     mt_status status = read_rows(&reading, mt_value_find(root, "traceEvents"));

@@ -20,7 +20,7 @@
 /* True if the value has the list of a trace, whatever is in it. */
 bool mt_torch_profile_is_one(const struct mt_value *root);
 
-/* Reads the rows of a GPU. MT_IMPORT_ANY_DEVICE means the one with most events or, if there is none, the CPU. `store` gets the
+/* Reads the rows of a GPU, or of the CPU. MT_IMPORT_ANY_DEVICE means the GPU with most events or, if there is none, the CPU. `store` gets the
  * frames; rows refer to it and to the values. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, or if the
  * trace has no event of memory, and with MT_USAGE if there is no such device. Release it in any case. */
 mt_status mt_torch_profile_read(const struct mt_value *root, int64_t device, struct mt_value_store *store,

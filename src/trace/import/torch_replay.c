@@ -264,7 +264,7 @@ static void replay_event(struct replay *replay, size_t i, uint64_t time_ns)
     assert(replay->snapshot->events[i].action < MT_TORCH_ACTION_COUNT);
     const struct mt_torch_event *event = &replay->snapshot->events[i];
     const struct mt_address_range range = {event->address, event->address + event->bytes};
-    replay->tally->events[event->action]++;
+    replay->tally->events[event->action] += !event->is_derived;
     if (replay->labeler->moment != NULL)
         replay->labeler->moment(replay->labeler->context, event, time_ns);
     switch (event->action) {

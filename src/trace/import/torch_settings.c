@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { MOST_OF_PYTORCH = 3 };
 enum { ROUNDING = 512, SMALL_BYTES = 1 << 20, LARGE_BUFFER_BYTES = 20 << 20, MOST_DIVISIONS = 64 };
 
 /* PyTorch writes -1 for no limit. */
@@ -115,9 +114,9 @@ void mt_torch_settings_format(const struct mt_torch_settings *settings, struct m
         mt_text_add(out, ",gc_threshold=%.6g", settings->gc_threshold);
 }
 
-static void add(struct mt_torch_facts *facts, const char *name, const char *value)
+void mt_torch_facts_add(struct mt_torch_facts *facts, const char *name, const char *value)
 {
-    facts->settings[facts->setting_count++] = (struct mt_run_setting){name, value};
+    *MT_HOST_ADD(facts->settings, facts->setting_count) = (struct mt_run_setting){name, value};
 }
 
 /* A snapshot of PyTorch has no model and no batch: they stay unknown. */
@@ -126,14 +125,12 @@ static void read_pytorch(const struct mt_torch_settings *settings, struct mt_tor
     struct mt_text alloc = {0};
     mt_torch_settings_format(settings, &alloc);
     out->device = "PyTorch snapshot";
-    out->settings = mt_host_alloc(MOST_OF_PYTORCH * sizeof *out->settings);
     out->alloc = alloc.data;
-    add(out, "alloc", out->alloc);
+    mt_torch_facts_add(out, "alloc", out->alloc);
     if (settings->is_known)
-        add(out, "expandable_segments", settings->is_expandable ? "on" : "off");
+        mt_torch_facts_add(out, "expandable_segments", settings->is_expandable ? "on" : "off");
     if (settings->configuration[0] != '\0')
-        add(out, "pytorch_alloc_conf", settings->configuration);
-    assert(out->setting_count <= MOST_OF_PYTORCH);
+        mt_torch_facts_add(out, "pytorch_alloc_conf", settings->configuration);
 }
 
 /* Reads pairs of texts; others are of no export of ours. */
@@ -148,11 +145,10 @@ static void read_own(const struct mt_value *run, struct mt_torch_facts *out)
     mt_value_integer(mt_value_find(run, "start_us"), &out->start_us);
     if (mt_value_integer(mt_value_find(run, "capacity_bytes"), &capacity) && capacity > 0)
         out->capacity_bytes = (uint64_t)capacity;
-    out->settings = mt_host_alloc((count + 1) * sizeof *out->settings);
     for (uint32_t i = 0; i < count; i++) {
         const struct mt_value *pair = &settings->items->values[2 * i]; /* key, value */
         if (mt_value_text(&pair[0])[0] != '\0' && pair[1].kind == MT_VALUE_TEXT)
-            add(out, mt_value_text(&pair[0]), mt_value_text(&pair[1]));
+            mt_torch_facts_add(out, mt_value_text(&pair[0]), mt_value_text(&pair[1]));
     }
 }
 

@@ -64,6 +64,9 @@ struct mt_torch_facts {
 /* Reads them. Release them before the snapshot's values. */
 void mt_torch_facts_read(const struct mt_value *root, const struct mt_torch_settings *settings,
                          struct mt_torch_facts *out);
+
+/* Adds a setting, whose texts are borrowed. */
+void mt_torch_facts_add(struct mt_torch_facts *facts, const char *name, const char *value);
 void mt_torch_facts_release(struct mt_torch_facts *facts);
 
 #endif

@@ -22,7 +22,8 @@ const char *mt_torch_action_name(mt_torch_action action)
 /* The keys, each with its last place. */
 struct keys {
     struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
-        device, device_free, is_expandable, stage, name, block_bytes;
+        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id,
+        forward_frames;
 };
 
 /* A reading under way. */
@@ -35,10 +36,12 @@ struct reading {
 static struct keys make_keys(void)
 {
 #define KEY(name) .name = MT_VALUE_KEY(#name)
-    return (struct keys){KEY(action),     KEY(addr),       KEY(address),     KEY(size),          KEY(requested_size),
-                         KEY(total_size), KEY(stream),     KEY(time_us),     KEY(frames),        KEY(state),
-                         KEY(blocks),     KEY(device),     KEY(device_free), KEY(is_expandable), KEY(stage),
-                         KEY(name),       KEY(block_bytes)};
+    return (struct keys){KEY(action),          KEY(addr),          KEY(address),   KEY(size),
+                         KEY(requested_size),  KEY(total_size),    KEY(stream),    KEY(time_us),
+                         KEY(frames),          KEY(state),         KEY(blocks),    KEY(device),
+                         KEY(device_free),     KEY(is_expandable), KEY(stage),     KEY(name),
+                         KEY(block_bytes),     KEY(history),       KEY(real_size), KEY(pool_id),
+                         KEY(segment_pool_id), KEY(forward_frames)};
 #undef KEY
 }
 
@@ -146,7 +149,9 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
         return fail_at(place, "action", "a text");
     out->action = find_action(mt_value_get(value, &keys->action));
     out->stream = natural_or(value, &keys->stream, 0);
+    out->pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->pool_id));
     out->frames = mt_value_get(value, &keys->frames);
+    out->forward_frames = mt_value_get(value, &keys->forward_frames);
     mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
     out->time_us = time_us;
     if (is_about_memory(out->action))
@@ -154,6 +159,8 @@ static mt_status read_event(struct reading *reading, const struct mt_value *valu
     out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
     if (out->action == MT_TORCH_OOM)
         out->address = natural_or(value, &keys->device_free, UINT64_MAX);
+    if (out->action == MT_TORCH_ANNOTATE)
+        out->address = natural_or(value, &keys->addr, 0);
     return MT_OK;
 }
 
@@ -183,10 +190,14 @@ static mt_status read_block(struct reading *reading, const struct mt_value *valu
                             struct mt_torch_block *out)
 {
     struct keys *keys = &reading->keys;
+    /* PyTorch 2.0 lists the requests that the block served, the last one first. */
+    const struct mt_value *last = mt_value_at(mt_value_get(value, &keys->history), 0);
     *out = (struct mt_torch_block){.address = natural_or(value, &keys->address, next),
                                    .frames = mt_value_get(value, &keys->frames)};
+    if (out->frames->kind != MT_VALUE_LIST)
+        out->frames = mt_value_get(last, &keys->frames);
     MT_TRY(read_size(reading, value, &keys->size, place, out->address, &out->bytes));
-    out->requested_bytes = natural_or(value, &keys->requested_size, out->bytes);
+    out->requested_bytes = natural_or(value, &keys->requested_size, natural_or(last, &keys->real_size, out->bytes));
     return check_size(reading, place, out->address, out->requested_bytes);
 }
 
@@ -203,6 +214,7 @@ static mt_status read_blocks(struct reading *reading, const struct mt_value *lis
         struct mt_torch_block *block = &out->blocks[out->block_count];
         status = read_block(reading, value, (struct place){"block", i}, next, block);
         block->stream = segment->stream;
+        block->pool = segment->pool;
         next = block->address + block->bytes;
         out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &reading->keys.state), "inactive");
     }
@@ -214,8 +226,10 @@ static mt_status read_segment(struct reading *reading, const struct mt_value *va
 {
     struct keys *keys = &reading->keys;
     const struct mt_value *expandable = mt_value_get(value, &keys->is_expandable);
-    *out = (struct mt_torch_segment){.stream = natural_or(value, &keys->stream, 0),
-                                     .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
+    *out = (struct mt_torch_segment){
+        .stream = natural_or(value, &keys->stream, 0),
+        .pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->segment_pool_id)),
+        .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
     mt_status status = read_natural(value, &keys->address, place, &out->address);
     if (status == MT_OK)
         status = read_size(reading, value, &keys->total_size, place, out->address, &out->bytes);
@@ -328,7 +342,7 @@ static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
 
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
 {
-    assert(device >= MT_IMPORT_ANY_DEVICE);
+    assert(device >= MT_IMPORT_CPU);
     struct reading reading = {.keys = make_keys(), .out = out};
     const struct mt_value *traces = mt_value_find(root, "device_traces");
     *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
@@ -336,6 +350,8 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     if (!mt_torch_snapshot_is_one(root))
         return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
     uint32_t devices = count_devices(root, &reading.keys);
+    if (device == MT_IMPORT_CPU)
+        return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory");
     if (out->device < 0 || out->device >= devices)
         return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
                        out->device);
@@ -357,5 +373,6 @@ void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot)
     free(snapshot->blocks);
     free(snapshot->segments);
     free(snapshot->annotations);
+    mt_torch_pools_release(&snapshot->pools);
     *snapshot = (struct mt_torch_snapshot){0};
 }

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "trace/import/import_reader.h"
+#include "trace/import/torch_pools.h"
 #include "trace/import/torch_settings.h"
 
 #define MT_TORCH_ACTIONS(X)                                                                                            \
@@ -40,22 +41,28 @@ struct mt_torch_event {
     uint64_t address;     /* of an oom: the bytes that the driver called free; UINT64_MAX: not stated */
     uint64_t bytes;       /* as requested */
     uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
-    uint64_t stream;      /* PyTorch's number, a pointer */
+    uint64_t stream;      /* PyTorch's number, a pointer; with private pools, a place in the snapshot's streams */
+    uint32_t pool;        /* as mt_torch_pools_find numbers it */
     int64_t time_us;
-    const struct mt_value *frames; /* innermost first: dicts of name, filename, line; or none */
-    const struct mt_value *event;  /* the whole dict */
+    const struct mt_value *frames;         /* innermost first: dicts of name, filename, line; or none */
+    const struct mt_value *forward_frames; /* in backward, of the operator that is undone, if anomalies were looked for:
+                                            * texts as Python prints a traceback */
+    const struct mt_value *event;          /* the whole dict; NULL if it is derived */
+    bool is_derived;                       /* it is no entry of the file */
 };
 
 /* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
 struct mt_torch_block {
     uint64_t address, bytes, requested_bytes;
     uint64_t stream; /* of its segment */
+    uint32_t pool;
     const struct mt_value *frames;
 };
 
 /* A segment of the end. In an expandable segment, each run of addresses that has memory is one. */
 struct mt_torch_segment {
     uint64_t address, bytes, stream;
+    uint32_t pool;
     bool is_expandable;
 };
 
@@ -80,6 +87,7 @@ struct mt_torch_snapshot {
     size_t segment_count;
     struct mt_torch_annotation *annotations; /* of this device */
     size_t annotation_count;
+    struct mt_torch_pools pools;
 };
 
 /* True if the value has the lists of a snapshot, whatever is in them. */

@@ -77,6 +77,11 @@ struct mt_use_row {
 mt_status mt_trace_uses(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                         size_t count, struct mt_use_row *out);
 
+/* Reads the call stacks that asked for blocks, which are ordered by alloc_event: out[i] is the number of that of blocks[i]
+ * (walk.h), below `stack_count`; 0: not recorded. */
+mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
+                           size_t count, size_t stack_count, uint32_t *out);
+
 /* A segment: memory that the allocator took from the device. Invariant: rows[i].number = i. */
 struct mt_segment_row {
     uint32_t number; /* of birth, from 0 */
@@ -84,6 +89,7 @@ struct mt_segment_row {
     uint64_t address;
     uint64_t bytes;                       /* up to the end of the last part that ever had memory */
     int64_t mapped_event, unmapped_event; /* that began and ended it; unmapped_event 0: mapped at the end of the run */
+    const char *pool;                     /* the private pool that has it, as "private pool (1, 0)"; "": none */
 };
 
 /* Reads all segments of a run, by number. */

@@ -45,6 +45,17 @@ struct mt_top_group {
 mt_status mt_trace_top_groups(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                               mt_group_key key, struct mt_top_group **out_rows, size_t *out_count, bool *out_complete);
 
+/* What a private pool has: memory that blocks of other pools never get, such as that of a CUDA graph of PyTorch.
+ * Invariant: allocated_bytes <= reserved_bytes, in a sound trace. */
+struct mt_pool_row {
+    const char *name; /* "private pool (1, 0)" */
+    uint64_t reserved_bytes, allocated_bytes, blocks;
+};
+
+/* Reads the private pools that had memory after `event`, the largest first. */
+mt_status mt_trace_pools(struct mt_trace *trace, const struct mt_run *run, int64_t event, struct mt_pool_row **out_rows,
+                         size_t *out_count);
+
 /* The highest moment of a phase, in allocated bytes. */
 struct mt_phase_peak {
     const char *phase;

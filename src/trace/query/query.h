@@ -118,6 +118,10 @@ static inline int64_t mt_query_position(int64_t id, int64_t first_event)
 mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes,
                               int64_t *out_event);
 
+/* Replaces the shares of that peak by the stored ones by role. None are stored of a run of an older format. */
+mt_status mt_query_peak_roles(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
+                              struct mt_peak_row *peak);
+
 /* A function that gets rows of blocks one by one, and returns false to have no more. */
 struct mt_top_visitor {
     void *context;

@@ -86,9 +86,9 @@ static int compare_requested(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->name, b->name);
 }
 
-/* Replaces the shares of a peak by those of the key. */
-static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, mt_group_key key,
-                             struct mt_peak_row *peak)
+/* Replaces the shares of a peak by those of the key, summed over the blocks that were live. */
+static mt_status sum_shares(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, mt_group_key key,
+                            struct mt_peak_row *peak)
 {
     struct groups groups = {0};
     int64_t *ids = NULL;
@@ -108,6 +108,17 @@ static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, m
     return status;
 }
 
+/* Replaces the shares of a peak, which are by category, by those of the key. Those by role are stored. */
+static mt_status replace_shares(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
+                                mt_group_key key, struct mt_peak_row *peak)
+{
+    if (key == MT_GROUP_ROLE)
+        MT_TRY(mt_query_peak_roles(trace, run, step, measure, peak));
+    if (key != MT_GROUP_ROLE || peak->share_count == 0)
+        MT_TRY(sum_shares(trace, run, measure, key, peak));
+    return mt_query_check_peak(trace, run, measure, peak);
+}
+
 mt_status mt_trace_peak_by(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                            mt_group_key key, struct mt_peak_row *out)
 {
@@ -115,11 +126,8 @@ mt_status mt_trace_peak_by(struct mt_trace *trace, const struct mt_run *run, int
     assert(key < MT_GROUP_KEY_COUNT);
     MT_TRY(mt_database_begin_reading(trace->database));
     mt_status status = mt_trace_step_peak(trace, run, step, measure, out);
-    if (status == MT_OK && out->event != 0 && key != MT_GROUP_CATEGORY) {
-        status = read_shares(trace, run, measure, key, out);
-        if (status == MT_OK)
-            status = mt_query_check_peak(trace, run, measure, out);
-    }
+    if (status == MT_OK && out->event != 0 && key != MT_GROUP_CATEGORY)
+        status = replace_shares(trace, run, step, measure, key, out);
     mt_database_end_reading(trace->database);
     return status;
 }

@@ -76,17 +76,29 @@ static void add_share(struct mt_trace *trace, const struct mt_statement *row, st
     };
 }
 
+/* The stored shares of a peak by a word of the labels. */
+#define STORED_SHARES(word)                                                                                            \
+    "SELECT " word ", allocated_bytes, requested_bytes, blocks FROM summary_peak_" word                                \
+    " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"                                                    \
+    " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, " word
+
 static mt_status read_shares(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
-                             struct mt_peak_row *peak)
+                             const char *sql, struct mt_peak_row *peak)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT category, allocated_bytes, requested_bytes, blocks FROM summary_peak_category"
-                 " WHERE run = ?1 AND step = ?2 AND measure = ?3 AND blocks > 0"
-                 " ORDER BY CASE ?3 WHEN 'requested' THEN requested_bytes ELSE allocated_bytes END DESC, category",
-                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(step), MT_BIND_TEXT(mt_measure_name(measure)))
+    MT_EACH_ROW (row, status, trace->database, sql, MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(step),
+                 MT_BIND_TEXT(mt_measure_name(measure)))
         add_share(trace, row, peak);
     return status;
+}
+
+mt_status mt_query_peak_roles(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
+                              struct mt_peak_row *peak)
+{
+    free(peak->shares);
+    peak->shares = NULL;
+    peak->share_count = 0;
+    return read_shares(trace, run, step, measure, STORED_SHARES("role"), peak);
 }
 
 mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
@@ -121,7 +133,7 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
         return status;
     status = read_moment(trace, run, out);
     if (status == MT_OK)
-        status = read_shares(trace, run, step, measure, out);
+        status = read_shares(trace, run, step, measure, STORED_SHARES("category"), out);
     return status == MT_OK ? mt_query_check_peak(trace, run, measure, out) : status;
 }
 

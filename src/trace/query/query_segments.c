@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 struct segment_list {
+    struct mt_trace *trace;
     struct mt_segment_row *rows;
     size_t count;
 };
@@ -47,7 +48,8 @@ static mt_status add_segment(const struct mt_statement *row, const struct range 
                                 .address = (uint64_t)mt_statement_integer(row, 2),
                                 .bytes = bytes,
                                 .mapped_event = mapped,
-                                .unmapped_event = unmapped > mapped && unmapped < range->end ? unmapped : 0};
+                                .unmapped_event = unmapped > mapped && unmapped < range->end ? unmapped : 0,
+                                .pool = mt_query_text(list->trace, row, 6)};
     list->count++;
     assert(list->rows[list->count - 1].number + 1 == list->count);
     return MT_OK;
@@ -56,11 +58,12 @@ static mt_status add_segment(const struct mt_statement *row, const struct range 
 mt_status mt_trace_segments(struct mt_trace *trace, const struct mt_run *run, struct mt_segment_row **out_rows,
                             size_t *out_count)
 {
-    struct segment_list list = {0};
+    struct segment_list list = {.trace = trace};
     struct range range = {run->first_event, mt_query_end(run)};
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT id, stream, address, bytes, mapped_event, unmapped_event FROM segment"
+                 "SELECT id, stream, address, bytes, mapped_event, unmapped_event, (SELECT value FROM setting"
+                 " WHERE setting.run = ?1 AND name = 'stream ' || stream) FROM segment"
                  " WHERE run = ?1 AND mapped_event < ?2 ORDER BY id",
                  MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(range.end))
         status = add_segment(row, &range, &list);

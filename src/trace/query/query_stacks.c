@@ -1,5 +1,6 @@
 /* The call stacks of a run. */
 #include "base/memory.h"
+#include "trace/query/blocks.h"
 #include "trace/query/query.h"
 #include "trace/query/walk.h"
 
@@ -40,6 +41,26 @@ mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, stru
                  MT_BIND_INTEGER(run->id))
         status = add_stack(trace, row, &rows, &count);
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
+}
+
+mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
+                           size_t count, size_t stack_count, uint32_t *out)
+{
+    mt_status status = MT_OK;
+    size_t next = 0;
+    memset(out, 0, count * sizeof *out);
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT id, stack FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 AND kind = ?3 AND stack > 0"
+                 " ORDER BY id",
+                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
+                 MT_BIND_INTEGER(MT_EVENT_ALLOC)) {
+        int64_t id = mt_statement_integer(row, 0), stack = mt_statement_integer(row, 1);
+        while (next < count && blocks[next].alloc_event < id)
+            next++;
+        if (next < count && blocks[next].alloc_event == id && stack < (int64_t)stack_count)
+            out[next] = (uint32_t)stack;
+    }
+    return status;
 }
 
 /* True for a file of Python that is neither PyTorch's, nor another package's, nor Python's own. */

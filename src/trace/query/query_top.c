@@ -286,7 +286,7 @@ static mt_status add_steps(struct mt_trace *trace, const struct mt_run *run, str
     return MT_OK;
 }
 
-/* Adds the call stacks that asked for blocks. */
+/* Adds the call stacks that asked for blocks, and their private pools. */
 static mt_status add_stacks(struct mt_trace *trace, const struct mt_run *run, struct ranking *ranking)
 {
     struct mt_stack_row *stacks = NULL;
@@ -295,17 +295,20 @@ static mt_status add_stacks(struct mt_trace *trace, const struct mt_run *run, st
     mt_status status = mt_trace_stacks(trace, run, &stacks, &count);
     if (status == MT_OK)
         status = mt_query_prepare(trace, run,
-                                  "SELECT alloc.stack FROM event JOIN event AS alloc ON alloc.id ="
-                                  " ifnull(event.allocation, event.id) WHERE ?1 = ?1 AND event.id = ?2",
+                                  "SELECT alloc.stack, (SELECT value FROM setting WHERE run = ?1"
+                                  " AND name = 'stream ' || alloc.stream) FROM event JOIN event AS alloc ON alloc.id ="
+                                  " ifnull(event.allocation, event.id) WHERE event.id = ?2",
                                   &statement);
     for (size_t i = 0; i < ranking->count && status == MT_OK; i++) {
         struct mt_text line = {0}, frames = {0};
         MT_QUERY_BIND(statement, ranking->rows[i].event);
-        uint32_t stack = mt_statement_next(statement, &status) ? (uint32_t)mt_statement_integer(statement, 0) : 0;
+        bool found = mt_statement_next(statement, &status);
+        uint32_t stack = found ? (uint32_t)mt_statement_integer(statement, 0) : 0;
         mt_stack_line(stacks, count, stack, &line);
         mt_stack_frames(stacks, count, stack, &frames);
         ranking->rows[i].line = mt_trace_keep(trace, mt_text_get(&line));
         ranking->rows[i].frames = mt_trace_keep(trace, mt_text_get(&frames));
+        ranking->rows[i].pool = found ? mt_query_text(trace, statement, 1) : "";
         mt_text_release(&line);
         mt_text_release(&frames);
         mt_statement_reset(statement);

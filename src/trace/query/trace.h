@@ -119,6 +119,7 @@ struct mt_top_row {
     /* Of a block that is listed singly: the line of the program's own code that asked, and the whole call stack (walk.h). "":
      * not recorded; NULL: not listed singly. */
     const char *line, *frames;
+    const char *pool; /* the same: the private pool that has it; "": none */
 };
 
 typedef enum mt_top_grouping { MT_TOP_MERGED, MT_TOP_EACH } mt_top_grouping;

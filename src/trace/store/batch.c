@@ -16,16 +16,11 @@ struct mt_batch_table {
     size_t row_bytes;
     size_t capacity;                            /* rows */
     int (*compare)(const void *, const void *); /* the order in which they are inserted; NULL: as they were added */
-
-    /* Gives SQLite one column, from 0, of the cursor's row, or nothing for NULL. Returns SQLITE_OK. Most of the cost of a
-     * row is here, so SQLite calls it without a function in between. */
-    int (*column)(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column);
 };
 
 /* Invariant: count <= table->capacity; equal only until the rows are stored. */
 struct mt_batch {
     const struct mt_batch_table *table;
-    sqlite3_module module;
     struct mt_database *database;
     struct mt_statement *insert;
     size_t count;
@@ -128,8 +123,17 @@ static int cursor_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *out)
     return SQLITE_OK;
 }
 
-/* The functions of every virtual table; each adds its own xColumn. */
-static const sqlite3_module COMMON_MODULE = {
+/* Every row is an array of columns. */
+static int give_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
+{
+    const int64_t *columns = current_row(cursor);
+    if (columns[column] != MT_NULL_COLUMN)
+        sqlite3_result_int64(context, columns[column]);
+    return SQLITE_OK;
+}
+
+/* The functions of every virtual table. */
+static const sqlite3_module module = {
     .xConnect = connect_table,
     .xBestIndex = choose_plan,
     .xDisconnect = disconnect_table,
@@ -138,6 +142,7 @@ static const sqlite3_module COMMON_MODULE = {
     .xFilter = cursor_filter,
     .xNext = cursor_next,
     .xEof = cursor_at_end,
+    .xColumn = give_column,
     .xRowid = cursor_rowid,
 };
 
@@ -146,11 +151,9 @@ mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_ta
     struct mt_batch *batch = mt_host_alloc(sizeof *batch);
     mt_status status = MT_OK;
     batch->table = table;
-    batch->module = COMMON_MODULE;
-    batch->module.xColumn = table->column;
     batch->database = database;
     batch->rows = mt_host_alloc(table->capacity * table->row_bytes);
-    if (sqlite3_create_module(mt_database_handle(database), table->name, &batch->module, batch) != SQLITE_OK)
+    if (sqlite3_create_module(mt_database_handle(database), table->name, &module, batch) != SQLITE_OK)
         status = mt_fail(MT_FAILED, "%s", sqlite3_errmsg(mt_database_handle(database)));
     if (status == MT_OK)
         status = mt_database_prepare(database, table->insert, &batch->insert);
@@ -272,14 +275,6 @@ uint64_t mt_event_row_checksum(uint64_t checksum, const struct mt_event_row_in *
     return mt_fold(sum ^ 0xD6E8FEB86659FD93u, (uint64_t)row->columns[MT_EVENT_COLUMNS - 1] ^ 0xA0761D6478BD642Fu);
 }
 
-static int give_event_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
-{
-    const struct mt_event_row_in *row = current_row(cursor);
-    if (row->columns[column] != MT_NULL_COLUMN)
-        sqlite3_result_int64(context, row->columns[column]);
-    return SQLITE_OK;
-}
-
 /* The columns are in the order of table event, so that SQLite need not move them. An id of NULL is the next one. */
 const struct mt_batch_table mt_event_batch = {
     .name = "mt_event_batch",
@@ -287,7 +282,6 @@ const struct mt_batch_table mt_event_batch = {
     .insert = "INSERT INTO event SELECT NULL, * FROM mt_event_batch",
     .row_bytes = sizeof(struct mt_event_row_in),
     .capacity = 1024,
-    .column = give_event_column,
 };
 
 /* Returns the id of the event with that sequence. */
@@ -312,14 +306,6 @@ void mt_use_row_set(struct mt_use_row_in *row, int64_t first_event, const struct
     }};
 }
 
-static int give_use_column(sqlite3_vtab_cursor *cursor, sqlite3_context *context, int column)
-{
-    const struct mt_use_row_in *row = current_row(cursor);
-    if (row->columns[column] != MT_NULL_COLUMN)
-        sqlite3_result_int64(context, row->columns[column]);
-    return SQLITE_OK;
-}
-
 /* By allocation, the key of the table: in order, rows cost a tenth less and fill its pages better by a fifth. */
 static int compare_uses(const void *left, const void *right)
 {
@@ -334,5 +320,13 @@ const struct mt_batch_table mt_use_batch = {
     .row_bytes = sizeof(struct mt_use_row_in),
     .capacity = 4096,
     .compare = compare_uses,
-    .column = give_use_column,
+};
+
+/* A stack lies behind its caller's, so rows come in the order of the key but where a ring was damaged. */
+const struct mt_batch_table mt_stack_batch = {
+    .name = "mt_stack_batch",
+    .columns = "run, id, parent, frame",
+    .insert = "INSERT OR REPLACE INTO stack SELECT * FROM mt_stack_batch",
+    .row_bytes = sizeof(struct mt_stack_row_in),
+    .capacity = 4096,
 };

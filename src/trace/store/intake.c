@@ -20,7 +20,6 @@ enum insert {
     INSERT_KERNEL_NAME,
     INSERT_KERNEL,
     INSERT_FRAME,
-    INSERT_STACK,
     INSERT_OUTSIDE,
     INSERT_BATCH,
     INSERT_COUNT
@@ -34,7 +33,6 @@ static const struct {
     [INSERT_KERNEL_NAME] = {"kernel_name", "run, id, name"},
     [INSERT_KERNEL] = {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream"},
     [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
-    [INSERT_STACK] = {"stack", "run, id, parent, frame"},
     [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
     [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
 };
@@ -47,7 +45,7 @@ struct mt_intake {
     uint64_t position; /* of the ring */
     bool open, at_damage;
     struct mt_summary *summary;
-    struct mt_batch *events, *uses;
+    struct mt_batch *events, *uses, *stacks;
     mt_span_id *label_spans; /* by label number; 0 for labels that never came */
     size_t label_count;
     int64_t kernel_count; /* stored: ids 1 to this */
@@ -81,6 +79,8 @@ static mt_status prepare(struct mt_intake *intake)
     mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
     if (status == MT_OK)
         status = mt_batch_create(intake->database, &mt_use_batch, &intake->uses);
+    if (status == MT_OK)
+        status = mt_batch_create(intake->database, &mt_stack_batch, &intake->stacks);
     for (int i = 0; i < INSERT_COUNT && status == MT_OK; i++) {
         status = mt_database_prepare_insert(intake->database, inserts[i].table, inserts[i].columns, &intake->insert[i]);
         mt_statement_bind_integer(intake->insert[i], 1, intake->run);
@@ -147,6 +147,7 @@ void mt_intake_destroy(struct mt_intake *intake)
     mt_database_rollback(intake->database);
     mt_batch_destroy(intake->events);
     mt_batch_destroy(intake->uses);
+    mt_batch_destroy(intake->stacks);
     for (int i = 0; i < INSERT_COUNT; i++)
         mt_statement_finalize(intake->insert[i]);
     mt_statement_finalize(intake->update_run);
@@ -266,8 +267,9 @@ static mt_status add_stack(struct mt_intake *intake, const struct mt_record_head
     struct mt_stack stack;
     if (!mt_payload_get_stack(&intake->payload, &stack))
         return MT_OK;
-    return MT_RUN_WITH(intake->insert[INSERT_STACK], 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(stack.parent),
-                       MT_BIND_INTEGER(stack.frame));
+    *(struct mt_stack_row_in *)mt_batch_add(intake->stacks) =
+        (struct mt_stack_row_in){{intake->run, head->id, stack.parent, stack.frame}};
+    return mt_batch_is_full(intake->stacks) ? mt_batch_store(intake->stacks) : MT_OK;
 }
 
 /* The moment is that of the last event, or of the run's beginning. */
@@ -376,7 +378,9 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     assert(intake->position <= end);
     if (status == MT_OK)
         status = mt_batch_store(intake->events);
-    return status == MT_OK ? mt_batch_store(intake->uses) : status;
+    if (status == MT_OK)
+        status = mt_batch_store(intake->uses);
+    return status == MT_OK ? mt_batch_store(intake->stacks) : status;
 }
 
 /* Stores the checksum of the events since the last commit. */

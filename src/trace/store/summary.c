@@ -1,7 +1,7 @@
 #include "trace/store/summary.h"
 
 #include "base/memory.h"
-#include "base/number_map.h"
+#include "trace/store/segment_rows.h"
 #include "trace/store/summary_rows.h"
 
 #include <assert.h>
@@ -44,12 +44,7 @@ struct mt_summary {
     struct mt_summary_scope **scopes; /* in order; scopes that are stored are freed */
     size_t scope_count;
 
-    struct mt_number_map segment_index; /* from birth number to the index of the latest row of that number */
-    struct mt_summary_segment *segments;
-    size_t segment_count;
-    size_t *changed_segments; /* indices of the rows that differ from what is stored */
-    size_t changed_count;
-    struct mt_parts parts; /* its rows differ from what is stored */
+    struct mt_segment_rows segments;
 
     struct mt_summary_step *steps;
     size_t step_count;
@@ -63,8 +58,7 @@ struct mt_summary {
 static __attribute__((unused)) bool is_sound(const struct mt_summary *summary)
 {
     return summary->scope_count >= 1 && summary->events < summary->next_checkpoint &&
-           summary->steps_stored <= summary->step_count && summary->changed_count <= summary->segment_count &&
-           summary->totals.category_count <= MT_MOST_CATEGORIES;
+           summary->steps_stored <= summary->step_count && summary->totals.category_count <= MT_MOST_CATEGORIES;
 }
 
 static struct mt_summary_scope *current_scope(struct mt_summary *summary)
@@ -122,8 +116,7 @@ struct mt_summary *mt_summary_create(int64_t first_event)
     summary->totals.category_count = mt_category_set_count(&summary->categories);
     mt_live_create(&summary->live);
     mt_allocations_create(&summary->allocations);
-    mt_number_map_create(&summary->segment_index);
-    mt_parts_create(&summary->parts);
+    mt_segment_rows_create(&summary->segments);
     begin_peaks(&summary->run_peaks, &summary->totals, first_event);
     begin_scope(summary, MT_STEP_BEFORE, first_event);
     return summary;
@@ -135,8 +128,7 @@ void mt_summary_destroy(struct mt_summary *summary)
         return;
     mt_live_release(&summary->live);
     mt_allocations_release(&summary->allocations);
-    mt_number_map_release(&summary->segment_index);
-    mt_parts_release(&summary->parts);
+    mt_segment_rows_release(&summary->segments);
     for (size_t i = 0; i < summary->scope_count; i++)
         free(summary->scopes[i]);
     for (size_t i = 0; i < summary->checkpoint_count; i++)
@@ -144,8 +136,6 @@ void mt_summary_destroy(struct mt_summary *summary)
     free(summary->labels);
     mt_category_set_release(&summary->categories);
     free(summary->scopes);
-    free(summary->segments);
-    free(summary->changed_segments);
     free(summary->steps);
     free(summary->checkpoints);
     free(summary);
@@ -305,63 +295,16 @@ static int64_t relabel(struct mt_summary *summary, const struct mt_event *event,
     return block->event;
 }
 
-/* Lists the row of a segment as changed, once until it is stored. */
-static void note_change(struct mt_summary *summary, size_t index)
-{
-    if (summary->segments[index].changed)
-        return;
-    summary->segments[index].changed = true;
-    *MT_HOST_ADD(summary->changed_segments, summary->changed_count) = index;
-}
-
-/* Returns the row of the segment in which the event maps memory. Adds it if the event begins the segment. */
-static size_t segment_to_map(struct mt_summary *summary, const struct mt_event *event, int64_t id)
-{
-    uint64_t index = summary->segment_count;
-    if (mt_number_map_get(&summary->segment_index, event->segment, &index))
-        return index;
-    *MT_HOST_ADD(summary->segments, summary->segment_count) = (struct mt_summary_segment){
-        .id = event->segment, .address = event->segment_address, .stream = event->stream, .mapped_event = id};
-    mt_number_map_put(&summary->segment_index, event->segment, index);
-    return index;
-}
-
-static struct mt_part part_of(const struct mt_event *event, int64_t id)
-{
-    return (struct mt_part){
-        .segment = event->segment, .offset = event->offset, .bytes = event->block_bytes, .mapped_event = id};
-}
-
 static void map_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
-    size_t index = segment_to_map(summary, event, id);
-    assert(index < summary->segment_count && summary->segments[index].unmapped_event == 0);
-    struct mt_summary_segment *segment = &summary->segments[index];
-    uint64_t end = event->offset + event->block_bytes;
-    uint64_t bytes = mt_parts_map(&summary->parts, part_of(event, id));
-    segment->bytes = end > segment->bytes ? end : segment->bytes;
-    segment->mapped_bytes += bytes;
-    note_change(summary, index);
-    summary->totals.now[MT_MEASURE_RESERVED] += bytes;
+    summary->totals.now[MT_MEASURE_RESERVED] += mt_segment_rows_map(&summary->segments, event, id);
     raise_peaks(summary, id);
 }
 
 static void unmap_segment(struct mt_summary *summary, const struct mt_event *event, int64_t id)
 {
-    uint64_t index;
-    if (!mt_number_map_get(&summary->segment_index, event->segment, &index))
-        return;
     settle(summary, RESERVED_ONLY);
-    struct mt_summary_segment *segment = &summary->segments[index];
-    uint64_t bytes = mt_parts_unmap(&summary->parts, part_of(event, id), id);
-    assert(bytes <= segment->mapped_bytes);
-    segment->mapped_bytes -= bytes;
-    summary->totals.now[MT_MEASURE_RESERVED] -= bytes;
-    if (segment->mapped_bytes > 0)
-        return;
-    segment->unmapped_event = id;
-    mt_number_map_take(&summary->segment_index, event->segment, &index);
-    note_change(summary, index);
+    summary->totals.now[MT_MEASURE_RESERVED] -= mt_segment_rows_unmap(&summary->segments, event, id);
 }
 
 static void begin_step(struct mt_summary *summary, const struct mt_event *event, int64_t id)
@@ -429,23 +372,6 @@ int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event)
     return allocation;
 }
 
-static mt_status store_segments(struct mt_summary *summary, struct mt_database *database, int64_t run)
-{
-    mt_status status = mt_summary_write_segment_rows(database, run, summary->segments, summary->changed_segments,
-                                                     summary->changed_count);
-    for (size_t i = 0; i < summary->changed_count; i++)
-        summary->segments[summary->changed_segments[i]].changed = false;
-    summary->changed_count = 0;
-    return status;
-}
-
-static mt_status store_parts(struct mt_summary *summary, struct mt_database *database, int64_t run)
-{
-    mt_status status = mt_summary_write_part_rows(database, run, summary->parts.rows, summary->parts.row_count);
-    summary->parts.row_count = 0;
-    return status;
-}
-
 /* A step that goes on is written again when it has ended. */
 static mt_status store_steps(struct mt_summary *summary, struct mt_database *database, int64_t run)
 {
@@ -485,9 +411,7 @@ static mt_status store_scopes(struct mt_summary *summary, struct mt_database *da
 
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)
 {
-    mt_status status = store_segments(summary, database, run);
-    if (status == MT_OK)
-        status = store_parts(summary, database, run);
+    mt_status status = mt_segment_rows_store(&summary->segments, database, run);
     if (status == MT_OK)
         status = store_steps(summary, database, run);
     if (status == MT_OK)

@@ -1,5 +1,6 @@
 """A fake PyTorch with the parts that the package uses, over the library with fake cards. Tensors are
 blocks of memory and nothing else. Backward runs the nodes of a graph in another thread."""
+import contextlib
 import ctypes
 import os
 import pickle
@@ -10,10 +11,30 @@ import types
 C10 = ctypes.CDLL(os.environ["FAKE_C10"])
 CUDA = ctypes.CDLL(os.environ["FAKE_C10_CUDA"])
 CPU = ctypes.CDLL(os.environ["FAKE_TORCH_CPU"])
-CPU.fake_torch_number.restype = ctypes.c_uint64
-for name in ("take", "allocated", "reserved"):
+CPU.fake_torch_number.restype = CPU.fake_torch_class.restype = ctypes.c_uint64
+for name in ("take", "take_elsewhere", "allocated", "reserved"):
     getattr(CUDA, "fake_cuda_" + name).restype = ctypes.c_uint64
 C10.fake_c10_take.restype = ctypes.c_char_p
+
+
+@contextlib.contextmanager
+def operator(name):
+    """An operator of PyTorch's, as its observers see it."""
+    text = ctypes.create_string_buffer(name.encode())
+    CPU.fake_cpu_operator_begin(text)
+    try:
+        yield
+    finally:
+        CPU.fake_cpu_operator_end()
+
+
+@contextlib.contextmanager
+def no_grad():
+    CPU.fake_cpu_enable_grad(0)
+    try:
+        yield
+    finally:
+        CPU.fake_cpu_enable_grad(1)
 
 
 class OutOfMemoryError(RuntimeError):
@@ -102,13 +123,15 @@ def take(count, device=0, stream=0):
 
 
 class Node(ctypes.Structure):
-    """A step of backward: its allocations, and the nodes after it. Its memory has its number, and that of its thread."""
+    """A step of backward: its allocations, and the nodes after it. Its memory has its class, its number, and that of its
+    thread."""
 
     _fields_ = [("words", ctypes.c_uint64 * 8)]
 
     def __init__(self, count, *after):
         super().__init__()
         self.count, self.after = count, after
+        self.words[0] = CPU.fake_torch_class()
         self.words[3], self.words[6] = CPU.fake_torch_number(), threading.get_native_id()
 
     def _sequence_nr(self):
@@ -121,6 +144,16 @@ class Node(ctypes.Structure):
         for node in self.after:
             node.run()
         CPU.fake_torch_run(None)
+
+
+class NativeNode:
+    """A step of backward in a thread that runs no Python."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def run(self):
+        CUDA.fake_cuda_take_elsewhere(ctypes.c_uint64(self.count), 0)
 
 
 class OnHost:
@@ -246,7 +279,7 @@ class Profile:
         pass
 
 
-nvtx = module_named("cuda.nvtx", range_push=lambda message: 0, range_pop=lambda: 0)
+nvtx = module_named("cuda.nvtx", range_push=lambda msg: 0, range_pop=lambda: 0)
 history = []  # the calls that would have PyTorch keep its memory history
 
 

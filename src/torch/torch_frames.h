@@ -1,0 +1,51 @@
+/* The frames of Python's interpreter, read from its memory without its lock.
+ *
+ *   thread state ──▶ frame ──previous──▶ frame ──previous──▶ …     innermost first
+ *                      ├─ code object: function, file, first line, instructions
+ *                      └─ the instruction that runs
+ *
+ * PyTorch asks for memory under a lock of its own, mostly without Python's: to wait for Python's there may never end. But a
+ * thread that is in our code changes none of its own frames, and their code objects live as long as they do. So nothing
+ * is locked, and no reference is counted.
+ *
+ * The places of fields are those of CPython 3.9 to 3.12, and what 3.13 and 3.14 say of themselves (_Py_DebugOffsets). As they
+ * are no interface, python/memtrace/_stacks.py compares a walk with what Python says before the first is used.
+ *
+ * Threads: any, each about itself. */
+#ifndef MT_TORCH_TORCH_FRAMES_H
+#define MT_TORCH_TORCH_FRAMES_H
+
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Frames that are further out are left out. */
+enum { MT_TORCH_MOST_CALLS = 1024 };
+
+/* A frame. Valid while it runs, or waits for one that it has called. */
+struct mt_torch_frame {
+    const char *code;    /* the code object */
+    int32_t instruction; /* its offset in the code, in bytes */
+};
+
+/* A walk. Invariants: depth <= MT_TORCH_MOST_CALLS; frames[0 .. depth) are set, the innermost first; equal stacks have
+ * an equal hash, also in a later walk. */
+struct mt_torch_stack {
+    uint64_t hash;
+    uint32_t depth;
+    bool has_caller; /* frames of another thread may be among them: torch_stack.h */
+    struct mt_torch_frame frames[MT_TORCH_MOST_CALLS];
+};
+
+/* Finds the frames of this process's Python, of version 3.`minor`. MT_NO_DEVICE if its layout is not known. */
+mt_status mt_torch_frames_find(int minor);
+
+/* Walks the frames of the calling thread; none, if it runs no Python or nothing was found. Costs some 5 ns a frame. */
+void mt_torch_frames_walk(struct mt_torch_stack *out);
+
+/* Adds the name of a frame's function and its file, and returns its line. Calls nothing that takes memory of Python's. */
+int mt_torch_frame_describe(const struct mt_torch_frame *frame, struct mt_text *function, struct mt_text *file);
+
+#endif
