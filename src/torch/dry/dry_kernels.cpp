@@ -170,12 +170,16 @@ void record_stream(Tensor &self, c10::Stream stream)
 
 /* Returns the kernel that a card of compute capability 9.0 chooses, as sdp::select_sdp_backend does (cuDNN's for 16 bits, the
  * memory-efficient one for fp32). */
-int64_t choose_attention(const Tensor &query, const Tensor &, const Tensor &, const std::optional<Tensor> &, double,
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &, const std::optional<Tensor> &, double,
                          bool, std::optional<double>, bool)
 {
-    enum { EFFICIENT = 2, CUDNN = 3 };
+    enum { MATH = 0, EFFICIENT = 2, CUDNN = 3 };
     const auto type = query.scalar_type();
-    return type == at::kHalf || type == at::kBFloat16 ? CUDNN : EFFICIENT;
+    if (query.dim() != 4)
+        return MATH;
+    if (type == at::kHalf || type == at::kBFloat16)
+        return CUDNN;
+    return query.size(1) == key.size(1) && type == at::kFloat ? EFFICIENT : MATH;
 }
 
 torch::Library *library;

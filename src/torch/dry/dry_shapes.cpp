@@ -173,6 +173,10 @@ void register_shapes()
     meta.impl("cudnn_grid_sampler_backward", &sample_grid_backward);
     meta.impl("_use_cudnn_ctc_loss", &never);
     meta.impl("_use_cudnn_ctc_loss.Tensor", &never_of_tensors);
+    if (c10::Dispatcher::singleton().findSchema({"aten::_use_miopen_ctc_loss", ""})) {
+        meta.impl("_use_miopen_ctc_loss", &never);
+        meta.impl("_use_miopen_ctc_loss.Tensor", &never_of_tensors);
+    }
     at::native::cudnn_convolution_backward_stub.set_cuda_dispatch_ptr(&cudnn_gradients);
     at::native::cudnn_convolution_transpose_backward_stub.set_cuda_dispatch_ptr(&cudnn_transpose_gradients);
     at::native::conv_depthwise2d_backward_stub.set_cuda_dispatch_ptr(&depthwise_gradients);

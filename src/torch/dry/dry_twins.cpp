@@ -123,7 +123,7 @@ void twins::carry_over()
         if (owner->second.unsafeGetStorageImpl() != impl->storage().unsafeGetStorageImpl())
             impl->set_storage_keep_dtype(owner->second);
         StorageImpl *target = owner->second.unsafeGetStorageImpl();
-        if (kind_ == c10::DeviceType::Meta && storage->nbytes() > target->nbytes())
+        if (storage->nbytes() > target->nbytes())
             resize(target, storage->nbytes());
         if (twin->sizes() != impl->sizes() || twin->strides() != impl->strides() ||
             twin->storage_offset() != impl->storage_offset()) {
