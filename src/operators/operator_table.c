@@ -38,6 +38,8 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"embedding_dense_backward", mt_rule_embedding_backward,
      "over 3,072 indices: their sort, segments, and partial sums", CUDA_FOLDER "EmbeddingBackwardKernel.cu:212",
      "H100, H200"},
+    {"cumsum cumprod", mt_rule_running_sum, "a cast input; along the only dimension CUB's scan",
+     CUDA_FOLDER "ScanKernels.cpp:25", "H100, H200: a cast"},
     {"native_layer_norm_backward", mt_rule_layer_norm_backward,
      "over 65,536 rows: parts of the weight's gradient, and their sums",
      CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", ""},

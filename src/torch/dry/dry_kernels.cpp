@@ -101,10 +101,12 @@ struct call {
         return stack;
     }
 
-    /* Marks what the operator writes as not known. */
+    /* Marks what the operator writes as not known. Gradients that were not computed are taken for finite: the scaler's search
+     * for others leaves its answer as it is. */
     void forget_written() const
     {
-        for (size_t i = 0; i < arguments.size(); i++) {
+        const bool searches = op.schema().name() == "aten::_amp_foreach_non_finite_check_and_unscale_";
+        for (size_t i = 0; i < (searches ? 1 : arguments.size()); i++) {
             const c10::AliasInfo *alias = op.schema().arguments()[i].alias_info();
             if (alias != nullptr && alias->isWrite())
                 each_tensor(arguments[i], forget_values);
