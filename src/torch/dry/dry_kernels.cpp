@@ -352,10 +352,22 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 
 torch::Library *library;
 
+/* Says nothing: where PyTorch has kernels for CUDA, ours take their place. */
+class silence final : public c10::WarningHandler
+{
+  public:
+    void process(const c10::Warning &) override
+    {
+    }
+};
+
+silence no_warnings;
+
 } // namespace
 
 void register_kernels()
 {
+    const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
     static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());
@@ -384,6 +396,7 @@ void memtrace_dry_assume(double value, void (*tell)(const char *words))
  * be decomposed. Returns 0; 1 if this PyTorch does not know it. */
 int memtrace_dry_operator(const char *name)
 {
+    const c10::WarningUtils::WarningHandlerGuard guard(&mt_dry::no_warnings);
     try {
         if (!c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name)))
             return 1;
