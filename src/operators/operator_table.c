@@ -10,7 +10,7 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
      "aten/src/ATen/cuda/CublasHandlePool.cpp:116", "H100, H200"},
     {"addmm addmv baddbmm _addmm_activation", mt_rule_addmm,
-     "the same; with a bias of one row also cublasLt's 1 MiB, kept since 2.8", "aten/src/ATen/cuda/CUDABlas.cpp:188",
+     "the same; with a bias of one row also cublasLt's 1 MiB", "aten/src/ATen/cuda/CUDABlas.cpp:188",
      "H100, H200"},
     {"sum nansum mean prod", mt_rule_sum, "a cast input; partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
      "H100, H200"},
