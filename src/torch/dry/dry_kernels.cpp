@@ -168,6 +168,7 @@ void run_by_values(const call &call, Stack *stack)
     }
     Stack results(stack->end() - static_cast<ptrdiff_t>(computed.size()), stack->end());
     keep_values(computed, results, on_cpu);
+    count_unknown(call.op, results);
 }
 
 /* True if the operator fills its first argument with random numbers. Its shape stays, and the meta kernels of these are
