@@ -47,15 +47,16 @@ class Program(NamedTuple):
     accumulate: int = 1
     is_clipped: bool = False
     is_checkpointed: bool = False
+    keeps_data: bool = False  # to the end of the step
 
 
 PROGRAMS = {
-    "gpt2_fp32": Program("gpt2", {}, 4, 1024),
-    "gpt2_autocast": Program("gpt2", {}, 4, 1024, autocast="bfloat16"),
-    "llama1b_bf16": Program("llama", LLAMA_1B, 2, 2048, weights="bfloat16"),
-    "llama1b_autocast": Program("llama", LLAMA_1B, 2, 2048, autocast="bfloat16"),
-    "llama1b_bf16_ckpt": Program("llama", LLAMA_1B, 2, 2048, weights="bfloat16", is_checkpointed=True),
-    "llama8b_bf16_ckpt": Program("llama", LLAMA_8B, 1, 2048, weights="bfloat16", is_checkpointed=True),
+    "gpt2_fp32": Program("gpt2", {}, 4, 1024, keeps_data=True),
+    "gpt2_autocast": Program("gpt2", {}, 4, 1024, autocast="bfloat16", keeps_data=True),
+    "llama1b_bf16": Program("llama", LLAMA_1B, 2, 2048, weights="bfloat16", keeps_data=True),
+    "llama1b_autocast": Program("llama", LLAMA_1B, 2, 2048, autocast="bfloat16", keeps_data=True),
+    "llama1b_bf16_ckpt": Program("llama", LLAMA_1B, 2, 2048, weights="bfloat16", is_checkpointed=True, keeps_data=True),
+    "llama8b_bf16_ckpt": Program("llama", LLAMA_8B, 1, 2048, weights="bfloat16", is_checkpointed=True, keeps_data=True),
     "llama_fused_adamw_autocast": Program("llama", LLAMA_200M, 4, 1024, autocast="bfloat16", optimizer="fused"),
     "llama_sgd_accum_clip_autocast": Program("llama", LLAMA_200M, 4, 1024, autocast="bfloat16", optimizer="sgd",
                                              accumulate=2, is_clipped=True),
@@ -111,8 +112,9 @@ def make_step(torch: Any, program: Program) -> Callable[[], None]:
 
     def step() -> None:
         for _ in range(program.accumulate):
+            kept = make_data(torch, model, program) if program.keeps_data else None
             with torch.autocast("cuda", dtype=narrow, enabled=bool(program.autocast)):
-                loss = model(**make_data(torch, model, program)).loss
+                loss = model(**(kept or make_data(torch, model, program))).loss
             (scaler.scale(loss) if scaler else loss).backward()
         if program.is_clipped:
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)

@@ -255,6 +255,39 @@ static void no_operator_stands_twice_in_the_table(void **state)
     }
 }
 
+/* The document's table has the rows of operators that take something. */
+static void the_document_has_every_row(void **state)
+{
+    (void)state;
+    char document[32768], line[2048];
+    FILE *file = fopen(MT_TEST_DATA "/../../docs/dry-run.md", "r");
+    assert_non_null(file);
+    document[fread(document, 1, sizeof document - 1, file)] = '\0';
+    fclose(file);
+    for (int i = 0; i < mt_operator_row_count; i++) {
+        const struct mt_operator_row *row = &mt_operator_rows[i];
+        snprintf(line, sizeof line, "| %s | %s | %s | %s |\n", row->names, row->takes, row->source,
+                 row->checked[0] != '\0' ? row->checked : "not measured");
+        if (row->rule != NULL && strstr(document, line) == NULL)
+            fail_msg("docs/dry-run.md lacks the row\n%s", line);
+    }
+}
+
+static void a_running_sum_casts_truths_and_scans_one_dimension(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::cumsum"};
+    add_tensor(&made, MT_SCALAR_BOOL, 1, 2, (int64_t[]){4, 1024});
+    add_integer(&made, -1);
+    add_output(&made, MT_SCALAR_LONG, LONG, 2, (int64_t[]){4, 1024});
+    assert_takes(&made, 1, (int64_t[]){32768});
+    made = (struct made){.call.name = "aten::cumsum"};
+    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){1024});
+    add_integer(&made, 0);
+    add_output(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){1024});
+    assert_takes(&made, 1, (int64_t[]){1279});
+}
+
 static struct mt_attention_request request_of(struct made *made, int dtype, int64_t item_bytes, int64_t head)
 {
     const int64_t sizes[] = {2, 8, 128, head};
@@ -305,6 +338,8 @@ int main(void)
         cmocka_unit_test(a_workspace_is_what_is_configured),
         cmocka_unit_test(an_operator_is_found_in_place_or_not),
         cmocka_unit_test(no_operator_stands_twice_in_the_table),
+        cmocka_unit_test(the_document_has_every_row),
+        cmocka_unit_test(a_running_sum_casts_truths_and_scans_one_dimension),
         cmocka_unit_test(attention_is_chosen_as_the_card_would),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 """The program of a dry run: its labels and its trace, the places where it asks for values that there are not, and its end."""
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib.util
 import os
@@ -14,6 +15,7 @@ from . import _dry, _stacks
 from ._allocator import close_at_exit
 from ._watch import STACKS, Watcher, tell, trace_of_rank
 
+MOST_NAMED = 5  # operators in one note
 MOST_STEPS = 10  # of a program whose steps never are equal
 FLOAT_FORM = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -125,6 +127,22 @@ def keep_eager() -> None:
     torch.compile = compile  # type: ignore[assignment]
 
 
+def unknown_operators(library: Any) -> list[str]:
+    """Returns the operators that were called and are not in the table of those that take memory inside, most bytes first."""
+    calls, size, found = ctypes.c_uint64(), ctypes.c_uint64(), []
+    while name := library.memtrace_torch_unknown(len(found), ctypes.byref(calls), ctypes.byref(size)):
+        found.append((size.value, calls.value, name.decode()))
+    return [f"{name} ({calls} calls, {size:,} bytes of results)" for size, calls, name in sorted(found, reverse=True)]
+
+
+def tell_unknown_operators(library: Any) -> None:
+    """Says which operators may have taken more inside than the run has; of many, those with most bytes."""
+    names = unknown_operators(library)
+    if names:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        tell(f"not known is what is taken inside of {', '.join(names[:MOST_NAMED])}{more}; see docs/dry-run.md")
+
+
 def begin() -> None:
     """Begins once torch is imported."""
     cards: Any = _dry.cards
@@ -142,6 +160,7 @@ def begin() -> None:
     name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
     watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace_of_rank()), os.fsencode(name)))
     close_at_exit(watcher)
+    atexit.register(tell_unknown_operators, library)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)

@@ -1,4 +1,4 @@
-/* Operators that sort indices by CUB: the backward of embeddings. */
+/* Operators that scan or sort by CUB: running sums, and the backward of embeddings. */
 #include "operators/operator_plan.h"
 
 enum {
@@ -7,7 +7,7 @@ enum {
     SORT_DIGITS = 256,
     SORT_FIXED_BYTES = 511, /* two counters, and the alignment of all */
     CUB_ALIGNMENT = 256,
-    CUB_SCAN_BYTES = 1279, /* of unique_by_key and of exclusive_sum, CUDA 13.0 */
+    CUB_SCAN_BYTES = 1279, /* of a scan and of unique_by_key, CUDA 13.0 */
     FLOAT_BYTES = 4,
     COUNT_BYTES = 8,
     SEGMENT = 10, /* indices of a partial sum */
@@ -103,4 +103,20 @@ void mt_rule_embedding_backward(struct mt_operator_plan *plan, const struct mt_o
         sort_and_sum(plan, indices, (int64_t)mt_call_number(call, 2, 0), width);
     give_copy(plan, indices_copy);
     give_copy(plan, gradient_copy);
+}
+
+/* cumsum, cumprod: the input is cast to the result's dtype. Along the only dimension CUB scans. */
+void mt_rule_running_sum(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (input == NULL || call->output_count != 1 || input->elements == 0 || input->dims == 0)
+        return;
+    const struct mt_operand *output = &call->outputs[0];
+    const int64_t dim = (int64_t)mt_call_number(call, 1, 0);
+    const bool is_cast = input->dtype != output->dtype;
+    const int cast = is_cast ? mt_inner_take(plan, MT_BYTES(input->elements, output->item_bytes)) : -1;
+    if (input->elements == input->sizes[dim < 0 ? dim + input->dims : dim])
+        mt_inner_give(plan, mt_inner_take(plan, CUB_SCAN_BYTES));
+    give_copy(plan, cast);
 }

@@ -68,7 +68,8 @@ int64_t mt_inner_bytes(const int64_t *factors, size_t count);
 /* The rules of attention, of embeddings and of norms. */
 mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_forward, mt_rule_flash_backward,
     mt_rule_efficient_forward, mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_layer_norm_backward,
-    mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward, mt_rule_foreach_norm, mt_rule_dropout;
+    mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward, mt_rule_foreach_norm, mt_rule_dropout,
+    mt_rule_running_sum;
 
 /* The rules of products and of reductions. */
 mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_reduce_pair, mt_rule_truth,

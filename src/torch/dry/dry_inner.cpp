@@ -136,6 +136,11 @@ mt_operand operand_of(const Tensor &tensor)
     return made;
 }
 
+void count_unknown(const c10::OperatorHandle &op, const std::vector<IValue> &results)
+{
+    memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
+}
+
 void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,
                  const std::vector<IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host)
@@ -145,7 +150,7 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &argum
     std::vector<bool> is_there(results.size());
     int count = 0;
     if (const int answer = has_plan(op); answer == MT_INNER_UNKNOWN) {
-        memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
+        count_unknown(op, results);
     } else if (answer != 0) {
         const description described(arguments, results);
         const mt_operator_call call = described.call(op.schema().name().c_str());

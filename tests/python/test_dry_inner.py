@@ -1,0 +1,88 @@
+"""What operators take inside in a dry run: the blocks of a small program, in their order."""
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from memtrace._library import find_program
+
+MARK_BYTES = 1_234_567  # of a block between the parts of the program
+
+PROGRAM = f"""
+import torch
+import torch.nn.functional as F
+
+def mark():
+    torch.empty({MARK_BYTES}, dtype=torch.uint8, device="cuda")
+
+rows = torch.empty(4096, 768, device="cuda")
+mark()
+rows.sum(0)                                                    # sum
+mark()
+weight = torch.empty(768, 768, device="cuda", requires_grad=True)
+(rows @ weight).backward(rows)                                 # product
+mark()
+torch.mm(rows, weight.detach())                                # product again
+heads = torch.empty(4, 12, 1024, 64, device="cuda", requires_grad=True)
+mark()
+F.scaled_dot_product_attention(heads, heads, heads)            # attention
+mark()
+scaler = torch.amp.GradScaler(growth_interval=1)
+optimizer = torch.optim.SGD([weight], lr=0.1)
+scaler.scale((rows @ weight).sum()).backward()
+scaler.step(optimizer)
+scaler.update()
+print("scale", scaler.get_scale())
+torch.arange(10, device="cuda").sort()
+"""
+
+
+class DryRun:
+    """The program's blocks between its marks, and what it and memtrace said."""
+
+    def __init__(self, folder):
+        script, trace = folder / "program.py", folder / "dry.db"
+        script.write_text(PROGRAM)
+        environment = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}  # a fake one
+        done = subprocess.run([find_program(), "dry-run", "--device", "sim:h200", "--trace", trace, "--", sys.executable, script],
+                              capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        self.said, self.told = done.stdout, done.stderr
+        told = subprocess.run(
+            [find_program(), "sql", "--trace", trace, "--json",
+             "SELECT kind, requested_bytes FROM run_event WHERE kind IN (2, 3) AND run = :run ORDER BY id"],
+            check=True, capture_output=True, text=True)
+        events = [("free" if kind == 3 else "alloc", size) for kind, size in json.loads(told.stdout)["rows"]]
+        marks = [i for i, event in enumerate(events) if event == ("alloc", MARK_BYTES)]
+        self.parts = [events[begin + 2:end] for begin, end in zip(marks, marks[1:])]
+
+
+@pytest.fixture(scope="module")
+def dry(tmp_path_factory):
+    return DryRun(tmp_path_factory.mktemp("dry"))
+
+
+def test_a_sum_takes_its_result_and_then_its_staging(dry):
+    assert dry.parts[0] == [("alloc", 3072), ("alloc", 25165824), ("alloc", 24), ("free", 24), ("free", 25165824), ("free", 3072)]
+
+
+def test_each_thread_keeps_a_workspace_of_its_own(dry):
+    workspace = 32 << 20
+    assert dry.parts[1].count(("alloc", workspace)) == 2  # forward, and autograd's thread
+    assert ("free", workspace) not in dry.parts[1]
+    assert ("alloc", workspace) not in dry.parts[2]
+
+
+def test_attention_keeps_its_seed_on_the_host(dry):
+    assert dry.parts[3][:2] == [("alloc", 12582912), ("alloc", 196608)]
+    assert sorted(dry.parts[3][2:]) == [("free", 196608), ("free", 12582912)]
+
+
+def test_gradients_that_were_not_computed_are_finite(dry):
+    assert "scale 131072.0" in dry.said
+
+
+def test_an_operator_that_is_not_in_the_table_is_named(dry):
+    assert "aten::sort (1 calls, 160 bytes of results)" in dry.told
