@@ -34,7 +34,12 @@ def version_of(torch_folder: pathlib.Path) -> str:
     return found.group(1) if found else "0"
 
 
-def check(version: str) -> None:
+def check(torch_folder: pathlib.Path, version: str) -> None:
+    """Fails with NoLibrary for a PyTorch that a dry run does not take."""
+    if (torch_folder / "lib/libtorch_cuda.so").exists():
+        raise NoLibrary(
+            f"a dry run takes a PyTorch without CUDA, and {version} is built with it. In another environment: "
+            f"pip install torch=={version.split('+')[0]} --index-url https://download.pytorch.org/whl/cpu")
     numbers = tuple(int(number) for number in version.split("+")[0].split(".")[:2])
     if numbers < OLDEST:
         raise NoLibrary(f"a dry run takes PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
@@ -59,7 +64,7 @@ def find(torch_folder: pathlib.Path) -> str:
     if given:
         return given
     version = version_of(torch_folder)
-    check(version)
+    check(torch_folder, version)
     folder = sources()
     files = sorted(folder.glob("torch/dry/*")) + [folder / "torch/memtrace_torch.h"]
     name = key_of(files, version)
@@ -67,7 +72,11 @@ def find(torch_folder: pathlib.Path) -> str:
         if (place / name).is_file():
             return str(place / name)
     target = cache() / name
-    build(folder, torch_folder, target, version)
+    try:
+        build(folder, torch_folder, target, version)
+    except OSError as error:
+        raise NoLibrary(f"the library for PyTorch {version} can't be kept in {cache()} ({error.strerror}): "
+                        "name another folder in XDG_CACHE_HOME") from error
     return str(target)
 
 

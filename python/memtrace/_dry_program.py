@@ -15,6 +15,7 @@ from ._allocator import close_at_exit
 from ._watch import STACKS, Watcher, tell, trace_of_rank
 
 MOST_STEPS = 10  # of a program whose steps never are equal
+PROCESS = "MEMTRACE_DRY_PROCESS"  # the first process of the program that has a card
 FLOAT_FORM = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 CUDA: Any = torch.cuda
@@ -50,6 +51,16 @@ class DryWatcher(Watcher):
         return super().begin_step()
 
 
+def trace_of_process() -> str:
+    """Returns the path of this process's trace. A process that one with a card has started has a trace of its own."""
+    path = trace_of_rank()
+    first = os.environ.setdefault(PROCESS, str(os.getpid()))
+    if "RANK" in os.environ or first == str(os.getpid()):
+        return path
+    stem, ending = os.path.splitext(path)
+    return f"{stem}-{os.getpid()}{ending}"
+
+
 def place_of_user() -> str:
     """Returns the innermost line of the program's own code, as file:line."""
     frame: Any = sys._getframe(1)
@@ -57,7 +68,7 @@ def place_of_user() -> str:
     while frame is not None:
         name = frame.f_code.co_filename
         own = not name.startswith((here, "<", sys.prefix, sys.base_prefix)) and "site-packages" not in name
-        if own or not chosen:
+        if own or not (chosen or name.startswith(here)):
             chosen = f"{os.path.basename(name)}:{frame.f_lineno}"
         if own:
             break
@@ -78,7 +89,7 @@ class Assumptions:
         place, words = place_of_user(), what.decode()
         if (place, words) not in self.said:
             self.said.add((place, words))
-            tell(f"{place}: {words}")
+            tell(f"{place}: {words}" if place else words)
 
 
 def replace_resize() -> None:
@@ -139,7 +150,7 @@ def begin() -> None:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
     watcher = DryWatcher(library)
     name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
-    watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace_of_rank()), os.fsencode(name)))
+    watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace_of_process()), os.fsencode(name)))
     close_at_exit(watcher)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
