@@ -136,8 +136,8 @@ def keep_eager() -> None:
     torch.compile = compile  # type: ignore[assignment]
 
 
-def begin() -> None:
-    """Begins once torch is imported."""
+def begin(trace: Optional[str] = None) -> DryWatcher:
+    """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
     cards: Any = _dry.cards
     _dry.register_operators()
     torch.version.cuda = "13.0"  # type: ignore[assignment]
@@ -150,7 +150,7 @@ def begin() -> None:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
     watcher = DryWatcher(library)
     name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
-    watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace_of_process()), os.fsencode(name)))
+    watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace or trace_of_process()), os.fsencode(name)))
     close_at_exit(watcher)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
@@ -159,3 +159,4 @@ def begin() -> None:
     refuse_saving()
     keep_eager()
     begin.assumptions = Assumptions(cards.device)  # type: ignore[attr-defined]
+    return watcher

@@ -35,13 +35,15 @@ class Dry:
     def run(self, source, *options, code=0, **environment):
         script = self.folder / "program.py"
         script.write_text(textwrap.dedent(source))
-        # What the other tests take in the place of PyTorch's library is not for a PyTorch that runs.
-        inherited = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
         done = subprocess.run(
             [find_program(), "dry-run", "--device", "sim:h100", "--trace", str(self.trace), *options, "--", sys.executable,
-             str(script)], capture_output=True, text=True, cwd=self.folder, env={**inherited, **environment})
+             str(script)], capture_output=True, text=True, cwd=self.folder, env={**self.environment(), **environment})
         assert done.returncode == code, done.stderr
         return done
+
+    def environment(self):
+        """Returns this process's, without the library that other tests take in the place of the one for PyTorch."""
+        return {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
 
     def rows(self, query):
         with sqlite3.connect(self.trace) as database:
@@ -241,6 +243,34 @@ def test_a_library_that_can_t_be_made_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "/usr/bin/c++")
     with pytest.raises(_dry_build.NoLibrary, match="XDG_CACHE_HOME"):
         _dry_build.find(torch_folder)
+
+
+def test_a_part_of_a_program_runs_dry_in_python(dry):
+    script = dry.folder / "part.py"
+    script.write_text("""
+import memtrace
+with memtrace.dry_run("sim:h100", "part.db") as run:
+    import torch
+    net = torch.nn.Linear(1024, 1024).cuda()
+    optimizer = torch.optim.AdamW(net.parameters())
+    for _ in range(100):
+        net(torch.ones(8, 1024, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+shares = {share.category: share.allocated_bytes for share in run.peak.shares}
+print(torch.cuda.get_device_name(), shares["parameter"], shares["gradient"], "<svg" in run._repr_html_())
+print(run.peak.bytes == run.peak_by("module").bytes)
+try:
+    memtrace.dry_run().__enter__()
+except memtrace.MemtraceError as error:
+    print(error)
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=dry.folder, env=dry.environment())
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "NVIDIA H100 80GB HBM3 4198400 4198400 True"
+    assert second == "True"
+    assert "torch is imported already" in third
 
 
 def test_transformers_train_and_generate(dry):
