@@ -21,7 +21,7 @@ trace/export    base trace/store trace/query answer
 operators       base device
 model           base device alloc operators kernels
 record          base device trace/store trace/query
-torch           base device alloc trace/store record
+torch           base device alloc operators trace/store record
 analysis        base device alloc trace/store trace/query model
 words           base answer alloc trace/query model analysis
 study           base words device alloc trace/store trace/query model analysis answer kernels

@@ -29,7 +29,8 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/src SYMBOLIC)
 
 # The sources of the library that gives a PyTorch a card, which is compiled for each PyTorch at its first use.
 install(DIRECTORY src/torch/dry DESTINATION lib/memtrace/src/torch COMPONENT program)
-install(FILES src/torch/memtrace_torch.h DESTINATION lib/memtrace/src/torch COMPONENT program)
+install(FILES src/torch/memtrace_torch.h src/torch/torch_plan.h DESTINATION lib/memtrace/src/torch COMPONENT program)
+install(FILES src/operators/operator_call.h DESTINATION lib/memtrace/src/operators COMPONENT program)
 
 install(TARGETS memtrace_shared memtrace_static EXPORT memtrace-targets
         LIBRARY DESTINATION ${library_folder} COMPONENT program NAMELINK_COMPONENT development

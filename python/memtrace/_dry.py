@@ -60,8 +60,26 @@ def prepare(torch_folder: pathlib.Path) -> None:
     device.memtrace_dry_operator.argtypes = [ctypes.c_char_p]
     device.memtrace_dry_resize.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
+    load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
     sys.meta_path.insert(0, CFinder())  # type: ignore[arg-type]
+
+
+def load_cuda(path: pathlib.Path) -> None:
+    """Loads PyTorch's library for CUDA, if there is one. It says on stderr that its hooks stand back behind ours, which nobody
+    asked to know."""
+    if not path.is_file():
+        return
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        pass  # PyTorch loads it in its own way
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
 
 
 def operators_of_cuda(text: str) -> list[str]:
@@ -83,13 +101,15 @@ def operators_of_cuda(text: str) -> list[str]:
 
 def register_operators() -> None:
     """Has PyTorch's operators that a CUDA build has kernels for run on the cards."""
+    import torch
     import torchgen
 
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
-    for name in operators_of_cuda(yaml.read_text(encoding="utf-8")):
-        if name not in OWN:
-            cards.device.memtrace_dry_operator(f"aten::{name}".encode())
+    names = {f"aten::{name}" for name in operators_of_cuda(yaml.read_text(encoding="utf-8"))}
+    names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
+    for name in sorted(names - {f"aten::{name}" for name in OWN}):
+        cards.device.memtrace_dry_operator(name.encode())
 
 
 def alloc_settings(configuration: str) -> tuple[str, list[str]]:

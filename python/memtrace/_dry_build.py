@@ -34,12 +34,8 @@ def version_of(torch_folder: pathlib.Path) -> str:
     return found.group(1) if found else "0"
 
 
-def check(torch_folder: pathlib.Path, version: str) -> None:
+def check(version: str) -> None:
     """Fails with NoLibrary for a PyTorch that a dry run does not take."""
-    if (torch_folder / "lib/libtorch_cuda.so").exists():
-        raise NoLibrary(
-            f"a dry run takes a PyTorch without CUDA, and {version} is built with it. In another environment: "
-            f"pip install torch=={version.split('+')[0]} --index-url https://download.pytorch.org/whl/cpu")
     numbers = tuple(int(number) for number in version.split("+")[0].split(".")[:2])
     if numbers < OLDEST:
         raise NoLibrary(f"a dry run takes PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
@@ -64,9 +60,10 @@ def find(torch_folder: pathlib.Path) -> str:
     if given:
         return given
     version = version_of(torch_folder)
-    check(torch_folder, version)
+    check(version)
     folder = sources()
-    files = sorted(folder.glob("torch/dry/*")) + [folder / "torch/memtrace_torch.h"]
+    headers = ["torch/memtrace_torch.h", "torch/torch_plan.h", "operators/operator_call.h"]
+    files = sorted(folder.glob("torch/dry/*")) + [folder / header for header in headers]
     name = key_of(files, version)
     for place in (WHEEL, BESIDE, cache()):
         if (place / name).is_file():

@@ -163,9 +163,10 @@ static struct mt_tensor *sum_to_input(struct mt_runtime *rt, const struct mt_ten
     mt_dtype dtype = rt->casts != NULL ? mt_sum_dtype(grad->dtype) : grad->dtype;
     struct mt_tensor *out = mt_edge_gradient(rt, "sum", dtype, edge);
     int64_t staging_bytes = 0, counter_bytes = 0, columns = edge->dims > 0 ? edge->shape[edge->dims - 1] : 1;
-    if (edge->dims == 1 && columns == grad->shape[grad->dims - 1])
-        mt_reduction_staging(&rt->device->card, mt_tensor_count(grad) / columns, columns, &staging_bytes,
-                             &counter_bytes);
+    if (edge->dims == 1 && columns == grad->shape[grad->dims - 1]) {
+        const struct mt_reduction rows = mt_reduction_of_rows(mt_tensor_count(grad) / columns, columns);
+        mt_reduction_staging(&rt->device->card, &rows, &staging_bytes, &counter_bytes);
+    }
     struct mt_tensor *staging = scratch(rt, "sum.staging", staging_bytes);
     struct mt_tensor *counter = scratch(rt, "sum.counter", counter_bytes);
     mt_use_scratch(rt, staging);

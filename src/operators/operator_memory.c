@@ -2,7 +2,22 @@
 
 #include <assert.h>
 
-enum { REDUCE_THREADS = 512, WARP = 32, MIN_PER_THREAD = 16, MAX_PER_THREAD = 256, ACCUMULATOR_BYTES = 4 };
+enum {
+    REDUCE_THREADS = 512,
+    WARP = 32,
+    MIN_PER_THREAD = 16,
+    MAX_PER_THREAD = 256,
+    FLOAT_BYTES = 4,
+    FEWEST_TO_LOAD = 128
+};
+
+/* The threads of a block, and how many of them an output's inputs are spread over. */
+struct shape {
+    int64_t width, height;
+    int64_t per_thread; /* inputs of one thread */
+    int64_t tiles;      /* blocks that all outputs take */
+    bool shares_width;  /* threads of a row share outputs */
+};
 
 static int64_t divide_up(int64_t a, int64_t b)
 {
@@ -22,32 +37,75 @@ static int64_t last_power_of_two(int64_t n)
     return power;
 }
 
-/* The launcher gives each thread up to four neighbouring columns, and each block a tile of columns by a tile of
- * rows. If a thread then has 256 rows or more, several blocks share the rows of a tile: each of them needs a place
- * for its partial sums, and each tile a counter. */
-void mt_reduction_staging(const struct mt_card *card, int64_t rows, int64_t columns, int64_t *out_staging_bytes,
+struct mt_reduction mt_reduction_of_rows(int64_t rows, int64_t columns)
+{
+    return (struct mt_reduction){.outputs = columns,
+                                 .inputs = rows,
+                                 .vector = columns % 4 == 0   ? 4
+                                           : columns % 2 == 0 ? 2
+                                                              : 1,
+                                 .accumulator_bytes = FLOAT_BYTES,
+                                 .is_dense = true,
+                                 .loads_vectors = true};
+}
+
+/* Sets width and height: the width follows the dimension with the smallest stride. */
+static void shape_block(const struct mt_reduction *reduction, int64_t vector, struct shape *out)
+{
+    int64_t across = reduction->outputs / vector, along = reduction->inputs;
+    if (reduction->is_along_rows) {
+        across = reduction->inputs;
+        along = reduction->outputs;
+        if (reduction->is_dense && reduction->is_flat && reduction->loads_vectors && across > FEWEST_TO_LOAD)
+            across /= 4;
+    }
+    const int64_t threads = REDUCE_THREADS / vector;
+    const int64_t width_limit = smaller(last_power_of_two(across), threads);
+    const int64_t height_limit = smaller(last_power_of_two(along), threads);
+    out->height = smaller(height_limit, threads / smaller(width_limit, WARP));
+    out->width = smaller(width_limit, threads / out->height);
+    assert(out->width * out->height <= threads);
+}
+
+/* Spreads inputs and outputs over the threads. Returns false if no warps share an output, so no blocks do. */
+static bool spread(const struct mt_reduction *reduction, int64_t vector, struct shape *shape)
+{
+    shape->shares_width = reduction->is_along_rows;
+    const int64_t input_step = shape->shares_width ? shape->width : 1;
+    const int64_t output_step = shape->shares_width ? 1 : shape->width;
+    const int64_t of_warp = divide_up(reduction->inputs, input_step);
+    if (of_warp < smaller(shape->height * MIN_PER_THREAD, MAX_PER_THREAD))
+        return false;
+    shape->per_thread = divide_up(reduction->inputs, input_step * shape->height);
+    shape->tiles = divide_up(reduction->outputs / vector, output_step);
+    return true;
+}
+
+/* If a thread has 256 inputs or more, several blocks share the inputs of a tile of outputs: each of them needs a place for its
+ * partial results, and each tile a counter. */
+void mt_reduction_staging(const struct mt_card *card, const struct mt_reduction *reduction, int64_t *out_staging_bytes,
                           int64_t *out_counter_bytes)
 {
-    assert(rows > 0 && columns > 0 && card->multiprocessors > 0 && card->threads_per_multiprocessor > 0);
+    assert(card->multiprocessors > 0 && card->threads_per_multiprocessor > 0);
     *out_staging_bytes = *out_counter_bytes = 0;
-    int64_t vector = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
-    int64_t vectors = columns / vector, threads = REDUCE_THREADS / vector;
-    int64_t width_limit = smaller(last_power_of_two(vectors), threads);
-    int64_t height = smaller(smaller(last_power_of_two(rows), threads), threads / smaller(width_limit, WARP));
-    int64_t width = smaller(width_limit, threads / height);
-    assert(width * height <= threads);
-    if (rows < height * MIN_PER_THREAD && rows < MAX_PER_THREAD)
+    if (reduction->inputs <= 0 || reduction->outputs <= 0)
         return;
-    int64_t per_thread = divide_up(rows, height), tiles = divide_up(vectors, width);
-    int64_t resident = card->multiprocessors * (card->threads_per_multiprocessor / (width * height));
-    if (per_thread < MAX_PER_THREAD || tiles > resident)
+    const int64_t vector = !reduction->is_along_rows && reduction->is_dense ? reduction->vector : 1;
+    struct shape shape;
+    shape_block(reduction, vector, &shape);
+    if (!spread(reduction, vector, &shape))
         return;
-    int64_t blocks = smaller(divide_up(resident, tiles), divide_up(per_thread, MIN_PER_THREAD));
-    int64_t fewest = divide_up(per_thread, MAX_PER_THREAD);
+    const int64_t threads = shape.width * shape.height;
+    const int64_t resident = card->multiprocessors * (card->threads_per_multiprocessor / threads);
+    if (shape.per_thread < MAX_PER_THREAD || shape.tiles > resident)
+        return;
+    int64_t blocks = smaller(divide_up(resident, shape.tiles), divide_up(shape.per_thread, MIN_PER_THREAD));
+    const int64_t fewest = divide_up(shape.per_thread, MAX_PER_THREAD);
     if (blocks < fewest)
         blocks = fewest;
     if (blocks <= 1)
         return;
-    *out_staging_bytes = ACCUMULATOR_BYTES * columns * blocks * width * vector;
-    *out_counter_bytes = (int64_t)sizeof(int32_t) * tiles;
+    const int64_t places = shape.shares_width ? 1 : shape.width * vector;
+    *out_staging_bytes = reduction->accumulator_bytes * reduction->outputs * blocks * places;
+    *out_counter_bytes = (int64_t)sizeof(int32_t) * shape.tiles;
 }

@@ -1,4 +1,4 @@
-"""Programs of PyTorch, run dry: what they may do, what they are told, and how they end. Skipped with a PyTorch for CUDA."""
+"""Programs of PyTorch, run dry: what they may do, what they are told, and how they end. Skipped where there is a card."""
 import os
 import pathlib
 import signal
@@ -13,7 +13,7 @@ import torch
 from memtrace import _dry_build
 from memtrace._library import find_program
 
-pytestmark = pytest.mark.skipif(torch.version.cuda is not None, reason="a dry run takes a PyTorch without CUDA")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
 MODEL = """
 import torch
@@ -222,13 +222,9 @@ def test_processes_that_a_program_starts_have_traces_of_their_own(dry):
     assert len(list(dry.folder.glob("dry-*.db"))) == 1
 
 
-def test_a_pytorch_that_is_too_old_or_has_cuda_is_refused(tmp_path):
+def test_a_pytorch_that_is_too_old_is_refused():
     with pytest.raises(_dry_build.NoLibrary, match="takes PyTorch 2.6 or later; this is 2.5.1"):
-        _dry_build.check(tmp_path, "2.5.1")
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib/libtorch_cuda.so").touch()
-    with pytest.raises(_dry_build.NoLibrary, match="pip install torch==2.13.0 --index-url"):
-        _dry_build.check(tmp_path, "2.13.0+cu130")
+        _dry_build.check("2.5.1")
 
 
 def test_a_library_that_can_t_be_made_says_what_to_do(tmp_path, monkeypatch):

@@ -2,15 +2,18 @@
  *
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
+#include "torch/dry/dry_inner.h"
 #include "torch/dry/dry_values.h"
 
 #include "torch/memtrace_torch.h"
+#include "torch/torch_plan.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 namespace mt_dry
@@ -35,6 +38,13 @@ bool fills_with_random(const OperatorHandle &op)
     return op.hasTag(at::Tag::nondeterministic_seeded) && returns.size() == 1 && op.schema().arguments().size() > 0 &&
            returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite() &&
            !op.schema().arguments()[0].is_out();
+}
+
+/* Returns a tensor on the host in the place of a result: zeros. */
+IValue on_host(const IValue &result)
+{
+    const Tensor &shape = result.toTensor();
+    return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
 }
 
 /* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. */
@@ -63,8 +73,10 @@ Stack place_results(const call &call, twins *shapes, Stack results)
 {
     const device_guard guard(call.device);
     shapes->carry_over();
-    for (IValue &result : results)
-        result = shapes->real_of(result, call.device);
+    const Stack of_meta = results;
+    take_inside(
+        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i], call.device); },
+        [&](size_t i) { results[i] = on_host(of_meta[i]); });
     give_values(call, results);
     return results;
 }
@@ -168,26 +180,48 @@ void record_stream(Tensor &self, c10::Stream stream)
                                  reinterpret_cast<void *>(stream.id()));
 }
 
-/* Returns the kernel that a card of compute capability 9.0 chooses, as sdp::select_sdp_backend does (cuDNN's for 16 bits, the
- * memory-efficient one for fp32). */
-int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &, const std::optional<Tensor> &, double,
-                         bool, std::optional<double>, bool)
+/* Returns the kernel that the card chooses. */
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
+                         double dropout, bool is_causal, std::optional<double>, bool is_grouped)
 {
-    enum { MATH = 0, EFFICIENT = 2, CUDNN = 3 };
-    const auto type = query.scalar_type();
-    if (query.dim() != 4)
-        return MATH;
-    if (type == at::kHalf || type == at::kBFloat16)
-        return CUDNN;
-    return query.size(1) == key.size(1) && type == at::kFloat ? EFFICIENT : MATH;
+    const at::Context &context = at::globalContext();
+    const bool has_mask = mask.has_value() && mask->defined();
+    mt_attention_request request{};
+    request.query = operand_of(query);
+    request.key = operand_of(key);
+    request.value = operand_of(value);
+    request.has_mask = has_mask;
+    request.needs_gradient = query.requires_grad() || key.requires_grad() || value.requires_grad();
+    request.mask_needs_gradient = has_mask && mask->requires_grad();
+    request.is_causal = is_causal;
+    request.is_grouped = is_grouped;
+    request.is_deterministic = context.deterministicAlgorithms();
+    request.dropout = dropout;
+    request.allows[MT_ATTENTION_MATH] = context.userEnabledMathSDP();
+    request.allows[MT_ATTENTION_FLASH] = context.userEnabledFlashSDP();
+    request.allows[MT_ATTENTION_EFFICIENT] = context.userEnabledMemEfficientSDP();
+    request.allows[MT_ATTENTION_CUDNN] = context.userEnabledCuDNNSDP();
+    return memtrace_torch_attention(&request);
 }
 
 torch::Library *library;
+
+/* Says nothing: where PyTorch has kernels for CUDA, ours take their place. */
+class silence final : public c10::WarningHandler
+{
+  public:
+    void process(const c10::Warning &) override
+    {
+    }
+};
+
+silence no_warnings;
 
 } // namespace
 
 void register_kernels()
 {
+    const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
     static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());
@@ -212,6 +246,7 @@ extern "C" {
  * be decomposed. Returns 0; 1 if this PyTorch does not know it. */
 int memtrace_dry_operator(const char *name)
 {
+    const c10::WarningUtils::WarningHandlerGuard guard(&mt_dry::no_warnings);
     try {
         if (!c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name)))
             return 1;

@@ -1,0 +1,282 @@
+/* scaled_dot_product_attention: which kernel a card chooses, and what that takes beside its results.
+ *
+ * Sizes are B (batch), H (heads), S (sequence) and D (head) of the query; K of the key. Rules of the choice: sdp_utils.cpp of
+ * aten/src/ATen/native/transformers/cuda; of cuDNN as the versions from 9.9 on. */
+#include "operators/operator_plan.h"
+
+enum {
+    FLOAT_BYTES = 4,
+    CUDNN_LEAST = 256, /* the workspace that cuDNN's graph asks for by itself */
+    FLASH_ROWS = 64,   /* of a tile of queries */
+    FLASH_MOST_HEAD = 256,
+    FLASH_MOST_SPLITS = 128,
+    EFFICIENT_TILE = 64,
+    EFFICIENT_LOCK_BYTES = 16, /* before each tile of the query's gradient */
+    EFFICIENT_REGISTER_HEAD = 128
+};
+
+struct sizes {
+    int64_t B, H, S, D, K, key_heads, item_bytes;
+};
+
+static struct sizes sizes_of(const struct mt_operand *query, const struct mt_operand *key)
+{
+    return (struct sizes){.B = query->sizes[0],
+                          .H = query->sizes[1],
+                          .S = query->sizes[2],
+                          .D = query->sizes[3],
+                          .K = key->sizes[2],
+                          .key_heads = key->sizes[1],
+                          .item_bytes = query->item_bytes};
+}
+
+static int64_t round_up(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static bool has_heads(const struct mt_operand *query, const struct mt_operand *key)
+{
+    return query != NULL && key != NULL && query->dims == 4 && key->dims == 4;
+}
+
+/* ---- the choice ---- */
+
+static bool is_narrow(const struct mt_operand *tensor)
+{
+    return tensor->dtype == MT_SCALAR_HALF || tensor->dtype == MT_SCALAR_BF16;
+}
+
+static bool has_dense_heads(const struct mt_attention_request *request)
+{
+    const struct mt_operand *all[] = {&request->query, &request->key, &request->value};
+    for (int i = 0; i < 3; i++)
+        if (all[i]->elements == 0 || (all[i]->sizes[3] != 1 && all[i]->strides[3] != 1))
+            return false;
+    return true;
+}
+
+static bool has_equal_heads(const struct mt_attention_request *request)
+{
+    return request->query.sizes[1] == request->key.sizes[1] && request->query.sizes[1] == request->value.sizes[1];
+}
+
+static bool has_fitting_heads(const struct mt_attention_request *request)
+{
+    const int64_t H = request->query.sizes[1], K = request->key.sizes[1];
+    return has_equal_heads(request) || (request->is_grouped && K == request->value.sizes[1] && K > 0 && H % K == 0);
+}
+
+static bool is_cut_off(const struct mt_attention_request *request)
+{
+    return request->is_causal && request->query.sizes[2] != request->key.sizes[2];
+}
+
+static bool fits_flash(const struct mt_card *card, const struct mt_attention_request *request)
+{
+    const int64_t D = request->query.sizes[3];
+    const bool is_small = card->capability == 86 || card->capability == 89 || card->capability >= 120;
+    if (card->capability < 80 || !is_narrow(&request->query) || request->has_mask || is_cut_off(request))
+        return false;
+    if (D != request->key.sizes[3] || D != request->value.sizes[3] || D > FLASH_MOST_HEAD)
+        return false;
+    if (is_small && request->needs_gradient && (D > 224 || (D > 192 && request->dropout > 0)))
+        return false;
+    return has_fitting_heads(request) && has_dense_heads(request);
+}
+
+static bool fits_efficient(const struct mt_card *card, const struct mt_attention_request *request)
+{
+    const struct mt_operand *query = &request->query;
+    const int64_t alignment = is_narrow(query) ? 8 : 4;
+    if (card->capability < 50 || query->dtype == MT_SCALAR_DOUBLE || query->item_bytes > FLOAT_BYTES)
+        return false;
+    if (query->dtype == MT_SCALAR_BF16 && card->capability < 80)
+        return false;
+    if (query->sizes[3] != request->key.sizes[3] || query->sizes[3] % alignment != 0 ||
+        request->value.sizes[3] % alignment != 0)
+        return false;
+    return has_equal_heads(request) && has_dense_heads(request);
+}
+
+static bool fits_cudnn(const struct mt_card *card, const struct mt_attention_request *request)
+{
+    const int64_t D = request->query.sizes[3], V = request->value.sizes[3], most = card->capability == 90 ? 256 : 128;
+    if (card->capability < 80 || !is_narrow(&request->query) || request->is_deterministic)
+        return false;
+    if (D % 8 != 0 || V % 8 != 0 || D > most || V > most || request->key.sizes[2] == 1)
+        return false;
+    if ((request->query.sizes[2] == 1 && request->dropout > 0) || request->mask_needs_gradient)
+        return false;
+    return !is_cut_off(request) && has_fitting_heads(request) && has_dense_heads(request);
+}
+
+/* The cards of data centers since Hopper prefer cuDNN's kernel. */
+enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const struct mt_attention_request *request)
+{
+    const bool prefers_cudnn = card->capability == 90 || card->capability == 100;
+    if (request->query.dims != 4 || request->key.dims != 4 || request->value.dims != 4)
+        return MT_ATTENTION_MATH;
+    const bool can_cudnn = request->allows[MT_ATTENTION_CUDNN] && fits_cudnn(card, request);
+    if (prefers_cudnn && can_cudnn)
+        return MT_ATTENTION_CUDNN;
+    if (request->allows[MT_ATTENTION_FLASH] && fits_flash(card, request))
+        return MT_ATTENTION_FLASH;
+    if (request->allows[MT_ATTENTION_EFFICIENT] && fits_efficient(card, request))
+        return MT_ATTENTION_EFFICIENT;
+    return can_cudnn && !request->allows[MT_ATTENTION_MATH] ? MT_ATTENTION_CUDNN : MT_ATTENTION_MATH;
+}
+
+/* ---- cuDNN ---- */
+
+void mt_rule_cudnn_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    if (call->output_count < 8)
+        return;
+    enum { SEED = 6, OFFSET = 7 };
+    mt_inner_output(plan, SEED);
+    mt_inner_output(plan, OFFSET);
+    mt_inner_output(plan, 0);
+    mt_inner_output(plan, 1);
+    mt_inner_give(plan, mt_inner_take(plan, CUDNN_LEAST));
+}
+
+/* The query's gradient and a sum of each row in fp32; with fewer heads of keys, the gradients of keys and values for each head
+ * of the query. */
+void mt_rule_cudnn_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
+    mt_inner_outputs(plan, call, 0);
+    if (!has_heads(query, key))
+        return;
+    const struct sizes s = sizes_of(query, key);
+    int64_t bytes = MT_BYTES(s.B, s.H, s.S, s.D + 1, FLOAT_BYTES) + CUDNN_LEAST;
+    if (s.key_heads < s.H)
+        bytes += MT_BYTES(2, s.B, s.H, s.K, s.D, s.item_bytes);
+    mt_inner_give(plan, mt_inner_take(plan, bytes));
+}
+
+/* ---- flash ---- */
+
+static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
+{
+    const int64_t columns = s->D <= 64 ? 256 : s->D <= 128 ? 128 : 64;
+    const int64_t tiles = s->B * s->H * ((s->S + FLASH_ROWS - 1) / FLASH_ROWS),
+                  slots = 2 * (int64_t)card->multiprocessors;
+    const int64_t blocks = (s->K + columns - 1) / columns;
+    int64_t most = blocks < slots ? blocks : slots;
+    double best = 0;
+    if ((double)tiles >= 0.8 * (double)slots)
+        return 1;
+    most = most < FLASH_MOST_SPLITS ? most : FLASH_MOST_SPLITS;
+    /* The fewest splits that fill the card nearly as well as any. Twice the same loop: for the best, then for the first. */
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t n = 1; n <= most; n++) {
+            const bool changes = n == 1 || (blocks + n - 1) / n != (blocks + n - 2) / (n - 1);
+            const int64_t work = tiles * n, waves = (work + slots - 1) / slots;
+            const double filled = changes ? (double)work / (double)(waves * slots) : 0;
+            if (pass == 0 && filled > best)
+                best = filled;
+            if (pass == 1 && changes && filled >= 0.85 * best)
+                return n;
+        }
+    return 1;
+}
+
+static int64_t padded_head(int64_t D)
+{
+    return D > 192 ? FLASH_MOST_HEAD : round_up(D, 32);
+}
+
+void mt_rule_flash_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *query = mt_call_tensor(call, 0), *key = mt_call_tensor(call, 1);
+    int sums = -1, parts = -1;
+    mt_inner_output(plan, 0);
+    mt_inner_output(plan, 1);
+    if (has_heads(query, key) && mt_call_number(call, 3, 0) == 0) {
+        const struct sizes s = sizes_of(query, key);
+        const int64_t splits = splits_of_keys(plan->card, &s);
+        if (splits > 1) {
+            sums = mt_inner_take(plan, MT_BYTES(splits, s.B, s.H, s.S, FLOAT_BYTES));
+            parts = mt_inner_take(plan, MT_BYTES(splits, s.B, s.H, s.S, padded_head(s.D), FLOAT_BYTES));
+        }
+    }
+    mt_inner_outputs(plan, call, 2);
+    if (parts >= 0) {
+        mt_inner_give(plan, parts);
+        mt_inner_give(plan, sums);
+    }
+}
+
+void mt_rule_flash_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
+    mt_inner_outputs(plan, call, 0);
+    if (!has_heads(query, key))
+        return;
+    const struct sizes s = sizes_of(query, key);
+    const int64_t rows = round_up(s.S, 128), head = padded_head(s.D);
+    const bool is_grouped = s.key_heads < s.H;
+    const int rests = mt_inner_take(plan, MT_BYTES(s.B, s.H, rows, FLOAT_BYTES));
+    const int queries = mt_inner_take(plan, MT_BYTES(s.B, rows, s.H, head, FLOAT_BYTES));
+    const int64_t grouped_bytes = MT_BYTES(s.B, s.K, s.H, s.D, s.item_bytes);
+    const int keys = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
+    const int values = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
+    if (is_grouped) {
+        mt_inner_give(plan, values);
+        mt_inner_give(plan, keys);
+    }
+    mt_inner_give(plan, queries);
+    mt_inner_give(plan, rests);
+}
+
+/* ---- memory-efficient ---- */
+
+void mt_rule_efficient_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    enum { SEED = 2, OFFSET = 3 };
+    const struct mt_operand *query = mt_call_tensor(call, 0), *value = mt_call_tensor(call, 2);
+    mt_inner_output(plan, 0);
+    mt_inner_output(plan, 1);
+    if (has_heads(query, value) && value->sizes[3] > EFFICIENT_REGISTER_HEAD && is_narrow(query)) {
+        const int64_t bytes = MT_BYTES(query->elements / query->sizes[3], value->sizes[3], FLOAT_BYTES);
+        mt_inner_give(plan, mt_inner_take(plan, bytes));
+    }
+    mt_inner_host(plan, SEED);
+    mt_inner_host(plan, OFFSET);
+}
+
+/* Returns the bytes in which blocks gather the query's gradient. */
+static int64_t gathered_bytes(const struct sizes *s)
+{
+    const int64_t rows = (s->S + EFFICIENT_TILE - 1) / EFFICIENT_TILE,
+                  columns = (s->D + EFFICIENT_TILE - 1) / EFFICIENT_TILE;
+    const int64_t tile = EFFICIENT_TILE * EFFICIENT_TILE * FLOAT_BYTES + EFFICIENT_LOCK_BYTES;
+    return MT_BYTES(s->B, s->H, rows, columns, tile);
+}
+
+/* The kernel of 16 bits computes the sums of each row itself. In fp32 they are a product, its sum and a transposed copy. */
+void mt_rule_efficient_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
+    const struct mt_operand *out = mt_call_tensor(call, 5);
+    mt_inner_outputs(plan, call, 0);
+    if (!has_heads(query, key) || out == NULL)
+        return;
+    const struct sizes s = sizes_of(query, key);
+    const int64_t row_bytes = MT_BYTES(s.B, s.H, s.S, FLOAT_BYTES);
+    int rows;
+    if (is_narrow(query)) {
+        rows = mt_inner_take(plan, row_bytes);
+    } else {
+        const int product = mt_inner_take(plan, MT_BYTES(out->elements, out->item_bytes));
+        const int sums = mt_inner_take(plan, row_bytes);
+        rows = mt_inner_take(plan, row_bytes);
+        mt_inner_give(plan, sums);
+        mt_inner_give(plan, product);
+    }
+    const int gathered = mt_inner_take(plan, gathered_bytes(&s));
+    mt_inner_give(plan, rows);
+    mt_inner_give(plan, gathered);
+}

@@ -1,0 +1,154 @@
+#include "operators/operator_plan.h"
+
+#include "base/checked.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KIB = 1024, LONGEST_NAME = 96 };
+
+/* ---- the table ---- */
+
+/* True if the word stands between blanks in the text. */
+static bool has_word(const char *text, const char *word, size_t length)
+{
+    for (const char *found = strstr(text, word); found != NULL; found = strstr(found + 1, word))
+        if ((found == text || found[-1] == ' ') && (found[length] == ' ' || found[length] == '\0'))
+            return true;
+    return false;
+}
+
+static const struct mt_operator_row *find_word(const char *word, size_t length)
+{
+    for (int i = 0; i < mt_operator_row_count; i++)
+        if (has_word(mt_operator_rows[i].names, word, length))
+            return &mt_operator_rows[i];
+    return NULL;
+}
+
+const struct mt_operator_row *mt_operator_find(const char *name)
+{
+    static const char ATEN[] = "aten::";
+    char word[LONGEST_NAME];
+    if (strncmp(name, ATEN, sizeof ATEN - 1) != 0)
+        return NULL;
+    const size_t length = strlen(name) - (sizeof ATEN - 1);
+    if (length == 0 || length >= sizeof word)
+        return NULL;
+    memcpy(word, name + sizeof ATEN - 1, length + 1);
+    const struct mt_operator_row *row = find_word(word, length);
+    if (row != NULL || word[length - 1] != '_')
+        return row;
+    word[length - 1] = '\0';
+    return find_word(word, length - 1);
+}
+
+int mt_operator_plan(const struct mt_card *card, const struct mt_operator_call *call, struct mt_inner *out)
+{
+    const struct mt_operator_row *row = mt_operator_find(call->name);
+    struct mt_operator_plan plan = {.card = card};
+    if (row == NULL)
+        return MT_INNER_UNKNOWN;
+    if (row->rule != NULL)
+        row->rule(&plan, call);
+    memcpy(out, plan.actions, (size_t)plan.count * sizeof *out);
+    return plan.count;
+}
+
+/* ---- actions ---- */
+
+static void add(struct mt_operator_plan *plan, enum mt_inner_kind kind, int number, int64_t bytes)
+{
+    assert(plan->count < MT_INNER_MOST && number >= 0 && bytes >= 0);
+    plan->actions[plan->count++] = (struct mt_inner){kind, number, bytes};
+}
+
+int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes)
+{
+    add(plan, MT_INNER_TAKE, plan->taken, bytes);
+    return plan->taken++;
+}
+
+void mt_inner_give(struct mt_operator_plan *plan, int block)
+{
+    assert(block < plan->taken);
+    add(plan, MT_INNER_GIVE, block, 0);
+}
+
+void mt_inner_output(struct mt_operator_plan *plan, int output)
+{
+    add(plan, MT_INNER_OUTPUT, output, 0);
+}
+
+void mt_inner_host(struct mt_operator_plan *plan, int output)
+{
+    add(plan, MT_INNER_HOST, output, 0);
+}
+
+void mt_inner_keep(struct mt_operator_plan *plan, int workspace, int64_t bytes)
+{
+    assert(workspace < MT_WORKSPACE_COUNT);
+    add(plan, MT_INNER_KEEP, workspace, bytes);
+}
+
+void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first)
+{
+    for (int i = first; i < call->output_count; i++)
+        mt_inner_output(plan, i);
+}
+
+int64_t mt_inner_bytes(const int64_t *factors, size_t count)
+{
+    uint64_t product = 1;
+    for (size_t i = 0; i < count; i++)
+        if (!mt_checked_mul(product, (uint64_t)factors[i], &product) || product > INT64_MAX)
+            return INT64_MAX;
+    return (int64_t)product;
+}
+
+/* ---- arguments ---- */
+
+bool mt_call_is_set(const struct mt_operator_call *call, int argument)
+{
+    return argument < call->argument_count && call->arguments[argument].kind != MT_ARGUMENT_NONE;
+}
+
+const struct mt_operand *mt_call_tensor(const struct mt_operator_call *call, int argument)
+{
+    if (!mt_call_is_set(call, argument))
+        return NULL;
+    const struct mt_argument *given = &call->arguments[argument];
+    return given->kind == MT_ARGUMENT_TENSORS && given->count > 0 ? given->tensors : NULL;
+}
+
+double mt_call_number(const struct mt_operator_call *call, int argument, double otherwise)
+{
+    if (!mt_call_is_set(call, argument))
+        return otherwise;
+    const struct mt_argument *given = &call->arguments[argument];
+    return given->kind == MT_ARGUMENT_NUMBER                                       ? given->number
+           : given->kind == MT_ARGUMENT_INTEGER || given->kind == MT_ARGUMENT_BOOL ? (double)given->integer
+                                                                                   : otherwise;
+}
+
+uint64_t mt_matmul_workspace(const char *configuration, uint64_t otherwise)
+{
+    uint64_t sum = 0;
+    if (configuration == NULL || configuration[0] != ':')
+        return otherwise;
+    for (const char *next = configuration; *next == ':';) {
+        char *end;
+        const uint64_t kib = strtoull(next + 1, &end, 10);
+        if (end == next + 1 || *end != ':')
+            return otherwise;
+        const char *second = end + 1;
+        const uint64_t count = strtoull(second, &end, 10);
+        uint64_t bytes;
+        if (end == second || !mt_checked_mul(kib, count, &bytes) || !mt_checked_mul(bytes, KIB, &bytes) ||
+            !mt_checked_add(sum, bytes, &sum))
+            return otherwise;
+        next = end;
+    }
+    return sum;
+}

@@ -1,0 +1,94 @@
+/* The table of operators: what each takes inside, where PyTorch says so, and on what it was checked. docs/dry-run.md explains
+ * it. An operator that is not here is counted by a dry run. */
+#include "operators/operator_plan.h"
+
+#define CUDA_FOLDER "aten/src/ATen/native/cuda/"
+#define ATTENTION_FOLDER "aten/src/ATen/native/transformers/cuda/"
+
+/* clang-format off: the columns of a table */
+const struct mt_operator_row mt_operator_rows[] = {
+    {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
+     "aten/src/ATen/cuda/CublasHandlePool.cpp:116", "H100, H200"},
+    {"addmm addmv baddbmm _addmm_activation", mt_rule_addmm,
+     "the same; with a bias of one row also cublasLt's 1 MiB, kept since 2.8", "aten/src/ATen/cuda/CUDABlas.cpp:188",
+     "H100, H200"},
+    {"sum nansum mean prod", mt_rule_sum, "a cast input; partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
+     "H100, H200"},
+    {"amax amin norm linalg_vector_norm", mt_rule_reduce, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
+     ""},
+    {"max min argmax argmin aminmax", mt_rule_reduce_pair, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
+     ""},
+    {"any all", mt_rule_truth, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", "H200"},
+    {"var var_mean std std_mean", mt_rule_variance, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", ""},
+    {"_scaled_dot_product_cudnn_attention", mt_rule_cudnn_forward, "256 bytes",
+     "aten/src/ATen/native/cudnn/MHA.cpp:667", "H100, H200"},
+    {"_scaled_dot_product_cudnn_attention_backward", mt_rule_cudnn_backward,
+     "B*H*S*(D+1)*4+256 bytes; gradients of keys and values for each head of the query if they have fewer",
+     "aten/src/ATen/native/cudnn/MHA.cpp:877", "H100, H200"},
+    {"_scaled_dot_product_flash_attention _flash_attention_forward", mt_rule_flash_forward,
+     "partial results where the keys are split", ATTENTION_FOLDER "flash_attn/flash_api.cpp:289", ""},
+    {"_scaled_dot_product_flash_attention_backward _flash_attention_backward", mt_rule_flash_backward,
+     "row sums, the query's gradient in fp32, gradients of grouped heads",
+     ATTENTION_FOLDER "flash_attn/flash_api.cpp:946", ""},
+    {"_scaled_dot_product_efficient_attention", mt_rule_efficient_forward, "fp32 results of heads over 128",
+     ATTENTION_FOLDER "attention.cu:1268", "H200"},
+    {"_scaled_dot_product_efficient_attention_backward", mt_rule_efficient_backward,
+     "row sums, in fp32 with a product and a copy; tiles of the query's gradient",
+     ATTENTION_FOLDER "attention_backward.cu:443", "H200, fp32 and heads of 64"},
+    {"embedding_dense_backward", mt_rule_embedding_backward,
+     "over 3,072 indices: their sort, segments, and partial sums", CUDA_FOLDER "EmbeddingBackwardKernel.cu:212",
+     "H100, H200"},
+    {"native_layer_norm_backward", mt_rule_layer_norm_backward,
+     "over 65,536 rows: parts of the weight's gradient, and their sums",
+     CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", ""},
+    {"_fused_rms_norm_backward", mt_rule_rms_norm_backward, "as layer norm, without a bias",
+     CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", ""},
+    {"native_group_norm", mt_rule_group_norm, "two factors for each image and channel",
+     CUDA_FOLDER "group_norm_kernel.cu:606", ""},
+    {"native_group_norm_backward", mt_rule_group_norm_backward, "sums for each image and channel",
+     CUDA_FOLDER "group_norm_kernel.cu:838", ""},
+    {"_foreach_norm", mt_rule_foreach_norm, "norms of chunks of 65,536 elements", CUDA_FOLDER "ForeachReduceOp.cu:435",
+     "H200"},
+    {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
+    {"native_layer_norm _fused_rms_norm _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
+     "nll_loss_forward "
+     "nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward smooth_l1_loss "
+     "binary_cross_entropy "
+     "native_dropout_backward embedding cat gather index index_select scatter where tril triu masked_fill arange "
+     "linspace "
+     "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward adaptive_avg_pool2d "
+     "_adaptive_avg_pool2d "
+     "_adaptive_avg_pool2d_backward upsample_nearest2d upsample_nearest2d_backward upsample_bilinear2d",
+     NULL, "nothing", "their kernels under " CUDA_FOLDER, "H100, H200: those of the reference programs"},
+    {"add sub rsub mul div pow neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square abs sign sgn sin "
+     "cos tan tanh "
+     "sinh cosh asin acos atan atan2 sigmoid tanh_backward sigmoid_backward relu relu6 threshold threshold_backward "
+     "gelu "
+     "gelu_backward silu silu_backward mish mish_backward elu elu_backward leaky_relu leaky_relu_backward hardswish "
+     "hardswish_backward "
+     "hardsigmoid hardsigmoid_backward hardtanh hardtanh_backward softplus softplus_backward log_sigmoid_forward "
+     "log_sigmoid_backward glu glu_backward clamp clamp_min clamp_max minimum maximum fmin fmax fmod remainder floor "
+     "ceil round trunc erf erfc "
+     "erfinv lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and "
+     "bitwise_or bitwise_not "
+     "bitwise_xor __and__ __or__ __xor__ isnan isinf isfinite nan_to_num copysign hypot polar",
+     NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: those of the reference programs"},
+    {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",
+     CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
+    {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "
+     "unsqueeze squeeze "
+     "split split_with_sizes unbind unfold diagonal view_as_real view_as_complex real imag lift_fresh chunk narrow",
+     NULL, "nothing: views", "aten/src/ATen/native/TensorShape.cpp", "H100, H200"},
+    {"_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_pow _foreach_sqrt _foreach_rsqrt "
+     "_foreach_reciprocal _foreach_neg "
+     "_foreach_abs _foreach_exp _foreach_log _foreach_lerp _foreach_addcmul _foreach_addcdiv _foreach_maximum "
+     "_foreach_minimum "
+     "_foreach_clamp_min _foreach_clamp_max _foreach_zero _foreach_copy _foreach_sign _fused_adam _fused_adamw "
+     "_fused_sgd "
+     "_fused_adagrad _amp_foreach_non_finite_check_and_unscale _amp_update_scale",
+     NULL, "nothing: lists by value", CUDA_FOLDER "MultiTensorApply.cuh",
+     "H100, H200: those of the reference programs"},
+};
+/* clang-format on */
+
+const int mt_operator_row_count = sizeof mt_operator_rows / sizeof mt_operator_rows[0];

@@ -1,0 +1,211 @@
+/* Reductions of tensors of any shape: their dimensions are sorted and joined as PyTorch's TensorIterator does, and what is left
+ * tells how the launcher spreads the work. */
+#include "operators/operator_memory.h"
+#include "operators/operator_plan.h"
+
+#include <assert.h>
+
+enum { MOST_DIMS = 16, FLOAT_BYTES = 4, INDEX_BYTES = 8, BOOL_BYTES = 1, VARIANCE_BYTES = 16 };
+
+/* A dimension: `output_stride` is 0 if it is reduced. Strides are in elements. */
+struct dimension {
+    int64_t size, stride, output_stride;
+};
+
+/* Dimensions, the reduced ones first. */
+struct space {
+    struct dimension dims[MOST_DIMS];
+    int count, reduced;
+};
+
+static bool is_reduced(const struct mt_argument *dims, int dimension, int count)
+{
+    if (dims == NULL || dims->kind == MT_ARGUMENT_NONE)
+        return true;
+    if (dims->kind == MT_ARGUMENT_INTEGER)
+        return dimension == (dims->integer + count) % count;
+    for (int64_t i = 0; i < dims->count; i++)
+        if (dimension == (dims->integers[i] + count) % count)
+            return true;
+    return dims->count == 0;
+}
+
+/* True if dimension `a` comes before `b`: reduced ones first, then by the result's stride, then by the input's. */
+static bool is_before(const struct dimension *a, const struct dimension *b)
+{
+    if ((a->output_stride == 0) != (b->output_stride == 0))
+        return a->output_stride == 0;
+    if (a->output_stride != b->output_stride)
+        return a->output_stride < b->output_stride;
+    return a->stride != 0 && b->stride != 0 && a->stride < b->stride;
+}
+
+static void insert(struct space *space, struct dimension added)
+{
+    int place = space->count++;
+    for (; place > 0 && is_before(&added, &space->dims[place - 1]); place--)
+        space->dims[place] = space->dims[place - 1];
+    space->dims[place] = added;
+}
+
+/* Joins a dimension with the one before it where both step through memory as one would. */
+static void join(struct space *space)
+{
+    int last = 0;
+    for (int i = 1; i < space->count; i++) {
+        struct dimension *before = &space->dims[last];
+        const struct dimension *next = &space->dims[i];
+        if (before->size * before->stride == next->stride &&
+            before->size * before->output_stride == next->output_stride &&
+            (before->output_stride == 0) == (next->output_stride == 0))
+            before->size *= next->size;
+        else
+            space->dims[++last] = *next;
+    }
+    space->count = space->count == 0 ? 0 : last + 1;
+    for (int i = 0; i < space->count; i++)
+        space->reduced += space->dims[i].output_stride == 0;
+}
+
+/* Sorts the dimensions of a tensor, from the last to the first. Those of one element do not count. */
+static void sort_dimensions(const struct mt_operand *input, const struct mt_argument *dims, struct space *out)
+{
+    int64_t stride = 1;
+    *out = (struct space){0};
+    for (int i = input->dims - 1; i >= 0; i--) {
+        const bool reduced = is_reduced(dims, i, input->dims);
+        if (input->sizes[i] != 1)
+            insert(out, (struct dimension){input->sizes[i], input->strides[i], reduced ? 0 : stride});
+        if (!reduced)
+            stride *= input->sizes[i];
+    }
+    join(out);
+}
+
+/* Returns how many neighbouring outputs a thread may compute: all addresses must be multiples of it. */
+static int64_t vector_of(const struct mt_operand *input, const struct space *space)
+{
+    int64_t vector = 4;
+    const int fastest = space->reduced;
+    while (input->offset % vector != 0 || space->dims[fastest].size % vector != 0)
+        vector /= 2;
+    for (int i = 0; i < space->count; i++)
+        while (i != fastest && space->dims[i].stride % vector != 0)
+            vector /= 2;
+    return vector;
+}
+
+static struct mt_reduction describe(const struct mt_operand *input, const struct mt_argument *dims, int64_t accumulator)
+{
+    struct space space;
+    struct mt_reduction made = {.outputs = 1, .inputs = 1, .vector = 1, .accumulator_bytes = accumulator};
+    sort_dimensions(input, dims, &space);
+    for (int i = 0; i < space.count; i++)
+        *(i < space.reduced ? &made.inputs : &made.outputs) *= space.dims[i].size;
+    made.loads_vectors = accumulator != VARIANCE_BYTES; /* Welford's kernel has two values a thread */
+    made.is_flat = space.count == 1;
+    const bool is_all = space.reduced == space.count;
+    made.is_along_rows = is_all || (space.reduced > 0 && space.dims[0].stride < space.dims[space.reduced].stride);
+    made.is_dense = space.count > 0 && space.dims[made.is_along_rows ? 0 : space.reduced].stride == 1;
+    if (!made.is_along_rows && made.is_dense)
+        made.vector = vector_of(input, &space);
+    return made;
+}
+
+/* Adds partial results and counters, which are there while the kernel runs. */
+static void stage(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
+                  int64_t accumulator)
+{
+    int64_t staging_bytes, counter_bytes;
+    if (input->dims > MOST_DIMS)
+        return;
+    const struct mt_reduction reduction = describe(input, dims, accumulator);
+    mt_reduction_staging(plan->card, &reduction, &staging_bytes, &counter_bytes);
+    if (staging_bytes == 0)
+        return;
+    const int staging = mt_inner_take(plan, staging_bytes), counters = mt_inner_take(plan, counter_bytes);
+    mt_inner_give(plan, counters);
+    mt_inner_give(plan, staging);
+}
+
+static int64_t sum_bytes(const struct mt_operand *input)
+{
+    return input->item_bytes < FLOAT_BYTES ? FLOAT_BYTES : input->item_bytes;
+}
+
+/* Returns the argument of the call that names dimensions; NULL if all are reduced. */
+static const struct mt_argument *dims_of(const struct mt_operator_call *call, bool takes_integer)
+{
+    if (call->argument_count < 2)
+        return NULL;
+    const struct mt_argument *dims = &call->arguments[1];
+    return dims->kind == MT_ARGUMENT_INTEGERS || (takes_integer && dims->kind == MT_ARGUMENT_INTEGER) ? dims : NULL;
+}
+
+static bool is_narrow(int dtype)
+{
+    return dtype == MT_SCALAR_HALF || dtype == MT_SCALAR_BF16;
+}
+
+/* sum, mean, prod: the input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes 32. */
+void mt_rule_sum(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (input == NULL || call->output_count != 1 || input->elements == 0)
+        return;
+    const struct mt_operand *output = &call->outputs[0];
+    struct mt_operand cast = *input;
+    const bool is_cast =
+        input->dtype != output->dtype && !(is_narrow(input->dtype) && output->dtype == MT_SCALAR_FLOAT);
+    const int block = is_cast ? mt_inner_take(plan, MT_BYTES(input->elements, output->item_bytes)) : -1;
+    if (is_cast) {
+        cast.item_bytes = output->item_bytes;
+        cast.offset = 0;
+    }
+    stage(plan, &cast, dims_of(call, false), sum_bytes(&cast));
+    if (is_cast)
+        mt_inner_give(plan, block);
+}
+
+/* amax, amin, norms: as they are. A norm's order stands before its dimensions. */
+void mt_rule_reduce(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const int dims_at = call->argument_count > 4 ? 2 : 1;
+    mt_inner_outputs(plan, call, 0);
+    if (input == NULL || input->elements == 0)
+        return;
+    const bool has_dims = call->argument_count > dims_at && call->arguments[dims_at].kind == MT_ARGUMENT_INTEGERS;
+    stage(plan, input, has_dims ? &call->arguments[dims_at] : NULL, sum_bytes(input));
+}
+
+/* max, min, argmax, argmin: a value and its index travel together where a dimension is named. */
+void mt_rule_reduce_pair(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    const bool is_two_tensors = mt_call_tensor(call, 1) != NULL; /* the elementwise maximum */
+    if (input == NULL || input->elements == 0 || is_two_tensors)
+        return;
+    const bool has_index = call->output_count == 2 || call->outputs[0].dtype == MT_SCALAR_LONG;
+    stage(plan, input, dims_of(call, true), has_index ? 2 * INDEX_BYTES : sum_bytes(input));
+}
+
+/* any, all: of any dtype. */
+void mt_rule_truth(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (input != NULL && input->elements > 0)
+        stage(plan, input, dims_of(call, true), BOOL_BYTES);
+}
+
+/* var, std, with or without the mean: Welford's four numbers. */
+void mt_rule_variance(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (input != NULL && input->elements > 0)
+        stage(plan, input, dims_of(call, false), VARIANCE_BYTES);
+}

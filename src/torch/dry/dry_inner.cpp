@@ -1,0 +1,172 @@
+#include "torch/dry/dry_inner.h"
+
+#include "torch/dry/dry_device.h"
+#include "torch/torch_plan.h"
+
+#include <c10/core/Allocator.h>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+namespace mt_dry
+{
+
+using at::Tensor;
+using c10::IValue;
+
+namespace
+{
+
+/* ---- a call in the words of the rules ---- */
+
+/* The call borrows from here, so nothing moves. */
+struct description {
+    std::deque<std::vector<mt_operand>> tensors;
+    std::deque<std::vector<int64_t>> integers;
+    std::vector<mt_argument> arguments;
+    std::vector<mt_operand> outputs;
+
+    mt_argument of_tensors(std::vector<mt_operand> list)
+    {
+        tensors.push_back(std::move(list));
+        mt_argument made{MT_ARGUMENT_TENSORS, 0, 0, nullptr, tensors.back().data(), 0};
+        made.count = static_cast<int64_t>(tensors.back().size());
+        return made;
+    }
+
+    mt_argument of_integers(std::vector<int64_t> list)
+    {
+        integers.push_back(std::move(list));
+        mt_argument made{MT_ARGUMENT_INTEGERS, 0, 0, integers.back().data(), nullptr, 0};
+        made.count = static_cast<int64_t>(integers.back().size());
+        return made;
+    }
+
+    mt_argument of(const IValue &value)
+    {
+        if (value.isTensor() && value.toTensor().defined())
+            return of_tensors({operand_of(value.toTensor())});
+        if (value.isTensorList()) {
+            std::vector<mt_operand> list;
+            for (const Tensor &tensor : value.toTensorVector())
+                list.push_back(operand_of(tensor));
+            return of_tensors(std::move(list));
+        }
+        if (value.isIntList())
+            return of_integers(value.toIntVector());
+        if (value.isBool())
+            return {MT_ARGUMENT_BOOL, value.toBool(), 0, nullptr, nullptr, 0};
+        if (value.isInt())
+            return {MT_ARGUMENT_INTEGER, value.toInt(), 0, nullptr, nullptr, 0};
+        if (value.isDouble())
+            return {MT_ARGUMENT_NUMBER, 0, value.toDouble(), nullptr, nullptr, 0};
+        return {MT_ARGUMENT_NONE, 0, 0, nullptr, nullptr, 0};
+    }
+
+    description(const std::vector<IValue> &given, const std::vector<IValue> &results)
+    {
+        for (const IValue &value : given)
+            arguments.push_back(of(value));
+        for (const IValue &value : results)
+            outputs.push_back(value.isTensor() && value.toTensor().defined() ? operand_of(value.toTensor())
+                                                                             : mt_operand{});
+    }
+
+    mt_operator_call call(const char *name) const
+    {
+        return {name, arguments.data(), outputs.data(), static_cast<int32_t>(arguments.size()),
+                static_cast<int32_t>(outputs.size())};
+    }
+};
+
+uint64_t bytes_of(const std::vector<IValue> &results)
+{
+    uint64_t bytes = 0;
+    for (const IValue &value : results)
+        if (value.isTensor() && value.toTensor().defined())
+            bytes += value.toTensor().nbytes();
+    return bytes;
+}
+
+/* ---- blocks ---- */
+
+c10::DataPtr take_block(int64_t bytes)
+{
+    return allocator()->allocate(static_cast<size_t>(bytes));
+}
+
+/* Takes a workspace of this thread for the current stream, unless it has it. It stays when the thread ends, as the handle that
+ * it belongs to does. */
+void keep_workspace(int number, int64_t bytes)
+{
+    using key = std::tuple<int, int, c10::StreamId>;
+    static thread_local std::map<key, void *> kept;
+    const key wanted{number, current_device(), current_stream(current_device()).id()};
+    if (kept.count(wanted) == 0)
+        kept[wanted] = take_block(bytes).release_context();
+}
+
+/* Returns the table's word on an operator, which it is asked for once a thread. */
+int has_plan(const c10::OperatorHandle &op)
+{
+    static thread_local std::unordered_map<const c10::FunctionSchema *, int> known;
+    const auto [place, is_new] = known.try_emplace(&op.schema(), 0);
+    if (is_new)
+        place->second = memtrace_torch_has_plan(op.schema().name().c_str());
+    return place->second;
+}
+
+} // namespace
+
+mt_operand operand_of(const Tensor &tensor)
+{
+    mt_operand made{};
+    made.sizes = tensor.sizes().data();
+    made.strides = tensor.strides().data();
+    made.dims = static_cast<int32_t>(tensor.dim());
+    made.dtype = static_cast<int32_t>(tensor.scalar_type());
+    made.offset = tensor.storage_offset();
+    made.elements = tensor.numel();
+    made.item_bytes = static_cast<int64_t>(tensor.element_size());
+    made.is_contiguous = tensor.is_contiguous();
+    return made;
+}
+
+void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,
+                 const std::vector<IValue> &results, const std::function<void(size_t)> &take,
+                 const std::function<void(size_t)> &to_host)
+{
+    std::array<mt_inner, MT_INNER_MOST> plan;
+    std::array<c10::DataPtr, MT_INNER_MOST> blocks;
+    std::vector<bool> is_there(results.size());
+    int count = 0;
+    if (const int answer = has_plan(op); answer == MT_INNER_UNKNOWN) {
+        memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
+    } else if (answer != 0) {
+        const description described(arguments, results);
+        const mt_operator_call call = described.call(op.schema().name().c_str());
+        count = memtrace_torch_plan(&call, plan.data());
+    }
+    for (int i = 0; i < count; i++) {
+        const mt_inner &action = plan[i];
+        if (action.kind == MT_INNER_TAKE) {
+            blocks[action.number] = take_block(action.bytes);
+        } else if (action.kind == MT_INNER_GIVE) {
+            blocks[action.number].clear();
+        } else if (action.kind == MT_INNER_KEEP) {
+            keep_workspace(action.number, action.bytes);
+        } else if (!is_there[action.number]) {
+            (action.kind == MT_INNER_OUTPUT ? take : to_host)(action.number);
+            is_there[action.number] = true;
+        }
+    }
+    for (size_t i = 0; i < results.size(); i++)
+        if (!is_there[i])
+            take(i);
+}
+
+} // namespace mt_dry

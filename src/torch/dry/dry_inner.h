@@ -1,0 +1,32 @@
+/* What a card's operators take inside, beside their results: told by memtrace's table of operators (torch/torch_plan.h), taken
+ * and given back here around the results.
+ *
+ * Threads: one object, one thread. */
+#ifndef MT_TORCH_DRY_INNER_H
+#define MT_TORCH_DRY_INNER_H
+
+#include "operators/operator_call.h"
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace mt_dry
+{
+
+/* Returns a tensor as memtrace's rules see it. Borrows its sizes. */
+mt_operand operand_of(const at::Tensor &tensor);
+
+/* Takes what the call of an operator takes, and its results in between: `take` makes the result of that number; `to_host` puts
+ * one on the host instead. `results` are those of the meta kernel. */
+void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments,
+                 const std::vector<c10::IValue> &results, const std::function<void(size_t)> &take,
+                 const std::function<void(size_t)> &to_host);
+
+} // namespace mt_dry
+
+#endif

@@ -1,0 +1,311 @@
+/* What PyTorch's operators take inside: figures that were measured on an H200, and properties that hold for all. */
+#include "operators/operator_plan.h"
+
+#include "device/card.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 8, DIMS = 4, FLOAT = 4, NARROW = 2, LONG = 8 };
+
+/* A call that a test builds. */
+struct made {
+    struct mt_operator_call call;
+    struct mt_argument arguments[16];
+    struct mt_operand tensors[MOST], outputs[MOST];
+    int64_t sizes[MOST][DIMS], strides[MOST][DIMS];
+    int used;
+};
+
+static struct mt_operand operand(struct made *made, int dtype, int64_t item_bytes, int dims, const int64_t *sizes)
+{
+    const int at = made->used++;
+    struct mt_operand tensor = {.sizes = made->sizes[at],
+                                .strides = made->strides[at],
+                                .dims = dims,
+                                .dtype = dtype,
+                                .elements = 1,
+                                .item_bytes = item_bytes,
+                                .is_contiguous = true};
+    for (int i = dims - 1; i >= 0; i--) {
+        made->sizes[at][i] = sizes[i];
+        made->strides[at][i] = tensor.elements;
+        tensor.elements *= sizes[i];
+    }
+    return tensor;
+}
+
+static void add_argument(struct made *made, struct mt_argument argument)
+{
+    made->arguments[made->call.argument_count++] = argument;
+    made->call.arguments = made->arguments;
+}
+
+static void add_tensor(struct made *made, int dtype, int64_t item_bytes, int dims, const int64_t *sizes)
+{
+    struct mt_operand *place = &made->tensors[made->used];
+    *place = operand(made, dtype, item_bytes, dims, sizes);
+    add_argument(made, (struct mt_argument){.kind = MT_ARGUMENT_TENSORS, .tensors = place, .count = 1});
+}
+
+static void add_integer(struct made *made, int64_t value)
+{
+    add_argument(made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGER, .integer = value});
+}
+
+static void add_output(struct made *made, int dtype, int64_t item_bytes, int dims, const int64_t *sizes)
+{
+    made->outputs[made->call.output_count++] = operand(made, dtype, item_bytes, dims, sizes);
+    made->call.outputs = made->outputs;
+}
+
+static int plan_of(const struct made *made, struct mt_inner *out)
+{
+    const struct mt_card card = mt_card_reference();
+    return mt_operator_plan(&card, &made->call, out);
+}
+
+/* Checks what a plan takes, in order; what it takes it gives back. */
+static void assert_takes(const struct made *made, int count, const int64_t *bytes)
+{
+    struct mt_inner plan[MT_INNER_MOST];
+    int taken = 0, given = 0;
+    const int actions = plan_of(made, plan);
+    for (int i = 0; i < actions; i++) {
+        if (plan[i].kind == MT_INNER_TAKE) {
+            assert_true(taken < count);
+            assert_int_equal(plan[i].bytes, bytes[taken++]);
+        }
+        given += plan[i].kind == MT_INNER_GIVE;
+    }
+    assert_int_equal(taken, count);
+    assert_int_equal(given, count);
+}
+
+static void make_sum(struct made *made, int64_t rows, int64_t columns, const int64_t *dim)
+{
+    *made = (struct made){.call.name = "aten::sum"};
+    add_tensor(made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){rows, columns});
+    add_argument(made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = dim, .count = 1});
+    add_output(made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){*dim == 0 ? columns : rows});
+}
+
+static void a_sum_over_rows_takes_what_was_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, columns, staging, counters;
+    } measured[] = {{4096, 768, 25165824, 24},
+                    {8192, 768, 50331648, 24},
+                    {4096, 2304, 75497472, 72},
+                    {4096, 3072, 100663296, 96},
+                    {8192, 3072, 138412032, 96}};
+    const int64_t first = 0;
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
+        struct made made;
+        make_sum(&made, measured[i].rows, measured[i].columns, &first);
+        assert_takes(&made, 2, (int64_t[]){measured[i].staging, measured[i].counters});
+    }
+}
+
+static void a_sum_along_short_rows_takes_nothing(void **state)
+{
+    (void)state;
+    const int64_t last = -1;
+    struct made made;
+    make_sum(&made, 8192, 768, &last);
+    assert_takes(&made, 0, NULL);
+}
+
+static void a_sum_does_not_depend_on_how_its_dimensions_are_cut(void **state)
+{
+    (void)state;
+    const int64_t first[] = {0, 1};
+    struct made made = {.call.name = "aten::sum"};
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 512, 768});
+    add_argument(&made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = first, .count = 2});
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){768});
+    assert_takes(&made, 2, (int64_t[]){50331648, 24});
+}
+
+static void a_sum_of_truths_casts_its_input(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::sum"};
+    add_tensor(&made, MT_SCALAR_BOOL, 1, 2, (int64_t[]){16, 16});
+    add_argument(&made, (struct mt_argument){0});
+    add_output(&made, MT_SCALAR_LONG, LONG, 0, NULL);
+    assert_takes(&made, 1, (int64_t[]){256 * LONG});
+}
+
+/* Makes the backward of attention: gradient, query, key, value, mask, out. */
+static void make_attention(struct made *made, const char *name, int dtype, const int64_t *query, const int64_t *key)
+{
+    const int64_t item_bytes = dtype == MT_SCALAR_FLOAT ? FLOAT : NARROW;
+    *made = (struct made){.call.name = name};
+    add_tensor(made, dtype, item_bytes, DIMS, query);
+    add_tensor(made, dtype, item_bytes, DIMS, query);
+    add_tensor(made, dtype, item_bytes, DIMS, key);
+    add_tensor(made, dtype, item_bytes, DIMS, key);
+    add_argument(made, (struct mt_argument){0});
+    add_tensor(made, dtype, item_bytes, DIMS, query);
+}
+
+static void attention_backward_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct made made;
+    const int64_t gpt2[] = {4, 12, 1024, 64}, bert[] = {16, 12, 512, 64};
+    const int64_t llama[] = {2, 32, 2048, 64}, llama_keys[] = {2, 8, 2048, 64};
+    const char *cudnn = "aten::_scaled_dot_product_cudnn_attention_backward";
+    make_attention(&made, cudnn, MT_SCALAR_BF16, gpt2, gpt2);
+    assert_takes(&made, 1, (int64_t[]){12779776});
+    make_attention(&made, cudnn, MT_SCALAR_BF16, bert, bert);
+    assert_takes(&made, 1, (int64_t[]){25559296});
+    make_attention(&made, cudnn, MT_SCALAR_BF16, llama, llama_keys);
+    assert_takes(&made, 1, (int64_t[]){67633408});
+    make_attention(&made, "aten::_scaled_dot_product_efficient_attention_backward", MT_SCALAR_FLOAT, gpt2, gpt2);
+    assert_takes(&made, 4, (int64_t[]){12582912, 196608, 196608, 12595200});
+    make_attention(&made, "aten::_scaled_dot_product_flash_attention_backward", MT_SCALAR_BF16, gpt2, gpt2);
+    assert_takes(&made, 2, (int64_t[]){196608, 12582912});
+}
+
+static void make_embedding(struct made *made, int64_t indices, int64_t rows, int64_t width)
+{
+    *made = (struct made){.call.name = "aten::embedding_dense_backward"};
+    add_tensor(made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){indices, width});
+    add_tensor(made, MT_SCALAR_LONG, LONG, 1, &indices);
+    add_integer(made, rows);
+    add_integer(made, -1);
+    add_integer(made, 0);
+    add_output(made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){rows, width});
+}
+
+static void embedding_backward_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct made made;
+    make_embedding(&made, 4096, 50257, 768);
+    assert_takes(
+        &made, 14,
+        (int64_t[]){32768, 32768, 32768, 83455, 32768, 8, 32768, 1279, 32768, 32768, 1279, 8, 36040, 13839360});
+}
+
+static void few_indices_are_not_sorted(void **state)
+{
+    (void)state;
+    struct made made;
+    make_embedding(&made, 3072, 50257, 768);
+    assert_takes(&made, 0, NULL);
+}
+
+static void a_product_keeps_a_workspace_of_its_thread(void **state)
+{
+    (void)state;
+    struct mt_inner plan[MT_INNER_MOST];
+    struct made made = {.call.name = "aten::addmm"};
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){32});
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){8, 16});
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 32});
+    assert_int_equal(plan_of(&made, plan), 2);
+    assert_int_equal(plan[0].kind, MT_INNER_KEEP);
+    assert_int_equal(plan[0].bytes, 33554432);
+    assert_int_equal(plan[1].number, MT_WORKSPACE_CUBLASLT);
+    assert_int_equal(plan[1].bytes, 1 << 20);
+}
+
+static void a_workspace_is_what_is_configured(void **state)
+{
+    (void)state;
+    assert_int_equal(mt_matmul_workspace(":4096:2:16:8", 1), 4096 * 2048 + 16 * 8192);
+    assert_int_equal(mt_matmul_workspace(":16:8", 1), 16 * 8192);
+    assert_int_equal(mt_matmul_workspace(NULL, 7), 7);
+    assert_int_equal(mt_matmul_workspace(":nonsense", 7), 7);
+    assert_int_equal(mt_matmul_workspace(":4096", 7), 7);
+    assert_int_equal(mt_matmul_workspace(":99999999999999999:99999999", 7), 7);
+}
+
+static void an_operator_is_found_in_place_or_not(void **state)
+{
+    (void)state;
+    assert_non_null(mt_operator_find("aten::add"));
+    assert_ptr_equal(mt_operator_find("aten::add_"), mt_operator_find("aten::add"));
+    assert_null(mt_operator_find("aten::ad"));
+    assert_null(mt_operator_find("aten::"));
+    assert_null(mt_operator_find("other::add"));
+    assert_null(mt_operator_find("aten::no_such_operator"));
+}
+
+static void no_operator_stands_twice_in_the_table(void **state)
+{
+    (void)state;
+    for (int i = 0; i < mt_operator_row_count; i++) {
+        char names[2048], *rest = names, name[128];
+        assert_true(strlen(mt_operator_rows[i].names) < sizeof names);
+        strcpy(names, mt_operator_rows[i].names);
+        for (char *word = strtok_r(rest, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+            snprintf(name, sizeof name, "aten::%s", word);
+            assert_ptr_equal(mt_operator_find(name), &mt_operator_rows[i]);
+        }
+    }
+}
+
+static struct mt_attention_request request_of(struct made *made, int dtype, int64_t item_bytes, int64_t head)
+{
+    const int64_t sizes[] = {2, 8, 128, head};
+    *made = (struct made){0};
+    return (struct mt_attention_request){.query = operand(made, dtype, item_bytes, DIMS, sizes),
+                                         .key = operand(made, dtype, item_bytes, DIMS, sizes),
+                                         .value = operand(made, dtype, item_bytes, DIMS, sizes),
+                                         .needs_gradient = true,
+                                         .allows = {true, true, true, true}};
+}
+
+static enum mt_attention_kernel chosen(const char *name, const struct mt_attention_request *request)
+{
+    struct mt_card card;
+    assert_true(mt_card_find(name, &card));
+    return mt_attention_choose(&card, request);
+}
+
+static void attention_is_chosen_as_the_card_would(void **state)
+{
+    (void)state;
+    struct made made, of_floats;
+    struct mt_attention_request narrow = request_of(&made, MT_SCALAR_BF16, NARROW, 64);
+    struct mt_attention_request wide = request_of(&of_floats, MT_SCALAR_FLOAT, FLOAT, 64);
+    assert_int_equal(chosen("h100", &narrow), MT_ATTENTION_CUDNN);
+    assert_int_equal(chosen("a100-80gb", &narrow), MT_ATTENTION_FLASH);
+    assert_int_equal(chosen("h100", &wide), MT_ATTENTION_EFFICIENT);
+    assert_int_equal(chosen("t4", &narrow), MT_ATTENTION_MATH);
+    narrow.has_mask = true;
+    assert_int_equal(chosen("a100-80gb", &narrow), MT_ATTENTION_EFFICIENT);
+    narrow.allows[MT_ATTENTION_CUDNN] = false;
+    assert_int_equal(chosen("h100", &narrow), MT_ATTENTION_EFFICIENT);
+    wide = request_of(&of_floats, MT_SCALAR_FLOAT, FLOAT, 66);
+    assert_int_equal(chosen("h100", &wide), MT_ATTENTION_MATH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sum_over_rows_takes_what_was_measured),
+        cmocka_unit_test(a_sum_along_short_rows_takes_nothing),
+        cmocka_unit_test(a_sum_does_not_depend_on_how_its_dimensions_are_cut),
+        cmocka_unit_test(a_sum_of_truths_casts_its_input),
+        cmocka_unit_test(attention_backward_takes_what_was_measured),
+        cmocka_unit_test(embedding_backward_takes_what_was_measured),
+        cmocka_unit_test(few_indices_are_not_sorted),
+        cmocka_unit_test(a_product_keeps_a_workspace_of_its_thread),
+        cmocka_unit_test(a_workspace_is_what_is_configured),
+        cmocka_unit_test(an_operator_is_found_in_place_or_not),
+        cmocka_unit_test(no_operator_stands_twice_in_the_table),
+        cmocka_unit_test(attention_is_chosen_as_the_card_would),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
