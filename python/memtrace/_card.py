@@ -52,7 +52,8 @@ class Cards:
         import torch
 
         self.process = os.getpid()
-        torch.cuda.default_generators = tuple(torch.Generator() for _ in range(self.count))
+        cuda: Any = torch.cuda
+        cuda.default_generators = tuple(torch.Generator() for _ in range(self.count))
 
     def is_in_bad_fork(self) -> bool:
         return self.process is not None and self.process != os.getpid()

@@ -31,7 +31,7 @@ class CFinder:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch._C":
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec: Any = importlib.machinery.PathFinder.find_spec(name, path)
         original = spec.loader.exec_module
 
@@ -62,7 +62,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
-    sys.meta_path.insert(0, CFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, CFinder())
 
 
 def load_cuda(path: pathlib.Path) -> None:
@@ -102,7 +102,7 @@ def operators_of_cuda(text: str) -> list[str]:
 def register_operators() -> None:
     """Has PyTorch's operators that a CUDA build has kernels for run on the cards."""
     import torch
-    import torchgen
+    import torchgen  # type: ignore[import-untyped]
 
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"

@@ -106,12 +106,12 @@ def replace_resize() -> None:
             raise torch.OutOfMemoryError(cards.memory.memtrace_torch_last_error().decode())
         return storage
 
-    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign]
+    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign, assignment]
 
 
 def refuse_saving() -> None:
     """Has torch.save and safetensors write nothing: what would be saved was not computed."""
-    said = []
+    said: list[bool] = []
 
     def save(*given: Any, **named: Any) -> None:
         if not said:
@@ -127,7 +127,7 @@ def refuse_saving() -> None:
 
 def keep_eager() -> None:
     """Has torch.compile return what it is given: what a compiler would fuse is not simulated."""
-    said = []
+    said: list[bool] = []
 
     def compile(model: Any = None, **named: Any) -> Any:
         if not said:
@@ -135,7 +135,7 @@ def keep_eager() -> None:
             tell(f"{place_of_user()}: torch.compile is left out: the program is run as it is without")
         return model if model is not None else lambda inner: inner
 
-    torch.compile = compile  # type: ignore[assignment]
+    torch.compile = compile
 
 
 def unknown_operators(library: Any) -> list[str]:
@@ -158,7 +158,7 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
     cards: Any = _dry.cards
     _dry.register_operators()
-    torch.version.cuda = "13.0"  # type: ignore[assignment]
+    torch.version.cuda = "13.0"
     CUDA._get_device_properties = cards.properties
     CUDA._device_count_nvml = lambda: -1  # not known: the driver's cards, if there are some, are not these
     library = cards.memory

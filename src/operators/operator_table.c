@@ -9,9 +9,8 @@
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
      "aten/src/ATen/cuda/CublasHandlePool.cpp:116", "H100, H200"},
-    {"addmm addmv baddbmm _addmm_activation", mt_rule_addmm,
-     "the same; with a bias of one row also cublasLt's 1 MiB", "aten/src/ATen/cuda/CUDABlas.cpp:188",
-     "H100, H200"},
+    {"addmm addmv baddbmm _addmm_activation", mt_rule_addmm, "the same; with a bias of one row also cublasLt's 1 MiB",
+     "aten/src/ATen/cuda/CUDABlas.cpp:188", "H100, H200"},
     {"sum nansum mean prod", mt_rule_sum, "a cast input; partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
      "H100, H200"},
     {"amax amin norm linalg_vector_norm", mt_rule_reduce, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
@@ -60,8 +59,10 @@ const struct mt_operator_row mt_operator_rows[] = {
      "linspace "
      "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward adaptive_avg_pool2d "
      "_adaptive_avg_pool2d "
-     "_adaptive_avg_pool2d_backward upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward "
-     "upsample_bilinear2d upsample_bilinear2d_backward reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d flip roll "
+     "_adaptive_avg_pool2d_backward upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d "
+     "upsample_nearest2d_backward "
+     "upsample_bilinear2d upsample_bilinear2d_backward reflection_pad1d reflection_pad2d replication_pad1d "
+     "replication_pad2d flip roll "
      "scatter_add take im2col col2im tril_indices triu_indices logspace",
      NULL, "nothing", "their kernels under " CUDA_FOLDER, "H100, H200: those of the reference programs"},
     {"add sub rsub mul div pow neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square abs sign sgn sin "
@@ -75,9 +76,12 @@ const struct mt_operator_row mt_operator_rows[] = {
      "ceil round trunc erf erfc "
      "erfinv lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and "
      "bitwise_or bitwise_not "
-     "bitwise_xor __and__ __or__ __xor__ isnan isinf isfinite nan_to_num copysign hypot polar complex angle frac asinh acosh atanh logit logit_backward xlogy logaddexp logaddexp2 "
-     "floor_divide digamma polygamma lgamma igamma igammac heaviside nextafter signbit isposinf isneginf sinc gcd lcm frexp conj_physical "
-     "bitwise_left_shift bitwise_right_shift hardshrink hardshrink_backward softshrink softshrink_backward huber_loss huber_loss_backward "
+     "bitwise_xor __and__ __or__ __xor__ isnan isinf isfinite nan_to_num copysign hypot polar complex angle frac asinh "
+     "acosh atanh logit logit_backward xlogy logaddexp logaddexp2 "
+     "floor_divide digamma polygamma lgamma igamma igammac heaviside nextafter signbit isposinf isneginf sinc gcd lcm "
+     "frexp conj_physical "
+     "bitwise_left_shift bitwise_right_shift hardshrink hardshrink_backward softshrink softshrink_backward huber_loss "
+     "huber_loss_backward "
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: those of the reference programs"},
     {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",

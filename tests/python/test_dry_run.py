@@ -80,6 +80,7 @@ def test_a_convolutional_net_runs_with_workers_pinned_memory_and_streams(dry):
 
 def test_optimizers_have_their_states(dry):
     said = dry.run(MODEL + """
+loss_of(model()).backward()  # takes the workspaces of matrix products, which stay
 adam = torch.optim.AdamW
 for make in (lambda p: adam(p, foreach=True), lambda p: adam(p, foreach=False), lambda p: adam(p, fused=True),
              lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), torch.optim.Adafactor):
@@ -127,11 +128,12 @@ def test_checkpointing_of_both_kinds_lowers_the_peak(dry):
         layers = nn.ModuleList(nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)) for _ in range(6)).cuda()
         def peak(call):
             torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
             x = torch.randn(2048, 256, device="cuda", requires_grad=True)
             for layer in layers:
                 x = call(layer, x)
             x.sum().backward()
-            return torch.cuda.max_memory_allocated()
+            return torch.cuda.max_memory_allocated() - before
         peak(lambda layer, x: layer(x))
         print(peak(lambda layer, x: layer(x)), *(
             peak(lambda layer, x: checkpoint(layer, x, use_reentrant=kind)) for kind in (True, False)))
@@ -285,3 +287,57 @@ def test_transformers_train_and_generate(dry):
                                        fp16=True, gradient_checkpointing=True, report_to=[]), train_dataset=texts).train()
         """, "--steps", "100")
     assert said.stdout.splitlines()[:2] == ["(2, 20)", "(2, 20)"]
+
+
+TINY_GPT = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+net = GPT2LMHeadModel(GPT2Config(vocab_size=500, n_layer=2, n_head=2, n_embd=64))
+texts = torch.utils.data.TensorDataset(torch.randint(0, 500, (16, 32)))
+batches = torch.utils.data.DataLoader(texts, batch_size=4)
+"""
+
+LIBRARIES = {
+    "peft": """
+from peft import LoraConfig, get_peft_model
+net = get_peft_model(net, LoraConfig(r=4, target_modules=["c_attn"])).cuda()
+optimizer = torch.optim.AdamW([parameter for parameter in net.parameters() if parameter.requires_grad])
+for (text,) in batches:
+    net(input_ids=text.cuda(), labels=text.cuda()).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "accelerate": """
+from accelerate import Accelerator
+accelerator = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=2)
+net, optimizer, batches = accelerator.prepare(net, torch.optim.AdamW(net.parameters()), batches)
+for (text,) in batches:
+    with accelerator.accumulate(net):
+        accelerator.backward(net(input_ids=text, labels=text).loss)
+        if accelerator.sync_gradients:
+            accelerator.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    "lightning": """
+import lightning
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def training_step(self, batch, index):
+        return self.net(input_ids=batch[0], labels=batch[0]).loss
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters())
+lightning.Trainer(max_epochs=1, accelerator="gpu", devices=1, precision="bf16-mixed", logger=False,
+                  enable_checkpointing=False, enable_progress_bar=False).fit(Module(), batches)
+""",
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_library_s_training_runs(dry, library):
+    for needed in ("transformers", library):
+        pytest.importorskip(needed)
+    said = dry.run(TINY_GPT + LIBRARIES[library] + "print('ended')", "--steps", "100")
+    assert said.stdout.endswith("ended\n")
