@@ -95,7 +95,7 @@ static void private_pools_are_told_apart(void **state)
 {
     (void)state;
     for (int is_said = 0; is_said < 2; is_said++) {
-        char python[sizeof pools];
+        char python[sizeof pools + 16];
         snprintf(python, sizeof python, pools, is_said);
         expect_success(import_made(python, ""));
         json_t *said = json_of(MEMTRACE("peak --trace x.db --json"));

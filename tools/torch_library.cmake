@@ -15,7 +15,7 @@ if(MT_CUDA)
 endif()
 
 set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
-add_library(memtrace_torch MODULE ${torch_card_sources} src/torch/torch_alloc.cpp src/torch/torch_tracker.cpp
+add_library(memtrace_torch MODULE ${torch_card_sources} src/torch/cuda/torch_no_card_file.c src/torch/torch_alloc.cpp src/torch/torch_tracker.cpp
                            src/torch/torch_graph.cpp src/torch/torch_record_function.cpp)
 if(torch_card_library)
     target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})

@@ -150,7 +150,7 @@ def event_class(C: Any) -> type:
 def not_simulated(name: str) -> type:
     """Returns a class that can be imported and not be used."""
     def refuse(cls: type, *given: Any, **named: Any) -> Any:
-        raise RuntimeError(f"torch._C.{name} does not work in a dry run: CUDA graphs are not simulated")
+        raise RuntimeError(f"torch._C.{name} does not work in a dry run: CUDA graphs and compiled kernels are not simulated")
     return type(name, (), {"__new__": refuse})
 
 
@@ -197,7 +197,8 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_getArchFlags": lambda: "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
         "_cuda_get_sync_debug_mode": lambda: 0,
         "_cuda_set_sync_debug_mode": lambda mode: None,
-        **{name: not_simulated(name) for name in ("_CUDAGraph", "_graph_pool_handle")},
+        **{name: not_simulated(name) for name in (
+            "_CUDAGraph", "_graph_pool_handle", "_cuda_jiterator_compile_and_launch_kernel")},
         "_CudaStreamBase": stream_class(C, cards),
         "_CudaEventBase": event_class(C),
         "_CudaDeviceProperties": Properties,

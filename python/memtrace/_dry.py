@@ -20,7 +20,7 @@ cards: Optional[_card.Cards] = None
 
 # Operators that src/torch/dry has kernels of their own for.
 OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "set_.source_Storage_storage_offset",
-       "record_stream"}
+       "set_.source_Storage", "record_stream", "equal", "_amp_foreach_non_finite_check_and_unscale_"}
 
 
 def prepare(torch_folder: pathlib.Path) -> None:

@@ -150,6 +150,7 @@ def begin() -> None:
     _dry.register_operators()
     torch.version.cuda = "13.0"  # type: ignore[assignment]
     CUDA._get_device_properties = cards.properties
+    CUDA._device_count_nvml = lambda: -1  # not known: the driver's cards, if there are some, are not these
     library = cards.memory
     library.memtrace_torch_answer()
     configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""

@@ -46,8 +46,8 @@ import memtrace, torch
 with memtrace.record({str(path)!r}):
     model = torch.nn.Linear(4096, 4096, device="cuda")
     optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(3):
-        model(torch.ones(64, 4096, device="cuda")).sum().backward()
+    for rows in (64, 64, 16384):  # the peak is in the last forward, when the optimizer has its state
+        model(torch.ones(rows, 4096, device="cuda")).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
     print(torch.cuda.max_memory_allocated())

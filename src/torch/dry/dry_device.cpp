@@ -240,7 +240,7 @@ class guard final : public c10::impl::DeviceGuardImplInterface
 
 char *block::host()
 {
-    TORCH_INTERNAL_ASSERT(is_known);
+    TORCH_INTERNAL_ASSERT(has_values());
     if (values == nullptr)
         values.reset(new char[bytes]());
     return values.get();
@@ -271,9 +271,10 @@ void resize(c10::StorageImpl *storage, size_t bytes)
 {
     c10::DataPtr fresh = take(bytes);
     block *before = block_of(storage);
-    if (auto *after = static_cast<block *>(fresh.get_context()); after != nullptr && before != nullptr) {
+    auto *after = static_cast<block *>(fresh.get_context());
+    if (after != nullptr && before != nullptr) {
         after->is_known = after->is_known && before->is_known;
-        if (after->is_known)
+        if (after->has_values() && before->has_values())
             std::memcpy(after->host(), before->host(), std::min(before->bytes, after->bytes));
     }
     storage->set_data_ptr_noswap(std::move(fresh));

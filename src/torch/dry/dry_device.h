@@ -2,8 +2,8 @@
  *
  *   tensor (device="cuda") ──▶ StorageImpl ──▶ DataPtr: an address that memtrace's allocator gave, and a block
  *
- * Nothing lies at the address. A small block has a copy of its values on the host, so that programs may branch on them: is_known
- * is true while the copy is what a card would have, up to rounding. New blocks are zeros.
+ * Nothing lies at the address. A small block has values on the host, so that programs may branch on them: is_known is true
+ * while they are what a card would have, up to rounding, and false if one of them was assumed. New blocks are zeros.
  *
  * This folder alone includes PyTorch's headers. It is compiled for one version of PyTorch at a time.
  *
@@ -28,10 +28,15 @@ constexpr uint64_t MOST_VALUE_BYTES = 1 << 20;
 struct block final {
     uint64_t address, bytes;
     c10::DeviceIndex device;
-    bool is_known;                  /* false implies that the block is large, or was written by what was not computed */
+    bool is_known;                  /* false: large, or written from what was assumed */
     std::unique_ptr<char[]> values; /* nullptr: zeros, until they are asked for */
 
-    /* Returns the values; only of a block that is known. */
+    bool has_values() const
+    {
+        return bytes <= MOST_VALUE_BYTES;
+    }
+
+    /* Returns the values; only of a block that has them. */
     char *host();
 };
 

@@ -1,26 +1,20 @@
 /* The kernels of the device: one that serves every operator, and a few that need their own.
  *
- *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new
- *        └─▶ the CPU's kernel on twins, if all values that it reads are known and its results are small ──▶ values
+ *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
 #include "torch/dry/dry_inner.h"
-#include "torch/dry/dry_twins.h"
+#include "torch/dry/dry_values.h"
 
 #include "torch/memtrace_torch.h"
 #include "torch/torch_plan.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/DispatchStub.h>
+#include <ATen/native/IndexingUtils.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
-
-#include <algorithm>
-#include <sstream>
 
 namespace mt_dry
 {
@@ -34,142 +28,7 @@ using Stack = torch::jit::Stack;
 namespace
 {
 
-using device_guard = c10::impl::InlineDeviceGuard<c10::impl::VirtualGuardImpl>;
-
-Device card(std::optional<Device> device)
-{
-    return device.has_value() && device->has_index() ? *device : Device(c10::DeviceType::CUDA, current_device());
-}
-
-/* ---- values ---- */
-
-bool is_known(const Tensor &tensor)
-{
-    if (!is_on_card(tensor))
-        return true;
-    const block *owner = tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
-    return owner == nullptr || owner->is_known;
-}
-
-void forget_values(const Tensor &tensor)
-{
-    if (block *owner = is_on_card(tensor) ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr)
-        owner->is_known = false;
-}
-
-/* Returns a tensor on the CPU over the values of one on a card. */
-Tensor values_of(const Tensor &tensor)
-{
-    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
-}
-
 /* ---- the kernel of every operator ---- */
-
-/* A call of an operator, with its arguments as they came. */
-struct call {
-    const OperatorHandle &op;
-    std::vector<IValue> arguments;
-    Device device;
-    bool reads_known = true;
-
-    call(const OperatorHandle &op, const Stack &stack)
-        : op(op), arguments(stack.end() - static_cast<ptrdiff_t>(op.schema().arguments().size()), stack.end()),
-          device(card(std::nullopt))
-    {
-        bool is_found = false;
-        for (const IValue &argument : arguments) {
-            if (argument.isDevice() && argument.toDevice().type() == c10::DeviceType::CUDA)
-                device = card(argument.toDevice());
-            each_tensor(argument, [&](const Tensor &tensor) {
-                reads_known = reads_known && is_known(tensor);
-                if (!is_found && is_on_card(tensor)) {
-                    device = tensor.device();
-                    is_found = true;
-                }
-            });
-        }
-    }
-
-    /* Calls the operator with twins in the place of the arguments, and returns its results. */
-    Stack run(twins &twins) const
-    {
-        Stack stack;
-        stack.reserve(arguments.size());
-        for (const IValue &argument : arguments)
-            stack.push_back(twins.twin_of(argument));
-        op.callBoxed(stack);
-        return stack;
-    }
-
-    /* Marks what the operator writes as not known. Gradients that were not computed are taken for finite: the scaler's search
-     * for others leaves its answer as it is. */
-    void forget_written() const
-    {
-        const bool searches = op.schema().name() == "aten::_amp_foreach_non_finite_check_and_unscale_";
-        for (size_t i = 0; i < (searches ? 1 : arguments.size()); i++) {
-            const c10::AliasInfo *alias = op.schema().arguments()[i].alias_info();
-            if (alias != nullptr && alias->isWrite())
-                each_tensor(arguments[i], forget_values);
-        }
-    }
-};
-
-/* Copies the values of results that the CPU has computed into the new blocks. */
-void keep_values(const Stack &computed, const Stack &results, const twins &known)
-{
-    for (size_t i = 0; i < results.size(); i++) {
-        std::vector<Tensor> from, to;
-        each_tensor(computed[i], [&](const Tensor &tensor) { from.push_back(tensor); });
-        each_tensor(results[i], [&](const Tensor &tensor) { to.push_back(tensor); });
-        for (size_t j = 0; j < to.size() && j < from.size(); j++)
-            if (is_on_card(to[j]) && from[j].storage().data() != values_of(to[j]).storage().data())
-                values_of(to[j]).copy_(from[j]);
-    }
-    (void)known;
-}
-
-/* Computes values with the CPU's kernel. Fails where there is none; the values are then not known. */
-bool compute(const call &call, const Stack &results)
-{
-    twins on_cpu(c10::DeviceType::CPU);
-    try {
-        const Stack computed = call.run(on_cpu);
-        keep_values(computed, results, on_cpu);
-    } catch (const c10::Error &) {
-        return false;
-    }
-    return true;
-}
-
-bool are_small(const twins &shapes, const Stack &results)
-{
-    for (const IValue &result : results)
-        for (uint64_t bytes : shapes.new_bytes(result))
-            if (bytes > MOST_VALUE_BYTES)
-                return false;
-    return true;
-}
-
-void forget_results(const Stack &results)
-{
-    for (const IValue &result : results)
-        each_tensor(result, forget_values);
-}
-
-/* Replaces the results of the CPU's kernel by tensors on the card, for operators whose shapes depend on values. */
-void run_by_values(const call &call, Stack *stack)
-{
-    twins on_cpu(c10::DeviceType::CPU);
-    Stack computed = call.run(on_cpu);
-    const device_guard guard(call.device);
-    for (IValue &result : computed) {
-        IValue real = on_cpu.real_of(result, call.device);
-        stack->push_back(real);
-    }
-    Stack results(stack->end() - static_cast<ptrdiff_t>(computed.size()), stack->end());
-    keep_values(computed, results, on_cpu);
-    count_unknown(call.op, results);
-}
 
 /* True if the operator fills its first argument with random numbers. Its shape stays, and the meta kernels of these are
  * Python. */
@@ -188,40 +47,69 @@ IValue on_host(const IValue &result)
     return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
 }
 
-void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
+/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. */
+bool depends_on_values(const OperatorHandle &op)
 {
-    const call call(op, *stack);
-    if (fills_with_random(op)) {
-        stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
-        if (!call.reads_known || !compute(call, {call.arguments[0]}))
-            call.forget_written();
-        stack->push_back(call.arguments[0]);
-        return;
+    return op.hasTag(at::Tag::dynamic_output_shape) && op.operator_name().name != "aten::index";
+}
+
+/* Replaces masks among the indices of index and index_put by what nonzero finds in them, as their CUDA kernels do first. */
+void expand_masks(const OperatorHandle &op, std::vector<IValue> *arguments)
+{
+    const auto &inputs = op.schema().arguments();
+    for (size_t i = 1; i < arguments->size(); i++) {
+        if (inputs[i].name() != "indices" || !(*arguments)[i].isOptionalTensorList())
+            continue;
+        const auto given = (*arguments)[i].toOptionalTensorList();
+        c10::List<std::optional<Tensor>> expanded;
+        for (const Tensor &index : at::native::expandTensors((*arguments)[0].toTensor(), given))
+            expanded.push_back(index.defined() ? std::optional<Tensor>(index) : std::nullopt);
+        (*arguments)[i] = expanded;
     }
+}
+
+/* Gives the results of the meta kernel blocks and values. */
+Stack place_results(const call &call, twins *shapes, Stack results)
+{
+    const device_guard guard(call.device);
+    shapes->carry_over();
+    const Stack of_meta = results;
+    take_inside(
+        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i], call.device); },
+        [&](size_t i) { results[i] = on_host(of_meta[i]); });
+    give_values(call, results);
+    return results;
+}
+
+Stack fill_with_random(const call &call)
+{
+    Stack results = {call.arguments[0]};
+    give_values(call, results);
+    return results;
+}
+
+Stack run_call(const call &call)
+{
+    if (fills_with_random(call.op))
+        return fill_with_random(call);
+    if (depends_on_values(call.op))
+        return run_by_values(call);
     twins shapes(c10::DeviceType::Meta);
     Stack results;
-    stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
     try {
         results = call.run(shapes);
     } catch (const c10::NotImplementedError &) {
-        if (!call.reads_known)
-            throw;
-        run_by_values(call, stack);
-        return;
+        return run_by_values(call);
     }
-    const bool is_computed = call.reads_known && are_small(shapes, results);
-    const device_guard guard(call.device);
-    shapes.carry_over();
-    const Stack of_meta = results;
-    take_inside(
-        op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes.real_of(of_meta[i], call.device); },
-        [&](size_t i) { results[i] = on_host(of_meta[i]); });
-    if (!is_computed || !compute(call, results)) {
-        call.forget_written();
-        if (!is_computed)
-            forget_results(results);
-    }
-    for (IValue &result : results)
+    return place_results(call, &shapes, std::move(results));
+}
+
+void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
+{
+    call call(op, *stack);
+    stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
+    expand_masks(op, &call.arguments);
+    for (IValue &result : run_call(call))
         stack->push_back(std::move(result));
 }
 
@@ -246,18 +134,6 @@ Tensor make_empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                                              c10::dtype_or_default(type));
 }
 
-/* Copies values where they are known, and forgets them where they are not. */
-void copy_values(const Tensor &to, const Tensor &from)
-{
-    if (!is_known(from) || !is_known(to)) {
-        if (is_on_card(to))
-            forget_values(to);
-        return;
-    }
-    Tensor target = is_on_card(to) ? values_of(to) : to;
-    target.copy_(is_on_card(from) ? values_of(from) : from);
-}
-
 /* Copies, with the temporaries of native/cuda/Copy.cu (copy_requires_temporaries): between the host and a card, both sides
  * must be contiguous and of one dtype. */
 Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
@@ -279,35 +155,6 @@ Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
     return to;
 }
 
-/* What a value is that was not computed, and who is told of it. */
-double assumed = 1;
-void (*on_assumption)(const char *words);
-
-void tell_assumption(const std::string &words)
-{
-    if (on_assumption != nullptr)
-        on_assumption(words.c_str());
-}
-
-/* Returns the value of a tensor of one element, or what is assumed of one that was not computed: for whole numbers 1, for
- * truth values false. */
-at::Scalar item(const Tensor &tensor)
-{
-    if (is_known(tensor))
-        return at::_local_scalar_dense(values_of(tensor));
-    std::ostringstream words;
-    const bool is_float = at::isFloatingType(tensor.scalar_type()), is_bool = tensor.scalar_type() == at::kBool;
-    words << "the program asks for a value that was not computed; "
-          << (is_bool    ? 0
-              : is_float ? assumed
-                         : 1)
-          << " is assumed";
-    tell_assumption(words.str());
-    if (is_float)
-        return at::Scalar(assumed);
-    return tensor.scalar_type() == at::kBool ? at::Scalar(false) : at::Scalar(static_cast<int64_t>(1));
-}
-
 Tensor &set_storage(Tensor &self, c10::Storage storage, c10::SymInt offset, c10::SymIntArrayRef size,
                     c10::SymIntArrayRef strides)
 {
@@ -319,6 +166,12 @@ Tensor &set_storage(Tensor &self, c10::Storage storage, c10::SymInt offset, c10:
     else
         impl->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
     return self;
+}
+
+Tensor &set_whole_storage(Tensor &self, c10::Storage storage)
+{
+    const auto elements = static_cast<int64_t>(storage.nbytes() / self.itemsize());
+    return set_storage(self, std::move(storage), 0, {c10::SymInt(elements)}, {});
 }
 
 void record_stream(Tensor &self, c10::Stream stream)
@@ -376,7 +229,10 @@ void register_kernels()
     aten.impl("empty_strided", &make_empty_strided);
     aten.impl("copy_", &copy);
     aten.impl("_local_scalar_dense", &item);
+    aten.impl("equal", &are_equal);
+    aten.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
     aten.impl("set_.source_Storage_storage_offset", &set_storage);
+    aten.impl("set_.source_Storage", &set_whole_storage);
     aten.impl("record_stream", &record_stream);
     at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
     library = &aten;
@@ -385,13 +241,6 @@ void register_kernels()
 } // namespace mt_dry
 
 extern "C" {
-
-/* Sets the number that a value has that was not computed, and the function that is told of each such place. */
-void memtrace_dry_assume(double value, void (*tell)(const char *words))
-{
-    mt_dry::assumed = value;
-    mt_dry::on_assumption = tell;
-}
 
 /* Has an operator ("aten::add.Tensor") use the kernel of every operator: one that has a kernel for CUDA, and would otherwise
  * be decomposed. Returns 0; 1 if this PyTorch does not know it. */

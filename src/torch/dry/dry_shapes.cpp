@@ -80,7 +80,28 @@ four_tensors batch_norm(const Tensor &input, const Tensor &weight, const optiona
             at::empty(saved, weight.options()), at::empty({0}, input.options().dtype(at::kByte))};
 }
 
+Tensor sample_grid(const Tensor &input, const Tensor &grid)
+{
+    return at::empty({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.options());
+}
+
+/* CTC loss is PyTorch's own, as it is without cuDNN. */
+bool never(const Tensor &, const Tensor &, IntArrayRef, IntArrayRef, int64_t)
+{
+    return false;
+}
+
+bool never_of_tensors(const Tensor &, const Tensor &, const Tensor &, const Tensor &, int64_t)
+{
+    return false;
+}
+
 /* ---- backward ---- */
+
+std::tuple<Tensor, Tensor> sample_grid_backward(const Tensor &input, const Tensor &grid, const Tensor &)
+{
+    return {at::empty_like(input), at::empty_like(grid)};
+}
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor &input, const Tensor &, const Tensor &weight,
                                                        const optional_tensor &, const optional_tensor &,
@@ -127,6 +148,13 @@ three_gradients dilated_gradients(const Tensor &gradient, const Tensor &input, c
     return {of_input, of_weight, asked[2] ? at::empty({gradient.size(1)}, weight.options()) : Tensor()};
 }
 
+three_gradients transpose_gradients(const Tensor &gradient, const Tensor &input, const Tensor &weight, IntArrayRef size,
+                                    IntArrayRef stride, IntArrayRef padding, IntArrayRef, IntArrayRef dilation,
+                                    std::array<bool, 3> asked)
+{
+    return dilated_gradients(gradient, input, weight, size, stride, padding, dilation, asked);
+}
+
 } // namespace
 
 void register_shapes()
@@ -141,12 +169,22 @@ void register_shapes()
     meta.impl("slow_conv_dilated3d", &convolution_by_size);
     meta.impl("cudnn_batch_norm", &batch_norm);
     meta.impl("cudnn_batch_norm_backward", &batch_norm_backward);
+    meta.impl("cudnn_grid_sampler", &sample_grid);
+    meta.impl("cudnn_grid_sampler_backward", &sample_grid_backward);
+    meta.impl("_use_cudnn_ctc_loss", &never);
+    meta.impl("_use_cudnn_ctc_loss.Tensor", &never_of_tensors);
+    if (c10::Dispatcher::singleton().findSchema({"aten::_use_miopen_ctc_loss", ""})) {
+        meta.impl("_use_miopen_ctc_loss", &never);
+        meta.impl("_use_miopen_ctc_loss.Tensor", &never_of_tensors);
+    }
     at::native::cudnn_convolution_backward_stub.set_cuda_dispatch_ptr(&cudnn_gradients);
     at::native::cudnn_convolution_transpose_backward_stub.set_cuda_dispatch_ptr(&cudnn_transpose_gradients);
     at::native::conv_depthwise2d_backward_stub.set_cuda_dispatch_ptr(&depthwise_gradients);
     at::native::conv_depthwise3d_backward_stub.set_cuda_dispatch_ptr(&dilated_gradients);
     at::native::slow_conv_dilated2d_backward_stub.set_cuda_dispatch_ptr(&dilated_gradients);
     at::native::slow_conv_dilated3d_backward_stub.set_cuda_dispatch_ptr(&dilated_gradients);
+    at::native::slow_conv_transpose2d_backward_stub.set_cuda_dispatch_ptr(&transpose_gradients);
+    at::native::slow_conv_transpose3d_backward_stub.set_cuda_dispatch_ptr(&transpose_gradients);
 }
 
 } // namespace mt_dry

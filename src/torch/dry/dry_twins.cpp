@@ -1,6 +1,8 @@
 #include "torch/dry/dry_twins.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <cstring>
@@ -33,6 +35,12 @@ Tensor with_shape_of(const Tensor &other, Storage storage, c10::DispatchKey key)
     return made;
 }
 
+void check_dense(const Tensor &tensor)
+{
+    TORCH_CHECK_NOT_IMPLEMENTED(tensor.has_storage(), "memtrace: a dry run has dense tensors only, and no ",
+                                tensor.layout(), " ones");
+}
+
 c10::DispatchKey key_of(c10::DeviceType kind)
 {
     return kind == c10::DeviceType::CPU ? c10::DispatchKey::CPU : c10::DispatchKey::Meta;
@@ -40,8 +48,22 @@ c10::DispatchKey key_of(c10::DeviceType kind)
 
 } // namespace
 
-Storage twins::twin_of_storage(const Storage &real)
+/* Returns the values of a block, or what fills it as the type of the tensor has it. */
+c10::DataPtr twins::values_of(const Tensor &real, block *owner)
 {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (owner->is_known || filling_ == filling::VALUES)
+        return {owner->host(), cpu};
+    const auto elements = static_cast<int64_t>(owner->bytes / real.itemsize()) + 1;
+    const Tensor values = filling_ == filling::COUNT ? at::arange(elements, at::TensorOptions(cpu))
+                                                     : at::ones({elements}, at::TensorOptions(cpu));
+    kept_.push_back(values.to(real.scalar_type()));
+    return {kept_.back().data_ptr(), cpu};
+}
+
+Storage twins::twin_of_storage(const Tensor &tensor)
+{
+    const Storage &real = tensor.storage();
     const StorageImpl *impl = real.unsafeGetStorageImpl();
     Storage &twin = twin_storages_[impl];
     if (twin)
@@ -49,7 +71,7 @@ Storage twins::twin_of_storage(const Storage &real)
     block *owner = block_of(impl);
     c10::DataPtr data(nullptr, c10::Device(kind_));
     if (kind_ == c10::DeviceType::CPU && owner != nullptr)
-        data = c10::DataPtr(owner->host(), c10::Device(kind_));
+        data = values_of(tensor, owner);
     twin = Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data),
                                                     c10::GetAllocator(kind_), true));
     real_storages_[twin.unsafeGetStorageImpl()] = real;
@@ -60,10 +82,11 @@ Tensor twins::twin_of_tensor(const Tensor &real)
 {
     if (!real.defined() || !is_on_card(real))
         return real;
+    check_dense(real);
     Tensor &twin = twin_tensors_[real.unsafeGetTensorImpl()];
     if (twin.defined())
         return twin;
-    twin = with_shape_of(real, twin_of_storage(real.storage()), key_of(kind_));
+    twin = with_shape_of(real, twin_of_storage(real), key_of(kind_));
     real_tensors_[twin.unsafeGetTensorImpl()] = real;
     return twin;
 }
@@ -84,8 +107,6 @@ IValue twins::twin_of(const IValue &argument)
             list.push_back(tensor.has_value() ? std::optional<Tensor>(twin_of_tensor(*tensor)) : std::nullopt);
         return list;
     }
-    if (argument.isStorage() && argument.toStorage().device_type() == c10::DeviceType::CUDA)
-        return twin_of_storage(argument.toStorage());
     if (argument.isDevice() && argument.toDevice().type() == c10::DeviceType::CUDA)
         return c10::Device(kind_);
     return argument;
@@ -102,7 +123,7 @@ void twins::carry_over()
         if (owner->second.unsafeGetStorageImpl() != impl->storage().unsafeGetStorageImpl())
             impl->set_storage_keep_dtype(owner->second);
         StorageImpl *target = owner->second.unsafeGetStorageImpl();
-        if (kind_ == c10::DeviceType::Meta && storage->nbytes() > target->nbytes())
+        if (storage->nbytes() > target->nbytes())
             resize(target, storage->nbytes());
         if (twin->sizes() != impl->sizes() || twin->strides() != impl->strides() ||
             twin->storage_offset() != impl->storage_offset()) {
@@ -128,6 +149,7 @@ Tensor twins::real_of_tensor(const Tensor &twin, c10::Device device)
 {
     if (!twin.defined() || twin.device().type() != kind_)
         return twin;
+    check_dense(twin);
     const auto known = real_tensors_.find(twin.unsafeGetTensorImpl());
     if (known != real_tensors_.end())
         return known->second;
@@ -149,22 +171,6 @@ IValue twins::real_of(const IValue &result, c10::Device device)
         return list;
     }
     return result;
-}
-
-std::vector<uint64_t> twins::new_bytes(const IValue &result) const
-{
-    std::vector<uint64_t> found;
-    std::vector<const StorageImpl *> seen;
-    each_tensor(result, [&](const Tensor &tensor) {
-        if (tensor.device().type() != kind_ || real_tensors_.count(tensor.unsafeGetTensorImpl()) != 0)
-            return;
-        const StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
-        if (real_storages_.count(storage) != 0 || std::find(seen.begin(), seen.end(), storage) != seen.end())
-            return;
-        seen.push_back(storage);
-        found.push_back(storage->nbytes());
-    });
-    return found;
 }
 
 } // namespace mt_dry

@@ -20,11 +20,14 @@
 namespace mt_dry
 {
 
+/* What a twin on the CPU holds of a block that is not known: its values, which it must have, or ones, or 0, 1, 2 and so on. */
+enum class filling { VALUES, ONES, COUNT };
+
 class twins
 {
   public:
-    /* `kind` is kMeta or kCPU. Twins on the CPU are for tensors whose blocks are known. */
-    explicit twins(c10::DeviceType kind) : kind_(kind)
+    /* `kind` is kMeta or kCPU. */
+    explicit twins(c10::DeviceType kind, filling filling = filling::VALUES) : kind_(kind), filling_(filling)
     {
     }
 
@@ -38,20 +41,19 @@ class twins
     /* Returns a result with real tensors in the place of those of `kind`. New tensors are on `device`. */
     c10::IValue real_of(const c10::IValue &result, c10::Device device);
 
-    /* Returns the bytes of the storages of a result that are none of the arguments', one entry for each. */
-    std::vector<uint64_t> new_bytes(const c10::IValue &result) const;
-
   private:
     at::Tensor twin_of_tensor(const at::Tensor &real);
-    c10::Storage twin_of_storage(const c10::Storage &real);
+    c10::Storage twin_of_storage(const at::Tensor &real);
+    c10::DataPtr values_of(const at::Tensor &real, block *owner);
     at::Tensor real_of_tensor(const at::Tensor &twin, c10::Device device);
     c10::Storage real_of_storage(const at::Tensor &twin);
 
     c10::DeviceType kind_;
+    filling filling_;
     std::unordered_map<const c10::TensorImpl *, at::Tensor> twin_tensors_; /* by the real one */
     std::unordered_map<const c10::TensorImpl *, at::Tensor> real_tensors_; /* by the twin */
     std::unordered_map<const c10::StorageImpl *, c10::Storage> twin_storages_, real_storages_;
-    std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again */
+    std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again; what fills those not known */
 };
 
 /* Calls `visit` with each tensor of a value: alone, or in lists. */

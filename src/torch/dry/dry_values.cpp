@@ -1,0 +1,197 @@
+#include "torch/dry/dry_values.h"
+
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/equal.h>
+
+#include <sstream>
+
+namespace mt_dry
+{
+
+using at::Tensor;
+using c10::IValue;
+
+namespace
+{
+
+/* What a value is that was not computed, and who is told of it. */
+double assumed = 1;
+void (*on_assumption)(const char *words);
+
+void tell_assumption(const std::string &words)
+{
+    if (on_assumption != nullptr)
+        on_assumption(words.c_str());
+}
+
+at::Scalar assumed_value(c10::ScalarType type)
+{
+    if (type == at::kBool)
+        return at::Scalar(false);
+    return at::isFloatingType(type) ? at::Scalar(assumed) : at::Scalar(static_cast<int64_t>(1));
+}
+
+void tell_assumed_value(c10::ScalarType type)
+{
+    std::ostringstream words;
+    words << "the program asks for a value that was not computed; " << assumed_value(type) << " is assumed";
+    tell_assumption(words.str());
+}
+
+/* Returns a tensor on the CPU over the values of one on a card. */
+Tensor values_of(const Tensor &tensor)
+{
+    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
+}
+
+block *block_of_tensor(const Tensor &tensor)
+{
+    return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
+}
+
+void mark(const Tensor &tensor, bool is_known)
+{
+    if (block *owner = block_of_tensor(tensor))
+        owner->is_known = is_known && owner->has_values();
+}
+
+void assume(const Tensor &tensor, const at::Scalar &value)
+{
+    mark(tensor, false);
+    if (is_on_card(tensor) && has_values(tensor))
+        values_of(tensor).fill_(value);
+}
+
+/* Copies the values of results that the CPU has computed into the new blocks. */
+void keep_values(const Stack &computed, const Stack &results)
+{
+    for (size_t i = 0; i < results.size(); i++) {
+        std::vector<Tensor> from, to;
+        each_tensor(computed[i], [&](const Tensor &tensor) { from.push_back(tensor); });
+        each_tensor(results[i], [&](const Tensor &tensor) { to.push_back(tensor); });
+        for (size_t j = 0; j < to.size() && j < from.size(); j++)
+            if (is_on_card(to[j]) && has_values(to[j]) && from[j].storage().data() != values_of(to[j]).storage().data())
+                values_of(to[j]).copy_(from[j]);
+    }
+}
+
+/* Computes values with the CPU's kernel. False where there is none, or it refuses what is assumed. */
+bool compute(const call &call, const Stack &results)
+{
+    twins on_cpu(c10::DeviceType::CPU);
+    try {
+        keep_values(call.run(on_cpu), results);
+    } catch (const c10::Error &) {
+        return false;
+    }
+    return true;
+}
+
+bool have_values(const Stack &results)
+{
+    bool found = true;
+    for (const IValue &result : results)
+        each_tensor(result, [&](const Tensor &tensor) { found = found && has_values(tensor); });
+    return found;
+}
+
+} // namespace
+
+bool has_values(const Tensor &tensor)
+{
+    const block *owner = block_of_tensor(tensor);
+    return owner == nullptr || owner->has_values();
+}
+
+bool is_known(const Tensor &tensor)
+{
+    const block *owner = block_of_tensor(tensor);
+    return owner == nullptr || owner->is_known;
+}
+
+void give_values(const call &call, const Stack &results)
+{
+    const bool is_all = call.op.operator_name().name == "aten::all" && !call.is_all_known;
+    const bool is_computed = !is_all && call.has_all_values && have_values(results) && compute(call, results);
+    const auto give = [&](const Tensor &tensor) {
+        if (is_computed)
+            mark(tensor, call.is_all_known);
+        else
+            assume(tensor, is_all ? at::Scalar(true) : assumed_value(tensor.scalar_type()));
+    };
+    call.each_written(give);
+    for (const IValue &result : results)
+        each_tensor(result, give);
+}
+
+Stack run_by_values(const call &call)
+{
+    const std::string &name = call.op.operator_name().name;
+    const bool is_unique = name.find("unique") != std::string::npos;
+    twins on_cpu(c10::DeviceType::CPU, is_unique ? filling::COUNT : filling::ONES);
+    Stack computed = call.run(on_cpu), results;
+    const device_guard guard(call.device);
+    on_cpu.carry_over();
+    for (const IValue &result : computed)
+        results.push_back(on_cpu.real_of(result, call.device));
+    keep_values(computed, results);
+    const auto mark_known = [&](const Tensor &tensor) { mark(tensor, call.is_all_known); };
+    call.each_written(mark_known);
+    for (const IValue &result : results)
+        each_tensor(result, mark_known);
+    if (!call.is_all_known && call.op.hasTag(at::Tag::dynamic_output_shape))
+        tell_assumption(name + " of values that were not computed; each is taken as " + (is_unique ? "another" : "1"));
+    return results;
+}
+
+void copy_values(const Tensor &to, const Tensor &from)
+{
+    const bool is_small = is_on_card(to) ? has_values(to) : to.nbytes() <= MOST_VALUE_BYTES;
+    Tensor target = is_on_card(to) && is_small ? values_of(to) : to;
+    if (has_values(from) && has_values(to))
+        target.copy_(is_on_card(from) ? values_of(from) : from);
+    else if (is_small)
+        target.fill_(assumed_value(to.scalar_type()));
+    mark(to, is_known(from) && (is_known(to) || to.nbytes() == to.storage().nbytes()));
+    if (!is_on_card(to) && is_small && !is_known(from))
+        tell_assumed_value(to.scalar_type());
+}
+
+at::Scalar item(const Tensor &tensor)
+{
+    if (!is_known(tensor))
+        tell_assumed_value(tensor.scalar_type());
+    return has_values(tensor) ? at::_local_scalar_dense(values_of(tensor)) : assumed_value(tensor.scalar_type());
+}
+
+bool are_equal(const Tensor &one, const Tensor &other)
+{
+    if (is_known(one) && is_known(other))
+        return at::equal(values_of(one), values_of(other));
+    tell_assumption("equal() of values that were not computed; true is assumed");
+    return one.sizes() == other.sizes();
+}
+
+void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &factor)
+{
+    std::vector<Tensor> small;
+    for (const Tensor &gradient : gradients)
+        if (has_values(gradient))
+            small.push_back(values_of(gradient));
+    Tensor found = values_of(found_infinite);
+    if (!small.empty())
+        at::_amp_foreach_non_finite_check_and_unscale_(small, found, values_of(factor));
+}
+
+} // namespace mt_dry
+
+extern "C" {
+
+/* Sets the number that a value has that was not computed, and the function that is told of each such place. */
+void memtrace_dry_assume(double value, void (*tell)(const char *words))
+{
+    mt_dry::assumed = value;
+    mt_dry::on_assumption = tell;
+}
+}
