@@ -5,6 +5,9 @@
     with memtrace.record("train.db"):               # PyTorch's allocator, watched; also @memtrace.record("train.db")
         train()
 
+    with memtrace.dry_run("h100") as run:           # the same on a simulated card, without a GPU; before torch is imported
+        train()
+
     trace = memtrace.open("train.db")               # what the program `memtrace` answers, as Python
     print(trace.peak(by="role").shares[0])
 
@@ -21,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._allocator import Allocator as Allocator
     from ._allocator import install_allocator as install_allocator
+    from ._dry_run import DryRun as DryRun
+    from ._dry_run import dry_run as dry_run
     from ._header import MemtraceError as MemtraceError
     from ._labels import RULES as RULES
     from ._limits import limit_leaks as limit_leaks
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 # The public names by the modules that define them, which are imported when a name is first used.
 _MODULES = {
     "_allocator": ("Allocator", "install_allocator"),
+    "_dry_run": ("DryRun", "dry_run"),
     "_header": ("MemtraceError",),
     "_labels": ("RULES",),
     "_limits": ("limit_leaks", "limit_memory"),

@@ -2,15 +2,17 @@
 a simulated card.
 
     prepare(folder of torch)   before torch is imported: PyTorch asks for CUDA only once
-    install(torch._C)          as soon as torch._C is there, before torch.cuda
+    CFinder                    as soon as torch._C is there, before torch.cuda
     _dry_program.begin()       after the import of torch: operators, labels, the trace
 """
 from __future__ import annotations
 
 import ctypes
+import importlib.machinery
 import os
 import pathlib
 import re
+import sys
 from typing import Any, Optional
 
 from . import _card, _dry_build
@@ -23,8 +25,28 @@ OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "
        "set_.source_Storage", "record_stream", "equal", "_amp_foreach_non_finite_check_and_unscale_"}
 
 
+class CFinder:
+    """Waits for torch._C, and adds to it what a build for CUDA has there."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch._C":
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec: Any = importlib.machinery.PathFinder.find_spec(name, path)
+        original = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            original(module)
+            assert cards is not None
+            _card.install(module, cards)
+            cards.device.memtrace_dry_begin(cards.count)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
 def prepare(torch_folder: pathlib.Path) -> None:
-    """Loads PyTorch's libraries, and then ours. Fails with RuntimeError or _dry_build.NoLibrary."""
+    """Loads PyTorch's libraries, and then ours, and waits for torch._C. Fails with RuntimeError or _dry_build.NoLibrary."""
     global cards
     library = _dry_build.find(torch_folder)
     ctypes.CDLL(str(torch_folder / "lib/libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
@@ -40,6 +62,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
+    sys.meta_path.insert(0, CFinder())  # type: ignore[arg-type]
 
 
 def load_cuda(path: pathlib.Path) -> None:
@@ -57,13 +80,6 @@ def load_cuda(path: pathlib.Path) -> None:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nothing)
-
-
-def install(C: Any) -> None:
-    """Adds to torch._C what a build for CUDA has there."""
-    assert cards is not None
-    _card.install(C, cards)
-    cards.device.memtrace_dry_begin(cards.count)
 
 
 def operators_of_cuda(text: str) -> list[str]:

@@ -35,6 +35,7 @@ def version_of(torch_folder: pathlib.Path) -> str:
 
 
 def check(version: str) -> None:
+    """Fails with NoLibrary for a PyTorch that a dry run does not take."""
     numbers = tuple(int(number) for number in version.split("+")[0].split(".")[:2])
     if numbers < OLDEST:
         raise NoLibrary(f"a dry run takes PyTorch {OLDEST[0]}.{OLDEST[1]} or later; this is {version}")
@@ -68,7 +69,11 @@ def find(torch_folder: pathlib.Path) -> str:
         if (place / name).is_file():
             return str(place / name)
     target = cache() / name
-    build(folder, torch_folder, target, version)
+    try:
+        build(folder, torch_folder, target, version)
+    except OSError as error:
+        raise NoLibrary(f"the library for PyTorch {version} can't be kept in {cache()} ({error.strerror}): "
+                        "name another folder in XDG_CACHE_HOME") from error
     return str(target)
 
 

@@ -17,6 +17,7 @@ from ._watch import STACKS, Watcher, tell, trace_of_rank
 
 MOST_NAMED = 5  # operators in one note
 MOST_STEPS = 10  # of a program whose steps never are equal
+PROCESS = "MEMTRACE_DRY_PROCESS"  # the first process of the program that has a card
 FLOAT_FORM = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 CUDA: Any = torch.cuda
@@ -52,6 +53,16 @@ class DryWatcher(Watcher):
         return super().begin_step()
 
 
+def trace_of_process() -> str:
+    """Returns the path of this process's trace. A process that one with a card has started has a trace of its own."""
+    path = trace_of_rank()
+    first = os.environ.setdefault(PROCESS, str(os.getpid()))
+    if "RANK" in os.environ or first == str(os.getpid()):
+        return path
+    stem, ending = os.path.splitext(path)
+    return f"{stem}-{os.getpid()}{ending}"
+
+
 def place_of_user() -> str:
     """Returns the innermost line of the program's own code, as file:line."""
     frame: Any = sys._getframe(1)
@@ -59,7 +70,7 @@ def place_of_user() -> str:
     while frame is not None:
         name = frame.f_code.co_filename
         own = not name.startswith((here, "<", sys.prefix, sys.base_prefix)) and "site-packages" not in name
-        if own or not chosen:
+        if own or not (chosen or name.startswith(here)):
             chosen = f"{os.path.basename(name)}:{frame.f_lineno}"
         if own:
             break
@@ -80,7 +91,7 @@ class Assumptions:
         place, words = place_of_user(), what.decode()
         if (place, words) not in self.said:
             self.said.add((place, words))
-            tell(f"{place}: {words}")
+            tell(f"{place}: {words}" if place else words)
 
 
 def replace_resize() -> None:
@@ -144,8 +155,8 @@ def tell_unknown_operators(library: Any) -> None:
         tell(f"not known is what is taken inside of {', '.join(names[:MOST_NAMED])}{more}; see docs/dry-run.md")
 
 
-def begin() -> None:
-    """Begins once torch is imported."""
+def begin(trace: Optional[str] = None) -> DryWatcher:
+    """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
     cards: Any = _dry.cards
     _dry.register_operators()
     torch.version.cuda = "13.0"  # type: ignore[assignment]
@@ -159,7 +170,8 @@ def begin() -> None:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
     watcher = DryWatcher(library)
     name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
-    watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(trace_of_rank()), os.fsencode(name)))
+    path = trace or trace_of_process()
+    watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(path), os.fsencode(name)))
     close_at_exit(watcher)
     atexit.register(tell_unknown_operators, library)
     if os.environ.get(STACKS) != "0":
@@ -169,3 +181,4 @@ def begin() -> None:
     refuse_saving()
     keep_eager()
     begin.assumptions = Assumptions(cards.device)  # type: ignore[attr-defined]
+    return watcher

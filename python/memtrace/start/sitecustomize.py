@@ -54,24 +54,6 @@ class TorchFinder:
         return spec
 
 
-class CFinder:
-    """Waits for torch._C."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch._C":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        original = spec.loader.exec_module
-
-        def exec_module(module):
-            original(module)
-            load("_dry").install(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
 def follow_dry(spec):
     """Gives PyTorch its cards before the module is run, and begins the trace after. Without cards the program would run for
     nothing, so it ends."""
@@ -83,7 +65,6 @@ def follow_dry(spec):
             load("_dry").prepare(pathlib.Path(spec.origin).parent)
         except Exception as error:
             sys.exit(f"memtrace: no dry run: {error}")
-        sys.meta_path.insert(0, CFinder())
         original(module)
         load("_dry_program").begin()
 

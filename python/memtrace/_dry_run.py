@@ -1,0 +1,75 @@
+"""A dry run of a part of a program: `with memtrace.dry_run("h100") as run:`."""
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import pathlib
+import sys
+from typing import Any, Optional, Union
+
+from . import _trace
+from ._header import MemtraceError
+
+
+class DryRun(contextlib.AbstractContextManager["DryRun"]):
+    """A run of a trace on a simulated card, from the beginning to the end of a `with`; then its peak."""
+
+    def __init__(self, card: str, path: str, steps: int) -> None:
+        self.card, self.path, self.steps = card, path, steps
+        self._watcher: Any = None
+
+    def __enter__(self) -> DryRun:
+        if "torch" in sys.modules:
+            raise MemtraceError(2, "torch is imported already, and has looked for its cards: begin the dry run before the first "
+                                   "import of torch, or run the program as `memtrace dry-run -- python3 ...`")
+        spec = importlib.util.find_spec("torch")
+        if spec is None or spec.origin is None:
+            raise MemtraceError(1, "a dry run needs PyTorch, and there is no torch")
+        asked = {"MEMTRACE_DRY_DEVICE": f"sim:{self.card.removeprefix('sim:')}", "MEMTRACE_DRY_CARDS": "1",
+                 "MEMTRACE_DRY_STEPS": str(self.steps), "MEMTRACE_DRY_ASSUMED": "1"}
+        os.environ.update(asked)
+        try:
+            importlib.import_module("._dry", __package__).prepare(pathlib.Path(spec.origin).parent)
+            self._watcher = importlib.import_module("._dry_program", __package__).begin(self.path)
+        except RuntimeError as error:
+            raise MemtraceError(1, f"no dry run: {error}") from error
+        finally:
+            for name in asked:
+                del os.environ[name]
+        return self
+
+    def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:
+        """Ends the run. An end after enough steps ends the `with` alone."""
+        from ._allocator import outcome_of
+        from ._dry_program import Enough
+
+        is_enough = isinstance(error, Enough)
+        self._watcher.close(outcome_of(None if is_enough else error))
+        return is_enough
+
+    @property
+    def peak(self) -> _trace.Peak:
+        return self.peak_by("role")
+
+    def peak_by(self, what: str) -> _trace.Peak:
+        """Returns what was live at the peak, by "role", "module", "category" and so on."""
+        with _trace.open(self.path) as trace:
+            return trace.peak(by=what)
+
+    def _repr_html_(self) -> str:
+        return self.peak._repr_html_()
+
+
+def dry_run(card: str = "h200", path: Union[str, os.PathLike[str]] = "memtrace.db", steps: int = 0) -> DryRun:
+    """Runs what is in the `with` on a simulated card, and adds it to the trace at `path`. torch must not be imported yet.
+
+        with memtrace.dry_run("h100") as run:
+            train()
+        print(run.peak.bytes, run.peak_by("module").shares[0])
+
+    Ends the `with` after `steps` steps; 0: when two in a row made the same requests, or after ten. In this process PyTorch
+    keeps the simulated card. Fails with MemtraceError if torch is there already, or none that a dry run takes.
+    """
+    return DryRun(card, os.fspath(path), steps)

@@ -1,0 +1,287 @@
+"""Programs of PyTorch, run dry: what they may do, what they are told, and how they end. Skipped where there is a card."""
+import os
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from memtrace import _dry_build
+from memtrace._library import find_program
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+MODEL = """
+import torch
+from torch import nn
+def model():
+    return nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Dropout(0.1), nn.Linear(128, 10)).cuda()
+def loss_of(model, batch=4096):
+    x, y = torch.randn(batch, 64, device="cuda"), torch.randint(0, 10, (batch,), device="cuda")
+    return nn.functional.cross_entropy(model(x), y)
+"""
+
+
+class Dry:
+    """Runs programs dry into one trace."""
+
+    def __init__(self, folder):
+        self.folder, self.trace = folder, folder / "dry.db"
+
+    def run(self, source, *options, code=0, **environment):
+        script = self.folder / "program.py"
+        script.write_text(textwrap.dedent(source))
+        done = subprocess.run(
+            [find_program(), "dry-run", "--device", "sim:h100", "--trace", str(self.trace), *options, "--", sys.executable,
+             str(script)], capture_output=True, text=True, cwd=self.folder, env={**self.environment(), **environment})
+        assert done.returncode == code, done.stderr
+        return done
+
+    def environment(self):
+        """Returns this process's, without the library that other tests take in the place of the one for PyTorch."""
+        return {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+
+    def rows(self, query):
+        with sqlite3.connect(self.trace) as database:
+            return database.execute(query).fetchall()
+
+
+@pytest.fixture
+def dry(tmp_path):
+    return Dry(tmp_path)
+
+
+def test_a_convolutional_net_runs_with_workers_pinned_memory_and_streams(dry):
+    said = dry.run("""
+        import torch
+        from torch import nn
+        net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+                            nn.Conv2d(16, 32, 3, groups=16), nn.ConvTranspose2d(32, 8, 2), nn.AdaptiveAvgPool2d(1),
+                            nn.Flatten(), nn.Linear(8, 10)).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        images = torch.utils.data.TensorDataset(torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,)))
+        side = torch.cuda.Stream()
+        for x, y in torch.utils.data.DataLoader(images, batch_size=8, num_workers=1, pin_memory=True):
+            with torch.cuda.stream(side):
+                x = x.cuda(non_blocking=True)
+            torch.cuda.current_stream().wait_stream(side)
+            x.record_stream(torch.cuda.current_stream())
+            nn.functional.cross_entropy(net(x), y.cuda()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        print([tuple(parameter.shape) for parameter in net[4].parameters()])
+        """, "--steps", "100")
+    assert said.stdout == "[(32, 1, 3, 3), (32,)]\n"
+
+
+def test_optimizers_have_their_states(dry):
+    said = dry.run(MODEL + """
+adam = torch.optim.AdamW
+for make in (lambda p: adam(p, foreach=True), lambda p: adam(p, foreach=False), lambda p: adam(p, fused=True),
+             lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), torch.optim.Adafactor):
+    net = model()
+    net[0].requires_grad_(False)
+    before = torch.cuda.memory_allocated()
+    optimizer = make([p for p in net.parameters() if p.requires_grad])
+    for _ in range(2):
+        loss_of(net).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0, error_if_nonfinite=True)
+        optimizer.step()
+        optimizer.zero_grad()
+    print(torch.cuda.memory_allocated() - before)
+    del net, optimizer
+""", "--steps", "100")
+    # 1,290 parameters as blocks of 5,120 and 512 bytes; AdamW has two of each, and two counters of 4 bytes on the card if fused.
+    foreach, one_by_one, fused, momentum, _ = map(int, said.stdout.split())
+    assert foreach == one_by_one == 2 * (5120 + 512)
+    assert fused == foreach + 2 * 512
+    assert momentum == 5120 + 512
+
+
+def test_a_gradient_scaler_finds_what_was_not_computed_finite(dry):
+    said = dry.run(MODEL + """
+net, scaler = model(), torch.amp.GradScaler("cuda")
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(3):
+    with torch.autocast("cuda", torch.float16):
+        loss = loss_of(net, batch=32768)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+assert torch.isfinite(loss) and not torch.isnan(loss)
+print(len(optimizer.state), scaler.get_scale())
+""", "--steps", "100")
+    assert said.stdout == "4 65536.0\n"
+
+
+def test_checkpointing_of_both_kinds_lowers_the_peak(dry):
+    said = dry.run("""
+        import torch
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+        layers = nn.ModuleList(nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)) for _ in range(6)).cuda()
+        def peak(call):
+            torch.cuda.reset_peak_memory_stats()
+            x = torch.randn(2048, 256, device="cuda", requires_grad=True)
+            for layer in layers:
+                x = call(layer, x)
+            x.sum().backward()
+            return torch.cuda.max_memory_allocated()
+        peak(lambda layer, x: layer(x))
+        print(peak(lambda layer, x: layer(x)), *(
+            peak(lambda layer, x: checkpoint(layer, x, use_reentrant=kind)) for kind in (True, False)))
+        """)
+    plain, reentrant, other = map(int, said.stdout.split())
+    assert reentrant < plain // 2 and other < plain // 2
+
+
+def test_shapes_that_depend_on_values_are_computed_or_assumed_and_told(dry):
+    said = dry.run("""
+        import torch
+        small, large = torch.tensor([1, 0, 2, 2]).cuda(), torch.randn(700, 700).cuda()
+        print(small[small > 0].tolist(), torch.unique(small).tolist(), torch.nonzero(small).shape[0])
+        for _ in range(2):
+            print(torch.nonzero(large).shape[0])
+        print(large[large > 0].numel(), torch.isfinite(large).all().item(), torch.isnan(large).any().item(), large.sum().item())
+        """)
+    assert said.stdout.splitlines() == ["[1, 2, 2] [0, 1, 2] 3", "490000", "490000", "490000 True False 1.0"]
+    assert said.stderr.count("program.py:6: aten::nonzero of values that were not computed; each is taken as 1") == 1
+    assert "program.py:7: the program asks for a value that was not computed" in said.stderr
+
+
+def test_the_allocator_has_the_settings_of_the_environment(dry):
+    source = """
+        import torch
+        blocks = [torch.empty(int(30 * 2**20), dtype=torch.uint8, device="cuda") for _ in range(2)]
+        print(torch.cuda.memory_reserved() >> 20)
+        """
+    assert dry.run(source).stdout == "60\n"
+    assert dry.run(source, PYTORCH_CUDA_ALLOC_CONF="roundup_power2_divisions:4").stdout == "64\n"
+    said = dry.run(source, PYTORCH_ALLOC_CONF="expandable_segments:True,max_split_size_mb:128,pinned_use_background_threads:True")
+    assert "pinned_use_background_threads:True are not simulated" in said.stderr
+
+
+def test_the_same_program_makes_the_same_trace(dry):
+    for _ in range(2):
+        dry.run(MODEL + """
+net = model()
+optimizer = torch.optim.AdamW(net.parameters())
+kept = []
+for _ in range(4):
+    loss = loss_of(net)
+    kept.append([loss]); kept[-1].append(kept[-1])  # a cycle, which Python's collector frees
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    kept.clear()
+""", "--steps", "4", PYTHONHASHSEED="0")
+    first, second = (dry.rows(f"SELECT kind, block_bytes, requested_bytes, segment, offset FROM run_event WHERE run = {run} ORDER BY id")
+                     for run in (1, 2))
+    assert len(first) > 100
+    assert first == second
+
+
+def test_a_script_that_fails_keeps_its_words_its_exit_code_and_its_trace(dry):
+    said = dry.run("import torch\nx = torch.ones(1000, device='cuda')\nx.nothing", code=1)
+    assert "AttributeError: 'Tensor' object has no attribute 'nothing'" in said.stderr
+    assert "run 1 of" in said.stderr and "(failed)" in said.stderr
+    assert dry.run("import sys, torch\ntorch.ones(9, device='cuda')\nsys.exit(3)", code=3).stderr.count("Traceback") == 0
+
+
+def test_an_interrupted_script_ends_as_one_does(dry):
+    said = dry.run("import os, signal, torch\nx = torch.ones(9, device='cuda')\nos.kill(os.getpid(), signal.SIGINT)",
+                   code=128 + signal.SIGINT)
+    assert "run 1 of" in said.stderr
+
+
+def test_a_full_card_raises_what_a_program_may_catch(dry):
+    source = """
+        import torch
+        try:
+            torch.empty(90 << 30, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError as error:
+            print(error)
+        torch.empty(90 << 30, dtype=torch.uint8, device="cuda")
+        """
+    said = dry.run(source, code=5)
+    assert said.stdout.startswith("CUDA out of memory. Tried to allocate 90.00 GiB. GPU 0 has a total capacity of 7")
+
+
+def test_processes_that_a_program_starts_have_traces_of_their_own(dry):
+    said = dry.run("""
+        import subprocess, sys, torch
+        x = torch.ones(1000, device="cuda")
+        subprocess.run([sys.executable, "-c", "import torch; print(torch.ones(9, device='cuda').sum().item())"], check=True)
+        """)
+    assert said.stdout == "9.0\n"
+    assert len(list(dry.folder.glob("dry-*.db"))) == 1
+
+
+def test_a_pytorch_that_is_too_old_is_refused():
+    with pytest.raises(_dry_build.NoLibrary, match="takes PyTorch 2.6 or later; this is 2.5.1"):
+        _dry_build.check("2.5.1")
+
+
+def test_a_library_that_can_t_be_made_says_what_to_do(tmp_path, monkeypatch):
+    torch_folder = pathlib.Path(torch.__file__).parent
+    monkeypatch.delenv("MEMTRACE_DRY_LIBRARY", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(_dry_build.NoLibrary, match="install g\\+\\+"):
+        _dry_build.find(torch_folder)
+    monkeypatch.setenv("CXX", "/usr/bin/c++")
+    with pytest.raises(_dry_build.NoLibrary, match="XDG_CACHE_HOME"):
+        _dry_build.find(torch_folder)
+
+
+def test_a_part_of_a_program_runs_dry_in_python(dry):
+    script = dry.folder / "part.py"
+    script.write_text("""
+import memtrace
+with memtrace.dry_run("sim:h100", "part.db") as run:
+    import torch
+    net = torch.nn.Linear(1024, 1024).cuda()
+    optimizer = torch.optim.AdamW(net.parameters())
+    for _ in range(100):
+        net(torch.ones(8, 1024, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+shares = {share.category: share.allocated_bytes for share in run.peak.shares}
+print(torch.cuda.get_device_name(), shares["parameter"], shares["gradient"], "<svg" in run._repr_html_())
+print(run.peak.bytes == run.peak_by("module").bytes)
+try:
+    memtrace.dry_run().__enter__()
+except memtrace.MemtraceError as error:
+    print(error)
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=dry.folder, env=dry.environment())
+    assert done.returncode == 0, done.stderr
+    first, second, third = done.stdout.splitlines()
+    assert first == "NVIDIA H100 80GB HBM3 4198400 4198400 True"
+    assert second == "True"
+    assert "torch is imported already" in third
+
+
+def test_transformers_train_and_generate(dry):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    said = dry.run("""
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+        net = LlamaForCausalLM(LlamaConfig(vocab_size=500, num_hidden_layers=2, hidden_size=64, intermediate_size=128,
+                                           num_attention_heads=4, num_key_value_heads=2)).cuda()
+        tokens = torch.randint(0, 500, (2, 16)).cuda()
+        for choice in ({"do_sample": False}, {"do_sample": True, "top_k": 20, "top_p": 0.9}):
+            print(tuple(net.generate(tokens, max_new_tokens=4, pad_token_id=0, **choice).shape))
+        texts = [{"input_ids": text, "labels": text} for text in torch.randint(0, 500, (64, 32))]
+        Trainer(net, TrainingArguments(output_dir="out", per_device_train_batch_size=4, gradient_accumulation_steps=2, max_steps=3,
+                                       fp16=True, gradient_checkpointing=True, report_to=[]), train_dataset=texts).train()
+        """, "--steps", "100")
+    assert said.stdout.splitlines()[:2] == ["(2, 20)", "(2, 20)"]
