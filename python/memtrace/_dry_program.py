@@ -140,7 +140,8 @@ def keep_eager() -> None:
 
 def unknown_operators(library: Any) -> list[str]:
     """Returns the operators that were called and are not in the table of those that take memory inside, most bytes first."""
-    calls, size, found = ctypes.c_uint64(), ctypes.c_uint64(), []
+    calls, size = ctypes.c_uint64(), ctypes.c_uint64()
+    found: list[tuple[int, int, str]] = []
     while name := library.memtrace_torch_unknown(len(found), ctypes.byref(calls), ctypes.byref(size)):
         found.append((size.value, calls.value, name.decode()))
     return [f"{name} ({calls} calls, {size:,} bytes of results)" for size, calls, name in sorted(found, reverse=True)]
