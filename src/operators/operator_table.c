@@ -5,7 +5,6 @@
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"
 #define ATTENTION_FOLDER "aten/src/ATen/native/transformers/cuda/"
 
-/* clang-format off: the columns of a table */
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
      "aten/src/ATen/cuda/CublasHandlePool.cpp:116", "H100, H200"},
@@ -52,54 +51,40 @@ const struct mt_operator_row mt_operator_rows[] = {
      "H200"},
     {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
     {"native_layer_norm _fused_rms_norm _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
-     "nll_loss_forward "
-     "nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward smooth_l1_loss "
-     "binary_cross_entropy "
-     "native_dropout_backward embedding cat gather index index_select scatter where tril triu masked_fill arange "
-     "linspace "
-     "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward adaptive_avg_pool2d "
-     "_adaptive_avg_pool2d "
-     "_adaptive_avg_pool2d_backward upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d "
-     "upsample_nearest2d_backward "
+     "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward "
+     "smooth_l1_loss binary_cross_entropy native_dropout_backward embedding cat gather index index_select scatter "
+     "where tril triu masked_fill arange linspace max_pool2d_with_indices max_pool2d_with_indices_backward "
+     "avg_pool2d avg_pool2d_backward adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool2d_backward "
+     "upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward "
      "upsample_bilinear2d upsample_bilinear2d_backward reflection_pad1d reflection_pad2d replication_pad1d "
-     "replication_pad2d flip roll "
-     "scatter_add take im2col col2im tril_indices triu_indices logspace",
+     "replication_pad2d flip roll scatter_add take im2col col2im tril_indices triu_indices logspace",
      NULL, "nothing", "their kernels under " CUDA_FOLDER, "H100, H200: those of the reference programs"},
     {"add sub rsub mul div pow neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square abs sign sgn sin "
-     "cos tan tanh "
-     "sinh cosh asin acos atan atan2 sigmoid tanh_backward sigmoid_backward relu relu6 threshold threshold_backward "
-     "gelu "
-     "gelu_backward silu silu_backward mish mish_backward elu elu_backward leaky_relu leaky_relu_backward hardswish "
-     "hardswish_backward "
-     "hardsigmoid hardsigmoid_backward hardtanh hardtanh_backward softplus softplus_backward log_sigmoid_forward "
-     "log_sigmoid_backward glu glu_backward clamp clamp_min clamp_max minimum maximum fmin fmax fmod remainder floor "
-     "ceil round trunc erf erfc "
-     "erfinv lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and "
-     "bitwise_or bitwise_not "
-     "bitwise_xor __and__ __or__ __xor__ isnan isinf isfinite nan_to_num copysign hypot polar complex angle frac asinh "
-     "acosh atanh logit logit_backward xlogy logaddexp logaddexp2 "
-     "floor_divide digamma polygamma lgamma igamma igammac heaviside nextafter signbit isposinf isneginf sinc gcd lcm "
-     "frexp conj_physical "
-     "bitwise_left_shift bitwise_right_shift hardshrink hardshrink_backward softshrink softshrink_backward huber_loss "
-     "huber_loss_backward "
+     "cos tan tanh sinh cosh asin acos atan atan2 sigmoid tanh_backward sigmoid_backward relu relu6 threshold "
+     "threshold_backward gelu gelu_backward silu silu_backward mish mish_backward elu elu_backward leaky_relu "
+     "leaky_relu_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward hardtanh hardtanh_backward "
+     "softplus softplus_backward log_sigmoid_forward log_sigmoid_backward glu glu_backward clamp clamp_min clamp_max "
+     "minimum maximum fmin fmax fmod remainder floor ceil round trunc erf erfc erfinv lerp addcmul addcdiv eq ne lt "
+     "le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor __and__ "
+     "__or__ __xor__ isnan isinf isfinite nan_to_num copysign hypot polar complex angle frac asinh acosh atanh logit "
+     "logit_backward xlogy logaddexp logaddexp2 floor_divide digamma polygamma lgamma igamma igammac heaviside "
+     "nextafter signbit isposinf isneginf sinc gcd lcm frexp conj_physical bitwise_left_shift bitwise_right_shift "
+     "hardshrink hardshrink_backward softshrink softshrink_backward huber_loss huber_loss_backward "
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: those of the reference programs"},
     {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "
-     "unsqueeze squeeze "
-     "split split_with_sizes unbind unfold diagonal view_as_real view_as_complex real imag lift_fresh chunk narrow",
+     "unsqueeze squeeze split split_with_sizes unbind unfold diagonal view_as_real view_as_complex real imag "
+     "lift_fresh chunk narrow",
      NULL, "nothing: views", "aten/src/ATen/native/TensorShape.cpp", "H100, H200"},
     {"_foreach_add _foreach_sub _foreach_mul _foreach_div _foreach_pow _foreach_sqrt _foreach_rsqrt "
-     "_foreach_reciprocal _foreach_neg "
-     "_foreach_abs _foreach_exp _foreach_log _foreach_lerp _foreach_addcmul _foreach_addcdiv _foreach_maximum "
-     "_foreach_minimum "
-     "_foreach_clamp_min _foreach_clamp_max _foreach_zero _foreach_copy _foreach_sign _fused_adam _fused_adamw "
-     "_fused_sgd "
-     "_fused_adagrad _amp_foreach_non_finite_check_and_unscale _amp_update_scale",
+     "_foreach_reciprocal _foreach_neg _foreach_abs _foreach_exp _foreach_log _foreach_lerp _foreach_addcmul "
+     "_foreach_addcdiv _foreach_maximum _foreach_minimum _foreach_clamp_min _foreach_clamp_max _foreach_zero "
+     "_foreach_copy _foreach_sign _fused_adam _fused_adamw _fused_sgd _fused_adagrad "
+     "_amp_foreach_non_finite_check_and_unscale _amp_update_scale",
      NULL, "nothing: lists by value", CUDA_FOLDER "MultiTensorApply.cuh",
      "H100, H200: those of the reference programs"},
 };
-/* clang-format on */
 
 const int mt_operator_row_count = sizeof mt_operator_rows / sizeof mt_operator_rows[0];
