@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _dry, _stacks
+from . import _dry, _dry_ranks, _stacks
 from ._allocator import close_at_exit
 from ._watch import STACKS, Watcher, tell, trace_of_rank
 
@@ -180,5 +180,6 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     replace_resize()
     refuse_saving()
     keep_eager()
+    _dry_ranks.install()
     begin.assumptions = Assumptions(cards.device)  # type: ignore[attr-defined]
     return watcher
