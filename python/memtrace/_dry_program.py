@@ -35,10 +35,22 @@ class DryWatcher(Watcher):
         self.asked_steps = int(os.environ["MEMTRACE_DRY_STEPS"])
         self.ended_steps = 0
         self.requests: Optional[int] = None  # of the last step, as a hash
+        self.all_requests = 0
+
+    def take_requests(self) -> int:
+        """Returns the hash of the requests since the last call, and adds it to that of all."""
+        requests = int(self.library.memtrace_torch_requests())
+        self.all_requests = hash((self.all_requests, requests))
+        return requests
+
+    def store_requests(self) -> None:
+        """Stores a number that is the same for ranks that made the same requests."""
+        self.take_requests()
+        self.measure("requests", self.all_requests % 2**53)
 
     def end_step(self) -> None:
         super().end_step()
-        before, self.requests = self.requests, int(self.library.memtrace_torch_requests())
+        before, self.requests = self.requests, self.take_requests()
         self.ended_steps += 1
         if self.asked_steps:
             if self.ended_steps >= self.asked_steps:
@@ -49,7 +61,7 @@ class DryWatcher(Watcher):
             raise Enough(0)
 
     def begin_step(self) -> int:
-        self.library.memtrace_torch_requests()  # what came before does not count
+        self.take_requests()  # what came before does not count
         return super().begin_step()
 
 
@@ -173,6 +185,7 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     path = trace or trace_of_process()
     watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(path), os.fsencode(name)))
     close_at_exit(watcher)
+    atexit.register(watcher.store_requests)
     atexit.register(tell_unknown_operators, library)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):

@@ -5,14 +5,18 @@ PyTorch's own code; only the backends behind them are replaced, and ranks do not
 """
 from __future__ import annotations
 
+import ctypes
+import datetime
 import os
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from . import _dry
 
 NAME = "memtrace"  # of the backend that PyTorch's code makes, and that ours replaces
+NCCL_VERSION = 2, 28, 9  # of PyTorch 2.11's wheel
 
 
 def make_backend(options: Any, unused: Any) -> Any:
@@ -50,8 +54,9 @@ def replace_groups(c10d: Any) -> None:
         spelling = ",".join(f"{device}:{NAME}" for device in backends)
         made, prefix = original(size, rank, ranks, spelling, store, group_name, None, *rest[1:], **named)
         if made is not c10d.GroupMember.NON_GROUP_MEMBER:
+            numbers = (ctypes.c_int * size)(*(ranks or range(size)))
             for device, name in backends.items():
-                cards.device.memtrace_dry_group(group_name.encode(), device.encode(), name.encode())
+                cards.device.memtrace_dry_group(group_name.encode(), device.encode(), name.encode(), numbers)
             c10d._world.pg_map[made] = (dist.Backend(str(backend)), c10d._world.pg_map[made][1])
             c10d._world.pg_backend_config[made] = str(c10d.BackendConfig(dist.Backend(str(backend))))
         return made, prefix
@@ -66,8 +71,13 @@ def install() -> None:
     from torch.distributed import distributed_c10d as c10d
 
     C10D: Any = c10d
+    C: Any = torch._C
     dist.Backend.register_backend(NAME, make_backend, extended_api=True, devices=["cpu", "cuda"])
     C10D._NCCL_AVAILABLE = True
+    C10D.default_pg_nccl_timeout = datetime.timedelta(minutes=10)
+    if not hasattr(C, "_nccl_version"):
+        C._nccl_version = lambda: NCCL_VERSION[0] << 32 | NCCL_VERSION[1] << 16 | NCCL_VERSION[2]
+        C._nccl_version_suffix = lambda: b""
     C10D.rendezvous = rendezvous
     replace_groups(c10d)
     if not hasattr(C10D, "ProcessGroupNCCL"):

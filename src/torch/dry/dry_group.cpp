@@ -112,8 +112,8 @@ void fill_with(const Tensor &output, const Tensor &input, int64_t count)
 
 } // namespace
 
-group::group(int rank, int size, std::string id, std::string backend)
-    : Backend(rank, size), mail_(std::move(id), rank), backend_(std::move(backend))
+group::group(mailbox mail, int rank, int size, std::string backend)
+    : Backend(rank, size), mail_(std::move(mail)), backend_(std::move(backend))
 {
 }
 
@@ -362,13 +362,15 @@ C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(TimerRegistry, c10::kCUDA, c10::REGISTRY_
 extern "C" {
 
 /* Has a process group, by its name, use a group that moves nothing for the tensors of a device ("cuda" or "cpu"), in the place of
- * the backend of that name. The last of these calls that says NCCL makes it the group's default. */
-void memtrace_dry_group(const char *name, const char *device, const char *backend)
+ * the backend of that name. `ranks` are the numbers of its ranks in the whole program. The last of these calls that says NCCL
+ * makes it the group's default. */
+void memtrace_dry_group(const char *name, const char *device, const char *backend, const int *ranks)
 {
     const auto process_group = c10d::resolve_process_group(name);
     const auto type = mt_dry::type_of(backend);
-    const auto made =
-        c10::make_intrusive<mt_dry::group>(process_group->getRank(), process_group->getSize(), name, backend);
+    const int rank = process_group->getRank(), size = process_group->getSize();
+    mt_dry::mailbox mail(name, rank, std::vector<int>(ranks, ranks + size));
+    const auto made = c10::make_intrusive<mt_dry::group>(std::move(mail), rank, size, backend);
     made->setGroupUid(name);
     process_group->setBackend(c10::Device(device).type(), type, made);
     if (process_group->getBackendType() != c10d::ProcessGroup::NCCL)

@@ -3,8 +3,7 @@
  *   program ──▶ c10d::ProcessGroup ──▶ group ──▶ done: a future that holds the results at once
  *
  * Values of small tensors are what they would be if every rank had this rank's: a sum is as many times the value, what is gathered
- * are copies. Whole numbers that one rank sends, such as the sizes of pickled objects, are left for ranks that are run later
- * in the mail (dry_mail.h).
+ * are copies. Whole numbers that one rank sends to others, such as the sizes of pickled objects, go by mail (dry_mail.h).
  *
  * Threads: any, as with c10d. */
 #ifndef MT_TORCH_DRY_GROUP_H
@@ -25,8 +24,8 @@ class group final : public c10d::Backend
     using tensors = std::vector<at::Tensor>;
     using work = c10::intrusive_ptr<c10d::Work>;
 
-    /* `id` is the same in all ranks of the group; `backend` is what the program asked for: "nccl" or "gloo". */
-    group(int rank, int size, std::string id, std::string backend);
+    /* `backend` is what the program asked for: "nccl" or "gloo". */
+    group(mailbox mail, int rank, int size, std::string backend);
 
     const std::string getBackendName() const override;
 
