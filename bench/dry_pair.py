@@ -38,12 +38,19 @@ class Event(NamedTuple):
 
 class Run(NamedTuple):
     peaks: dict[str, int]  # of the first four steps, by measure
-    events: list[Event]
+    events: list[Event]  # of the whole program; of one step, without marks, where no more was measured
+
+    def marks(self) -> list[int]:
+        """Returns the places of what is taken and freed before and after the last step."""
+        return [place for place, event in enumerate(self.events) if event.what.endswith(f" {MARK_BYTES}")]
+
+    def is_whole(self) -> bool:
+        return bool(self.marks())
 
     def step(self) -> list[Event]:
-        """Returns the events of the last step, which stands between the last marks."""
-        marks = [place for place, event in enumerate(self.events) if event.what.endswith(f" {MARK_BYTES}")]
-        return self.events[marks[1] + 1:marks[2]]
+        """Returns the events of the last step."""
+        marks = self.marks()
+        return self.events[marks[1] + 1:marks[2]] if marks else self.events
 
     def write(self, path: pathlib.Path) -> None:
         part = path.with_suffix(".part")
