@@ -51,7 +51,11 @@ static const struct remark {
      "`peak` of the run and `replayed`, without a limit; `changes[]` and `unknown[]` as of advise, where `fits` is\n"
      "true of a change with which the run fits; `largest_batch?`, `largest_batch_factor?` of the run's batch,\n"
      "`batch_is_assumed`; of --with's run `other_peak?` and `other_replayed?`, the run with that batch; and\n"
-     "`smallest_card?`."},
+     "`smallest_card?`.\n"
+     "About a program it answers with memtrace.fit_program/1: `program`, `on`, `memory_bytes`, `reserve_bytes`,\n"
+     "`capacity_bytes`, `fits`, `room_bytes` and `peak` likewise; `changes[]`, single ones first, of `kind` (names\n"
+     "with commas between), `change`, `hint` (the lines to write), `where`, `peak`, `fits` and `difference_bytes`;\n"
+     "`unknown[]` of `kind` and `reason`; `remedy?`, the `kind` that makes it fit; and `smallest_card?`."},
     {"diff", NULL,
      "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first.\n"
      "With `--by KEY` there are `by`, its name, and `groups[]`, which sum to the allocated peaks: a field of "
