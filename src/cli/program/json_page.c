@@ -37,7 +37,10 @@ static const struct remark {
     const char *words;
 } remarks[] = {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
-    {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
+    {"sweep", NULL,
+     "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too.\n"
+     "Of a program's arguments it answers with memtrace.sweep_program/1: `trace`, `device`, `done`, `oom`, `failed`,\n"
+     "and `rows[]` of `run?`, `state`, the values by name, `allocated_bytes?`, `reserved_bytes?`, and `told`."},
     {"top", NULL,
      "Blocks are alike if everything but the layer is the same. With `--by KEY`, each of `rows` has a field of the\n"
      "key's name, and `total_bytes`, `count` and `max_bytes` of its blocks."},

@@ -242,27 +242,21 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
 
 /* ---- a program that is run dry ---- */
 
-/* Takes --steps for the program. Fails with MT_USAGE for options that are about a run. */
-static mt_status take_program(const struct fit_options *fit, struct mt_dry_options *out)
+/* Fails with MT_USAGE for options that are about a run. */
+static mt_status check_program(const struct fit_options *fit)
 {
     const char *of_trace = fit->which != NULL ? "--run" : fit->with != NULL ? "--with" : "--batches";
-    char option[MT_OPTION_TEXT_BYTES];
-    *out = fit->dry;
-    if (fit->which != NULL || fit->with != NULL || fit->batches != NULL)
-        return mt_fail(MT_USAGE, "%s is about a run of the trace, not about a program", of_trace);
-    for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++)
-        if (setting != MT_SETTING_STEPS && fit->run.given[setting] != NULL)
-            return mt_fail(MT_USAGE, "%s is of memtrace's own model: give PROGRAM its options behind its name",
-                           mt_run_option_spell(setting, option));
-    const char *steps = fit->run.given[MT_SETTING_STEPS];
-    return steps == NULL ? MT_OK : mt_parse_integer("--steps", steps, 1, MT_MOST_DRY_STEPS, &out->steps);
+    if (fit->which == NULL && fit->with == NULL && fit->batches == NULL)
+        return MT_OK;
+    return mt_fail(MT_USAGE, "%s is about a run of the trace, not about a program", of_trace);
 }
 
 static mt_status fit_program(const struct fit_options *fit)
 {
-    struct mt_dry_options program;
+    struct mt_dry_options program = fit->dry;
     struct asked asked = {0};
-    MT_TRY(take_program(fit, &program));
+    MT_TRY(check_program(fit));
+    MT_TRY(mt_program_options_take(&fit->run, &program));
     MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
     return mt_program_fit(&program, &asked.device, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
 }

@@ -1,4 +1,4 @@
-"""`memtrace fit -- PROGRAM`: changes made to dry runs of a program, and what is said of those that can't be."""
+"""Commands that run a program dry many times: `fit`, with changes and what is said of those that can't be made, and `sweep`."""
 import json
 import os
 import subprocess
@@ -41,12 +41,16 @@ for _ in range(2):
 """
 
 
+def command(folder, *words, **environment):
+    """Runs a command in a folder, without the library that other tests take in the place of the one for PyTorch."""
+    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+    return subprocess.run([find_program(), *words], capture_output=True, text=True, cwd=folder, env={**kept, **environment})
+
+
 def fit(folder, source, *options, **environment):
     script = folder / "program.py"
     script.write_text(textwrap.dedent(source))
-    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
-    return subprocess.run([find_program(), "fit", *options, "--", sys.executable, str(script)], capture_output=True, text=True,
-                          cwd=folder, env={**kept, **environment})
+    return command(folder, "fit", *options, "--", sys.executable, str(script), **environment)
 
 
 def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
@@ -80,8 +84,9 @@ def test_a_program_s_own_doing_is_not_repeated_and_a_change_that_breaks_it_says_
                 loss = net(torch.randn(8, 64, device="cuda")).sum()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
+            scaler.update()
         assert net[0].weight.grad is not None, "kept"
-        """, "--device", "sim:l4", "--json", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        """, "--device", "sim:l4", "--json", "--steps", "100", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
     assert said.returncode == 0, said.stderr
     answer = json.loads(said.stdout)
     assert {gap["kind"]: gap["reason"] for gap in answer["unknown"]} == {
@@ -89,7 +94,7 @@ def test_a_program_s_own_doing_is_not_repeated_and_a_change_that_breaks_it_says_
         "fused optimizer": "SGD is fused already",
         "for-loop optimizer": "SGD is fused, which takes no temporaries",
         "flash attention": "the program does not call scaled_dot_product_attention",
-        "forward under autocast to bf16": "the program scales gradients of fp16 (GradScaler)",
+        "forward under autocast to bf16": "the program is under autocast already",
         "checkpointed blocks": "the program checkpoints already",
         "weights in bf16": "the program scales gradients of fp16 (GradScaler)",
         "gradients gone before forward": "the program fails with it: exit code 1, AssertionError: kept"}
@@ -109,3 +114,23 @@ def test_options_of_a_run_are_refused_beside_a_program(tmp_path):
                            ("--device", "cuda"): "is simulated"}.items():
         said = fit(tmp_path, "", *options)
         assert said.returncode in (2, 4) and said.stdout == ""
+
+
+def test_a_sweep_runs_each_combination_and_out_of_memory_is_a_cell(tmp_path):
+    (tmp_path / "program.py").write_text(textwrap.dedent("""
+        import sys, torch
+        width, rows = int(sys.argv[1]), int(sys.argv[2].removeprefix("--rows="))
+        x = torch.ones(rows << 20, width, dtype=torch.uint8, device="cuda")
+        assert rows != 3, "three"
+        """))
+    said = command(tmp_path, "sweep", "--vary", "width=16,32", "--vary", "rows=2,3,40", "--device", "sim:1GiB", "--json", "--name",
+                   "grid", "--", sys.executable, "program.py", "@width", "--rows=@rows")
+    assert said.returncode == 1, said.stderr
+    answer = json.loads(said.stdout)
+    assert [(row["width"], row["rows"], row["allocated_bytes"], row["told"]) for row in answer["rows"]] == [
+        ("16", "2", 32 << 20, "done"), ("16", "3", 48 << 20, "failed: exit code 1, AssertionError: three"),
+        ("16", "40", 640 << 20, "done"), ("32", "2", 64 << 20, "done"),
+        ("32", "3", 96 << 20, "failed: exit code 1, AssertionError: three"),
+        ("32", "40", None, "out of memory: 1.25 GiB asked for Other in init")]
+    assert [row["run"] for row in answer["rows"]] == [1, 2, 3, 4, 5, 6]
+    assert (answer["done"], answer["oom"], answer["failed"]) == (3, 1, 2)
