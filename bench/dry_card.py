@@ -3,36 +3,37 @@
 
     bench/dry_card.py --memtrace build/release/memtrace [NAME...]
 
-Prints rows for tools/figures; with --markdown, a table. Each program runs alone in its process, twice; --jobs of them at a time,
-as the card has room. One whose library is not installed is left out. --keep FOLDER stores each run as it ends, and runs
-nothing that is there; with --only card or --only dry, one half is run, and those are compared that have both:
+Prints rows for tools/figures; with --markdown, a table. Each program runs alone in its process, on the card and dry, --jobs of
+them at a time as the card has room. One whose library is not installed is left out. --estimates adds what PyTorch's MemTracker
+says under fake tensors, and what accelerate's calculate_maximum_sizes says, four times: weights, gradients, both states of Adam.
 
-    bench/dry_card.py --memtrace … --only card --keep FOLDER       # where the card is
-    bench/dry_card.py --memtrace … --only dry --keep FOLDER        # anywhere, with the same PyTorch
-    bench/dry_card.py --keep FOLDER --only none --estimates        # compares what is kept
+--keep FOLDER stores each run as it ends, and runs nothing that is there. So the parts can be run on several machines:
 
---estimates adds what PyTorch's MemTracker says, under fake tensors, and what accelerate's calculate_maximum_sizes says, four
-times: weights, gradients and both states of Adam.
+    bench/dry_card.py --memtrace … --keep FOLDER --only card                    # where the card is
+    bench/dry_card.py --memtrace … --keep FOLDER --only dry --only estimates    # anywhere, with the same PyTorch
+    bench/dry_card.py --keep FOLDER --only none --estimates --markdown          # compares what is kept
+
+--card FOLDER has the runs on a card, if they are elsewhere: those of tests/data/dry_run were measured under PyTorch 2.11.
 """
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib.util
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 import threading
 from typing import Optional
 
-from dry_pair import HALVES, MEASURES, TRAIN, Failed, Run, difference, read_run, run_half
+from dry_pair import HALVES, MEASURES, Difference, Failed, Run, difference, read_run, run_estimates, run_half
 from dry_train import PROGRAMS, Program
 from pytorch_plugged import row, say
 
 MOST_ERROR = dict(zip(MEASURES, (0.0002, 0.001, 0.005)))
 LEAST_EQUAL = 0.995
-ESTIMATORS = ("tracker", "accelerate")
+ESTIMATES, ESTIMATORS = "estimates", ("tracker", "accelerate")
 
 
 class Queue:
@@ -71,11 +72,21 @@ class Work:
         self.given, self.folder, self.failed = given, folder, 0
 
     def path(self, name: str, half: str) -> pathlib.Path:
-        return self.folder / f"{name}.{half}.json.gz"
+        folder = self.given.card if half == "card" and self.given.card else self.folder
+        return pathlib.Path(folder / f"{name}.{half}.json.gz")
+
+    def store(self, name: str, half: str) -> None:
+        """Runs a half, and writes what it found."""
+        path, program, given = self.path(name, half), PROGRAMS[name], self.given
+        if half != ESTIMATES:
+            run_half(given.memtrace, name, program, half, given.device).write(path)
+            return
+        found = run_estimates(given.memtrace, name, program, given.device)
+        path.write_bytes(gzip.compress(json.dumps(found).encode()))
 
     def run(self, name: str, half: str) -> None:
         try:
-            run_half(self.given.memtrace, name, PROGRAMS[name], half, self.given.device).write(self.path(name, half))
+            self.store(name, half)
             say(f"{name}: {half} ended")
         except (Failed, OSError, ValueError, IndexError) as error:
             self.failed += 1
@@ -88,7 +99,7 @@ class Work:
 
     def run_all(self, names: list[str], halves: list[str]) -> None:
         """Runs what is not kept yet."""
-        wanted = [(name, half) for name in names for half in halves if not self.path(name, half).exists()]
+        wanted = [(name, half) for half in halves for name in names if half != "none" and not self.path(name, half).exists()]
         wanted.sort(key=lambda half: -gib_of(*half))
         queue = Queue(wanted, self.given.gib)
         threads = [threading.Thread(target=self.drain, args=[queue]) for _ in range(self.given.jobs)]
@@ -97,14 +108,10 @@ class Work:
         for thread in threads:
             thread.join()
 
-    def estimate(self, name: str) -> dict[str, Optional[int]]:
-        path = self.folder / f"{name}.estimates.json"
-        if not path.exists():
-            done = subprocess.run([sys.executable, str(TRAIN), name, "--estimate"], stdout=subprocess.PIPE, text=True, check=False)
-            if done.returncode:
-                return dict.fromkeys(ESTIMATORS)
-            path.write_text(done.stdout.splitlines()[-1])
-        return dict(json.loads(path.read_text()))
+    def estimates(self, name: str) -> dict[str, Optional[int]]:
+        """Returns what is kept of them."""
+        path = self.path(name, ESTIMATES)
+        return dict(json.loads(gzip.decompress(path.read_bytes()))) if path.exists() else {}
 
 
 class Pair:
@@ -112,35 +119,43 @@ class Pair:
 
     def __init__(self, name: str, card: Run, dry: Run, estimates: dict[str, Optional[int]]) -> None:
         self.name, self.card, self.dry, self.estimates = name, card, dry, estimates
-        self.step = difference(card.step(), dry.step())
-        self.whole = difference(card.events, dry.events)
+        self.differences: dict[str, Difference] = {}
+        if card.events:
+            self.differences["step"] = difference(card.step(), dry.step())
+        if card.is_whole():
+            self.differences["program"] = difference(card.events, dry.events)
 
     def error(self, what: str) -> float:
         return (self.dry.peaks[what] - self.card.peaks[what]) / self.card.peaks[what]
 
     def show_rows(self) -> None:
-        for what, most in MOST_ERROR.items():
+        for what in self.card.peaks:
             row(f"dry run of {self.name}: peak {what}", "bytes", self.dry.peaks[what], self.card.peaks[what])
-            row(f"dry run of {self.name}: peak {what} is off by", "of it", f"{abs(self.error(what)):.6f}", "", "<=", most)
-        row(f"dry run of {self.name}: events of a step equal in sequence", "of all", f"{self.step.equal:.4f}", "", ">=", LEAST_EQUAL)
-        row(f"dry run of {self.name}: events of the program equal in sequence", "of all", f"{self.whole.equal:.4f}")
+            row(f"dry run of {self.name}: peak {what} is off by", "of it", f"{abs(self.error(what)):.6f}", "", "<=", MOST_ERROR[what])
+        for where, found in self.differences.items():
+            row(f"dry run of {self.name}: events of the {where} equal in sequence", "of all", f"{found.equal:.4f}", "",
+                *((">=", LEAST_EQUAL) if where == "step" else ()))
         for name, figure in self.estimates.items():
             if figure is not None:
                 row(f"{name}'s estimate of {self.name}: peak requested", "bytes", figure, self.card.peaks["requested"])
 
-    def show_difference(self) -> None:
-        for where, found in (("step", self.step), ("program", self.whole)):
+    def show_differences(self) -> None:
+        for where, found in self.differences.items():
             for sign, counted in (("-", found.missing), ("+", found.extra)):
                 for event, count in counted.most_common(15):
                     say(f"{self.name}: {where}: {sign} {count} x {event.what} {event.operator}")
 
-    def markdown(self) -> str:
-        cells = [self.name, f"{self.card.peaks['requested']:,}"]
-        cells += ["equal" if not self.error(what) else f"{self.error(what):+.3%}" for what in MEASURES]
-        cells += [f"{found.equal:.2%}" for found in (self.step, self.whole)]
-        for name in self.estimates:
-            figure = self.estimates[name]
-            cells.append("–" if figure is None else f"{figure / self.card.peaks['requested'] - 1:+.0%}")
+    def error_cell(self, what: str) -> str:
+        if what not in self.card.peaks:
+            return "–"
+        return f"{self.error(what):+.3%}" if self.error(what) else "equal"
+
+    def markdown(self, has_estimates: bool) -> str:
+        cells = [self.name, f"{self.card.peaks['requested']:,}", *map(self.error_cell, MEASURES)]
+        cells += [f"{self.differences[where].equal:.2%}" if where in self.differences else "–" for where in ("step", "program")]
+        for name in ESTIMATORS if has_estimates else ():
+            figure = self.estimates.get(name)
+            cells.append("–" if figure is None else f"{figure / self.card.peaks['requested'] - 1:+.1%}")
         return "| " + " | ".join(cells) + " |"
 
 
@@ -162,7 +177,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--gib", type=int, default=120, help="of the card, for all that run at once (120)")
     parser.add_argument("--device", default="sim:h200", help="the card of the dry runs (sim:h200)")
     parser.add_argument("--keep", type=pathlib.Path, metavar="FOLDER")
-    parser.add_argument("--only", choices=(*HALVES, "none"))
+    parser.add_argument("--card", type=pathlib.Path, metavar="FOLDER")
+    parser.add_argument("--only", choices=(*HALVES, ESTIMATES, "none"), action="append")
     parser.add_argument("--estimates", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--differences", action="store_true", help="what is unequal, by operator, on stderr")
@@ -176,13 +192,13 @@ def compare(work: Work, names: list[str]) -> None:
     for name in names:
         if not all(work.path(name, half).exists() for half in HALVES):
             continue
-        pair = Pair(name, *(read_run(work.path(name, half)) for half in HALVES), work.estimate(name) if given.estimates else {})
+        pair = Pair(name, *(read_run(work.path(name, half)) for half in HALVES), work.estimates(name))
         if given.markdown:
-            print(pair.markdown(), flush=True)
+            print(pair.markdown(given.estimates), flush=True)
         else:
             pair.show_rows()
         if given.differences:
-            pair.show_difference()
+            pair.show_differences()
 
 
 def main() -> int:
@@ -194,7 +210,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="memtrace-dry.") as folder:
         work = Work(given, given.keep or pathlib.Path(folder))
         work.folder.mkdir(parents=True, exist_ok=True)
-        work.run_all(names, [half for half in HALVES if given.only in (None, half)])
+        work.run_all(names, given.only or [*HALVES, *([ESTIMATES] if given.estimates else [])])
         compare(work, names)
     return 1 if work.failed else 0
 

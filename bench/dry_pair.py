@@ -1,7 +1,7 @@
 """Runs of programs, on a card and dry, as lists of events that can be kept and compared anywhere.
 
-A kept run is a file FOLDER/NAME.HALF.json.gz: PyTorch's own peaks of the first four steps, and each allocation and free of the
-whole program in order.
+A kept run is a file NAME.card.json.gz or NAME.dry.json.gz: PyTorch's own peaks of the first four steps, and each allocation and
+free of the whole program in order. NAME.estimates.json.gz holds what estimators say.
 """
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from dry_stage import MARK_BYTES, Program
 
@@ -38,12 +38,19 @@ class Event(NamedTuple):
 
 class Run(NamedTuple):
     peaks: dict[str, int]  # of the first four steps, by measure
-    events: list[Event]
+    events: list[Event]  # of the whole program; of one step, without marks, where no more was measured
+
+    def marks(self) -> list[int]:
+        """Returns the places of what is taken and freed before and after the last step."""
+        return [place for place, event in enumerate(self.events) if event.what.endswith(f" {MARK_BYTES}")]
+
+    def is_whole(self) -> bool:
+        return bool(self.marks())
 
     def step(self) -> list[Event]:
-        """Returns the events of the last step, which stands between the last marks."""
-        marks = [place for place, event in enumerate(self.events) if event.what.endswith(f" {MARK_BYTES}")]
-        return self.events[marks[1] + 1:marks[2]]
+        """Returns the events of the last step."""
+        marks = self.marks()
+        return self.events[marks[1] + 1:marks[2]] if marks else self.events
 
     def write(self, path: pathlib.Path) -> None:
         part = path.with_suffix(".part")
@@ -66,20 +73,33 @@ def ended(words: list[str], environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def run_half(memtrace: str, name: str, program: Program, half: str, device: str) -> Run:
-    """Runs a program on the card, or dry on a simulated one with the card hidden."""
+def environment_of(program: Program, sees_card: bool) -> dict[str, str]:
     environment = {"OMP_NUM_THREADS": "1"}  # many run at once
     if program.allocator:
         environment["PYTORCH_CUDA_ALLOC_CONF"] = program.allocator
-    command = ["record"] if half == "card" else ["dry-run", "--device", device, "--steps", "1000"]
-    if half == "dry":
+    if not sees_card:
         environment["CUDA_VISIBLE_DEVICES"] = ""
+    return environment
+
+
+def run_half(memtrace: str, name: str, program: Program, half: str, device: str) -> Run:
+    """Runs a program on the card, or dry on a simulated one with the card hidden."""
+    command = ["record"] if half == "card" else ["dry-run", "--device", device, "--steps", "1000"]
     with tempfile.TemporaryDirectory(prefix="memtrace-pair.") as folder:
         trace = os.path.join(folder, "run.db")
-        said = ended([memtrace, *command, "--trace", trace, "--", sys.executable, str(TRAIN), name], environment)
+        said = ended([memtrace, *command, "--trace", trace, "--", sys.executable, str(TRAIN), name],
+                     environment_of(program, half == "card"))
         peaks = [line for line in said.splitlines() if line.startswith('{"requested"')]
         rows = json.loads(ended([memtrace, "sql", "--trace", trace, "--json", SQL], {}))["rows"]
     return Run(json.loads(peaks[0]), [Event(f"{action} {size}", operator) for action, size, operator in rows])
+
+
+def run_estimates(memtrace: str, name: str, program: Program, device: str) -> dict[str, Optional[int]]:
+    """Returns what estimators say, on the simulated card: fake tensors need one."""
+    with tempfile.TemporaryDirectory(prefix="memtrace-pair.") as folder:
+        said = ended([memtrace, "dry-run", "--device", device, "--steps", "1000", "--trace", os.path.join(folder, "run.db"),
+                      "--", sys.executable, str(TRAIN), name, "--estimate"], environment_of(program, False))
+    return dict(json.loads(said.splitlines()[-1]))
 
 
 class Difference(NamedTuple):

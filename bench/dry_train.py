@@ -1,7 +1,7 @@
 """Trains a program of the list that bench/dry_card.py compares: under `memtrace record`, or `memtrace dry-run`.
 
-    python3 bench/dry_train.py NAME             trains six steps on cuda
-    python3 bench/dry_train.py NAME --estimate  prints as JSON what two estimators say of it; needs no card
+    python3 bench/dry_train.py NAME             trains five steps on cuda
+    python3 bench/dry_train.py NAME --estimate  prints as JSON what two estimators say of it
 
 The first prints PyTorch's own peaks of the first four steps as JSON, and takes a block of MARK_BYTES before and after the last
 step, by which it is found in a trace. Weights and data are random; nothing is downloaded.
@@ -9,7 +9,6 @@ step, by which it is found in a trace. Weights and data are random; nothing is d
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 from typing import Any, Optional
 
@@ -50,20 +49,19 @@ def accelerate_estimate(program: Program) -> int:
     """Returns what calculate_maximum_sizes says of the program's first model, for training with Adam."""
     from accelerate.utils import calculate_maximum_sizes
 
-    stage = Weighed(torch, "meta")
-    with contextlib.suppress(Exception):  # what follows the model may need values
-        program.make(stage)
+    stage = Weighed(torch, "cuda")
+    program.make(stage)
     return int(calculate_maximum_sizes(stage.model)[0]) * ADAM_COPIES
 
 
 def tracker_estimate(program: Program) -> int:
-    """Returns the peak that MemTracker finds in two steps of fake tensors. They are the CPU's: CUDA's need a card."""
+    """Returns the peak that MemTracker finds in two steps of fake tensors. They need a card, or a dry run's."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
     tracker = MemTracker()
     with FakeTensorMode(), tracker:
-        step = program.make(Stage(torch, "cpu"))
+        step = program.make(Stage(torch, "cuda"))
         for _ in range(2):
             assert step is not None
             step()

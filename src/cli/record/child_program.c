@@ -31,6 +31,10 @@ static void become(char *const *words, const struct mt_children *children, int f
     signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
     sigaction(SIGCHLD, &children->before, NULL);
     sigprocmask(SIG_SETMASK, &children->mask, NULL);
+    if (children->output != MT_OWN_OUTPUT) {
+        dup2(children->output, STDOUT_FILENO);
+        dup2(children->output, STDERR_FILENO);
+    }
     execvp(words[0], words);
     int error = errno;
     ssize_t written = write(failure_end, &error, sizeof error);
@@ -71,10 +75,10 @@ static mt_status start(char *const *words, const struct mt_children *children, p
     return *out_child > 0 ? MT_OK : mt_fail(MT_FAILED, "can't start a process: %s", strerror(error));
 }
 
-void mt_children_begin(struct mt_children *children)
+void mt_children_begin(struct mt_children *children, int output)
 {
     const struct sigaction usual = {.sa_handler = SIG_DFL}; /* a child whose SIGCHLD is ignored can't be waited for */
-    *children = (struct mt_children){0};
+    *children = (struct mt_children){.output = output};
     list_awaited(&children->awaited);
     sigaction(SIGCHLD, &usual, &children->before);
     sigprocmask(SIG_BLOCK, &children->awaited, &children->mask);
@@ -143,9 +147,14 @@ pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code
 
 mt_status mt_child_program_run(char *const *words, int *out_code)
 {
+    return mt_child_program_run_into(MT_OWN_OUTPUT, words, out_code);
+}
+
+mt_status mt_child_program_run_into(int output, char *const *words, int *out_code)
+{
     struct mt_children children;
     pid_t child;
-    mt_children_begin(&children);
+    mt_children_begin(&children, output);
     mt_status status = mt_child_start(&children, words, &child, out_code);
     if (status == MT_OK)
         (void)mt_child_wait(&children, -1, out_code);

@@ -127,7 +127,7 @@ mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *cont
     bool is_on = true;
     for (int64_t i = runs->started; status == MT_OK && i < runs->count; i++)
         status = leave_word(runs, "rank", runs->runs[i].rank);
-    mt_children_begin(&children);
+    mt_children_begin(&children, MT_OWN_OUTPUT);
     while (children.count > 0 || (status == MT_OK && is_on && runs->started < runs->count)) {
         int code;
         if (status == MT_OK && is_on && runs->started < runs->count && waiting == children.count)
