@@ -15,7 +15,7 @@ import torch
 
 from . import _dry, _dry_ranks, _dry_replaced, _stacks
 from ._allocator import close_at_exit
-from ._watch import STACKS, Watcher, tell, trace_of_rank
+from ._watch import RANKS, STACKS, Watcher, tell, trace_of_rank
 
 MOST_NAMED = 5  # operators in one note
 MOST_STEPS = 10  # of a program whose steps never are equal
@@ -71,7 +71,7 @@ def trace_of_process() -> str:
     """Returns the path of this process's trace. A process that one with a card has started has a trace of its own."""
     path = trace_of_rank()
     first = os.environ.setdefault(PROCESS, str(os.getpid()))
-    if "RANK" in os.environ or first == str(os.getpid()):
+    if any(name in os.environ for name in RANKS) or first == str(os.getpid()):
         return path
     stem, ending = os.path.splitext(path)
     return f"{stem}-{os.getpid()}{ending}"

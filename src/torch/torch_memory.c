@@ -76,10 +76,15 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                            struct mt_torch_trace *trace)
 {
     struct mt_text alloc = {0};
+    struct mt_run_rank rank;
+    const char *job;
+    const bool is_rank = mt_process_rank_read(&rank, &job);
     mt_alloc_settings_format(&settings->alloc, &alloc);
     struct mt_run_setting rows[] = {{"alloc", mt_text_get(&alloc)}, {"program", settings->program}};
     struct mt_run_info info = {.name = settings->program,
                                .device = card->device->name,
+                               .rank = is_rank ? &rank : NULL,
+                               .job = job,
                                .capacity_bytes = card->device->capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0]};
