@@ -1,6 +1,6 @@
 """Trains a program of the list that bench/dry_card.py compares: under `memtrace record`, or `memtrace dry-run`.
 
-    python3 bench/dry_train.py NAME             trains five steps on cuda
+    python3 bench/dry_train.py NAME             trains six steps on cuda
     python3 bench/dry_train.py NAME --estimate  prints as JSON what two estimators say of it
 
 The first prints PyTorch's own peaks of the first four steps as JSON, and takes a block of MARK_BYTES before and after the last
