@@ -1,37 +1,25 @@
 /* memtrace dry-run: a program of PyTorch, without a card. */
-#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/record/child_program.h"
-#include "cli/record/python_start.h"
-#include "cli/record/recording.h"
-#include "device/device.h"
-#include "record/account.h"
+#include "cli/record/dry_child.h"
 #include "record/handover.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-enum { MOST_CARDS = 64, MOST_STEPS = 1000000 };
 
 struct dry_run_options {
     bool help;
-    const char *trace, *name, *device, *assumed;
-    int64_t cards, steps;
-    char *const *words; /* the program and its arguments */
+    const char *trace, *name, *device;
+    struct mt_dry_options dry;
 };
 
 static const struct mt_option options[] = {
-    MT_OPTION(REST, struct dry_run_options, words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,
-              .help = "what to run, and its arguments, which are left as they are"),
+    MT_DRY_PROGRAM(struct dry_run_options, dry),
     MT_OPTION(TEXT, struct dry_run_options, device, "--device", .value = "CARD", .takes = MT_TAKES_DEVICE,
               .help = "the card that the program sees: sim:h100, sim:rtx4090, sim:24GiB (sim, the H200)"),
-    MT_OPTION(INTEGER, struct dry_run_options, cards, "--cards", .value = "N", .low = 1, .high = MOST_CARDS,
-              .help = "how many of them it sees (1)"),
-    MT_OPTION(INTEGER, struct dry_run_options, steps, "--steps", .value = "N", .low = 1, .high = MOST_STEPS,
+    MT_DRY_OPTIONS(struct dry_run_options, dry),
+    MT_OPTION(INTEGER, struct dry_run_options, dry.steps, "--steps", .value = "N", .low = 1, .high = MT_MOST_DRY_STEPS,
               .help = "end the program after N steps (when two in a row request the same, or after ten)"),
-    MT_OPTION(TEXT, struct dry_run_options, assumed, "--assume", .value = "NUMBER",
-              .help = "what a value is that was not computed, such as a loss (1)"),
     MT_OPTION(TEXT, struct dry_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct dry_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
@@ -39,50 +27,11 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* Fails unless the spelling is that of a simulated device that can be opened. */
-static mt_status check_device(const char *spelling)
-{
-    struct mt_device *device = NULL;
-    if (strstr(spelling, ".json") != NULL)
-        return mt_fail(MT_USAGE, "a dry run takes a known card or a size, not the file of a card: %s", spelling);
-    if (!mt_device_is_simulated(spelling))
-        return mt_fail(MT_USAGE, "a dry run takes a simulated card: --device sim:h100, not %s", spelling);
-    MT_TRY(mt_device_open(spelling, &device));
-    mt_device_close(device);
-    return MT_OK;
-}
-
-static mt_status check_number(const char *text)
-{
-    char *end;
-    (void)strtod(text, &end);
-    return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "--assume takes a number, not \"%s\"", text);
-}
-
-static mt_status prepare(const struct dry_run_options *dry, struct mt_recording *recording)
-{
-    const char *refused = mt_python_start_refused(dry->words);
-    MT_TRY(check_device(dry->device));
-    MT_TRY(check_number(dry->assumed));
-    if (refused != NULL)
-        return mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
-    MT_TRY(mt_python_start());
-    MT_TRY(mt_recording_begin(dry->trace, recording));
-    const struct mt_record_request request = {.trace = recording->path,
-                                              .answers = recording->answers,
-                                              .name = dry->name,
-                                              .torch = MT_RECORD_TORCH_DRY,
-                                              .device = MT_EVERY_DEVICE};
-    const struct mt_dry_request what = {
-        .device = dry->device, .cards = dry->cards, .steps = dry->steps, .assumed = dry->assumed};
-    mt_record_request_give(&request);
-    mt_dry_request_give(&what);
-    return MT_OK;
-}
-
 struct report {
     const struct mt_recording *recording;
+    int64_t pid; /* of the last process that answered */
     int runs, notes;
+    bool has_processes;    /* others answered, too */
     bool is_out_of_memory; /* one of the runs ended so */
 };
 
@@ -97,24 +46,49 @@ static bool ended_out_of_memory(const struct mt_record_answer *answer)
     return is_out_of_memory;
 }
 
-static void take_answer(void *context, const struct mt_record_answer *answer)
+static void count_answer(void *context, const struct mt_record_answer *answer)
 {
     struct report *report = context;
-    if (answer->kind != MT_RECORD_RUN) {
+    report->has_processes |= report->runs + report->notes > 0 && report->pid != answer->pid;
+    report->pid = answer->pid;
+    if (answer->kind == MT_RECORD_RUN)
+        report->runs++;
+    else
         report->notes++;
+}
+
+static void tell_note(void *context, const struct mt_record_answer *answer)
+{
+    const struct report *report = context;
+    if (answer->kind == MT_RECORD_NOTE && !report->has_processes)
+        mt_note("%s", answer->text);
+    else if (answer->kind != MT_RECORD_RUN)
         mt_recording_tell_note(answer);
+}
+
+static void tell_run(void *context, const struct mt_record_answer *answer)
+{
+    struct report *report = context;
+    if (answer->kind != MT_RECORD_RUN)
         return;
-    }
-    report->runs++;
     report->is_out_of_memory |= ended_out_of_memory(answer);
     mt_recording_tell_run(report->recording, answer);
 }
 
-/* Tells of the runs. Returns the exit code: the program's, unless it failed since the card was full. */
+static mt_status tell_answers(struct report *report)
+{
+    const char *answers = report->recording->answers;
+    MT_TRY(mt_record_answers_read(answers, count_answer, report));
+    MT_TRY(mt_record_answers_read(answers, tell_note, report));
+    return mt_record_answers_read(answers, tell_run, report);
+}
+
+/* Tells of the runs, after what was assumed in them. Returns the exit code: the program's, unless it failed since the card was
+ * full. */
 static int tell_results(const struct mt_recording *recording, int code)
 {
     struct report report = {.recording = recording};
-    if (mt_record_answers_read(recording->answers, take_answer, &report) != MT_OK)
+    if (tell_answers(&report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (report.runs == 0 && report.notes == 0)
         mt_note("the program took no memory of a card by PyTorch, so there is nothing to tell");
@@ -127,10 +101,12 @@ static mt_status run_dry(const void *given)
     const struct dry_run_options *dry = given;
     struct mt_recording recording = {0};
     int code = 0;
-    if (dry->words == NULL)
+    const struct mt_dry_child child = {&dry->dry, dry->device, dry->trace, dry->name, NULL};
+    if (dry->dry.words == NULL)
         return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] -- PROGRAM [ARGS]");
-    MT_TRY(prepare(dry, &recording));
-    mt_status status = mt_child_program_run(dry->words, &code);
+    MT_TRY(mt_dry_children_prepare(&dry->dry, dry->device));
+    MT_TRY(mt_dry_child_begin(&child, &recording));
+    mt_status status = mt_child_program_run(dry->dry.words, &code);
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else
@@ -156,6 +132,6 @@ const struct mt_command mt_command_dry_run = {
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"
                 "  memtrace peak --by module\n",
     .options = options,
-    MT_OPTIONS_OF(struct dry_run_options, .trace = MT_DEFAULT_TRACE, .device = "sim", .assumed = "1", .cards = 1),
+    MT_OPTIONS_OF(struct dry_run_options, .trace = MT_DEFAULT_TRACE, .device = "sim", .dry = MT_DRY_OPTIONS_USUAL),
     .run = run_dry,
 };
