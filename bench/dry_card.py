@@ -147,7 +147,11 @@ class Pair:
                     say(f"{self.name}: {where}: {sign} {count} x {event.what} {event.operator}")
 
     def error_cell(self, what: str) -> str:
-        return f"{self.error(what):+.3%}" if self.error(what) else "equal"
+        """Returns a share of the peak, or bytes if they are fewer than a block of 4 KiB."""
+        off = self.dry.peaks[what] - self.card.peaks[what]
+        if off == 0:
+            return "equal"
+        return f"{off:+,} B" if abs(off) < 4096 else f"{self.error(what):+.3%}"
 
     def markdown(self, has_estimates: bool) -> str:
         cells = [self.name, f"{self.card.peaks['requested']:,}", *map(self.error_cell, MEASURES)]
