@@ -53,7 +53,9 @@ class Cards:
 
         self.process = os.getpid()
         cuda: Any = torch.cuda
-        cuda.default_generators = tuple(torch.Generator() for _ in range(self.count))
+        self.device.memtrace_dry_gives_default(1)
+        cuda.default_generators = tuple(torch.Generator(f"cuda:{device}") for device in range(self.count))
+        self.device.memtrace_dry_gives_default(0)
 
     def is_in_bad_fork(self) -> bool:
         return self.process is not None and self.process != os.getpid()
@@ -127,7 +129,8 @@ def stream_class(C: Any, cards: Cards) -> type:
         def priority(self) -> int:
             return 0
 
-        def priority_range(self) -> tuple[int, int]:
+        @staticmethod
+        def priority_range() -> tuple[int, int]:
             return 0, -5
 
     return _CudaStreamBase
@@ -145,17 +148,32 @@ def event_class(C: Any) -> type:
         def cuda_event(self) -> int:
             return id(self)
 
-        def elapsed_time(self, other: Any) -> float:
-            """Returns a millisecond: no time passes on the card."""
-            return 1.0
+        def elapsed_time(self, end: Any) -> float:
+            return 1.0  # as everything that is not computed
 
     return _CudaEventBase
 
 
-def not_simulated(name: str) -> type:
-    """Returns a class that can be imported and not be used."""
+# What is there and can't be used, so that programs may import it.
+REFUSED = {
+    "_CUDAGraph": "CUDA graphs", "_graph_pool_handle": "CUDA graphs",
+    "_cuda_CUDAAllocator_AllocatorState": "CUDA graphs",
+    **dict.fromkeys(("_MemPool", "_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentThreadToPool", "_cuda_endAllocateToPool",
+                     "_cuda_releasePool"), "memory pools"), "_cuda_customAllocator": "allocators of the program's own",
+    "_cuda_cudaCachingAllocator_raw_alloc": "memory without a tensor",
+    "_cuda_jiterator_compile_and_launch_kernel": "kernels that the program compiles",
+    "_scatter": "DataParallel", "_gather": "DataParallel", "_broadcast": "DataParallel", "_broadcast_coalesced": "DataParallel",
+    "_broadcast_out": "DataParallel", "_scatter_out": "DataParallel", "_gather_out": "DataParallel",
+    "_accelerator_setAllocatorSettings": "allocator settings beside PYTORCH_ALLOC_CONF",
+    "_cuda_cudaCachingAllocator_set_allocator_settings": "allocator settings beside PYTORCH_ALLOC_CONF",
+}
+
+
+def refused(name: str, what: str) -> type:
+    """Returns a class, or function, that can be imported and not be called."""
     def refuse(cls: type, *given: Any, **named: Any) -> Any:
-        raise RuntimeError(f"torch._C.{name} does not work in a dry run: CUDA graphs and compiled kernels are not simulated")
+        raise RuntimeError(f"memtrace: a dry run has no {what} (torch._C.{name}): leave them out where os.environ has "
+                           f"MEMTRACE_DRY_DEVICE")
     return type(name, (), {"__new__": refuse})
 
 
@@ -171,8 +189,17 @@ def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_memorySnapshot": lambda *given: {"segments": [], "device_traces": [], "allocator_settings": {}},
         "_cuda_record_memory_history": lambda *given, **named: None,
         "_cuda_getAllocatorBackend": lambda: "native",
-        "_cuda_ipc_collect": lambda: None,
-        "_cuda_clearCublasWorkspaces": lambda: None,
+        "_cuda_cudaCachingAllocator_enable": lambda value: None,
+        "_set_cached_tensors_enabled": lambda value: None,
+        "_accelerator_isAllocatorInitialized": lambda: True,
+        "_accelerator_getDeviceStats": cards.stats,
+        "_accelerator_getMemoryInfo": cards.memory_info,
+        "_accelerator_emptyCache": cards.empty_cache,
+        "_accelerator_resetPeakStats": cards.reset_peaks,
+        "_accelerator_resetAccumulatedStats": lambda device: None,
+        **{name: lambda: None for name in (
+            "_cuda_ipc_collect", "_cuda_clearCublasWorkspaces", "_cuda_resetPeakHostMemoryStats",
+            "_cuda_resetAccumulatedHostMemoryStats", "_host_emptyCache", "_accelerator_emptyHostCache")},
     }
 
 
@@ -202,8 +229,11 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_getArchFlags": lambda: "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
         "_cuda_get_sync_debug_mode": lambda: 0,
         "_cuda_set_sync_debug_mode": lambda mode: None,
-        **{name: not_simulated(name) for name in (
-            "_CUDAGraph", "_graph_pool_handle", "_cuda_jiterator_compile_and_launch_kernel")},
+        "_cuda_hasPrimaryContext": lambda device: True,
+        "_cuda_getStreamFromExternal": lambda stream, device: (stream, device, CUDA),
+        "_cuda_sleep": lambda cycles: None,
+        "_cuda_get_cudnn_benchmark_limit": lambda: 10,
+        "_cuda_set_cudnn_benchmark_limit": lambda limit: None,
         "_CudaStreamBase": stream_class(C, cards),
         "_CudaEventBase": event_class(C),
         "_CudaDeviceProperties": Properties,
@@ -219,7 +249,22 @@ def cudart(cards: Cards) -> Any:
         cudaHostUnregister=lambda *given: 0)
 
 
+def nvtx() -> Any:
+    """Returns the module of NVTX, whose ranges nobody sees."""
+    return Properties(
+        rangePushA=lambda name: 0, rangePop=lambda: 0, rangeStartA=lambda name: 0, rangeEnd=lambda number: None,
+        markA=lambda name: None, deviceRangeStart=lambda name, stream: None, deviceRangeEnd=lambda given, stream: None)
+
+
+def cudnn() -> Any:
+    """Returns the module of cuDNN, of the version that src/torch/dry/dry_hooks.cpp tells, too."""
+    return Properties(getRuntimeVersion=lambda: (9, 19, 0), getCompileVersion=lambda: (9, 19, 0), getVersionInt=lambda: 91900,
+                      is_cuda=True, RNNMode=Properties(rnn_relu=0, rnn_tanh=1, lstm=2, gru=3))
+
+
 def install(C: Any, cards: Cards) -> None:
     """Puts the functions into torch._C, before torch.cuda is imported."""
-    for name, value in {**begin_devices(C, cards), **begin_memory(C, cards), "_cudart": cudart(cards)}.items():
+    modules = {"_cudart": cudart(cards), "_nvtx": nvtx(), "_cudnn": cudnn(), "_has_cudnn": True}
+    names = {name: refused(name, what) for name, what in REFUSED.items()}
+    for name, value in {**names, **modules, **begin_devices(C, cards), **begin_memory(C, cards)}.items():
         setattr(C, name, value)

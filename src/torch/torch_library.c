@@ -48,12 +48,14 @@ static struct library {
     size_t abandoned_count;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
+/* A simulated card that was not used before the fork can be used after it, as one of CUDA can. */
 static void become_child(void)
 {
+    const bool is_unused = library.simulated != NULL && library.card_end == 0;
     struct mt_torch_memory *memory;
     for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
         mt_torch_memory_disown(memory);
-    library.is_child = true;
+    library.is_child = library.is_child || !is_unused;
 }
 
 static void start(void)

@@ -224,6 +224,123 @@ def test_processes_that_a_program_starts_have_traces_of_their_own(dry):
     assert len(list(dry.folder.glob("dry-*.db"))) == 1
 
 
+def test_what_a_program_asks_of_a_card_is_there(dry):
+    dry.run("""
+        import copy, io, pickle, torch
+        net = torch.nn.Linear(4, 4).cuda()
+        begin, end, side = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True), torch.cuda.Stream()
+        begin.record()
+        side.wait_event(begin)
+        end.record()
+        torch.cuda.synchronize()
+        assert begin.elapsed_time(end) == 1.0 and end.query() and torch.cuda.Stream.priority_range() == (0, -5)
+        with torch.cuda.nvtx.range("part"), torch.cuda.profiler.profile(), torch.inference_mode():
+            assert net(torch.ones(2, 4, device="cuda")).is_inference() and not net.weight.t().is_inference()
+        assert torch.cuda.cudart().cudaMemGetInfo(0) == torch.cuda.mem_get_info()
+        if hasattr(torch, "accelerator") and hasattr(torch.accelerator, "memory_allocated"):
+            assert torch.accelerator.memory_allocated() == torch.cuda.memory_allocated() > 0
+        assert torch.backends.cudnn.is_available() and torch.cuda.memory_summary() and torch.cuda.get_arch_list()
+        torch.cuda.memory._record_memory_history()
+        torch.cuda.memory._snapshot()
+        torch._dynamo.reset()
+
+        file = io.BytesIO()
+        torch.save(net.state_dict(), file)
+        file.seek(0)
+        for weight in (copy.deepcopy(net).weight, pickle.loads(pickle.dumps(net)).weight, torch.load(file)["weight"]):
+            assert weight.is_cuda and torch.equal(weight, net.weight)
+        file.seek(0)
+        assert torch.load(file, map_location="cpu")["bias"].tolist() == net.bias.tolist()
+        file = io.BytesIO()
+        torch.save(torch.arange(5), file)
+        file.seek(0)
+        assert torch.load(file, map_location="cuda").tolist() == [0, 1, 2, 3, 4]
+        """)
+
+
+def test_random_numbers_of_a_card_are_its_own(dry):
+    dry.run("""
+        import torch
+        def draw(**named):
+            return torch.rand(3, device="cuda", **named).tolist() + torch.nn.functional.dropout(torch.ones(9).cuda()).tolist()
+        torch.manual_seed(1)
+        on_host = torch.rand(3).tolist()
+        torch.manual_seed(1)
+        on_card = draw()
+        assert torch.rand(3).tolist() == on_host
+        torch.cuda.manual_seed(1)
+        state = torch.cuda.get_rng_state()
+        assert draw() == on_card != draw() and len(state) == 16
+        torch.cuda.set_rng_state(state)
+        assert draw() == on_card
+        generator = torch.Generator("cuda").manual_seed(1)
+        assert torch.rand(3, device="cuda", generator=generator).tolist() == on_card[:3] and generator.device.type == "cuda"
+        try:
+            torch.rand(3, device="cuda", generator=torch.Generator())
+        except RuntimeError as error:
+            assert "Expected a 'cuda' device type for generator" in str(error)
+        else:
+            assert False
+        """)
+
+
+def test_recurrent_nets_run_as_with_cudnn(dry):
+    dry.run("""
+        import torch
+        x = torch.randn(4, 7, 16, device="cuda")
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, [7, 5, 3, 1], batch_first=True)
+        for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+            net = kind(16, 32, 2, batch_first=True, bidirectional=True).cuda()
+            weights = [(weight.untyped_storage().data_ptr(), weight.norm().item()) for weight in net.parameters()]
+            assert len({place for place, _ in weights}) == 1 and all(norm > 0 for _, norm in weights)
+            output, _ = net(x)
+            output.sum().backward()
+            assert output.shape == (4, 7, 64) and net.weight_ih_l0.grad.shape == net.weight_ih_l0.shape
+            net(packed)[0].data.sum().backward()
+        """)
+
+
+def test_what_does_not_run_is_named_with_its_line_and_what_to_do(dry):
+    said = dry.run("""
+        import torch
+        net = torch.nn.Embedding(100, 8, sparse=True).cuda()
+        for call in (lambda: net(torch.tensor([1]).cuda()).sum().backward(), torch.cuda.CUDAGraph, torch.cuda.MemPool):
+            try:
+                call()
+            except (NotImplementedError, RuntimeError) as error:
+                print(error)
+        torch.compile(net)
+        torch.linalg.cholesky(torch.randn(600, 600, device="cuda"))
+        torch.cuda.CUDAGraph()
+        """, code=1)
+    sparse, graph, pool = said.stdout.splitlines()
+    assert sparse.startswith("memtrace: a dry run has dense tensors only") and sparse.endswith("or use dense ones")
+    assert "no CUDA graphs" in graph and "leave them out where os.environ has MEMTRACE_DRY_DEVICE" in graph
+    assert "no memory pools" in pool
+    assert "memtrace: program.py:9: torch.compile is left out" in said.stderr
+    assert 'program.py", line 11' in said.stderr
+
+
+def test_a_process_forked_before_the_card_is_used_has_a_card(dry):
+    said = dry.run("""
+        import multiprocessing, torch
+        def work(kind):
+            try:
+                print(kind, torch.ones(9, device="cuda").sum().item(), flush=True)
+            except RuntimeError as error:
+                print(kind, str(error)[-32:], flush=True)
+        def fork(kind):
+            process = multiprocessing.get_context("fork").Process(target=work, args=(kind,))
+            process.start()
+            process.join()
+        fork("before")
+        x = torch.ones(9, device="cuda")
+        fork("after")
+        """)
+    assert said.stdout.splitlines() == ["before 9.0", 'after start it with the method "spawn"']
+    assert said.stderr.count("memtrace: run 1 of ") == 2 and "interrupted" not in said.stderr
+
+
 def test_a_pytorch_that_is_too_old_is_refused():
     with pytest.raises(_dry_build.NoLibrary, match="takes PyTorch 2.6 or later; this is 2.5.1"):
         _dry_build.check("2.5.1")

@@ -29,7 +29,9 @@ static const struct mt_option options[] = {
 
 struct report {
     const struct mt_recording *recording;
+    int64_t pid; /* of the last process that answered */
     int runs, notes;
+    bool has_processes;    /* others answered, too */
     bool is_out_of_memory; /* one of the runs ended so */
 };
 
@@ -44,24 +46,49 @@ static bool ended_out_of_memory(const struct mt_record_answer *answer)
     return is_out_of_memory;
 }
 
-static void take_answer(void *context, const struct mt_record_answer *answer)
+static void count_answer(void *context, const struct mt_record_answer *answer)
 {
     struct report *report = context;
-    if (answer->kind != MT_RECORD_RUN) {
+    report->has_processes |= report->runs + report->notes > 0 && report->pid != answer->pid;
+    report->pid = answer->pid;
+    if (answer->kind == MT_RECORD_RUN)
+        report->runs++;
+    else
         report->notes++;
+}
+
+static void tell_note(void *context, const struct mt_record_answer *answer)
+{
+    const struct report *report = context;
+    if (answer->kind == MT_RECORD_NOTE && !report->has_processes)
+        mt_note("%s", answer->text);
+    else if (answer->kind != MT_RECORD_RUN)
         mt_recording_tell_note(answer);
+}
+
+static void tell_run(void *context, const struct mt_record_answer *answer)
+{
+    struct report *report = context;
+    if (answer->kind != MT_RECORD_RUN)
         return;
-    }
-    report->runs++;
     report->is_out_of_memory |= ended_out_of_memory(answer);
     mt_recording_tell_run(report->recording, answer);
 }
 
-/* Tells of the runs. Returns the exit code: the program's, unless it failed since the card was full. */
+static mt_status tell_answers(struct report *report)
+{
+    const char *answers = report->recording->answers;
+    MT_TRY(mt_record_answers_read(answers, count_answer, report));
+    MT_TRY(mt_record_answers_read(answers, tell_note, report));
+    return mt_record_answers_read(answers, tell_run, report);
+}
+
+/* Tells of the runs, after what was assumed in them. Returns the exit code: the program's, unless it failed since the card was
+ * full. */
 static int tell_results(const struct mt_recording *recording, int code)
 {
     struct report report = {.recording = recording};
-    if (mt_record_answers_read(recording->answers, take_answer, &report) != MT_OK)
+    if (tell_answers(&report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (report.runs == 0 && report.notes == 0)
         mt_note("the program took no memory of a card by PyTorch, so there is nothing to tell");

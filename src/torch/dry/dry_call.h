@@ -25,7 +25,8 @@ inline c10::Device card(std::optional<c10::Device> device)
 struct call {
     const c10::OperatorHandle &op;
     std::vector<c10::IValue> arguments;
-    c10::Device device;                              /* of the first argument that has one */
+    c10::Device device;      /* of the first argument that has one */
+    at::Generator generator; /* defined if the call names one; then it is not among the arguments */
     bool has_all_values = true, is_all_known = true; /* of all arguments */
 
     call(const c10::OperatorHandle &op, const torch::jit::Stack &stack)
@@ -33,7 +34,9 @@ struct call {
           device(card(std::nullopt))
     {
         bool is_found = false;
-        for (const c10::IValue &argument : arguments) {
+        for (c10::IValue &argument : arguments) {
+            if (argument.isGenerator())
+                take_generator(&argument);
             if (argument.isDevice() && argument.toDevice().type() == c10::DeviceType::CUDA)
                 device = card(argument.toDevice());
             each_tensor(argument, [&](const at::Tensor &tensor) {
@@ -45,6 +48,14 @@ struct call {
                 }
             });
         }
+    }
+
+    /* Takes the generator out of the arguments. Throws c10::Error for the host's, as kernels on a card do. */
+    void take_generator(c10::IValue *argument)
+    {
+        generator = std::exchange(*argument, c10::IValue()).toGenerator();
+        TORCH_CHECK(generator.device().type() == c10::DeviceType::CUDA,
+                    "Expected a 'cuda' device type for generator but found '", generator.device().type(), "'");
     }
 
     /* Calls the operator with twins in the place of the arguments, and returns its results. */

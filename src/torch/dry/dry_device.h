@@ -52,13 +52,24 @@ block *block_of(const c10::StorageImpl *storage);
 /* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is taken before the old one goes. */
 void resize(c10::StorageImpl *storage, size_t bytes);
 
+constexpr int MOST_CARDS = 64;
+
+/* Registers the guard of so many cards (dry_guard.cpp). */
+void begin_guard(int count);
+int card_count();
+
 /* Returns the current device of this thread, and its current stream there. */
 c10::DeviceIndex current_device();
 c10::Stream current_stream(c10::DeviceIndex device);
 
-/* Register the kernels of device "cuda" (dry_kernels.cpp), and shapes that PyTorch has not (dry_shapes.cpp). */
+/* Changes nothing if there is no such card. */
+void set_current_device(c10::DeviceIndex device);
+
+/* Register the kernels of device "cuda" (dry_kernels.cpp), shapes that PyTorch has not (dry_shapes.cpp), and recurrent nets
+ * (dry_recurrent.cpp). */
 void register_kernels();
 void register_shapes();
+void register_recurrent();
 
 } // namespace mt_dry
 

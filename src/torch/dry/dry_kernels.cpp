@@ -16,6 +16,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
+#include <deque>
+
 namespace mt_dry
 {
 
@@ -75,7 +77,7 @@ Stack place_results(const call &call, twins *shapes, Stack results)
     shapes->carry_over();
     const Stack of_meta = results;
     take_inside(
-        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i], call.device); },
+        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i]); },
         [&](size_t i) { results[i] = on_host(of_meta[i]); });
     give_values(call, results);
     return results;
@@ -119,6 +121,13 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
     expand_masks(op, &call.arguments);
     for (IValue &result : run_call(call))
         stack->push_back(std::move(result));
+}
+
+/* Refuses tensors that are not dense, with the place in the program as PyTorch's error has it. */
+void refuse_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *)
+{
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "memtrace: a dry run has dense tensors only, so ", op.operator_name(),
+                                " of sparse, nested or quantized ones does not run: leave them out, or use dense ones");
 }
 
 /* ---- operators of their own ---- */
@@ -225,11 +234,24 @@ class silence final : public c10::WarningHandler
 
 silence no_warnings;
 
+void refuse_all(c10::DispatchKey key)
+{
+    static std::deque<torch::Library> libraries;
+    libraries.emplace_back(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
+}
+
 } // namespace
 
 void register_kernels()
 {
     const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
+    using key = c10::DispatchKey;
+    for (key kind : {key::SparseCUDA, key::SparseCsrCUDA, key::NestedTensorCUDA, key::QuantizedCUDA})
+        refuse_all(kind);
+    static torch::Library sparse(torch::Library::IMPL, "aten", key::SparseCUDA, __FILE__, __LINE__);
+    sparse.impl("_sparse_coo_tensor_with_dims_and_tensors",
+                torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
     static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());

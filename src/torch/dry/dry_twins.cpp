@@ -19,26 +19,37 @@ using c10::TensorImpl;
 namespace
 {
 
-/* Returns a tensor over a storage with the shape of another. */
-Tensor with_shape_of(const Tensor &other, Storage storage, c10::DispatchKey key)
+/* Gives a new tensor the shape of another. */
+Tensor with_shape_of(const Tensor &other, Tensor made)
 {
-    Tensor made = at::detail::make_tensor<TensorImpl>(std::move(storage), c10::DispatchKeySet(key), other.dtype());
     TensorImpl *impl = made.unsafeGetTensorImpl();
     impl->set_storage_offset(other.storage_offset());
     impl->set_sizes_and_strides(other.sizes(), other.strides());
     if (other.unsafeGetTensorImpl()->is_wrapped_number())
         impl->set_wrapped_number(true);
-    if (other.is_conj())
-        impl->_set_conj(true);
-    if (other.is_neg())
-        impl->_set_neg(true);
+    impl->_set_conj(other.is_conj());
+    impl->_set_neg(other.is_neg());
     return made;
+}
+
+Tensor make_tensor(const Tensor &shape, Storage storage, c10::DispatchKey key)
+{
+    return with_shape_of(
+        shape, at::detail::make_tensor<TensorImpl>(std::move(storage), c10::DispatchKeySet(key), shape.dtype()));
+}
+
+/* Makes a view, which has the keys of its base: in inference mode, too, a view of a parameter is an ordinary tensor. */
+Tensor make_view(const Tensor &shape, Storage storage, c10::DispatchKeySet keys)
+{
+    return with_shape_of(
+        shape, at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, std::move(storage), keys, shape.dtype()));
 }
 
 void check_dense(const Tensor &tensor)
 {
-    TORCH_CHECK_NOT_IMPLEMENTED(tensor.has_storage(), "memtrace: a dry run has dense tensors only, and no ",
-                                tensor.layout(), " ones");
+    TORCH_CHECK_NOT_IMPLEMENTED(tensor.has_storage() && !tensor.is_nested(),
+                                "memtrace: a dry run has dense tensors only, not of kind ",
+                                tensor.is_nested() ? "nested" : c10::str(tensor.layout()));
 }
 
 c10::DispatchKey key_of(c10::DeviceType kind)
@@ -86,7 +97,8 @@ Tensor twins::twin_of_tensor(const Tensor &real)
     Tensor &twin = twin_tensors_[real.unsafeGetTensorImpl()];
     if (twin.defined())
         return twin;
-    twin = with_shape_of(real, twin_of_storage(real), key_of(kind_));
+    twin = make_tensor(real, twin_of_storage(real), key_of(kind_));
+    view_keys_[real.storage().unsafeGetStorageImpl()] = real.key_set();
     real_tensors_[twin.unsafeGetTensorImpl()] = real;
     return twin;
 }
@@ -145,7 +157,7 @@ Storage twins::real_of_storage(const Tensor &twin)
     return real;
 }
 
-Tensor twins::real_of_tensor(const Tensor &twin, c10::Device device)
+Tensor twins::real_of_tensor(const Tensor &twin)
 {
     if (!twin.defined() || twin.device().type() != kind_)
         return twin;
@@ -154,20 +166,22 @@ Tensor twins::real_of_tensor(const Tensor &twin, c10::Device device)
     if (known != real_tensors_.end())
         return known->second;
     kept_.push_back(twin);
-    (void)device;
-    Tensor real = with_shape_of(twin, real_of_storage(twin), c10::DispatchKey::CUDA);
+    Storage storage = real_of_storage(twin);
+    const auto base = view_keys_.find(storage.unsafeGetStorageImpl());
+    Tensor real = base != view_keys_.end() ? make_view(twin, std::move(storage), base->second)
+                                           : make_tensor(twin, std::move(storage), c10::DispatchKey::CUDA);
     real_tensors_[twin.unsafeGetTensorImpl()] = real;
     return real;
 }
 
-IValue twins::real_of(const IValue &result, c10::Device device)
+IValue twins::real_of(const IValue &result)
 {
     if (result.isTensor())
-        return real_of_tensor(result.toTensor(), device);
+        return real_of_tensor(result.toTensor());
     if (result.isTensorList()) {
         c10::List<Tensor> list;
         for (const Tensor &tensor : result.toTensorVector())
-            list.push_back(real_of_tensor(tensor, device));
+            list.push_back(real_of_tensor(tensor));
         return list;
     }
     return result;

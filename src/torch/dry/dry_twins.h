@@ -38,14 +38,15 @@ class twins
     /* Gives arguments the shapes, and storages the bytes, that their twins have got since. */
     void carry_over();
 
-    /* Returns a result with real tensors in the place of those of `kind`. New tensors are on `device`. */
-    c10::IValue real_of(const c10::IValue &result, c10::Device device);
+    /* Returns a result with real tensors in the place of those of `kind`. New tensors are on the
+     * current device. */
+    c10::IValue real_of(const c10::IValue &result);
 
   private:
     at::Tensor twin_of_tensor(const at::Tensor &real);
     c10::Storage twin_of_storage(const at::Tensor &real);
     c10::DataPtr values_of(const at::Tensor &real, block *owner);
-    at::Tensor real_of_tensor(const at::Tensor &twin, c10::Device device);
+    at::Tensor real_of_tensor(const at::Tensor &twin);
     c10::Storage real_of_storage(const at::Tensor &twin);
 
     c10::DeviceType kind_;
@@ -53,6 +54,7 @@ class twins
     std::unordered_map<const c10::TensorImpl *, at::Tensor> twin_tensors_; /* by the real one */
     std::unordered_map<const c10::TensorImpl *, at::Tensor> real_tensors_; /* by the twin */
     std::unordered_map<const c10::StorageImpl *, c10::Storage> twin_storages_, real_storages_;
+    std::unordered_map<const c10::StorageImpl *, c10::DispatchKeySet> view_keys_; /* of views, by the real storage */
     std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again; what fills those not known */
 };
 

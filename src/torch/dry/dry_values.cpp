@@ -1,5 +1,7 @@
 #include "torch/dry/dry_values.h"
 
+#include "torch/dry/dry_random.h"
+
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/equal.h>
@@ -30,6 +32,14 @@ at::Scalar assumed_value(c10::ScalarType type)
     if (type == at::kBool)
         return at::Scalar(false);
     return at::isFloatingType(type) ? at::Scalar(assumed) : at::Scalar(static_cast<int64_t>(1));
+}
+
+/* Of a result: a factorization has gone well if its "info" is 0. */
+at::Scalar assumed_result(const std::string &name, const Tensor &result, bool is_all)
+{
+    if (is_all)
+        return at::Scalar(true);
+    return name == "info" ? at::Scalar(0) : assumed_value(result.scalar_type());
 }
 
 void tell_assumed_value(c10::ScalarType type)
@@ -76,12 +86,21 @@ void keep_values(const Stack &computed, const Stack &results)
     }
 }
 
+/* Runs the CPU's kernel. Random numbers are those of the card. */
+Stack run_on_cpu(const call &call, twins *on_cpu)
+{
+    std::optional<random_loan> loan;
+    if (call.op.hasTag(at::Tag::nondeterministic_seeded))
+        loan.emplace(call.generator.defined() ? call.generator : default_generator(call.device.index()));
+    return call.run(*on_cpu);
+}
+
 /* Computes values with the CPU's kernel. False where there is none, or it refuses what is assumed. */
 bool compute(const call &call, const Stack &results)
 {
     twins on_cpu(c10::DeviceType::CPU);
     try {
-        keep_values(call.run(on_cpu), results);
+        keep_values(run_on_cpu(call, &on_cpu), results);
     } catch (const c10::Error &) {
         return false;
     }
@@ -98,31 +117,34 @@ bool have_values(const Stack &results)
 
 } // namespace
 
+/* On a card, an empty tensor has no block, and one over memory of other code has none that is known. */
 bool has_values(const Tensor &tensor)
 {
     const block *owner = block_of_tensor(tensor);
-    return owner == nullptr || owner->has_values();
+    return owner != nullptr ? owner->has_values() : !is_on_card(tensor) || tensor.storage().nbytes() == 0;
 }
 
 bool is_known(const Tensor &tensor)
 {
     const block *owner = block_of_tensor(tensor);
-    return owner == nullptr || owner->is_known;
+    return owner != nullptr ? owner->is_known : has_values(tensor);
 }
 
 void give_values(const call &call, const Stack &results)
 {
     const bool is_all = call.op.operator_name().name == "aten::all" && !call.is_all_known;
     const bool is_computed = !is_all && call.has_all_values && have_values(results) && compute(call, results);
-    const auto give = [&](const Tensor &tensor) {
+    const auto give = [&](const Tensor &tensor, const at::Scalar &value) {
         if (is_computed)
             mark(tensor, call.is_all_known);
         else
-            assume(tensor, is_all ? at::Scalar(true) : assumed_value(tensor.scalar_type()));
+            assume(tensor, value);
     };
-    call.each_written(give);
-    for (const IValue &result : results)
-        each_tensor(result, give);
+    call.each_written([&](const Tensor &tensor) { give(tensor, assumed_value(tensor.scalar_type())); });
+    for (size_t i = 0; i < results.size(); i++)
+        each_tensor(results[i], [&](const Tensor &tensor) {
+            give(tensor, assumed_result(call.op.schema().returns()[i].name(), tensor, is_all));
+        });
 }
 
 Stack run_by_values(const call &call)
@@ -130,11 +152,11 @@ Stack run_by_values(const call &call)
     const std::string &name = call.op.operator_name().name;
     const bool is_unique = name.find("unique") != std::string::npos;
     twins on_cpu(c10::DeviceType::CPU, is_unique ? filling::COUNT : filling::ONES);
-    Stack computed = call.run(on_cpu), results;
+    Stack computed = run_on_cpu(call, &on_cpu), results;
     const device_guard guard(call.device);
     on_cpu.carry_over();
     for (const IValue &result : computed)
-        results.push_back(on_cpu.real_of(result, call.device));
+        results.push_back(on_cpu.real_of(result));
     keep_values(computed, results);
     const auto mark_known = [&](const Tensor &tensor) { mark(tensor, call.is_all_known); };
     call.each_written(mark_known);

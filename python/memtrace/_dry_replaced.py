@@ -1,0 +1,122 @@
+"""What a dry run replaces in torch, and what it says of the program's lines that meet it."""
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import io
+import os
+import sys
+from typing import Any
+
+import torch
+
+from ._watch import tell
+
+NOTE_FORM = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+
+
+def place_of_user() -> str:
+    """Returns the innermost line of the program's own code, as file:line."""
+    frame: Any = sys._getframe(1)
+    here, chosen = os.path.dirname(os.path.abspath(__file__)), ""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        own = not name.startswith((here, "<", sys.prefix, sys.base_prefix)) and "site-packages" not in name
+        if own or not (chosen or name.startswith(here)):
+            chosen = f"{os.path.basename(name)}:{frame.f_lineno}"
+        if own:
+            break
+        frame = frame.f_back
+    return chosen
+
+
+class Notes:
+    """Says what a dry run does otherwise, once for each line of the program."""
+
+    def __init__(self) -> None:
+        self.said: set[tuple[str, str]] = set()
+        self.callback = NOTE_FORM(lambda words: self.note(words.decode()))
+
+    def note(self, words: str) -> None:
+        place = place_of_user()
+        if (place, words) not in self.said:
+            self.said.add((place, words))
+            tell(f"{place}: {words}" if place else words)
+
+
+notes = Notes()
+
+
+def replace_storage(cards: Any) -> None:
+    """Has storages on a card be made, resized and pickled, which a build without CUDA refuses, and one with CUDA asks a driver
+    for."""
+    base: Any = torch._C.StorageBase
+    new, write, read, resize = base.__new__, base._write_file, base._set_from_file, torch.UntypedStorage.resize_
+
+    def make(cls: type, *given: Any, **named: Any) -> Any:
+        device = named.get("device")
+        if device is None or torch.device(device).type != "cuda":
+            return new(cls, *given, **named)
+        size = given[0] if given else named.get("size", 0)
+        return torch.empty(size, dtype=torch.uint8, device=device).untyped_storage()
+
+    def resize_(storage: Any, size: int) -> Any:
+        if storage.device.type != "cuda":
+            return resize(storage, size)
+        if size != storage.nbytes() and cards.device.memtrace_dry_resize(storage._cdata, size):
+            raise torch.OutOfMemoryError(cards.memory.memtrace_torch_last_error().decode())
+        return storage
+
+    def write_file(storage: Any, *given: Any) -> None:
+        write(storage.cpu(), *given)
+
+    def set_from_file(storage: Any, *given: Any) -> Any:
+        if storage.device.type != "cuda":
+            return read(storage, *given)
+        host = storage.cpu()
+        read(host, *given)
+        return storage.copy_(host)
+
+    torch.UntypedStorage._set_from_file = set_from_file  # type: ignore[method-assign]
+    torch.UntypedStorage._write_file = write_file  # type: ignore[method-assign]
+    torch.UntypedStorage.__new__ = make  # type: ignore[method-assign]
+    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign, assignment]
+
+
+def refuse_saving() -> None:
+    """Has torch.save and safetensors write no files: what would be saved was not computed."""
+    original = torch.save
+
+    def save(what: Any, target: Any, *given: Any, **named: Any) -> None:
+        if isinstance(target, io.BytesIO):
+            original(what, target, *given, **named)  # as pickle does
+        else:
+            notes.note("nothing is saved in a dry run")
+
+    def save_file(*given: Any, **named: Any) -> None:
+        notes.note("nothing is saved in a dry run")
+
+    torch.save = save  # type: ignore[assignment]
+    if importlib.util.find_spec("safetensors") is not None:
+        import safetensors.torch
+
+        safetensors.torch.save_file = save_file
+
+
+def keep_eager() -> None:
+    """Has compilers return what they are given: what they would fuse is not simulated."""
+    def compile(model: Any = None, **named: Any) -> Any:
+        notes.note("torch.compile is left out: the program is run as it is without")
+        return model if model is not None else lambda inner: inner
+
+    torch.compile = compile
+    torch._C._jit_override_can_fuse_on_gpu(False)
+    torch._C._jit_set_texpr_fuser_enabled(False)
+
+
+def replace(cards: Any) -> None:
+    """Replaces all. Calls for values that were not computed are told of from now on."""
+    replace_storage(cards)
+    refuse_saving()
+    keep_eager()
+    cards.device.memtrace_dry_assume(float(os.environ["MEMTRACE_DRY_ASSUMED"]), ctypes.cast(notes.callback, ctypes.c_void_p))
