@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import os
 import pathlib
 import sys
@@ -119,4 +120,5 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
             tell(obstacle)
     follow_forks(cards, watcher, configure)
     _dry_replaced.replace(cards)
+    gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported
     return watcher
