@@ -19,12 +19,13 @@ LAYERS, SEQUENCE, BATCH, VOCABULARY = 4, 128, 8, 1000
 class Times:
     """The times of steps, in milliseconds, the first ones left out."""
 
-    def __init__(self, steps):
-        self.marks, self.warm_up = [], steps // 4
+    def __init__(self, given):
+        self.marks, self.warm_up, self.hear = [], given.steps // 4, given.hear
 
     def mark(self):
         torch.cuda.synchronize()
         self.marks.append(time.perf_counter())
+        self.hear()
 
     def median(self):
         pairs = zip(self.marks[self.warm_up:], self.marks[self.warm_up + 1:])
@@ -56,7 +57,7 @@ def loss_of(model, tokens):
 def loop(given, model=None):
     model = model or Model(given.width).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    times, losses = Times(given.steps), []
+    times, losses = Times(given), []
     for index in range(given.steps):
         loss = loss_of(model, tokens_of(index).cuda())
         loss.backward()
@@ -83,7 +84,7 @@ def trainer(given):
                                       num_attention_heads=4, vocab_size=VOCABULARY)
     model = transformers.LlamaForCausalLM(config)
     data = [{"input_ids": row, "labels": row} for index in range(given.steps) for row in tokens_of(index)]
-    times, losses = Times(given.steps), []
+    times, losses = Times(given), []
 
     class Mark(transformers.TrainerCallback):
         def on_step_end(self, arguments, state, control, **named):
@@ -101,7 +102,7 @@ def trainer(given):
 def lightning(given):
     import lightning as L
 
-    times, losses = Times(given.steps), []
+    times, losses = Times(given), []
 
     class Module(L.LightningModule):
         def __init__(self):
@@ -124,6 +125,11 @@ def lightning(given):
     return times.median(), [float(loss) for loss in losses]
 
 
+def run(kind, **given):
+    """Runs a program, and calls `hear` at the end of each step. Returns the median time of a step, and the losses."""
+    return globals()[kind](argparse.Namespace(**given))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=("loop", "trainer", "lightning", "ranks"))
@@ -134,7 +140,7 @@ def main():
     torch.manual_seed(0)
     if given.history:
         torch.cuda.memory._record_memory_history(max_entries=10_000_000)
-    milliseconds, losses = globals()[given.kind](given)
+    milliseconds, losses = run(given.kind, steps=given.steps, width=given.width, hear=lambda: None)
     said = {"allocated": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved(),
             "milliseconds": milliseconds, "losses": losses, "rank": int(os.environ.get("RANK", 0))}
     if given.history:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import importlib
 import os
 import pathlib
 import sys
@@ -19,6 +20,7 @@ from ._watch import STACKS, Watcher, tell, trace_of_rank
 
 MOST_NAMED = 5  # operators in one note
 MOST_STEPS = 10  # of a program whose steps never are equal
+CHANGES = "MEMTRACE_DRY_CHANGES"  # of the program, for memtrace fit
 PROCESS = "MEMTRACE_DRY_PROCESS"  # the first process of the program that has a card
 
 CUDA: Any = torch.cuda
@@ -101,6 +103,9 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     CUDA._device_count_nvml = lambda: -1  # not known: the driver's cards, if there are some, are not these
     library = cards.memory
     library.memtrace_torch_answer()
+    changes = os.environ.get(CHANGES)
+    if changes:
+        importlib.import_module("._dry_changes", __package__).begin(changes)
     configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
     settings, unknown = _dry.alloc_settings(configuration)
     if unknown:

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static mt_status load_peaks(const struct mt_question *question, struct mt_replay_result *out)
+mt_status mt_run_own_peaks(const struct mt_question *question, struct mt_replay_result *out)
 {
     uint64_t bytes[MT_MEASURE_COUNT];
     for (int i = 0; i < MT_MEASURE_COUNT; i++) {
@@ -77,8 +77,7 @@ static mt_status find_remedies(const struct mt_replayed_question *question, stru
     return status;
 }
 
-/* Finds the card with the least memory that a run of that peak fits, with what its context takes beside. */
-static const char *find_card(uint64_t reserved_bytes)
+const char *mt_card_for_peak(uint64_t reserved_bytes)
 {
     const char *found = NULL;
     uint64_t least_bytes = UINT64_MAX;
@@ -102,7 +101,7 @@ static mt_status check_scaling(const struct mt_replayed_question *question, cons
     struct mt_scaling unlimited = *scaling;
     input.capacity_bytes = INT64_MAX;
     unlimited.input = &input;
-    MT_TRY(load_peaks(question->other, &out->other_had));
+    MT_TRY(mt_run_own_peaks(question->other, &out->other_had));
     return mt_scaled_replay(&unlimited, question->other_batch, &out->checked);
 }
 
@@ -129,9 +128,9 @@ mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, stru
     MT_TRY(load(question->run, question->alloc, &out->material));
     if (question->other != NULL)
         MT_TRY(load(question->other, question->alloc, &out->other));
-    MT_TRY(load_peaks(question->run, &out->had));
+    MT_TRY(mt_run_own_peaks(question->run, &out->had));
     MT_TRY(find_remedies(question, out));
-    out->smallest_card = out->had.fits ? find_card(out->unlimited.as_it_was.reserved_bytes) : NULL;
+    out->smallest_card = out->had.fits ? mt_card_for_peak(out->unlimited.as_it_was.reserved_bytes) : NULL;
     return find_batch(question, out);
 }
 

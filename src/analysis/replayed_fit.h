@@ -44,4 +44,11 @@ struct mt_replayed_fit {
 mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, struct mt_replayed_fit *out);
 void mt_replayed_fit_release(struct mt_replayed_fit *fit);
 
+/* Reads the peaks of a run as it was. out->fits: it did not end out of memory. */
+mt_status mt_run_own_peaks(const struct mt_question *question, struct mt_replay_result *out);
+
+/* Returns the known card with the least memory that a run of that peak fits, with what its context takes beside; NULL if
+ * there is none. */
+const char *mt_card_for_peak(uint64_t reserved_bytes);
+
 #endif

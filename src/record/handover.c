@@ -14,8 +14,11 @@
 
 #define VARIABLE "MEMTRACE_RECORD_"
 
-static const char *const kind_words[] = {
-    [MT_RECORD_RUN] = "run", [MT_RECORD_LOST] = "lost", [MT_RECORD_NOTE] = "note", [MT_RECORD_HISTORY] = "history"};
+static const char *const kind_words[] = {[MT_RECORD_RUN] = "run",
+                                         [MT_RECORD_LOST] = "lost",
+                                         [MT_RECORD_NOTE] = "note",
+                                         [MT_RECORD_HISTORY] = "history",
+                                         [MT_RECORD_CHANGE] = "change"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
 /* For python/memtrace, which alone reads them, and STACKS. */
@@ -46,6 +49,7 @@ void mt_dry_request_give(const struct mt_dry_request *request)
     give_number("MEMTRACE_DRY_CARDS", request->cards);
     give_number("MEMTRACE_DRY_STEPS", request->steps);
     give("MEMTRACE_DRY_ASSUMED", request->assumed);
+    give("MEMTRACE_DRY_CHANGES", request->changes);
 }
 
 void mt_record_request_give(const struct mt_record_request *request)

@@ -6,6 +6,8 @@
  *   lost TAB pid TAB count TAB what       something is missing from that run
  *   note TAB pid TAB 0 TAB words          the reason why a process did not become one
  *   history TAB pid TAB 0 TAB file        the file TRACE-pid.pickle is to be imported into TRACE, and to be removed
+ *   change TAB pid TAB 1 TAB name: words  a dry run made that change of the program, in these places; 0: it did not, for
+ *                                         this reason
  *
  * Threads: any. */
 #ifndef MT_RECORD_HANDOVER_H
@@ -52,6 +54,7 @@ struct mt_dry_request {
     int64_t cards;       /* how many there are */
     int64_t steps;       /* after which the program ends; 0: when two in a row are equal */
     const char *assumed; /* the number that a value has that was not computed */
+    const char *changes; /* of the program, by name, with commas between; NULL: none */
 };
 
 /* Puts it into the environment. */
@@ -71,13 +74,14 @@ typedef enum mt_record_answer_kind {
     MT_RECORD_RUN,
     MT_RECORD_LOST,
     MT_RECORD_NOTE,
-    MT_RECORD_HISTORY
+    MT_RECORD_HISTORY,
+    MT_RECORD_CHANGE
 } mt_record_answer_kind;
 
 struct mt_record_answer {
     mt_record_answer_kind kind;
     int64_t pid;      /* of the process that answers */
-    int64_t number;   /* of the run, or the count of what is lost */
+    int64_t number;   /* of the run, the count of what is lost, or 1 for a change that was made */
     const char *text; /* the trace, what is lost, words, or the file */
 };
 

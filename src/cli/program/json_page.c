@@ -37,7 +37,10 @@ static const struct remark {
     const char *words;
 } remarks[] = {
     {"run", NULL, "Printed when the run has ended. One that is out of device memory prints it too, and exits with 5."},
-    {"sweep", NULL, "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too."},
+    {"sweep", NULL,
+     "A row is a cell, in the order of the grid. One that was in the trace counts as done or oom, too.\n"
+     "Of a program's arguments it answers with memtrace.sweep_program/1: `trace`, `device`, `done`, `oom`, `failed`,\n"
+     "and `rows[]` of `run?`, `state`, the values by name, `allocated_bytes?`, `reserved_bytes?`, and `told`."},
     {"top", NULL,
      "Blocks are alike if everything but the layer is the same. With `--by KEY`, each of `rows` has a field of the\n"
      "key's name, and `total_bytes`, `count` and `max_bytes` of its blocks."},
@@ -51,7 +54,11 @@ static const struct remark {
      "`peak` of the run and `replayed`, without a limit; `changes[]` and `unknown[]` as of advise, where `fits` is\n"
      "true of a change with which the run fits; `largest_batch?`, `largest_batch_factor?` of the run's batch,\n"
      "`batch_is_assumed`; of --with's run `other_peak?` and `other_replayed?`, the run with that batch; and\n"
-     "`smallest_card?`."},
+     "`smallest_card?`.\n"
+     "About a program it answers with memtrace.fit_program/1: `program`, `on`, `memory_bytes`, `reserve_bytes`,\n"
+     "`capacity_bytes`, `fits`, `room_bytes` and `peak` likewise; `changes[]`, single ones first, of `kind` (names\n"
+     "with commas between), `change`, `hint` (the lines to write), `where`, `peak`, `fits` and `difference_bytes`;\n"
+     "`unknown[]` of `kind` and `reason`; `remedy?`, the `kind` that makes it fit; and `smallest_card?`."},
     {"diff", NULL,
      "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first.\n"
      "With `--by KEY` there are `by`, its name, and `groups[]`, which sum to the allocated peaks: a field of "

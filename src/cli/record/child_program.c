@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NOT_STARTED = 126, NOT_FOUND = 127, ENDED_BY_SIGNAL = 128 };
+enum { NOT_STARTED = 126, NOT_FOUND = 127, ENDED_BY_SIGNAL = 128, OWN_OUTPUT = -1 };
 
 /* The signals that are passed on to the program. */
 static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
@@ -21,10 +21,11 @@ static void list_awaited(sigset_t *out)
         sigaddset(out, passed_on[i]);
 }
 
-/* The handling of signals before this call, which the program inherits. */
+/* What the program gets: the handling of signals before this call, and a place for what it prints. */
 struct before {
     sigset_t mask;
     struct sigaction child;
+    int output; /* a file; OWN_OUTPUT: this process's stdout and stderr */
 };
 
 /* Becomes the program, in the child. A failure goes through the pipe as an errno; success closes the pipe. */
@@ -33,6 +34,10 @@ static void become(char *const *words, const struct before *before, int failure_
     signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
     sigaction(SIGCHLD, &before->child, NULL);
     sigprocmask(SIG_SETMASK, &before->mask, NULL);
+    if (before->output != OWN_OUTPUT) {
+        dup2(before->output, STDOUT_FILENO);
+        dup2(before->output, STDERR_FILENO);
+    }
     execvp(words[0], words);
     int error = errno;
     ssize_t written = write(failure_end, &error, sizeof error);
@@ -84,8 +89,13 @@ static mt_status start(char *const *words, const struct before *before, pid_t *o
 
 mt_status mt_child_program_run(char *const *words, int *out_code)
 {
+    return mt_child_program_run_into(OWN_OUTPUT, words, out_code);
+}
+
+mt_status mt_child_program_run_into(int output, char *const *words, int *out_code)
+{
     const struct sigaction usual = {.sa_handler = SIG_DFL}; /* a child whose SIGCHLD is ignored can't be waited for */
-    struct before before;
+    struct before before = {.output = output};
     sigset_t awaited;
     pid_t child = 0;
     int error;

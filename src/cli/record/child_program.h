@@ -11,4 +11,7 @@
  * MT_FAILED if it can't be started; *out_code is then 127 if there is no such program, and 126 if there is one. */
 mt_status mt_child_program_run(char *const *words, int *out_code);
 
+/* Does the same with the file `output` in the place of the program's stdout and stderr. */
+mt_status mt_child_program_run_into(int output, char *const *words, int *out_code);
+
 #endif

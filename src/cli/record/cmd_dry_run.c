@@ -1,84 +1,31 @@
 /* memtrace dry-run: a program of PyTorch, without a card. */
-#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/record/child_program.h"
-#include "cli/record/python_start.h"
-#include "cli/record/recording.h"
-#include "device/device.h"
-#include "record/account.h"
+#include "cli/record/dry_child.h"
 #include "record/handover.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-enum { MOST_CARDS = 64, MOST_STEPS = 1000000 };
 
 struct dry_run_options {
     bool help;
-    const char *trace, *name, *device, *assumed;
-    int64_t cards, steps;
-    char *const *words; /* the program and its arguments */
+    const char *trace, *name, *device;
+    struct mt_dry_options dry;
 };
 
 static const struct mt_option options[] = {
-    MT_OPTION(REST, struct dry_run_options, words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,
-              .help = "what to run, and its arguments, which are left as they are"),
+    MT_DRY_PROGRAM(struct dry_run_options, dry),
     MT_OPTION(TEXT, struct dry_run_options, device, "--device", .value = "CARD", .takes = MT_TAKES_DEVICE,
               .help = "the card that the program sees: sim:h100, sim:rtx4090, sim:24GiB (sim, the H200)"),
-    MT_OPTION(INTEGER, struct dry_run_options, cards, "--cards", .value = "N", .low = 1, .high = MOST_CARDS,
-              .help = "how many of them it sees (1)"),
-    MT_OPTION(INTEGER, struct dry_run_options, steps, "--steps", .value = "N", .low = 1, .high = MOST_STEPS,
+    MT_DRY_OPTIONS(struct dry_run_options, dry),
+    MT_OPTION(INTEGER, struct dry_run_options, dry.steps, "--steps", .value = "N", .low = 1, .high = MT_MOST_DRY_STEPS,
               .help = "end the program after N steps (when two in a row request the same, or after ten)"),
-    MT_OPTION(TEXT, struct dry_run_options, assumed, "--assume", .value = "NUMBER",
-              .help = "what a value is that was not computed, such as a loss (1)"),
     MT_OPTION(TEXT, struct dry_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct dry_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
     MT_OPTION_HELP(struct dry_run_options),
     MT_OPTIONS_END,
 };
-
-/* Fails unless the spelling is that of a simulated device that can be opened. */
-static mt_status check_device(const char *spelling)
-{
-    struct mt_device *device = NULL;
-    if (strstr(spelling, ".json") != NULL)
-        return mt_fail(MT_USAGE, "a dry run takes a known card or a size, not the file of a card: %s", spelling);
-    if (!mt_device_is_simulated(spelling))
-        return mt_fail(MT_USAGE, "a dry run takes a simulated card: --device sim:h100, not %s", spelling);
-    MT_TRY(mt_device_open(spelling, &device));
-    mt_device_close(device);
-    return MT_OK;
-}
-
-static mt_status check_number(const char *text)
-{
-    char *end;
-    (void)strtod(text, &end);
-    return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "--assume takes a number, not \"%s\"", text);
-}
-
-static mt_status prepare(const struct dry_run_options *dry, struct mt_recording *recording)
-{
-    const char *refused = mt_python_start_refused(dry->words);
-    MT_TRY(check_device(dry->device));
-    MT_TRY(check_number(dry->assumed));
-    if (refused != NULL)
-        return mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
-    MT_TRY(mt_python_start());
-    MT_TRY(mt_recording_begin(dry->trace, recording));
-    const struct mt_record_request request = {.trace = recording->path,
-                                              .answers = recording->answers,
-                                              .name = dry->name,
-                                              .torch = MT_RECORD_TORCH_DRY,
-                                              .device = MT_EVERY_DEVICE};
-    const struct mt_dry_request what = {
-        .device = dry->device, .cards = dry->cards, .steps = dry->steps, .assumed = dry->assumed};
-    mt_record_request_give(&request);
-    mt_dry_request_give(&what);
-    return MT_OK;
-}
 
 struct report {
     const struct mt_recording *recording;
@@ -154,10 +101,12 @@ static mt_status run_dry(const void *given)
     const struct dry_run_options *dry = given;
     struct mt_recording recording = {0};
     int code = 0;
-    if (dry->words == NULL)
+    const struct mt_dry_child child = {&dry->dry, dry->device, dry->trace, dry->name, NULL};
+    if (dry->dry.words == NULL)
         return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] -- PROGRAM [ARGS]");
-    MT_TRY(prepare(dry, &recording));
-    mt_status status = mt_child_program_run(dry->words, &code);
+    MT_TRY(mt_dry_children_prepare(&dry->dry, dry->device));
+    MT_TRY(mt_dry_child_begin(&child, &recording));
+    mt_status status = mt_child_program_run(dry->dry.words, &code);
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else
@@ -183,6 +132,6 @@ const struct mt_command mt_command_dry_run = {
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"
                 "  memtrace peak --by module\n",
     .options = options,
-    MT_OPTIONS_OF(struct dry_run_options, .trace = MT_DEFAULT_TRACE, .device = "sim", .assumed = "1", .cards = 1),
+    MT_OPTIONS_OF(struct dry_run_options, .trace = MT_DEFAULT_TRACE, .device = "sim", .dry = MT_DRY_OPTIONS_USUAL),
     .run = run_dry,
 };

@@ -6,6 +6,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/run/fit_report.h"
+#include "cli/run/program_fit.h"
 #include "cli/run/replayed_fit_report.h"
 #include "cli/run/run_options.h"
 
@@ -18,9 +19,11 @@ struct fit_options {
     uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
     const char *with;          /* a run of another batch, to replay the run with others; NULL: none */
     const char *batches;       /* of the run and of `with`: "4,8"; NULL: as the trace says */
+    struct mt_dry_options dry; /* a program to ask about instead of a run; its steps are in `run` */
 };
 
 static const struct mt_option options[] = {
+    MT_DRY_PROGRAM(struct fit_options, dry),
     MT_OPTION(TEXT, struct fit_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)"),
     MT_OPTION(BYTES, struct fit_options, reserve_bytes, "--reserve", .value = "SIZE",
@@ -33,6 +36,7 @@ static const struct mt_option options[] = {
               .help = "the batch of such a run, and that of --with's, where the trace does not say them"),
     MT_OPTION(TEXT, struct fit_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),
+    MT_DRY_OPTIONS(struct fit_options, dry),
     MT_OPTION_JSON(struct mt_run_options),
     MT_OPTION_HELP(struct mt_run_options),
     MT_RUN_SETTINGS(mt_fit_setting_option, offsetof(struct fit_options, run)),
@@ -236,9 +240,32 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
     return status;
 }
 
+/* ---- a program that is run dry ---- */
+
+/* Fails with MT_USAGE for options that are about a run. */
+static mt_status check_program(const struct fit_options *fit)
+{
+    const char *of_trace = fit->which != NULL ? "--run" : fit->with != NULL ? "--with" : "--batches";
+    if (fit->which == NULL && fit->with == NULL && fit->batches == NULL)
+        return MT_OK;
+    return mt_fail(MT_USAGE, "%s is about a run of the trace, not about a program", of_trace);
+}
+
+static mt_status fit_program(const struct fit_options *fit)
+{
+    struct mt_dry_options program = fit->dry;
+    struct asked asked = {0};
+    MT_TRY(check_program(fit));
+    MT_TRY(mt_program_options_take(&fit->run, &program));
+    MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
+    return mt_program_fit(&program, &asked.device, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
+}
+
 static mt_status run_fit(const void *given)
 {
     const struct fit_options *fit = given;
+    if (fit->dry.words != NULL)
+        return fit_program(fit);
     struct asked asked = {0};
     bool by_replay;
     mt_status status = is_replayed(fit, &asked, &by_replay);
@@ -253,10 +280,10 @@ static mt_status run_fit(const void *given)
 const struct mt_command mt_command_fit = {
     .name = "fit",
     .summary = "Tells whether a run fits a device, what would make it fit, and how large it may be.",
-    .usage = "[OPTIONS]",
+    .usage = "[OPTIONS] [-- PROGRAM [ARGS]]",
     .details =
         "It asks about a run of the trace, or about the one that options of memtrace run describe if there are any\n"
-        "besides --alloc.\n"
+        "besides --alloc, or about a program of PyTorch.\n"
         "Every answer is simulated, which needs no GPU: the run itself, each change that lowers its memory, from the\n"
         "one that costs training least to the dearest, and the largest batch and sequence. Of a run's steps 12 at\n"
         "most are simulated, by which peaks repeat.\n\n"
@@ -268,14 +295,22 @@ const struct mt_command mt_command_fit = {
         "A run that was imported or recorded can't be made again. Its own blocks are replayed with its allocator, as\n"
         "they were and with changes, and with a larger batch: as two runs of different batches tell (--with), else as\n"
         "is assumed. The answer says how near the replay comes to what the run reserved.\n\n"
-        "The exit code is 0 if the run fits and 1 if it does not.\n",
+        "A program is run dry (memtrace dry-run), as it is and with changes, each in a dry run of its own: gradients\n"
+        "gone before forward, expandable segments, another optimizer's kernel, flash attention, autocast to bf16,\n"
+        "checkpointed blocks, weights in bf16. If no single one suffices, several are tried together. The answer has\n"
+        "the lines of PyTorch for each, and the reason why one does not apply. Its --steps, --cards and --assume are\n"
+        "those of memtrace dry-run; no run is stored. While they are tried there is more memory than the device has,\n"
+        "so a program that catches running out of memory is not made to.\n\n"
+        "The exit code is 0 if the run or program fits and 1 if it does not.\n",
     .failed_means = "failed, or the run does not fit",
     .examples = "  memtrace fit --device sim:a100-80gb\n"
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
                 "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n"
-                "  memtrace fit --run small --with large --batches 4,8 --device sim:l4\n",
+                "  memtrace fit --run small --with large --batches 4,8 --device sim:l4\n"
+                "  memtrace fit --device sim:rtx4090 -- python3 train.py\n",
     .options = options,
-    MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET),
+    MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET,
+                  .dry = MT_DRY_OPTIONS_USUAL),
     .answer = &mt_fit_answer_type,
     .run = run_fit,
 };

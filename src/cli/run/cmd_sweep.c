@@ -5,6 +5,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/report_form.h"
+#include "cli/run/program_sweep.h"
 #include "cli/run/sweep_report.h"
 #include "cli/run/told_session.h"
 
@@ -16,10 +17,16 @@
 struct sweep_options {
     struct mt_run_options run; /* lists of values of the axes, and the values of all other settings */
     bool again;
-    int format; /* of mt_report_format_names */
+    int format;                 /* of mt_report_format_names */
+    struct mt_option_list vary; /* values of a program's arguments */
+    struct mt_dry_options dry;  /* the program; its steps are in `run` */
 };
 
 static const struct mt_option options[] = {
+    MT_DRY_PROGRAM(struct sweep_options, dry),
+    MT_OPTION(LIST, struct sweep_options, vary, "--vary", .value = "NAME=VALUE,...",
+              .help = "values of the argument @NAME of PROGRAM; may be given again"),
+    MT_DRY_OPTIONS(struct sweep_options, dry),
     MT_RUN_SETTINGS(mt_sweep_setting_option, offsetof(struct sweep_options, run)),
     MT_OPTION(TEXT, struct sweep_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "as of memtrace run (auto)"),
@@ -224,11 +231,27 @@ static mt_status sweep_grid(const struct sweep_options *sweep, mt_report_form fo
     return fail_cells(cells, grid, results, seen_to.cell_count);
 }
 
+static mt_status sweep_program(const struct sweep_options *sweep, mt_report_form form)
+{
+    struct mt_dry_options program = sweep->dry;
+    MT_TRY(mt_program_options_take(&sweep->run, &program));
+    const struct mt_program_sweep grid = {.program = &program,
+                                          .vary = &sweep->vary,
+                                          .device = sweep->run.device != NULL ? sweep->run.device : "sim",
+                                          .trace = sweep->run.trace,
+                                          .name = sweep->run.name};
+    return mt_program_sweep(&grid, form);
+}
+
 static mt_status run_sweep(const void *given)
 {
     const struct sweep_options *sweep = given;
     mt_report_form form;
     MT_TRY(mt_report_form_find(sweep->run.json, sweep->format, &form));
+    if (sweep->dry.words != NULL)
+        return sweep_program(sweep, form);
+    if (sweep->vary.count > 0)
+        return mt_fail(MT_USAGE, "--vary is of a program's arguments: memtrace sweep --vary NAME=VALUE,... -- PROGRAM");
     struct mt_run_options base = sweep->run;
     base.json = false; /* the answer of a sweep has no gradients, so none is read back */
     struct mt_sweep_grid grid;
@@ -247,7 +270,7 @@ static mt_status run_sweep(const void *given)
 const struct mt_command mt_command_sweep = {
     .name = "sweep",
     .summary = "Runs a grid of configurations into one trace and compares what they took.",
-    .usage = "[OPTIONS]",
+    .usage = "[OPTIONS] [-- PROGRAM [ARGS]]",
     .details =
         "It takes the options of memtrace run. Where a value ends in ,... here it may be several, with commas "
         "between:\n"
@@ -256,13 +279,17 @@ const struct mt_command mt_command_sweep = {
         "A run that is out of memory is a result like another, and the sweep goes on. It goes on after one that\n"
         "failed, too, but then ends with that one's exit code. A cell that the trace has already, with the same\n"
         "settings and done or out of memory, is not run again: so a sweep that was interrupted is taken up by the\n"
-        "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at once.\n",
+        "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at "
+        "once.\n\n"
+        "A program of PyTorch is run dry instead (memtrace dry-run), once for each combination of --vary's values,\n"
+        "which take the place of its arguments @NAME, or of @NAME behind a =. All cells are run.\n",
     .examples = "  memtrace sweep --model small,medium --seq 128,256,512 --autocast off,bf16 --device sim\n"
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small,medium --impl eager,fused --warmup 0,5 --format markdown >times.md\n"
-                "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n",
+                "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n"
+                "  memtrace sweep --vary batch=2,4,8 --device sim:l4 -- python3 train.py --batch @batch\n",
     .options = options,
-    MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE),
+    MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE, .dry = MT_DRY_OPTIONS_USUAL),
     .answer = &mt_sweep_answer_type,
     .run = run_sweep,
 };

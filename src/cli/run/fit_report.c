@@ -190,8 +190,7 @@ static void release(struct answer *answer)
     json_decref(answer->settings);
 }
 
-/* Prints "on sim:rtx4090 with 23.52 GiB, 520.00 MiB of which are kept free: 23.01 GiB". */
-static void print_device(const struct mt_fit_device *device)
+void mt_fit_device_print(const struct mt_fit_device *device)
 {
     char memory[MT_BYTES_TEXT], reserve[MT_BYTES_TEXT], rest[MT_BYTES_TEXT];
     struct mt_text line = {0};
@@ -221,7 +220,7 @@ static void print_title(const struct mt_fit_question *question)
     if (question->plan->follows_plan)
         mt_text_add(&line, ", plan on");
     mt_print_line(&line);
-    print_device(question->device);
+    mt_fit_device_print(question->device);
 }
 
 static void print_squeeze(const struct mt_fit *fit)

@@ -18,6 +18,9 @@ struct mt_fit_question {
 /* Describes the answer in JSON. */
 extern const struct mt_row_type mt_fit_answer_type;
 
+/* Prints "on sim:rtx4090 with 23.52 GiB, 520.00 MiB of which are kept free: 23.01 GiB", and a blank line. */
+void mt_fit_device_print(const struct mt_fit_device *device);
+
 /* Prints the answer. */
 void mt_fit_report(const struct mt_fit_question *question, const struct mt_fit_answer *found, mt_report_form form);
 

@@ -108,3 +108,14 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
     mt_status status = check_name(run->name);
     return status == MT_OK ? mt_run_plan_set(out, run->given) : status;
 }
+
+mt_status mt_program_options_take(const struct mt_run_options *options, struct mt_dry_options *program)
+{
+    const char *steps = options->given[MT_SETTING_STEPS];
+    char option[MT_OPTION_TEXT_BYTES];
+    for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++)
+        if (setting != MT_SETTING_STEPS && options->given[setting] != NULL)
+            return mt_fail(MT_USAGE, "%s is of memtrace's own model: give PROGRAM its options behind its name",
+                           mt_run_option_spell(setting, option));
+    return steps == NULL ? MT_OK : mt_parse_integer("--steps", steps, 1, MT_MOST_DRY_STEPS, &program->steps);
+}

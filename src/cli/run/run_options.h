@@ -5,6 +5,7 @@
 #define MT_CLI_RUN_OPTIONS_H
 
 #include "cli/command.h"
+#include "cli/record/dry_child.h"
 #include "model/settings.h"
 #include "words/run_words.h"
 
@@ -40,5 +41,8 @@ bool mt_run_options_describe(const struct mt_run_options *options);
 
 /* Makes the plan that the options describe. Borrows their texts. Fails with MT_USAGE for a run that can't be made. */
 mt_status mt_run_options_plan(const struct mt_run_options *options, struct mt_run_plan *out);
+
+/* Takes --steps for a program that is run dry instead. Fails with MT_USAGE for another setting of a run. */
+mt_status mt_program_options_take(const struct mt_run_options *options, struct mt_dry_options *program);
 
 #endif

@@ -239,7 +239,7 @@ const struct mt_call_frame *mt_call_frames_read(struct mt_call_frames *frames, c
     struct mt_call_frame said = {.name = "", .file = "", .operation = "", .node = "", .recorded = ""};
     if (is_text)
         read_printed(frames, mt_value_text(value), &said);
-    else
+    else if (is_frame)
         read_dict(frames, value, &said);
     said.is_python = is_python_file(said.file);
     place = find_frame(frames, &said);

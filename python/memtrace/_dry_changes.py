@@ -1,0 +1,358 @@
+"""Changes of a program that `memtrace fit` tries: each is made as the program runs dry, without a line of it changed.
+
+    begin("checkpoint,autocast")    after the import of torch, before anything else of the program runs
+
+A change begins with its function, which says through `Changes` where the change was made, or why it was not. At the program's
+end the answers go to memtrace, as src/record/handover.h has them. The names are those of src/analysis/dry_fit.c.
+"""
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import weakref
+from collections.abc import Iterator
+from typing import Any, Callable, ContextManager
+
+import torch
+import torch.utils.checkpoint
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+
+from ._watch import ANSWERS
+
+Module = torch.nn.Module
+
+
+class Changes:
+    """The places of a program at which changes take hold, and what became of each.
+
+    A program's own doing that a change would repeat, or that it does not go with, counts for more than where it was made."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self.hindered: dict[str, str] = {}
+        self.before_models: list[Callable[[Module], None]] = []  # called once with each outermost module that is trained
+        self.around_calls: list[Callable[[Module], ContextManager[Any]]] = []  # of such modules
+        self.inputs: list[Callable[[Module, Any], Any]] = []  # return what such a module is given instead
+        self.seen: weakref.WeakSet[Module] = weakref.WeakSet()
+        self.depth = 0
+
+    def watch_models(self) -> None:
+        """Looks at every call of a module, and takes the outermost ones that are for training."""
+        original: Callable[..., Any] = Module.__call__
+
+        def call(module: Module, *given: Any, **named: Any) -> Any:
+            if self.depth or not is_trained(module):
+                return original(module, *given, **named)
+            self.depth += 1
+            try:
+                return self.call_model(original, module, given, named)
+            finally:
+                self.depth -= 1
+
+        Module.__call__ = call  # type: ignore[method-assign]
+
+    def call_model(self, original: Callable[..., Any], model: Module, given: Any, named: Any) -> Any:
+        if model not in self.seen:
+            self.seen.add(model)
+            for prepare in self.before_models:
+                prepare(model)
+        for convert in self.inputs:
+            given, named = convert(model, given), convert(model, named)
+        with contextlib.ExitStack() as stack:
+            for around in self.around_calls:
+                stack.enter_context(around(model))
+            return original(model, *given, **named)
+
+    def answer(self, name: str) -> None:
+        """Says what became of a change."""
+        words = self.hindered.get(name)
+        is_made = words is None and name in self.made
+        if words is None:
+            words = self.made.get(name) or self.missing.get(name) or "no module was trained"
+        path = os.environ.get(ANSWERS)
+        if path is not None:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(f"change\t{os.getpid()}\t{int(is_made)}\t{name}: {words}\n")
+
+
+def is_trained(module: Module) -> bool:
+    """True if a call of the module is for training, and none that backward makes again."""
+    return (module.training and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1 and
+            next(module.parameters(), None) is not None)
+
+
+def has_fp32(model: Module) -> bool:
+    return any(parameter.dtype == torch.float32 for parameter in model.parameters())
+
+
+def on_floats(value: Any, dtype: torch.dtype) -> Any:
+    """Returns the value with its tensors of fp32, also in lists and dictionaries, in another dtype."""
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.dtype == torch.float32 else value
+    if type(value) in (list, tuple):
+        return type(value)(on_floats(item, dtype) for item in value)
+    if type(value) is dict:
+        return {name: on_floats(item, dtype) for name, item in value.items()}
+    return value
+
+
+# ---- the blocks ----
+
+def alike_blocks(model: Module) -> list[Module]:
+    """Returns the children of ModuleLists that have the type and shapes of another child; of lists within such children none."""
+    found: list[Module] = []
+    inside: set[int] = set()
+    for module in model.modules():
+        if not isinstance(module, torch.nn.ModuleList) or id(module) in inside:
+            continue
+        kinds = [(type(child), tuple(parameter.shape for parameter in child.parameters())) for child in module]
+        for child, kind in zip(module, kinds):
+            if kinds.count(kind) > 1:
+                found.append(child)
+                inside.update(id(part) for part in child.modules())
+    return found
+
+
+def checkpoint(changes: Changes) -> None:
+    """Computes the repeated blocks again in backward."""
+    original = torch.utils.checkpoint.checkpoint
+    by_model: list[bool] = []  # the model was told to do so itself
+
+    @functools.wraps(original)
+    def checked(*given: Any, **named: Any) -> Any:
+        if not by_model:
+            changes.hindered["checkpoint"] = "the program checkpoints already"
+        return original(*given, **named)
+
+    def forward_of(block: Module) -> Callable[..., Any]:
+        inner = block.forward
+
+        def forward(*given: Any, **named: Any) -> Any:
+            if not torch.is_grad_enabled():
+                return inner(*given, **named)
+            return original(inner, *given, use_reentrant=False, **named)
+        return forward
+
+    def prepare(model: Module) -> None:
+        for module in model.modules():
+            if getattr(module, "is_gradient_checkpointing", False):
+                by_model.append(True)
+                changes.hindered["checkpoint"] = "the program checkpoints already"
+                return
+            if getattr(module, "supports_gradient_checkpointing", False) and hasattr(module, "gradient_checkpointing_enable"):
+                by_model.append(True)
+                module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+                changes.made["checkpoint"] = f"{type(module).__name__}.gradient_checkpointing_enable()"
+                return
+        blocks = alike_blocks(model)
+        for block in blocks:
+            block.forward = forward_of(block)  # type: ignore[method-assign]
+        if blocks:
+            changes.made["checkpoint"] = f"{len(blocks)} of {type(blocks[0]).__name__}"
+
+    changes.missing["checkpoint"] = "no ModuleList has blocks that are alike"
+    torch.utils.checkpoint.checkpoint = checked
+    changes.before_models.append(prepare)
+
+
+# ---- precision ----
+
+def hinder_by_scaler(changes: Changes, name: str) -> None:
+    """Has a change to bf16 wait for a program without fp16."""
+    def scale(original: Any, scaler: Any, *given: Any) -> Any:
+        if scaler.is_enabled():
+            changes.hindered[name] = "the program scales gradients of fp16 (GradScaler)"
+        return original(scaler, *given)
+
+    scaler: Any = torch.amp.grad_scaler.GradScaler
+    original = scaler.scale
+    scaler.scale = lambda *given: scale(original, *given)
+
+
+def autocast(changes: Changes) -> None:
+    """Has forward run under autocast to bf16."""
+    class Ours(torch.autocast):
+        pass
+
+    original = torch.autocast.__enter__
+
+    def enter(context: Any) -> Any:
+        if context._enabled and context.device == "cuda" and not isinstance(context, Ours):
+            changes.hindered["autocast"] = "the program is under autocast already"
+        return original(context)
+
+    def around(model: Module) -> ContextManager[Any]:
+        if not has_fp32(model):
+            return contextlib.nullcontext()
+        changes.made["autocast"] = f"forward of {type(model).__name__}"
+        return Ours("cuda", torch.bfloat16)
+
+    changes.missing["autocast"] = "no parameter is of fp32"
+    torch.autocast.__enter__ = enter  # type: ignore[method-assign]
+    hinder_by_scaler(changes, "autocast")
+    changes.around_calls.append(around)
+
+
+def bf16_weights(changes: Changes) -> None:
+    """Has parameters in bf16, from before they are moved to the card or, at last, from the first forward on."""
+    originals: dict[str, Callable[..., Any]] = {"to": Module.to, "cuda": Module.cuda}
+
+    def convert(model: Module) -> None:
+        if has_fp32(model):
+            originals["to"](model, torch.bfloat16)
+            changes.made["bf16-weights"] = f"parameters of {type(model).__name__}"
+
+    def moving(name: str) -> Callable[..., Any]:
+        def move(model: Module, *given: Any, **named: Any) -> Any:
+            convert(model)
+            return originals[name](model, *given, **named)
+        return move
+
+    def take_inputs(model: Module, value: Any) -> Any:
+        return on_floats(value, torch.bfloat16)
+
+    changes.missing["bf16-weights"] = "no parameter is of fp32"
+    Module.to, Module.cuda = moving("to"), moving("cuda")  # type: ignore[method-assign]
+    hinder_by_scaler(changes, "bf16-weights")
+    changes.before_models.append(convert)
+    changes.inputs.append(take_inputs)
+
+
+# ---- optimizers ----
+
+def change_optimizers(changes: Changes, name: str, obstacle: Callable[[dict[str, Any]], str],
+                      settings: dict[str, bool]) -> None:
+    """Has optimizers begin with other settings, unless there is an obstacle."""
+    def begin(original: Any, optimizer: Any, given: Any, defaults: dict[str, Any]) -> None:
+        kind, words = type(optimizer).__name__, obstacle(defaults)
+        if words:
+            changes.missing[name] = f"{kind} {words}"
+        else:
+            defaults.update({setting: value for setting, value in settings.items() if setting in defaults})
+            changes.made[name] = kind
+        original(optimizer, given, defaults)
+
+    changes.missing[name] = "no optimizer of torch.optim is made"
+    original = Optimizer.__init__
+    Optimizer.__init__ = lambda *given: begin(original, *given)  # type: ignore[method-assign, misc, assignment]
+
+
+def fused_optimizer(changes: Changes) -> None:
+    """Has one kernel update all parameters, without temporaries."""
+    def obstacle(defaults: dict[str, Any]) -> str:
+        return "has no fused form" if "fused" not in defaults else "is fused already" if defaults["fused"] else ""
+
+    change_optimizers(changes, "fused-optimizer", obstacle, {"fused": True, "foreach": False})
+
+
+def loop_optimizer(changes: Changes) -> None:
+    """Has parameters updated one by one, with the temporaries of one."""
+    def obstacle(defaults: dict[str, Any]) -> str:
+        if defaults.get("fused"):
+            return "is fused, which takes no temporaries"
+        return "updates one by one already" if defaults.get("foreach", False) is False else ""
+
+    change_optimizers(changes, "loop-optimizer", obstacle, {"foreach": False})
+
+
+def zero_grad(changes: Changes) -> None:
+    """Has gradients go as soon as the optimizer has used them."""
+    in_step = [False]  # between an optimizer's step and the next forward
+
+    def after_step(optimizer: Any, given: Any, named: Any) -> None:
+        in_step[0] = True
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    @contextlib.contextmanager
+    def around(model: Module) -> Iterator[None]:
+        if in_step[0]:
+            changes.made["zero-grad"] = "after the optimizer's step"
+        in_step[0] = False
+        yield
+
+    def clear(original: Any, *given: Any, **named: Any) -> Any:
+        sets_to_none = named.get("set_to_none", given[1] if len(given) > 1 else True)
+        if in_step[0] and sets_to_none:
+            changes.hindered["zero-grad"] = "the program clears them before forward already"
+        return original(*given, **named)
+
+    changes.missing["zero-grad"] = "no optimizer of torch.optim has stepped before another forward"
+    register_optimizer_step_post_hook(after_step)
+    changes.around_calls.append(around)
+    for owner in (Optimizer, Module):
+        original = owner.zero_grad
+        owner.zero_grad = functools.partialmethod(functools.partial(clear, original))  # type: ignore[attr-defined]
+
+
+# ---- kernels and the allocator ----
+
+def has_mask(given: Any, named: Any) -> bool:
+    """True if a call of scaled_dot_product_attention has a mask."""
+    return (given[3] if len(given) > 3 else named.get("attn_mask")) is not None
+
+
+def flash(changes: Changes) -> None:
+    """Has attention use PyTorch's flash kernel."""
+    functional: Any = torch.nn.functional
+    original = functional.scaled_dot_product_attention
+    backend: Any = torch.nn.attention.SDPBackend
+
+    def attention(*given: Any, **named: Any) -> Any:
+        if torch._fused_sdp_choice(*given, **named) == backend.FLASH_ATTENTION.value:
+            changes.missing["flash"] = "it is what the card chooses already"
+            return original(*given, **named)
+        with torch.nn.attention.sdpa_kernel(backend.FLASH_ATTENTION):
+            if torch._fused_sdp_choice(*given, **named) == backend.FLASH_ATTENTION.value:
+                changes.made["flash"] = "scaled_dot_product_attention"
+                return original(*given, **named)
+        query = given[0] if given else named["query"]
+        changes.missing["flash"] = (f"the kernel does not take such calls on this card: {str(query.dtype)[6:]}, "
+                                    f"heads of {query.shape[-1]}{', a mask' if has_mask(given, named) else ''}")
+        return original(*given, **named)
+
+    def prepare(model: Module) -> None:
+        for module in model.modules():
+            config = getattr(module, "config", None)
+            if getattr(config, "_attn_implementation", "") == "eager" and hasattr(module, "set_attn_implementation"):
+                module.set_attn_implementation("sdpa")
+
+    changes.missing["flash"] = "the program does not call scaled_dot_product_attention"
+    functional.scaled_dot_product_attention = attention
+    changes.before_models.append(prepare)
+
+
+def expandable_segments(changes: Changes) -> None:
+    """Has the allocator's segments grow."""
+    name = "PYTORCH_ALLOC_CONF" if os.environ.get("PYTORCH_ALLOC_CONF") else "PYTORCH_CUDA_ALLOC_CONF"
+    settings = os.environ.get(name, "")
+    if "expandable_segments:true" in settings.lower():
+        changes.missing["expandable-segments"] = f"{name} has them already"
+        return
+    os.environ[name] = ",".join(filter(None, (settings, "expandable_segments:True")))
+    changes.made["expandable-segments"] = name
+
+
+CHANGES: dict[str, Callable[[Changes], None]] = {
+    "zero-grad": zero_grad,
+    "expandable-segments": expandable_segments,
+    "fused-optimizer": fused_optimizer,
+    "loop-optimizer": loop_optimizer,
+    "flash": flash,
+    "autocast": autocast,
+    "checkpoint": checkpoint,
+    "bf16-weights": bf16_weights,
+}
+
+
+def begin(names: str) -> None:
+    """Begins the changes of those names."""
+    changes = Changes()
+    for name in names.split(","):
+        CHANGES[name](changes)
+        atexit.register(changes.answer, name)
+    changes.watch_models()

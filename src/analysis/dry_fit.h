@@ -1,0 +1,79 @@
+/* Finds out if a program that is run dry fits a device, and which changes of it would make it fit. Each answer is a dry run
+ * of the program with the changes made, which the caller supplies; nothing is estimated.
+ *
+ *   as it is ──▶ each change alone ──▶ if none fits: the one that reserves least, with others, as long as they lower it
+ *
+ * Threads: any. */
+#ifndef MT_ANALYSIS_DRY_FIT_H
+#define MT_ANALYSIS_DRY_FIT_H
+
+#include "analysis/replay.h"
+#include "analysis/run_question.h"
+#include "base/text.h"
+
+/* Changes of a program of PyTorch, cheapest for who trains first, with their names in requests and in JSON. */
+#define MT_DRY_CHANGES(X)                                                                                              \
+    X(ZERO_GRAD, "zero-grad")             /* gradients go before the next forward pass */                              \
+    X(EXPANDABLE, "expandable-segments")  /* the allocator's segments grow */                                          \
+    X(FUSED_OPTIMIZER, "fused-optimizer") /* one kernel updates all parameters */                                      \
+    X(LOOP_OPTIMIZER, "loop-optimizer")   /* parameters are updated one by one */                                      \
+    X(FLASH, "flash")                     /* attention by PyTorch's flash kernel */                                    \
+    X(AUTOCAST, "autocast")               /* forward under autocast to bf16 */                                         \
+    X(CHECKPOINT, "checkpoint")           /* repeated blocks are computed again in backward */                         \
+    X(BF16_WEIGHTS, "bf16-weights")       /* parameters, gradients and states in bf16 */
+
+#define X(name, text) MT_DRY_##name,
+typedef enum mt_dry_change { MT_DRY_CHANGES(X) MT_DRY_CHANGE_COUNT } mt_dry_change;
+#undef X
+
+const char *mt_dry_change_name(mt_dry_change change);
+
+/* Some of the changes. */
+struct mt_dry_changes {
+    bool has[MT_DRY_CHANGE_COUNT];
+};
+
+/* Adds their names with commas between, as a request has them. */
+void mt_dry_changes_add_names(const struct mt_dry_changes *changes, struct mt_text *out);
+
+typedef enum mt_trial_outcome {
+    MT_TRIAL_NOT_MADE, /* the trial was not necessary, or was not begun */
+    MT_TRIAL_RAN,
+    MT_TRIAL_REFUSED, /* a change does not apply */
+    MT_TRIAL_FAILED   /* the program failed by itself with it */
+} mt_trial_outcome;
+
+/* A dry run with changes. Invariant: peak is of a trial that ran. */
+struct mt_dry_trial {
+    struct mt_dry_changes changes;
+    mt_trial_outcome outcome;
+    struct mt_replay_result peak; /* with more memory than it asks for; fits: on the device */
+    struct mt_text words;         /* where the change was made, why not, or how the program failed; owned */
+};
+
+/* Makes a trial: runs the program with trial->changes, and sets the rest. A program that fails is no failure. */
+typedef mt_status (*mt_dry_try)(void *context, struct mt_dry_trial *trial);
+
+/* All that is found.
+ * Invariants: nothing is combined if the program fits as it is, or with a single change; each of combined[] has one change
+ * more than the one before it, and reserves less. */
+struct mt_dry_fit {
+    struct mt_dry_trial plain;
+    struct mt_dry_trial single[MT_DRY_CHANGE_COUNT];
+    struct mt_dry_trial combined[MT_DRY_CHANGE_COUNT];
+    size_t combined_count;
+};
+
+/* Finds the answer, with a trial for each change, and one for each that is added to others. If the program as it is fails
+ * nothing else is tried. Fails as a trial does. Release in any case. */
+mt_status mt_dry_fit_find(mt_dry_try make, void *context, struct mt_dry_fit *out);
+void mt_dry_fit_release(struct mt_dry_fit *fit);
+
+/* Returns the first trial with changes that fits: of the cheapest change, or of several together; NULL if none does. */
+const struct mt_dry_trial *mt_dry_fit_best(const struct mt_dry_fit *fit);
+
+/* Reads the peaks of a run that was run dry with more memory than it asks for. out->fits: in capacity_bytes, by the peak of
+ * what it reserves or, if that is more, by a replay that gives cached memory back. */
+mt_status mt_dry_run_peak(const struct mt_question *run, uint64_t capacity_bytes, struct mt_replay_result *out);
+
+#endif

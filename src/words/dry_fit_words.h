@@ -1,0 +1,34 @@
+/* Changes of a program that was run dry with them, in words: the names of changes, and the lines of PyTorch that make them. */
+#ifndef MT_WORDS_DRY_FIT_WORDS_H
+#define MT_WORDS_DRY_FIT_WORDS_H
+
+#include "analysis/dry_fit.h"
+#include "words/change_words.h"
+
+/* A trial that ran. Invariant: hint has the lines to write, each ended by \n. */
+struct mt_trial_row {
+    struct mt_text kind, change, hint;
+    const char *where; /* of the program the change was made; of several changes "" */
+    struct mt_replay_result peak;
+    int64_t difference_bytes; /* of the peak of reserved bytes, to that of the program as it is */
+};
+
+/* Describes a trial, with the peaks as fields of tables. */
+extern const struct mt_row_type mt_trial_type;
+
+/* The trials that ran, single changes first, and the reasons of those that did not. Texts are borrowed from the fit. */
+struct mt_trial_rows {
+    struct mt_trial_row *items;
+    size_t count;
+    struct mt_gap_row *gaps;
+    size_t gap_count;
+};
+
+/* Makes rows of a fit. Release them. */
+void mt_trial_rows_create(const struct mt_dry_fit *fit, struct mt_trial_rows *out);
+void mt_trial_rows_release(struct mt_trial_rows *rows);
+
+/* Adds the changes as a table names them: "autocast to bf16 + checkpointed blocks". */
+void mt_dry_changes_add(const struct mt_dry_changes *changes, struct mt_text *out);
+
+#endif

@@ -1,0 +1,41 @@
+"""Programs that were measured on a card, run dry: their peaks and their requests are those of the card. Skipped where there is one."""
+import concurrent.futures
+import os
+import pathlib
+import sys
+
+import pytest
+import torch
+
+from memtrace._library import find_program
+
+pytest.importorskip("transformers")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+
+from dry_pair import difference, read_run, run_half  # noqa: E402 (in bench)
+from dry_train import PROGRAMS, REFERENCE  # noqa: E402
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+MOST_PEAK_ERROR, LEAST_EQUAL = 0.001, 0.98
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Starts all programs, two at a time. The library that other tests take in the place of the one for PyTorch is put aside."""
+    aside = os.environ.pop("MEMTRACE_TORCH_LIBRARY", None)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield {name: pool.submit(run_half, str(find_program()), name, PROGRAMS[name], "dry", "sim:h200") for name in REFERENCE}
+    if aside:
+        os.environ["MEMTRACE_TORCH_LIBRARY"] = aside
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_a_dry_run_requests_what_the_program_did_on_a_card(runs, name):
+    card, dry = read_run(ROOT / f"tests/data/dry_run/{name}.card.json.gz"), runs[name].result()
+    assert dry.peaks["requested"] == pytest.approx(card.peaks["requested"], rel=MOST_PEAK_ERROR)
+    if not card.events:
+        return
+    found = difference(card.step(), dry.step())
+    assert found.equal >= LEAST_EQUAL, (found.missing.most_common(9), found.extra.most_common(9))

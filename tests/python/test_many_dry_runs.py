@@ -1,0 +1,136 @@
+"""Commands that run a program dry many times: `fit`, with changes and what is said of those that can't be made, and `sweep`."""
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from memtrace._library import find_program
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+PROGRAM = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
+    def forward(self, x):
+        heads = x.unflatten(-1, (4, 64)).transpose(1, 2)
+        x = x + F.scaled_dot_product_attention(heads, heads, heads, is_causal=True).transpose(1, 2).flatten(2)
+        return x + self.down(F.gelu(self.up(x)))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+net = Net().cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(2):
+    net(torch.randn(16, 512, 256, device="cuda")).float().pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def command(folder, *words, **environment):
+    """Runs a command in a folder, without the library that other tests take in the place of the one for PyTorch."""
+    kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
+    return subprocess.run([find_program(), *words], capture_output=True, text=True, cwd=folder, env={**kept, **environment})
+
+
+def fit(folder, source, *options, **environment):
+    script = folder / "program.py"
+    script.write_text(textwrap.dedent(source))
+    return command(folder, "fit", *options, "--", sys.executable, str(script), **environment)
+
+
+def test_each_change_of_a_program_is_tried_and_tells_what_it_saves(tmp_path):
+    said = fit(tmp_path, PROGRAM, "--device", "sim:h100:400MiB", "--json", "--steps", "2")
+    assert said.returncode == 1, said.stderr
+    answer = json.loads(said.stdout)
+    changes = {change["kind"]: change for change in answer["changes"]}
+    without = {gap["kind"]: gap["reason"] for gap in answer["unknown"]}
+    assert not answer["fits"]
+    assert changes["checkpoint"]["where"] == "4 of Block"
+    for kind, factor in {"checkpoint": 0.6, "autocast": 0.9, "bf16-weights": 0.7}.items():
+        assert changes[kind]["peak"]["allocated_bytes"] < factor * answer["peak"]["allocated_bytes"]
+    assert without == {"gradients gone before forward": "the program clears them before forward already",
+                       "flash attention": "the kernel does not take such calls on this card: float32, heads of 64"}
+    assert answer["remedy"] == "checkpoint"
+    assert "use_reentrant=False" in changes["checkpoint"]["hint"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["program.py"]
+
+
+def test_a_program_s_own_doing_is_not_repeated_and_a_change_that_breaks_it_says_so(tmp_path):
+    said = fit(tmp_path, """
+        import torch
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+        net = nn.ModuleList(nn.Linear(64, 64) for _ in range(3)).cuda()
+        net.forward = lambda x: [x := checkpoint(layer, x, use_reentrant=False) for layer in net][-1]
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, fused=True)
+        scaler = torch.amp.GradScaler("cuda")
+        for _ in range(2):
+            with torch.autocast("cuda", torch.float16):
+                loss = net(torch.randn(8, 64, device="cuda")).sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert net[0].weight.grad is not None, "kept"
+        """, "--device", "sim:l4", "--json", "--steps", "100", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert said.returncode == 0, said.stderr
+    answer = json.loads(said.stdout)
+    assert {gap["kind"]: gap["reason"] for gap in answer["unknown"]} == {
+        "expandable segments": "PYTORCH_CUDA_ALLOC_CONF has them already",
+        "fused optimizer": "SGD is fused already",
+        "for-loop optimizer": "SGD is fused, which takes no temporaries",
+        "flash attention": "the program does not call scaled_dot_product_attention",
+        "forward under autocast to bf16": "the program is under autocast already",
+        "checkpointed blocks": "the program checkpoints already",
+        "weights in bf16": "the program scales gradients of fp16 (GradScaler)",
+        "gradients gone before forward": "the program fails with it: exit code 1, AssertionError: kept"}
+    assert answer["changes"] == []
+
+
+def test_a_program_that_fails_as_it_is_says_so(tmp_path):
+    said = fit(tmp_path, "import torch\ntorch.ones(9, device='cuda')\nraise KeyError('missing')", "--device", "sim:l4")
+    assert said.returncode == 1
+    assert said.stdout == ""
+    assert "KeyError: 'missing'" in said.stderr and "the program fails as it is, without a change" in said.stderr
+
+
+def test_options_of_a_run_are_refused_beside_a_program(tmp_path):
+    for options, words in {("--batch", "4"): "--batch is of memtrace's own model",
+                           ("--run", "1"): "--run is about a run of the trace",
+                           ("--device", "cuda"): "is simulated"}.items():
+        said = fit(tmp_path, "", *options)
+        assert said.returncode in (2, 4) and said.stdout == ""
+
+
+def test_a_sweep_runs_each_combination_and_out_of_memory_is_a_cell(tmp_path):
+    (tmp_path / "program.py").write_text(textwrap.dedent("""
+        import sys, torch
+        width, rows = int(sys.argv[1]), int(sys.argv[2].removeprefix("--rows="))
+        x = torch.ones(rows << 20, width, dtype=torch.uint8, device="cuda")
+        assert rows != 3, "three"
+        """))
+    said = command(tmp_path, "sweep", "--vary", "width=16,32", "--vary", "rows=2,3,40", "--device", "sim:1GiB", "--json", "--name",
+                   "grid", "--", sys.executable, "program.py", "@width", "--rows=@rows")
+    assert said.returncode == 1, said.stderr
+    answer = json.loads(said.stdout)
+    assert [(row["width"], row["rows"], row["allocated_bytes"], row["told"]) for row in answer["rows"]] == [
+        ("16", "2", 32 << 20, "done"), ("16", "3", 48 << 20, "failed: exit code 1, AssertionError: three"),
+        ("16", "40", 640 << 20, "done"), ("32", "2", 64 << 20, "done"),
+        ("32", "3", 96 << 20, "failed: exit code 1, AssertionError: three"),
+        ("32", "40", None, "out of memory: 1.25 GiB asked for Other in init")]
+    assert [row["run"] for row in answer["rows"]] == [1, 2, 3, 4, 5, 6]
+    assert (answer["done"], answer["oom"], answer["failed"]) == (3, 1, 2)
