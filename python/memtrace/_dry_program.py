@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import importlib
 import os
 import pathlib
@@ -138,4 +139,5 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     follow_forks(cards, watcher, configure)
     _dry_replaced.replace(cards)
     _dry_ranks.install()
+    gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported
     return watcher

@@ -31,15 +31,17 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> 
     """Yields a store of this rank's own, and what the environment says of it."""
     rank = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
     world_size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "1"))
-    yield dist.HashStore(), rank, world_size
+    from torch._C._distributed_c10d import HashStore
+
+    yield HashStore(), rank, world_size
 
 
 def backends_of(asked: Any) -> dict[str, str]:
     """Returns the backend for each kind of device: {"cuda": "nccl", "cpu": "gloo"}."""
     from torch.distributed.distributed_c10d import BackendConfig
 
-    found: dict[str, str] = BackendConfig(dist.Backend(str(asked))).get_device_backend_map()
-    return {device: backend for device, backend in found.items() if device in ("cpu", "cuda")}
+    found = BackendConfig(dist.Backend(str(asked))).get_device_backend_map()
+    return {device: str(backend) for device, backend in found.items() if device in ("cpu", "cuda")}
 
 
 def replace_groups(c10d: Any) -> None:
@@ -71,6 +73,7 @@ def install() -> None:
     from torch.distributed import distributed_c10d as c10d
 
     C10D: Any = c10d
+    DIST: Any = dist
     C: Any = torch._C
     dist.Backend.register_backend(NAME, make_backend, extended_api=True, devices=["cpu", "cuda"])
     C10D._NCCL_AVAILABLE = True
@@ -81,7 +84,8 @@ def install() -> None:
     C10D.rendezvous = rendezvous
     replace_groups(c10d)
     if not hasattr(C10D, "ProcessGroupNCCL"):
-        C10D.ProcessGroupNCCL = dist.ProcessGroupNCCL = type("ProcessGroupNCCL", (), {"Options": NCCLOptions})
+        C10D.ProcessGroupNCCL = type("ProcessGroupNCCL", (), {"Options": NCCLOptions})
+        DIST.ProcessGroupNCCL = C10D.ProcessGroupNCCL
 
 
 class NCCLOptions:

@@ -96,7 +96,7 @@ static int tell_results(const struct mt_recording *recording, int code)
     struct report report = {.recording = recording};
     if (tell_answers(&report) != MT_OK)
         mt_note("%s", mt_last_error());
-    else if (report.runs == 0 && report.notes == 0)
+    else if (code == 0 && report.runs == 0 && report.notes == 0)
         mt_note("the program took no memory of a card by PyTorch, so there is nothing to tell");
     return code != 0 && report.is_out_of_memory ? MT_OUT_OF_MEMORY : code;
 }
