@@ -86,7 +86,9 @@ def load_cuda(path: pathlib.Path) -> None:
 def operators_of_cuda(text: str) -> tuple[set[str], set[str]]:
     """Returns the operators of native_functions.yaml that have a kernel for CUDA, or whose structured one has; and those whose
     kernel CUDA shares with every device, which are made of others."""
-    names, shared, delegates = set(), set(), {}
+    names: set[str] = set()
+    shared: set[str] = set()
+    delegates = {}
     for entry in re.split(r"\n- func: ", "\n" + text)[1:]:
         name = "aten::" + entry.partition("(")[0]
         lines = [line for line in re.findall(r"\n    ([A-Za-z0-9, ]+):", entry) if "CUDA" in re.split(", *", line)]
