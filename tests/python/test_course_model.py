@@ -1,5 +1,5 @@
-"""The course's model, three ways: in PyTorch and run dry (bench/pytorch_eager.py), as `memtrace run` has it, and as PyTorch 2.11 ran
-it on a card (tests/data/steps). A step of each makes the same requests in the same order."""
+"""The course's model, three ways: in PyTorch and run dry (bench/pytorch_eager.py), as `memtrace run` has it, and as PyTorch 2.11
+ran it on a card (tests/data/steps). A step of each makes the same requests in the same order."""
 import csv
 import gzip
 import os
