@@ -324,9 +324,72 @@ static void attention_is_chosen_as_the_card_would(void **state)
     assert_int_equal(chosen("h100", &wide), MT_ATTENTION_MATH);
 }
 
+/* A layer of a transformer of width 1,024 over two ranks: four square matrices, three of the feed-forward, two norms. */
+enum { LAYER_TENSORS = 9, RANKS = 2 };
+static const int64_t layer_rows[LAYER_TENSORS] = {1024, 1024, 1024, 1024, 4096, 4096, 1024, 1024, 1024};
+static const int64_t layer_columns[LAYER_TENSORS] = {1024, 1024, 1024, 1024, 1024, 1024, 4096, 1, 1};
+
+static struct mt_argument list_of(const struct mt_operand *tensors, int64_t count)
+{
+    return (struct mt_argument){.kind = MT_ARGUMENT_TENSORS, .tensors = tensors, .count = count};
+}
+
+/* Copies the gathered shards of the layer, in bf16, apart. */
+static void taking_shards_apart_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::split_with_sizes_copy"};
+    struct mt_operand out[LAYER_TENSORS];
+    int64_t sizes[LAYER_TENSORS], sum = 0, ones[DIMS] = {1, 1, 1, 1};
+    for (int i = 0; i < LAYER_TENSORS; i++) {
+        sizes[i] = layer_rows[i] * layer_columns[i] / RANKS;
+        sum += sizes[i];
+        out[i] = (struct mt_operand){.sizes = &sizes[i],
+                                     .strides = ones,
+                                     .dims = 1,
+                                     .dtype = MT_SCALAR_BF16,
+                                     .elements = sizes[i],
+                                     .item_bytes = NARROW,
+                                     .is_contiguous = true};
+    }
+    add_tensor(&made, MT_SCALAR_BF16, NARROW, 2, (int64_t[]){RANKS, sum});
+    add_argument(&made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = sizes, .count = LAYER_TENSORS});
+    add_integer(&made, 1);
+    add_argument(&made, list_of(out, LAYER_TENSORS));
+    assert_takes(&made, 1, (int64_t[]){33080});
+}
+
+/* Puts the layer's gradients, in bf16, together for a sum in fp32. */
+static void putting_gradients_together_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::_chunk_cat"};
+    struct mt_operand gradients[LAYER_TENSORS];
+    int64_t sizes[LAYER_TENSORS][2], ones[DIMS] = {1, 1, 1, 1}, sum = 0;
+    for (int i = 0; i < LAYER_TENSORS; i++) {
+        sizes[i][0] = layer_rows[i];
+        sizes[i][1] = layer_columns[i];
+        sum += layer_rows[i] * layer_columns[i];
+        gradients[i] = (struct mt_operand){.sizes = sizes[i],
+                                           .strides = ones,
+                                           .dims = layer_columns[i] > 1 ? 2 : 1,
+                                           .dtype = MT_SCALAR_BF16,
+                                           .elements = layer_rows[i] * layer_columns[i],
+                                           .item_bytes = NARROW,
+                                           .is_contiguous = true};
+    }
+    add_argument(&made, list_of(gradients, LAYER_TENSORS));
+    add_integer(&made, 0);
+    add_integer(&made, RANKS);
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){RANKS, sum / RANKS});
+    assert_takes(&made, 1, (int64_t[]){131536});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(taking_shards_apart_takes_what_was_measured),
+        cmocka_unit_test(putting_gradients_together_takes_what_was_measured),
         cmocka_unit_test(a_sum_over_rows_takes_what_was_measured),
         cmocka_unit_test(a_sum_along_short_rows_takes_nothing),
         cmocka_unit_test(a_sum_does_not_depend_on_how_its_dimensions_are_cut),
