@@ -4,6 +4,8 @@
  * aten/src/ATen/native/transformers/cuda; of cuDNN as the versions from 9.9 on. */
 #include "operators/operator_plan.h"
 
+#include <string.h>
+
 enum {
     FLOAT_BYTES = 4,
     CUDNN_LEAST = 256, /* the workspace that cuDNN's graph asks for by itself */
@@ -12,7 +14,8 @@ enum {
     FLASH_MOST_SPLITS = 128,
     EFFICIENT_TILE = 64,
     EFFICIENT_LOCK_BYTES = 16, /* before each tile of the query's gradient */
-    EFFICIENT_REGISTER_HEAD = 128
+    EFFICIENT_REGISTER_HEAD = 128,
+    EFFICIENT_MOST_SPLITS = 200
 };
 
 struct sizes {
@@ -185,7 +188,7 @@ static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
 
 static int64_t padded_head(int64_t D)
 {
-    return D > 192 ? FLASH_MOST_HEAD : round_up(D, 32);
+    return D > 192 ? FLASH_MOST_HEAD : round_up(D, D > 128 ? 64 : 32);
 }
 
 void mt_rule_flash_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
@@ -204,31 +207,68 @@ void mt_rule_flash_forward(struct mt_operator_plan *plan, const struct mt_operat
     }
     mt_inner_outputs(plan, call, 2);
     if (parts >= 0) {
-        mt_inner_give(plan, parts);
         mt_inner_give(plan, sums);
+        mt_inner_give(plan, parts);
     }
 }
 
+/* True if a tensor (B, H, S, D) is contiguous once its heads and rows change places, as the kernel reads it. */
+static bool is_dense_by_rows(const struct mt_operand *tensor)
+{
+    static const int order[] = {3, 1, 2, 0};
+    int64_t stride = 1;
+    for (int i = 0; i < 4; i++) {
+        if (tensor->sizes[order[i]] != 1 && tensor->strides[order[i]] != stride)
+            return false;
+        stride *= tensor->sizes[order[i]];
+    }
+    return true;
+}
+
+/* Takes a copy of a tensor that the kernel can't read as it lies; -1: none. */
+static int copy_by_rows(struct mt_operator_plan *plan, const struct mt_operand *tensor, bool is_swapped)
+{
+    if (tensor == NULL || tensor->dims != 4 || (is_swapped ? is_dense_by_rows(tensor) : tensor->is_contiguous))
+        return -1;
+    return mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
+}
+
+static void give_if_taken(struct mt_operator_plan *plan, int block)
+{
+    if (block >= 0)
+        mt_inner_give(plan, block);
+}
+
+/* Takes and gives what the kernel keeps while it runs. */
+static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes *s)
+{
+    const int64_t rows = round_up(s->S, 128), head = padded_head(s->D);
+    const bool is_grouped = s->key_heads < s->H;
+    const int rests = mt_inner_take(plan, MT_BYTES(s->B, s->H, rows, FLOAT_BYTES));
+    const int queries = mt_inner_take(plan, MT_BYTES(s->B, rows, s->H, head, FLOAT_BYTES));
+    const int64_t grouped_bytes = MT_BYTES(s->B, s->K, s->H, s->D, s->item_bytes);
+    const int keys = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
+    const int values = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
+    give_if_taken(plan, values);
+    give_if_taken(plan, keys);
+    mt_inner_give(plan, queries);
+    mt_inner_give(plan, rests);
+}
+
+/* The gradient and the result are copied first, unless they are contiguous. */
 void mt_rule_flash_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
+    const bool is_swapped = strstr(call->name, "scaled_dot_product") != NULL;
+    const int gradient = copy_by_rows(plan, mt_call_tensor(call, 0), is_swapped);
+    const int result = copy_by_rows(plan, mt_call_tensor(call, 4), is_swapped);
     mt_inner_outputs(plan, call, 0);
-    if (!has_heads(query, key))
-        return;
-    const struct sizes s = sizes_of(query, key);
-    const int64_t rows = round_up(s.S, 128), head = padded_head(s.D);
-    const bool is_grouped = s.key_heads < s.H;
-    const int rests = mt_inner_take(plan, MT_BYTES(s.B, s.H, rows, FLOAT_BYTES));
-    const int queries = mt_inner_take(plan, MT_BYTES(s.B, rows, s.H, head, FLOAT_BYTES));
-    const int64_t grouped_bytes = MT_BYTES(s.B, s.K, s.H, s.D, s.item_bytes);
-    const int keys = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
-    const int values = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
-    if (is_grouped) {
-        mt_inner_give(plan, values);
-        mt_inner_give(plan, keys);
+    if (has_heads(query, key)) {
+        const struct sizes s = sizes_of(query, key);
+        run_flash_backward(plan, &s);
     }
-    mt_inner_give(plan, queries);
-    mt_inner_give(plan, rests);
+    give_if_taken(plan, result);
+    give_if_taken(plan, gradient);
 }
 
 /* ---- memory-efficient ---- */
@@ -247,13 +287,24 @@ void mt_rule_efficient_forward(struct mt_operator_plan *plan, const struct mt_op
     mt_inner_host(plan, OFFSET);
 }
 
-/* Returns the bytes in which blocks gather the query's gradient. */
-static int64_t gathered_bytes(const struct sizes *s)
+/* The tiles in which blocks gather the query's gradient: heads of up to 64 in squares, wider ones in one column up to 128, and in
+ * columns of 64 beyond. The kernel of 16 bits has twice the rows for more than 64. */
+static int64_t gathered_bytes(const struct sizes *s, bool is_narrow)
 {
-    const int64_t rows = (s->S + EFFICIENT_TILE - 1) / EFFICIENT_TILE,
-                  columns = (s->D + EFFICIENT_TILE - 1) / EFFICIENT_TILE;
-    const int64_t tile = EFFICIENT_TILE * EFFICIENT_TILE * FLOAT_BYTES + EFFICIENT_LOCK_BYTES;
-    return MT_BYTES(s->B, s->H, rows, columns, tile);
+    const int64_t wide = 2 * EFFICIENT_TILE, tall = is_narrow ? wide : EFFICIENT_TILE;
+    const int64_t height = s->D <= EFFICIENT_TILE ? EFFICIENT_TILE : s->D <= wide ? tall : wide;
+    const int64_t width = s->D > EFFICIENT_TILE && s->D <= wide ? wide : EFFICIENT_TILE;
+    const int64_t rows = (s->S + height - 1) / height, columns = (s->D + width - 1) / width;
+    return MT_BYTES(s->B, s->H, rows, columns, height * width * FLOAT_BYTES + EFFICIENT_LOCK_BYTES);
+}
+
+/* In 16 bits, heads of more than 128 do not fit into registers: the gradients of keys and values are summed in memory, by as many
+ * groups of blocks as keys have tiles, but at most 200 for all heads. */
+static int64_t summed_bytes(const struct sizes *s)
+{
+    const int64_t tiles = (s->K + EFFICIENT_TILE - 1) / EFFICIENT_TILE, most = EFFICIENT_MOST_SPLITS / (s->B * s->H);
+    const int64_t splits = most < 1 ? 1 : tiles < most ? tiles : most;
+    return MT_BYTES(2, s->B, s->H, splits, EFFICIENT_TILE, round_up(s->D, 2 * EFFICIENT_TILE), FLOAT_BYTES);
 }
 
 /* The kernel of 16 bits computes the sums of each row itself. In fp32 they are a product, its sum and a transposed copy. */
@@ -276,7 +327,9 @@ void mt_rule_efficient_backward(struct mt_operator_plan *plan, const struct mt_o
         mt_inner_give(plan, sums);
         mt_inner_give(plan, product);
     }
-    const int gathered = mt_inner_take(plan, gathered_bytes(&s));
+    const bool sums_in_memory = is_narrow(query) && s.D > EFFICIENT_REGISTER_HEAD;
+    const int gathered =
+        mt_inner_take(plan, gathered_bytes(&s, is_narrow(query)) + (sums_in_memory ? summed_bytes(&s) : 0));
     mt_inner_give(plan, rows);
     mt_inner_give(plan, gathered);
 }

@@ -1,17 +1,29 @@
 /* Operators that scan or sort by CUB: running sums, and the backward of embeddings. */
 #include "operators/operator_plan.h"
 
+#include <stddef.h>
+
 enum {
     FEWEST_TO_SORT = 3072, /* fewer indices are added one by one */
-    SORT_TILE = 5376,      /* pairs that a block of CUB's radix sort takes */
+    SORT_TILE_LONG = 4608, /* pairs that a block of CUB's radix sort takes, with keys of 8 bytes */
+    SORT_TILE = 5376,      /* of 4 bytes */
+    SORT_TILE_SHORT = 5632,
+    SORT_TILE_SEGMENT = 5760, /* with numbers of segments as keys */
+    SORT_FEW = 4096,          /* elements that one block sorts */
+    SORT_MANY_SEGMENTS = 128,
+    SORT_ONE_BLOCK = 2048, /* of no more pairs, one block sorts all in its own memory */
+    SORT_DIGIT_BITS = 8,
     SORT_DIGITS = 256,
-    SORT_FIXED_BYTES = 511, /* two counters, and the alignment of all */
+    CUB_FIXED_BYTES = 511, /* two counters, and the alignment of all */
+    SCAN_TILE = 1920,      /* elements of up to 4 bytes that a block scans */
+    SCAN_TILE_LONG = 896,  /* of 8 bytes */
+    SCAN_TILES_BEFORE = 32,
     CUB_ALIGNMENT = 256,
     CUB_SCAN_BYTES = 1279, /* of a scan and of unique_by_key, CUDA 13.0 */
     FLOAT_BYTES = 4,
     COUNT_BYTES = 8,
     SEGMENT = 10, /* indices of a partial sum */
-    FEW_ROWS = 32
+    FEW_ROWS = 33
 };
 
 static int64_t align(int64_t bytes)
@@ -19,27 +31,51 @@ static int64_t align(int64_t bytes)
     return (bytes + CUB_ALIGNMENT - 1) / CUB_ALIGNMENT * CUB_ALIGNMENT;
 }
 
-/* Returns what CUB's radix sort of pairs takes: a second place for keys and values, a table for each tile, and the counts of
- * all digits. */
-static int64_t radix_sort_bytes(int64_t pairs, int64_t key_bytes, int64_t value_bytes)
+/* Returns the number of tiles, whose size follows from that of a key. */
+static int64_t sort_tiles(int64_t pairs, int64_t key_bytes)
 {
-    const int64_t tiles = (pairs + SORT_TILE - 1) / SORT_TILE;
+    const int64_t tile = key_bytes >= COUNT_BYTES   ? SORT_TILE_LONG
+                         : key_bytes >= FLOAT_BYTES ? SORT_TILE
+                                                    : SORT_TILE_SHORT;
+    return (pairs + tile - 1) / tile;
+}
+
+/* Returns what CUB's radix sort of pairs takes: a second place for keys and values, a table for each tile, and the counts of
+ * the digits that differ. */
+static int64_t radix_sort_bytes(int64_t pairs, int64_t key_bytes, int64_t value_bytes, int64_t digits)
+{
+    const int64_t tiles = sort_tiles(pairs, key_bytes);
+    if (pairs <= SORT_ONE_BLOCK)
+        return 1;
     return align(MT_BYTES(pairs, key_bytes)) + align(MT_BYTES(pairs, value_bytes)) +
-           MT_BYTES(tiles, SORT_DIGITS, FLOAT_BYTES) + MT_BYTES(key_bytes, SORT_DIGITS, COUNT_BYTES) + SORT_FIXED_BYTES;
+           MT_BYTES(tiles, SORT_DIGITS, FLOAT_BYTES) + MT_BYTES(digits, SORT_DIGITS, COUNT_BYTES) + CUB_FIXED_BYTES;
+}
+
+/* Returns what CUB's scan takes: two numbers for each tile, and for 32 before the first. */
+static int64_t scan_bytes(int64_t elements, int64_t item_bytes)
+{
+    const int64_t item = item_bytes < FLOAT_BYTES ? FLOAT_BYTES : item_bytes;
+    const int64_t tile = item > FLOAT_BYTES ? SCAN_TILE_LONG : SCAN_TILE;
+    const int64_t tiles = (elements + tile - 1) / tile;
+    return align(MT_BYTES(tiles + SCAN_TILES_BEFORE, 2, item)) + CUB_FIXED_BYTES;
 }
 
 /* What is known of the sorted indices: the segments of equal ones, cut into pieces that are summed apart. */
 struct segments {
     int64_t indices, item_bytes, rows, pieces, width;
+    bool is_narrow; /* sums of 16 bits are made in fp32 */
 };
 
-/* Adds sums of the pieces of segments. A table of few rows has been seen to take 8 bytes for each piece. */
+/* Adds sums of the pieces of segments. A table of few rows is summed in place, or in fp32 beside it. */
 static void sum_pieces(struct mt_operator_plan *plan, const struct segments *s)
 {
+    const bool is_small = s->rows < FEW_ROWS;
     const int count = mt_inner_take(plan, COUNT_BYTES);
     const int offsets = mt_inner_take(plan, MT_BYTES(s->pieces, s->item_bytes));
-    const int64_t piece_bytes = s->rows < FEW_ROWS ? COUNT_BYTES : MT_BYTES(s->width, FLOAT_BYTES);
-    mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(s->pieces, piece_bytes)));
+    const int sums = mt_inner_take(plan, MT_BYTES(s->pieces, is_small ? COUNT_BYTES : s->width * FLOAT_BYTES));
+    if (is_small && s->is_narrow)
+        mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(s->rows, s->width, FLOAT_BYTES)));
+    mt_inner_give(plan, sums);
     mt_inner_give(plan, offsets);
     mt_inner_give(plan, count);
 }
@@ -53,7 +89,7 @@ static void find_segments(struct mt_operator_plan *plan, const struct segments *
     mt_inner_give(plan, keys);
     const int pieces = mt_inner_take(plan, MT_BYTES(s->rows, s->item_bytes));
     const int starts = mt_inner_take(plan, MT_BYTES(s->rows, s->item_bytes));
-    mt_inner_give(plan, mt_inner_take(plan, CUB_SCAN_BYTES));
+    mt_inner_give(plan, mt_inner_take(plan, scan_bytes(s->rows, s->item_bytes)));
     sum_pieces(plan, s);
     mt_inner_give(plan, starts);
     mt_inner_give(plan, pieces);
@@ -74,13 +110,13 @@ static void give_copy(struct mt_operator_plan *plan, int copy)
 }
 
 static void sort_and_sum(struct mt_operator_plan *plan, const struct mt_operand *indices, int64_t table_rows,
-                         int64_t width)
+                         int64_t width, bool is_narrow)
 {
     const int64_t n = indices->elements, i = indices->item_bytes, rows = n < table_rows ? n : table_rows;
-    const struct segments segments = {n, i, rows, n / SEGMENT + rows, width};
+    const struct segments segments = {n, i, rows, n / SEGMENT + rows, width, is_narrow};
     const int sorted = mt_inner_take(plan, MT_BYTES(n, i)), places = mt_inner_take(plan, MT_BYTES(n, i));
     const int range = mt_inner_take(plan, MT_BYTES(n, i));
-    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, i, i)));
+    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, i, i, i)));
     mt_inner_give(plan, range);
     mt_inner_output(plan, 0);
     find_segments(plan, &segments);
@@ -100,7 +136,7 @@ void mt_rule_embedding_backward(struct mt_operator_plan *plan, const struct mt_o
     if (indices->elements <= FEWEST_TO_SORT && !is_scaled)
         mt_inner_output(plan, 0);
     else
-        sort_and_sum(plan, indices, (int64_t)mt_call_number(call, 2, 0), width);
+        sort_and_sum(plan, indices, (int64_t)mt_call_number(call, 2, 0), width, gradient->item_bytes < FLOAT_BYTES);
     give_copy(plan, indices_copy);
     give_copy(plan, gradient_copy);
 }
@@ -117,6 +153,126 @@ void mt_rule_running_sum(struct mt_operator_plan *plan, const struct mt_operator
     const bool is_cast = input->dtype != output->dtype;
     const int cast = is_cast ? mt_inner_take(plan, MT_BYTES(input->elements, output->item_bytes)) : -1;
     if (input->elements == input->sizes[dim < 0 ? dim + input->dims : dim])
-        mt_inner_give(plan, mt_inner_take(plan, CUB_SCAN_BYTES));
+        mt_inner_give(plan, mt_inner_take(plan, scan_bytes(input->elements, output->item_bytes)));
     give_copy(plan, cast);
+}
+
+/* Takes what a check of an index's bounds takes: its least or its greatest value, and whether it is inside. */
+static void check_bound(struct mt_operator_plan *plan)
+{
+    const int bound = mt_inner_take(plan, COUNT_BYTES);
+    mt_inner_give(plan, mt_inner_take(plan, 1));
+    mt_inner_give(plan, bound);
+}
+
+/* Returns the number of digits of the numbers below `count` that a radix sort looks at. */
+static int64_t digits_below(int64_t count)
+{
+    int64_t bits = 1;
+    while (bits < 63 && INT64_C(1) << bits < count)
+        bits++;
+    return (bits + SORT_DIGIT_BITS - 1) / SORT_DIGIT_BITS;
+}
+
+/* Takes the places of the elements that indices name, as one number each, and returns their block. *rows is how many there are. */
+static int linear_index(struct mt_operator_plan *plan, const struct mt_operator_call *call, bool is_checked, int64_t n,
+                        int64_t *rows)
+{
+    const struct mt_operand *self = mt_call_tensor(call, 0);
+    const struct mt_argument *indices = &call->arguments[1];
+    int linear = -1;
+    *rows = 1;
+    for (int64_t i = 0; i < indices->count && i < self->dims; i++) {
+        if (indices->tensors[i].sizes == NULL)
+            continue;
+        for (int bound = 0; is_checked && bound < 2; bound++)
+            check_bound(plan);
+        const int wrapped = mt_inner_take(plan, MT_BYTES(n, COUNT_BYTES));
+        const int strided = mt_inner_take(plan, MT_BYTES(n, COUNT_BYTES));
+        mt_inner_give(plan, wrapped);
+        *rows *= self->sizes[i];
+        if (linear >= 0)
+            mt_inner_give(plan, strided);
+        else
+            linear = strided;
+    }
+    return linear;
+}
+
+/* Returns the first index of a list that has dimensions without one; NULL: none of whole numbers. */
+static const struct mt_operand *first_index(const struct mt_operator_call *call)
+{
+    const struct mt_argument *indices = &call->arguments[1];
+    for (int64_t i = 0; indices->kind == MT_ARGUMENT_TENSORS && i < indices->count; i++)
+        if (indices->tensors[i].sizes != NULL)
+            return indices->tensors[i].dtype == MT_SCALAR_LONG ? &indices->tensors[i] : NULL;
+    return NULL;
+}
+
+/* _index_put_impl(self, indices, values, accumulate, unsafe): where values are added, the places are sorted first. */
+void mt_rule_index_put(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *self = mt_call_tensor(call, 0);
+    const bool is_added = call->argument_count > 3 && mt_call_number(call, 3, 0) != 0;
+    const struct mt_operand *first = is_added ? first_index(call) : NULL;
+    if (self == NULL || first == NULL || first->elements == 0)
+        return;
+    const bool is_checked = call->argument_count < 5 || mt_call_number(call, 4, 0) == 0;
+    const int64_t n = first->elements;
+    int64_t rows;
+    int blocks[3];
+    const int linear = linear_index(plan, call, is_checked, n, &rows);
+    for (int i = 0; i < 3; i++)
+        blocks[i] = mt_inner_take(plan, MT_BYTES(n, COUNT_BYTES));
+    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, COUNT_BYTES, COUNT_BYTES, digits_below(rows))));
+    for (int i = 2; i >= 0; i--)
+        mt_inner_give(plan, blocks[i]);
+    mt_inner_give(plan, linear);
+}
+
+/* Returns the dimension that is sorted: of sort(self, dim, descending) or sort(self, stable, dim, descending). */
+static int sorted_dimension(const struct mt_operator_call *call, const struct mt_operand *self)
+{
+    const int at = call->argument_count > 3 ? 2 : 1;
+    const int64_t dim = (int64_t)mt_call_number(call, at, -1);
+    return (int)(dim < 0 ? dim + self->dims : dim);
+}
+
+/* Sorts a few long rows: all elements by value, and then by their row. */
+static void sort_twice(struct mt_operator_plan *plan, const struct mt_operand *self)
+{
+    const int64_t n = self->elements, places = MT_BYTES(n, COUNT_BYTES);
+    const int first = mt_inner_take(plan, places), second = mt_inner_take(plan, places);
+    const int keys = mt_inner_take(plan, MT_BYTES(n, self->item_bytes));
+    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes)));
+    mt_inner_give(plan, keys);
+    const int64_t tiles = (n + SORT_TILE_SEGMENT - 1) / SORT_TILE_SEGMENT;
+    mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(tiles, SORT_DIGITS, FLOAT_BYTES) +
+                                                MT_BYTES(SORT_DIGITS, COUNT_BYTES) + CUB_FIXED_BYTES));
+    mt_inner_give(plan, second);
+    mt_inner_give(plan, first);
+}
+
+/* sort: rows of up to 4,096 elements have their places alone; longer ones are sorted by CUB. */
+void mt_rule_sort(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *self = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (self == NULL || self->dims == 0 || self->elements == 0)
+        return;
+    const int64_t row = self->sizes[sorted_dimension(call, self)], rows = self->elements / row;
+    if (row <= SORT_FEW) {
+        mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(row, COUNT_BYTES)));
+        return;
+    }
+    if (rows > 1 && rows < SORT_MANY_SEGMENTS) {
+        sort_twice(plan, self);
+        return;
+    }
+    const int places = mt_inner_take(plan, MT_BYTES(self->elements, COUNT_BYTES));
+    const int64_t many = MT_BYTES(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
+    mt_inner_give(plan, mt_inner_take(plan, rows > 1 ? many
+                                                     : radix_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES,
+                                                                        self->item_bytes)));
+    mt_inner_give(plan, places);
 }

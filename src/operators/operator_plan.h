@@ -69,13 +69,13 @@ int64_t mt_inner_bytes(const int64_t *factors, size_t count);
 mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_forward, mt_rule_flash_backward,
     mt_rule_efficient_forward, mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_layer_norm_backward,
     mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward, mt_rule_foreach_norm, mt_rule_dropout,
-    mt_rule_running_sum;
+    mt_rule_running_sum, mt_rule_softmax_backward, mt_rule_index_put, mt_rule_sort;
 
 /* The rules of shards. */
 mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;
 
 /* The rules of products and of reductions. */
-mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_reduce_pair, mt_rule_truth,
-    mt_rule_variance;
+mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_extreme, mt_rule_count,
+    mt_rule_reduce_pair, mt_rule_truth, mt_rule_variance;
 
 #endif

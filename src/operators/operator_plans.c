@@ -155,6 +155,7 @@ void mt_rule_group_norm(struct mt_operator_plan *plan, const struct mt_operator_
 void mt_rule_group_norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     enum { INNER = 5 };
+    static const int given[INNER] = {3, 2, 4, 1, 0}; /* the order in which they are given back */
     const struct mt_operand *input = mt_call_tensor(call, 1);
     mt_inner_outputs(plan, call, 0);
     if (input == NULL || call->argument_count < 9 || mt_call_number(call, 7, 0) <= 1)
@@ -165,9 +166,9 @@ void mt_rule_group_norm_backward(struct mt_operator_plan *plan, const struct mt_
     int blocks[INNER];
     for (int i = 0; i < INNER; i++)
         blocks[i] = columns[i] == 0 ? -1 : mt_inner_take(plan, MT_BYTES(N, columns[i], item_bytes));
-    for (int i = INNER - 1; i >= 0; i--)
-        if (blocks[i] >= 0)
-            mt_inner_give(plan, blocks[i]);
+    for (int i = 0; i < INNER; i++)
+        if (blocks[given[i]] >= 0)
+            mt_inner_give(plan, blocks[given[i]]);
 }
 
 /* _foreach_norm: the norms of chunks, as many for each tensor as the largest has, and then the results. */
@@ -185,6 +186,15 @@ void mt_rule_foreach_norm(struct mt_operator_plan *plan, const struct mt_operato
     const int chunks = mt_inner_take(plan, MT_BYTES(call->arguments[0].count, most, widest));
     mt_inner_output(plan, 0); /* a list: all of its tensors */
     mt_inner_give(plan, chunks);
+}
+
+/* _softmax_backward_data: the product of gradient and result. */
+void mt_rule_softmax_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *gradient = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (gradient != NULL)
+        mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(gradient->elements, gradient->item_bytes)));
 }
 
 /* native_dropout: the mask is taken before the result. */

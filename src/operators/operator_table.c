@@ -12,8 +12,8 @@ const struct mt_operator_row mt_operator_rows[] = {
      "aten/src/ATen/cuda/CUDABlas.cpp:188", "H100, H200"},
     {"sum nansum mean prod", mt_rule_sum, "a cast input; partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
      "H100, H200"},
-    {"amax amin norm linalg_vector_norm", mt_rule_reduce, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
-     ""},
+    {"amax amin", mt_rule_extreme, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", "H200"},
+    {"norm linalg_vector_norm", mt_rule_reduce, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", ""},
     {"max min argmax argmin aminmax", mt_rule_reduce_pair, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
      ""},
     {"any all", mt_rule_truth, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", "H200"},
@@ -52,8 +52,14 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"split_with_sizes_copy", mt_rule_split_copy, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)",
      "H200"},
     {"_chunk_cat", mt_rule_chunk_cat, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)", "H200"},
+    {"count_nonzero", mt_rule_count, "a comparison, whole numbers, and as a sum", CUDA_FOLDER "Reduce.cuh:994", "H200"},
+    {"sort", mt_rule_sort, "places; of rows over 4,096 elements CUB's sort", CUDA_FOLDER "Sort.cpp:70", "H200"},
+    {"_softmax_backward_data", mt_rule_softmax_backward, "the product of gradient and result", CUDA_FOLDER "SoftMax.cu",
+     "H200"},
+    {"_index_put_impl", mt_rule_index_put, "where it adds: places of elements, and their sort",
+     CUDA_FOLDER "Indexing.cu:508", "H200"},
     {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
-    {"native_layer_norm _fused_rms_norm _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
+    {"native_layer_norm _fused_rms_norm _softmax _log_softmax _log_softmax_backward_data "
      "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward "
      "smooth_l1_loss binary_cross_entropy native_dropout_backward embedding cat gather index index_select scatter "
      "where tril triu masked_fill arange linspace max_pool2d_with_indices max_pool2d_with_indices_backward "

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-enum { MOST_DIMS = 16, FLOAT_BYTES = 4, INDEX_BYTES = 8, BOOL_BYTES = 1, VARIANCE_BYTES = 16 };
+enum { PRODUCT_ARGUMENTS = 4, MOST_DIMS = 16, FLOAT_BYTES = 4, INDEX_BYTES = 8, VARIANCE_BYTES = 16 };
 
 /* A dimension: `output_stride` is 0 if it is reduced. Strides are in elements. */
 struct dimension {
@@ -147,7 +147,7 @@ static bool is_narrow(int dtype)
     return dtype == MT_SCALAR_HALF || dtype == MT_SCALAR_BF16;
 }
 
-/* sum, mean, prod: the input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes 32. */
+/* sum, mean, prod: prod(self, dim, keepdim, dtype) names one dimension as a number. The input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes 32. */
 void mt_rule_sum(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, 0);
@@ -163,12 +163,39 @@ void mt_rule_sum(struct mt_operator_plan *plan, const struct mt_operator_call *c
         cast.item_bytes = output->item_bytes;
         cast.offset = 0;
     }
-    stage(plan, &cast, dims_of(call, false), sum_bytes(&cast));
+    const bool names_one = call->argument_count == PRODUCT_ARGUMENTS;
+    stage(plan, &cast, dims_of(call, names_one), sum_bytes(&cast));
     if (is_cast)
         mt_inner_give(plan, block);
 }
 
-/* amax, amin, norms: as they are. A norm's order stands before its dimensions. */
+/* count_nonzero: the sum of a comparison, as whole numbers. */
+void mt_rule_count(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    if (input == NULL || input->elements == 0)
+        return;
+    struct mt_operand cast = *input;
+    cast.item_bytes = INDEX_BYTES;
+    cast.offset = 0;
+    const int truths = mt_inner_take(plan, input->elements);
+    mt_inner_outputs(plan, call, 0);
+    const int numbers = mt_inner_take(plan, MT_BYTES(input->elements, INDEX_BYTES));
+    stage(plan, &cast, dims_of(call, true), INDEX_BYTES);
+    mt_inner_give(plan, numbers);
+    mt_inner_give(plan, truths);
+}
+
+/* amax, amin: staged as they are. */
+void mt_rule_extreme(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (input != NULL && input->elements > 0)
+        stage(plan, input, dims_of(call, false), input->item_bytes);
+}
+
+/* Norms: their order stands before the dimensions. */
 void mt_rule_reduce(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, 0);
@@ -192,13 +219,13 @@ void mt_rule_reduce_pair(struct mt_operator_plan *plan, const struct mt_operator
     stage(plan, input, dims_of(call, true), has_index ? 2 * INDEX_BYTES : sum_bytes(input));
 }
 
-/* any, all: of any dtype. */
+/* any, all: of any dtype, in which they are staged. */
 void mt_rule_truth(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, 0);
     mt_inner_outputs(plan, call, 0);
     if (input != NULL && input->elements > 0)
-        stage(plan, input, dims_of(call, true), BOOL_BYTES);
+        stage(plan, input, dims_of(call, true), input->item_bytes);
 }
 
 /* var, std, with or without the mean: Welford's four numbers. */

@@ -38,6 +38,16 @@ struct description {
         return made;
     }
 
+    /* Of a dimension without an index, all fields are zero. */
+    mt_argument of_optional_tensors(c10::ArrayRef<IValue> values)
+    {
+        std::vector<mt_operand> list;
+        for (const IValue &value : values)
+            list.push_back(value.isTensor() && value.toTensor().defined() ? operand_of(value.toTensor())
+                                                                          : mt_operand{});
+        return of_tensors(std::move(list));
+    }
+
     mt_argument of_integers(std::vector<int64_t> list)
     {
         integers.push_back(std::move(list));
@@ -58,6 +68,8 @@ struct description {
         }
         if (value.isIntList())
             return of_integers(value.toIntVector());
+        if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType)
+            return of_optional_tensors(value.toListRef());
         if (value.isBool())
             return {MT_ARGUMENT_BOOL, value.toBool(), 0, nullptr, nullptr, 0};
         if (value.isInt())
