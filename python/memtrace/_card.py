@@ -53,9 +53,20 @@ class Cards:
 
         self.process = os.getpid()
         cuda: Any = torch.cuda
+        cuda.default_generators = self.generators()
+
+    def generators(self) -> tuple[Any, ...]:
+        """Returns the cards' default generators. PyTorch 2.6 with CUDA makes generators that need a driver; then it has the
+        host's, which seed nothing here."""
+        import torch
+
         self.device.memtrace_dry_gives_default(1)
-        cuda.default_generators = tuple(torch.Generator(f"cuda:{device}") for device in range(self.count))
-        self.device.memtrace_dry_gives_default(0)
+        try:
+            return tuple(torch.Generator(f"cuda:{device}") for device in range(self.count))
+        except RuntimeError:
+            return tuple(torch.Generator() for _ in range(self.count))
+        finally:
+            self.device.memtrace_dry_gives_default(0)
 
     def is_in_bad_fork(self) -> bool:
         return self.process is not None and self.process != os.getpid()

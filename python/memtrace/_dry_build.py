@@ -5,10 +5,12 @@ import hashlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent import futures
 
 from ._library import BESIDE, WHEEL
 
@@ -77,28 +79,42 @@ def find(torch_folder: pathlib.Path) -> str:
     return str(target)
 
 
+def find_compiler() -> list[str]:
+    """Returns the command of a C++ compiler, or nothing."""
+    names = [os.environ.get("CXX") or "c++", "g++", "clang++"]
+    return next((command for command in map(shlex.split, names) if shutil.which(command[0])), [])
+
+
+def has_new_strings(torch_folder: pathlib.Path) -> bool:
+    """True if PyTorch has C++11's strings, which its wheels up to 2.6 have not."""
+    old = b"_ZN3c105Error11add_contextESs"  # c10::Error::add_context(std::string)
+    return old not in (torch_folder / "lib/libc10.so").read_bytes()
+
+
+def compile_sources(command: list[str], folder: pathlib.Path, scratch: str) -> list[str]:
+    """Returns the objects' paths. Fails with NoLibrary and the compiler's words."""
+    def compile(source: pathlib.Path) -> str:
+        made = f"{scratch}/{source.stem}.o"
+        done = subprocess.run([*command, "-c", str(source), "-o", made], stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise NoLibrary(f"{command[0]} can't compile the library for this PyTorch:\n{done.stderr[-2000:]}")
+        return made
+
+    with futures.ThreadPoolExecutor(os.cpu_count()) as workers:
+        return list(workers.map(compile, sorted(folder.glob("torch/dry/*.cpp"))))
+
+
 def build(folder: pathlib.Path, torch_folder: pathlib.Path, target: pathlib.Path, version: str) -> None:
     """Compiles the library for a PyTorch into a file."""
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
+    compiler = find_compiler()
+    if not compiler:
         raise NoLibrary(f"memtrace has no library for PyTorch {version}, and there is no C++ compiler to make one: install g++")
     print(f"memtrace: compiling the library for PyTorch {version}, once", file=sys.stderr)
     target.parent.mkdir(parents=True, exist_ok=True)
+    options = [STANDARD, "-O1", "-fPIC", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={int(has_new_strings(torch_folder))}", f"-I{folder}",
+               f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include"]
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        objects = []
-        running = []
-        for source in sorted(folder.glob("torch/dry/*.cpp")):
-            objects.append(f"{scratch}/{source.stem}.o")
-            running.append(subprocess.Popen(
-                [compiler, STANDARD, "-O1", "-fPIC", "-w", f"-I{folder}",
-                 f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include", "-c", str(source),
-                 "-o", objects[-1]], stderr=subprocess.PIPE, text=True))
-        for process in running:
-            errors = process.communicate()[1]
-            if process.returncode:
-                raise NoLibrary(f"the library for PyTorch {version} can't be compiled:\n{errors[-2000:]}")
+        objects = compile_sources(compiler + options, folder, scratch)
         made = f"{scratch}/made.so"
-        subprocess.run([compiler, "-shared", *objects, f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", "-o", made], check=True)
+        subprocess.run([*compiler, "-shared", *objects, f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", "-o", made], check=True)
         os.replace(made, target)
-
-

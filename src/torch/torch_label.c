@@ -2,6 +2,7 @@
 
 #include "base/interner.h"
 #include "base/memory.h"
+#include "torch/memtrace_torch.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -188,4 +189,99 @@ bool mt_torch_label_phase(mt_phase phase, mt_category category)
     const uint32_t before =
         atomic_exchange_explicit(&program_phase, (uint32_t)category << CATEGORY_SHIFT | phase, memory_order_relaxed);
     return (before & BYTE) != phase;
+}
+
+/* ---- in a trace ---- */
+
+/* Returns a number that tells shapes apart. */
+static uint64_t hash_of(const struct memtrace_torch_shape *shape)
+{
+    uint64_t hash = shape != NULL ? (uint64_t)shape->dtype + 1 : 0;
+    for (int i = 0; shape != NULL && i < shape->dims; i++)
+        hash = (hash << 29 | hash >> 35) * 0x94d049bb133111ebu ^ ((uint64_t)shape->sizes[i] + 1) * 0x9e3779b97f4a7c15u;
+    return hash * 0xbf58476d1ce4e5b9u;
+}
+
+uint64_t mt_torch_label_key(const struct mt_torch_label *label)
+{
+    assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
+    const uint64_t key = (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 |
+                         (uint64_t)label->category << 8 | (uint64_t)label->without_grad << 7 | label->phase;
+    return key ^ hash_of(label->shape);
+}
+
+static mt_role role_of(const struct mt_torch_label *label)
+{
+    switch (label->category) {
+    case MT_CATEGORY_PARAM:
+        return MT_ROLE_PARAMETER;
+    case MT_CATEGORY_GRADIENT:
+        return MT_ROLE_GRADIENT;
+    case MT_CATEGORY_OPT_STATE:
+        return MT_ROLE_OPTIMIZER_STATE;
+    case MT_CATEGORY_DATA:
+        return MT_ROLE_INPUT;
+    case MT_CATEGORY_WORKSPACE:
+        return MT_ROLE_WORKSPACE;
+    default:
+        return label->phase == MT_PHASE_FORWARD && !label->without_grad ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
+    }
+}
+
+/* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
+static mt_dtype dtype_of(int number)
+{
+    static const mt_dtype dtypes[] = {MT_U8,
+                                      MT_I8,
+                                      MT_I16,
+                                      MT_I32,
+                                      MT_I64,
+                                      MT_F16,
+                                      MT_F32,
+                                      MT_F64,
+                                      MT_C32,
+                                      MT_C64,
+                                      MT_C128,
+                                      MT_BOOL,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_BF16,
+                                      [23] = MT_F8_E5M2,
+                                      [24] = MT_F8_E4M3FN,
+                                      [25] = MT_F8_E5M2FNUZ,
+                                      [26] = MT_F8_E4M3FNUZ,
+                                      [27] = MT_U16,
+                                      [28] = MT_U32,
+                                      [29] = MT_U64,
+                                      [44] = MT_F8_E8M0FNU,
+                                      [45] = MT_F4_E2M1X2};
+    return number >= 0 && (size_t)number < sizeof dtypes / sizeof dtypes[0] ? dtypes[number] : MT_NONE;
+}
+
+static void add_shape(struct mt_label *label, const struct memtrace_torch_shape *shape)
+{
+    _Static_assert((int)MEMTRACE_TORCH_DIMS == (int)MT_LABEL_MAX_DIMS, "a label has room for a shape");
+    label->dtype = dtype_of(shape->dtype);
+    label->dims = shape->dims;
+    memcpy(label->shape, shape->sizes, (size_t)shape->dims * sizeof *shape->sizes);
+}
+
+struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const struct mt_torch_label *label,
+                                        mt_span_id span)
+{
+    struct mt_torch_span known = {.kind = "", .layer = -1};
+    (void)mt_torch_names_find(names, label->span, &known);
+    if (label->operator_number > 0)
+        known.kind = mt_torch_names_operator_name(names, label->operator_number);
+    struct mt_label made = {.category = label->category,
+                            .role = role_of(label),
+                            .role_source = MT_ROLE_SOURCE_OBSERVED,
+                            .phase = label->phase,
+                            .op = known.kind,
+                            .span = span,
+                            .layer = known.layer};
+    if (label->shape != NULL)
+        add_shape(&made, label->shape);
+    return made;
 }

@@ -101,4 +101,13 @@ uint32_t mt_torch_label_depth(void);
 /* Sets the program's phase, and the category of what no span covers. True if the phase has changed. */
 bool mt_torch_label_phase(mt_phase phase, mt_category category);
 
+/* ---- in a trace ---- */
+
+/* Returns a number that tells labels apart. */
+uint64_t mt_torch_label_key(const struct mt_torch_label *label);
+
+/* Returns the label as a trace has it, in the trace's number of its span. Borrows texts of the names. */
+struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const struct mt_torch_label *label,
+                                        mt_span_id span);
+
 #endif

@@ -34,7 +34,6 @@ static struct library {
     bool in_step;
     mt_phase phase;
     atomic_uint_fast64_t unknown_frees, differences;
-    atomic_uint_fast64_t requests; /* a hash of them */
     atomic_bool is_child;
 
     /* of a process whose own allocator is watched */
@@ -161,7 +160,7 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
                                                 .names = &library.names};
     MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
-        mt_process_trace_name(&path, library.trace_path, device > 0 ? name_addition(device, addition) : "");
+        mt_process_trace_name(&path, library.trace_path, library.card_end > 0 ? name_addition(device, addition) : "");
         settings.trace_path = path.data;
     }
     mt_status status = mt_torch_memory_open(device, &settings, out);
@@ -194,19 +193,6 @@ static mt_status memory_for(int device, struct mt_torch_memory **out)
     return status;
 }
 
-/* Mixes as FNV-1a does. Threads of one program take turns, or its steps differ anyway. */
-static void note_request(int64_t bytes)
-{
-    const uint64_t prime = UINT64_C(1099511628211);
-    const uint64_t before = atomic_load_explicit(&library.requests, memory_order_relaxed);
-    atomic_store_explicit(&library.requests, (before ^ (uint64_t)bytes) * prime, memory_order_relaxed);
-}
-
-uint64_t memtrace_torch_requests(void)
-{
-    return atomic_exchange_explicit(&library.requests, UINT64_C(14695981039346656037), memory_order_relaxed);
-}
-
 mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
                                const struct memtrace_torch_shape *shape, mt_addr *out)
 {
@@ -217,7 +203,7 @@ mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
     MT_TRY(memory_for(device, &memory));
-    note_request(bytes);
+    mt_torch_note_request(bytes);
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
 }
 

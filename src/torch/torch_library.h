@@ -65,4 +65,7 @@ mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream
 /* Returns the spelling of the device in the place of every card; NULL if there is none. */
 const char *mt_torch_simulated(void);
 
+/* Mixes a request into the hash that memtrace_torch_requests returns. */
+void mt_torch_note_request(int64_t bytes);
+
 #endif

@@ -37,7 +37,8 @@ struct mt_torch_memory {
     struct mt_torch_names *names;
     struct mt_lock lock; /* guards the rest; the allocator's own lock is taken inside it, never the other way round */
     struct mt_number_map blocks; /* from address to struct mt_block * */
-    struct mt_number_map labels; /* from key_of a label to its number << 32 | its span's number, both of the trace */
+    struct mt_number_map
+        labels; /* from mt_torch_label_key to its number << 32 | its span's number, both of the trace */
     struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
     struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
 };
@@ -76,12 +77,17 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                            struct mt_torch_trace *trace)
 {
     struct mt_text alloc = {0};
+    struct mt_run_rank rank;
+    const char *job;
+    const bool is_rank = mt_process_rank_read(&rank, &job);
     mt_alloc_settings_format(&settings->alloc, &alloc);
     const bool is_dry = settings->alloc.policy == MT_POLICY_TORCH && mt_device_is_simulated(card->device->name);
     struct mt_run_setting rows[] = {
         {"alloc", mt_text_get(&alloc)}, {"program", settings->program}, {"recorded", "dry"}};
     struct mt_run_info info = {.name = settings->program,
                                .device = card->device->name,
+                               .rank = is_rank ? &rank : NULL,
+                               .job = job,
                                .capacity_bytes = card->device->capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0] - !is_dry};
@@ -156,23 +162,6 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
 
 /* ---- labels ---- */
 
-/* Returns a number that tells shapes apart. */
-static uint64_t hash_of(const struct memtrace_torch_shape *shape)
-{
-    uint64_t hash = shape != NULL ? (uint64_t)shape->dtype + 1 : 0;
-    for (int i = 0; shape != NULL && i < shape->dims; i++)
-        hash = (hash << 29 | hash >> 35) * 0x94d049bb133111ebu ^ ((uint64_t)shape->sizes[i] + 1) * 0x9e3779b97f4a7c15u;
-    return hash * 0xbf58476d1ce4e5b9u;
-}
-
-static uint64_t key_of(const struct mt_torch_label *label)
-{
-    assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
-    const uint64_t key = (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 |
-                         (uint64_t)label->category << 8 | (uint64_t)label->without_grad << 7 | label->phase;
-    return key ^ hash_of(label->shape);
-}
-
 /* Returns the number of a span in this trace. Spans are few, and looked up once a label. The lock is held. */
 static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
 {
@@ -188,86 +177,17 @@ static mt_span_id span_of(struct mt_torch_memory *memory, mt_span_id span)
     return (mt_span_id)number;
 }
 
-static mt_role role_of(const struct mt_torch_label *label)
-{
-    switch (label->category) {
-    case MT_CATEGORY_PARAM:
-        return MT_ROLE_PARAMETER;
-    case MT_CATEGORY_GRADIENT:
-        return MT_ROLE_GRADIENT;
-    case MT_CATEGORY_OPT_STATE:
-        return MT_ROLE_OPTIMIZER_STATE;
-    case MT_CATEGORY_DATA:
-        return MT_ROLE_INPUT;
-    case MT_CATEGORY_WORKSPACE:
-        return MT_ROLE_WORKSPACE;
-    default:
-        return label->phase == MT_PHASE_FORWARD && !label->without_grad ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
-    }
-}
-
-/* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
-static mt_dtype dtype_of(int number)
-{
-    static const mt_dtype dtypes[] = {MT_U8,
-                                      MT_I8,
-                                      MT_I16,
-                                      MT_I32,
-                                      MT_I64,
-                                      MT_F16,
-                                      MT_F32,
-                                      MT_F64,
-                                      MT_C32,
-                                      MT_C64,
-                                      MT_C128,
-                                      MT_BOOL,
-                                      MT_NONE,
-                                      MT_NONE,
-                                      MT_NONE,
-                                      MT_BF16,
-                                      [23] = MT_F8_E5M2,
-                                      [24] = MT_F8_E4M3FN,
-                                      [25] = MT_F8_E5M2FNUZ,
-                                      [26] = MT_F8_E4M3FNUZ,
-                                      [27] = MT_U16,
-                                      [28] = MT_U32,
-                                      [29] = MT_U64,
-                                      [44] = MT_F8_E8M0FNU,
-                                      [45] = MT_F4_E2M1X2};
-    return number >= 0 && (size_t)number < sizeof dtypes / sizeof dtypes[0] ? dtypes[number] : MT_NONE;
-}
-
-static void add_shape(struct mt_label *label, const struct memtrace_torch_shape *shape)
-{
-    _Static_assert((int)MEMTRACE_TORCH_DIMS == (int)MT_LABEL_MAX_DIMS, "a label has room for a shape");
-    label->dtype = dtype_of(shape->dtype);
-    label->dims = shape->dims;
-    memcpy(label->shape, shape->sizes, (size_t)shape->dims * sizeof *shape->sizes);
-}
-
 static uint64_t intern(struct mt_torch_memory *memory, const struct mt_torch_label *label)
 {
-    struct mt_torch_span known = {.kind = "", .layer = -1};
-    mt_span_id span = span_of(memory, label->span);
-    (void)mt_torch_names_find(memory->names, label->span, &known);
-    if (label->operator_number > 0)
-        known.kind = mt_torch_names_operator_name(memory->names, label->operator_number);
-    struct mt_label made = {.category = label->category,
-                            .role = role_of(label),
-                            .role_source = MT_ROLE_SOURCE_OBSERVED,
-                            .phase = label->phase,
-                            .op = known.kind,
-                            .span = span,
-                            .layer = known.layer};
-    if (label->shape != NULL)
-        add_shape(&made, label->shape);
+    const mt_span_id span = span_of(memory, label->span);
+    const struct mt_label made = mt_torch_label_in_trace(memory->names, label, span);
     return (uint64_t)memory->sink.intern_label(memory->sink.context, &made) << 32 | span;
 }
 
 /* Returns the numbers of a label and its span in this trace, as in `labels`. The lock is held. */
 static uint64_t label_of(struct mt_torch_memory *memory, const struct mt_torch_label *label)
 {
-    uint64_t numbers, key = key_of(label);
+    uint64_t numbers, key = mt_torch_label_key(label);
     if (mt_number_map_get(&memory->labels, key, &numbers))
         return numbers;
     numbers = intern(memory, label);

@@ -1,7 +1,9 @@
-/* What a program asks of a card that is simulated: its properties, free memory, and the counters of memory_stats. */
+/* What a program asks of a card that is simulated: its properties, free memory, and the counters of memory_stats; and what its
+ * requests are compared by. */
 #include "torch/torch_library.h"
 #include "torch/torch_memory.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 int memtrace_torch_describe(const char *device, struct memtrace_torch_description *out)
@@ -40,4 +42,19 @@ int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])
     *next++ = stats.retries;
     *next++ = stats.ooms;
     return MT_OK;
+}
+
+static atomic_uint_fast64_t requests; /* a hash of them */
+
+/* Mixes as FNV-1a does. Threads of one program take turns, or its steps differ anyway. */
+void mt_torch_note_request(int64_t bytes)
+{
+    const uint64_t prime = UINT64_C(1099511628211);
+    const uint64_t before = atomic_load_explicit(&requests, memory_order_relaxed);
+    atomic_store_explicit(&requests, (before ^ (uint64_t)bytes) * prime, memory_order_relaxed);
+}
+
+uint64_t memtrace_torch_requests(void)
+{
+    return atomic_exchange_explicit(&requests, UINT64_C(14695981039346656037), memory_order_relaxed);
 }
