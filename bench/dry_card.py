@@ -18,16 +18,17 @@ says under fake tensors, and what accelerate's calculate_maximum_sizes says, fou
 from __future__ import annotations
 
 import argparse
-import gzip
 import importlib.util
 import json
+import lzma
 import pathlib
 import sys
 import tempfile
 import threading
 from typing import Optional
 
-from dry_pair import HALVES, MEASURES, Difference, Failed, Run, difference, read_run, run_estimates, run_half
+from dry_pair import (HALVES, MEASURES, Failed, Run, difference, make_library, read_run, run_estimates, run_half,
+                      with_frees_sorted)
 from dry_train import PROGRAMS, Program
 from pytorch_plugged import row, say
 
@@ -73,7 +74,7 @@ class Work:
 
     def path(self, name: str, half: str) -> pathlib.Path:
         folder = self.given.card if half == "card" and self.given.card else self.folder
-        return pathlib.Path(folder / f"{name}.{half}.json.gz")
+        return pathlib.Path(folder / f"{name}.{half}.json.xz")
 
     def store(self, name: str, half: str) -> None:
         """Runs a half, and writes what it found."""
@@ -82,7 +83,7 @@ class Work:
             run_half(given.memtrace, name, program, half, given.device).write(path)
             return
         found = run_estimates(given.memtrace, name, program, given.device)
-        path.write_bytes(gzip.compress(json.dumps(found).encode()))
+        path.write_bytes(lzma.compress(json.dumps(found).encode()))
 
     def run(self, name: str, half: str) -> None:
         try:
@@ -101,6 +102,8 @@ class Work:
         """Runs what is not kept yet."""
         wanted = [(name, half) for half in halves for name in names if half != "none" and not self.path(name, half).exists()]
         wanted.sort(key=lambda half: -gib_of(*half))
+        if any(half != "card" for _, half in wanted):
+            make_library(self.given.memtrace, self.given.device)
         queue = Queue(wanted, self.given.gib)
         threads = [threading.Thread(target=self.drain, args=[queue]) for _ in range(self.given.jobs)]
         for thread in threads:
@@ -111,7 +114,7 @@ class Work:
     def estimates(self, name: str) -> dict[str, Optional[int]]:
         """Returns what is kept of them."""
         path = self.path(name, ESTIMATES)
-        return dict(json.loads(gzip.decompress(path.read_bytes()))) if path.exists() else {}
+        return dict(json.loads(lzma.decompress(path.read_bytes()))) if path.exists() else {}
 
 
 class Pair:
@@ -119,17 +122,15 @@ class Pair:
 
     def __init__(self, name: str, card: Run, dry: Run, estimates: dict[str, Optional[int]]) -> None:
         self.name, self.card, self.dry, self.estimates = name, card, dry, estimates
-        self.differences: dict[str, Difference] = {}
-        if card.events:
-            self.differences["step"] = difference(card.step(), dry.step())
-        if card.is_whole():
-            self.differences["program"] = difference(card.events, dry.events)
+        self.differences = {"step": difference(card.step(), dry.step()),
+                            "step, frees sorted": difference(*(with_frees_sorted(run.step()) for run in (card, dry))),
+                            "program": difference(card.events, dry.events)}
 
     def error(self, what: str) -> float:
         return (self.dry.peaks[what] - self.card.peaks[what]) / self.card.peaks[what]
 
     def show_rows(self) -> None:
-        for what in self.card.peaks:
+        for what in MEASURES:
             row(f"dry run of {self.name}: peak {what}", "bytes", self.dry.peaks[what], self.card.peaks[what])
             row(f"dry run of {self.name}: peak {what} is off by", "of it", f"{abs(self.error(what)):.6f}", "", "<=", MOST_ERROR[what])
         for where, found in self.differences.items():
@@ -146,13 +147,15 @@ class Pair:
                     say(f"{self.name}: {where}: {sign} {count} x {event.what} {event.operator}")
 
     def error_cell(self, what: str) -> str:
-        if what not in self.card.peaks:
-            return "–"
-        return f"{self.error(what):+.3%}" if self.error(what) else "equal"
+        """Returns a share of the peak, or bytes if they are fewer than a block of 4 KiB."""
+        off = self.dry.peaks[what] - self.card.peaks[what]
+        if off == 0:
+            return "equal"
+        return f"{off:+,} B" if abs(off) < 4096 else f"{self.error(what):+.3%}"
 
     def markdown(self, has_estimates: bool) -> str:
         cells = [self.name, f"{self.card.peaks['requested']:,}", *map(self.error_cell, MEASURES)]
-        cells += [f"{self.differences[where].equal:.2%}" if where in self.differences else "–" for where in ("step", "program")]
+        cells += [f"{found.equal:.2%}" for found in self.differences.values()]
         for name in ESTIMATORS if has_estimates else ():
             figure = self.estimates.get(name)
             cells.append("–" if figure is None else f"{figure / self.card.peaks['requested'] - 1:+.1%}")
@@ -160,7 +163,7 @@ class Pair:
 
 
 def head(has_estimates: bool) -> str:
-    titles = ["program", "peak, requested", "requested", "allocated", "reserved", "step", "program"]
+    titles = ["program", "peak, requested", "requested", "allocated", "reserved", "step", "frees sorted", "program"]
     titles += ["MemTracker", "accelerate"] if has_estimates else []
     return f"| {' | '.join(titles)} |\n| --- |{' ---: |' * (len(titles) - 1)}"
 

@@ -1,12 +1,13 @@
 """Runs of programs, on a card and dry, as lists of events that can be kept and compared anywhere.
 
-A kept run is a file NAME.card.json.gz or NAME.dry.json.gz: PyTorch's own peaks of the first four steps, and each allocation and
-free of the whole program in order. NAME.estimates.json.gz holds what estimators say.
+A kept run is a file NAME.card.json.xz or NAME.dry.json.xz: PyTorch's own peaks of the first four steps, and each allocation and
+free of the whole program in order. NAME.estimates.json.xz holds what estimators say.
 """
 from __future__ import annotations
 
-import gzip
+import itertools
 import json
+import lzma
 import os
 import pathlib
 import subprocess
@@ -38,29 +39,22 @@ class Event(NamedTuple):
 
 class Run(NamedTuple):
     peaks: dict[str, int]  # of the first four steps, by measure
-    events: list[Event]  # of the whole program; of one step, without marks, where no more was measured
-
-    def marks(self) -> list[int]:
-        """Returns the places of what is taken and freed before and after the last step."""
-        return [place for place, event in enumerate(self.events) if event.what.endswith(f" {MARK_BYTES}")]
-
-    def is_whole(self) -> bool:
-        return bool(self.marks())
+    events: list[Event]  # of the whole program
 
     def step(self) -> list[Event]:
-        """Returns the events of the last step."""
-        marks = self.marks()
-        return self.events[marks[1] + 1:marks[2]] if marks else self.events
+        """Returns the events of the last step, which stands between what is taken and freed at its begin and its end."""
+        marks = [place for place, event in enumerate(self.events) if event.what.endswith(f" {MARK_BYTES}")]
+        return self.events[marks[1] + 1:marks[2]]
 
     def write(self, path: pathlib.Path) -> None:
         part = path.with_suffix(".part")
-        with gzip.open(part, "wt") as file:
+        with lzma.open(part, "wt") as file:
             json.dump({"peaks": self.peaks, "events": self.events}, file)
         part.rename(path)
 
 
 def read_run(path: pathlib.Path) -> Run:
-    with gzip.open(path, "rt") as file:
+    with lzma.open(path, "rt") as file:
         kept = json.load(file)
     return Run(kept["peaks"], [Event(*event) for event in kept["events"]])
 
@@ -82,6 +76,13 @@ def environment_of(program: Program, sees_card: bool) -> dict[str, str]:
     return environment
 
 
+def make_library(memtrace: str, device: str) -> None:
+    """Has memtrace compile its library for this PyTorch, which many programs at once would do many times."""
+    with tempfile.TemporaryDirectory(prefix="memtrace-pair.") as folder:
+        ended([memtrace, "dry-run", "--device", device, "--trace", os.path.join(folder, "run.db"), "--", sys.executable, "-c",
+               "import torch; torch.ones(1, device='cuda')"], {"CUDA_VISIBLE_DEVICES": ""})
+
+
 def run_half(memtrace: str, name: str, program: Program, half: str, device: str) -> Run:
     """Runs a program on the card, or dry on a simulated one with the card hidden."""
     command = ["record"] if half == "card" else ["dry-run", "--device", device, "--steps", "1000"]
@@ -100,6 +101,15 @@ def run_estimates(memtrace: str, name: str, program: Program, device: str) -> di
         said = ended([memtrace, "dry-run", "--device", device, "--steps", "1000", "--trace", os.path.join(folder, "run.db"),
                       "--", sys.executable, str(TRAIN), name, "--estimate"], environment_of(program, False))
     return dict(json.loads(said.splitlines()[-1]))
+
+
+def with_frees_sorted(events: list[Event]) -> list[Event]:
+    """Returns the events with frees that follow each other in the order of their sizes. Autocast frees its casts in the order of
+    a table of addresses, which is another one in each process."""
+    sorted_events: list[Event] = []
+    for is_free, group in itertools.groupby(events, lambda event: event.what.startswith("free")):
+        sorted_events += sorted(group) if is_free else group
+    return sorted_events
 
 
 class Difference(NamedTuple):

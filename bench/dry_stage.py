@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
-PEAK_STEPS, STEPS = 4, 5
+PEAK_STEPS, STEPS = 4, 6
 MARK_BYTES = 1_234_567
 Step = Callable[[], None]
 Loss = Optional[Callable[[], Any]]

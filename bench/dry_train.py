@@ -1,6 +1,6 @@
 """Trains a program of the list that bench/dry_card.py compares: under `memtrace record`, or `memtrace dry-run`.
 
-    python3 bench/dry_train.py NAME             trains five steps on cuda
+    python3 bench/dry_train.py NAME             trains six steps on cuda
     python3 bench/dry_train.py NAME --estimate  prints as JSON what two estimators say of it
 
 The first prints PyTorch's own peaks of the first four steps as JSON, and takes a block of MARK_BYTES before and after the last
@@ -15,7 +15,7 @@ from typing import Any, Optional
 import dry_library_models
 import dry_own_models  # noqa: F401 (lists its programs)
 import torch
-from dry_stage import PROGRAMS, STEPS, Program, Stage
+from dry_stage import PEAK_STEPS, PROGRAMS, STEPS, Program, Stage
 
 REFERENCE = dry_library_models.REFERENCE
 ADAM_COPIES = 4  # `accelerate estimate-memory`: weights, gradients, and two states of Adam
@@ -55,14 +55,14 @@ def accelerate_estimate(program: Program) -> int:
 
 
 def tracker_estimate(program: Program) -> int:
-    """Returns the peak that MemTracker finds in two steps of fake tensors. They need a card, or a dry run's."""
+    """Returns the peak that MemTracker finds in four steps of fake tensors. They need a card, or a dry run's."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
     tracker = MemTracker()
     with FakeTensorMode(), tracker:
         step = program.make(Stage(torch, "cuda"))
-        for _ in range(2):
+        for _ in range(PEAK_STEPS):
             assert step is not None
             step()
             tracker.reset_mod_stats()

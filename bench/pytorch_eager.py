@@ -58,8 +58,18 @@ class FeedForward(torch.nn.Module):
 
 
 def softmax(x):
-    exponentials = torch.exp(x - torch.amax(x, dim=-1, keepdim=True))
+    shifted = x - torch.amax(x, dim=-1, keepdim=True)
+    exponentials = torch.exp(shifted)
     return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+def attend(query, key, value, mask):
+    scores = torch.einsum("bhqd,bhkd->bhqk", query, key)
+    scores = scores / torch.sqrt(torch.tensor(query.shape[-1]).to(scores))
+    minus_infinity = torch.tensor(float("-inf")).to(scores)
+    scores = torch.where(mask, scores, minus_infinity)
+    weights = softmax(scores)
+    return torch.einsum("bhqk,bhkd->bhqd", weights, value)
 
 
 class Attention(torch.nn.Module):
@@ -74,24 +84,25 @@ class Attention(torch.nn.Module):
         return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
 
     def forward(self, x):
-        query, key, value = self.split(self.q_proj(x)), self.split(self.k_proj(x)), self.split(self.v_proj(x))
+        query, key, value = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        query, key, value = self.split(query), self.split(key), self.split(value)
         mask = torch.tril(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device))
-        scores = torch.einsum("bhqd,bhkd->bhqk", query, key)
-        scores = scores / torch.sqrt(torch.tensor(query.shape[-1]).to(scores))
-        weights = softmax(torch.where(mask, scores, torch.tensor(float("-inf")).to(scores)))
-        mixed = torch.einsum("bhqk,bhkd->bhqd", weights, value)
-        return self.output_proj(mixed.transpose(1, 2).reshape(x.shape))
+        mixed = attend(query, key, value, mask)
+        mixed = mixed.transpose(1, 2).reshape(x.shape)
+        return self.output_proj(mixed)
 
 
 class Block(torch.nn.Module):
     def __init__(self, width, hidden, heads, length):
         super().__init__()
-        self.ln1, self.attn = RMSNorm(width), Attention(width, heads, length)
-        self.ln2, self.ffn = RMSNorm(width), FeedForward(width, hidden)
+        self.attn, self.ffn = Attention(width, heads, length), FeedForward(width, hidden)
+        self.ln1, self.ln2 = RMSNorm(width), RMSNorm(width)
 
     def forward(self, x):
-        x = x + self.attn(self.ln1(x))
-        return x + self.ffn(self.ln2(x))
+        to_attention = self.ln1(x)
+        x = x + self.attn(to_attention)
+        to_feed_forward = self.ln2(x)
+        return x + self.ffn(to_feed_forward)
 
 
 class Transformer(torch.nn.Module):
@@ -111,8 +122,9 @@ class Transformer(torch.nn.Module):
 
 def cross_entropy(logits, targets):
     shifted = logits - torch.amax(logits, dim=-1, keepdim=True)
+    normalizer = torch.logsumexp(shifted, dim=-1)
     chosen = torch.gather(shifted, -1, targets.unsqueeze(-1)).squeeze(-1)
-    return (torch.logsumexp(shifted, dim=-1) - chosen).mean()
+    return (normalizer - chosen).mean()
 
 
 class AdamW:
@@ -139,7 +151,8 @@ class AdamW:
             parameter.mul_(1 - self.RATE * self.DECAY)
             first.mul_(self.BETA1).add_(gradient, alpha=1 - self.BETA1)
             second.mul_(self.BETA2).addcmul_(gradient, gradient, value=1 - self.BETA2)
-            parameter.addcdiv_(first, second.sqrt().add_(self.EPSILON), value=-rate)
+            root = second.sqrt().add_(self.EPSILON)
+            parameter.addcdiv_(first, root, value=-rate)
 
 
 class Eager(Training):
@@ -150,9 +163,10 @@ class Eager(Training):
         self.optimizer = AdamW(self.model.parameters())
 
     def loss(self, tokens):
-        loss = cross_entropy(self.model(tokens), tokens)
+        logits = self.model(tokens)
+        loss = cross_entropy(logits, tokens)
         self.optimizer.zero_grad()
-        return loss
+        return logits, loss
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Own(Training):
 
     def loss(self, tokens):
         self.optimizer.zero_grad()
-        return self.model(tokens)
+        return None, self.model(tokens)
 
 
 if __name__ == "__main__":

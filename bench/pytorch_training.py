@@ -19,7 +19,8 @@ WARM_UP = 3
 
 
 class Training:
-    """A model under training: a subclass sets `optimizer` and defines `loss(tokens)`."""
+    """A model under training: a subclass sets `optimizer` and defines `loss(tokens)`, which returns what the step keeps until its
+    end, as training loops do with logits, and the loss."""
 
     def __init__(self, given):
         self.shape = (given.batch, given.seq)
@@ -33,7 +34,7 @@ class Training:
         marks[0].record()
         tokens = torch.randint(0, VOCABULARY, self.shape, device="cuda")
         with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.autocast):
-            loss = self.loss(tokens)
+            kept, loss = self.loss(tokens)  # freed in this order
         marks[1].record()
         loss.backward()
         marks[2].record()

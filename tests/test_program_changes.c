@@ -189,10 +189,13 @@ static struct story *two_gradients(bool accumulates)
     begin_step(story, 0);
     story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
     size_t first = story_take(story, GRAD, 3 * MIB);
-    if (accumulates)
+    if (accumulates) {
         story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD);
+        story_mark(story, MT_EVENT_PHASE, MT_PHASE_BACKWARD);
+    }
     size_t second = story_take(story, GRAD, 2 * MIB), third = story_take(story, GRAD, MIB);
     story_mark(story, MT_EVENT_PHASE, MT_PHASE_OPTIMIZER);
+    story_mark(story, MT_EVENT_PHASE, MT_PHASE_FORWARD); /* for the data of the next step */
     story_give(story, first);
     story_give(story, second);
     story_give(story, third);

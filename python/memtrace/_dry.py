@@ -83,21 +83,21 @@ def load_cuda(path: pathlib.Path) -> None:
         os.close(nothing)
 
 
-def operators_of_cuda(text: str) -> list[str]:
-    """Returns the operators of native_functions.yaml that have a kernel for CUDA, or whose structured one has. One that CUDA
-    shares with every device is made of others, and is left so."""
-    names, delegates = [], {}
+def operators_of_cuda(text: str) -> tuple[set[str], set[str]]:
+    """Returns the operators of native_functions.yaml that have a kernel for CUDA, or whose structured one has; and those whose
+    kernel CUDA shares with every device, which are made of others."""
+    names: set[str] = set()
+    shared: set[str] = set()
+    delegates = {}
     for entry in re.split(r"\n- func: ", "\n" + text)[1:]:
-        name = entry.partition("(")[0]
-        lines = [line for line in re.findall(r"\n    ([A-Za-z0-9, ]+):", entry) if "Composite" not in line]
-        keys = {key.strip() for line in lines for key in line.split(",")}
+        name = "aten::" + entry.partition("(")[0]
+        lines = [line for line in re.findall(r"\n    ([A-Za-z0-9, ]+):", entry) if "CUDA" in re.split(", *", line)]
         found = re.search(r"structured_delegate: (\S+)", entry)
-        if "CUDA" in keys:
-            names.append(name)
+        if lines:
+            (shared if "Composite" in lines[0] else names).add(name)
         elif found:
-            delegates[name] = found.group(1)
-    has_kernel = set(names)
-    return names + [name for name, delegate in delegates.items() if delegate in has_kernel]
+            delegates[name] = "aten::" + found.group(1)
+    return names | {name for name, delegate in delegates.items() if delegate in names}, shared
 
 
 def register_operators() -> None:
@@ -107,9 +107,9 @@ def register_operators() -> None:
 
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
-    names = {f"aten::{name}" for name in operators_of_cuda(yaml.read_text(encoding="utf-8"))}
+    names, shared = operators_of_cuda(yaml.read_text(encoding="utf-8"))
     names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
-    for name in sorted(names - {f"aten::{name}" for name in OWN}):
+    for name in sorted(names - shared - {f"aten::{name}" for name in OWN}):
         cards.device.memtrace_dry_operator(name.encode())
 
 

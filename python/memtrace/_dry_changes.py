@@ -137,6 +137,7 @@ def checkpoint(changes: Changes) -> None:
         return forward
 
     def prepare(model: Module) -> None:
+        module: Any
         for module in model.modules():
             if getattr(module, "is_gradient_checkpointing", False):
                 by_model.append(True)
@@ -149,7 +150,7 @@ def checkpoint(changes: Changes) -> None:
                 return
         blocks = alike_blocks(model)
         for block in blocks:
-            block.forward = forward_of(block)  # type: ignore[method-assign]
+            block.forward = forward_of(block)
         if blocks:
             changes.made["checkpoint"] = f"{len(blocks)} of {type(blocks[0]).__name__}"
 
@@ -177,7 +178,7 @@ def autocast(changes: Changes) -> None:
     class Ours(torch.autocast):
         pass
 
-    original = torch.autocast.__enter__
+    original: Any = torch.autocast.__enter__
 
     def enter(context: Any) -> Any:
         if context._enabled and context.device == "cuda" and not isinstance(context, Ours):
@@ -188,7 +189,8 @@ def autocast(changes: Changes) -> None:
         if not has_fp32(model):
             return contextlib.nullcontext()
         changes.made["autocast"] = f"forward of {type(model).__name__}"
-        return Ours("cuda", torch.bfloat16)
+        context: ContextManager[Any] = Ours("cuda", torch.bfloat16)
+        return context
 
     changes.missing["autocast"] = "no parameter is of fp32"
     torch.autocast.__enter__ = enter  # type: ignore[method-assign]
@@ -226,18 +228,19 @@ def bf16_weights(changes: Changes) -> None:
 def change_optimizers(changes: Changes, name: str, obstacle: Callable[[dict[str, Any]], str],
                       settings: dict[str, bool]) -> None:
     """Has optimizers begin with other settings, unless there is an obstacle."""
-    def begin(original: Any, optimizer: Any, given: Any, defaults: dict[str, Any]) -> None:
+    original = Optimizer.__init__
+
+    def begin(optimizer: Any, params: Any, defaults: dict[str, Any]) -> None:
         kind, words = type(optimizer).__name__, obstacle(defaults)
         if words:
             changes.missing[name] = f"{kind} {words}"
         else:
             defaults.update({setting: value for setting, value in settings.items() if setting in defaults})
             changes.made[name] = kind
-        original(optimizer, given, defaults)
+        original(optimizer, params, defaults)
 
     changes.missing[name] = "no optimizer of torch.optim is made"
-    original = Optimizer.__init__
-    Optimizer.__init__ = lambda *given: begin(original, *given)  # type: ignore[method-assign, misc, assignment]
+    Optimizer.__init__ = begin  # type: ignore[method-assign, assignment]
 
 
 def fused_optimizer(changes: Changes) -> None:
@@ -284,9 +287,9 @@ def zero_grad(changes: Changes) -> None:
     changes.missing["zero-grad"] = "no optimizer of torch.optim has stepped before another forward"
     register_optimizer_step_post_hook(after_step)
     changes.around_calls.append(around)
+    owner: Any
     for owner in (Optimizer, Module):
-        original = owner.zero_grad
-        owner.zero_grad = functools.partialmethod(functools.partial(clear, original))  # type: ignore[attr-defined]
+        owner.zero_grad = functools.partialmethod(functools.partial(clear, owner.zero_grad))
 
 
 # ---- kernels and the allocator ----
@@ -316,6 +319,7 @@ def flash(changes: Changes) -> None:
         return original(*given, **named)
 
     def prepare(model: Module) -> None:
+        module: Any
         for module in model.modules():
             config = getattr(module, "config", None)
             if getattr(config, "_attn_implementation", "") == "eager" and hasattr(module, "set_attn_implementation"):

@@ -14,9 +14,9 @@ from typing import Any, Optional
 
 import torch
 
-from . import _dry, _dry_replaced, _stacks
+from . import _dry, _dry_ranks, _dry_replaced, _stacks
 from ._allocator import close_at_exit
-from ._watch import STACKS, Watcher, tell, trace_of_rank
+from ._watch import RANKS, STACKS, Watcher, tell, trace_of_rank
 
 MOST_NAMED = 5  # operators in one note
 MOST_STEPS = 10  # of a program whose steps never are equal
@@ -38,10 +38,22 @@ class DryWatcher(Watcher):
         self.asked_steps = int(os.environ["MEMTRACE_DRY_STEPS"])
         self.ended_steps = 0
         self.requests: Optional[int] = None  # of the last step, as a hash
+        self.all_requests = 0
+
+    def take_requests(self) -> int:
+        """Returns the hash of the requests since the last call, and adds it to that of all."""
+        requests = int(self.library.memtrace_torch_requests())
+        self.all_requests = hash((self.all_requests, requests))
+        return requests
+
+    def store_requests(self) -> None:
+        """Stores a number that is the same for ranks that made the same requests."""
+        self.take_requests()
+        self.measure("requests", self.all_requests % 2**53)
 
     def end_step(self) -> None:
         super().end_step()
-        before, self.requests = self.requests, int(self.library.memtrace_torch_requests())
+        before, self.requests = self.requests, self.take_requests()
         self.ended_steps += 1
         if self.asked_steps:
             if self.ended_steps >= self.asked_steps:
@@ -52,7 +64,7 @@ class DryWatcher(Watcher):
             raise Enough(0)
 
     def begin_step(self) -> int:
-        self.library.memtrace_torch_requests()  # what came before does not count
+        self.take_requests()  # what came before does not count
         return super().begin_step()
 
 
@@ -60,7 +72,7 @@ def trace_of_process() -> str:
     """Returns the path of this process's trace. A process that one with a card has started has a trace of its own."""
     path = trace_of_rank()
     first = os.environ.setdefault(PROCESS, str(os.getpid()))
-    if "RANK" in os.environ or first == str(os.getpid()):
+    if any(name in os.environ for name in RANKS) or first == str(os.getpid()):
         return path
     stem, ending = os.path.splitext(path)
     return f"{stem}-{os.getpid()}{ending}"
@@ -119,11 +131,13 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
 
     configure()
     close_at_exit(watcher)
+    atexit.register(watcher.store_requests)
     atexit.register(tell_unknown_operators, library)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)
     follow_forks(cards, watcher, configure)
     _dry_replaced.replace(cards)
+    _dry_ranks.install()
     gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported
     return watcher

@@ -180,10 +180,13 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
     return watcher
 
 
+RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # of torchrun, Slurm, Open MPI, MPICH
+
+
 def trace_of_rank() -> str:
     """Returns the path of the trace that `memtrace record` asks for, as src/record/process_trace.h has it for a rank."""
     path, ending = os.path.splitext(os.environ[TRACE])
-    rank = os.environ.get("RANK", "0")
+    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
     return path + ("" if rank == "0" else f"-rank{rank}") + ending
 
 

@@ -71,6 +71,8 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     if (status != MT_OK)
         return status;
     mt_program_kind kind = out->material.input.program.kind;
+    if (kind != MT_PROGRAM_MODEL)
+        MT_TRY(mt_peak_lines_find(question, &out->lines));
     if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
         return mt_program_changes_create(&out->material.input, &out->changes);
     return simulate(question, &out->material.input.settings, &out->simulated);

@@ -6,6 +6,7 @@
 
 #include "analysis/advise.h"
 #include "analysis/fit.h"
+#include "analysis/peak_lines.h"
 #include "analysis/program_changes.h"
 #include "analysis/simulation.h"
 
@@ -35,6 +36,7 @@ struct mt_advice_answer {
     struct mt_advice advice;
     struct mt_simulated_advice simulated; /* no options of a run that can't be made again */
     struct mt_program_changes changes;    /* of such a run, if its allocator is known; otherwise none */
+    struct mt_peak_lines lines;           /* of such a run */
 };
 
 /* Loads the run, finds at most `limit` findings of the extent, and simulates settings, on a device of the run's capacity. Both

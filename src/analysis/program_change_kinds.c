@@ -134,15 +134,19 @@ static mt_status add_zero_grad(const struct mt_window *window, struct mt_program
     return status;
 }
 
-/* Returns the event at which another forward pass of the same step begins, by the marks from `at` on; 0 if none does. */
+/* Returns the event at which another forward pass of the same step begins, by the marks from `at` on; 0 if none does. A pass
+ * has a backward: what follows the optimizer is called forward, too, as it is for the next step. */
 static int64_t next_forward_in_step(const struct mt_advice_input *input, size_t at)
 {
+    int64_t forward = 0;
     for (; at < input->mark_count; at++) {
         const struct mt_mark_row *mark = &input->marks[at];
         if (mark->kind == MT_EVENT_STEP_END || mark->kind == MT_EVENT_STEP_BEGIN)
             return 0;
-        if (mark->kind == MT_EVENT_PHASE && mark->value == MT_PHASE_FORWARD)
-            return mark->event;
+        if (mark->kind == MT_EVENT_PHASE && mark->value == MT_PHASE_FORWARD && forward == 0)
+            forward = mark->event;
+        if (mark->kind == MT_EVENT_PHASE && mark->value == MT_PHASE_BACKWARD && forward != 0)
+            return forward;
     }
     return 0;
 }

@@ -83,7 +83,8 @@ static mt_program_kind kind_of(const struct mt_settings *settings)
         return MT_PROGRAM_MODEL;
     if (mt_settings_value(settings, "alloc")[0] == '\0')
         return MT_PROGRAM_WATCHED;
-    return mt_settings_value(settings, "format")[0] != '\0' ? MT_PROGRAM_PYTORCH : MT_PROGRAM_LIBRARY;
+    bool is_dry = strcmp(mt_settings_value(settings, "recorded"), "dry") == 0;
+    return is_dry || mt_settings_value(settings, "format")[0] != '\0' ? MT_PROGRAM_PYTORCH : MT_PROGRAM_LIBRARY;
 }
 
 struct mt_program mt_program_of_settings(const struct mt_settings *settings)

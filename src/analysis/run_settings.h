@@ -33,7 +33,7 @@ const char *mt_settings_value(const struct mt_settings *settings, const char *na
 /* The program that a run is of: what can be changed about it, and by which words. */
 typedef enum mt_program_kind {
     MT_PROGRAM_MODEL,   /* memtrace run: it has options, and can be made again */
-    MT_PROGRAM_PYTORCH, /* a snapshot of PyTorch: its allocator is PyTorch's */
+    MT_PROGRAM_PYTORCH, /* a snapshot of PyTorch, or a dry run: its allocator is PyTorch's */
     MT_PROGRAM_LIBRARY, /* its allocator is ours, under PyTorch or by include/memtrace.h */
     MT_PROGRAM_WATCHED  /* it takes memory of the driver, or of an allocator that nothing is known of */
 } mt_program_kind;

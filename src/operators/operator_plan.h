@@ -71,6 +71,9 @@ mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_fo
     mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward, mt_rule_foreach_norm, mt_rule_dropout,
     mt_rule_running_sum;
 
+/* The rules of shards. */
+mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;
+
 /* The rules of products and of reductions. */
 mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_reduce_pair, mt_rule_truth,
     mt_rule_variance;

@@ -49,6 +49,9 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDA_FOLDER "group_norm_kernel.cu:838", ""},
     {"_foreach_norm", mt_rule_foreach_norm, "norms of chunks of 65,536 elements", CUDA_FOLDER "ForeachReduceOp.cu:435",
      "H200"},
+    {"split_with_sizes_copy", mt_rule_split_copy, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)",
+     "H200"},
+    {"_chunk_cat", mt_rule_chunk_cat, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)", "H200"},
     {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
     {"native_layer_norm _fused_rms_norm _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data "
      "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward "

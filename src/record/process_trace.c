@@ -53,13 +53,31 @@ static int64_t number_in(const char *variable)
     return text != NULL && end != text && *end == '\0' && number >= 0 && number < MOST_PROCESSES ? number : -1;
 }
 
-/* Reads the process's place in a job from what torchrun and its like set. False if it is in none. */
-static bool read_rank(struct mt_run_rank *out)
+/* The variables by which launchers tell a process its place: torchrun's, then Slurm's, Open MPI's, and those of MPICH and its
+ * like. */
+struct launcher {
+    const char *rank, *local_rank, *world_size, *job;
+};
+static const struct launcher launchers[] = {
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_ID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_ess_base_jobid"},
+    {"PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "PMI_ID"},
+};
+
+bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job)
 {
-    *out = (struct mt_run_rank){number_in("RANK"), number_in("LOCAL_RANK"), number_in("WORLD_SIZE")};
-    if (out->local_rank >= out->world_size)
-        out->local_rank = -1;
-    return out->rank >= 0 && out->rank < out->world_size;
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+        *out = (struct mt_run_rank){number_in(launchers[i].rank), number_in(launchers[i].local_rank),
+                                    number_in(launchers[i].world_size)};
+        if (out->local_rank >= out->world_size)
+            out->local_rank = -1;
+        *out_job = getenv(launchers[i].job);
+        if (out->rank >= 0 && out->rank < out->world_size)
+            return true;
+    }
+    *out_job = NULL;
+    return false;
 }
 
 /* ---- the trace ---- */
@@ -76,7 +94,8 @@ static void name_trace(struct mt_text *out, const struct mt_record_request *requ
 {
     struct mt_text addition = {0};
     struct mt_run_rank rank;
-    if (read_rank(&rank) && rank.rank > 0)
+    const char *job;
+    if (mt_process_rank_read(&rank, &job) && rank.rank > 0)
         mt_text_add(&addition, "-rank%" PRId64, rank.rank);
     if (card->addition != NULL)
         mt_text_add(&addition, "%s", card->addition);
@@ -90,13 +109,15 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     char pid[NUMBER_TEXT];
     struct mt_text command = {0};
     struct mt_run_rank rank;
+    const char *job;
+    const bool is_rank = mt_process_rank_read(&rank, &job);
     snprintf(pid, sizeof pid, "%" PRId64, (int64_t)getpid());
     read_command(&command);
     const struct mt_run_setting settings[] = {{"command", mt_text_get(&command)}, {"pid", pid}, {"recorded", recorded}};
     const struct mt_run_info info = {.name = request->name,
                                      .device = card->name,
-                                     .rank = read_rank(&rank) ? &rank : NULL,
-                                     .job = getenv("TORCHELASTIC_RUN_ID"),
+                                     .rank = is_rank ? &rank : NULL,
+                                     .job = job,
                                      .capacity_bytes = card->capacity_bytes,
                                      .settings = settings,
                                      .setting_count = sizeof settings / sizeof settings[0]};

@@ -11,6 +11,7 @@
 #include "record/handover.h"
 
 struct mt_recorder;
+struct mt_run_rank;
 
 /* The card, as known when the process begins to use it. */
 struct mt_process_card {
@@ -23,6 +24,10 @@ struct mt_process_card {
  * `recorded` says what the run has: "memory". Fails as mt_recorder_open, and answers that, too. */
 mt_status mt_process_trace_open(const struct mt_record_request *request, const struct mt_process_card *card,
                                 const char *recorded, struct mt_recorder **out);
+
+/* Reads this process's place in a job from what torchrun, Slurm or MPI has put into the environment. False if it is in none.
+ * *out_job is the job's name, borrowed from the environment; NULL: not known. */
+bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job);
 
 /* Appends `path` with `addition` before its ending: "run-rank1.db". */
 void mt_process_trace_name(struct mt_text *out, const char *path, const char *addition);

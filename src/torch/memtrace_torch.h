@@ -44,7 +44,7 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
 /* ---- settings, and the end ---- */
 
 /* Sets the allocator and the traces, before the first allocation. `alloc` is as for --alloc of memtrace ("": the
- * default). `trace_path` is the path of card 0's trace; card N has -cudaN before the ending. NULL: nothing is stored.
+ * default). `trace_path` is that of the first card in use; a further card N has -cudaN before the ending. NULL: nothing is stored.
  * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 

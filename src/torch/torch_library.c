@@ -160,7 +160,7 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
                                                 .names = &library.names};
     MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
     if (library.trace_path != NULL) {
-        mt_process_trace_name(&path, library.trace_path, device > 0 ? name_addition(device, addition) : "");
+        mt_process_trace_name(&path, library.trace_path, library.card_end > 0 ? name_addition(device, addition) : "");
         settings.trace_path = path.data;
     }
     mt_status status = mt_torch_memory_open(device, &settings, out);

@@ -77,13 +77,20 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                            struct mt_torch_trace *trace)
 {
     struct mt_text alloc = {0};
+    struct mt_run_rank rank;
+    const char *job;
+    const bool is_rank = mt_process_rank_read(&rank, &job);
     mt_alloc_settings_format(&settings->alloc, &alloc);
-    struct mt_run_setting rows[] = {{"alloc", mt_text_get(&alloc)}, {"program", settings->program}};
+    const bool is_dry = settings->alloc.policy == MT_POLICY_TORCH && mt_device_is_simulated(card->device->name);
+    struct mt_run_setting rows[] = {
+        {"alloc", mt_text_get(&alloc)}, {"program", settings->program}, {"recorded", "dry"}};
     struct mt_run_info info = {.name = settings->program,
                                .device = card->device->name,
+                               .rank = is_rank ? &rank : NULL,
+                               .job = job,
                                .capacity_bytes = card->device->capacity_bytes,
                                .settings = rows,
-                               .setting_count = sizeof rows / sizeof rows[0]};
+                               .setting_count = sizeof rows / sizeof rows[0] - !is_dry};
     mt_status status =
         settings->trace_path != NULL ? mt_recorder_open(settings->trace_path, &info, &trace->recorder) : MT_OK;
     mt_torch_trace_begin(trace);

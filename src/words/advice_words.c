@@ -208,6 +208,17 @@ static const struct mt_field finding_fields[] = {
 static const struct mt_row_type finding_type = MT_ROW_TYPE(ROW, finding_fields);
 #undef ROW
 
+#define ROW struct mt_peak_line
+static const struct mt_field line_fields[] = {
+    MT_TEXT(ROW, line, "line", "line", "of the program's own code that asked"),
+    MT_BYTES(ROW, bytes, "bytes", "requested", NULL),
+    MT_COUNT(ROW, blocks, "blocks", "blocks", NULL),
+    MT_NAME(ROW, span, "span", "the largest for", "the module that the largest of them is for"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_peak_line_type = MT_ROW_TYPE(ROW, line_fields);
+#undef ROW
+
 /* The answer as JSON has it. */
 struct advice_row {
     struct mt_replay_result peak; /* of the run itself */
@@ -221,6 +232,8 @@ struct advice_row {
     const struct mt_advice_option_row *options;
     size_t option_count;
     struct mt_change_rows changes;
+    const struct mt_peak_line *lines;
+    size_t line_count;
 };
 
 #define ROW struct advice_row
@@ -246,6 +259,9 @@ static const struct mt_field answer_fields[] = {
             "changes of a program that can't be made again, each replayed with the run's blocks"),
     MT_ROWS(ROW, changes.gaps, changes.gap_count, "unknown", &mt_gap_type,
             "kinds of changes that the trace does not tell"),
+    MT_ROWS(
+        ROW, lines, line_count, "lines", &mt_peak_line_type,
+        "of the program that asked for most of what is live at the peak of allocated bytes; none without call stacks"),
     MT_INTEGER(ROW, left_out, "left_out", NULL, "kinds of blocks that could be there for less time and are not told"),
     MT_FIELDS_END,
 };
@@ -328,6 +344,8 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
                              .first_step = material->is_whole ? -1 : material->first_step,
                              .last_step = material->is_whole ? -1 : material->last_step,
                              .left_out = (int64_t)advice->left_out,
+                             .lines = answer->lines.items,
+                             .line_count = answer->lines.count,
                              .findings = mt_host_alloc((advice->count + 1) * sizeof *row.findings),
                              .finding_count = advice->count,
                              .as_it_is = simulated->count > 0 ? &options[0].peak : NULL,

@@ -33,6 +33,9 @@ extern const struct mt_row_type mt_advice_option_type;
 struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_advice *simulated);
 void mt_advice_options_release(struct mt_advice_option_row *rows, size_t option_count);
 
+/* Describes a line of the program that asked for memory, with fields of tables. */
+extern const struct mt_row_type mt_peak_line_type;
+
 /* Describes the answer. */
 extern const struct mt_row_type mt_advice_type;
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from memtrace import _dry
 from memtrace._library import find_program
 
 MARK_BYTES = 1_234_567  # of a block between the parts of the program
@@ -86,3 +87,26 @@ def test_gradients_that_were_not_computed_are_finite(dry):
 
 def test_an_operator_that_is_not_in_the_table_is_named(dry):
     assert "aten::sort (1 calls, 160 bytes of results)" in dry.told
+
+
+OPERATORS = """
+- func: add.Tensor(Tensor self, Tensor other) -> Tensor
+  structured_delegate: add.out
+
+- func: add.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)
+  dispatch:
+    CPU, CUDA: add_out
+    MPS: add_out_mps
+
+- func: convolution_backward(Tensor grad_output, Tensor input, Tensor weight) -> (Tensor, Tensor, Tensor)
+  dispatch:
+    CompositeExplicitAutograd, CUDA: convolution_backward
+
+- func: square(Tensor self) -> Tensor
+"""
+
+
+def test_an_operator_whose_kernel_is_every_device_s_runs_what_it_is_made_of():
+    names, shared = _dry.operators_of_cuda(OPERATORS)
+    assert names == {"aten::add.Tensor", "aten::add.out"}
+    assert shared == {"aten::convolution_backward"}

@@ -1,5 +1,6 @@
 """Programs that were measured on a card, run dry: their peaks and their requests are those of the card. Skipped where there is one."""
 import concurrent.futures
+import importlib.util
 import os
 import pathlib
 import sys
@@ -9,16 +10,18 @@ import torch
 
 from memtrace._library import find_program
 
-pytest.importorskip("transformers")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
 
 from dry_pair import difference, read_run, run_half  # noqa: E402 (in bench)
 from dry_train import PROGRAMS, REFERENCE  # noqa: E402
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+pytestmark = [pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card"),
+              pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="there is no transformers")]
 
-MOST_PEAK_ERROR, LEAST_EQUAL = 0.001, 0.98
+# Which of two equal free blocks is taken follows addresses on a card. So allocated bytes are another block's by 0.33 % in two.
+MOST_ERROR = {"requested": 0.001, "allocated": 0.004, "reserved": 0.005}
+LEAST_EQUAL = 0.98
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +36,8 @@ def runs():
 
 @pytest.mark.parametrize("name", REFERENCE)
 def test_a_dry_run_requests_what_the_program_did_on_a_card(runs, name):
-    card, dry = read_run(ROOT / f"tests/data/dry_run/{name}.card.json.gz"), runs[name].result()
-    assert dry.peaks["requested"] == pytest.approx(card.peaks["requested"], rel=MOST_PEAK_ERROR)
-    if not card.events:
-        return
+    card, dry = read_run(ROOT / f"tests/data/dry_run/{name}.card.json.xz"), runs[name].result()
+    for what, most in MOST_ERROR.items():
+        assert dry.peaks[what] == pytest.approx(card.peaks[what], rel=most), what
     found = difference(card.step(), dry.step())
     assert found.equal >= LEAST_EQUAL, (found.missing.most_common(9), found.extra.most_common(9))

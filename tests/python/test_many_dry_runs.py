@@ -134,3 +134,15 @@ def test_a_sweep_runs_each_combination_and_out_of_memory_is_a_cell(tmp_path):
         ("32", "40", None, "out of memory: 1.25 GiB asked for Other in init")]
     assert [row["run"] for row in answer["rows"]] == [1, 2, 3, 4, 5, 6]
     assert (answer["done"], answer["oom"], answer["failed"]) == (3, 1, 2)
+
+
+def test_advice_on_a_dry_run_names_modules_lines_and_pytorch_s_settings(tmp_path):
+    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    assert command(tmp_path, "dry-run", "--device", "sim:h100", "--", sys.executable, "program.py").returncode == 0
+    answer = json.loads(command(tmp_path, "advise", "--json").stdout)
+    hints = {change["hint"] for change in answer["changes"] if change["kind"] == "allocator"}
+    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in hints
+    assert answer["lines"][0]["line"] == "program.py:12" and answer["lines"][0]["span"].startswith("Net.blocks.")
+    assert not any("several forward passes" in gap["reason"] for gap in answer["unknown"])
+    said = command(tmp_path, "advise").stdout
+    assert "program.py:12" in said and "memtrace fit -- PROGRAM" in said

@@ -462,6 +462,18 @@ static void print_simulated(const struct mt_simulated_advice *simulated)
     mt_advice_options_release(rows, simulated->count);
 }
 
+/* Prints the lines of the program that asked for most of the peak; of a dry run, also how changes of it can be tried. */
+static void print_lines(const struct mt_advice_answer *answer)
+{
+    const char *recorded;
+    if (answer->lines.count > 0) {
+        mt_say("\nMost of what is live at the peak was asked for by:");
+        mt_rows_print(&mt_peak_line_type, NULL, "blocks", answer->lines.items, answer->lines.count);
+    }
+    if (mt_question_setting(answer->question, "recorded", &recorded) == MT_OK && strcmp(recorded, "dry") == 0)
+        mt_say("\nmemtrace fit -- PROGRAM runs the program dry with changes, and tells what each saves.");
+}
+
 void mt_advise_report(const struct mt_advice_answer *answer)
 {
     struct order order = order_create(&answer->advice);
@@ -475,5 +487,6 @@ void mt_advise_report(const struct mt_advice_answer *answer)
     print_notes(answer);
     print_simulated(&answer->simulated);
     mt_changes_report(&answer->changes, &answer->material.input.program);
+    print_lines(answer);
     order_release(&order);
 }

@@ -50,7 +50,7 @@ mt_status mt_dry_child_begin(const struct mt_dry_child *child, struct mt_recordi
                                               .torch = MT_RECORD_TORCH_DRY,
                                               .device = MT_EVERY_DEVICE};
     const struct mt_dry_request what = {.device = child->device,
-                                        .cards = child->options->cards,
+                                        .cards = child->options->cards > 0 ? child->options->cards : 1,
                                         .steps = child->options->steps,
                                         .assumed = child->options->assumed,
                                         .changes = child->changes};

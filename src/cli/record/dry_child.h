@@ -10,8 +10,9 @@
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {
     const char *assumed; /* the number that a value is that was not computed */
-    int64_t cards, steps;
-    char *const *words; /* the program and its arguments; NULL: none was given */
+    int64_t cards;       /* 0: not said, which is 1 */
+    int64_t steps;       /* 0: not said */
+    char *const *words;  /* the program and its arguments; NULL: none was given */
 };
 
 enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000 };
@@ -19,14 +20,14 @@ enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000 };
 /* Values before parsing. */
 #define MT_DRY_OPTIONS_USUAL                                                                                           \
     {                                                                                                                  \
-        .assumed = "1", .cards = 1                                                                                     \
+        .assumed = "1"                                                                                                 \
     }
 
 /* Rows of a command's table, of the struct mt_dry_options `dry` in its struct. A command whose --steps says something else,
  * too, has a row of its own for it. */
 #define MT_DRY_OPTIONS(type, dry)                                                                                      \
     MT_OPTION(INTEGER, type, dry.cards, "--cards", .value = "N", .low = 1, .high = MT_MOST_DRY_CARDS,                  \
-              .help = "how many of them PROGRAM sees (1)"),                                                            \
+              .help = "how many of them PROGRAM sees (1, or one for each rank of a node)"),                            \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
                   .help = "what a value of PROGRAM is that was not computed, such as a loss (1)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \

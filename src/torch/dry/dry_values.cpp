@@ -21,12 +21,6 @@ namespace
 double assumed = 1;
 void (*on_assumption)(const char *words);
 
-void tell_assumption(const std::string &words)
-{
-    if (on_assumption != nullptr)
-        on_assumption(words.c_str());
-}
-
 at::Scalar assumed_value(c10::ScalarType type)
 {
     if (type == at::kBool)
@@ -47,12 +41,6 @@ void tell_assumed_value(c10::ScalarType type)
     std::ostringstream words;
     words << "the program asks for a value that was not computed; " << assumed_value(type) << " is assumed";
     tell_assumption(words.str());
-}
-
-/* Returns a tensor on the CPU over the values of one on a card. */
-Tensor values_of(const Tensor &tensor)
-{
-    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
 }
 
 block *block_of_tensor(const Tensor &tensor)
@@ -116,6 +104,17 @@ bool have_values(const Stack &results)
 }
 
 } // namespace
+
+void tell_assumption(const std::string &words)
+{
+    if (on_assumption != nullptr)
+        on_assumption(words.c_str());
+}
+
+Tensor values_of(const Tensor &tensor)
+{
+    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
+}
 
 /* On a card, an empty tensor has no block, and one over memory of other code has none that is known. */
 bool has_values(const Tensor &tensor)

@@ -15,6 +15,12 @@ namespace mt_dry
 
 using torch::jit::Stack;
 
+/* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
+at::Tensor values_of(const at::Tensor &tensor);
+
+/* Tells once, with the place in the program, of a value that was not computed and what is taken in its place. */
+void tell_assumption(const std::string &words);
+
 /* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
 void give_values(const call &call, const Stack &results);
 

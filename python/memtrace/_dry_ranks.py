@@ -1,0 +1,96 @@
+"""torch.distributed in a dry run: this rank is alone, and its groups move nothing (src/torch/dry/dry_group.h).
+
+`memtrace dry-run --ranks` runs one rank at a time, with the variables that torchrun sets. The program's groups are made by
+PyTorch's own code; only the backends behind them are replaced, and ranks do not meet before they begin.
+"""
+from __future__ import annotations
+
+import ctypes
+import datetime
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import _dry
+
+NAME = "memtrace"  # of the backend that PyTorch's code makes, and that ours replaces
+NCCL_VERSION = 2, 28, 9  # of PyTorch 2.11's wheel
+
+
+def make_backend(options: Any, unused: Any) -> Any:
+    """Returns a backend of PyTorch's for the moment between a group's making and its replacement."""
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    make: Any = getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)
+    return make(options.group_rank, options.group_size)
+
+
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> Any:
+    """Yields a store of this rank's own, and what the environment says of it."""
+    rank = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
+    world_size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "1"))
+    from torch._C._distributed_c10d import HashStore
+
+    yield HashStore(), rank, world_size
+
+
+def backends_of(asked: Any) -> dict[str, str]:
+    """Returns the backend for each kind of device: {"cuda": "nccl", "cpu": "gloo"}."""
+    from torch.distributed.distributed_c10d import BackendConfig
+
+    found = BackendConfig(dist.Backend(str(asked))).get_device_backend_map()
+    return {device: str(backend) for device, backend in found.items() if device in ("cpu", "cuda")}
+
+
+def replace_groups(c10d: Any) -> None:
+    """Has each new group use ours, under the name of the backend that the program asked for."""
+    original = c10d._new_process_group_helper
+    cards: Any = _dry.cards
+
+    def make_group(size: int, rank: int, ranks: Any, backend: Any, store: Any, group_name: str, *rest: Any, **named: Any) -> Any:
+        backends = backends_of(backend)
+        named.pop("backend_options", None)
+        named.pop("pg_options", None)
+        spelling = ",".join(f"{device}:{NAME}" for device in backends)
+        made, prefix = original(size, rank, ranks, spelling, store, group_name, None, *rest[1:], **named)
+        if made is not c10d.GroupMember.NON_GROUP_MEMBER:
+            numbers = (ctypes.c_int * size)(*(ranks or range(size)))
+            for device, name in backends.items():
+                cards.device.memtrace_dry_group(group_name.encode(), device.encode(), name.encode(), numbers)
+            c10d._world.pg_map[made] = (dist.Backend(str(backend)), c10d._world.pg_map[made][1])
+            c10d._world.pg_backend_config[made] = str(c10d.BackendConfig(dist.Backend(str(backend))))
+        return made, prefix
+
+    c10d._new_process_group_helper = make_group
+
+
+def install() -> None:
+    """Begins. Does nothing for a PyTorch without torch.distributed."""
+    if not dist.is_available():
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    C10D: Any = c10d
+    DIST: Any = dist
+    C: Any = torch._C
+    dist.Backend.register_backend(NAME, make_backend, extended_api=True, devices=["cpu", "cuda"])
+    C10D._NCCL_AVAILABLE = True
+    C10D.default_pg_nccl_timeout = datetime.timedelta(minutes=10)
+    if not hasattr(C, "_nccl_version"):
+        C._nccl_version = lambda: NCCL_VERSION[0] << 32 | NCCL_VERSION[1] << 16 | NCCL_VERSION[2]
+        C._nccl_version_suffix = lambda: b""
+    C10D.rendezvous = rendezvous
+    replace_groups(c10d)
+    if not hasattr(C10D, "ProcessGroupNCCL"):
+        C10D.ProcessGroupNCCL = type("ProcessGroupNCCL", (), {"Options": NCCLOptions})
+        DIST.ProcessGroupNCCL = C10D.ProcessGroupNCCL
+
+
+class NCCLOptions:
+    """Options of NCCL, which a program may make and which change nothing."""
+
+    def __init__(self, is_high_priority_stream: bool = False) -> None:
+        self.is_high_priority_stream = is_high_priority_stream
+        self.config = type("Config", (), {})()

@@ -1,0 +1,214 @@
+#include "cli/record/dry_ranks.h"
+
+#include "base/memory.h"
+#include "cli/output/output.h"
+#include "cli/output/question.h"
+#include "cli/record/rank_choice.h"
+#include "cli/record/rank_runs.h"
+#include "record/handover.h"
+#include "trace/query/trace.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RUN_ALL = 8, MOST_RUN = 64 };
+
+/* Of a rank: what tells that two ranks request the same. All zero: it took no memory. */
+struct print {
+    double requests; /* a number that depends on all requests, in their order (python/memtrace/_dry_program.py) */
+    uint64_t peaks[MT_MEASURE_COUNT];
+    int64_t events;
+};
+
+struct job {
+    const struct mt_rank_program *program;
+    const struct mt_recording *recording;
+    struct mt_rank_runs runs;
+    struct mt_rank_choice choice;
+    struct print *prints; /* of runs[0 .. runs.started), once they were compared */
+};
+
+/* ---- what a rank requested ---- */
+
+struct search {
+    int64_t pid;
+    struct print print;
+    bool is_out_of_memory;
+};
+
+static mt_status read_print(struct mt_trace *trace, int64_t number, struct search *search)
+{
+    const struct mt_run *run;
+    struct mt_measurement_row *rows = NULL;
+    size_t count = 0;
+    MT_TRY(mt_trace_find_numbered(trace, number, &run));
+    search->is_out_of_memory = mt_run_is(run, MT_RUN_OOM);
+    search->print.events = run->event_count;
+    for (mt_measure measure = 0; measure < MT_MEASURE_COUNT; measure++)
+        MT_TRY(mt_trace_peak_bytes(trace, run, measure, &search->print.peaks[measure]));
+    MT_TRY(mt_trace_measurements(trace, run, "requests", &rows, &count));
+    if (count > 0)
+        search->print.requests = rows[count - 1].value;
+    free(rows);
+    return MT_OK;
+}
+
+static void look_at(void *context, const struct mt_record_answer *answer)
+{
+    struct search *search = context;
+    struct mt_trace *trace = NULL;
+    if (answer->kind != MT_RECORD_RUN || answer->pid != search->pid)
+        return;
+    if (mt_trace_open(answer->text, &trace) == MT_OK)
+        (void)read_print(trace, answer->number, search); /* a trace that can't be read is told of with the results */
+    mt_trace_close(trace);
+}
+
+static struct search search_for(const struct mt_recording *recording, int64_t pid)
+{
+    struct search search = {.pid = pid};
+    (void)mt_record_answers_read(recording->answers, look_at, &search);
+    return search;
+}
+
+bool mt_dry_ranks_is_out_of_memory(const struct mt_recording *recording, int64_t pid)
+{
+    return search_for(recording, pid).is_out_of_memory;
+}
+
+static void compare(struct job *job)
+{
+    free(job->prints);
+    job->prints = mt_host_alloc((size_t)(job->runs.started + 1) * sizeof *job->prints);
+    for (int64_t i = 0; i < job->runs.started; i++)
+        job->prints[i] = search_for(job->recording, job->runs.runs[i].pid).print;
+}
+
+static bool are_alike(const struct print *a, const struct print *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static const struct print *print_of(const struct job *job, int64_t rank)
+{
+    for (int64_t i = 0; i < job->runs.started; i++)
+        if (job->runs.runs[i].rank == rank)
+            return &job->prints[i];
+    assert(false);
+    return NULL;
+}
+
+/* ---- running ---- */
+
+/* After a rank that is out of memory the others are run, since theirs may fit. */
+static bool goes_on(void *context, const struct mt_rank_run *run)
+{
+    const struct job *job = context;
+    return run->code == 0 || mt_dry_ranks_is_out_of_memory(job->recording, run->pid);
+}
+
+static mt_status run_added(struct job *job)
+{
+    MT_TRY(mt_rank_runs_run(&job->runs, goes_on, job));
+    compare(job);
+    return MT_OK;
+}
+
+static void add(void *context, int64_t rank)
+{
+    struct job *job = context;
+    mt_rank_runs_add(&job->runs, rank);
+}
+
+static bool is_like_first(void *context, int64_t rank)
+{
+    const struct job *job = context;
+    return are_alike(print_of(job, 0), print_of(job, rank));
+}
+
+/* True if all that were to be run were, and none failed but out of memory. */
+static bool is_whole(const struct job *job)
+{
+    for (int64_t i = 0; i < job->runs.started; i++)
+        if (!goes_on((void *)job, &job->runs.runs[i]))
+            return false;
+    return job->runs.started == job->runs.count;
+}
+
+static mt_status add_stand_ins(struct job *job)
+{
+    for (int64_t rank = 0; rank < job->program->ranks; rank++) {
+        mt_rank_runs_add(&job->runs, mt_rank_choice_stand_in(&job->choice, rank));
+        if (job->runs.count > MOST_RUN)
+            return mt_fail(MT_USAGE, "more than %d ranks are unlike each other: say which to run, with --only",
+                           MOST_RUN);
+    }
+    return MT_OK;
+}
+
+/* Tells which ranks stand for others, and where one that was run contradicts. */
+static void tell_choice(const struct job *job)
+{
+    for (int64_t i = 0; i < job->runs.started; i++) {
+        const int64_t rank = job->runs.runs[i].rank, other = mt_rank_choice_stand_in(&job->choice, rank);
+        int64_t like = 0;
+        for (int64_t each = 0; each < job->program->ranks; each++)
+            like += mt_rank_choice_stand_in(&job->choice, each) == rank;
+        if (like > 1)
+            mt_note("rank %" PRId64 " stands for %" PRId64 " of %" PRId64 " ranks", rank, like, job->program->ranks);
+        if (other != rank && !are_alike(print_of(job, rank), print_of(job, other)))
+            mt_note("rank %" PRId64 " requests other memory than rank %" PRId64 ", which was taken to stand for it",
+                    rank, other);
+    }
+    mt_note("%" PRId64 " ranks were run; see memtrace dry-run --only to run others", job->runs.started);
+}
+
+static mt_status run_some(struct job *job)
+{
+    mt_rank_choice_begin(job->program->ranks, &job->choice);
+    mt_rank_choice_first(&job->choice, add, job);
+    MT_TRY(run_added(job));
+    if (!is_whole(job))
+        return MT_OK;
+    mt_rank_choice_learn(&job->choice, is_like_first, job);
+    MT_TRY(add_stand_ins(job));
+    MT_TRY(run_added(job));
+    if (is_whole(job))
+        tell_choice(job);
+    return MT_OK;
+}
+
+static mt_status run_listed(struct job *job, const char *only)
+{
+    int64_t *ranks, count;
+    MT_TRY(mt_rank_list_read(only, job->program->ranks, &ranks, &count));
+    for (int64_t i = 0; i < count; i++)
+        mt_rank_runs_add(&job->runs, ranks[i]);
+    free(ranks);
+    return run_added(job);
+}
+
+static mt_status run_all(struct job *job)
+{
+    for (int64_t rank = 0; rank < job->program->ranks; rank++)
+        mt_rank_runs_add(&job->runs, rank);
+    return run_added(job);
+}
+
+mt_status mt_dry_ranks_run(const struct mt_rank_program *program, const char *only,
+                           const struct mt_recording *recording, int *out_code)
+{
+    struct job job = {.program = program, .recording = recording};
+    MT_TRY(mt_rank_runs_begin(program, &job.runs));
+    mt_status status = only != NULL                ? run_listed(&job, only)
+                       : program->ranks <= RUN_ALL ? run_all(&job)
+                                                   : run_some(&job);
+    *out_code = 0;
+    for (int64_t i = 0; i < job.runs.started && *out_code == 0; i++)
+        *out_code = job.runs.runs[i].code;
+    mt_rank_runs_end(&job.runs);
+    free(job.prints);
+    return status;
+}

@@ -1,0 +1,131 @@
+"""Programs of many ranks, run dry, each rank by itself. Skipped where there is a card."""
+import textwrap
+
+import pytest
+import torch
+from test_dry_run import dry  # noqa: F401
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+BEGIN = """
+import os, torch, torch.distributed as dist
+from torch import nn
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+"""
+MIB = 1 << 20
+
+
+def run(dry, source, *options):  # noqa: F811
+    """Runs a program whose ranks begin as BEGIN does."""
+    return dry.run(BEGIN + textwrap.dedent(source), *options)
+
+
+def lines(said):
+    return said.stdout.splitlines()
+
+
+def test_collectives_give_what_ranks_with_the_same_values_would(dry):  # noqa: F811
+    said = run(dry, """
+        one = torch.full((4,), rank + 1.0, device="cuda")
+        dist.all_reduce(one)
+        parts = [torch.empty(2, device="cuda") for _ in range(size)]
+        dist.all_gather(parts, torch.ones(2, device="cuda"))
+        whole = torch.empty(2 * size, device="cuda")
+        dist.all_gather_into_tensor(whole, torch.arange(2.0, device="cuda"))
+        part = torch.empty(2, device="cuda")
+        dist.reduce_scatter_tensor(part, torch.arange(2.0 * size, device="cuda"))
+        sent = torch.empty(size, device="cuda", dtype=torch.long)
+        dist.all_to_all_single(sent, torch.arange(size, device="cuda"))
+        dist.barrier()
+        print(one.tolist(), parts[1].tolist(), whole.tolist(), part.tolist(), sent.tolist(), dist.get_backend())
+        dist.destroy_process_group()
+        """, "--ranks", "2")
+    assert lines(said) == ["[2.0, 2.0, 2.0, 2.0] [1.0, 1.0] [0.0, 1.0, 0.0, 1.0] [0.0, 2.0] [0, 0] nccl",
+                           "[4.0, 4.0, 4.0, 4.0] [1.0, 1.0] [0.0, 1.0, 0.0, 1.0] [4.0, 6.0] [1, 1] nccl"]
+
+
+def test_objects_go_from_rank_to_rank(dry):  # noqa: F811
+    said = run(dry, """
+        names = [f"run of {rank}"]
+        dist.broadcast_object_list(names, src=0)
+        mine = [None]
+        dist.scatter_object_list(mine, [f"part {i}" for i in range(size)] if rank == 0 else None, src=0)
+        all_ranks = [None] * size
+        dist.all_gather_object(all_ranks, {"rank": rank})
+        if rank == 0:
+            dist.recv_object_list(names, src=2)  # which is run later
+        if rank == 2:
+            dist.send_object_list(["from 2"], dst=0)
+        print(rank, names[0], "|", mine[0], "|", all_ranks[0])
+        """, "--ranks", "3")
+    assert sorted(lines(said)) == ["0 from 2 | part 0 | {'rank': 0}", "1 run of 0 | part 1 | {'rank': 1}",
+                                   "2 run of 0 | part 2 | {'rank': 2}"]
+
+
+def test_a_rank_that_is_not_run_is_told_of_and_its_numbers_are_this_ranks(dry):  # noqa: F811
+    said = run(dry, """
+        seed = torch.tensor([rank], device="cuda")
+        dist.broadcast(seed, src=0)
+        print(seed.item())
+        """, "--ranks", "4", "--only", "2")
+    assert lines(said) == ["2"]
+    assert "the whole numbers that rank 0 sends are not known; those of this rank are taken" in said.stderr
+
+
+def test_ddp_has_buckets_beside_the_gradients(dry):  # noqa: F811
+    said = run(dry, """
+        model = nn.Linear(1024, 2048, bias=False).cuda()
+        before = torch.cuda.memory_allocated()
+        ddp = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+        for _ in range(3):
+            ddp(torch.randn(8, 1024, device="cuda")).sum().backward()
+            gradient = model.weight.grad
+            model.zero_grad()
+        print(before, torch.cuda.memory_allocated() - before - 8 * MIB)
+        """.replace("MIB", str(MIB)), "--ranks", "2", "--only", "1", "--steps", "9")
+    for line in lines(said):
+        weight, rest = map(int, line.split())
+        assert weight == 8 * MIB
+        assert rest == 8 * MIB + 2 * 32 * MIB  # the bucket, and cuBLAS's workspaces of two threads
+
+
+def test_fsdp_shards_weights_and_tensor_parallel_splits_them(dry):  # noqa: F811
+    said = run(dry, """
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+        mesh = init_device_mesh("cuda", (2, 2), mesh_dim_names=("data", "tensor"))
+        layers = nn.ModuleList(nn.Sequential(nn.Linear(512, 2048, bias=False), nn.GELU(), nn.Linear(2048, 512, bias=False))
+                               for _ in range(2)).cuda()
+        for layer in layers:
+            parallelize_module(layer, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+            fully_shard(layer, mesh=mesh["data"])
+        torch.cuda.empty_cache()
+        print(sum(p.to_local().nbytes for p in layers.parameters()), torch.cuda.memory_allocated())
+        optimizer = torch.optim.AdamW(layers.parameters())
+        for _ in range(2):
+            x = torch.randn(64, 512, device="cuda")
+            for layer in layers:
+                x = layer(x)
+            x.sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """, "--ranks", "4", "--only", "0,3")
+    assert lines(said) == [f"{4 * MIB} {4 * MIB}"] * 2
+    assert "not known is what is taken inside" not in said.stderr
+
+
+def test_stages_of_a_pipeline_tell_each_other_their_shapes(dry):  # noqa: F811
+    said = run(dry, """
+        from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+        stage = PipelineStage(nn.Sequential(nn.Linear(256, 256), nn.GELU()).cuda(), rank, size, torch.device("cuda", rank))
+        schedule = Schedule1F1B(stage, 4, loss_fn=nn.functional.mse_loss)
+        for _ in range(2):
+            given = [torch.randn(64, 256, device="cuda")] if rank == 0 else []
+            target = torch.randn(64, 256, device="cuda") if rank == size - 1 else None
+            schedule.step(*given, target=target)
+        print(rank, stage.submod[0].weight.grad.shape[0])
+        """, "--ranks", "2")
+    assert sorted(lines(said)) == ["0 256", "1 256"]

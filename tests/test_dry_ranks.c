@@ -1,0 +1,153 @@
+/* Ranks of a dry run, from outside: shell scripts stand for the ranks. They take no memory, so all are alike. */
+#include "program.h"
+
+#define PRINT_RANK "sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK'"
+
+static void each_rank_is_run_with_its_place(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("dry-run --ranks 4 --cards 2 -- " PRINT_RANK);
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "0/4 0/2 0\n1/4 1/2 0\n2/4 0/2 1\n3/4 1/2 1\n");
+}
+
+static void torchruns_words_say_how_many(void **state)
+{
+    (void)state;
+    const struct said *said =
+        MEMTRACE("dry-run -- torchrun --nnodes=1:2 --nproc_per_node 2 --rdzv-id 7 --no-python " PRINT_RANK);
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "0/4 0/2 0\n1/4 1/2 0\n2/4 0/2 1\n3/4 1/2 1\n");
+}
+
+static void more_nodes_than_torchruns_words_say_can_be_asked_for(void **state)
+{
+    (void)state;
+    const struct said *said =
+        MEMTRACE("dry-run --ranks 512 --only 0,510-511 -- torchrun --nproc-per-node 8 --no-python " PRINT_RANK);
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "0/512 0/8 0\n510/512 6/8 63\n511/512 7/8 63\n");
+}
+
+static void python_is_started_as_torchrun_would(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("mkdir -p bin; printf '#!/bin/sh\\necho python \"$@\"\\n' >bin/python3; cp bin/python3 bin/torchrun; "
+              "chmod +x bin/*;"
+              "PATH=$PWD/bin:$PATH \"$M\" dry-run -- torchrun --nproc-per-node 1 train.py --lr 1;"
+              "\"$M\" dry-run -- bin/torchrun --nproc-per-node 1 -m my.trainer;"
+              "\"$M\" dry-run -- bin/python3 -m torch.distributed.run --standalone --nproc-per-node=1 train.py");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "python -u train.py --lr 1\npython -u -m my.trainer\npython -u train.py\n");
+}
+
+static void of_many_alike_ranks_some_are_run(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("dry-run --ranks 12 --cards 4 -- sh -c 'echo $RANK'");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "0\n1\n2\n4\n8\n11\n"); /* 12 = 2 * 2 * 3 */
+    assert_says(said->err, "rank 0 stands for 12 of 12 ranks");
+}
+
+/* Rank 0 waits until rank 1 has ended, and asks for rank 3, which was not to be run. */
+static void a_rank_that_waits_lets_the_next_begin(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("dry-run --ranks 4 --only 0,1 -- sh -c '"
+                                       "cd $MEMTRACE_DRY_MAIL;"
+                                       "if [ $RANK = 0 ]; then"
+                                       "  touch wanted.3 waits.0;"
+                                       "  until [ -e gone.1 ] && [ -e gone.3 ]; do sleep 0.01; done;"
+                                       "  rm waits.0;"
+                                       "fi;"
+                                       "echo $RANK'");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "1\n3\n0\n");
+}
+
+static void ranks_that_wait_for_each_other_are_told(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("dry-run --ranks 2 -- sh -c '"
+                                       "cd $MEMTRACE_DRY_MAIL; touch waits.$RANK;"
+                                       "until [ -e stuck ]; do sleep 0.01; done;"
+                                       "rm waits.$RANK; echo free'");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "free\nfree\n");
+}
+
+static void after_a_rank_that_fails_no_other_begins(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("dry-run --ranks 4 -- sh -c 'echo $RANK; exit $((RANK * 7))'");
+    assert_int_equal(said->code, 7);
+    assert_string_equal(said->out, "0\n1\n");
+}
+
+static void a_signal_ends_all(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" dry-run --ranks 4 -- sh -c 'echo $RANK; kill -TERM $PPID; exec sleep 20'");
+    assert_int_equal(said->code, 128 + 15);
+    assert_string_equal(said->out, "0\n");
+}
+
+static void the_mail_is_removed(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("TMPDIR=$PWD/tmp; export TMPDIR; mkdir tmp; \"$M\" dry-run --ranks 2 -- true; ls tmp");
+    assert_string_equal(said->out, "");
+}
+
+static void wrong_words_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"--only 1 -- true", "say how many there are with --ranks"},
+        {"--ranks 4 --only 4 -- true", "there is no rank 4: there are 4, from 0"},
+        {"--ranks 4 --only 1- -- true", "--only takes ranks such as 0,1,510-511"},
+        {"--ranks 4 --only 3-1 -- true", "--only takes ranks such as 0,1,510-511"},
+        {"--ranks 9 --cards 4 -- true", "9 ranks are no whole number of nodes with 4 each"},
+        {"--ranks 9 -- torchrun --nproc-per-node 8 train.py", "9 ranks are no whole number of nodes with 8 each"},
+        {"--ranks 8 -- torchrun --nnodes 2 --nproc-per-node 2 train.py",
+         "2 nodes with 2 ranks each, and --ranks says 8"},
+        {"-- torchrun --nproc-per-node gpu train.py", "a dry run needs a number: torchrun --nproc-per-node gpu"},
+        {"-- torchrun --nproc-per-node 2", "torchrun: which script?"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct said *said = shell("\"$M\" dry-run %s", cases[i].words);
+        assert_int_equal(said->code, 2);
+        assert_says(said->err, cases[i].says);
+    }
+}
+
+static int enter(void **state)
+{
+    *state = enter_folder("dry_ranks");
+    return 0;
+}
+
+#define RANKS_TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RANKS_TEST(each_rank_is_run_with_its_place),
+        RANKS_TEST(torchruns_words_say_how_many),
+        RANKS_TEST(more_nodes_than_torchruns_words_say_can_be_asked_for),
+        RANKS_TEST(python_is_started_as_torchrun_would),
+        RANKS_TEST(of_many_alike_ranks_some_are_run),
+        RANKS_TEST(a_rank_that_waits_lets_the_next_begin),
+        RANKS_TEST(ranks_that_wait_for_each_other_are_told),
+        RANKS_TEST(after_a_rank_that_fails_no_other_begins),
+        RANKS_TEST(a_signal_ends_all),
+        RANKS_TEST(the_mail_is_removed),
+        RANKS_TEST(wrong_words_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
