@@ -1,7 +1,8 @@
 /* The examples that commands show in their help work, as printed, one after another in one folder. */
 #include "two_runs.h"
 
-/* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing. The snapshots are
+/* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing. So fit and sweep are not
+ * asked about a program, which must take memory (tests/python/test_many_dry_runs.py). The snapshots are
  * our own, but for those of the runs `small` and `large`, which fit is to ask about; the newest run is one of ours. */
 static void the_examples_work(void **state)
 {
@@ -16,7 +17,9 @@ static void the_examples_work(void **state)
               " memtrace import " MT_TEST_DATA "/import/program_hf_trainer_llama.pickle.gz --name large >large.txt;"
               " memtrace " TINY "--device sim --steps 2 --name newest >newest.txt;"
               " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
-              "   memtrace $c --help | sed '1,/^Examples:/d' >examples.sh; echo; echo $c $(wc -l <examples.sh);"
+              "   memtrace $c --help | sed -e '1,/^Examples:/d' -e '/^ *memtrace fit .* -- /d' -e '/^ *memtrace sweep "
+              ".* -- /d'"
+              "     >examples.sh; echo; echo $c $(wc -l <examples.sh);"
               "   sh -e examples.sh >examples.txt;"
               " done");
     if (said->code != 0)

@@ -56,7 +56,7 @@ static bool has_dense_heads(const struct mt_attention_request *request)
     for (int i = 0; i < 3; i++)
         if (all[i]->elements == 0 || (all[i]->sizes[3] != 1 && all[i]->strides[3] != 1))
             return false;
-    return true;
+    return !request->has_strided_mask;
 }
 
 static bool has_equal_heads(const struct mt_attention_request *request)
@@ -132,16 +132,22 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 
 /* ---- cuDNN ---- */
 
+/* The sums of rows are kept for backward alone. Of one query, the kernel needs no workspace. */
 void mt_rule_cudnn_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     if (call->output_count < 8)
         return;
-    enum { SEED = 6, OFFSET = 7 };
+    enum { SUMS = 1, KEEPS_SUMS = 4, SEED = 6, OFFSET = 7 };
+    const struct mt_operand *query = mt_call_tensor(call, 0);
     mt_inner_output(plan, SEED);
     mt_inner_output(plan, OFFSET);
     mt_inner_output(plan, 0);
-    mt_inner_output(plan, 1);
-    mt_inner_give(plan, mt_inner_take(plan, CUDNN_LEAST));
+    if (mt_call_number(call, KEEPS_SUMS, 1) != 0)
+        mt_inner_output(plan, SUMS);
+    else
+        mt_inner_host(plan, SUMS);
+    if (query == NULL || query->dims != 4 || query->sizes[2] > 1)
+        mt_inner_give(plan, mt_inner_take(plan, CUDNN_LEAST));
 }
 
 /* The query's gradient and a sum of each row in fp32; with fewer heads of keys, the gradients of keys and values for each head

@@ -62,9 +62,10 @@ struct mt_operator_call {
 enum mt_inner_kind {
     MT_INNER_TAKE,   /* take `bytes`, as block `number` of this call */
     MT_INNER_GIVE,   /* give block `number` back */
-    MT_INNER_OUTPUT, /* take result `number` now; those that are not named come after the others */
+    MT_INNER_OUTPUT, /* take result `number` now, in a block of at least `bytes`; those that are not named come last */
     MT_INNER_HOST,   /* result `number` lies on the host */
-    MT_INNER_KEEP /* take `bytes` unless this thread has taken workspace `number` for this stream; never given back */
+    MT_INNER_KEEP, /* take `bytes` unless this thread has taken workspace `number` for this stream; never given back */
+    MT_INNER_GUESS /* what follows is the usual choice of a library that chooses as it runs */
 };
 
 enum { MT_WORKSPACE_CUBLAS, MT_WORKSPACE_CUBLASLT, MT_WORKSPACE_COUNT };
@@ -88,7 +89,8 @@ enum mt_attention_kernel {
 /* What decides between them. Sizes are (batch, heads, sequence, head). */
 struct mt_attention_request {
     struct mt_operand query, key, value;
-    bool has_mask, needs_gradient, mask_needs_gradient, is_causal, is_grouped, is_deterministic;
+    bool has_mask, has_strided_mask; /* strided: its last dimension does not have stride 1 */
+    bool needs_gradient, mask_needs_gradient, is_causal, is_grouped, is_deterministic;
     double dropout;
     bool allows[4]; /* by enum mt_attention_kernel: what the program has not switched off */
 };

@@ -81,6 +81,11 @@ void mt_inner_output(struct mt_operator_plan *plan, int output)
     add(plan, MT_INNER_OUTPUT, output, 0);
 }
 
+void mt_inner_wide_output(struct mt_operator_plan *plan, int output, int64_t bytes)
+{
+    add(plan, MT_INNER_OUTPUT, output, bytes);
+}
+
 void mt_inner_host(struct mt_operator_plan *plan, int output)
 {
     add(plan, MT_INNER_HOST, output, 0);
@@ -90,6 +95,11 @@ void mt_inner_keep(struct mt_operator_plan *plan, int workspace, int64_t bytes)
 {
     assert(workspace < MT_WORKSPACE_COUNT);
     add(plan, MT_INNER_KEEP, workspace, bytes);
+}
+
+void mt_inner_guess(struct mt_operator_plan *plan)
+{
+    add(plan, MT_INNER_GUESS, 0, 0);
 }
 
 void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first)

@@ -49,8 +49,10 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_output(struct mt_operator_plan *plan, int output);
+void mt_inner_wide_output(struct mt_operator_plan *plan, int output, int64_t bytes);
 void mt_inner_host(struct mt_operator_plan *plan, int output);
 void mt_inner_keep(struct mt_operator_plan *plan, int workspace, int64_t bytes);
+void mt_inner_guess(struct mt_operator_plan *plan);
 
 /* Adds OUTPUT for the results from `first` on. */
 void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first);
@@ -71,11 +73,15 @@ mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_fo
     mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward, mt_rule_foreach_norm, mt_rule_dropout,
     mt_rule_running_sum, mt_rule_softmax_backward, mt_rule_index_put, mt_rule_sort;
 
+/* The rules of convolutions. */
+mt_operator_rule mt_rule_convolution, mt_rule_convolution_backward;
+
 /* The rules of shards. */
 mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;
 
 /* The rules of products and of reductions. */
 mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_extreme, mt_rule_count,
-    mt_rule_reduce_pair, mt_rule_truth, mt_rule_variance;
+    mt_rule_reduce_pair, mt_rule_truth, mt_rule_variance, mt_rule_loss, mt_rule_huber_loss, mt_rule_entropy_loss,
+    mt_rule_is_in;
 
 #endif

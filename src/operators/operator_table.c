@@ -16,6 +16,13 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"norm linalg_vector_norm", mt_rule_reduce, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", ""},
     {"max min argmax argmin aminmax", mt_rule_reduce_pair, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
      ""},
+    {"mse_loss smooth_l1_loss", mt_rule_loss, "all losses, also room for them in the result; and as a mean",
+     "aten/src/ATen/native/BinaryOps.cpp, Loss.cpp", "H200: mse_loss"},
+    {"huber_loss", mt_rule_huber_loss, "all losses; and as a mean", "aten/src/ATen/native/Loss.cpp", ""},
+    {"binary_cross_entropy", mt_rule_entropy_loss, "a result with room for all losses; and as a mean",
+     CUDA_FOLDER "Loss.cu", ""},
+    {"isin", mt_rule_is_in, "comparisons with few values; many are sorted, which is not known",
+     "aten/src/ATen/native/TensorCompare.cpp", "H200"},
     {"any all", mt_rule_truth, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", "H200"},
     {"var var_mean std std_mean", mt_rule_variance, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", ""},
     {"_scaled_dot_product_cudnn_attention", mt_rule_cudnn_forward, "256 bytes",
@@ -52,6 +59,11 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"split_with_sizes_copy", mt_rule_split_copy, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)",
      "H200"},
     {"_chunk_cat", mt_rule_chunk_cat, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)", "H200"},
+    {"cudnn_convolution", mt_rule_convolution,
+     "usually copies of all, unless channels are last: cuDNN chooses as it runs",
+     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: 17 of 24 equal"},
+    {"cudnn_convolution_backward", mt_rule_convolution_backward, "the same, for each gradient of its stub",
+     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: ONE of them"},
     {"count_nonzero", mt_rule_count, "a comparison, whole numbers, and as a sum", CUDA_FOLDER "Reduce.cuh:994", "H200"},
     {"sort", mt_rule_sort, "places; of rows over 4,096 elements CUB's sort", CUDA_FOLDER "Sort.cpp:70", "H200"},
     {"_softmax_backward_data", mt_rule_softmax_backward, "the product of gradient and result", CUDA_FOLDER "SoftMax.cu",
@@ -60,8 +72,8 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDA_FOLDER "Indexing.cu:508", "H200"},
     {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
     {"native_layer_norm _fused_rms_norm _softmax _log_softmax _log_softmax_backward_data "
-     "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss mse_loss_backward "
-     "smooth_l1_loss binary_cross_entropy native_dropout_backward embedding cat gather index index_select scatter "
+     "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss_backward "
+     "native_dropout_backward embedding cat gather index index_select scatter "
      "where tril triu masked_fill arange linspace max_pool2d_with_indices max_pool2d_with_indices_backward "
      "avg_pool2d avg_pool2d_backward adaptive_avg_pool2d _adaptive_avg_pool2d _adaptive_avg_pool2d_backward "
      "upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward "
@@ -78,7 +90,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "__or__ __xor__ isnan isinf isfinite nan_to_num copysign hypot polar complex angle frac asinh acosh atanh logit "
      "logit_backward xlogy logaddexp logaddexp2 floor_divide digamma polygamma lgamma igamma igammac heaviside "
      "nextafter signbit isposinf isneginf sinc gcd lcm frexp conj_physical bitwise_left_shift bitwise_right_shift "
-     "hardshrink hardshrink_backward softshrink softshrink_backward huber_loss huber_loss_backward "
+     "hardshrink hardshrink_backward softshrink softshrink_backward huber_loss_backward "
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: those of the reference programs"},
     {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",

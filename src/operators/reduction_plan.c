@@ -4,6 +4,7 @@
 #include "operators/operator_plan.h"
 
 #include <assert.h>
+#include <math.h>
 
 enum { PRODUCT_ARGUMENTS = 4, MOST_DIMS = 16, FLOAT_BYTES = 4, INDEX_BYTES = 8, VARIANCE_BYTES = 16 };
 
@@ -147,7 +148,8 @@ static bool is_narrow(int dtype)
     return dtype == MT_SCALAR_HALF || dtype == MT_SCALAR_BF16;
 }
 
-/* sum, mean, prod: prod(self, dim, keepdim, dtype) names one dimension as a number. The input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes 32. */
+/* sum, mean, prod: prod(self, dim, keepdim, dtype) names one dimension as a number. The input is cast to the dtype of the
+ * result first, unless the kernel reads 16 bits and writes 32. */
 void mt_rule_sum(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, 0);
@@ -167,6 +169,81 @@ void mt_rule_sum(struct mt_operator_plan *plan, const struct mt_operator_call *c
     stage(plan, &cast, dims_of(call, names_one), sum_bytes(&cast));
     if (is_cast)
         mt_inner_give(plan, block);
+}
+
+/* Losses of elements, and their mean or sum. `says_how` is the argument that says which; 0 if they stay as they are. */
+struct losses {
+    const struct mt_operand *input;
+    int64_t bytes;
+    bool are_reduced;
+};
+
+static struct losses losses_of(const struct mt_operator_call *call, int says_how)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    if (input == NULL || input->elements == 0 || mt_call_number(call, says_how, 0) == 0)
+        return (struct losses){0};
+    return (struct losses){input, MT_BYTES(input->elements, input->item_bytes), true};
+}
+
+static void stage_losses(struct mt_operator_plan *plan, const struct losses *losses)
+{
+    struct mt_operand made = *losses->input;
+    made.offset = 0;
+    stage(plan, &made, NULL, sum_bytes(&made));
+}
+
+/* mse_loss, smooth_l1_loss: the result's block has room for all losses, which are beside it, too. */
+void mt_rule_loss(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct losses losses = losses_of(call, 2);
+    mt_inner_wide_output(plan, 0, losses.bytes);
+    if (!losses.are_reduced)
+        return;
+    const int block = mt_inner_take(plan, losses.bytes);
+    stage_losses(plan, &losses);
+    mt_inner_give(plan, block);
+}
+
+/* huber_loss: all losses, then the result. */
+void mt_rule_huber_loss(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct losses losses = losses_of(call, 2);
+    const int block = losses.are_reduced ? mt_inner_take(plan, losses.bytes) : 0;
+    mt_inner_output(plan, 0);
+    if (!losses.are_reduced)
+        return;
+    stage_losses(plan, &losses);
+    mt_inner_give(plan, block);
+}
+
+/* binary_cross_entropy: the result's block holds all losses; then their mean is copied into it. */
+void mt_rule_entropy_loss(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct losses losses = losses_of(call, 3);
+    mt_inner_wide_output(plan, 0, losses.bytes);
+    if (!losses.are_reduced)
+        return;
+    const int mean = mt_inner_take(plan, losses.input->item_bytes);
+    stage_losses(plan, &losses);
+    mt_inner_give(plan, mean);
+}
+
+/* isin: comparisons with each value, if they are few; else it sorts. */
+void mt_rule_is_in(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *elements = mt_call_tensor(call, 0), *values = mt_call_tensor(call, 1);
+    mt_inner_outputs(plan, call, 0);
+    if (elements == NULL || values == NULL)
+        return;
+    if ((double)values->elements >= 10 * pow((double)elements->elements, 0.145)) {
+        mt_inner_guess(plan);
+        return;
+    }
+    const int equal = mt_inner_take(plan, MT_BYTES(elements->elements, values->elements));
+    const int any = mt_inner_take(plan, elements->elements);
+    mt_inner_give(plan, any);
+    mt_inner_give(plan, equal);
 }
 
 /* count_nonzero: the sum of a comparison, as whole numbers. */

@@ -19,7 +19,7 @@ int memtrace_torch_plan(const struct mt_operator_call *call, struct mt_inner *ou
 /* Returns the kernel of scaled_dot_product_attention: an enum mt_attention_kernel. */
 int memtrace_torch_attention(const struct mt_attention_request *request);
 
-/* Counts a call of an operator that is not in the table, and the bytes of its results. Copies the name. */
+/* Counts a call whose memory inside is not known, or guessed, and the bytes of its results. Copies the operator's name. */
 void memtrace_torch_count_unknown(const char *name, uint64_t bytes);
 
 /* Returns the name of an operator so counted, by its place in the order of first calls, and sets its calls and bytes; NULL

@@ -132,6 +132,52 @@ int has_plan(const c10::OperatorHandle &op)
     return place->second;
 }
 
+/* Gives the storage of a result room for at least so many bytes. */
+void widen(const IValue &result, int64_t bytes)
+{
+    if (result.isTensor() && result.toTensor().defined() &&
+        result.toTensor().storage().nbytes() < static_cast<size_t>(bytes))
+        result.toTensor().storage().set_nbytes(bytes);
+}
+
+/* A call's actions as they are carried out. */
+class inner_call
+{
+  public:
+    inner_call(const char *name_of, const std::vector<IValue> &arguments, const std::vector<IValue> &made)
+        : name(name_of), results(made)
+    {
+        const description described(arguments, results);
+        const mt_operator_call call = described.call(name);
+        count = memtrace_torch_plan(&call, plan.data());
+    }
+
+    /* Calls `make` for each result that the plan names. */
+    void carry_out(const std::function<void(const mt_inner &)> &make)
+    {
+        for (int i = 0; i < count; i++) {
+            const mt_inner &action = plan[i];
+            if (action.kind == MT_INNER_TAKE)
+                blocks[action.number] = take_block(action.bytes);
+            else if (action.kind == MT_INNER_GIVE)
+                blocks[action.number].clear();
+            else if (action.kind == MT_INNER_KEEP)
+                keep_workspace(action.number, action.bytes);
+            else if (action.kind == MT_INNER_GUESS)
+                memtrace_torch_count_unknown(name, bytes_of(results));
+            else
+                make(action);
+        }
+    }
+
+  private:
+    const char *name;
+    const std::vector<IValue> &results;
+    std::array<mt_inner, MT_INNER_MOST> plan;
+    std::array<c10::DataPtr, MT_INNER_MOST> blocks;
+    int count;
+};
+
 } // namespace
 
 mt_operand operand_of(const Tensor &tensor)
@@ -153,34 +199,28 @@ void count_unknown(const c10::OperatorHandle &op, const std::vector<IValue> &res
     memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
+void take_beside(const char *name, const std::vector<IValue> &arguments, const std::vector<IValue> &results)
+{
+    inner_call(name, arguments, results).carry_out([](const mt_inner &) {});
+}
+
 void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,
                  const std::vector<IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host)
 {
-    std::array<mt_inner, MT_INNER_MOST> plan;
-    std::array<c10::DataPtr, MT_INNER_MOST> blocks;
     std::vector<bool> is_there(results.size());
-    int count = 0;
-    if (const int answer = has_plan(op); answer == MT_INNER_UNKNOWN) {
+    const int known = has_plan(op);
+    if (known == MT_INNER_UNKNOWN)
         count_unknown(op, results);
-    } else if (answer != 0) {
-        const description described(arguments, results);
-        const mt_operator_call call = described.call(op.schema().name().c_str());
-        count = memtrace_torch_plan(&call, plan.data());
-    }
-    for (int i = 0; i < count; i++) {
-        const mt_inner &action = plan[i];
-        if (action.kind == MT_INNER_TAKE) {
-            blocks[action.number] = take_block(action.bytes);
-        } else if (action.kind == MT_INNER_GIVE) {
-            blocks[action.number].clear();
-        } else if (action.kind == MT_INNER_KEEP) {
-            keep_workspace(action.number, action.bytes);
-        } else if (!is_there[action.number]) {
-            (action.kind == MT_INNER_OUTPUT ? take : to_host)(action.number);
-            is_there[action.number] = true;
-        }
-    }
+    else if (known != 0)
+        inner_call(op.schema().name().c_str(), arguments, results).carry_out([&](const mt_inner &action) {
+            const size_t result = action.number;
+            if (is_there[result])
+                return;
+            widen(results[result], action.bytes);
+            (action.kind == MT_INNER_HOST ? to_host : take)(result);
+            is_there[result] = true;
+        });
     for (size_t i = 0; i < results.size(); i++)
         if (!is_there[i])
             take(i);

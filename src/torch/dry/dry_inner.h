@@ -27,6 +27,9 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
                  const std::vector<c10::IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host);
 
+/* Takes and gives back what the table says of `name`, a kernel that PyTorch calls beside its operators: its results are there. */
+void take_beside(const char *name, const std::vector<c10::IValue> &arguments, const std::vector<c10::IValue> &results);
+
 /* Counts a call whose results depend on values, of which the table knows nothing. */
 void count_unknown(const c10::OperatorHandle &op, const std::vector<c10::IValue> &results);
 

@@ -208,6 +208,7 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
     request.key = operand_of(key);
     request.value = operand_of(value);
     request.has_mask = has_mask;
+    request.has_strided_mask = has_mask && mask->stride(-1) != 1;
     request.needs_gradient = query.requires_grad() || key.requires_grad() || value.requires_grad();
     request.mask_needs_gradient = has_mask && mask->requires_grad();
     request.is_causal = is_causal;

@@ -1,9 +1,9 @@
-/* Shapes of cuDNN's operators, for which PyTorch has no meta kernel: convolution and batch normalization. What cuDNN takes
- * inside is not here.
+/* Shapes of cuDNN's operators, for which PyTorch has no meta kernel: convolution and batch normalization.
  *
  * Backward of a convolution is PyTorch's own convolution_backward, which calls a stub for the gradients. The stubs below give
  * each gradient the shape of what it is the gradient of. */
 #include "torch/dry/dry_device.h"
+#include "torch/dry/dry_inner.h"
 
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/empty.h>
@@ -121,10 +121,17 @@ two_gradients gradients_of(const Tensor &input, const Tensor &weight, bool of_in
             of_weight ? empty_beside(input, weight, weight.sizes()) : Tensor()};
 }
 
-two_gradients cudnn_gradients(const Tensor &input, const Tensor &, const Tensor &weight, IntArrayRef, IntArrayRef,
-                              IntArrayRef, int64_t, bool, bool, bool, std::array<bool, 2> asked)
+/* Each gradient is computed before the next is taken. */
+two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight, IntArrayRef,
+                              IntArrayRef, IntArrayRef, int64_t, bool, bool, bool, std::array<bool, 2> asked)
 {
-    return gradients_of(input, weight, asked[0], asked[1]);
+    const auto compute = [&](const Tensor &beside) {
+        Tensor made = empty_beside(input, weight, beside.sizes());
+        take_beside("aten::cudnn_convolution_backward", {input, weight, gradient}, {made});
+        return made;
+    };
+    Tensor of_input = asked[0] ? compute(input) : Tensor();
+    return {of_input, asked[1] ? compute(weight) : Tensor()};
 }
 
 two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &, const Tensor &weight, IntArrayRef,
