@@ -143,17 +143,27 @@ static void a_sum_of_truths_casts_its_input(void **state)
     assert_takes(&made, 1, (int64_t[]){256 * LONG});
 }
 
+/* Adds a tensor (B, H, S, D) that lies in memory as (B, S, H, D). */
+static void add_rows(struct made *made, int dtype, int64_t item_bytes, const int64_t *sizes)
+{
+    int64_t *strides = made->strides[made->used];
+    add_tensor(made, dtype, item_bytes, DIMS, sizes);
+    strides[1] = sizes[3];
+    strides[2] = sizes[1] * sizes[3];
+    made->tensors[made->used - 1].is_contiguous = false;
+}
+
 /* Makes the backward of attention: gradient, query, key, value, mask, out. */
 static void make_attention(struct made *made, const char *name, int dtype, const int64_t *query, const int64_t *key)
 {
     const int64_t item_bytes = dtype == MT_SCALAR_FLOAT ? FLOAT : NARROW;
     *made = (struct made){.call.name = name};
-    add_tensor(made, dtype, item_bytes, DIMS, query);
+    add_rows(made, dtype, item_bytes, query);
     add_tensor(made, dtype, item_bytes, DIMS, query);
     add_tensor(made, dtype, item_bytes, DIMS, key);
     add_tensor(made, dtype, item_bytes, DIMS, key);
     add_argument(made, (struct mt_argument){0});
-    add_tensor(made, dtype, item_bytes, DIMS, query);
+    add_rows(made, dtype, item_bytes, query);
 }
 
 static void attention_backward_takes_what_was_measured(void **state)
@@ -172,6 +182,7 @@ static void attention_backward_takes_what_was_measured(void **state)
     make_attention(&made, "aten::_scaled_dot_product_efficient_attention_backward", MT_SCALAR_FLOAT, gpt2, gpt2);
     assert_takes(&made, 4, (int64_t[]){12582912, 196608, 196608, 12595200});
     make_attention(&made, "aten::_scaled_dot_product_flash_attention_backward", MT_SCALAR_BF16, gpt2, gpt2);
+    made.arguments[4] = made.arguments[5]; /* it has no mask */
     assert_takes(&made, 2, (int64_t[]){196608, 12582912});
 }
 
@@ -320,8 +331,138 @@ static void attention_is_chosen_as_the_card_would(void **state)
     assert_int_equal(chosen("a100-80gb", &narrow), MT_ATTENTION_EFFICIENT);
     narrow.allows[MT_ATTENTION_CUDNN] = false;
     assert_int_equal(chosen("h100", &narrow), MT_ATTENTION_EFFICIENT);
+    narrow.has_strided_mask = true;
+    assert_int_equal(chosen("h100", &narrow), MT_ATTENTION_MATH);
     wide = request_of(&of_floats, MT_SCALAR_FLOAT, FLOAT, 66);
     assert_int_equal(chosen("h100", &wide), MT_ATTENTION_MATH);
+}
+
+/* The losses of a diffusion model, (4, 4, 128, 192) in fp32. */
+static void a_mean_loss_keeps_room_for_all_losses(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {4, 4, 128, 192}, bytes = 1572864;
+    struct made made = {.call.name = "aten::mse_loss"};
+    struct mt_inner plan[MT_INNER_MOST];
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, DIMS, sizes);
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, DIMS, sizes);
+    add_integer(&made, 1);
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 0, NULL);
+    assert_takes(&made, 3, (int64_t[]){bytes, 192, 4});
+    plan_of(&made, plan);
+    assert_int_equal(plan[0].kind, MT_INNER_OUTPUT);
+    assert_int_equal(plan[0].bytes, bytes);
+    made.arguments[2].integer = 0;
+    assert_takes(&made, 0, NULL);
+}
+
+/* An LSTM of two layers in both directions: 50 words of 16 sequences, 128 wide, cells of 256. */
+static void a_recurrent_net_keeps_what_was_measured(void **state)
+{
+    (void)state;
+    enum { LSTM = 2, RESERVE = 3, OUTPUTS = 5 };
+    struct made made = {.call.name = "aten::_cudnn_rnn"};
+    struct mt_inner plan[MT_INNER_MOST];
+    const int64_t after_the_states[] = {LSTM, 256, 0, 2, true, 0, true, true};
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 50, 128});
+    for (int i = 0; i < 5; i++)
+        add_argument(&made, (struct mt_argument){0});
+    for (size_t i = 0; i < sizeof after_the_states / sizeof *after_the_states; i++)
+        add_integer(&made, after_the_states[i]);
+    made.call.outputs = made.outputs;
+    made.call.output_count = OUTPUTS;
+    const int last = plan_of(&made, plan) - 1;
+    assert_int_equal(plan[last].kind, MT_INNER_OUTPUT);
+    assert_int_equal(plan[last].number, RESERVE);
+    assert_int_equal(plan[last].bytes, 18022656);
+}
+
+static void what_is_not_contiguous_is_copied(void **state)
+{
+    (void)state;
+    const char *names[] = {"aten::native_layer_norm", "aten::_softmax", "aten::_log_softmax"};
+    for (int i = 0; i < 3; i++) {
+        struct made made = {.call.name = names[i]};
+        add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 64});
+        add_output(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 64});
+        assert_takes(&made, 0, NULL);
+        made.tensors[0].is_contiguous = false;
+        assert_takes(&made, 1, (int64_t[]){4096});
+    }
+}
+
+static void is_in_compares_with_few_values(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::isin"};
+    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){8});
+    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){3});
+    add_output(&made, MT_SCALAR_BOOL, 1, 1, (int64_t[]){8});
+    assert_takes(&made, 2, (int64_t[]){24, 8});
+}
+
+/* Returns the bytes of the workspace of a convolution of (8, 64, 56, 56) by (64, 64, 3, 3) in bf16, its backward's if asked. */
+static int64_t workspace_of_convolution(bool is_backward, bool is_channels_last)
+{
+    struct made made = {.call.name = is_backward ? "aten::cudnn_convolution_backward" : "aten::cudnn_convolution"};
+    struct mt_inner plan[MT_INNER_MOST];
+    const int64_t image[] = {8, 64, 56, 56};
+    int64_t bytes = 0;
+    bool is_guessed = false;
+    add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, image);
+    add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, (int64_t[]){64, 64, 3, 3});
+    add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, image);
+    add_output(&made, MT_SCALAR_BF16, NARROW, DIMS, image);
+    if (is_channels_last)
+        made.strides[0][1] = 1;
+    const int count = plan_of(&made, plan);
+    for (int i = 0; i < count; i++) {
+        is_guessed |= plan[i].kind == MT_INNER_GUESS;
+        bytes += plan[i].kind == MT_INNER_TAKE ? plan[i].bytes : 0;
+    }
+    assert_true(is_guessed);
+    return bytes;
+}
+
+static void a_convolution_copies_what_has_not_its_channels_last(void **state)
+{
+    (void)state;
+    assert_int_equal(workspace_of_convolution(false, false), 6496272);
+    assert_int_equal(workspace_of_convolution(true, false), 6496272);
+    assert_int_equal(workspace_of_convolution(false, true), 0);
+}
+
+/* Returns what attention by cuDNN takes on the device beside its result and its two numbers: sums of rows, and a workspace. */
+static void count_attention(int64_t queries, bool keeps_sums, int *out_sums, int64_t *out_workspace)
+{
+    struct made made = {.call.name = "aten::_scaled_dot_product_cudnn_attention"};
+    struct mt_inner plan[MT_INNER_MOST];
+    for (int i = 0; i < 3; i++)
+        add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, (int64_t[]){2, 8, queries, 64});
+    add_argument(&made, (struct mt_argument){0});
+    add_argument(&made, (struct mt_argument){.kind = MT_ARGUMENT_BOOL, .integer = keeps_sums});
+    made.call.outputs = made.outputs;
+    made.call.output_count = 8;
+    *out_sums = 0;
+    *out_workspace = 0;
+    const int count = plan_of(&made, plan);
+    for (int i = 0; i < count; i++) {
+        *out_sums += plan[i].kind == MT_INNER_OUTPUT && plan[i].number == 1;
+        *out_workspace += plan[i].kind == MT_INNER_TAKE ? plan[i].bytes : 0;
+    }
+}
+
+static void attention_without_gradient_keeps_no_sums(void **state)
+{
+    (void)state;
+    int sums;
+    int64_t workspace;
+    count_attention(128, true, &sums, &workspace);
+    assert_int_equal(sums, 1);
+    assert_int_equal(workspace, 256);
+    count_attention(1, false, &sums, &workspace);
+    assert_int_equal(sums, 0);
+    assert_int_equal(workspace, 0);
 }
 
 /* A layer of a transformer of width 1,024 over two ranks: four square matrices, three of the feed-forward, two norms. */
@@ -404,6 +545,12 @@ int main(void)
         cmocka_unit_test(the_document_has_every_row),
         cmocka_unit_test(a_running_sum_casts_truths_and_scans_one_dimension),
         cmocka_unit_test(attention_is_chosen_as_the_card_would),
+        cmocka_unit_test(attention_without_gradient_keeps_no_sums),
+        cmocka_unit_test(a_mean_loss_keeps_room_for_all_losses),
+        cmocka_unit_test(is_in_compares_with_few_values),
+        cmocka_unit_test(a_recurrent_net_keeps_what_was_measured),
+        cmocka_unit_test(what_is_not_contiguous_is_copied),
+        cmocka_unit_test(a_convolution_copies_what_has_not_its_channels_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,12 +239,6 @@ static int copy_by_rows(struct mt_operator_plan *plan, const struct mt_operand *
     return mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
 }
 
-static void give_if_taken(struct mt_operator_plan *plan, int block)
-{
-    if (block >= 0)
-        mt_inner_give(plan, block);
-}
-
 /* Takes and gives what the kernel keeps while it runs. */
 static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes *s)
 {
@@ -255,8 +249,8 @@ static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes
     const int64_t grouped_bytes = MT_BYTES(s->B, s->K, s->H, s->D, s->item_bytes);
     const int keys = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
     const int values = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
-    give_if_taken(plan, values);
-    give_if_taken(plan, keys);
+    mt_inner_give(plan, values);
+    mt_inner_give(plan, keys);
     mt_inner_give(plan, queries);
     mt_inner_give(plan, rests);
 }
@@ -273,8 +267,8 @@ void mt_rule_flash_backward(struct mt_operator_plan *plan, const struct mt_opera
         const struct sizes s = sizes_of(query, key);
         run_flash_backward(plan, &s);
     }
-    give_if_taken(plan, result);
-    give_if_taken(plan, gradient);
+    mt_inner_give(plan, result);
+    mt_inner_give(plan, gradient);
 }
 
 /* ---- memory-efficient ---- */
@@ -318,9 +312,12 @@ void mt_rule_efficient_backward(struct mt_operator_plan *plan, const struct mt_o
 {
     const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
     const struct mt_operand *out = mt_call_tensor(call, 5);
+    const int gradient = copy_by_rows(plan, mt_call_tensor(call, 0), true);
     mt_inner_outputs(plan, call, 0);
-    if (!has_heads(query, key) || out == NULL)
+    if (!has_heads(query, key) || out == NULL) {
+        mt_inner_give(plan, gradient);
         return;
+    }
     const struct sizes s = sizes_of(query, key);
     const int64_t row_bytes = MT_BYTES(s.B, s.H, s.S, FLOAT_BYTES);
     int rows;
@@ -338,4 +335,5 @@ void mt_rule_efficient_backward(struct mt_operator_plan *plan, const struct mt_o
         mt_inner_take(plan, gathered_bytes(&s, is_narrow(query)) + (sums_in_memory ? summed_bytes(&s) : 0));
     mt_inner_give(plan, rows);
     mt_inner_give(plan, gathered);
+    mt_inner_give(plan, gradient);
 }

@@ -70,10 +70,18 @@ int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes)
     return plan->taken++;
 }
 
+int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor)
+{
+    if (tensor == NULL || tensor->is_contiguous)
+        return -1;
+    return mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
+}
+
 void mt_inner_give(struct mt_operator_plan *plan, int block)
 {
     assert(block < plan->taken);
-    add(plan, MT_INNER_GIVE, block, 0);
+    if (block >= 0)
+        add(plan, MT_INNER_GIVE, block, 0);
 }
 
 void mt_inner_output(struct mt_operator_plan *plan, int output)

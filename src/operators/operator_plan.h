@@ -45,8 +45,10 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 
 /* ---- for rules ---- */
 
-/* Add an action. Taking returns the number of the block. */
+/* Add an action. Taking returns the number of the block; giving -1 does nothing. */
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
+/* Takes a copy of a tensor that is not contiguous. Returns the block; -1 if there is none. */
+int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_output(struct mt_operator_plan *plan, int output);
 void mt_inner_wide_output(struct mt_operator_plan *plan, int output, int64_t bytes);
@@ -69,12 +71,13 @@ int64_t mt_inner_bytes(const int64_t *factors, size_t count);
 
 /* The rules of attention, of embeddings and of norms. */
 mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_forward, mt_rule_flash_backward,
-    mt_rule_efficient_forward, mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_layer_norm_backward,
-    mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward, mt_rule_foreach_norm, mt_rule_dropout,
-    mt_rule_running_sum, mt_rule_softmax_backward, mt_rule_index_put, mt_rule_sort;
+    mt_rule_efficient_forward, mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_layer_norm,
+    mt_rule_layer_norm_backward, mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward,
+    mt_rule_foreach_norm, mt_rule_dropout, mt_rule_running_sum, mt_rule_softmax, mt_rule_softmax_backward,
+    mt_rule_index_put, mt_rule_sort;
 
-/* The rules of convolutions. */
-mt_operator_rule mt_rule_convolution, mt_rule_convolution_backward;
+/* The rules of cuDNN's convolutions and recurrent nets. */
+mt_operator_rule mt_rule_convolution, mt_rule_convolution_backward, mt_rule_recurrent;
 
 /* The rules of shards. */
 mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;

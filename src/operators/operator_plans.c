@@ -120,9 +120,21 @@ static void norm_backward(struct mt_operator_plan *plan, const struct mt_operato
         mt_inner_give(plan, parts[i]);
 }
 
+/* native_layer_norm(input, …) */
+void mt_rule_layer_norm(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const int input = mt_inner_copy(plan, mt_call_tensor(call, 0));
+    mt_inner_outputs(plan, call, 0);
+    mt_inner_give(plan, input);
+}
+
+/* native_layer_norm_backward(gradient, input, …): the input is copied first, the gradient after the results. */
 void mt_rule_layer_norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
+    const int input = mt_inner_copy(plan, mt_call_tensor(call, 1));
     norm_backward(plan, call, 2);
+    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, 0)));
+    mt_inner_give(plan, input);
 }
 
 void mt_rule_rms_norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
@@ -186,6 +198,13 @@ void mt_rule_foreach_norm(struct mt_operator_plan *plan, const struct mt_operato
     const int chunks = mt_inner_take(plan, MT_BYTES(call->arguments[0].count, most, widest));
     mt_inner_output(plan, 0); /* a list: all of its tensors */
     mt_inner_give(plan, chunks);
+}
+
+/* _softmax, _log_softmax: the result comes before the input's copy. */
+void mt_rule_softmax(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    mt_inner_outputs(plan, call, 0);
+    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, 0)));
 }
 
 /* _softmax_backward_data: the product of gradient and result. */

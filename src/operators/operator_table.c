@@ -45,8 +45,10 @@ const struct mt_operator_row mt_operator_rows[] = {
      "H100, H200"},
     {"cumsum cumprod", mt_rule_running_sum, "a cast input; along the only dimension CUB's scan",
      CUDA_FOLDER "ScanKernels.cpp:25", "H100, H200: a cast"},
+    {"native_layer_norm", mt_rule_layer_norm, "a copy of an input that is not contiguous",
+     CUDA_FOLDER "layer_norm_kernel.cu", "H200"},
     {"native_layer_norm_backward", mt_rule_layer_norm_backward,
-     "over 65,536 rows: parts of the weight's gradient, and their sums",
+     "copies of what is not contiguous; over 65,536 rows: parts of the weight's gradient, and their sums",
      CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", ""},
     {"_fused_rms_norm_backward", mt_rule_rms_norm_backward, "as layer norm, without a bias",
      CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", ""},
@@ -61,17 +63,21 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"_chunk_cat", mt_rule_chunk_cat, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)", "H200"},
     {"cudnn_convolution", mt_rule_convolution,
      "usually copies of all, unless channels are last: cuDNN chooses as it runs",
-     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: 17 of 24 equal"},
+     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: 42 of 48 equal"},
     {"cudnn_convolution_backward", mt_rule_convolution_backward, "the same, for each gradient of its stub",
-     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: ONE of them"},
+     "aten/src/ATen/native/cudnn/Conv_v8.cpp", "H200: 15 of 48 equal"},
+    {"_cudnn_rnn", mt_rule_recurrent, "what training keeps for backward; its workspace is not known",
+     "aten/src/ATen/native/cudnn/RNN.cpp", "H200"},
     {"count_nonzero", mt_rule_count, "a comparison, whole numbers, and as a sum", CUDA_FOLDER "Reduce.cuh:994", "H200"},
     {"sort", mt_rule_sort, "places; of rows over 4,096 elements CUB's sort", CUDA_FOLDER "Sort.cpp:70", "H200"},
+    {"_softmax _log_softmax", mt_rule_softmax, "a copy of an input that is not contiguous", CUDA_FOLDER "SoftMax.cu",
+     "H200"},
     {"_softmax_backward_data", mt_rule_softmax_backward, "the product of gradient and result", CUDA_FOLDER "SoftMax.cu",
      "H200"},
     {"_index_put_impl", mt_rule_index_put, "where it adds: places of elements, and their sort",
      CUDA_FOLDER "Indexing.cu:508", "H200"},
     {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
-    {"native_layer_norm _fused_rms_norm _softmax _log_softmax _log_softmax_backward_data "
+    {"_fused_rms_norm _log_softmax_backward_data "
      "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss_backward "
      "native_dropout_backward embedding cat gather index index_select scatter "
      "where tril triu masked_fill arange linspace max_pool2d_with_indices max_pool2d_with_indices_backward "
