@@ -1,4 +1,5 @@
 /* Questions over ranks: a folder of traces, one of each rank. The traces are the library's, with blocks of known sizes. */
+#include "base/status.h"
 #include "library_fixture.h"
 #include "program.h"
 
@@ -144,6 +145,28 @@ static void a_folder_is_a_trace_whose_runs_are_ranks(void **state)
     assert_int_equal(MEMTRACE("runs --trace .")->code, 2);
 }
 
+static void many_snapshots_become_ranks_of_one_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        shell("for r in 0 1; do cp " MT_TEST_DATA "/import/program_hf_trainer_llama.pickle.gz rank$r.pickle.gz; done;"
+              " cp " MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz snapshot_rank_2.pickle.gz; echo no >rank3.pickle")
+            ->code,
+        0);
+    const struct said *said = MEMTRACE("import *rank* --trace job.db");
+    assert_int_equal(said->code, MT_BAD_TRACE);
+    assert_says(said->err, "rank3.pickle can't be imported");
+    assert_says(said->out, "snapshot_rank_2.pickle.gz");
+    json_t *answer = json_of(MEMTRACE("ranks job.db --json"));
+    assert_int_equal(json_array_size(json_object_get(answer, "rows")), 3);
+    assert_int_equal(integer_of(json_array_get(json_object_get(answer, "rows"), 0), "rank"), 2);
+    json_decref(answer);
+    answer = json_of(MEMTRACE("import rank0.pickle.gz rank1.pickle.gz --json --trace two.db"));
+    assert_schema(answer, "memtrace.imports/1");
+    assert_int_equal(json_array_size(json_object_get(answer, "rows")), 2);
+    json_decref(answer);
+}
+
 static void steps_that_go_higher_and_higher_hint_at_a_leak(void **state)
 {
     (void)state;
@@ -185,6 +208,7 @@ int main(void)
         LIBRARY_TEST(a_trace_that_changed_is_read_anew_and_one_that_did_not_is_not),
         LIBRARY_TEST(a_damaged_catalogue_is_made_anew_and_a_stranger_s_file_is_left_alone),
         LIBRARY_TEST(a_folder_is_a_trace_whose_runs_are_ranks),
+        LIBRARY_TEST(many_snapshots_become_ranks_of_one_trace),
         LIBRARY_TEST(steps_that_go_higher_and_higher_hint_at_a_leak),
         LIBRARY_TEST(ranks_that_did_not_end_are_named),
     };

@@ -188,9 +188,9 @@ static void print_causes(const struct mt_rank *low, const struct mt_rank *high, 
     }
     mt_text_add(&line, ". memtrace diff ");
     mt_text_add_shell_word(&line, low->file);
-    mt_text_add(&line, " ");
+    mt_text_add(&line, ":%" PRId64 " ", low->run);
     mt_text_add_shell_word(&line, high->file);
-    mt_text_add(&line, " tells more.");
+    mt_text_add(&line, ":%" PRId64 " tells more.", high->run);
     mt_print_line(&line);
 }
 
