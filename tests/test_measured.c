@@ -1,5 +1,6 @@
 /* Answers about what a run measured, steps' times and the driver's figures, against the plainest arithmetic on the same
  * random numbers. */
+#include "analysis/fit_device.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "seed.h"
@@ -336,6 +337,35 @@ static void of_a_simulated_card_what_is_used_is_estimated(void **state)
     forget(fixture);
 }
 
+/* The context is in the card's reserve; what comes beside is kept free besides, unless the user said what is. */
+static void what_is_held_beyond_the_context_is_kept_free(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t context_bytes = 600 << 20;
+    const struct mt_outside context = {MT_OUTSIDE_CONTEXT, "CUDA", context_bytes + 40, context_bytes,
+                                       context_bytes + 50};
+    const struct mt_outside rings = {MT_OUTSIDE_NCCL, "rings", 70, 0, 90};
+    static const struct {
+        const char *device;
+        uint64_t asked, kept;
+    } cases[] = {{"sim:h200", MT_RESERVE_UNSET, (600 << 20) + 110},
+                 {"sim:t4", MT_RESERVE_UNSET, (138 << 20) + 110},
+                 {"sim:h200", 5000, 5000},
+                 {"sim:8GiB", MT_RESERVE_UNSET, 0}};
+    begin(fixture, "sim:h200", NULL, 0);
+    const struct mt_sink *sink = mt_recorder_sink(fixture->recorder);
+    sink->outside(sink->context, &context);
+    sink->outside(sink->context, &rings);
+    end(fixture, MT_RUN_DONE);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mt_fit_device device;
+        assert_int_equal(mt_fit_device_choose(cases[i].device, cases[i].asked, &device), MT_OK);
+        assert_int_equal(mt_fit_device_count_outside(&device, fixture->trace, fixture->run), MT_OK);
+        assert_int_equal(device.reserve_bytes, cases[i].kept);
+    }
+    forget(fixture);
+}
+
 int main(void)
 {
 #define MEASURED_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -346,6 +376,7 @@ int main(void)
         MEASURED_TEST(parts_of_the_last_reading_sum_to_the_drivers_figure),
         MEASURED_TEST(a_run_without_a_driver_can_not_tell_what_is_used),
         MEASURED_TEST(of_a_simulated_card_what_is_used_is_estimated),
+        MEASURED_TEST(what_is_held_beyond_the_context_is_kept_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
