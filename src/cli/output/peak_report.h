@@ -19,6 +19,8 @@ struct mt_run_peaks {
     size_t phase_count;
     struct mt_pool_row *pools; /* private ones, at the allocated peak */
     size_t pool_count;
+    struct mt_outside_row *outside, used; /* used: with what is reserved at its peak */
+    size_t outside_count;
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -39,6 +41,8 @@ struct mt_run_peaks_answer {
     size_t phase_count;
     const struct mt_pool_row *pools;
     size_t pool_count;
+    const struct mt_outside_row *outside, *used; /* used NULL: of no holder outside anything is known */
+    size_t outside_count;
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 
