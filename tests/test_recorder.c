@@ -299,9 +299,11 @@ static void an_estimate_outside_has_its_range_and_a_measurement_none(void **stat
     sink->outside(sink->context, &estimate);
     fixture_close(recorder, MT_RUN_DONE);
     assert_string_equal(sql_text(path,
-                                 "SELECT group_concat(kind || ' ' || bytes || ' ' || ifnull(low_bytes, '-') || ' '"
-                                 " || ifnull(high_bytes, '-')) FROM outside"),
-                        "context 500 - -,nccl 70 0 90");
+                                 "SELECT group_concat(name || ' ' || CAST(value AS INTEGER)) FROM (SELECT name, value"
+                                 " FROM measurement WHERE name LIKE 'outside%' ORDER BY name)"),
+                        "outside_high:nccl:rings 90,outside_low:nccl:rings 0");
+    assert_string_equal(sql_text(path, "SELECT group_concat(kind || ' ' || bytes) FROM outside"),
+                        "context 500,nccl 70");
 }
 
 static void expect_place(const struct mt_run *run, const struct mt_run_rank *rank, const char *job, int64_t pid)

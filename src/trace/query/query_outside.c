@@ -7,10 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* An end of an estimate's range; NULL: it was measured. */
+#define RANGE_END(end)                                                                                                 \
+    "(SELECT value FROM measurement WHERE measurement.run = ?1"                                                        \
+    " AND measurement.name = 'outside_" end ":' || kind || ':' || outside.name)"
+
 /* The most that each holder had; sums of as many holders as there can be do not overflow. */
-static const char outside_sql[] =
-    "SELECT kind, name, max(bytes), low_bytes, high_bytes FROM outside WHERE run = ?1 GROUP BY kind, name"
-    " HAVING max(bytes) > 0 ORDER BY min(event), kind, name";
+static const char outside_sql[] = "SELECT kind, name, max(bytes), " RANGE_END("low") ", " RANGE_END(
+    "high") " FROM outside WHERE run = ?1"
+            " GROUP BY kind, name HAVING max(bytes) > 0 ORDER BY min(event), kind, name";
 static const uint64_t MOST_BYTES = (uint64_t)1 << 50;
 
 static mt_status read_row(struct mt_trace *trace, const struct mt_statement *row, struct mt_outside_row *out)
@@ -40,9 +45,7 @@ mt_status mt_trace_outside(struct mt_trace *trace, const struct mt_run *run, str
     MT_EACH_ROW (row, status, trace->database, outside_sql, MT_BIND_INTEGER(run->id)) {
         rows = mt_host_room(rows, count, sizeof *rows);
         status = read_row(trace, row, &rows[count]);
-        if (status != MT_OK)
-            break;
-        count++;
+        count += status == MT_OK;
     }
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }

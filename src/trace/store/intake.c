@@ -34,7 +34,7 @@ static const struct {
     [INSERT_KERNEL] = {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream"},
     [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
     [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
-    [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes, low_bytes, high_bytes"},
+    [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
 };
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
@@ -272,19 +272,32 @@ static mt_status add_stack(struct mt_intake *intake, const struct mt_record_head
     return mt_batch_is_full(intake->stacks) ? mt_batch_store(intake->stacks) : MT_OK;
 }
 
+/* Stores one end of an estimate's range. */
+static mt_status add_range_end(struct mt_intake *intake, const char *end, const struct mt_outside *outside,
+                               uint64_t bytes)
+{
+    struct mt_text name = {0};
+    mt_text_add(&name, "outside_%s:%s:%s", end, mt_outside_kind_name(outside->kind), outside->name);
+    mt_status status = MT_RUN_WITH(intake->insert[INSERT_MEASUREMENT], 2, MT_BIND_TEXT(mt_text_get(&name)),
+                                   MT_BIND_INTEGER(MT_NO_STEP), MT_BIND_REAL((double)bytes));
+    mt_text_release(&name);
+    return status;
+}
+
 /* The moment is that of the last event, or of the run's beginning. */
 static mt_status add_outside(struct mt_intake *intake)
 {
     struct mt_outside outside;
     if (!mt_payload_get_outside(&intake->payload, &outside))
         return MT_OK;
-    const bool is_estimate = outside.high_bytes > 0;
-    return MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2,
+    MT_TRY(MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2,
                        MT_BIND_INTEGER(intake->first_event + mt_summary_events(intake->summary) - 1),
                        MT_BIND_INTEGER(intake->last_ns), MT_BIND_TEXT(mt_outside_kind_name(outside.kind)),
-                       MT_BIND_TEXT(outside.name), MT_BIND_INTEGER(outside.bytes),
-                       is_estimate ? MT_BIND_INTEGER(outside.low_bytes) : MT_BIND_NULL,
-                       is_estimate ? MT_BIND_INTEGER(outside.high_bytes) : MT_BIND_NULL);
+                       MT_BIND_TEXT(outside.name), MT_BIND_INTEGER(outside.bytes)));
+    if (outside.high_bytes == 0)
+        return MT_OK;
+    MT_TRY(add_range_end(intake, "low", &outside, outside.low_bytes));
+    return add_range_end(intake, "high", &outside, outside.high_bytes);
 }
 
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_kernel *row)

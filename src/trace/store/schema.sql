@@ -129,8 +129,6 @@ CREATE TABLE IF NOT EXISTS outside (
     kind TEXT NOT NULL,              -- context, library, nccl, other
     name TEXT NOT NULL,              -- of the holder; "" for all of the kind
     bytes INTEGER NOT NULL,
-    low_bytes INTEGER,               -- the range of an estimate; NULL: measured
-    high_bytes INTEGER,
     PRIMARY KEY (run, event, kind, name)
 ) WITHOUT ROWID;
 
