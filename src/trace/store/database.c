@@ -68,16 +68,23 @@ mt_status mt_database_create_export(const char *path, struct mt_database **out)
     return finish_open(status, out);
 }
 
-mt_status mt_database_open_reading(const char *path, struct mt_database **out)
+static mt_status check_and_view(struct mt_database *database)
 {
     struct identity identity;
+    MT_TRY(read_identity(database, &identity));
+    MT_TRY(check_identity(database, &identity));
+    return mt_trace_format_view(database, identity.format);
+}
+
+mt_status mt_database_open_reading(const char *path, struct mt_database **out)
+{
     mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
     if (status == MT_OK)
-        status = read_identity(*out, &identity);
-    if (status == MT_OK)
-        status = check_identity(*out, &identity);
-    if (status == MT_OK)
-        status = mt_trace_format_view(*out, identity.format);
+        status = mt_database_begin_reading(*out);
+    if (status == MT_OK) {
+        status = check_and_view(*out);
+        mt_database_end_reading(*out);
+    }
     return finish_open(status, out);
 }
 
@@ -147,7 +154,11 @@ mt_status mt_database_check_writing(const char *path)
         return MT_OK;
     mt_status status = mt_database_connect(path, MT_ACCESS_READ, &database);
     if (status == MT_OK)
+        status = mt_database_begin_reading(database);
+    if (status == MT_OK) {
         status = check_writable_identity(database);
+        mt_database_end_reading(database);
+    }
     mt_database_close(database);
     return status;
 }

@@ -285,15 +285,16 @@ static mt_status open_unwritable(const char *path, struct mt_database **out)
     return status;
 }
 
-/* *out_unfinished is true if the file says that a run has not ended. Fails if the file is not a trace. */
-static mt_status find_unfinished(const char *path, bool *out_unfinished)
+/* Opens a trace unless a run in it has not ended: then *out is NULL. */
+static mt_status open_if_ended(const char *path, struct mt_database **out)
 {
-    struct mt_database *database;
-    MT_TRY(mt_database_open_reading(path, &database));
-    int64_t running;
-    mt_status status = mt_database_integer(database, "SELECT count(*) FROM run WHERE state = 'running'", &running);
-    *out_unfinished = running > 0;
-    mt_database_close(database);
+    int64_t running = 0;
+    MT_TRY(mt_database_open_reading(path, out));
+    mt_status status = mt_database_integer(*out, "SELECT count(*) FROM run WHERE state = 'running'", &running);
+    if (status == MT_OK && running == 0)
+        return MT_OK;
+    mt_database_close(*out);
+    *out = NULL;
     return status;
 }
 
@@ -303,10 +304,9 @@ static mt_status open_without_ring(const char *path, struct mt_database **out)
     struct mt_ring *ring;
     mt_ring_outcome outcome;
     int64_t pid;
-    bool unfinished;
-    MT_TRY(find_unfinished(path, &unfinished));
-    if (!unfinished)
-        return mt_database_open_reading(path, out);
+    MT_TRY(open_if_ended(path, out));
+    if (*out != NULL)
+        return MT_OK;
     MT_TRY(mt_ring_open(path, MT_RING_CREATE, &outcome, &pid, &ring));
     return outcome == MT_RING_BUSY ? open_live(path, out) : open_recovered(path, ring, out);
 }
