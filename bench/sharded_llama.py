@@ -9,6 +9,7 @@ in fp32. Each block and the root are sharded; the last block stays whole between
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput, RowwiseParallel, SequenceParallel, loss_parallel,
                                                parallelize_module)
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 HEAD_WIDTH = 128
@@ -39,6 +41,8 @@ class Shape(NamedTuple):
     key_heads: int
     vocabulary: int
 
+
+ATTENTION = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 
 MODELS = {
     "tiny": Shape(512, 1024, 2, 4, 2, 1024),
@@ -233,6 +237,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=2, help="sequences of a rank, or of ranks that share products (2)")
     parser.add_argument("--seq", type=int, default=8192, help="tokens of a sequence (8192)")
     parser.add_argument("--checkpoint", default="op", help="none, full, op (selective), or N: each N-th block (op)")
+    parser.add_argument("--attention", choices=ATTENTION, help="which kernel (PyTorch's choice); op computes cudnn's twice")
     parser.add_argument("--norm", choices=("operators", "fused"), default="operators")
     parser.add_argument("--optimizer", choices=("foreach", "fused"), default="foreach")
     parser.add_argument("--steps", type=int, default=10)
@@ -249,7 +254,8 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, **{given.optimizer: True})
     for _ in range(given.steps):
         text = torch.randint(shape.vocabulary, (given.batch, given.seq + 1))
-        train_step(model, optimizer, text[:, :-1].cuda(), text[:, 1:].cuda(), given.tp > 1)
+        with sdpa_kernel(ATTENTION[given.attention]) if given.attention else contextlib.nullcontext():
+            train_step(model, optimizer, text[:, :-1].cuda(), text[:, 1:].cuda(), given.tp > 1)
     dist.destroy_process_group()
 
 
