@@ -37,8 +37,8 @@ class Cost(NamedTuple):
     host_bytes: int
 
 
-JOBS = (Job("8B", 1, 82.4, ("--batch", "2", "--checkpoint", "op")),
-        Job("8B", 16, 67.0, ("--batch", "2", "--checkpoint", "op")),
+JOBS = (Job("8B", 1, 82.4, ("--batch", "2", "--checkpoint", "op", "--attention", "flash")),
+        Job("8B", 16, 67.0, ("--batch", "2", "--checkpoint", "op", "--attention", "flash")),
         Job("70B", 32, 71.9, ("--tp", "8", "--batch", "16", "--checkpoint", "full")))
 
 
