@@ -86,6 +86,27 @@ static void after_a_rank_that_fails_no_other_begins(void **state)
     assert_string_equal(said->out, "0\n1\n");
 }
 
+/* A line of src/record/handover.h, from the process that becomes a rank's, or from one that it has started. */
+static void what_several_ranks_note_is_told_once(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("cat >rank.sh <<'END'\n"
+              "note() { printf 'note\\t%%s\\t0\\t%%s\\n' \"$1\" \"$2\" >>\"$MEMTRACE_RECORD_ANSWERS\"; }\n"
+              "note $$ 'all say this'\n"
+              "note $$ 'all say this'\n"
+              "[ $RANK = 1 ] || note $$ 'some say this'\n"
+              "[ $RANK != 3 ] || note $$ 'one says this'\n"
+              "[ $RANK != 5 ] || note 1 'a helper says this'\n"
+              "END\n"
+              "\"$M\" dry-run --ranks 6 -- sh rank.sh");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->err, "memtrace: process 1: a helper says this\n"
+                                   "memtrace: ranks 0-5: all say this\n"
+                                   "memtrace: ranks 0, 2-5: some say this\n"
+                                   "memtrace: rank 3: one says this\n");
+}
+
 static void a_signal_ends_all(void **state)
 {
     (void)state;
@@ -145,6 +166,7 @@ int main(void)
         RANKS_TEST(a_rank_that_waits_lets_the_next_begin),
         RANKS_TEST(ranks_that_wait_for_each_other_are_told),
         RANKS_TEST(after_a_rank_that_fails_no_other_begins),
+        RANKS_TEST(what_several_ranks_note_is_told_once),
         RANKS_TEST(a_signal_ends_all),
         RANKS_TEST(the_mail_is_removed),
         RANKS_TEST(wrong_words_are_refused),

@@ -46,6 +46,20 @@ def test_collectives_give_what_ranks_with_the_same_values_would(dry):  # noqa: F
                            "[4.0, 4.0, 4.0, 4.0] [1.0, 1.0] [0.0, 1.0, 0.0, 1.0] [4.0, 6.0] [1, 1] nccl"]
 
 
+def test_collectives_change_shapes_of_values_that_were_not_computed(dry):  # noqa: F811
+    said = run(dry, """
+        unknown = torch.ones(1 << 20, device="cuda")[:8].reshape(4, 2)  # of a tensor that is too large for values
+        unknown = torch.stack(list(unknown))
+        part = torch.zeros(2, 2, device="cuda")
+        dist.reduce_scatter_tensor(part, unknown)
+        whole = torch.zeros(8, 2, device="cuda")
+        dist.all_gather_into_tensor(whole, unknown)
+        print(part.sum().item(), whole.sum().item())
+        """, "--ranks", "2", "--only", "0")
+    assert said.returncode == 0, said.stderr
+    assert said.stderr.count("not computed") == 1  # one line of the program
+
+
 def test_objects_go_from_rank_to_rank(dry):  # noqa: F811
     said = run(dry, """
         names = [f"run of {rank}"]

@@ -35,7 +35,8 @@ static const struct mt_option options[] = {
 
 struct report {
     const struct mt_recording *recording;
-    int64_t pid; /* of the last process that answered */
+    bool is_many; /* ranks, whose notes were told */
+    int64_t pid;  /* of the last process that answered */
     int runs, notes;
     bool has_processes;    /* others answered, too */
     bool is_out_of_memory; /* one of the runs ended so */
@@ -66,6 +67,8 @@ static void count_answer(void *context, const struct mt_record_answer *answer)
 static void tell_note(void *context, const struct mt_record_answer *answer)
 {
     const struct report *report = context;
+    if (report->is_many)
+        return;
     if (answer->kind == MT_RECORD_NOTE && !report->has_processes)
         mt_note("%s", answer->text);
     else if (answer->kind != MT_RECORD_RUN)
@@ -91,9 +94,9 @@ static mt_status tell_answers(struct report *report)
 
 /* Tells of the runs, after what was assumed in them. Returns the exit code: the program's, unless it failed since the card was
  * full. */
-static int tell_results(const struct mt_recording *recording, int code)
+static int tell_results(const struct mt_recording *recording, bool is_many, int code)
 {
-    struct report report = {.recording = recording};
+    struct report report = {.recording = recording, .is_many = is_many};
     if (tell_answers(&report) != MT_OK)
         mt_note("%s", mt_last_error());
     else if (code == 0 && report.runs == 0 && report.notes == 0)
@@ -125,7 +128,7 @@ static mt_status run_program(const struct dry_run_options *asked, const struct m
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else
-        code = tell_results(&recording, code);
+        code = tell_results(&recording, is_many, code);
     mt_recording_end(&recording);
     exit(code);
 }

@@ -4,6 +4,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/record/rank_choice.h"
+#include "cli/record/rank_notes.h"
 #include "cli/record/rank_runs.h"
 #include "record/handover.h"
 #include "trace/query/trace.h"
@@ -197,6 +198,38 @@ static mt_status run_all(struct job *job)
     return run_added(job);
 }
 
+/* ---- what ranks have noted ---- */
+
+struct noting {
+    const struct mt_rank_runs *runs;
+    struct mt_rank_notes notes;
+};
+
+/* Adds what a rank notes. What a process notes that a rank has started is told at once. */
+static void take_note(void *context, const struct mt_record_answer *answer)
+{
+    struct noting *noting = context;
+    const struct mt_rank_run *run = mt_rank_runs_find(noting->runs, (pid_t)answer->pid);
+    struct mt_text words = {0};
+    if (answer->kind != MT_RECORD_NOTE && answer->kind != MT_RECORD_LOST)
+        return;
+    mt_recording_add_note(answer, &words);
+    if (run != NULL)
+        mt_rank_notes_add(&noting->notes, run->rank, mt_text_get(&words));
+    else
+        mt_recording_tell_note(answer);
+    mt_text_release(&words);
+}
+
+static mt_status tell_notes(const struct job *job)
+{
+    struct noting noting = {.runs = &job->runs};
+    mt_status status = mt_record_answers_read(job->recording->answers, take_note, &noting);
+    mt_rank_notes_tell(&noting.notes);
+    mt_rank_notes_release(&noting.notes);
+    return status;
+}
+
 mt_status mt_dry_ranks_run(const struct mt_rank_program *program, const char *only,
                            const struct mt_recording *recording, int *out_code)
 {
@@ -205,6 +238,8 @@ mt_status mt_dry_ranks_run(const struct mt_rank_program *program, const char *on
     mt_status status = only != NULL                ? run_listed(&job, only)
                        : program->ranks <= RUN_ALL ? run_all(&job)
                                                    : run_some(&job);
+    if (status == MT_OK)
+        status = tell_notes(&job);
     *out_code = 0;
     for (int64_t i = 0; i < job.runs.started && *out_code == 0; i++)
         *out_code = job.runs.runs[i].code;

@@ -6,7 +6,7 @@
 #include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
 
-/* Runs the ranks. `only` is a list for mt_rank_list_read; NULL: the choice is made here. *out_code is the exit code of the first
+/* Runs the ranks, and tells what they have noted. `only` is a list for mt_rank_list_read; NULL: the choice is made here. *out_code is the exit code of the first
  * rank that failed, else 0. Fails if a rank can't be started, and with MT_USAGE for a list that is none. */
 mt_status mt_dry_ranks_run(const struct mt_rank_program *program, const char *only,
                            const struct mt_recording *recording, int *out_code);

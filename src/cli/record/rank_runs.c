@@ -101,12 +101,11 @@ static mt_status read_folder(struct mt_rank_runs *runs, int64_t *out_waiting)
 
 /* ---- running ---- */
 
-static struct mt_rank_run *run_of(struct mt_rank_runs *runs, pid_t pid)
+struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid)
 {
     for (int64_t i = 0; i < runs->started; i++)
         if (runs->runs[i].pid == pid)
             return &runs->runs[i];
-    assert(false);
     return NULL;
 }
 
@@ -134,7 +133,8 @@ mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *cont
             status = start_next(runs, &children);
         const pid_t ended = children.count > 0 ? mt_child_wait(&children, TICK_MS, &code) : 0;
         if (ended > 0) {
-            struct mt_rank_run *run = run_of(runs, ended);
+            struct mt_rank_run *run = mt_rank_runs_find(runs, ended);
+            assert(run != NULL);
             run->code = code;
             (void)leave_word(runs, "gone", run->rank);
             is_on = is_on && code < ENDED_BY_SIGNAL && goes_on(context, run);

@@ -37,6 +37,9 @@ void mt_rank_runs_end(struct mt_rank_runs *runs);
 /* Adds a rank, unless it is there. Returns its place in runs. */
 int64_t mt_rank_runs_add(struct mt_rank_runs *runs, int64_t rank);
 
+/* Returns the rank that was run as that process; NULL if none was. */
+struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid);
+
 /* Runs those that were not run yet, and those that they want. No further one begins after one that was ended by a signal, or of
  * which `goes_on` says no. Fails with MT_FAILED if a program can't be started; its code is stored. */
 mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),

@@ -131,10 +131,18 @@ void mt_recording_tell_run(const struct mt_recording *recording, const struct mt
     free(name);
 }
 
-void mt_recording_tell_note(const struct mt_record_answer *answer)
+void mt_recording_add_note(const struct mt_record_answer *answer, struct mt_text *out)
 {
     if (answer->kind == MT_RECORD_LOST)
-        mt_note("process %" PRId64 ": %" PRId64 " %s are missing", answer->pid, answer->number, answer->text);
+        mt_text_add(out, "%" PRId64 " %s are missing", answer->number, answer->text);
     else
-        mt_note("process %" PRId64 ": %s", answer->pid, answer->text);
+        mt_text_add(out, "%s", answer->text);
+}
+
+void mt_recording_tell_note(const struct mt_record_answer *answer)
+{
+    struct mt_text words = {0};
+    mt_recording_add_note(answer, &words);
+    mt_note("process %" PRId64 ": %s", answer->pid, mt_text_get(&words));
+    mt_text_release(&words);
 }

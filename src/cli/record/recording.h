@@ -4,6 +4,7 @@
 #define MT_CLI_RECORD_RECORDING_H
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <limits.h>
 #include <stdint.h>
@@ -27,7 +28,10 @@ void mt_recording_end(struct mt_recording *recording);
  * in the ring. */
 void mt_recording_tell_run(const struct mt_recording *recording, const struct mt_record_answer *answer);
 
-/* Notes what is lost, or the words of another answer. */
+/* Adds what is lost, or the words of another answer. */
+void mt_recording_add_note(const struct mt_record_answer *answer, struct mt_text *out);
+
+/* Notes the same, with its process. */
 void mt_recording_tell_note(const struct mt_record_answer *answer);
 
 #endif

@@ -93,11 +93,11 @@ Tensor part_of_values(const Tensor &tensor, int64_t index, int64_t count)
     return values_of(tensor).view(-1).narrow(0, index * elements, elements);
 }
 
-/* Marks what a collective has written: known if what it came from is. */
+/* Marks what a collective has written as not computed, unless what it came from was. Their shapes may differ. */
 void take_knowledge(const Tensor &to, const Tensor &from)
 {
     if (is_on_card(to) && !is_known(from))
-        copy_values(to, from);
+        mark(to, false);
 }
 
 /* Copies a tensor into each of `count` parts of another, as if every rank had given it. */

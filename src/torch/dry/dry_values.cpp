@@ -48,12 +48,6 @@ block *block_of_tensor(const Tensor &tensor)
     return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
 }
 
-void mark(const Tensor &tensor, bool is_known)
-{
-    if (block *owner = block_of_tensor(tensor))
-        owner->is_known = is_known && owner->has_values();
-}
-
 void assume(const Tensor &tensor, const at::Scalar &value)
 {
     mark(tensor, false);
@@ -104,6 +98,12 @@ bool have_values(const Stack &results)
 }
 
 } // namespace
+
+void mark(const Tensor &tensor, bool is_known)
+{
+    if (block *owner = block_of_tensor(tensor))
+        owner->is_known = is_known && owner->has_values();
+}
 
 void tell_assumption(const std::string &words)
 {

@@ -18,6 +18,9 @@ using torch::jit::Stack;
 /* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
 at::Tensor values_of(const at::Tensor &tensor);
 
+/* Notes that the values of a tensor on a card were computed, or that they are assumed. */
+void mark(const at::Tensor &tensor, bool is_known);
+
 /* Tells once, with the place in the program, of a value that was not computed and what is taken in its place. */
 void tell_assumption(const std::string &words);
 

@@ -1,0 +1,30 @@
+/* What ranks have noted: each line once, with the ranks that said it.
+ *
+ * Threads: the main one. */
+#ifndef MT_CLI_RECORD_RANK_NOTES_H
+#define MT_CLI_RECORD_RANK_NOTES_H
+
+#include <stdint.h>
+
+/* One line. Invariant: ranks[0 .. count) rise, and count > 0. */
+struct mt_rank_note {
+    char *words;
+    int64_t *ranks; /* an array for MT_HOST_ADD */
+    int64_t count;
+};
+
+/* Starts as {0}. Invariant: notes[0 .. count) have different words. */
+struct mt_rank_notes {
+    struct mt_rank_note *notes; /* an array for MT_HOST_ADD, in the order in which they were first said */
+    int64_t count;
+};
+
+/* Adds a line of a rank. Copies the words. */
+void mt_rank_notes_add(struct mt_rank_notes *notes, int64_t rank, const char *words);
+
+/* Prints them: "ranks 0-3, 7: WORDS". */
+void mt_rank_notes_tell(const struct mt_rank_notes *notes);
+
+void mt_rank_notes_release(struct mt_rank_notes *notes);
+
+#endif
