@@ -36,7 +36,7 @@ scaler.scale((rows @ weight).sum()).backward()
 scaler.step(optimizer)
 scaler.update()
 print("scale", scaler.get_scale())
-torch.arange(10, device="cuda").sort()
+torch.arange(10, device="cuda").topk(3)
 """
 
 
@@ -86,7 +86,7 @@ def test_gradients_that_were_not_computed_are_finite(dry):
 
 
 def test_an_operator_that_is_not_in_the_table_is_named(dry):
-    assert "aten::sort (1 calls, 160 bytes of results)" in dry.told
+    assert "aten::topk (1 calls, 48 bytes of results)" in dry.told
 
 
 OPERATORS = """
