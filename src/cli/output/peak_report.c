@@ -23,6 +23,7 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
     }
     MT_TRY(status);
     MT_TRY(mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count));
+    MT_TRY(mt_trace_unknown(question->trace, question->run, &out->unknown, &out->knows_unknown));
     int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
     return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
 }
@@ -122,6 +123,15 @@ static const struct mt_field pool_fields[] = {
 static const struct mt_row_type pool_type = MT_ROW_TYPE(ROW, pool_fields);
 #undef ROW
 
+#define ROW struct mt_unknown_row
+static const struct mt_field unknown_fields[] = {
+    MT_COUNT(ROW, calls, "calls", NULL, NULL),
+    MT_BYTES(ROW, result_bytes, "result_bytes", NULL, "of all their results"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
+#undef ROW
+
 #define ROW struct mt_run_peaks_answer
 #define X(KEY, text)                                                                                                   \
     static const struct mt_field peaks_fields_##KEY[] = {                                                              \
@@ -140,6 +150,8 @@ static const struct mt_row_type pool_type = MT_ROW_TYPE(ROW, pool_fields);
                 "the highest moment of each, in the step that went highest; none if it tells of no phase"),            \
         MT_ROWS(ROW, pools, pool_count, "pools", &pool_type,                                                           \
                 "private pools of PyTorch, at the peak of allocated bytes"),                                           \
+        MT_ROW_OR_NULL(ROW, unknown, "unknown", &unknown_type,                                                         \
+                       "of a dry run: operators of which it is not known what they take inside"),                      \
         MT_FIELDS_END,                                                                                                 \
     };
 MT_GROUP_KEYS(X)
@@ -159,7 +171,8 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .phases = peaks->phases,
                                          .phase_count = peaks->phase_count,
                                          .pools = peaks->pools,
-                                         .pool_count = peaks->pool_count};
+                                         .pool_count = peaks->pool_count,
+                                         .unknown = peaks->knows_unknown ? &peaks->unknown : NULL};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
@@ -327,6 +340,16 @@ static void print_pools(const struct mt_run_peaks *peaks)
     mt_rows_print(&pool_type, "pool reserved_bytes allocated_bytes blocks", NULL, peaks->pools, peaks->pool_count);
 }
 
+/* Tells of what a dry run's peaks lack. */
+static void print_unknown(const struct mt_run_peaks *peaks)
+{
+    char results[MT_BYTES_TEXT];
+    if (peaks->unknown.calls == 0)
+        return;
+    printf("\ncalls of operators whose memory inside is not known: %" PRIu64 ", with results of %s in all\n",
+           peaks->unknown.calls, mt_format_bytes(peaks->unknown.result_bytes, results));
+}
+
 void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
 {
     const struct mt_peak_row *by_key[MT_MEASURE_COUNT], *by_category[MT_MEASURE_COUNT];
@@ -337,6 +360,7 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
     assert(peaks->key < MT_GROUP_KEY_COUNT);
     print_peaks(peaks);
     print_pools(peaks);
+    print_unknown(peaks);
     if (by_category[MT_MEASURE_ALLOCATED]->share_count == 0)
         return;
     print_shares(by_key, mt_group_key_names[peaks->key], most_rows);

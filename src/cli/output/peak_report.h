@@ -19,6 +19,8 @@ struct mt_run_peaks {
     size_t phase_count;
     struct mt_pool_row *pools; /* private ones, at the allocated peak */
     size_t pool_count;
+    struct mt_unknown_row unknown;
+    bool knows_unknown; /* it is a dry run */
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -39,6 +41,7 @@ struct mt_run_peaks_answer {
     size_t phase_count;
     const struct mt_pool_row *pools;
     size_t pool_count;
+    const struct mt_unknown_row *unknown; /* NULL: of no dry run */
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 

@@ -226,6 +226,15 @@ const char *mt_setting_find(const struct mt_setting_row *rows, size_t count, con
 mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
                                 struct mt_measurement_row **out_rows, size_t *out_count);
 
+/* The calls in a dry run of operators of which it is not known what they take inside. */
+struct mt_unknown_row {
+    uint64_t calls, result_bytes; /* the bytes of all their results */
+};
+
+/* Reads them. *out_known is false, and *out zero, for a run that is no dry run, or that did not come to its end. */
+mt_status mt_trace_unknown(struct mt_trace *trace, const struct mt_run *run, struct mt_unknown_row *out,
+                           bool *out_known);
+
 /* The memory that the driver says this process holds, and its uses, in bytes. Signed, since figures of several sources may
  * disagree.
  * Invariant: requested + rounding + cached + context + libraries + unexplained = used. */
