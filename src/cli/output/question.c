@@ -1,5 +1,6 @@
 #include "cli/output/question.h"
 
+#include "analysis/rank_job.h"
 #include "answer/answer.h"
 #include "base/label.h"
 #include "base/memory.h"
@@ -45,8 +46,17 @@ static void note_state(const struct mt_run *run)
     mt_note_missing(run);
 }
 
+static bool is_folder(const char *name)
+{
+    struct stat about;
+    return stat(name, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
 mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
 {
+    *out = NULL;
+    if (is_folder(path))
+        return mt_fail(MT_USAGE, "%s is a folder: memtrace ranks lists the traces in it", path);
     mt_status status = mt_trace_open(path, out);
     if (status != MT_BAD_TRACE || path[0] == '\0' || access(path, F_OK) == 0)
         return status;
@@ -58,9 +68,64 @@ mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out)
     return status;
 }
 
+mt_status mt_rank_question_open(const struct mt_rank *rank, struct mt_question *out)
+{
+    *out = (struct mt_question){0};
+    MT_TRY(mt_trace_open_to_ask(rank->file, &out->trace));
+    return mt_trace_find_numbered(out->trace, rank->run, &out->run);
+}
+
+/* Finds the rank that `which` names, "rank3"; NULL: the one whose peak is the highest. */
+static mt_status find_rank(const struct mt_rank_job *job, const char *which, const struct mt_job_rank **out)
+{
+    int64_t number;
+    char rest;
+    *out = &job->ranks[0];
+    if (which == NULL)
+        return MT_OK;
+    if (sscanf(which, "rank%" SCNd64 "%c", &number, &rest) != 1)
+        return mt_fail(MT_USAGE, "\"%s\" is no rank: in a folder of traces, runs are called rank0, rank1, …", which);
+    return mt_rank_job_find(job, number, out);
+}
+
+static mt_status open_rank_of(const struct mt_rank_job *job, const char *which, struct mt_question *out)
+{
+    const struct mt_job_rank *rank;
+    MT_TRY(find_rank(job, which, &rank));
+    mt_status status = mt_rank_question_open(rank->of, out);
+    if (status != MT_OK) {
+        mt_question_close(out);
+        return status;
+    }
+    out->file = mt_host_strdup(rank->of->file);
+    if (which == NULL)
+        mt_note("rank %" PRId64
+                " has the highest peak: this is %s (--run rankN names another; memtrace ranks lists them)",
+                rank->of->rank, rank->of->file);
+    note_state(out->run);
+    return MT_OK;
+}
+
+/* Opens a rank of the job that began last in a folder of traces. */
+static mt_status open_in_folder(const char *folder, const char *which, struct mt_question *out)
+{
+    struct mt_ranks ranks;
+    struct mt_rank_job job = {0};
+    mt_status status = mt_ranks_open(&folder, 1, &ranks);
+    if (status == MT_OK)
+        status = mt_rank_job_open(&ranks, NULL, &job);
+    if (status == MT_OK)
+        status = open_rank_of(&job, which, out);
+    mt_rank_job_release(&job);
+    mt_ranks_close(&ranks);
+    return status;
+}
+
 static mt_status open_run(const char *trace, const char *which, struct mt_question *out)
 {
     *out = (struct mt_question){0};
+    if (is_folder(trace))
+        return open_in_folder(trace, which, out);
     MT_TRY(mt_trace_open_to_ask(trace, &out->trace));
     mt_status status = mt_trace_find_run(out->trace, which, &out->run);
     if (status == MT_OK)
@@ -141,10 +206,10 @@ mt_status mt_question_open_named(const char *trace, const char *which, struct mt
     } else if (status != MT_OK && file == NULL && which != NULL && strchr(which, ':') != NULL) {
         status = fail_no_file(trace, which);
     }
-    if (status == MT_OK)
-        out->file = file;
-    else
+    if (status != MT_OK || out->file != NULL)
         free(file);
+    else
+        out->file = file;
     return status;
 }
 

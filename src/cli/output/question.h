@@ -4,7 +4,7 @@
 
 #include "analysis/run_question.h"
 #include "cli/command.h"
-#include "trace/query/trace.h"
+#include "trace/query/rank_rows.h"
 
 #include <jansson.h>
 
@@ -26,6 +26,9 @@ mt_status mt_question_open_ended(const struct mt_trace_options *options, mt_run_
  * has no run of that name. NULL is the newest run of `trace`. Each question opens its own trace, even of the same
  * file, so texts of two questions must not be compared by their pointers. */
 mt_status mt_question_open_named(const char *trace, const char *which, struct mt_question *out);
+/* Opens the run of a rank. The caller closes it, also after a failure. */
+mt_status mt_rank_question_open(const struct mt_rank *rank, struct mt_question *out);
+
 void mt_question_close(struct mt_question *question);
 
 /* Calls `visit` with every run of the trace, oldest first, or with the one that is asked for, until it fails. */

@@ -190,7 +190,7 @@ static mt_status parse_positional(struct parser *parser, const char *argument)
         if (!mt_option_is_positional(option))
             continue;
         if (place++ == parser->positional_count) {
-            parser->positional_count++;
+            parser->positional_count += option->kind != MT_OPTION_LIST;
             return store_value(parser, option, argument);
         }
     }

@@ -18,13 +18,14 @@ typedef enum mt_option_kind {
     MT_OPTION_BYTES,   /* uint64_t: "52GiB" */
     MT_OPTION_PERCENT, /* double: "1%" is 1 */
     MT_OPTION_CHOICE,  /* int: the index in `choices`, which ends with NULL */
-    MT_OPTION_LIST,    /* struct mt_option_list: texts, borrowed as above; the option may be given again and again */
-    MT_OPTION_REST     /* char *const *, positional, last: this argument and all that follow, whatever they look like,
+    MT_OPTION_LIST, /* struct mt_option_list: texts, borrowed as above; the option may be given again and again. Positional,
+                        * last: all positional arguments that follow */
+    MT_OPTION_REST /* char *const *, positional, last: this argument and all that follow, whatever they look like,
                         * ending with NULL as the argument vector does */
 } mt_option_kind;
 
 /* The values of a repeatable option, in the order given. */
-enum { MT_MOST_LISTED = 64 };
+enum { MT_MOST_LISTED = 1024 };
 struct mt_option_list {
     size_t count;
     const char *items[MT_MOST_LISTED];

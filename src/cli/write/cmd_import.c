@@ -1,22 +1,27 @@
 /* memtrace import: files of other programs as runs of a trace. */
+#include "answer/answer.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
 #include "trace/import/import.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct import_options {
     bool help, json;
-    const char *file, *rules, *trace, *name, *device;
+    struct mt_option_list files;
+    const char *rules, *trace, *name, *device;
 };
 
 static const struct mt_option options[] = {
-    MT_OPTION(TEXT, struct import_options, file, "FILE", .takes = MT_TAKES_FILE, .help = "what to import"),
+    MT_OPTION(LIST, struct import_options, files, "FILE", .value = "FILE...", .takes = MT_TAKES_FILE,
+              .help = "what to import; each file becomes a run"),
     MT_OPTION(TEXT, struct import_options, rules, "--rules", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "rules that say what blocks are for, asked before those that are built in"),
     MT_OPTION(TEXT, struct import_options, name, "--name", .value = "TEXT",
@@ -281,7 +286,8 @@ static void print_text(const struct imported *imported)
         print_coverage(imported->report);
 }
 
-static void print_json(const struct imported *imported)
+/* Returns the answer as JSON. */
+static json_t *json_of(const struct imported *imported)
 {
     const struct mt_import_report *report = imported->report;
     json_t *by_kind = json_object();
@@ -296,19 +302,65 @@ static void print_json(const struct imported *imported)
         .peaks = mt_run_peaks_answer_of(imported->peaks),
         .rounding_bytes = rounding_at_peak(imported->peaks),
         .coverage = {report->rule_count, report->coverage, report->uncovered, report->uncovered_count}};
-    mt_question_print_json(imported->question, "import", &answer_type, &answer);
+    json_t *object = mt_question_json(imported->question, "import");
+    mt_row_add_json(&answer_type, &answer, object);
     json_decref(by_kind);
+    return object;
 }
 
-static mt_status print_run(const struct import_options *import, struct imported *imported,
-                           const struct mt_question *question)
+/* The runs of several files: a list of answers, and a table of one line each. */
+#define LINE struct import_line
+LINE
+{
+    const char *file;
+    int64_t run, rank;
+    uint64_t events, allocated_bytes, reserved_bytes;
+};
+
+static const struct mt_field line_fields[] = {
+    MT_SHOWN(TEXT, const char *, LINE, file, "file", "file"),
+    MT_SHOWN(INTEGER, int64_t, LINE, run, "run", "run"),
+    MT_SHOWN(KNOWN, int64_t, LINE, rank, "rank", "rank"),
+    MT_SHOWN(COUNT, uint64_t, LINE, events, "events", "events"),
+    MT_SHOWN(BYTES, uint64_t, LINE, allocated_bytes, "allocated", "peak allocated"),
+    MT_SHOWN(BYTES, uint64_t, LINE, reserved_bytes, "reserved", "reserved"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type line_type = MT_ROW_TYPE(LINE, line_fields);
+#undef LINE
+
+struct several {
+    json_t *answers;
+    struct import_line *lines;
+    size_t count;
+};
+
+static void add_line(const struct imported *imported, struct several *several)
+{
+    const struct mt_run *run = imported->question->run;
+    *MT_HOST_ADD(several->lines, several->count) =
+        (struct import_line){.file = imported->file,
+                             .run = run->id,
+                             .rank = run->rank,
+                             .events = imported->report->entries,
+                             .allocated_bytes = imported->peaks->of[MT_MEASURE_ALLOCATED].by_category.bytes,
+                             .reserved_bytes = imported->peaks->of[MT_MEASURE_RESERVED].by_category.bytes};
+}
+
+/* Prints the run, or adds it to several. */
+static mt_status tell_run(const struct import_options *import, struct imported *imported,
+                          const struct mt_question *question, struct several *several)
 {
     struct mt_run_peaks peaks;
     mt_status status = mt_run_peaks_load(question, MT_GROUP_ROLE, &peaks);
     imported->question = question;
     imported->peaks = &peaks;
-    if (status == MT_OK && import->json)
-        print_json(imported);
+    if (status == MT_OK && several != NULL && import->json)
+        json_array_append_new(several->answers, json_of(imported));
+    else if (status == MT_OK && several != NULL)
+        add_line(imported, several);
+    else if (status == MT_OK && import->json)
+        mt_json_print(json_of(imported));
     else if (status == MT_OK)
         print_text(imported);
     mt_run_peaks_release(&peaks);
@@ -316,15 +368,15 @@ static mt_status print_run(const struct import_options *import, struct imported 
 }
 
 /* Reads the run back from the trace, so that the answer agrees with those of all other commands. */
-static mt_status show_import(const struct import_options *import, const struct mt_import_report *report, double seconds)
+static mt_status show_import(const struct import_options *import, const struct imported *done, struct several *several)
 {
     char number[MT_BYTES_TEXT];
     struct mt_question question;
-    snprintf(number, sizeof number, "%" PRId64, report->run);
+    struct imported imported = *done;
+    snprintf(number, sizeof number, "%" PRId64, done->report->run);
     const struct mt_trace_options asked = {.trace = import->trace, .run = number};
-    struct imported imported = {.report = report, .file = import->file, .trace = import->trace, .seconds = seconds};
     MT_TRY(mt_question_open(&asked, &question));
-    mt_status status = print_run(import, &imported, &question);
+    mt_status status = tell_run(import, &imported, &question, several);
     mt_question_close(&question);
     return status;
 }
@@ -342,30 +394,66 @@ static mt_status read_device(const char *text, int64_t *out)
     return text == NULL || strcmp(text, "cpu") == 0 ? MT_OK : mt_parse_integer("--device", text, 0, INT32_MAX, out);
 }
 
+/* Imports one file; `several` is NULL if it is the only one. */
+static mt_status import_file(const struct import_options *import, const char *file, struct several *several)
+{
+    struct mt_import_plan plan = {.file = file, .trace = import->trace, .name = import->name, .rules = import->rules};
+    struct mt_import_report report;
+    MT_TRY(read_device(import->device, &plan.device));
+    const uint64_t begin = mt_clock_ns();
+    mt_status status = mt_import(&plan, &report);
+    if (is_readable(file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
+        mt_fail_writing_hint(status, NULL);
+    const struct imported done = {
+        .report = &report, .file = file, .trace = import->trace, .seconds = (double)(mt_clock_ns() - begin) / 1e9};
+    if (status == MT_OK)
+        status = show_import(import, &done, several);
+    mt_import_report_release(&report);
+    return status;
+}
+
+static void print_several(const struct import_options *import, struct several *several)
+{
+    if (import->json) {
+        json_t *object = mt_schema_json("imports");
+        json_object_set(object, "rows", several->answers);
+        mt_json_print(object);
+    } else if (several->count > 0) {
+        mt_rows_print(&line_type, "file run rank events allocated reserved", "events rank", several->lines,
+                      several->count);
+    }
+}
+
+/* Imports each file. One that fails does not keep the others from it. */
+static mt_status import_several(const struct import_options *import)
+{
+    struct several several = {.answers = json_array()};
+    struct mt_error first = {0};
+    for (size_t i = 0; i < import->files.count; i++) {
+        mt_status status = import_file(import, import->files.items[i], &several);
+        if (status != MT_OK && first.status == MT_OK)
+            first = mt_error_save(status);
+        else if (status != MT_OK)
+            mt_note("%s", mt_last_error());
+    }
+    print_several(import, &several);
+    json_decref(several.answers);
+    free(several.lines);
+    return mt_error_restore(&first, MT_OK);
+}
+
 static mt_status run_import(const void *given)
 {
     const struct import_options *import = given;
-    struct mt_import_plan plan = {
-        .file = import->file, .trace = import->trace, .name = import->name, .rules = import->rules};
-    struct mt_import_report report;
-    if (import->file == NULL)
+    if (import->files.count == 0)
         return mt_fail(MT_USAGE, "name the file to import, such as snapshot.pickle");
-    MT_TRY(read_device(import->device, &plan.device));
-    uint64_t begin = mt_clock_ns();
-    mt_status status = mt_import(&plan, &report);
-    if (is_readable(import->file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
-        mt_fail_writing_hint(status, NULL);
-    double seconds = (double)(mt_clock_ns() - begin) / 1e9;
-    if (status == MT_OK)
-        status = show_import(import, &report, seconds);
-    mt_import_report_release(&report);
-    return status;
+    return import->files.count == 1 ? import_file(import, import->files.items[0], NULL) : import_several(import);
 }
 
 const struct mt_command mt_command_import = {
     .name = "import",
     .summary = "Makes a run of a file that another program wrote: PyTorch, Nsight Systems or RMM.",
-    .usage = "FILE [OPTIONS]",
+    .usage = "FILE... [OPTIONS]",
     .details =
         "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, a pickle, or the\n"
         "same as JSON; a trace of torch.profiler with profile_memory=True; an export of Nsight Systems to SQLite;\n"
@@ -374,12 +462,13 @@ const struct mt_command mt_command_import = {
         "categories,\n"
         "advise, check, timeline. What blocks are for is told by rules over who asked for them; docs/import.md "
         "explains\n"
-        "how to write some.\n",
+        "how to write some. The name of a file may tell a rank: rank3.pickle.\n",
     .examples = "  memtrace import snapshot.pickle\n"
                 "  memtrace import before.pickle.gz --name before && memtrace import after.pickle.gz --name after\n"
                 "  memtrace diff before after\n"
                 "  memtrace import snapshot.pickle --rules mine.rules\n"
-                "  memtrace import step.pt.trace.json.gz\n",
+                "  memtrace import step.pt.trace.json.gz\n"
+                "  memtrace import rank*.pickle --trace job.db && memtrace ranks job.db\n",
     .options = options,
     MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE),
     .answer = &answer_type,

@@ -7,6 +7,7 @@
 #include "trace/store/trace_file.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,21 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* True if a file's name tells a rank: "rank3.pickle", "snapshot_rank_3.json.gz", "Rank-3". */
+static bool find_rank(const char *name, struct mt_run_rank *out)
+{
+    static const char WORD[] = "rank";
+    for (const char *found = strcasestr(name, WORD); found != NULL; found = strcasestr(found + 1, WORD)) {
+        const char *digits = found + strlen(WORD);
+        digits += *digits != '\0' && strchr("_-=", *digits) != NULL;
+        if (isdigit((unsigned char)*digits)) {
+            *out = (struct mt_run_rank){.rank = (int64_t)strtoul(digits, NULL, 10), .local_rank = -1, .world_size = -1};
+            return out->rank <= INT32_MAX;
+        }
+    }
+    return false;
+}
+
 static const char *run_name(const struct mt_import_plan *plan, const struct mt_import_source *source)
 {
     if (plan->name != NULL)
@@ -57,8 +73,11 @@ static mt_status open_run(const struct mt_import_plan *plan, const struct mt_imp
         memcpy(settings, source->settings, count * sizeof *settings);
     settings[count++] = (struct mt_run_setting){"file", file_name(plan->file)};
     settings[count++] = (struct mt_run_setting){"format", source->format};
+    struct mt_run_rank rank;
+    const bool has_rank = find_rank(file_name(plan->file), &rank);
     const struct mt_run_info info = {.name = run_name(plan, source),
                                      .origin = MT_RUN_IMPORTED,
+                                     .rank = has_rank ? &rank : NULL,
                                      .device = source->device,
                                      .start_us = source->start_us,
                                      .capacity_bytes = source->capacity_bytes,

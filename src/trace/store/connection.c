@@ -95,7 +95,8 @@ mt_status mt_database_connect(const char *path, mt_access access, struct mt_data
 {
     static const int flags[] = {[MT_ACCESS_READ] = SQLITE_OPEN_READONLY,
                                 [MT_ACCESS_READ_UNCHANGING] = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI,
-                                [MT_ACCESS_WRITE] = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
+                                [MT_ACCESS_WRITE] = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                                [MT_ACCESS_PRIVATE] = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MEMORY};
     struct mt_database *database = mt_host_alloc(sizeof *database);
     char *name = access == MT_ACCESS_READ_UNCHANGING ? unchanging_name(path) : plain_name(path);
     database->path = mt_host_strdup(path);

@@ -29,6 +29,7 @@ typedef enum mt_access {
     MT_ACCESS_READ,
     MT_ACCESS_READ_UNCHANGING, /* nobody writes the file: SQLite puts nothing beside it */
     MT_ACCESS_WRITE,           /* makes the file if there is none */
+    MT_ACCESS_PRIVATE,         /* a database in memory, of this connection alone; `path` is its name in failures */
 } mt_access;
 
 /* Connects to the database at `path`, which is copied, with SQLite's defensive settings. Nothing that the file's own

@@ -1,0 +1,336 @@
+#include "trace/query/rank_catalogue.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "trace/query/rank_reading.h"
+#include "trace/store/connection.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define CATALOGUE_ID "1836348011" /* "mtrk", at byte 68 of the file */
+enum { FORMAT = 1, NEVER = -1, ID_AT = 68, ID_BYTES = 4 };
+
+struct mt_rank_catalogue {
+    struct mt_database *database;
+};
+
+/* A trace's file as it is now. */
+struct stamp {
+    int64_t bytes, changed_ns;
+};
+
+static const char tables[] =
+    "DROP TABLE IF EXISTS trace; DROP TABLE IF EXISTS rank; DROP TABLE IF EXISTS share;"
+    "CREATE TABLE trace (name TEXT PRIMARY KEY, bytes INTEGER, changed_ns INTEGER, problem TEXT);"
+    "CREATE TABLE rank (trace TEXT, run INTEGER, rank INTEGER, local_rank INTEGER, world_size INTEGER, host TEXT, job "
+    "TEXT,"
+    " name TEXT, state TEXT, device TEXT, started_at TEXT, steps INTEGER, allocated INTEGER, requested INTEGER,"
+    " reserved INTEGER, step INTEGER, phase TEXT, span TEXT, growing_steps INTEGER, growth_bytes INTEGER,"
+    " PRIMARY KEY (trace, run)) WITHOUT ROWID;"
+    "CREATE TABLE share (trace TEXT, run INTEGER, key INTEGER, name TEXT, bytes INTEGER,"
+    " PRIMARY KEY (trace, run, key, name)) WITHOUT ROWID;"
+    "PRAGMA application_id = " CATALOGUE_ID "; PRAGMA user_version = 1";
+
+#define RANK_COLUMNS                                                                                                   \
+    "trace, run, rank, local_rank, world_size, host, job, name, state, device, started_at, steps, allocated, "         \
+    "requested,"                                                                                                       \
+    " reserved, step, phase, span, growing_steps, growth_bytes"
+
+/* ---- open ---- */
+
+/* Makes the tables, unless they are there. A file of another program stays as it is. */
+static mt_status set_up(struct mt_database *database)
+{
+    int64_t id, format, count;
+    MT_TRY(mt_database_execute(database, "PRAGMA synchronous = OFF"));
+    MT_TRY(mt_database_integer(database, "PRAGMA application_id", &id));
+    MT_TRY(mt_database_integer(database, "PRAGMA user_version", &format));
+    MT_TRY(mt_database_integer(database, "SELECT count(*) FROM sqlite_schema", &count));
+    if (count > 0 && id != strtoll(CATALOGUE_ID, NULL, 10))
+        return mt_fail(MT_USAGE, "%s is no catalogue of ranks", mt_database_path(database));
+    return count > 0 && format == FORMAT ? MT_OK : mt_database_execute(database, tables);
+}
+
+mt_status mt_rank_catalogue_open(const char *path, struct mt_rank_catalogue **out)
+{
+    struct mt_rank_catalogue *catalogue = mt_host_alloc(sizeof *catalogue);
+    *out = catalogue;
+    MT_TRY(mt_database_connect(path != NULL ? path : "the catalogue in memory",
+                               path != NULL ? MT_ACCESS_WRITE : MT_ACCESS_PRIVATE, &catalogue->database));
+    return set_up(catalogue->database);
+}
+
+void mt_rank_catalogue_close(struct mt_rank_catalogue *catalogue)
+{
+    if (catalogue == NULL)
+        return;
+    mt_database_close(catalogue->database);
+    free(catalogue);
+}
+
+bool mt_rank_catalogue_is_at(const char *path)
+{
+    unsigned char header[ID_AT + ID_BYTES];
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return false;
+    const bool is_ours = fread(header, sizeof header, 1, file) == 1 && memcmp(header + ID_AT, "mtrk", ID_BYTES) == 0;
+    fclose(file);
+    return is_ours;
+}
+
+/* ---- update ---- */
+
+static char *path_of(const char *folder, const char *name)
+{
+    struct mt_text path = {0};
+    mt_text_add(&path, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", name);
+    return path.data;
+}
+
+/* Returns the state of a file; all zero if it is not there. */
+static struct stamp stamp_of(const char *folder, const char *name)
+{
+    enum { SECOND_NS = 1000000000 };
+    struct stat about;
+    char *path = path_of(folder, name);
+    struct stamp stamp = {0};
+    if (stat(path, &about) == 0)
+        stamp = (struct stamp){about.st_size, (int64_t)about.st_mtim.tv_sec * SECOND_NS + about.st_mtim.tv_nsec};
+    free(path);
+    return stamp;
+}
+
+static mt_status is_known(struct mt_database *database, const char *name, struct stamp stamp, bool *out)
+{
+    mt_status status = MT_OK;
+    *out = false;
+    MT_EACH_ROW (row, status, database, "SELECT 1 FROM trace WHERE name = ?1 AND bytes = ?2 AND changed_ns = ?3",
+                 MT_BIND_TEXT(name), MT_BIND_INTEGER(stamp.bytes), MT_BIND_INTEGER(stamp.changed_ns))
+        *out = true;
+    return status;
+}
+
+/* The rows of one trace as they are stored. */
+struct storing {
+    struct mt_database *database;
+    const char *name;
+    struct mt_statement *add_rank, *add_share;
+    bool goes_on; /* a run of it */
+};
+
+static mt_status store_rank(void *context, const struct mt_rank *rank)
+{
+    struct storing *storing = context;
+    storing->goes_on |= strcmp(rank->state, mt_run_state_name(MT_RUN_RUNNING)) == 0;
+    MT_TRY(MT_RUN_WITH(
+        storing->add_rank, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(rank->run), MT_BIND_INTEGER(rank->rank),
+        MT_BIND_INTEGER(rank->local_rank), MT_BIND_INTEGER(rank->world_size), MT_BIND_TEXT(rank->host),
+        MT_BIND_TEXT(rank->job), MT_BIND_TEXT(rank->name), MT_BIND_TEXT(rank->state), MT_BIND_TEXT(rank->device),
+        MT_BIND_TEXT(rank->started_at), MT_BIND_INTEGER(rank->steps),
+        MT_BIND_INTEGER(rank->peak_bytes[MT_MEASURE_ALLOCATED]),
+        MT_BIND_INTEGER(rank->peak_bytes[MT_MEASURE_REQUESTED]), MT_BIND_INTEGER(rank->peak_bytes[MT_MEASURE_RESERVED]),
+        MT_BIND_INTEGER(rank->step), MT_BIND_TEXT(rank->phase), MT_BIND_TEXT(rank->span),
+        MT_BIND_INTEGER(rank->growing_steps), MT_BIND_INTEGER(rank->growth_bytes)));
+    for (size_t i = 0; i < rank->share_count; i++)
+        MT_TRY(MT_RUN_WITH(storing->add_share, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(rank->run),
+                           MT_BIND_INTEGER(rank->shares[i].key), MT_BIND_TEXT(rank->shares[i].name),
+                           MT_BIND_INTEGER(rank->shares[i].bytes)));
+    return MT_OK;
+}
+
+static mt_status forget(struct mt_database *database, const char *name)
+{
+    static const char *const sql[] = {"DELETE FROM share WHERE trace = ?1", "DELETE FROM rank WHERE trace = ?1",
+                                      "DELETE FROM trace WHERE name = ?1"};
+    mt_status status = MT_OK;
+    for (int i = 0; i < 3; i++)
+        MT_EACH_ROW (row, status, database, sql[i], MT_BIND_TEXT(name))
+            ;
+    return status;
+}
+
+/* Reads a trace anew. One that can't be read is stored with the reason. */
+static mt_status read_trace(struct storing *storing, const char *folder, struct stamp stamp)
+{
+    struct mt_statement *add_trace;
+    char *path = path_of(folder, storing->name);
+    struct mt_text problem = {0};
+    storing->goes_on = false;
+    mt_status status = forget(storing->database, storing->name);
+    if (status == MT_OK && mt_rank_visit(path, storing, store_rank) != MT_OK) {
+        mt_text_add(&problem, "%s", mt_last_error());
+        status = forget(storing->database, storing->name);
+    }
+    if (status == MT_OK)
+        status = mt_database_prepare_insert(storing->database, "trace", "name, bytes, changed_ns, problem", &add_trace);
+    if (status == MT_OK) {
+        status = MT_RUN_WITH(add_trace, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(stamp.bytes),
+                             MT_BIND_INTEGER(storing->goes_on ? NEVER : stamp.changed_ns), MT_BIND_TEXT(problem.data));
+        mt_statement_finalize(add_trace);
+    }
+    mt_text_release(&problem);
+    free(path);
+    return status;
+}
+
+/* Forgets the traces that are not among the names, which are ordered. */
+static mt_status forget_others(struct mt_database *database, char *const *names, size_t count)
+{
+    char **gone = NULL;
+    size_t gone_count = 0, place = 0;
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, database, "SELECT name FROM trace WHERE ?1 ORDER BY name", MT_BIND_INTEGER(1)) {
+        const char *name = mt_statement_text(row, 0);
+        while (place < count && strcmp(names[place], name) < 0)
+            place++;
+        if (place == count || strcmp(names[place], name) != 0)
+            *MT_HOST_ADD(gone, gone_count) = mt_host_strdup(name);
+    }
+    for (size_t i = 0; i < gone_count; i++) {
+        if (status == MT_OK)
+            status = forget(database, gone[i]);
+        free(gone[i]);
+    }
+    free(gone);
+    return status;
+}
+
+static mt_status read_changed(struct storing *storing, const char *folder, char *const *names, size_t count)
+{
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++) {
+        bool known;
+        const struct stamp stamp = stamp_of(folder, names[i]);
+        storing->name = names[i];
+        status = is_known(storing->database, names[i], stamp, &known);
+        if (status == MT_OK && !known)
+            status = read_trace(storing, folder, stamp);
+    }
+    return status == MT_OK ? forget_others(storing->database, names, count) : status;
+}
+
+mt_status mt_rank_catalogue_update(struct mt_rank_catalogue *catalogue, const char *folder, char *const *names,
+                                   size_t count)
+{
+    struct storing storing = {.database = catalogue->database};
+    MT_TRY(mt_database_begin(catalogue->database));
+    mt_status status = mt_database_prepare_insert(catalogue->database, "rank", RANK_COLUMNS, &storing.add_rank);
+    if (status == MT_OK)
+        status = mt_database_prepare_insert(catalogue->database, "share", "trace, run, key, name, bytes",
+                                            &storing.add_share);
+    if (status == MT_OK)
+        status = read_changed(&storing, folder, names, count);
+    mt_statement_finalize(storing.add_rank);
+    mt_statement_finalize(storing.add_share);
+    if (status == MT_OK)
+        return mt_database_commit(catalogue->database);
+    mt_database_rollback(catalogue->database);
+    return status;
+}
+
+/* ---- load ---- */
+
+static const char *keep(struct mt_ranks *ranks, const char *text)
+{
+    const mt_span_id id = mt_interner_span(ranks->texts, 0, text != NULL ? text : "", NULL);
+    return mt_interner_find_span(ranks->texts, id)->name;
+}
+
+static const char *keep_path(struct mt_ranks *ranks, const char *folder, const char *name)
+{
+    char *path = path_of(folder, name);
+    const char *kept = keep(ranks, path);
+    free(path);
+    return kept;
+}
+
+static struct mt_rank rank_of(struct mt_ranks *ranks, const char *folder, const struct mt_statement *row)
+{
+    enum {
+        TRACE,
+        RUN,
+        RANK,
+        LOCAL,
+        WORLD,
+        HOST,
+        JOB,
+        NAME,
+        STATE,
+        DEVICE,
+        STARTED,
+        STEPS,
+        ALLOCATED,
+        REQUESTED,
+        RESERVED,
+        STEP,
+        PHASE,
+        SPAN,
+        GROWING,
+        GROWTH
+    };
+    return (struct mt_rank){
+        .file = keep_path(ranks, folder, mt_statement_text(row, TRACE)),
+        .run = mt_statement_integer(row, RUN),
+        .rank = mt_statement_integer(row, RANK),
+        .local_rank = mt_statement_integer(row, LOCAL),
+        .world_size = mt_statement_integer(row, WORLD),
+        .host = keep(ranks, mt_statement_text(row, HOST)),
+        .job = keep(ranks, mt_statement_text(row, JOB)),
+        .name = keep(ranks, mt_statement_text(row, NAME)),
+        .state = keep(ranks, mt_statement_text(row, STATE)),
+        .device = keep(ranks, mt_statement_text(row, DEVICE)),
+        .started_at = keep(ranks, mt_statement_text(row, STARTED)),
+        .steps = mt_statement_integer(row, STEPS),
+        .peak_bytes = {[MT_MEASURE_ALLOCATED] = (uint64_t)mt_statement_integer(row, ALLOCATED),
+                       [MT_MEASURE_REQUESTED] = (uint64_t)mt_statement_integer(row, REQUESTED),
+                       [MT_MEASURE_RESERVED] = (uint64_t)mt_statement_integer(row, RESERVED)},
+        .step = mt_statement_integer(row, STEP),
+        .phase = keep(ranks, mt_statement_text(row, PHASE)),
+        .span = keep(ranks, mt_statement_text(row, SPAN)),
+        .growing_steps = mt_statement_integer(row, GROWING),
+        .growth_bytes = (uint64_t)mt_statement_integer(row, GROWTH),
+    };
+}
+
+/* Adds the shares to the ranks from `first` on, which are ordered as the shares are: by trace and run. */
+static mt_status load_shares(struct mt_rank_catalogue *catalogue, struct mt_ranks *out, size_t first,
+                             const char *folder)
+{
+    mt_status status = MT_OK;
+    size_t place = first;
+    MT_EACH_ROW (row, status, catalogue->database,
+                 "SELECT trace, run, key, name, bytes FROM share WHERE ?1 ORDER BY trace, run, key, bytes DESC, name",
+                 MT_BIND_INTEGER(1)) {
+        const char *file = keep_path(out, folder, mt_statement_text(row, 0));
+        const int64_t run = mt_statement_integer(row, 1), key = mt_statement_integer(row, 2);
+        while (place < out->count && (out->items[place].file != file || out->items[place].run != run))
+            place++;
+        if (place == out->count || key < 0 || key >= MT_RANK_KEY_COUNT) {
+            status = mt_fail(MT_BAD_TRACE, "%s is damaged", mt_database_path(catalogue->database));
+            continue;
+        }
+        struct mt_rank *rank = &out->items[place];
+        *MT_HOST_ADD(rank->shares, rank->share_count) = (struct mt_rank_share){
+            (mt_rank_key)key, keep(out, mt_statement_text(row, 3)), (uint64_t)mt_statement_integer(row, 4)};
+    }
+    return status;
+}
+
+mt_status mt_rank_catalogue_load(struct mt_rank_catalogue *catalogue, const char *folder, struct mt_ranks *out)
+{
+    mt_status status = MT_OK;
+    const size_t first = out->count;
+    MT_EACH_ROW (row, status, catalogue->database,
+                 "SELECT name, problem FROM trace WHERE ?1 AND problem IS NOT NULL ORDER BY name", MT_BIND_INTEGER(1))
+        *MT_HOST_ADD(out->problems, out->problem_count) = (struct mt_rank_problem){
+            keep_path(out, folder, mt_statement_text(row, 0)), keep(out, mt_statement_text(row, 1))};
+    MT_EACH_ROW (row, status, catalogue->database, "SELECT " RANK_COLUMNS " FROM rank WHERE ?1 ORDER BY trace, run",
+                 MT_BIND_INTEGER(1))
+        *MT_HOST_ADD(out->items, out->count) = rank_of(out, folder, row);
+    return status == MT_OK ? load_shares(catalogue, out, first, folder) : status;
+}
