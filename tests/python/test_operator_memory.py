@@ -3,6 +3,7 @@ those that are known to be unequal. Skipped where there is a card, and under a P
 import os
 import pathlib
 import sys
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -31,6 +32,15 @@ def some_calls():
     return {name: calls[name] for names in by_operator.values() for name in names[::-(-len(names) // MOST_CALLS)]}
 
 
+class Compared(NamedTuple):
+    """Names of calls."""
+
+    calls: set[str]  # that ran on the card
+    ran: set[str]  # dry
+    unequal: set[str]
+    known: set[str]  # to be unequal
+
+
 @pytest.fixture(scope="module")
 def compared():
     """Runs the calls. The library that other tests take in the place of the one for PyTorch is put aside."""
@@ -40,19 +50,20 @@ def compared():
     if aside:
         os.environ["MEMTRACE_TORCH_LIBRARY"] = aside
     total, _ = compare(calls, dry)
-    known = set((DATA / "unequal.txt").read_text().splitlines())
-    return set(calls), set(total.unequal), known
+    return Compared(set(calls), set(dry), set(total.unequal), set((DATA / "unequal.txt").read_text().splitlines()))
+
+
+def test_calls_that_ran_on_a_card_run_dry(compared):
+    assert compared.calls <= compared.ran
 
 
 def test_calls_take_what_they_took_on_a_card(compared):
-    _, unequal, known = compared
-    assert unequal <= known, "these became unequal"
+    assert compared.unequal <= compared.known, "these became unequal"
 
 
 def test_calls_that_became_equal_are_not_listed_as_unequal(compared):
-    calls, unequal, known = compared
-    assert calls & known <= unequal, "these are equal now: remove them from tests/data/operators/unequal.txt"
+    assert compared.calls & compared.known <= compared.unequal, "these are equal now: remove them from unequal.txt"
 
 
 def test_the_list_of_unequal_calls_names_calls_that_were_measured(compared):
-    assert compared[2] <= read_calls(DATA / "h200.json.xz", []).keys()
+    assert compared.known <= read_calls(DATA / "h200.json.xz", []).keys()
