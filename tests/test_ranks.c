@@ -167,6 +167,17 @@ static void many_snapshots_become_ranks_of_one_trace(void **state)
     json_decref(answer);
 }
 
+static void a_rank_tells_how_exact_its_clock_is(void **state)
+{
+    (void)state;
+    write_rank(1, "train", 1, 1, 0);
+    const struct said *said = MEMTRACE("sql --trace memtrace-rank1.db \"SELECT coalesce(value, 0) >= 0 FROM "
+                                       "measurement WHERE name = 'clock:error_us'\"");
+    assert_int_equal(said->code, 0);
+    assert_non_null(strstr(said->out, "\n"));
+    assert_says(strchr(said->out, '\n'), "1");
+}
+
 static void steps_that_go_higher_and_higher_hint_at_a_leak(void **state)
 {
     (void)state;
@@ -209,6 +220,7 @@ int main(void)
         LIBRARY_TEST(a_damaged_catalogue_is_made_anew_and_a_stranger_s_file_is_left_alone),
         LIBRARY_TEST(a_folder_is_a_trace_whose_runs_are_ranks),
         LIBRARY_TEST(many_snapshots_become_ranks_of_one_trace),
+        LIBRARY_TEST(a_rank_tells_how_exact_its_clock_is),
         LIBRARY_TEST(steps_that_go_higher_and_higher_hint_at_a_leak),
         LIBRARY_TEST(ranks_that_did_not_end_are_named),
     };

@@ -77,7 +77,7 @@ mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_fo
     mt_rule_index_put, mt_rule_sort;
 
 /* The rules of cuDNN's convolutions and recurrent nets. */
-mt_operator_rule mt_rule_convolution, mt_rule_convolution_backward, mt_rule_recurrent;
+mt_operator_rule mt_rule_convolution, mt_rule_convolution_backward, mt_rule_recurrent, mt_rule_recurrent_backward;
 
 /* The rules of shards. */
 mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;

@@ -7,6 +7,9 @@ enum { RESERVE_LEAST = 256, BITS_OF_BYTE = 8 };
 /* Arguments of _cudnn_rnn. */
 enum { INPUT = 0, MODE = 6, CELL_SIZE, PROJECTION, LAYERS, IS_BATCH_FIRST, DROPOUT, IS_TRAINING, IS_BIDIRECTIONAL };
 
+/* Arguments of _cudnn_rnn_backward. */
+enum { HIDDEN = 4, CELL, LAST_GRADIENT = 8, LAST_CELL_GRADIENT };
+
 /* Returns how many values a cell keeps for each of its elements: by cudnnRNNMode_t: RNN with ReLU or tanh, LSTM, GRU. */
 static int64_t kept_values(int mode)
 {
@@ -33,9 +36,39 @@ void mt_rule_recurrent(struct mt_operator_plan *plan, const struct mt_operator_c
     enum { RESERVE = 3 };
     const struct mt_operand *input = mt_call_tensor(call, INPUT);
     mt_inner_guess(plan);
+    const int copy = mt_inner_copy(plan, input);
     for (int i = 0; i < RESERVE && i < call->output_count; i++)
         mt_inner_output(plan, i);
     if (input != NULL && input->elements > 0 && call->output_count > RESERVE &&
         mt_call_number(call, IS_TRAINING, 0) != 0)
         mt_inner_wide_output(plan, RESERVE, reserve_bytes(call, input));
+    mt_inner_give(plan, copy);
+}
+
+/* Takes zeros for the gradient of a last state that was not used; -1 if there is no such state, or it was. */
+static int take_zeros(struct mt_operator_plan *plan, const struct mt_operator_call *call, int state, int gradient)
+{
+    const struct mt_operand *like = mt_call_tensor(call, state);
+    return like == NULL || mt_call_is_set(call, gradient)
+               ? -1
+               : mt_inner_take(plan, MT_BYTES(like->elements, like->item_bytes));
+}
+
+/* _cudnn_rnn_backward: gradients of input, hidden state and cell, then of the weights; the input is copied for each. */
+void mt_rule_recurrent_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    enum { WEIGHTS = 3 };
+    const struct mt_operand *input = mt_call_tensor(call, INPUT);
+    mt_inner_guess(plan);
+    const int hidden = take_zeros(plan, call, HIDDEN, LAST_GRADIENT);
+    const int cell = take_zeros(plan, call, CELL, LAST_CELL_GRADIENT);
+    const int first = mt_inner_copy(plan, input);
+    for (int i = 0; i < WEIGHTS && i < call->output_count; i++)
+        mt_inner_output(plan, i);
+    mt_inner_give(plan, first);
+    const int second = mt_inner_copy(plan, input);
+    mt_inner_outputs(plan, call, WEIGHTS);
+    mt_inner_give(plan, second);
+    mt_inner_give(plan, cell);
+    mt_inner_give(plan, hidden);
 }

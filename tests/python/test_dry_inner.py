@@ -36,7 +36,7 @@ scaler.scale((rows @ weight).sum()).backward()
 scaler.step(optimizer)
 scaler.update()
 print("scale", scaler.get_scale())
-torch.arange(10, device="cuda").topk(3)
+torch.arange(10.0, device="cuda").topk(4)
 """
 
 

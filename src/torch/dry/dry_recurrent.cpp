@@ -31,6 +31,7 @@ struct layers {
     bool is_training, is_bidirectional, is_batch_first;
 };
 
+/* Of batches that come first cuDNN sees the transposed input, and its output is one, too. */
 std::tuple<Tensor, Tensor, Tensor> run(const layers &net, const Tensor &input, const Tensor &hidden,
                                        const optional_tensor &cell, at::IntArrayRef batch_sizes)
 {
@@ -38,10 +39,10 @@ std::tuple<Tensor, Tensor, Tensor> run(const layers &net, const Tensor &input, c
     const int64_t projection = hidden.size(2) != cell_size ? hidden.size(2) : 0;
     const int64_t stride = (net.has_biases ? 4 : 2) + (projection != 0 ? 1 : 0);
     auto [output, last_hidden, last_cell, reserve, weights] =
-        at::_cudnn_rnn(input, net.weights, stride, net.weights[0].detach(), hidden, cell,
-                       static_cast<int64_t>(net.kind), cell_size, projection, net.count, net.is_batch_first,
+        at::_cudnn_rnn(net.is_batch_first ? input.transpose(0, 1) : input, net.weights, stride, net.weights[0].detach(),
+                       hidden, cell, static_cast<int64_t>(net.kind), cell_size, projection, net.count, false,
                        net.dropout, net.is_training, net.is_bidirectional, batch_sizes, std::nullopt);
-    return {output, last_hidden, last_cell};
+    return {net.is_batch_first ? output.transpose(0, 1) : output, last_hidden, last_cell};
 }
 
 at::IntArrayRef sizes_of(const Tensor &batch_sizes)

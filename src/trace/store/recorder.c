@@ -13,9 +13,11 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -302,6 +304,28 @@ static mt_status add_settings(struct mt_recorder *recorder, const struct mt_run_
     return status;
 }
 
+/* Returns the most by which the kernel believes this host's clock to be off, in microseconds; NAN if nothing sets it by
+ * others' clocks. */
+static double clock_error_us(void)
+{
+    struct timex now = {.modes = 0};
+    const int state = adjtimex(&now);
+    return state == -1 || state == TIME_ERROR || (now.status & STA_UNSYNC) != 0 ? (double)NAN : (double)now.maxerror;
+}
+
+/* Adds how exact the start of a rank's run is: times of several hosts are compared by it. */
+static mt_status add_clock(struct mt_recorder *recorder, const struct mt_run_info *info)
+{
+    struct mt_statement *statement;
+    if (info->rank == NULL || info->origin != MT_RUN_LIVE)
+        return MT_OK;
+    MT_TRY(mt_database_prepare_insert(recorder->database, "measurement", "run, name, step, value", &statement));
+    mt_status status = MT_RUN_WITH(statement, 1, MT_BIND_INTEGER(recorder->run), MT_BIND_TEXT("clock:error_us"),
+                                   MT_BIND_INTEGER(-1), MT_BIND_REAL(clock_error_us()));
+    mt_statement_finalize(statement);
+    return status;
+}
+
 /* Adds the run. The ring is ready before the run's row says that there is a run, and the row before the first event. */
 static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info *info)
 {
@@ -313,6 +337,8 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
     mt_status status = add_run_row(recorder, info, started_at);
     if (status == MT_OK)
         status = add_settings(recorder, info);
+    if (status == MT_OK)
+        status = add_clock(recorder, info);
     if (status == MT_OK)
         status = mt_database_commit(recorder->database);
     if (status != MT_OK)
