@@ -1,6 +1,5 @@
 """Some of the calls of operators that were measured on a card, run dry: each takes what it took there, event by event, but for
 those that are known to be unequal. Skipped where there is a card, and under a PyTorch older than that of the measurement."""
-import os
 import pathlib
 import sys
 from typing import NamedTuple
@@ -45,10 +44,9 @@ class Compared(NamedTuple):
 def compared():
     """Runs the calls. The library that other tests take in the place of the one for PyTorch is put aside."""
     calls = some_calls()
-    aside = os.environ.pop("MEMTRACE_TORCH_LIBRARY", None)
-    dry = run_calls(str(find_program()), "dry", "sim:h200", list(calls))
-    if aside:
-        os.environ["MEMTRACE_TORCH_LIBRARY"] = aside
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
+        dry = run_calls(str(find_program()), "dry", "sim:h200", list(calls))
     total, _ = compare(calls, dry)
     return Compared(set(calls), set(dry), set(total.unequal), set((DATA / "unequal.txt").read_text().splitlines()))
 
