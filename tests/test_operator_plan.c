@@ -391,6 +391,40 @@ static void what_is_not_contiguous_is_copied(void **state)
     }
 }
 
+static void a_grouped_product_takes_what_was_measured(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::_grouped_mm"};
+    add_tensor(&made, MT_SCALAR_BF16, NARROW, 2, (int64_t[]){1024, 512});
+    add_tensor(&made, MT_SCALAR_BF16, NARROW, 3, (int64_t[]){8, 512, 1024});
+    add_tensor(&made, MT_SCALAR_LONG, FLOAT, 1, (int64_t[]){8});
+    add_output(&made, MT_SCALAR_BF16, NARROW, 2, (int64_t[]){1024, 1024});
+    assert_takes(&made, 2, (int64_t[]){480, 67584});
+}
+
+static void counts_of_values_look_for_their_bounds_first(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "aten::bincount"};
+    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){2000000});
+    assert_takes(&made, 6, (int64_t[]){8, 1960, 4, 8, 1960, 4});
+}
+
+static void the_largest_of_short_rows_take_nothing(void **state)
+{
+    (void)state;
+    struct mt_inner plan[MT_INNER_MOST];
+    struct made made = {.call.name = "aten::topk"};
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4096, 8});
+    add_integer(&made, 2);
+    assert_takes(&made, 0, NULL);
+    made = (struct made){.call.name = "aten::topk"};
+    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4, 50257});
+    add_integer(&made, 2);
+    assert_int_equal(plan_of(&made, plan), 1);
+    assert_int_equal(plan[0].kind, MT_INNER_GUESS);
+}
+
 static void is_in_compares_with_few_values(void **state)
 {
     (void)state;
@@ -548,6 +582,9 @@ int main(void)
         cmocka_unit_test(attention_without_gradient_keeps_no_sums),
         cmocka_unit_test(a_mean_loss_keeps_room_for_all_losses),
         cmocka_unit_test(is_in_compares_with_few_values),
+        cmocka_unit_test(a_grouped_product_takes_what_was_measured),
+        cmocka_unit_test(counts_of_values_look_for_their_bounds_first),
+        cmocka_unit_test(the_largest_of_short_rows_take_nothing),
         cmocka_unit_test(a_recurrent_net_keeps_what_was_measured),
         cmocka_unit_test(what_is_not_contiguous_is_copied),
         cmocka_unit_test(a_convolution_copies_what_has_not_its_channels_last),

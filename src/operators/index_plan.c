@@ -63,17 +63,17 @@ static int64_t scan_bytes(int64_t elements, int64_t item_bytes)
 /* What is known of the sorted indices: the segments of equal ones, cut into pieces that are summed apart. */
 struct segments {
     int64_t indices, item_bytes, rows, pieces, width;
-    bool is_narrow; /* sums of 16 bits are made in fp32 */
+    bool is_small;  /* few rows are summed in place */
+    bool is_narrow; /* or, of 16 bits, in fp32 beside it */
 };
 
-/* Adds sums of the pieces of segments. A table of few rows is summed in place, or in fp32 beside it. */
+/* Adds sums of the pieces of segments. */
 static void sum_pieces(struct mt_operator_plan *plan, const struct segments *s)
 {
-    const bool is_small = s->rows < FEW_ROWS;
     const int count = mt_inner_take(plan, COUNT_BYTES);
     const int offsets = mt_inner_take(plan, MT_BYTES(s->pieces, s->item_bytes));
-    const int sums = mt_inner_take(plan, MT_BYTES(s->pieces, is_small ? COUNT_BYTES : s->width * FLOAT_BYTES));
-    if (is_small && s->is_narrow)
+    const int sums = mt_inner_take(plan, MT_BYTES(s->pieces, s->is_small ? COUNT_BYTES : s->width * FLOAT_BYTES));
+    if (s->is_small && s->is_narrow)
         mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(s->rows, s->width, FLOAT_BYTES)));
     mt_inner_give(plan, sums);
     mt_inner_give(plan, offsets);
@@ -97,29 +97,22 @@ static void find_segments(struct mt_operator_plan *plan, const struct segments *
     mt_inner_give(plan, offsets);
 }
 
-/* Returns the number of a block for a contiguous copy; -1 if the tensor is contiguous. */
-static int copy_of(struct mt_operator_plan *plan, const struct mt_operand *tensor)
+static struct segments segments_of(const struct mt_operand *indices, int64_t table_rows, int64_t width)
 {
-    return tensor->is_contiguous ? -1 : mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
+    const int64_t n = indices->elements, rows = n < table_rows ? n : table_rows;
+    return (struct segments){
+        .indices = n, .item_bytes = indices->item_bytes, .rows = rows, .pieces = n / SEGMENT + rows, .width = width};
 }
 
-static void give_copy(struct mt_operator_plan *plan, int copy)
+static void sort_and_sum(struct mt_operator_plan *plan, const struct segments *segments)
 {
-    if (copy >= 0)
-        mt_inner_give(plan, copy);
-}
-
-static void sort_and_sum(struct mt_operator_plan *plan, const struct mt_operand *indices, int64_t table_rows,
-                         int64_t width, bool is_narrow)
-{
-    const int64_t n = indices->elements, i = indices->item_bytes, rows = n < table_rows ? n : table_rows;
-    const struct segments segments = {n, i, rows, n / SEGMENT + rows, width, is_narrow};
+    const int64_t n = segments->indices, i = segments->item_bytes;
     const int sorted = mt_inner_take(plan, MT_BYTES(n, i)), places = mt_inner_take(plan, MT_BYTES(n, i));
     const int range = mt_inner_take(plan, MT_BYTES(n, i));
     mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, i, i, i)));
     mt_inner_give(plan, range);
     mt_inner_output(plan, 0);
-    find_segments(plan, &segments);
+    find_segments(plan, segments);
     mt_inner_give(plan, places);
     mt_inner_give(plan, sorted);
 }
@@ -132,13 +125,62 @@ void mt_rule_embedding_backward(struct mt_operator_plan *plan, const struct mt_o
         return;
     const int64_t width = gradient->sizes[gradient->dims - 1];
     const bool is_scaled = mt_call_number(call, 4, 0) != 0;
-    const int gradient_copy = copy_of(plan, gradient), indices_copy = copy_of(plan, indices);
+    const int gradient_copy = mt_inner_copy(plan, gradient), indices_copy = mt_inner_copy(plan, indices);
+    struct segments segments = segments_of(indices, (int64_t)mt_call_number(call, 2, 0), width);
+    segments.is_small = segments.rows < FEW_ROWS;
+    segments.is_narrow = gradient->item_bytes < FLOAT_BYTES;
     if (indices->elements <= FEWEST_TO_SORT && !is_scaled)
         mt_inner_output(plan, 0);
     else
-        sort_and_sum(plan, indices, (int64_t)mt_call_number(call, 2, 0), width, gradient->item_bytes < FLOAT_BYTES);
-    give_copy(plan, indices_copy);
-    give_copy(plan, gradient_copy);
+        sort_and_sum(plan, &segments);
+    mt_inner_give(plan, indices_copy);
+    mt_inner_give(plan, gradient_copy);
+}
+
+/* True if several blocks search one row for its largest elements (TensorTopK.cu, should_use_multiblock). */
+static bool has_several_blocks(int64_t rows, int64_t length)
+{
+    static const int64_t LIMITS[][2] = {{20, 20000}, {40, 10000}, {80, 8000}, {199, 5000}, {799, 3000}, {4000, 800}};
+    for (size_t i = 0; i < sizeof LIMITS / sizeof LIMITS[0]; i++)
+        if (rows <= LIMITS[i][0])
+            return length >= LIMITS[i][1];
+    return length >= 400;
+}
+
+/* topk(input, k, dimension, …) */
+void mt_rule_top(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    if (input != NULL && input->dims > 0 && input->elements > 0) {
+        const int64_t dim = (int64_t)mt_call_number(call, 2, -1);
+        const int64_t length = input->sizes[dim < 0 ? dim + input->dims : dim];
+        if (has_several_blocks(input->elements / length, length))
+            mt_inner_guess(plan);
+    }
+    mt_inner_outputs(plan, call, 0);
+}
+
+/* _embedding_bag: the words' bags before the sums of the bags. */
+void mt_rule_bag(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    enum { SUMS, BAGS, SIZES };
+    for (int i = SIZES; i >= SUMS && call->output_count > SIZES; i--)
+        mt_inner_output(plan, i);
+}
+
+/* _embedding_bag_backward(gradient, indices, offsets, bags, sizes, maxima, rows, scale by frequency, sparse, mode, …) */
+void mt_rule_bag_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    enum { ROWS = 6, MODE = 9, MODE_MAX = 2 };
+    const struct mt_operand *gradient = mt_call_tensor(call, 0), *indices = mt_call_tensor(call, 1);
+    if (gradient == NULL || indices == NULL || gradient->dims == 0 || indices->elements == 0 ||
+        mt_call_number(call, MODE, 0) == MODE_MAX)
+        return;
+    const struct segments segments =
+        segments_of(indices, (int64_t)mt_call_number(call, ROWS, 0), gradient->sizes[gradient->dims - 1]);
+    const int copy = mt_inner_copy(plan, gradient);
+    sort_and_sum(plan, &segments);
+    mt_inner_give(plan, copy);
 }
 
 /* cumsum, cumprod: the input is cast to the result's dtype. Along the only dimension CUB scans. */
@@ -154,7 +196,7 @@ void mt_rule_running_sum(struct mt_operator_plan *plan, const struct mt_operator
     const int cast = is_cast ? mt_inner_take(plan, MT_BYTES(input->elements, output->item_bytes)) : -1;
     if (input->elements == input->sizes[dim < 0 ? dim + input->dims : dim])
         mt_inner_give(plan, mt_inner_take(plan, scan_bytes(input->elements, output->item_bytes)));
-    give_copy(plan, cast);
+    mt_inner_give(plan, cast);
 }
 
 /* Takes what a check of an index's bounds takes: its least or its greatest value, and whether it is inside. */

@@ -85,6 +85,7 @@ mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;
 /* The rules of products and of reductions. */
 mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_extreme, mt_rule_count,
     mt_rule_reduce_pair, mt_rule_truth, mt_rule_variance, mt_rule_loss, mt_rule_huber_loss, mt_rule_entropy_loss,
-    mt_rule_is_in;
+    mt_rule_is_in, mt_rule_histogram, mt_rule_bin_count, mt_rule_grouped_matmul, mt_rule_bag, mt_rule_bag_backward,
+    mt_rule_top;
 
 #endif

@@ -10,7 +10,10 @@ enum {
     CHUNK = 65536,                /* elements of a list's tensor that a block takes */
     NORM_ROWS = 65536,            /* fewer are summed by one block a column */
     NORM_TILE = 32,
-    NORM_BLOCKS = 32768
+    NORM_BLOCKS = 32768,
+    GROUPED_CAPABILITY = 90, /* of the kernel for groups; others multiply one after the other */
+    GROUP_BYTES = 60,        /* of a group: its sizes, strides and pointers */
+    GROUPED_BYTES = 512      /* of a multiprocessor */
 };
 
 /* ---- products: cuBLAS's workspace of this thread and stream, and copies of what cuBLAS can't read as it lies ---- */
@@ -37,10 +40,8 @@ static void multiply(struct mt_operator_plan *plan, const struct mt_operand *a, 
 {
     const int copy_of_a = copy_matrix(plan, a), copy_of_b = copy_matrix(plan, b);
     mt_inner_keep(plan, MT_WORKSPACE_CUBLAS, (int64_t)plan->card->matmul_workspace_bytes);
-    if (copy_of_b >= 0)
-        mt_inner_give(plan, copy_of_b);
-    if (copy_of_a >= 0)
-        mt_inner_give(plan, copy_of_a);
+    mt_inner_give(plan, copy_of_b);
+    mt_inner_give(plan, copy_of_a);
 }
 
 /* mm, bmm, dot: the factors come first. */
@@ -48,6 +49,19 @@ void mt_rule_matmul(struct mt_operator_plan *plan, const struct mt_operator_call
 {
     mt_inner_outputs(plan, call, 0);
     multiply(plan, mt_call_tensor(call, 0), mt_call_tensor(call, 1));
+}
+
+/* _grouped_mm(a, b, ends of groups, …): what CUTLASS needs of each group, and its workspace. */
+void mt_rule_grouped_matmul(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *a = mt_call_tensor(call, 0), *b = mt_call_tensor(call, 1), *ends = mt_call_tensor(call, 2);
+    mt_inner_outputs(plan, call, 0);
+    if (a == NULL || b == NULL || plan->card->capability != GROUPED_CAPABILITY)
+        return;
+    const int64_t groups = ends != NULL ? ends->elements : a->dims == 3 ? a->sizes[0] : b->sizes[0];
+    const int described = mt_inner_take(plan, MT_BYTES(groups, GROUP_BYTES));
+    mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(plan->card->multiprocessors, GROUPED_BYTES)));
+    mt_inner_give(plan, described);
 }
 
 /* True if the bias is added by cublasLt: (columns), contiguous, as it is. */

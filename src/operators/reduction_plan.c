@@ -229,6 +229,33 @@ void mt_rule_entropy_loss(struct mt_operator_plan *plan, const struct mt_operato
     mt_inner_give(plan, mean);
 }
 
+/* Finds the least and the greatest value of a tensor. */
+static void find_bounds(struct mt_operator_plan *plan, const struct mt_operand *input)
+{
+    for (int bound = 0; bound < 2; bound++) {
+        const int value = mt_inner_take(plan, input->item_bytes);
+        stage(plan, input, NULL, sum_bytes(input));
+        mt_inner_give(plan, value);
+    }
+}
+
+/* bincount: the number of its results follows from the bounds. */
+void mt_rule_bin_count(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    if (input != NULL && input->elements > 0)
+        find_bounds(plan, input);
+}
+
+/* histc(input, bins, least, most): the bounds are sought unless they are given. */
+void mt_rule_histogram(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+{
+    const struct mt_operand *input = mt_call_tensor(call, 0);
+    mt_inner_outputs(plan, call, 0);
+    if (input != NULL && input->elements > 0 && mt_call_number(call, 2, 0) == mt_call_number(call, 3, 0))
+        find_bounds(plan, input);
+}
+
 /* isin: comparisons with each value, if they are few; else it sorts. */
 void mt_rule_is_in(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {

@@ -194,9 +194,16 @@ mt_operand operand_of(const Tensor &tensor)
     return made;
 }
 
-void count_unknown(const c10::OperatorHandle &op, const std::vector<IValue> &results)
+void take_before(const c10::OperatorHandle &op, const std::vector<IValue> &arguments)
 {
-    memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
+    if (has_plan(op) > 0)
+        take_beside(op.schema().name().c_str(), arguments, {});
+}
+
+void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue> &results)
+{
+    if (has_plan(op) == MT_INNER_UNKNOWN)
+        memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
 void take_beside(const char *name, const std::vector<IValue> &arguments, const std::vector<IValue> &results)
@@ -209,10 +216,8 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &argum
                  const std::function<void(size_t)> &to_host)
 {
     std::vector<bool> is_there(results.size());
-    const int known = has_plan(op);
-    if (known == MT_INNER_UNKNOWN)
-        count_unknown(op, results);
-    else if (known != 0)
+    count_unless_known(op, results);
+    if (has_plan(op) > 0)
         inner_call(op.schema().name().c_str(), arguments, results).carry_out([&](const mt_inner &action) {
             const size_t result = action.number;
             if (is_there[result])

@@ -30,8 +30,10 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
 /* Takes and gives back what the table says of `name`, a kernel that PyTorch calls beside its operators: its results are there. */
 void take_beside(const char *name, const std::vector<c10::IValue> &arguments, const std::vector<c10::IValue> &results);
 
-/* Counts a call whose results depend on values, of which the table knows nothing. */
-void count_unknown(const c10::OperatorHandle &op, const std::vector<c10::IValue> &results);
+/* Of a call whose results depend on values: takes and gives back what the table says; counts the call if the table does not
+ * have the operator. */
+void take_before(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments);
+void count_unless_known(const c10::OperatorHandle &op, const std::vector<c10::IValue> &results);
 
 } // namespace mt_dry
 

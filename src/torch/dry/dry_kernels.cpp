@@ -90,11 +90,12 @@ Stack fill_with_random(const call &call)
     return results;
 }
 
-/* Runs an operator whose shapes depend on values. What it takes inside is not in the table. */
+/* Runs an operator whose shapes depend on values. What the table says of it comes before the results. */
 Stack take_by_values(const call &call)
 {
+    take_before(call.op, call.arguments);
     Stack results = run_by_values(call);
-    count_unknown(call.op, results);
+    count_unless_known(call.op, results);
     return results;
 }
 
