@@ -504,7 +504,8 @@ typedef enum memtrace_outside {
 
 /* Notes memory outside of all allocators: from now on its holder has `bytes` in all; 0 ends it. `name` is the holder
  * within its kind, "cuBLAS", "ring 0"; NULL or "" for all of the kind. It is copied. The trace keeps each note in its
- * table `outside`, for SQL: `memtrace used` divides a figure of the driver, which runs of the library do not store.
+ * table `outside`; `memtrace peak` shows the most that each holder had. `memtrace used` divides a figure of the driver,
+ * which runs of the library do not store.
  * MEMTRACE_USAGE for a number that is no kind, and for more than 2^63 - 1 bytes. */
 MEMTRACE_API memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name,
                                                    uint64_t bytes);

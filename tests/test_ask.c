@@ -64,6 +64,29 @@ static void used_adds_up_to_the_drivers_figure(void **state)
     assert_says(MEMTRACE("used")->out, "-10 B   -1.0 %");
 }
 
+static void of_a_simulated_card_it_is_estimated_what_a_driver_would_count(void **state)
+{
+    (void)state;
+    assert_int_equal(MEMTRACE(TINY "--device sim:h200 --name h200 --steps 1")->code, 0);
+    json_t *peak = json_of(MEMTRACE("peak --json --run h200")), *used = json_of(MEMTRACE("used --json --run h200"));
+    const json_t *holders = json_object_get(peak, "outside"), *context = json_array_get(holders, 0);
+    const json_t *sum = json_object_get(peak, "used");
+    assert_int_equal(json_array_size(holders), 1);
+    assert_string_equal(text_of(context, "kind"), "context");
+    assert_int_equal(integer_of(context, "bytes"), 629145600);
+    assert_true(json_is_true(json_object_get(context, "estimated")));
+    assert_int_equal(integer_of(sum, "bytes"), integer_of(peak, "reserved_bytes") + 629145600);
+    assert_int_equal(integer_of(used, "used_bytes"), integer_of(sum, "bytes"));
+    assert_true(json_is_true(json_object_get(used, "estimated")));
+    json_decref(used);
+    json_decref(peak);
+    assert_says(MEMTRACE("peak --run h200")->out, "\ncontext ");
+    peak = json_of(MEMTRACE("peak --json --run second"));
+    assert_int_equal(json_array_size(json_object_get(peak, "outside")), 0);
+    assert_true(json_is_null(json_object_get(peak, "used")));
+    json_decref(peak);
+}
+
 static void peak_sums_to_the_byte(void **state)
 {
     (void)state;
@@ -150,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST_WITH_TWO_RUNS(steps_tells_times_without_warmup_run_by_run),
         TEST_WITH_TWO_RUNS(used_adds_up_to_the_drivers_figure),
+        TEST_WITH_TWO_RUNS(of_a_simulated_card_it_is_estimated_what_a_driver_would_count),
         TEST_WITH_TWO_RUNS(peak_sums_to_the_byte),
         TEST_WITH_TWO_RUNS(top_and_categories_have_the_promised_keys),
         TEST_WITH_TWO_RUNS(events_are_the_same_as_table_csv_and_json),

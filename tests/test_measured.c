@@ -1,5 +1,6 @@
 /* Answers about what a run measured, steps' times and the driver's figures, against the plainest arithmetic on the same
  * random numbers. */
+#include "analysis/fit_device.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "seed.h"
@@ -221,7 +222,7 @@ static void a_run_without_memory_tells_what_was_asked_for_last(void **state)
 
 /* The readings by which a run says who held what. */
 struct readings {
-    uint64_t driver_used, requested, allocated, reserved, context, library, free, total;
+    uint64_t driver_used, requested, allocated, reserved, context, library, nccl, free, total;
 };
 
 static struct readings draw_readings(struct fixture *fixture)
@@ -231,19 +232,19 @@ static struct readings draw_readings(struct fixture *fixture)
     is.reserved = is.allocated + draw(fixture, 1ull << 30);
     is.context = draw(fixture, 1 << 29);
     is.library = draw(fixture, 1 << 29);
+    is.nccl = draw(fixture, 1 << 29);
     is.driver_used = is.reserved + is.context + draw(fixture, 1 << 30); /* less than the parts, now and then */
     is.total = is.driver_used + draw(fixture, 1ull << 37);
     is.free = is.total - is.driver_used;
     return is;
 }
 
-/* NCCL's buffers count as a library's. */
 static void tell_outside(struct fixture *fixture, const struct readings *is)
 {
     const struct mt_sink *sink = mt_recorder_sink(fixture->recorder);
-    const struct mt_outside parts[] = {{MT_OUTSIDE_CONTEXT, "", (uint64_t)is->context},
-                                       {MT_OUTSIDE_LIBRARY, "", (uint64_t)is->library / 3},
-                                       {MT_OUTSIDE_NCCL, "ring", (uint64_t)is->library - (uint64_t)is->library / 3}};
+    const struct mt_outside parts[] = {{MT_OUTSIDE_CONTEXT, "", (uint64_t)is->context, 0, 0},
+                                       {MT_OUTSIDE_LIBRARY, "", is->library, 0, 0},
+                                       {MT_OUTSIDE_NCCL, "ring", is->nccl, 0, 0}};
     for (int i = 0; i < 3; i++)
         sink->outside(sink->context, &parts[i]);
 }
@@ -266,10 +267,13 @@ static void check_used(const struct mt_used_row *row, const struct readings *is)
     assert_int_equal(row->requested + row->rounding + row->cached, is->reserved);
     assert_int_equal(row->context, is->context);
     assert_int_equal(row->libraries, is->library);
+    assert_int_equal(row->nccl, is->nccl);
+    assert_false(row->is_estimate);
     assert_int_equal(row->used, is->driver_used);
     assert_int_equal(row->free, is->free);
     assert_int_equal(row->total, is->total);
-    assert_true(row->requested + row->rounding + row->cached + row->context + row->libraries + row->unexplained ==
+    assert_true(row->requested + row->rounding + row->cached + row->context + row->libraries + row->nccl +
+                    row->unexplained ==
                 row->used);
 }
 
@@ -325,6 +329,63 @@ static void a_run_without_a_driver_can_not_tell_what_is_used(void **state)
     forget(fixture);
 }
 
+/* A run that took nothing has what it holds outside all the same. */
+static void of_a_simulated_card_what_is_used_is_estimated(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct mt_outside context = {MT_OUTSIDE_CONTEXT, "CUDA", 500, 400, 600};
+    struct mt_outside rings = {MT_OUTSIDE_NCCL, "rings", 70, 0, 90};
+    struct mt_outside_row *rows;
+    struct mt_used_row used;
+    size_t count;
+    begin(fixture, "sim:h200", NULL, 0);
+    const struct mt_sink *sink = mt_recorder_sink(fixture->recorder);
+    sink->outside(sink->context, &context);
+    sink->outside(sink->context, &rings);
+    emit_oom(fixture, 0, MT_CATEGORY_FFN, 1000);
+    rings.bytes = 20; /* less: what counts is the most */
+    sink->outside(sink->context, &rings);
+    end(fixture, MT_RUN_DONE);
+    assert_int_equal(mt_trace_outside(fixture->trace, fixture->run, &rows, &count), MT_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(rows[1].name, "rings");
+    const struct mt_outside_row sum = mt_outside_sum(rows, count, 1000);
+    assert_true(sum.bytes == 1570 && sum.low_bytes == 1400 && sum.high_bytes == 1690 && sum.is_estimate);
+    free(rows);
+    assert_int_equal(mt_trace_used(fixture->trace, fixture->run, &used), MT_OK);
+    assert_true(used.is_estimate && used.context == 500 && used.nccl == 70 && used.used == 570);
+    forget(fixture);
+}
+
+/* The context is in the card's reserve; what comes beside is kept free besides, unless the user said what is. */
+static void what_is_held_beyond_the_context_is_kept_free(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t context_bytes = 600 << 20;
+    const struct mt_outside context = {MT_OUTSIDE_CONTEXT, "CUDA", context_bytes + 40, context_bytes,
+                                       context_bytes + 50};
+    const struct mt_outside rings = {MT_OUTSIDE_NCCL, "rings", 70, 0, 90};
+    static const struct {
+        const char *device;
+        uint64_t asked, kept;
+    } cases[] = {{"sim:h200", MT_RESERVE_UNSET, (600 << 20) + 110},
+                 {"sim:t4", MT_RESERVE_UNSET, (138 << 20) + 110},
+                 {"sim:h200", 5000, 5000},
+                 {"sim:8GiB", MT_RESERVE_UNSET, 0}};
+    begin(fixture, "sim:h200", NULL, 0);
+    const struct mt_sink *sink = mt_recorder_sink(fixture->recorder);
+    sink->outside(sink->context, &context);
+    sink->outside(sink->context, &rings);
+    end(fixture, MT_RUN_DONE);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mt_fit_device device;
+        assert_int_equal(mt_fit_device_choose(cases[i].device, cases[i].asked, &device), MT_OK);
+        assert_int_equal(mt_fit_device_count_outside(&device, fixture->trace, fixture->run), MT_OK);
+        assert_int_equal(device.reserve_bytes, cases[i].kept);
+    }
+    forget(fixture);
+}
+
 int main(void)
 {
 #define MEASURED_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -335,6 +396,8 @@ int main(void)
         MEASURED_TEST(parts_of_the_last_reading_sum_to_the_drivers_figure),
         MEASURED_TEST(what_is_not_known_of_operators_is_told_of_runs_that_counted_it),
         MEASURED_TEST(a_run_without_a_driver_can_not_tell_what_is_used),
+        MEASURED_TEST(of_a_simulated_card_what_is_used_is_estimated),
+        MEASURED_TEST(what_is_held_beyond_the_context_is_kept_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,8 @@ static void help_loses_no_word_on_a_narrow_terminal(void **state)
 static void notes_break_between_words_on_a_terminal(void **state)
 {
     (void)state;
-    static const char *const commands[] = {"run --stps 3", "sql \"SELECT * FROM runs\"", "used", "export -o x.xyz"};
+    static const char *const commands[] = {"run --stps 3", "sql \"SELECT * FROM runs\"", "used --run 99",
+                                           "export -o x.xyz"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0] * WIDTH_COUNT; i++) {
         char command[200];
         const char *asked = commands[i / WIDTH_COUNT];

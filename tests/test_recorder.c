@@ -288,6 +288,22 @@ static void memory_outside_of_the_allocator_is_told_by_moment(void **state)
                         "0 0 context  500,1 0 nccl ring 71,2 100 nccl ring 72,3 200 nccl ring 73");
 }
 
+static void an_estimate_outside_has_its_range_and_a_measurement_none(void **state)
+{
+    (void)state;
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    const struct mt_sink *sink = mt_recorder_sink(recorder);
+    const struct mt_outside measured = {.kind = MT_OUTSIDE_CONTEXT, .name = "", .bytes = 500};
+    const struct mt_outside estimate = {MT_OUTSIDE_NCCL, "rings", 70, 0, 90};
+    sink->outside(sink->context, &measured);
+    sink->outside(sink->context, &estimate);
+    fixture_close(recorder, MT_RUN_DONE);
+    assert_string_equal(sql_text(path,
+                                 "SELECT group_concat(kind || ' ' || bytes || ' ' || ifnull(low_bytes, '-') || ' '"
+                                 " || ifnull(high_bytes, '-')) FROM outside"),
+                        "context 500 - -,nccl 70 0 90");
+}
+
 static void expect_place(const struct mt_run *run, const struct mt_run_rank *rank, const char *job, int64_t pid)
 {
     assert_int_equal(run->rank, rank->rank);
@@ -341,6 +357,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_closed_trace_in_a_folder_is_not_changed_by_reading, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stack_is_stored_from_its_innermost_frame_outwards, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_outside_of_the_allocator_is_told_by_moment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_estimate_outside_has_its_range_and_a_measurement_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_knows_its_job_and_the_process_that_recorded_it, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,7 @@ class Cards:
         self.description = Description()
         if memory.memtrace_torch_describe(spelling.encode(), ctypes.byref(self.description)):
             raise RuntimeError(memory.memtrace_torch_last_error().decode())
+        memory.memtrace_torch_held.restype = ctypes.c_uint64
         self.fractions = [1.0] * count
         self.process: Optional[int] = None  # in which CUDA was initialized; its forked children have no card
 
@@ -102,7 +103,8 @@ class Cards:
         """Returns the free and the total bytes, as cudaMemGetInfo does."""
         card = self.description
         reserved = self.stats(device)["reserved_bytes"]["all"]["current"]
-        return max(0, card.total_bytes - card.context_bytes - reserved), card.total_bytes
+        held = self.memory.memtrace_torch_held(device)
+        return max(0, card.total_bytes - held - reserved), card.total_bytes
 
     def limit(self, fraction: float, device: int) -> None:
         self.fractions[device] = fraction

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import functools
 import os
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from . import _dry
+from ._watch import tell
 
 NAME = "memtrace"  # of the backend that PyTorch's code makes, and that ours replaces
 NCCL_VERSION = 2, 28, 9  # of PyTorch 2.11's wheel
@@ -44,6 +46,12 @@ def backends_of(asked: Any) -> dict[str, str]:
     return {device: str(backend) for device, backend in found.items() if device in ("cpu", "cuda")}
 
 
+@functools.cache
+def tell_unknown_card(cards: Any) -> None:
+    if not cards.memory.memtrace_torch_knows_nccl():
+        tell(f"what NCCL takes beside PyTorch's allocator is not known of {cards.description.name.decode()}, and not counted")
+
+
 def replace_groups(c10d: Any) -> None:
     """Has each new group use ours, under the name of the backend that the program asked for."""
     original = c10d._new_process_group_helper
@@ -57,6 +65,8 @@ def replace_groups(c10d: Any) -> None:
         made, prefix = original(size, rank, ranks, spelling, store, group_name, None, *rest[1:], **named)
         if made is not c10d.GroupMember.NON_GROUP_MEMBER:
             numbers = (ctypes.c_int * size)(*(ranks or range(size)))
+            if size > 1 and "nccl" in backends.values():
+                tell_unknown_card(cards)
             for device, name in backends.items():
                 cards.device.memtrace_dry_group(group_name.encode(), device.encode(), name.encode(), numbers)
             c10d._world.pg_map[made] = (dist.Backend(str(backend)), c10d._world.pg_map[made][1])

@@ -1,8 +1,11 @@
 #include "analysis/fit_device.h"
 
 #include "analysis/traced_card.h"
+#include "device/card_outside.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static mt_status check_reserve(const struct mt_fit_device *device)
 {
@@ -47,4 +50,32 @@ mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_ru
     MT_TRY(choose(run->device, &traced.card, traced.is_spelled, reserve_bytes, out));
     out->has_card = mt_traced_card_with(&traced, out->memory_bytes - out->reserve_bytes, &out->card) != NULL;
     return MT_OK;
+}
+
+/* Returns what a run held on its card beyond what the card's table counts as context. Of a run on a card, that is what it says of
+ * NCCL, since nobody measured a context. */
+static uint64_t beyond_context(const struct mt_card *card, const struct mt_outside_row *rows, size_t count)
+{
+    struct mt_outside context;
+    uint64_t nccl_bytes = 0;
+    const struct mt_outside_row held = mt_outside_sum(rows, count, 0);
+    for (size_t i = 0; i < count; i++)
+        nccl_bytes += strcmp(rows[i].kind, "nccl") == 0 ? rows[i].bytes : 0;
+    if (!held.is_estimate || !mt_card_outside(card, MT_PART_PROCESS, 1, &context))
+        return nccl_bytes;
+    return held.bytes > context.bytes ? held.bytes - context.bytes : 0;
+}
+
+mt_status mt_fit_device_count_outside(struct mt_fit_device *device, struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_traced_card traced;
+    struct mt_outside_row *rows;
+    size_t count;
+    if (device->reserve_bytes == 0 || device->asked_reserve_bytes != MT_RESERVE_UNSET)
+        return MT_OK;
+    MT_TRY(mt_traced_card_find(trace, run, &traced));
+    MT_TRY(mt_trace_outside(trace, run, &rows, &count));
+    device->reserve_bytes += beyond_context(&traced.card, rows, count);
+    free(rows);
+    return check_reserve(device);
 }

@@ -3,7 +3,8 @@
  *   memory_bytes = reserve_bytes (kept free) + what the simulated device has
  *
  * A process on a card holds more than the allocator reserves: CUDA's context, the modules and what the libraries take.
- * So of a card what its context takes is kept free; of a size in bytes nothing is, unless asked for. */
+ * So of a card what its context takes is kept free, and what a run held outside besides; of a size in bytes nothing is,
+ * unless asked for. */
 #ifndef MT_ANALYSIS_FIT_DEVICE_H
 #define MT_ANALYSIS_FIT_DEVICE_H
 
@@ -31,5 +32,9 @@ mt_status mt_fit_device_choose(const char *spelling, uint64_t reserve_bytes, str
  * may be another computer's. The run keeps its figures. */
 mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_run *run, uint64_t reserve_bytes,
                                       struct mt_fit_device *out);
+
+/* Keeps free what the run held outside of the allocator beyond a context: libraries, NCCL. Of a size, and where a reserve was
+ * asked for, it changes nothing. Fails with MT_USAGE if that leaves nothing. */
+mt_status mt_fit_device_count_outside(struct mt_fit_device *device, struct mt_trace *trace, const struct mt_run *run);
 
 #endif

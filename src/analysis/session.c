@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
+#include "device/card_outside.h"
 #include "trace/query/trace.h"
 
 #include <inttypes.h>
@@ -54,6 +55,17 @@ static void tell_outside(struct session *session, mt_outside_kind kind, uint64_t
 {
     const struct mt_sink *sink = mt_recorder_sink(session->recorder);
     const struct mt_outside outside = {.kind = kind, .name = "", .bytes = bytes};
+    sink->outside(sink->context, &outside);
+}
+
+/* Stores what the process would hold on a simulated card beside the allocator. */
+static void estimate_outside(struct session *session)
+{
+    struct mt_outside outside;
+    if (session->recorder == NULL || !mt_device_is_simulated(session->device->name) ||
+        !mt_card_outside(&session->device->card, MT_PART_PROCESS, 1, &outside))
+        return;
+    const struct mt_sink *sink = mt_recorder_sink(session->recorder);
     sink->outside(sink->context, &outside);
 }
 
@@ -246,6 +258,7 @@ static void train(struct session *session)
                                             .grad_norm = session->plan->wants_grad_norms ? on_grad_norm : NULL};
     struct mt_run_result *result = session->result;
     measure_memory(session, -1);
+    estimate_outside(session);
     result->status = mt_training_run(session->device, session->alloc, &session->plan->config, &observer);
     mt_alloc_stats(session->alloc, &result->stats);
     if (result->status != MT_OK)

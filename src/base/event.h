@@ -76,11 +76,13 @@ typedef enum mt_outside_kind { MT_OUTSIDE_KINDS(X) MT_OUTSIDE_KIND_COUNT } mt_ou
 
 const char *mt_outside_kind_name(mt_outside_kind kind);
 
-/* Memory outside of the allocator: all that this holder has from the last event on. */
+/* Memory outside of the allocator: all that this holder has from the last event on, measured or estimated.
+ * Invariant: of an estimate low_bytes <= bytes <= high_bytes; what was measured has neither. */
 struct mt_outside {
     mt_outside_kind kind;
     const char *name; /* of the holder within its kind, "" for all of it; borrowed for the call */
     uint64_t bytes;
+    uint64_t low_bytes, high_bytes; /* the range of an estimate; both 0: measured */
 };
 
 /* The uses of a block by ops, emitted just before it is freed. The sequence of its alloc event identifies the block, since

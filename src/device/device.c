@@ -93,12 +93,31 @@ void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes
     unclaim(device, bytes);
 }
 
+/* Sets the capacity to what the limit and what is held outside leave. */
+static void lower_capacity(struct mt_device *device)
+{
+    const struct mt_card *card = &device->card;
+    const uint64_t context = card->context_bytes, outside = device->outside_bytes;
+    const uint64_t held = outside > context ? outside : context;
+    uint64_t bytes = card->memory_bytes > held ? card->memory_bytes - held : 0;
+    if (device->limit_bytes > 0 && device->limit_bytes < bytes)
+        bytes = device->limit_bytes;
+    __atomic_store_n(&device->capacity_bytes, bytes, __ATOMIC_RELAXED);
+}
+
 void mt_device_limit(struct mt_device *device, double fraction)
 {
     assert(fraction > 0 && fraction <= 1);
-    const uint64_t usable = mt_card_usable_bytes(&device->card);
-    const uint64_t bytes = (uint64_t)((double)device->card.memory_bytes * fraction);
-    __atomic_store_n(&device->capacity_bytes, bytes < usable ? bytes : usable, __ATOMIC_RELAXED);
+    device->limit_bytes = (uint64_t)((double)device->card.memory_bytes * fraction);
+    lower_capacity(device);
+}
+
+void mt_device_hold(struct mt_device *device, uint64_t bytes)
+{
+    if (device->card.context_bytes == 0)
+        return;
+    device->outside_bytes = bytes;
+    lower_capacity(device);
 }
 
 bool mt_device_has_ranges(const struct mt_device *device)

@@ -48,13 +48,16 @@ struct mt_device_table; /* of a backend: backend.h */
 struct mt_kernel_watch;
 
 /* Invariants: reserved_bytes is the sum of what was reserved or mapped and not given back; reserved_bytes <=
- * capacity_bytes, unless the capacity was lowered since. Backends embed this as their first member. */
+ * capacity_bytes, unless the capacity was lowered since; once it was, capacity_bytes is the least of limit_bytes, if there is
+ * one, and what the context, or all that is held outside, leaves of the card. Backends embed this as their first member. */
 struct mt_device {
     const struct mt_device_table *table;
     const struct mtk_table *kernels; /* NULL: nothing is executed */
     char name[MT_DEVICE_NAME];       /* as opened: "sim:h200" */
     uint64_t capacity_bytes;
     uint64_t reserved_bytes;
+    uint64_t limit_bytes;              /* of mt_device_limit; 0: none */
+    uint64_t outside_bytes;            /* of mt_device_hold */
     uint64_t reserve_count;            /* calls so far */
     uint64_t fail_reserve_at;          /* for tests: the reserve of this number (from 1) fails; 0: none */
     uint64_t mark_ns[MT_DEVICE_MARKS]; /* of a backend that keeps no marks itself */
@@ -96,6 +99,10 @@ void mt_device_release(struct mt_device *device, mt_addr address, uint64_t bytes
 /* Limits what may be reserved to a fraction of the card's memory, in (0, 1], as torch.cuda.set_per_process_memory_fraction
  * does, and to what the card's context leaves. Memory that is reserved already stays. */
 void mt_device_limit(struct mt_device *device, double fraction);
+
+/* Sets what the process holds of a simulated card beside what is reserved, its context included: so much less may be
+ * reserved. Nothing less of a device of a size, all of which is for the run. */
+void mt_device_hold(struct mt_device *device, uint64_t bytes);
 
 /* Ranges of addresses, and memory under parts of them, of devices with ranges. Sizes are multiples of MT_DEVICE_PAGE,
  * not 0. Mapped bytes count as reserved, and each map as a call of reserve. A range is closed after all of it was

@@ -223,6 +223,18 @@ struct memtrace_torch_description {
 /* Describes a device by its spelling ("sim:h100"); NULL is the one of memtrace_torch_simulate. Fails with MT_NO_DEVICE (4) if there is none. */
 int memtrace_torch_describe(const char *device, struct memtrace_torch_description *out);
 
+/* Returns what the process holds of a simulated card outside of the allocator, as estimated. */
+uint64_t memtrace_torch_held(int device);
+
+/* What NCCL takes memory for: a communicator's begin, its first collective, its first message to or from a peer. */
+enum { MEMTRACE_TORCH_COMMUNICATOR, MEMTRACE_TORCH_RING, MEMTRACE_TORCH_PEER };
+
+/* Counts that in what a simulated card holds; `ranks` are the communicator's. Does nothing where it is not known. */
+void memtrace_torch_communicate(int device, int what, int ranks);
+
+/* True if it is known what NCCL takes on the simulated card. */
+int memtrace_torch_knows_nccl(void);
+
 enum { MEMTRACE_TORCH_COUNTERS = 83 };
 
 /* Gets the counters of torch.cuda.memory_stats: now, peak and total of each kind (blocks, segments, split blocks, oversize

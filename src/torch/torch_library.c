@@ -168,8 +168,7 @@ static mt_status open_card(int device, struct mt_torch_memory **out)
     return status;
 }
 
-/* Finds the memory of a card, and opens the card if it is not in use yet. */
-static mt_status memory_for(int device, struct mt_torch_memory **out)
+mt_status mt_torch_memory_for(int device, struct mt_torch_memory **out)
 {
     if (device < 0 || device >= MT_TORCH_MOST_CARDS)
         return mt_fail(MT_NO_DEVICE, "memory was requested on card %d; there are at most %d", device,
@@ -202,7 +201,7 @@ mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream
     label.shape = shape;
     if (bytes < 0)
         return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
-    MT_TRY(memory_for(device, &memory));
+    MT_TRY(mt_torch_memory_for(device, &memory));
     mt_torch_note_request(bytes);
     return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
 }
@@ -223,7 +222,7 @@ struct mt_torch_memory *mt_torch_watched(int device)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
     if (memory == NULL && library.is_watching && !library.is_child && is_counted(device) &&
-        memory_for(device, &memory) != MT_OK)
+        mt_torch_memory_for(device, &memory) != MT_OK)
         library.is_watching = false;
     return library.is_watching ? memory : NULL;
 }

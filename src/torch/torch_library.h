@@ -62,6 +62,9 @@ void mt_torch_forget(void);
 mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
                                const struct memtrace_torch_shape *shape, mt_addr *out);
 
+/* Finds the memory of a card, and opens the card if it is not in use yet. */
+mt_status mt_torch_memory_for(int device, struct mt_torch_memory **out);
+
 /* Returns the spelling of the device in the place of every card; NULL if there is none. */
 const char *mt_torch_simulated(void);
 

@@ -39,8 +39,9 @@ struct mt_torch_memory {
     struct mt_number_map blocks; /* from address to struct mt_block * */
     struct mt_number_map
         labels; /* from mt_torch_label_key to its number << 32 | its span's number, both of the trace */
-    struct mt_number_map stacks; /* from the hash of a stack to its number in the trace */
-    struct mt_number_map spans;  /* from the number in `names` to the number in the trace */
+    struct mt_number_map stacks;                   /* from the hash of a stack to its number in the trace */
+    struct mt_number_map spans;                    /* from the number in `names` to the number in the trace */
+    struct mt_outside held[MT_OUTSIDE_PART_COUNT]; /* of a simulated card */
 };
 
 /* ---- the trace ---- */
@@ -139,6 +140,10 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
         return status;
     }
     memory->sink = mt_torch_trace_sink(&memory->trace);
+    if (settings->simulated != NULL) {
+        (void)mt_torch_memory_hold(memory, MT_PART_CONTEXT, 1);
+        (void)mt_torch_memory_hold(memory, MT_PART_LIBRARIES, 1);
+    }
     status = mt_alloc_create(memory->card->device, &memory->sink, &settings->alloc, &memory->alloc);
     *out = memory;
     return status;
@@ -406,6 +411,43 @@ void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const struct m
         target->outside(target->context, outside);
     mt_torch_trace_leave(&memory->trace);
     mt_lock_give(&memory->lock);
+}
+
+static uint64_t sum_held(const struct mt_torch_memory *memory)
+{
+    uint64_t bytes = 0;
+    for (int part = 0; part < MT_OUTSIDE_PART_COUNT; part++)
+        bytes += memory->held[part].bytes;
+    return bytes;
+}
+
+bool mt_torch_memory_hold(struct mt_torch_memory *memory, mt_outside_part part, int ranks)
+{
+    struct mt_outside added, *held = &memory->held[part];
+    if (!mt_card_outside(&memory->card->device->card, part, ranks, &added))
+        return false;
+    mt_lock_take(&memory->lock);
+    const bool is_new = held->bytes == 0 || part != MT_PART_NCCL_FIRST;
+    if (is_new) {
+        added.bytes += held->bytes;
+        added.low_bytes += held->low_bytes;
+        added.high_bytes += held->high_bytes;
+        *held = added;
+        mt_device_hold(memory->card->device, sum_held(memory));
+    }
+    mt_lock_give(&memory->lock);
+    if (is_new)
+        mt_torch_memory_note_outside(memory, &added);
+    return true;
+}
+
+uint64_t mt_torch_memory_held_bytes(struct mt_torch_memory *memory)
+{
+    const uint64_t context = memory->card->device->card.context_bytes;
+    mt_lock_take(&memory->lock);
+    const uint64_t bytes = sum_held(memory);
+    mt_lock_give(&memory->lock);
+    return context > 0 && bytes > context ? bytes : context;
 }
 
 struct mt_torch_sums mt_torch_memory_sums(struct mt_torch_memory *memory)

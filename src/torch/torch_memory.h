@@ -11,6 +11,7 @@
 #define MT_TORCH_TORCH_MEMORY_H
 
 #include "alloc/alloc.h"
+#include "device/card_outside.h"
 #include "torch/torch_card.h"
 #include "torch/torch_label.h"
 #include "trace/store/recorder.h"
@@ -99,6 +100,13 @@ void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address,
  * range becomes one segment, which grows. */
 void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
                                  mt_torch_stream stream);
+
+/* Adds what a part takes outside of the allocator on a simulated card to what its holder has, in a communicator of `ranks`
+ * where it is NCCL's; the first communicator counts once. False if that is not known of the card. */
+bool mt_torch_memory_hold(struct mt_torch_memory *memory, mt_outside_part part, int ranks);
+
+/* Returns what the process holds of the card outside of the allocator: the context or, where more is known, all. */
+uint64_t mt_torch_memory_held_bytes(struct mt_torch_memory *memory);
 
 /* Notes all memory outside of the allocator that one holder has. */
 void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const struct mt_outside *outside);

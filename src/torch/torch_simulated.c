@@ -1,8 +1,10 @@
 /* What a program asks of a card that is simulated: its properties, free memory, and the counters of memory_stats; and what its
  * requests are compared by. */
+#include "device/card_outside.h"
 #include "torch/torch_library.h"
 #include "torch/torch_memory.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -22,6 +24,35 @@ int memtrace_torch_describe(const char *device, struct memtrace_torch_descriptio
     out->threads_per_multiprocessor = card->threads_per_multiprocessor;
     mt_device_close(opened);
     return MT_OK;
+}
+
+/* A card that is not in use yet will have its context. */
+uint64_t memtrace_torch_held(int device)
+{
+    struct memtrace_torch_description card;
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    if (memory != NULL)
+        return mt_torch_memory_held_bytes(memory);
+    return memtrace_torch_describe(NULL, &card) == MT_OK ? card.context_bytes : 0;
+}
+
+void memtrace_torch_communicate(int device, int what, int ranks)
+{
+    static const mt_outside_part parts[] = {[MEMTRACE_TORCH_COMMUNICATOR] = MT_PART_NCCL_FIRST,
+                                            [MEMTRACE_TORCH_RING] = MT_PART_NCCL_RING,
+                                            [MEMTRACE_TORCH_PEER] = MT_PART_NCCL_PEER};
+    struct mt_torch_memory *memory;
+    assert(what >= 0 && what < (int)(sizeof parts / sizeof parts[0]));
+    if (mt_torch_simulated() != NULL && mt_torch_memory_for(device, &memory) == MT_OK)
+        (void)mt_torch_memory_hold(memory, parts[what], ranks);
+}
+
+int memtrace_torch_knows_nccl(void)
+{
+    struct mt_card card;
+    struct mt_outside unused;
+    return mt_torch_simulated() != NULL && mt_device_find_card(mt_torch_simulated(), &card) == MT_OK &&
+           mt_card_outside(&card, MT_PART_NCCL_RING, 2, &unused);
 }
 
 int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])

@@ -129,3 +129,62 @@ def test_stages_of_a_pipeline_tell_each_other_their_shapes(dry):  # noqa: F811
         print(rank, stage.submod[0].weight.grad.shape[0])
         """, "--ranks", "2")
     assert sorted(lines(said)) == ["0 256", "1 256"]
+
+
+OUTSIDE = "SELECT name, max(bytes) FROM outside WHERE kind = 'nccl' GROUP BY name ORDER BY min(event), name"
+FIRST, RINGS, PEER = 383778816, 497025024, 132120576  # of the H100's profile
+
+
+def test_nccl_takes_memory_as_groups_begin_at_first_collectives_and_by_peer(dry):  # noqa: F811
+    said = run(dry, """
+        def held():
+            free, total = torch.cuda.mem_get_info()
+            return total - free - torch.cuda.memory_reserved()
+        before = held()
+        x = torch.ones(4, device="cuda")
+        context = held()
+        for _ in range(2):
+            dist.all_reduce(x)
+            dist.all_gather([torch.empty(4, device="cuda") for _ in range(size)], x)
+        rings = held()
+        for _ in range(2):
+            dist.send(x, (rank + 1) % size)
+            dist.recv(x, (rank - 1) % size)
+        dist.all_reduce(torch.ones(4), group=dist.new_group(backend="gloo"))
+        peers = held()
+        dist.all_reduce(x, group=dist.new_group())
+        print(context - before, rings - context, peers - rings, held() - peers)
+        """, "--ranks", "4", "--only", "2")
+    beyond = 648937472 + 155189248 - (600 << 20)  # PyTorch's context and kernels, beyond the card's context
+    assert lines(said) == [f"{beyond} {FIRST + RINGS} {2 * PEER} {RINGS}"]
+
+
+def test_with_a_device_of_its_own_a_group_begins_at_once(dry):  # noqa: F811
+    source = BEGIN.replace('"nccl"', '"nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"]))')
+    dry.run(source, "--ranks", "2", "--only", "0")
+    assert dry.rows(OUTSIDE) == [("first communicator", FIRST)]
+
+
+def test_a_group_of_gloo_takes_nothing_of_a_card(dry):  # noqa: F811
+    dry.run(BEGIN.replace('"nccl"', '"gloo"') + 'torch.ones(1, device="cuda"); dist.all_reduce(torch.ones(1))',
+            "--ranks", "2", "--only", "0")
+    assert dry.rows(OUTSIDE) == []
+
+
+def test_what_nccl_takes_on_other_cards_is_said_not_to_be_known(dry):  # noqa: F811
+    said = run(dry, 'dist.all_reduce(torch.ones(1, device="cuda"))', "--ranks", "2", "--only", "0", "--device", "sim:t4")
+    assert dry.rows(OUTSIDE) == []
+    assert "what NCCL takes beside PyTorch's allocator is not known of Tesla T4" in said.stderr
+
+
+def test_what_nccl_takes_leaves_less_for_tensors(dry):  # noqa: F811
+    source = """
+        dist.all_reduce(torch.ones(1, device="cuda"))
+        try:
+            torch.empty(79616 << 20, dtype=torch.uint8, device="cuda")
+            print("fits")
+        except torch.OutOfMemoryError:
+            print("does not fit")
+        """
+    assert lines(run(dry, source, "--ranks", "1")) == ["fits"]
+    assert lines(run(dry, source, "--ranks", "2", "--only", "0")) == ["does not fit"]

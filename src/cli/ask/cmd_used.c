@@ -1,4 +1,4 @@
-/* memtrace used: who holds the memory that the driver says this process has. */
+/* memtrace used: who holds the memory that the driver says this process has, or would say on a simulated card. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 
@@ -9,7 +9,7 @@
 
 static const struct mt_option options[] = {MT_TRACE_OPTIONS};
 
-enum { PART_COUNT = 6 };
+enum { PART_COUNT = 7 };
 
 /* A part of the memory in use. */
 struct part {
@@ -38,14 +38,17 @@ static const struct mt_row_type part_type = MT_ROW_TYPE(struct part, part_fields
 static const struct mt_field answer_fields[] = {
     MT_STEP(struct used_answer, used.step, "step", NULL, "at whose end the driver was asked; null: before the first"),
     MT_INTEGER(struct used_answer, used.used, "used_bytes", NULL,
-               "the driver's figure for the process: the sum of the six below"),
+               "the driver's figure for the process: the sum of the seven below"),
+    MT_FLAG(struct used_answer, used.is_estimate, "estimated", NULL,
+            "of a simulated card, at the peak of reserved bytes, whose `step` it is"),
     MT_INTEGER(struct used_answer, used.requested, "requested_bytes", NULL, "by live blocks"),
     MT_INTEGER(struct used_answer, used.rounding, "rounding_bytes", NULL, "what their blocks have beyond that"),
     MT_INTEGER(struct used_answer, used.cached, "cached_bytes", NULL, "segments' bytes that no block holds"),
     MT_INTEGER(struct used_answer, used.context, "context_bytes", NULL, "CUDA's context and modules"),
     MT_INTEGER(struct used_answer, used.libraries, "library_bytes", NULL, "taken by cuBLAS and others when they began"),
+    MT_INTEGER(struct used_answer, used.nccl, "nccl_bytes", NULL, "NCCL's, for communicators and connections"),
     MT_INTEGER(struct used_answer, used.unexplained, "unexplained_bytes", NULL, "the rest"),
-    MT_ROWS(struct used_answer, rows, count, "rows", &part_type, "the same six"),
+    MT_ROWS(struct used_answer, rows, count, "rows", &part_type, "the same seven"),
     MT_KNOWN(struct used_answer, used.free, "card_free_bytes", NULL, NULL),
     MT_KNOWN(struct used_answer, used.total, "card_total_bytes", NULL, NULL),
     MT_FIELDS_END,
@@ -61,10 +64,13 @@ static void list_parts(struct used_answer *answer)
         {"cached", used->cached, 0, "segments taken from the device that no block holds: free for reuse"},
         {"context", used->context, 0, "CUDA's context and the modules with the kernels"},
         {"libraries", used->libraries, 0, "what cuBLAS and others took for themselves when they began"},
+        {"nccl", used->nccl, 0, "NCCL's buffers, for communicators and connections"},
         {"unexplained", used->unexplained, 0, "what the driver counts besides"},
         {"used", used->used, 0, "the driver's figure for this process: the sum of the above"},
     };
     memcpy(answer->parts, listed, sizeof listed);
+    if (used->is_estimate)
+        answer->parts[PART_COUNT].meaning = "what the driver would count for the process: the sum of the above";
     for (size_t i = 0; i <= PART_COUNT; i++)
         answer->parts[i].share = used->used > 0 ? (double)listed[i].bytes / (double)used->used : NAN;
     assert(sizeof listed == sizeof answer->parts);
@@ -77,7 +83,9 @@ static void print_table(const struct mt_question *question, const struct used_an
     char text[MT_BYTES_TEXT], total[MT_BYTES_TEXT];
     const struct mt_used_row *used = &answer->used;
     mt_question_print_title(question);
-    if (used->step < 0)
+    if (used->is_estimate)
+        mt_say("Estimated, at the peak of reserved bytes; memtrace peak has the ranges:");
+    else if (used->step < 0)
         mt_say("Read from the driver before the first step:");
     else
         mt_say("Read from the driver at the end of %s:", mt_format_step(used->step, text));
@@ -112,8 +120,9 @@ const struct mt_command mt_command_used = {
         "The parts add up to the driver's figure to the byte. It is read at the end of the last step (of a run that\n"
         "did not get there, before the first). Requested, rounding and cached are the allocator's and add up to what\n"
         "it reserved; context and libraries were measured as they started; what is left is unexplained, and below\n"
-        "zero if the driver counts less than the parts. Runs on sim and cpu have no driver to ask, and runs of other\n"
-        "programs store no figure of it.\n",
+        "zero if the driver counts less than the parts. Of a simulated card it is an estimate, at the peak of "
+        "reserved\n"
+        "bytes. Runs on cpu have no driver to ask, and runs of other programs on a card store no figure of it.\n",
     .examples = "  memtrace run --device cuda --model small && memtrace used || echo 'there is no GPU here'\n",
     .options = options,
     MT_OPTIONS_OF(struct mt_trace_options, .trace = MT_DEFAULT_TRACE),

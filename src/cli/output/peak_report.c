@@ -23,6 +23,8 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
     }
     MT_TRY(status);
     MT_TRY(mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count));
+    MT_TRY(mt_trace_outside(question->trace, question->run, &out->outside, &out->outside_count));
+    out->used = mt_outside_sum(out->outside, out->outside_count, out->of[MT_MEASURE_RESERVED].by_category.bytes);
     MT_TRY(mt_trace_unknown(question->trace, question->run, &out->unknown, &out->knows_unknown));
     int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
     return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
@@ -36,6 +38,7 @@ void mt_run_peaks_release(struct mt_run_peaks *peaks)
     }
     free(peaks->phases);
     free(peaks->pools);
+    free(peaks->outside);
 }
 
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
@@ -123,6 +126,24 @@ static const struct mt_field pool_fields[] = {
 static const struct mt_row_type pool_type = MT_ROW_TYPE(ROW, pool_fields);
 #undef ROW
 
+#define ROW struct mt_outside_row
+static const struct mt_field sum_fields[] = {
+    MT_BYTES(ROW, bytes, "bytes", "size", NULL),
+    MT_BYTES(ROW, low_bytes, "low_bytes", "from", "the range of an estimate"),
+    MT_BYTES(ROW, high_bytes, "high_bytes", "to", NULL),
+    MT_FLAG(ROW, is_estimate, "estimated", "estimated", "from the card's profile; else measured"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type sum_type = MT_ROW_TYPE(ROW, sum_fields);
+static const struct mt_field holder_fields[] = {
+    MT_TEXT(ROW, kind, "kind", NULL, "as in table `outside`"),
+    MT_NAME(ROW, name, "name", NULL, "of the holder within its kind"),
+    MT_FIELDS_OF(&sum_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
+#undef ROW
+
 #define ROW struct mt_unknown_row
 static const struct mt_field unknown_fields[] = {
     MT_COUNT(ROW, calls, "calls", NULL, NULL),
@@ -150,6 +171,10 @@ static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
                 "the highest moment of each, in the step that went highest; none if it tells of no phase"),            \
         MT_ROWS(ROW, pools, pool_count, "pools", &pool_type,                                                           \
                 "private pools of PyTorch, at the peak of allocated bytes"),                                           \
+        MT_ROWS(ROW, outside, outside_count, "outside", &holder_type,                                                  \
+                "who holds memory outside of the allocator, with the most that each had"),                             \
+        MT_ROW_OR_NULL(ROW, used, "used", &sum_type,                                                                   \
+                       "`reserved_bytes` and those, which the driver counts; null: nothing is known of them"),         \
         MT_ROW_OR_NULL(ROW, unknown, "unknown", &unknown_type,                                                         \
                        "of a dry run: operators of which it is not known what they take inside"),                      \
         MT_FIELDS_END,                                                                                                 \
@@ -172,6 +197,9 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .phase_count = peaks->phase_count,
                                          .pools = peaks->pools,
                                          .pool_count = peaks->pool_count,
+                                         .outside = peaks->outside,
+                                         .outside_count = peaks->outside_count,
+                                         .used = peaks->outside_count > 0 ? &peaks->used : NULL,
                                          .unknown = peaks->knows_unknown ? &peaks->unknown : NULL};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
@@ -221,6 +249,45 @@ static void print_peaks(const struct mt_run_peaks *peaks)
         row->time = mt_figure_number((double)peak->time_ns, "%.3f ms", (double)peak->time_ns / 1e6);
     }
     mt_rows_print(&peak_type, "measure size bytes step phase span time", "time bytes phase", rows, MT_MEASURE_COUNT);
+}
+
+/* A holder of memory outside of the allocator as the table shows it. */
+struct holder_row {
+    const char *name;
+    struct mt_outside_row row;
+    char text[MT_BYTES_TEXT * 2];
+};
+
+#define ROW struct holder_row
+static const struct mt_field shown_holder_fields[] = {
+    MT_SHOWN(TEXT, const char *, ROW, name, "name", "outside"),
+    MT_SHOWN(BYTES, uint64_t, ROW, row.bytes, "size", "size"),
+    MT_SHOWN(COUNT, uint64_t, ROW, row.bytes, "bytes", "bytes"),
+    MT_SHOWN(BYTES, uint64_t, ROW, row.low_bytes, "low", "from"),
+    MT_SHOWN(BYTES, uint64_t, ROW, row.high_bytes, "high", "to"),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type shown_holder_type = MT_ROW_TYPE(struct holder_row, shown_holder_fields);
+
+/* Prints who holds memory outside of the allocator, and what the driver counts with what is reserved. */
+static void print_outside(const struct mt_run_peaks *peaks)
+{
+    const size_t count = peaks->outside_count;
+    struct holder_row *rows = mt_host_alloc((count + 1) * sizeof *rows);
+    for (size_t i = 0; i < count; i++) {
+        const struct mt_outside_row *row = &peaks->outside[i];
+        snprintf(rows[i].text, sizeof rows[i].text, "%s%s%s", row->kind, row->name[0] != '\0' ? ": " : "", row->name);
+        rows[i].name = rows[i].text;
+        rows[i].row = *row;
+    }
+    rows[count] = (struct holder_row){.name = "with reserved", .row = peaks->used};
+    if (count > 0) {
+        putchar('\n');
+        mt_rows_print(&shown_holder_type, peaks->used.is_estimate ? "name size bytes low high" : "name size bytes",
+                      "bytes high low", rows, count + 1);
+    }
+    free(rows);
 }
 
 /* A group, or the sum of several, in bytes of each peak's own measure. */
@@ -359,6 +426,7 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
     }
     assert(peaks->key < MT_GROUP_KEY_COUNT);
     print_peaks(peaks);
+    print_outside(peaks);
     print_pools(peaks);
     print_unknown(peaks);
     if (by_category[MT_MEASURE_ALLOCATED]->share_count == 0)

@@ -19,6 +19,8 @@ struct mt_run_peaks {
     size_t phase_count;
     struct mt_pool_row *pools; /* private ones, at the allocated peak */
     size_t pool_count;
+    struct mt_outside_row *outside, used; /* used: with what is reserved at its peak */
+    size_t outside_count;
     struct mt_unknown_row unknown;
     bool knows_unknown; /* it is a dry run */
 };
@@ -41,6 +43,8 @@ struct mt_run_peaks_answer {
     size_t phase_count;
     const struct mt_pool_row *pools;
     size_t pool_count;
+    const struct mt_outside_row *outside, *used; /* used NULL: of no holder outside anything is known */
+    size_t outside_count;
     const struct mt_unknown_row *unknown; /* NULL: of no dry run */
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);

@@ -213,6 +213,7 @@ static mt_status answer_replayed(const struct fit_options *fit, struct asked *as
     if (given != NULL && mt_alloc_settings_parse(given, &alloc) != MT_OK)
         return mt_fail_context(MT_USAGE, "--alloc");
     question->alloc = given != NULL ? &alloc : NULL;
+    MT_TRY(mt_fit_device_count_outside(&asked->device, asked->trace, asked->run));
     question->capacity_bytes = asked->device.memory_bytes - asked->device.reserve_bytes;
     mt_status status = mt_replayed_fit_find(question, &found);
     if (status == MT_OK)
@@ -290,7 +291,8 @@ const struct mt_command mt_command_fit = {
         "It is about PyTorch's allocator, whatever the run had: policy=tight of memtrace run reserves less. --alloc\n"
         "names another one.\n\n"
         "What the allocator reserves is compared with the device's memory less the reserve: of a card, what CUDA's\n"
-        "context and libraries take of it. The answer names the simulated device that has what is left, so that\n"
+        "context and libraries take of it, and NCCL where the program uses it. The answer names the simulated device "
+        "that has what is left, so that\n"
         "memtrace run can try each claim on it.\n\n"
         "A run that was imported or recorded can't be made again. Its own blocks are replayed with its allocator, as\n"
         "they were and with changes, and with a larger batch: as two runs of different batches tell (--with), else as\n"

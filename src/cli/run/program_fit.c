@@ -23,10 +23,11 @@ enum { INTERRUPTED = 128 + 2 }; /* as a shell has SIGINT */
 struct trials {
     const struct mt_dry_options *program;
     const struct mt_fit_device *device;
-    char roomy[MT_DEVICE_NAME]; /* the same card with ENOUGH_BYTES */
-    bool lacks_bf16;            /* the card emulates it, slowly */
-    char folder[PATH_MAX];      /* of their traces */
-    struct mt_text said;        /* by the program as it is, if it failed */
+    struct mt_fit_device counted; /* with what the program, as it is, held outside of the allocator */
+    char roomy[MT_DEVICE_NAME];   /* the same card with ENOUGH_BYTES */
+    bool lacks_bf16;              /* the card emulates it, slowly */
+    char folder[PATH_MAX];        /* of their traces */
+    struct mt_text said;          /* by the program as it is, if it failed */
 };
 
 /* ---- a trial ---- */
@@ -58,17 +59,34 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* Finds what there is for a process, and its peak. */
+static mt_status find_peak(struct trials *trials, const struct mt_question *run, bool is_plain,
+                           struct mt_replay_result *out)
+{
+    struct mt_fit_device device = *trials->device;
+    MT_TRY(mt_fit_device_count_outside(&device, run->trace, run->run));
+    if (is_plain && device.reserve_bytes >= trials->counted.reserve_bytes)
+        trials->counted = device;
+    return mt_dry_run_peak(run, device.memory_bytes - device.reserve_bytes, out);
+}
+
+static bool is_plain(const struct mt_dry_trial *trial)
+{
+    for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
+        if (trial->changes.has[change])
+            return false;
+    return true;
+}
+
 /* Takes the peak of a process into that of the trial. Each has a card of its own, so the largest counts. */
-static mt_status take_peak(const struct trials *trials, const struct mt_record_answer *answer,
-                           struct mt_dry_trial *trial)
+static mt_status take_peak(struct trials *trials, const struct mt_record_answer *answer, struct mt_dry_trial *trial)
 {
     struct mt_question run = {0};
     struct mt_replay_result peak;
-    const uint64_t capacity_bytes = trials->device->memory_bytes - trials->device->reserve_bytes;
     MT_TRY(mt_trace_open(answer->text, &run.trace));
     mt_status status = mt_trace_find_numbered(run.trace, answer->number, &run.run);
     if (status == MT_OK)
-        status = mt_dry_run_peak(&run, capacity_bytes, &peak);
+        status = find_peak(trials, &run, is_plain(trial), &peak);
     mt_trace_close(run.trace);
     if (status != MT_OK)
         return status;
@@ -201,7 +219,8 @@ static const struct mt_field answer_fields[] = {
     MT_TEXT(ROW, program, "program", NULL, NULL),
     MT_TEXT(ROW, device, "on", NULL, "the device that is asked about"),
     MT_BYTES(ROW, memory_bytes, "memory_bytes", NULL, NULL),
-    MT_BYTES(ROW, reserve_bytes, "reserve_bytes", NULL, NULL),
+    MT_BYTES(ROW, reserve_bytes, "reserve_bytes", NULL,
+             "kept free: of a card what the program holds outside of the allocator, unless `--reserve` says otherwise"),
     MT_BYTES(ROW, capacity_bytes, "capacity_bytes", NULL, NULL),
     MT_FLAG(ROW, fits, "fits", NULL, NULL),
     MT_INTEGER(ROW, room_bytes, "room_bytes", NULL, NULL),
@@ -217,7 +236,8 @@ static const struct mt_row_type answer_type = MT_ROW_TYPE(ROW, answer_fields);
 
 static void fill(const struct trials *trials, const struct mt_dry_fit *fit, struct answer *out)
 {
-    const struct mt_fit_device *device = trials->device;
+    const struct mt_fit_device *device = &trials->counted;
+    const uint64_t beyond_bytes = device->reserve_bytes - trials->device->reserve_bytes;
     const struct mt_dry_trial *best = mt_dry_fit_best(fit);
     *out = (struct answer){.device = device->name,
                            .memory_bytes = device->memory_bytes,
@@ -225,7 +245,7 @@ static void fill(const struct trials *trials, const struct mt_dry_fit *fit, stru
                            .capacity_bytes = device->memory_bytes - device->reserve_bytes,
                            .fits = fit->plain.peak.fits,
                            .peak = fit->plain.peak,
-                           .smallest_card = mt_card_for_peak(fit->plain.peak.reserved_bytes)};
+                           .smallest_card = mt_card_for_peak(fit->plain.peak.reserved_bytes + beyond_bytes)};
     out->room_bytes = (int64_t)out->capacity_bytes - (int64_t)fit->plain.peak.reserved_bytes;
     for (char *const *word = trials->program->words; *word != NULL; word++)
         mt_text_add(&out->words, "%s%s", out->words.length > 0 ? " " : "", *word);
@@ -291,7 +311,7 @@ static void print_best(const struct mt_dry_fit *fit)
 static void print_text(const struct trials *trials, const struct mt_dry_fit *fit, const struct answer *answer)
 {
     mt_say("%s, run dry", answer->program);
-    mt_fit_device_print(trials->device);
+    mt_fit_device_print(&trials->counted);
     print_verdict(answer);
     if (answer->trials.count > 0) {
         mt_say("\nChanges, each made to a dry run of the program:");
@@ -303,6 +323,10 @@ static void print_text(const struct trials *trials, const struct mt_dry_fit *fit
         mt_say("%sNot tried: %s, since %s.", i == 0 ? "\n" : "", answer->trials.gaps[i].kind,
                answer->trials.gaps[i].reason);
     print_best(fit);
+    if (trials->counted.reserve_bytes > 0 && trials->counted.asked_reserve_bytes == MT_RESERVE_UNSET)
+        mt_say("\nKept free is what it holds outside of the allocator, as estimated: CUDA's context, libraries, NCCL "
+               "(memtrace "
+               "cards; --reserve SIZE).");
     if (answer->smallest_card != NULL)
         mt_say("\nThe smallest of the known cards that the program as it is fits: sim:%s", answer->smallest_card);
 }
@@ -328,7 +352,7 @@ static mt_status fail_program(const struct trials *trials)
 
 mt_status mt_program_fit(const struct mt_dry_options *program, const struct mt_fit_device *device, mt_report_form form)
 {
-    struct trials trials = {.program = program, .device = device};
+    struct trials trials = {.program = program, .device = device, .counted = *device};
     struct mt_dry_fit fit = {0};
     struct mt_card card;
     MT_TRY(mt_device_find_card(device->name, &card));

@@ -193,7 +193,7 @@ void mt_replayed_fit_print(const struct mt_replayed_question *question, const st
     print_batch(question, fit);
     if (fit->smallest_card != NULL)
         mt_say("\nThe smallest of the known cards that the run as it is fits is sim:%s.", fit->smallest_card);
-    mt_say("%s are kept free for CUDA's context and libraries (--reserve SIZE).",
+    mt_say("%s are kept free for CUDA's context, libraries and NCCL (--reserve SIZE).",
            mt_format_bytes(device->reserve_bytes, reserve));
     mt_change_rows_release(&rows);
 }

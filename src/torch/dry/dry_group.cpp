@@ -2,6 +2,7 @@
 #include "torch/dry/dry_group.h"
 
 #include "torch/dry/dry_values.h"
+#include "torch/memtrace_torch.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
@@ -128,6 +129,36 @@ group::work group::finish(tensors results)
     return c10::make_intrusive<done>(std::move(results));
 }
 
+void group::begin()
+{
+    if (backend_ != "nccl" || std::exchange(has_begun_, true))
+        return;
+    memtrace_torch_communicate(current_device(), MEMTRACE_TORCH_COMMUNICATOR, size_);
+}
+
+/* Ends a collective that NCCL has rings for. */
+group::work group::collect(tensors results)
+{
+    begin();
+    if (backend_ == "nccl" && !std::exchange(has_rings_, true))
+        memtrace_torch_communicate(current_device(), MEMTRACE_TORCH_RING, size_);
+    return finish(std::move(results));
+}
+
+/* Has NCCL connect with a rank that a message goes to or comes from. */
+void group::connect(int peer)
+{
+    begin();
+    if (backend_ == "nccl" && peer != rank_ && peers_.insert(peer).second)
+        memtrace_torch_communicate(current_device(), MEMTRACE_TORCH_PEER, size_);
+}
+
+void group::connect_all()
+{
+    for (int peer = 0; peer < size_; peer++)
+        connect(peer);
+}
+
 /* Gives sums and products of small tensors the value that they have if all ranks have this one's. */
 void group::reduce_values(const tensors &data, const ReduceOp &op) const
 {
@@ -155,26 +186,26 @@ group::work group::broadcast(tensors &data, const c10d::BroadcastOptions &option
         else
             mail_.receive(tensor, root, mailbox::EVERY_RANK);
     }
-    return finish(data);
+    return collect(data);
 }
 
 group::work group::allreduce(tensors &data, const c10d::AllreduceOptions &options)
 {
     reduce_values(data, options.reduceOp);
-    return finish(data);
+    return collect(data);
 }
 
 group::work group::allreduce_coalesced(tensors &data, const c10d::AllreduceCoalescedOptions &options)
 {
     reduce_values(data, options.reduceOp);
-    return finish(data);
+    return collect(data);
 }
 
 group::work group::reduce(tensors &data, const c10d::ReduceOptions &options)
 {
     if (rank_ == options.rootRank)
         reduce_values(data, options.reduceOp);
-    return finish(data);
+    return collect(data);
 }
 
 group::work group::allgather(std::vector<tensors> &outputs, tensors &inputs, const c10d::AllgatherOptions &)
@@ -183,26 +214,29 @@ group::work group::allgather(std::vector<tensors> &outputs, tensors &inputs, con
     for (const Tensor &output : outputs[0])
         if (output.sizes() == inputs[0].sizes())
             fill_with(output, inputs[0], 1);
-    return finish(outputs[0]);
+    return collect(outputs[0]);
 }
 
 group::work group::_allgather_base(Tensor &output, Tensor &input, const c10d::AllgatherOptions &)
 {
     fill_with(output, input, size_);
-    return finish({output});
+    return collect({output});
 }
 
 group::work group::allgather_into_tensor_coalesced(tensors &outputs, tensors &inputs, const c10d::AllgatherOptions &)
 {
     for (size_t i = 0; i < outputs.size(); i++)
         fill_with(outputs[i], inputs[i], size_);
-    return finish(outputs);
+    return collect(outputs);
 }
 
 group::work group::gather(std::vector<tensors> &outputs, tensors &inputs, const c10d::GatherOptions &options)
 {
-    if (rank_ != options.rootRank)
+    if (rank_ != options.rootRank) {
+        connect(static_cast<int>(options.rootRank));
         return finish({});
+    }
+    connect_all();
     for (const Tensor &output : outputs[0])
         fill_with(output, inputs[0], 1);
     return finish(outputs[0]);
@@ -212,9 +246,11 @@ group::work group::scatter(tensors &outputs, std::vector<tensors> &inputs, const
 {
     const int root = static_cast<int>(options.rootRank);
     if (rank_ != root) {
+        connect(root);
         mail_.receive(outputs[0], root, rank_);
         return finish(outputs);
     }
+    connect_all();
     for (int to = 0; to < size_; to++)
         if (to != rank_)
             mail_.send(inputs[0][to], to);
@@ -228,13 +264,13 @@ group::work group::reduce_scatter(tensors &outputs, std::vector<tensors> &inputs
     const Tensor flat = flat_for(inputs[0]);
     fill_with(outputs[0], inputs[0][rank_], 1);
     reduce_values({outputs[0]}, options.reduceOp);
-    return finish(outputs);
+    return collect(outputs);
 }
 
 group::work group::_reduce_scatter_base(Tensor &output, Tensor &input, const c10d::ReduceScatterOptions &options)
 {
     give_chunk(output, input, options.reduceOp);
-    return finish({output});
+    return collect({output});
 }
 
 group::work group::reduce_scatter_tensor_coalesced(tensors &outputs, tensors &inputs,
@@ -242,13 +278,14 @@ group::work group::reduce_scatter_tensor_coalesced(tensors &outputs, tensors &in
 {
     for (size_t i = 0; i < outputs.size(); i++)
         give_chunk(outputs[i], inputs[i], options.reduceOp);
-    return finish(outputs);
+    return collect(outputs);
 }
 
 /* Each rank sends to this one what this one sends to itself. */
 group::work group::alltoall_base(Tensor &output, Tensor &input, std::vector<int64_t> &output_sizes,
                                  std::vector<int64_t> &input_sizes, const c10d::AllToAllOptions &)
 {
+    connect_all();
     const bool is_even = output_sizes.empty() && input_sizes.empty();
     if (is_even && has_values(output) && has_values(input) && output.numel() > 0) {
         const Tensor own = part_of_values(input, rank_, size_);
@@ -261,6 +298,7 @@ group::work group::alltoall_base(Tensor &output, Tensor &input, std::vector<int6
 
 group::work group::alltoall(tensors &outputs, tensors &inputs, const c10d::AllToAllOptions &)
 {
+    connect_all();
     for (const Tensor &output : outputs)
         if (output.sizes() == inputs[rank_].sizes())
             fill_with(output, inputs[rank_], 1);
@@ -269,6 +307,7 @@ group::work group::alltoall(tensors &outputs, tensors &inputs, const c10d::AllTo
 
 group::work group::send(tensors &data, int to, int)
 {
+    connect(to);
     for (const Tensor &tensor : data)
         mail_.send(tensor, to);
     return finish(data);
@@ -276,6 +315,7 @@ group::work group::send(tensors &data, int to, int)
 
 group::work group::recv(tensors &data, int from, int)
 {
+    connect(from);
     for (const Tensor &tensor : data)
         mail_.receive(tensor, from, rank_);
     return finish(data);
@@ -292,7 +332,7 @@ group::work group::barrier(const c10d::BarrierOptions &)
     if (backend_ != "nccl")
         return finish({});
     const c10::Device device(c10::DeviceType::CUDA, current_device());
-    return finish({at::zeros({1}, at::TensorOptions().device(device).dtype(at::kFloat))});
+    return collect({at::zeros({1}, at::TensorOptions().device(device).dtype(at::kFloat))});
 }
 
 void group::monitoredBarrier(const c10d::BarrierOptions &, bool)
@@ -363,7 +403,7 @@ extern "C" {
 
 /* Has a process group, by its name, use a group that moves nothing for the tensors of a device ("cuda" or "cpu"), in the place of
  * the backend of that name. `ranks` are the numbers of its ranks in the whole program. The last of these calls that says NCCL
- * makes it the group's default. */
+ * makes it the group's default. With a device of its own, NCCL's communicator begins at once. */
 void memtrace_dry_group(const char *name, const char *device, const char *backend, const int *ranks)
 {
     const auto process_group = c10d::resolve_process_group(name);
@@ -373,6 +413,8 @@ void memtrace_dry_group(const char *name, const char *device, const char *backen
     const auto made = c10::make_intrusive<mt_dry::group>(std::move(mail), rank, size, backend);
     made->setGroupUid(name);
     process_group->setBackend(c10::Device(device).type(), type, made);
+    if (process_group->getBoundDeviceId().has_value())
+        made->begin();
     if (process_group->getBackendType() != c10d::ProcessGroup::NCCL)
         process_group->setDefaultBackend(type);
 }

@@ -3,7 +3,8 @@
  *   program ──▶ c10d::ProcessGroup ──▶ group ──▶ done: a future that holds the results at once
  *
  * Values of small tensors are what they would be if every rank had this rank's: a sum is as many times the value, what is gathered
- * are copies. Whole numbers that one rank sends to others, such as the sizes of pickled objects, go by mail (dry_mail.h).
+ * are copies. What NCCL takes outside of PyTorch's allocator is counted as it would be: as a communicator begins, at its first
+ * collective, and at the first message with a peer. Whole numbers that one rank sends to others, such as the sizes of pickled objects, go by mail (dry_mail.h).
  *
  * Threads: any, as with c10d. */
 #ifndef MT_TORCH_DRY_GROUP_H
@@ -13,6 +14,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <set>
 #include <vector>
 
 namespace mt_dry
@@ -28,6 +30,9 @@ class group final : public c10d::Backend
     group(mailbox mail, int rank, int size, std::string backend);
 
     const std::string getBackendName() const override;
+
+    /* Has NCCL begin a communicator, unless it has. */
+    void begin();
 
     work broadcast(tensors &data, const c10d::BroadcastOptions &options) override;
     work allreduce(tensors &data, const c10d::AllreduceOptions &options) override;
@@ -65,12 +70,17 @@ class group final : public c10d::Backend
 
   private:
     work finish(tensors results);
+    work collect(tensors results);
+    void connect(int peer);
+    void connect_all();
     void reduce_values(const tensors &data, const c10d::ReduceOp &op) const;
     void give_chunk(const at::Tensor &output, const at::Tensor &input, const c10d::ReduceOp &op) const;
 
     mailbox mail_;
     std::string backend_;
     uint64_t sequence_ = 0;
+    bool has_begun_ = false, has_rings_ = false; /* NCCL took memory for it */
+    std::set<int> peers_;                        /* likewise */
 };
 
 } // namespace mt_dry

@@ -132,6 +132,9 @@ struct mt_top_visitor {
 mt_status mt_query_top_visit(struct mt_trace *trace, const struct mt_run *run, const struct mt_top_choice *choice,
                              const struct mt_top_visitor *visitor);
 
+/* Estimates what a driver would count at the peak of reserved bytes. Sets is_estimate if the run has estimates. */
+mt_status mt_query_estimate_used(struct mt_trace *trace, const struct mt_run *run, struct mt_used_row *out);
+
 /* Checks the invariants of struct mt_peak_row, which a damaged trace may break, and sets cached_bytes. */
 mt_status mt_query_check_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
                               struct mt_peak_row *peak);

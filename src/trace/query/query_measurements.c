@@ -67,19 +67,18 @@ mt_status mt_trace_unknown(struct mt_trace *trace, const struct mt_run *run, str
 }
 
 /* The readings that make up a row. Each is a measurement of this name after "memory:". */
-enum reading { DRIVER_USED, REQUESTED, ALLOCATED, RESERVED, CONTEXT, LIBRARY, FREE, TOTAL, READING_COUNT };
-static const char *const reading_names[READING_COUNT] = {"driver_used", "requested", "allocated", "reserved",
-                                                         "context",     "library",   "free",      "total"};
+enum reading { DRIVER_USED, REQUESTED, ALLOCATED, RESERVED, CONTEXT, LIBRARY, NCCL, FREE, TOTAL, READING_COUNT };
+static const char *const reading_names[READING_COUNT] = {"driver_used", "requested", "allocated", "reserved", "context",
+                                                         "library",     "nccl",      "free",      "total"};
 
 static const char used_sql[] =
     "SELECT substr(name, 8), value, step FROM measurement WHERE run = ?1 AND name >= 'memory:' AND name < 'memory;'"
     " AND step = (SELECT max(step) FROM measurement WHERE run = ?1 AND name = 'memory:driver_used')";
 
-/* The last totals outside of the allocator, of which NCCL and others count as libraries. Older programs stored them as
- * measurements. */
-static const char outside_sql[] =
-    "SELECT iif(kind = 'context', 'context', 'library'), sum(bytes) FROM (SELECT kind, bytes, max(event) FROM outside"
-    " WHERE run = ?1 GROUP BY kind, name) GROUP BY 1";
+/* The last totals outside of the allocator, of which others count as libraries. Older programs stored them as measurements. */
+static const char outside_sql[] = "SELECT iif(kind IN ('context', 'nccl'), kind, 'library'), sum(bytes) FROM (SELECT "
+                                  "kind, bytes, max(event) FROM outside"
+                                  " WHERE run = ?1 GROUP BY kind, name) GROUP BY 1";
 
 static void keep_reading(const struct mt_statement *row, int64_t readings[READING_COUNT])
 {
@@ -120,6 +119,10 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
     MT_TRY(read_readings(trace, run, bytes, &out->step));
     MT_TRY(check_readings(run, bytes));
     if (bytes[DRIVER_USED] < 0)
+        MT_TRY(mt_query_estimate_used(trace, run, out));
+    if (out->is_estimate)
+        return MT_OK;
+    if (bytes[DRIVER_USED] < 0)
         return mt_fail(MT_USAGE, "run %" PRId64 ", on %s, has no driver's figure of what the process holds", run->id,
                        run->device);
     out->requested = bytes[REQUESTED];
@@ -127,11 +130,13 @@ mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct
     out->cached = bytes[RESERVED] - bytes[ALLOCATED];
     out->context = bytes[CONTEXT];
     out->libraries = bytes[LIBRARY];
-    out->unexplained = bytes[DRIVER_USED] - bytes[RESERVED] - bytes[CONTEXT] - bytes[LIBRARY];
+    out->nccl = bytes[NCCL];
+    out->unexplained = bytes[DRIVER_USED] - bytes[RESERVED] - bytes[CONTEXT] - bytes[LIBRARY] - bytes[NCCL];
     out->used = bytes[DRIVER_USED];
     out->free = bytes[FREE];
     out->total = bytes[TOTAL];
-    assert(out->requested + out->rounding + out->cached + out->context + out->libraries + out->unexplained ==
+    assert(out->requested + out->rounding + out->cached + out->context + out->libraries + out->nccl +
+               out->unexplained ==
            out->used);
     return MT_OK;
 }

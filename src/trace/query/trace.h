@@ -226,6 +226,20 @@ const char *mt_setting_find(const struct mt_setting_row *rows, size_t count, con
 mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run, const char *name,
                                 struct mt_measurement_row **out_rows, size_t *out_count);
 
+/* A holder of memory outside of the allocator, with the most that it had: measured, or an estimate with its range.
+ * Invariant: low_bytes <= bytes <= high_bytes, and all are equal if it was measured. */
+struct mt_outside_row {
+    const char *kind, *name; /* as in table outside; the name may be "" */
+    uint64_t bytes, low_bytes, high_bytes;
+    bool is_estimate;
+};
+
+/* Reads the holders, in the order in which they came. */
+mt_status mt_trace_outside(struct mt_trace *trace, const struct mt_run *run, struct mt_outside_row **out_rows,
+                           size_t *out_count);
+
+/* Returns the sums with what is reserved: what a driver would count for the process. */
+struct mt_outside_row mt_outside_sum(const struct mt_outside_row *rows, size_t count, uint64_t reserved_bytes);
 /* The calls in a dry run of operators of which it is not known what they take inside. */
 struct mt_unknown_row {
     uint64_t calls, result_bytes; /* the bytes of all their results */
@@ -237,7 +251,7 @@ mt_status mt_trace_unknown(struct mt_trace *trace, const struct mt_run *run, str
 
 /* The memory that the driver says this process holds, and its uses, in bytes. Signed, since figures of several sources may
  * disagree.
- * Invariant: requested + rounding + cached + context + libraries + unexplained = used. */
+ * Invariant: requested + rounding + cached + context + libraries + nccl + unexplained = used. */
 struct mt_used_row {
     int64_t step;        /* at whose end it was read; -1: before the first */
     int64_t requested;   /* by the live blocks, as asked */
@@ -245,12 +259,14 @@ struct mt_used_row {
     int64_t cached;      /* of segments, in no block */
     int64_t context;     /* CUDA's context and modules */
     int64_t libraries;   /* taken by libraries for themselves */
+    int64_t nccl;        /* by NCCL */
     int64_t unexplained; /* the rest */
     int64_t used;        /* the driver's figure for the process */
     int64_t free, total; /* of the card; -1: not known */
+    bool is_estimate;    /* of the peak of reserved bytes on a simulated card, whose driver was not asked */
 };
 
-/* Reads the last reading of a run. Fails with MT_USAGE if it has none, because its device had no driver to ask. */
+/* Reads the last reading of a run, or what is estimated of a simulated card. Fails with MT_USAGE if there is neither. */
 mt_status mt_trace_used(struct mt_trace *trace, const struct mt_run *run, struct mt_used_row *out);
 
 /* The timed parts of a step. */

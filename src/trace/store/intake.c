@@ -34,7 +34,7 @@ static const struct {
     [INSERT_KERNEL] = {"kernel", "run, id, start_ns, duration_ns, name, label, step, stream"},
     [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
     [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
-    [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
+    [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes, low_bytes, high_bytes"},
 };
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
@@ -278,10 +278,13 @@ static mt_status add_outside(struct mt_intake *intake)
     struct mt_outside outside;
     if (!mt_payload_get_outside(&intake->payload, &outside))
         return MT_OK;
+    const bool is_estimate = outside.high_bytes > 0;
     return MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2,
                        MT_BIND_INTEGER(intake->first_event + mt_summary_events(intake->summary) - 1),
                        MT_BIND_INTEGER(intake->last_ns), MT_BIND_TEXT(mt_outside_kind_name(outside.kind)),
-                       MT_BIND_TEXT(outside.name), MT_BIND_INTEGER(outside.bytes));
+                       MT_BIND_TEXT(outside.name), MT_BIND_INTEGER(outside.bytes),
+                       is_estimate ? MT_BIND_INTEGER(outside.low_bytes) : MT_BIND_NULL,
+                       is_estimate ? MT_BIND_INTEGER(outside.high_bytes) : MT_BIND_NULL);
 }
 
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_kernel *row)

@@ -179,6 +179,8 @@ void mt_payload_set_outside(struct mt_payload *payload, const struct mt_outside 
     payload->length = 0;
     put_integer(payload, outside->kind);
     put_integer(payload, (int64_t)outside->bytes);
+    put_integer(payload, (int64_t)outside->low_bytes);
+    put_integer(payload, (int64_t)outside->high_bytes);
     put_text(payload, outside->name);
 }
 
@@ -186,6 +188,8 @@ bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out)
 {
     out->kind = (mt_outside_kind)get_small(payload, 0, MT_OUTSIDE_KIND_COUNT - 1);
     out->bytes = (uint64_t)get_integer(payload);
+    out->low_bytes = (uint64_t)get_integer(payload);
+    out->high_bytes = (uint64_t)get_integer(payload);
     out->name = get_text(payload);
     return payload->whole;
 }

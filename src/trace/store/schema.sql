@@ -121,7 +121,7 @@ CREATE TABLE IF NOT EXISTS stack (
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 
--- Memory outside of the allocator: what a holder has in all from that moment on.
+-- Memory outside of the allocator: what a holder has in all from that moment on, measured or, of a simulated card, estimated.
 CREATE TABLE IF NOT EXISTS outside (
     run INTEGER NOT NULL,
     event INTEGER NOT NULL,          -- the last event before; run.first_event - 1: the run's beginning
@@ -129,6 +129,8 @@ CREATE TABLE IF NOT EXISTS outside (
     kind TEXT NOT NULL,              -- context, library, nccl, other
     name TEXT NOT NULL,              -- of the holder; "" for all of the kind
     bytes INTEGER NOT NULL,
+    low_bytes INTEGER,               -- the range of an estimate; NULL: measured
+    high_bytes INTEGER,
     PRIMARY KEY (run, event, kind, name)
 ) WITHOUT ROWID;
 

@@ -166,7 +166,8 @@ static const char empty_views[] =
     " 0 AS requested_bytes, 0 AS blocks WHERE 0;"
     "CREATE TEMP VIEW frame AS SELECT 0 AS run, 0 AS id, '' AS function, '' AS file, 0 AS line WHERE 0;"
     "CREATE TEMP VIEW stack AS SELECT 0 AS run, 0 AS id, 0 AS parent, 0 AS frame WHERE 0;"
-    "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes WHERE 0";
+    "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes,"
+    " NULL AS low_bytes, NULL AS high_bytes WHERE 0";
 
 mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
 {
