@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from dry_stage import MARK_BYTES, Program
 
@@ -67,13 +67,9 @@ def ended(words: list[str], environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def environment_of(program: Program, sees_card: bool) -> dict[str, str]:
-    environment = {"OMP_NUM_THREADS": "1"}  # many run at once
-    if program.allocator:
-        environment["PYTORCH_CUDA_ALLOC_CONF"] = program.allocator
-    if not sees_card:
-        environment["CUDA_VISIBLE_DEVICES"] = ""
-    return environment
+def environment_of(program: Program) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": "1",  # many run at once
+            **({"PYTORCH_CUDA_ALLOC_CONF": program.allocator} if program.allocator else {})}
 
 
 def make_library(memtrace: str, device: str) -> None:
@@ -83,15 +79,22 @@ def make_library(memtrace: str, device: str) -> None:
                "import torch; torch.ones(1, device='cuda')"], {"CUDA_VISIBLE_DEVICES": ""})
 
 
-def run_half(memtrace: str, name: str, program: Program, half: str, device: str) -> Run:
-    """Runs a program on the card, or dry on a simulated one with the card hidden."""
+def run_words(memtrace: str, words: list[str], half: str, device: str, environment: dict[str, str],
+              query: str) -> tuple[str, list[list[Any]]]:
+    """Runs a script with its arguments on the card, or dry on a simulated one with the card hidden. Returns what it printed, and
+    the rows of a query on its trace."""
     command = ["record"] if half == "card" else ["dry-run", "--device", device, "--steps", "1000"]
+    hidden = {} if half == "card" else {"CUDA_VISIBLE_DEVICES": ""}
     with tempfile.TemporaryDirectory(prefix="memtrace-pair.") as folder:
         trace = os.path.join(folder, "run.db")
-        said = ended([memtrace, *command, "--trace", trace, "--", sys.executable, str(TRAIN), name],
-                     environment_of(program, half == "card"))
-        peaks = [line for line in said.splitlines() if line.startswith('{"requested"')]
-        rows = json.loads(ended([memtrace, "sql", "--trace", trace, "--json", SQL], {}))["rows"]
+        said = ended([memtrace, *command, "--trace", trace, "--", sys.executable, *words], {**environment, **hidden})
+        rows: list[list[Any]] = json.loads(ended([memtrace, "sql", "--trace", trace, "--json", query], {}))["rows"]
+    return said, rows
+
+
+def run_half(memtrace: str, name: str, program: Program, half: str, device: str) -> Run:
+    said, rows = run_words(memtrace, [str(TRAIN), name], half, device, environment_of(program), SQL)
+    peaks = [line for line in said.splitlines() if line.startswith('{"requested"')]
     return Run(json.loads(peaks[0]), [Event(f"{action} {size}", operator) for action, size, operator in rows])
 
 
@@ -99,7 +102,8 @@ def run_estimates(memtrace: str, name: str, program: Program, device: str) -> di
     """Returns what estimators say, on the simulated card: fake tensors need one."""
     with tempfile.TemporaryDirectory(prefix="memtrace-pair.") as folder:
         said = ended([memtrace, "dry-run", "--device", device, "--steps", "1000", "--trace", os.path.join(folder, "run.db"),
-                      "--", sys.executable, str(TRAIN), name, "--estimate"], environment_of(program, False))
+                      "--", sys.executable, str(TRAIN), name, "--estimate"],
+                     {**environment_of(program), "CUDA_VISIBLE_DEVICES": ""})
     return dict(json.loads(said.splitlines()[-1]))
 
 

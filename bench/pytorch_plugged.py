@@ -70,11 +70,11 @@ class Trainer:
         self.process.wait()
 
 
-def say(text):
+def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def row(what, unit, value, peer="", relation="", target=""):
+def row(what: str, unit: str, value: object, peer: object = "", relation: str = "", target: object = "") -> None:
     print(what, unit, value, peer, relation, target, sep="\t", flush=True)
 
 

@@ -297,6 +297,26 @@ static void parts_of_the_last_reading_sum_to_the_drivers_figure(void **state)
     }
 }
 
+static void what_is_not_known_of_operators_is_told_of_runs_that_counted_it(void **state)
+{
+    struct fixture *fixture = *state;
+    for (int counted = 0; counted < 2; counted++) {
+        struct mt_unknown_row row;
+        bool is_known;
+        begin(fixture, "sim:h200", NULL, 0);
+        if (counted) {
+            mt_recorder_measure(fixture->recorder, "unknown:calls", MT_NO_STEP, 9);
+            mt_recorder_measure(fixture->recorder, "unknown:result_bytes", MT_NO_STEP, 0x1p42);
+        }
+        end(fixture, MT_RUN_DONE);
+        assert_int_equal(mt_trace_unknown(fixture->trace, fixture->run, &row, &is_known), MT_OK);
+        assert_int_equal(is_known, counted);
+        assert_int_equal(row.calls, counted ? 9 : 0);
+        assert_int_equal(row.result_bytes, counted ? (int64_t)1 << 42 : 0);
+        forget(fixture);
+    }
+}
+
 static void a_run_without_a_driver_can_not_tell_what_is_used(void **state)
 {
     struct fixture *fixture = *state;
@@ -374,6 +394,7 @@ int main(void)
         MEASURED_TEST(precision_is_what_products_are_computed_in),
         MEASURED_TEST(a_run_without_memory_tells_what_was_asked_for_last),
         MEASURED_TEST(parts_of_the_last_reading_sum_to_the_drivers_figure),
+        MEASURED_TEST(what_is_not_known_of_operators_is_told_of_runs_that_counted_it),
         MEASURED_TEST(a_run_without_a_driver_can_not_tell_what_is_used),
         MEASURED_TEST(of_a_simulated_card_what_is_used_is_estimated),
         MEASURED_TEST(what_is_held_beyond_the_context_is_kept_free),

@@ -10,7 +10,7 @@ import pathlib
 import sys
 from collections.abc import Callable
 from multiprocessing import util
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -46,10 +46,17 @@ class DryWatcher(Watcher):
         self.all_requests = hash((self.all_requests, requests))
         return requests
 
-    def store_requests(self) -> None:
-        """Stores a number that is the same for ranks that made the same requests."""
+    def store_counts(self) -> None:
+        """Stores a number that is the same for ranks that made the same requests, and what is not known of operators."""
         self.take_requests()
         self.measure("requests", self.all_requests % 2**53)
+        unknown = unknown_operators(self.library)
+        self.measure("unknown:calls", sum(one.calls for one in unknown))
+        self.measure("unknown:result_bytes", sum(one.size for one in unknown))
+
+    def close(self, outcome: int = 0) -> None:
+        self.store_counts()
+        super().close(outcome)
 
     def end_step(self) -> None:
         super().end_step()
@@ -78,18 +85,26 @@ def trace_of_process() -> str:
     return f"{stem}-{os.getpid()}{ending}"
 
 
-def unknown_operators(library: Any) -> list[str]:
+class Unknown(NamedTuple):
+    """An operator that was called, of which it is not known what it takes inside."""
+
+    size: int  # bytes of its results
+    calls: int
+    name: str
+
+
+def unknown_operators(library: Any) -> list[Unknown]:
     """Returns the operators that were called and are not in the table of those that take memory inside, most bytes first."""
     calls, size = ctypes.c_uint64(), ctypes.c_uint64()
-    found: list[tuple[int, int, str]] = []
+    found: list[Unknown] = []
     while name := library.memtrace_torch_unknown(len(found), ctypes.byref(calls), ctypes.byref(size)):
-        found.append((size.value, calls.value, name.decode()))
-    return [f"{name} ({calls} calls, {size:,} bytes of results)" for size, calls, name in sorted(found, reverse=True)]
+        found.append(Unknown(size.value, calls.value, name.decode()))
+    return sorted(found, reverse=True)
 
 
 def tell_unknown_operators(library: Any) -> None:
     """Says which operators may have taken more inside than the run has; of many, those with most bytes."""
-    names = unknown_operators(library)
+    names = [f"{one.name} ({one.calls} calls, {one.size:,} bytes of results)" for one in unknown_operators(library)]
     if names:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         tell(f"not known is what is taken inside of {', '.join(names[:MOST_NAMED])}{more}; see docs/dry-run.md")
@@ -131,7 +146,7 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
 
     configure()
     close_at_exit(watcher)
-    atexit.register(watcher.store_requests)
+    atexit.register(watcher.store_counts)
     atexit.register(tell_unknown_operators, library)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):

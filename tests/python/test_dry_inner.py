@@ -44,7 +44,8 @@ class DryRun:
     """The program's blocks between its marks, and what it and memtrace said."""
 
     def __init__(self, folder):
-        script, trace = folder / "program.py", folder / "dry.db"
+        script = folder / "program.py"
+        self.trace = trace = folder / "dry.db"
         script.write_text(PROGRAM)
         environment = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}  # a fake one
         done = subprocess.run([find_program(), "dry-run", "--device", "sim:h200", "--trace", trace, "--", sys.executable, script],
@@ -63,6 +64,11 @@ class DryRun:
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory):
     return DryRun(tmp_path_factory.mktemp("dry"))
+
+
+def peak_of(dry, *options):
+    return subprocess.run([find_program(), "peak", "--trace", dry.trace, *options],
+                          check=True, capture_output=True, text=True).stdout
 
 
 def test_a_sum_takes_its_result_and_then_its_staging(dry):
@@ -87,6 +93,11 @@ def test_gradients_that_were_not_computed_are_finite(dry):
 
 def test_an_operator_that_is_not_in_the_table_is_named(dry):
     assert "aten::kthvalue (1 calls, 12 bytes of results)" in dry.told
+
+
+def test_peak_tells_of_operators_that_are_not_in_the_table(dry):
+    assert json.loads(peak_of(dry, "--json"))["unknown"] == {"calls": 1, "result_bytes": 12}
+    assert "\ncalls of operators whose memory inside is not known: 1, with results of 12 B in all\n" in peak_of(dry)
 
 
 OPERATORS = """

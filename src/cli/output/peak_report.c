@@ -25,6 +25,7 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
     MT_TRY(mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count));
     MT_TRY(mt_trace_outside(question->trace, question->run, &out->outside, &out->outside_count));
     out->used = mt_outside_sum(out->outside, out->outside_count, out->of[MT_MEASURE_RESERVED].by_category.bytes);
+    MT_TRY(mt_trace_unknown(question->trace, question->run, &out->unknown, &out->knows_unknown));
     int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
     return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
 }
@@ -143,6 +144,15 @@ static const struct mt_field holder_fields[] = {
 static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
 #undef ROW
 
+#define ROW struct mt_unknown_row
+static const struct mt_field unknown_fields[] = {
+    MT_COUNT(ROW, calls, "calls", NULL, NULL),
+    MT_BYTES(ROW, result_bytes, "result_bytes", NULL, "of all their results"),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
+#undef ROW
+
 #define ROW struct mt_run_peaks_answer
 #define X(KEY, text)                                                                                                   \
     static const struct mt_field peaks_fields_##KEY[] = {                                                              \
@@ -165,6 +175,8 @@ static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
                 "who holds memory outside of the allocator, with the most that each had"),                             \
         MT_ROW_OR_NULL(ROW, used, "used", &sum_type,                                                                   \
                        "`reserved_bytes` and those, which the driver counts; null: nothing is known of them"),         \
+        MT_ROW_OR_NULL(ROW, unknown, "unknown", &unknown_type,                                                         \
+                       "of a dry run: operators of which it is not known what they take inside"),                      \
         MT_FIELDS_END,                                                                                                 \
     };
 MT_GROUP_KEYS(X)
@@ -187,7 +199,8 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .pool_count = peaks->pool_count,
                                          .outside = peaks->outside,
                                          .outside_count = peaks->outside_count,
-                                         .used = peaks->outside_count > 0 ? &peaks->used : NULL};
+                                         .used = peaks->outside_count > 0 ? &peaks->used : NULL,
+                                         .unknown = peaks->knows_unknown ? &peaks->unknown : NULL};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
@@ -394,6 +407,16 @@ static void print_pools(const struct mt_run_peaks *peaks)
     mt_rows_print(&pool_type, "pool reserved_bytes allocated_bytes blocks", NULL, peaks->pools, peaks->pool_count);
 }
 
+/* Tells of what a dry run's peaks lack. */
+static void print_unknown(const struct mt_run_peaks *peaks)
+{
+    char results[MT_BYTES_TEXT];
+    if (peaks->unknown.calls == 0)
+        return;
+    printf("\ncalls of operators whose memory inside is not known: %" PRIu64 ", with results of %s in all\n",
+           peaks->unknown.calls, mt_format_bytes(peaks->unknown.result_bytes, results));
+}
+
 void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
 {
     const struct mt_peak_row *by_key[MT_MEASURE_COUNT], *by_category[MT_MEASURE_COUNT];
@@ -405,6 +428,7 @@ void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)
     print_peaks(peaks);
     print_outside(peaks);
     print_pools(peaks);
+    print_unknown(peaks);
     if (by_category[MT_MEASURE_ALLOCATED]->share_count == 0)
         return;
     print_shares(by_key, mt_group_key_names[peaks->key], most_rows);

@@ -21,6 +21,8 @@ struct mt_run_peaks {
     size_t pool_count;
     struct mt_outside_row *outside, used; /* used: with what is reserved at its peak */
     size_t outside_count;
+    struct mt_unknown_row unknown;
+    bool knows_unknown; /* it is a dry run */
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -43,6 +45,7 @@ struct mt_run_peaks_answer {
     size_t pool_count;
     const struct mt_outside_row *outside, *used; /* used NULL: of no holder outside anything is known */
     size_t outside_count;
+    const struct mt_unknown_row *unknown; /* NULL: of no dry run */
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 

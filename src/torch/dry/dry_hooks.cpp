@@ -58,7 +58,11 @@ class CUDAHooks final : public CUDAHooksInterface
     {
         return 91900;
     }
-    /* Without override, since PyTorch has these since 2.10 only. */
+    /* Without override, since older versions of PyTorch lack these. */
+    virtual bool supportsBFloat16RNNWithCuDNN() const
+    {
+        return true;
+    }
     virtual long versionRuntimeCuDNN() const
     {
         return versionCuDNN();

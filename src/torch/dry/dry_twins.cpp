@@ -100,6 +100,7 @@ Tensor twins::twin_of_tensor(const Tensor &real)
     twin = make_tensor(real, twin_of_storage(real), key_of(kind_));
     view_keys_[real.storage().unsafeGetStorageImpl()] = real.key_set();
     real_tensors_[twin.unsafeGetTensorImpl()] = real;
+    arguments_.emplace_back(twin, real);
     return twin;
 }
 
@@ -126,8 +127,8 @@ IValue twins::twin_of(const IValue &argument)
 
 void twins::carry_over()
 {
-    for (auto &[twin, real] : real_tensors_) {
-        StorageImpl *storage = twin->storage().unsafeGetStorageImpl();
+    for (const auto &[twin, real] : arguments_) {
+        StorageImpl *storage = twin.storage().unsafeGetStorageImpl();
         const auto owner = real_storages_.find(storage);
         if (owner == real_storages_.end())
             continue;
@@ -137,10 +138,10 @@ void twins::carry_over()
         StorageImpl *target = owner->second.unsafeGetStorageImpl();
         if (storage->nbytes() > target->nbytes())
             resize(target, storage->nbytes());
-        if (twin->sizes() != impl->sizes() || twin->strides() != impl->strides() ||
-            twin->storage_offset() != impl->storage_offset()) {
-            impl->set_storage_offset(twin->storage_offset());
-            impl->set_sizes_and_strides(twin->sizes(), twin->strides());
+        if (twin.sizes() != impl->sizes() || twin.strides() != impl->strides() ||
+            twin.storage_offset() != impl->storage_offset()) {
+            impl->set_storage_offset(twin.storage_offset());
+            impl->set_sizes_and_strides(twin.sizes(), twin.strides());
         }
     }
 }

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace mt_dry
@@ -53,6 +54,7 @@ class twins
     filling filling_;
     std::unordered_map<const c10::TensorImpl *, at::Tensor> twin_tensors_; /* by the real one */
     std::unordered_map<const c10::TensorImpl *, at::Tensor> real_tensors_; /* by the twin */
+    std::vector<std::pair<at::Tensor, at::Tensor>> arguments_;             /* twin and real one, in their order */
     std::unordered_map<const c10::StorageImpl *, c10::Storage> twin_storages_, real_storages_;
     std::unordered_map<const c10::StorageImpl *, c10::DispatchKeySet> view_keys_; /* of views, by the real storage */
     std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again; what fills those not known */

@@ -1,0 +1,439 @@
+"""Calls of PyTorch's operators that take memory inside, of many shapes: in all forms that models have, and at the sizes where
+PyTorch changes its way. bench/operator_memory.py compares what they take on a card and dry.
+
+    memtrace dry-run --steps 1000 --trace calls.db -- python3 bench/operator_cases.py [PART OF A NAME...]
+
+Each call is made once to get warm. Before and after the second time, a block of MARK_BYTES is taken and freed, by which it is
+found in the trace. The names of the calls that have marks are printed as JSON, and why calls failed.
+"""
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from itertools import product
+from typing import Any
+
+import torch
+from dry_stage import MARK_BYTES
+from operator_case import (CASES, Given, Shape, backward, bf16, below, both, call, f16, f32, forward, i32, i64, leaf, listed, mask,
+                           noise, on_host, positive, positive_definite)
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# ---- calls that PyTorch has under no name ----
+
+
+@call
+def index(x: Any, where: Any) -> Any:
+    return x[where]
+
+
+@call
+def index_assign(x: Any, where: Any) -> None:
+    x[where] = 0.0
+
+
+@call
+def stft(x: Any) -> Any:
+    return torch.stft(x, 400, 160, return_complex=True, window=torch.hann_window(400, device="cuda"))
+
+
+@call
+def recurrent(x: Any, module: Any) -> Any:
+    return module(x)
+
+
+@call
+def flash_attention(*given: Any) -> Any:
+    return attention_by(SDPBackend.FLASH_ATTENTION, *given)
+
+
+@call
+def efficient_attention(*given: Any) -> Any:
+    return attention_by(SDPBackend.EFFICIENT_ATTENTION, *given)
+
+
+@call
+def math_attention(*given: Any) -> Any:
+    return attention_by(SDPBackend.MATH, *given)
+
+
+def attention_by(kernel: SDPBackend, *given: Any) -> Any:
+    with sdpa_kernel(kernel):
+        return torch.nn.functional.scaled_dot_product_attention(*given)
+
+
+# ---- the list ----
+
+
+def list_sorts() -> None:
+    for n in (100, 4096, 5000, 100_000, 1_000_000):
+        for dtype in (f32, i64, bf16):
+            forward("sort", noise(n, dtype=dtype))
+        forward("sort", noise(n), stable=True)
+        forward("argsort", noise(n))
+    for shape in ((4, 50257), (64, 1000), (8, 4096), (300, 6000), (16, 128256)):
+        list_choices(shape)
+    forward("topk", noise(10_000_000), 1000)
+
+
+def list_choices(shape: tuple[int, ...]) -> None:
+    for dim in (-1, 0):
+        forward("sort", noise(*shape), dim=dim)
+    for k in (1, 50, 1000):
+        forward("topk", noise(*shape), k)
+    forward("topk", noise(*shape, dtype=bf16), 50)
+    forward("kthvalue", noise(*shape), 5)
+    forward("median", noise(*shape), dim=-1)
+    forward("multinomial", positive(*shape), 1)
+    forward("multinomial", positive(*shape), 5, replacement=True)
+    forward("cumsum", noise(*shape), -1)
+    forward("cumsum", noise(*shape), 0)
+    forward("logsumexp", noise(*shape), -1)
+    forward("cummax", noise(*shape), -1)
+
+
+def list_one_dimension() -> None:
+    for n in (10, 1000, 8192, 100_000, 2_000_000):
+        for given in (noise(n), below(9, n), mask(n)):
+            forward("cumsum", given, 0)
+        forward("cumprod", noise(n), 0)
+        list_values(n)
+        list_places(n)
+        list_counts(n)
+
+
+def list_values(n: int) -> None:
+    """Lists calls whose results' size depends on values, and calls with a mask."""
+    forward("unique", below(100, n))
+    forward("unique", below(100, n), return_inverse=True, return_counts=True)
+    forward("unique_consecutive", below(100, n))
+    for given in (below(2, n), mask(n), below(2, max(n // 10, 1), 10)):
+        forward("nonzero", given)
+    forward("index", noise(n), mask(n))
+    forward("where", mask(n))
+    forward("masked_fill_", noise(n), mask(n), 0)
+    forward("index_assign", noise(n), mask(n))
+    forward("masked_scatter_", noise(n), mask(n), noise(n))
+
+
+def list_places(n: int) -> None:
+    """Lists calls with indices."""
+    if n < 1_000_000:
+        forward("index_put_", noise(1000, 16), (below(1000, n),), noise(n, 16), accumulate=True)
+    forward("index_put_", noise(1000, 16), (below(1000, n), below(16, n)), noise(n), accumulate=True)
+    forward("index_put_", noise(1000), (below(1000, n),), noise(n))
+    if n < 1_000_000:
+        backward("index", leaf(1000, 16), below(1000, n))
+    forward("index_add_", noise(1000), 0, below(1000, n), noise(n))
+    forward("scatter_add_", noise(1000), 0, below(1000, n), noise(n))
+    forward("scatter_reduce_", noise(1000), 0, below(1000, n), noise(n), "amax")
+    backward("gather", leaf(1000), 0, below(1000, n))
+
+
+def list_counts(n: int) -> None:
+    forward("bincount", below(100, n))
+    forward("histc", noise(n), 64)
+    forward("searchsorted", Given("sorted-f32[1000]", lambda: torch.arange(1000.0, device="cuda")), noise(n))
+    forward("repeat_interleave", below(3, n))
+    forward("randperm", n, device="cuda")
+
+
+def list_embeddings() -> None:
+    for rows, width in ((10, 64), (31, 64), (32, 64), (1000, 64), (50257, 768), (2, 768)):
+        for n in (100, 3072, 3073, 8192, 40000):
+            for dtype in (f32, bf16):
+                backward("embedding", below(rows, n), leaf(rows, width, dtype=dtype))
+            forward("embedding_bag", below(rows, 1, n), noise(rows, width))
+            if n in (100, 8192):
+                backward("embedding_bag", below(rows, 1, n), leaf(rows, width), mode="mean")
+
+
+def list_attention() -> None:
+    kinds: dict[str, dict[str, Any]] = {"plain": {}, "causal": {"is_causal": True}, "mask": {}, "drop": {"dropout_p": 0.1}}
+    sizes = (8, 8, 128), (8, 8, 1000), (32, 8, 512)  # heads, of keys, tokens
+    for width, dtype, kind, size in product((32, 64, 72, 80, 96, 128, 160, 192, 256), (f32, f16, bf16), kinds, sizes):
+        if kind in ("plain", "causal") or size[2] == 128 or width in (64, 80, 128):
+            list_kernels_choice(width, dtype, kind == "mask", size, kinds[kind])
+
+
+def list_kernels_choice(width: int, dtype: torch.dtype, is_masked: bool, size: tuple[int, int, int], named: dict[str, Any]) -> None:
+    """Lists attention whose kernel PyTorch chooses."""
+    heads, key_heads, tokens = size
+    given = [leaf(2, count, tokens, width, dtype=dtype) for count in (heads, key_heads, key_heads)]
+    if is_masked:
+        given.append(noise(2, 1, tokens, tokens, dtype=dtype))
+    both("scaled_dot_product_attention", *given, **named, **({} if heads == key_heads else {"enable_gqa": True}))
+
+
+def list_attention_kernels() -> None:
+    lengths = (128, 128), (1000, 1000), (1, 4096), (64, 8192), (512, 300)
+    for kernel, width, (queries, keys) in product(("flash", "efficient", "math"), (32, 64, 72, 96, 128, 160, 256), lengths):
+        both(f"{kernel}_attention", *(leaf(2, 8, tokens, width, dtype=bf16) for tokens in (queries, keys, keys)))
+
+
+def list_norms() -> None:
+    for rows, width in ((100, 768), (8192, 768), (65536, 768), (65537, 768), (100_000, 1024), (70_000, 64), (200_000, 32),
+                        (70_000, 8192)):
+        for dtype in (bf16,) if rows * width > 300_000_000 else (f32, bf16):
+            x, weight = leaf(rows, width, dtype=dtype), leaf(width, dtype=dtype)
+            backward("layer_norm", x, (width,), weight, weight)
+            backward("rms_norm", x, (width,), weight)
+    for shape, groups in (((2, 32, 16, 16), 8), ((4, 64, 64, 64), 32), ((8, 128, 7, 7), 1), ((2, 320, 64, 64), 32)):
+        for dtype in (f32, bf16):
+            forward("group_norm", noise(*shape, dtype=dtype), groups, *[noise(shape[1], dtype=dtype)] * 2)
+            backward("group_norm", leaf(*shape, dtype=dtype), groups, *[leaf(shape[1], dtype=dtype)] * 2)
+            for channels_last in (False, True):
+                list_batch_norms(leaf(*shape, dtype=dtype, channels_last=channels_last), shape[1])
+
+
+def list_batch_norms(x: Given, channels: int) -> None:
+    given = [x, noise(channels), positive(channels), leaf(channels), leaf(channels)]
+    both("batch_norm", *given, training=True)
+    backward("batch_norm", *given, training=False)
+    forward("batch_norm", *given, training=False)
+
+
+REDUCTIONS = ("sum", "mean", "amax", "max", "argmax", "var", "std", "norm", "prod", "any", "all", "amin", "nansum", "logsumexp",
+              "count_nonzero")
+
+
+def list_reductions() -> None:
+    for shape in ((8, 16384), (16384, 8), (8192, 768), (8192, 3072), (64, 64, 64), (1, 10_000_000), (3, 1000, 50), (1000, 3),
+                  (100_000_000,), (2, 32, 128, 128)):
+        for name in REDUCTIONS:
+            list_reduction(name, shape)
+        if len(shape) > 1:
+            forward("sum", noise(*shape), dim=(0, 1))
+            forward("sum", noise(*shape, dtype=bf16), dim=0, dtype=f32)
+            forward("sum", below(5, *shape))
+    forward("sum", noise(3 << 18, 1024), dim=0)
+    forward("sum", noise(3 << 28))
+    forward("sum", noise(3 << 18, 1024), dim=1)
+    for count, n in ((40, 768 * 768), (100, 1000), (300, 65537), (5, 10)):
+        forward("_foreach_norm", [noise(n)] * count, 2.0)
+        forward("nn.utils.get_total_norm", [noise(n)] * count)
+
+
+def list_reduction(name: str, shape: tuple[int, ...]) -> None:
+    dims: list[dict[str, int]] = [{}, *({"dim": dim} for dim in range(len(shape)))]
+    for named in dims[1:] if name == "logsumexp" else dims:
+        for dtype in (f32, bf16) if name in ("sum", "mean", "amax", "norm") else (f32,):
+            forward(name, noise(*shape, dtype=dtype), **named)
+
+
+def list_products() -> None:
+    for size, dtype in product(((64, 64, 64), (128, 1024, 1024), (1000, 77, 33), (8192, 768, 3072)), (f32, bf16)):
+        list_matrix_products(*size, dtype)
+    for groups in (4, 8, 64):
+        weight = noise(groups, 512, 1024, dtype=bf16)
+        forward("_grouped_mm", noise(groups * 128, 512, dtype=bf16), weight, offs=ends_of(groups))
+        forward("_grouped_mm", noise(groups, 128, 512, dtype=bf16), weight)
+    scale, f8 = Given("f32[]", lambda: torch.ones((), device="cuda")), torch.float8_e4m3fn
+    forward("_scaled_mm", noise(256, 512, dtype=f8), noise(1024, 512, dtype=f8).seen(".t()"), scale, scale, out_dtype=bf16)
+
+
+def ends_of(groups: int) -> Given:
+    """Returns where groups of 128 rows end."""
+    return Given(f"i32[{groups}]", lambda: torch.arange(128, groups * 128 + 1, 128, device="cuda", dtype=i32))
+
+
+def list_matrix_products(m: int, k: int, n: int, dtype: torch.dtype) -> None:
+    def made(*shape: int) -> Given:
+        return noise(*shape, dtype=dtype)
+
+    batch = 4 if m < 5000 else 1
+    forward("mm", made(m, k), made(k, n))
+    forward("addmm", made(n), made(m, k), made(k, n))
+    forward("linear", made(2, m, k), made(n, k), made(n))
+    forward("_addmm_activation", made(n), made(m, k), made(k, n), use_gelu=True)
+    forward("baddbmm", made(batch, m, n), made(batch, m, k), made(batch, k, n))
+    forward("addmv", made(m), made(m, k), made(k))
+    forward("matmul", made(k, m).seen(".t()"), made(n, k).seen(".t()"))
+
+
+CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int], ...] = (
+    # images, weight, stride, padding, groups
+    ((8, 3, 224, 224), (64, 3, 7, 7), 2, 3, 1), ((8, 64, 56, 56), (64, 64, 3, 3), 1, 1, 1),
+    ((8, 256, 14, 14), (256, 256, 3, 3), 1, 1, 1), ((8, 64, 56, 56), (256, 64, 1, 1), 1, 0, 1),
+    ((4, 96, 56, 56), (96, 1, 7, 7), 1, 3, 96), ((2, 320, 64, 64), (320, 320, 3, 3), 1, 1, 1),
+    ((8, 512, 7, 7), (512, 512, 3, 3), 1, 1, 1), ((32, 1, 28, 28), (32, 1, 3, 3), 1, 0, 1))
+
+
+def list_convolutions() -> None:
+    for (images, weight, stride, padding, groups), dtype, last in product(CONVOLUTIONS, (f32, bf16, f16), (False, True)):
+        x, kernel = (leaf(*shape, dtype=dtype, channels_last=last) for shape in (images, weight))
+        both("conv2d", x, kernel, leaf(weight[0], dtype=dtype), stride=stride, padding=padding, groups=groups)
+
+
+def list_nets() -> None:
+    for dtype in (f32, bf16):
+        both("conv1d", leaf(4, 80, 3000, dtype=dtype), leaf(384, 80, 3, dtype=dtype), padding=1)
+        both("conv3d", leaf(2, 16, 16, 32, 32, dtype=dtype), leaf(32, 16, 3, 3, 3, dtype=dtype), padding=1)
+        both("conv_transpose2d", leaf(4, 64, 16, 16, dtype=dtype), leaf(64, 32, 2, 2, dtype=dtype), stride=2)
+        for kind, (layers, both_ways) in product(("LSTM", "GRU", "RNN"), ((1, False), (2, True))):
+            both("recurrent", leaf(16, 50, 128, dtype=dtype), recurrent_module(kind, layers, both_ways, dtype))
+
+
+def recurrent_module(kind: str, layers: int, both_ways: bool, dtype: torch.dtype) -> Given:
+    def make() -> Any:
+        return getattr(torch.nn, kind)(128, 256, layers, bidirectional=both_ways, batch_first=True).cuda().to(dtype)
+
+    return Given(f"{kind}(256,layers={layers},both_ways={both_ways})", make)
+
+
+def list_copies() -> None:
+    here, turned = noise(1000, 1000), noise(1000, 1000).seen(".t()")
+    host, turned_host, narrow = on_host(1000, 1000), on_host(1000, 1000).seen(".t()"), noise(1000, 1000, dtype=bf16)
+    forward("to", turned, bf16)
+    forward("contiguous", turned)
+    forward("copy_", narrow, turned)
+    forward("to", host, "cuda")
+    forward("to", turned_host, "cuda")
+    forward("to", host, "cuda", bf16)
+    forward("copy_", narrow, host)
+    forward("copy_", turned, host)
+    for given in (here, turned, here.seen("[:,::2]")):
+        forward("cpu", given)
+    forward("to", here, "cpu", bf16)
+    forward("item", here.seen("[3,4]"))
+    forward("tolist", here.seen("[0]"))
+    forward("cat", [noise(100, 100)] * 200)
+    forward("stack", [noise(100)] * 50)
+
+
+def list_images() -> None:
+    image, grid = leaf(2, 3, 64, 64), leaf(2, 32, 32, 2)
+    for mode in ("nearest", "bilinear", "bicubic", "area"):
+        both("interpolate", image, scale_factor=2, mode=mode)
+    forward("pixel_shuffle", noise(2, 16, 32, 32), 2)
+    both("grid_sample", image, grid, align_corners=False)
+    both("unfold", image, 3)
+    both("max_pool2d", image, 2)
+    backward("adaptive_avg_pool2d", image, 7)
+    both("adaptive_max_pool2d", image, 7)
+    forward("avg_pool2d", image, 2)
+
+
+def list_transforms() -> None:
+    forward("fft.fft", noise(64, 1024))
+    forward("fft.rfft2", noise(8, 256, 256))
+    forward("fft.irfft", noise(64, 513, dtype=torch.complex64))
+    forward("fft.fft", noise(64, 1009))
+    forward("stft", noise(4, 16000))
+
+
+def list_decompositions() -> None:
+    size: Shape
+    for name in ("svd", "eigh", "cholesky", "inv", "solve", "qr", "det", "lu_factor", "pinv"):
+        for size in ((64, 64), (8, 64, 64)):
+            given = positive_definite(*size) if name in ("eigh", "cholesky", "inv", "solve") else noise(*size)
+            forward(f"linalg.{name}", given, *([given] if name == "solve" else []))
+    forward("matrix_exp", noise(64, 64))
+    forward("matrix_exp", noise(8, 64, 64))
+
+
+def list_losses() -> None:
+    def lengths(value: int) -> Given:
+        return Given(f"host-i64[4]={value}", lambda: torch.full((4,), value, dtype=i64))
+
+    scores, classes = leaf(8192, 1000), below(1000, 8192)
+    forward("cdist", noise(100, 64), noise(200, 64))
+    forward("cdist", noise(1000, 64), noise(1000, 64))
+    both("cross_entropy", scores, classes)
+    backward("cross_entropy", scores, classes, label_smoothing=0.1)
+    backward("binary_cross_entropy_with_logits", leaf(1000, 10), positive(1000, 10))
+    backward("kl_div", leaf(100, 1000), positive(100, 1000), reduction="batchmean")
+    forward("ctc_loss", leaf(50, 4, 20), below(20, 4, 10), lengths(50), lengths(10))
+
+
+def list_backward(dtype: torch.dtype) -> None:
+    def made(*shape: int) -> Given:
+        return leaf(*shape, dtype=dtype)
+
+    square, table, image = made(1000, 1000), made(100, 1000), made(4, 16, 32, 32)
+    forward("dropout", noise(1000, 1000, dtype=dtype), 0.1)
+    backward("softmax", square, -1)
+    backward("softmax", square, 0)
+    backward("gelu", square)
+    backward("prelu", made(100, 64, 30), made(64))
+    backward("linear", made(64, 100, 768), made(3072, 768), made(3072))
+    backward("bilinear", made(64, 32), made(64, 32), made(16, 32, 32))
+    backward("einsum", "bhqd,bhkd->bhqk", made(2, 8, 64, 32), made(2, 8, 64, 32))
+    backward("cumsum", table, -1)
+    backward("max", table, -1)
+    backward("norm", table, dim=-1)
+    backward("var", table, -1)
+    backward("std", table)
+    backward("scatter", table, 1, below(1000, 100, 5), 0.0)
+    backward("index_select", table, 0, below(100, 50))
+    backward("instance_norm", image)
+    backward("pad", image, (1, 1, 1, 1), mode="reflect")
+    backward("roll", table, 3, 1)
+
+
+def list_optimizers() -> None:
+    kinds: list[tuple[str, dict[str, Any]]] = [("AdamW", {"fused": True}), ("Adam", {"foreach": True}),
+                                               ("SGD", {"fused": True, "momentum": 0.9})]
+    kinds += [(kind, {}) for kind in ("Adafactor", "RMSprop", "NAdam", "Adamax", "RAdam", "ASGD", "Rprop", "Adadelta", "Muon")]
+    for kind, named in kinds:
+        listed(f"{kind}.step", [f"{name}={value}" for name, value in named.items()] + ["10*f32[500,500]"],
+               functools.partial(optimizer_step, kind, named))
+
+
+def optimizer_step(kind: str, named: dict[str, Any]) -> Any:
+    parameters = [torch.nn.Parameter(torch.randn(500, 500, device="cuda")) for _ in range(10)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer = getattr(torch.optim, kind)(parameters, lr=0.1, **named)
+    optimizer.step()
+    return optimizer.step
+
+
+def list_all() -> None:
+    for part in (list_sorts, list_one_dimension, list_embeddings, list_attention, list_attention_kernels, list_norms,
+                 list_reductions, list_products, list_convolutions, list_nets, list_copies, list_images, list_transforms,
+                 list_decompositions, list_losses):
+        part()
+    for dtype in (f32, bf16):
+        list_backward(dtype)
+    list_optimizers()
+
+
+# ---- their run ----
+
+
+def mark() -> None:
+    torch.empty(MARK_BYTES, dtype=torch.uint8, device="cuda")
+
+
+def run(name: str, marked: list[str]) -> None:
+    """Makes a call twice. Adds its name to `marked` before the second time."""
+    torch.manual_seed(0)
+    wanted = CASES[name].make()
+    wanted()
+    marked.append(name)
+    mark()
+    try:
+        kept = wanted()
+    finally:
+        mark()
+    del kept
+
+
+def main() -> None:
+    list_all()
+    parts = sys.argv[1:] or [""]
+    marked: list[str] = []
+    failed: dict[str, str] = {}
+    for name in CASES:
+        if any(part in name for part in parts):
+            try:
+                run(name, marked)
+            except Exception as error:  # of any kind: an operator that this PyTorch has not, or not for these inputs
+                failed[name] = f"{type(error).__name__}: {error}"
+    print(json.dumps({"marked": marked, "failed": failed}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Some of the calls of operators that were measured on a card, run dry: each takes what it took there, event by event, but for
+those that are known to be unequal. Skipped where there is a card, and under a PyTorch older than that of the measurement."""
+import pathlib
+import sys
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from memtrace._library import find_program
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests/data/operators"
+sys.path.insert(0, str(ROOT / "bench"))
+
+from operator_memory import compare, operator_of, read_calls, run_calls  # noqa: E402 (in bench)
+
+pytestmark = [pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card"),
+              pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 11), reason="older than what was measured")]
+
+
+MOST_CALLS = 3  # of an operator, evenly among all, so that this takes seconds
+
+
+def some_calls():
+    """Returns the calls of every operator, or some of them."""
+    calls = read_calls(DATA / "h200.json.xz", [])
+    by_operator = {}
+    for name in calls:
+        by_operator.setdefault(operator_of(name), []).append(name)
+    return {name: calls[name] for names in by_operator.values() for name in names[::-(-len(names) // MOST_CALLS)]}
+
+
+class Compared(NamedTuple):
+    """Names of calls."""
+
+    calls: set[str]  # that ran on the card
+    ran: set[str]  # dry
+    unequal: set[str]
+    known: set[str]  # to be unequal
+
+
+@pytest.fixture(scope="module")
+def compared():
+    """Runs the calls. The library that other tests take in the place of the one for PyTorch is put aside."""
+    calls = some_calls()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
+        dry = run_calls(str(find_program()), "dry", "sim:h200", list(calls))
+    total, _ = compare(calls, dry)
+    return Compared(set(calls), set(dry), set(total.unequal), set((DATA / "unequal.txt").read_text().splitlines()))
+
+
+def test_calls_that_ran_on_a_card_run_dry(compared):
+    assert compared.calls <= compared.ran
+
+
+def test_calls_take_what_they_took_on_a_card(compared):
+    assert compared.unequal <= compared.known, "these became unequal"
+
+
+def test_calls_that_became_equal_are_not_listed_as_unequal(compared):
+    assert compared.calls & compared.known <= compared.unequal, "these are equal now: remove them from unequal.txt"
+
+
+def test_the_list_of_unequal_calls_names_calls_that_were_measured(compared):
+    assert compared.known <= read_calls(DATA / "h200.json.xz", []).keys()
