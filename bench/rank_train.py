@@ -113,14 +113,15 @@ def count_driver(stage: Stage) -> None:
         free, total = torch.cuda.mem_get_info()
         return total - free - torch.cuda.memory_reserved()
 
-    def send() -> None:
+    def send(sender: int) -> None:
         if rank < 2:
-            (dist.send if rank == 0 else dist.recv)(values, 1 - rank)
+            (dist.send if rank == sender else dist.recv)(values, 1 - rank)
 
     steps: dict[str, Callable[[], Any]] = {
         "the context and init_process_group": lambda: None, "the first all-reduce": lambda: dist.all_reduce(values),
         "all-gather": lambda: dist.all_gather_into_tensor(parts, values),
-        "reduce-scatter": lambda: dist.reduce_scatter_tensor(values, parts), "send to a peer": send}
+        "reduce-scatter": lambda: dist.reduce_scatter_tensor(values, parts), "rank 0 sends to rank 1": lambda: send(0),
+        "rank 1 sends to rank 0": lambda: send(1)}
     before = 0
     for name, act in steps.items():
         act()
