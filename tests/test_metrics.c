@@ -206,14 +206,18 @@ static void watch_follows_a_run_from_its_events(void **state)
 {
     (void)state;
     struct live live;
+    struct mt_watch *watch = mt_watch_create("live.db", 0);
+    const struct mt_watched *seen;
+    assert_int_equal(shell(": >live.db")->code, 0); /* as its writer begins to make it */
+    assert_int_equal(mt_watch_look(watch, &seen), MT_OK);
+    assert_null(seen);
     begin_live(&live);
     emit(&live, (struct mt_event){.kind = MT_EVENT_SEGMENT_MAP, .segment_address = 1 << 21, .block_bytes = 32 * MIB});
     emit_block(&live, MT_EVENT_ALLOC, 0, 8 * MIB, MT_CATEGORY_PARAM);
     emit(&live, (struct mt_event){.kind = MT_EVENT_STEP_BEGIN});
     emit_block(&live, MT_EVENT_ALLOC, 8 * MIB, 4 * MIB, MT_CATEGORY_LOSS);
 
-    struct mt_watch *watch = mt_watch_create("live.db", 0);
-    const struct mt_watched *seen = look(&live, watch);
+    seen = look(&live, watch);
     assert_true(seen->is_running);
     assert_int_equal(seen->now[MT_MEASURE_ALLOCATED], 12 * MIB);
     assert_int_equal(seen->now[MT_MEASURE_RESERVED], 32 * MIB);

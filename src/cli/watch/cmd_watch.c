@@ -66,7 +66,7 @@ static void add_progress(struct mt_text *out, const struct shown *shown, const s
     if (run->refusals > 0)
         mt_text_add(out, ", %" PRIu64 " requests refused", run->refusals);
     if (!run->is_running)
-        mt_text_add(out, ", ended");
+        mt_text_add(out, ", the run ended");
 }
 
 static const char *bytes_of(uint64_t bytes, char *text)

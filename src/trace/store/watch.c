@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Invariant: without a run there is no summary and no scan. */
@@ -221,13 +222,24 @@ static mt_status read_trace(struct mt_watch *watch, struct mt_database *database
     return status;
 }
 
+/* Opens the trace; *out is NULL if it is not there yet, or is being made. */
+static mt_status open_trace(const struct mt_watch *watch, struct mt_database **out)
+{
+    struct stat file;
+    *out = NULL;
+    if (stat(watch->path, &file) != 0 || file.st_size == 0)
+        return MT_OK;
+    mt_status status = mt_database_open_reading(watch->path, out);
+    return status != MT_OK && watch->watched.run == 0 && is_written(watch->path) ? MT_OK : status;
+}
+
 mt_status mt_watch_look(struct mt_watch *watch, const struct mt_watched **out)
 {
-    struct mt_database *database = NULL;
+    struct mt_database *database;
     *out = NULL;
-    if (access(watch->path, F_OK) != 0)
+    MT_TRY(open_trace(watch, &database));
+    if (database == NULL)
         return MT_OK;
-    MT_TRY(mt_database_open_reading(watch->path, &database));
     mt_status status = read_trace(watch, database);
     mt_database_close(database);
     watch->watched.is_running = watch->watched.is_running && is_written(watch->path);
