@@ -5,6 +5,7 @@ free of the whole program in order. NAME.estimates.json.xz holds what estimators
 """
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import lzma
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
 from dry_stage import MARK_BYTES, Program
@@ -79,23 +81,41 @@ def make_library(memtrace: str, device: str) -> None:
                "import torch; torch.ones(1, device='cuda')"], {"CUDA_VISIBLE_DEVICES": ""})
 
 
-def run_words(memtrace: str, words: list[str], half: str, device: str, environment: dict[str, str],
-              query: str) -> tuple[str, list[list[Any]]]:
-    """Runs a script with its arguments on the card, or dry on a simulated one with the card hidden. Returns what it printed, and
-    the rows of a query on its trace."""
+@contextlib.contextmanager
+def traced(memtrace: str, words: list[str], half: str, device: str,
+           environment: dict[str, str]) -> Iterator[tuple[str, pathlib.Path]]:
+    """Runs a script with its arguments on the card, or dry on a simulated one with the card hidden. Yields what it printed, and
+    its trace, which is there as long as the caller's block runs."""
     command = ["record"] if half == "card" else ["dry-run", "--device", device, "--steps", "1000"]
     hidden = {} if half == "card" else {"CUDA_VISIBLE_DEVICES": ""}
     with tempfile.TemporaryDirectory(prefix="memtrace-pair.") as folder:
-        trace = os.path.join(folder, "run.db")
-        said = ended([memtrace, *command, "--trace", trace, "--", sys.executable, *words], {**environment, **hidden})
-        rows: list[list[Any]] = json.loads(ended([memtrace, "sql", "--trace", trace, "--json", query], {}))["rows"]
-    return said, rows
+        trace = pathlib.Path(folder, "run.db")
+        yield ended([memtrace, *command, "--trace", str(trace), "--", sys.executable, *words], {**environment, **hidden}), trace
+
+
+def peaks_of(said: str) -> list[dict[str, int]]:
+    """Returns what the ranks of a program print of their peaks, in no order."""
+    return [json.loads(line) for line in said.splitlines() if line.startswith('{"requested"')]
+
+
+def rows_of(memtrace: str, trace: pathlib.Path, query: str) -> list[list[Any]]:
+    return list(json.loads(ended([memtrace, "sql", "--trace", str(trace), "--json", query], {}))["rows"])
+
+
+def run_words(memtrace: str, words: list[str], half: str, device: str, environment: dict[str, str],
+              query: str) -> tuple[str, list[list[Any]]]:
+    """Runs a script as `traced` does. Returns what it printed, and the rows of a query on its trace."""
+    with traced(memtrace, words, half, device, environment) as (said, trace):
+        return said, rows_of(memtrace, trace, query)
+
+
+def made_run(peaks: dict[str, int], rows: list[list[Any]]) -> Run:
+    return Run({what: peaks[what] for what in MEASURES}, [Event(f"{action} {size}", operator) for action, size, operator in rows])
 
 
 def run_half(memtrace: str, name: str, program: Program, half: str, device: str) -> Run:
     said, rows = run_words(memtrace, [str(TRAIN), name], half, device, environment_of(program), SQL)
-    peaks = [line for line in said.splitlines() if line.startswith('{"requested"')]
-    return Run(json.loads(peaks[0]), [Event(f"{action} {size}", operator) for action, size, operator in rows])
+    return made_run(peaks_of(said)[0], rows)
 
 
 def run_estimates(memtrace: str, name: str, program: Program, device: str) -> dict[str, Optional[int]]:

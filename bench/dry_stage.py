@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
@@ -24,7 +25,8 @@ class Stage:
         self.done += 1
         if self.done == PEAK_STEPS:
             counted = self.torch.cuda.memory_stats()
-            print(json.dumps({what: counted[f"{what}_bytes.all.peak"] for what in ("requested", "allocated", "reserved")}))
+            peaks = {what: counted[f"{what}_bytes.all.peak"] for what in ("requested", "allocated", "reserved")}
+            print(json.dumps({**peaks, "rank": int(os.environ.get("RANK", 0))}), flush=True)
         if self.done in (STEPS - 1, STEPS):
             self.torch.empty(MARK_BYTES, dtype=self.torch.uint8, device=self.device)
 

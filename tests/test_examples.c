@@ -2,8 +2,9 @@
 #include "two_runs.h"
 
 /* Runs the lines under "Examples:" of each command, as printed; the programs that they name do nothing. So fit and sweep are not
- * asked about a program, which must take memory (tests/python/test_many_dry_runs.py). The snapshots are
- * our own, but for those of the runs `small` and `large`, which fit is to ask about; the newest run is one of ours. */
+ * asked about a program, which must take memory (tests/python/test_many_dry_runs.py), and Parquet is left to
+ * tests/python/test_fleet.py. The snapshots are our own, as are those of two ranks, but for those of the runs `small` and
+ * `large`, which fit is to ask about; the newest run is one of ours. */
 static void the_examples_work(void **state)
 {
     (void)state;
@@ -12,13 +13,15 @@ static void the_examples_work(void **state)
               " for program in python3 simulate torchrun; do echo '#!/bin/sh' >$program; chmod +x $program; done;"
               " for name in snapshot.pickle before.pickle.gz after.pickle.gz; do"
               "   memtrace export --run first --format pickle -o $name; done; echo '# none' >mine.rules;"
+              " for rank in 0 1; do cp snapshot.pickle rank$rank.pickle; done;"
+              " memtrace import rank0.pickle rank1.pickle --trace ranks.db >ranks.txt;"
               " cp " MT_TEST_DATA "/import/profile_cpu.pt.trace.json.gz step.pt.trace.json.gz;"
               " memtrace import " MT_TEST_DATA "/import/program_expandable_llama.pickle.gz --name small >small.txt;"
               " memtrace import " MT_TEST_DATA "/import/program_hf_trainer_llama.pickle.gz --name large >large.txt;"
               " memtrace " TINY "--device sim --steps 2 --name newest >newest.txt;"
               " for c in $(memtrace help | sed -n 's/^  \\([a-z]*\\)  .*/\\1/p'); do"
               "   memtrace $c --help | sed -e '1,/^Examples:/d' -e '/^ *memtrace fit .* -- /d' -e '/^ *memtrace sweep "
-              ".* -- /d'"
+              ".* -- /d' -e '/^ *memtrace fleet /d' -e '/--format parquet/d'"
               "     >examples.sh; echo; echo $c $(wc -l <examples.sh);"
               "   sh -e examples.sh >examples.txt;"
               " done");

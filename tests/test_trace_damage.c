@@ -258,18 +258,26 @@ static struct leftover read_leftover(void)
     return ring;
 }
 
-/* Leaves a ring of which most is not stored yet: the writer of the process may have been fast. */
-static struct leftover leave_full_ring(uint64_t seed)
+/* As leave_ring(). Returns the ring, whose `stored` is the trace's: the process may have been killed between a commit and the
+ * word of it in the ring. */
+static struct leftover leave_and_read_ring(uint64_t seed)
 {
     leave_ring(seed);
     struct leftover ring = read_leftover();
+    ring.stored = (uint64_t)sql_integer(path, "SELECT ring_position FROM run");
+    return ring;
+}
+
+/* Leaves a ring of which most is not stored yet: the writer of the process may have been fast. */
+static struct leftover leave_full_ring(uint64_t seed)
+{
+    struct leftover ring = leave_and_read_ring(seed);
     for (int tries = 1; ring.stored > ring.count / 2; tries++) {
         assert_true(tries < 100);
         free(ring.bytes);
         fixture_remove(path);
         fixture_path(path);
-        leave_ring(seed);
-        ring = read_leftover();
+        ring = leave_and_read_ring(seed);
     }
     return ring;
 }

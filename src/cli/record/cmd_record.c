@@ -5,10 +5,13 @@
 #include "cli/record/child_program.h"
 #include "cli/record/python_start.h"
 #include "cli/record/recording.h"
+#include "cli/watch/metrics.h"
 #include "device/module.h"
 #include "record/account.h"
 #include "record/handover.h"
+#include "record/process_trace.h"
 #include "trace/import/import.h"
+#include "trace/store/recorder.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -22,6 +25,7 @@ struct record_options {
     int allocator; /* an index of allocators */
     const char *trace, *name, *step;
     int64_t device;
+    struct mt_metrics_options metrics;
     char *const *words; /* the program and its arguments */
 };
 
@@ -46,6 +50,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct record_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct record_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
+    MT_METRICS_OPTIONS(struct record_options),
     MT_OPTION_HELP(struct record_options),
     MT_OPTIONS_END,
 };
@@ -235,6 +240,42 @@ static void tell_results(const struct mt_recording *recording, const struct reco
         tell_nothing(record);
 }
 
+/* Begins metrics. Where this process is itself a rank of a job, they are its own: in a file with the rank in its name, at a
+ * port of its own. */
+static mt_status start_metrics(const struct record_options *record, const char *trace, struct mt_metrics **out)
+{
+    struct mt_metrics_options places = record->metrics;
+    struct mt_run_rank rank;
+    const char *job;
+    struct mt_text addition = {0}, file = {0}, own = {0};
+    const bool is_rank = mt_process_rank_read(&rank, &job);
+    if (is_rank && rank.rank > 0)
+        mt_text_add(&addition, "-rank%" PRId64, rank.rank);
+    if (places.port != 0 && is_rank && rank.local_rank > 0)
+        places.port += rank.local_rank;
+    if (places.file != NULL)
+        mt_process_trace_name(&file, places.file, mt_text_get(&addition));
+    places.file = file.data;
+    mt_process_trace_name(&own, trace, mt_text_get(&addition));
+    mt_status status = mt_metrics_start(&places, own.data, is_rank ? MT_METRICS_ONE : MT_METRICS_RANKS, out);
+    mt_text_release(&addition);
+    mt_text_release(&own);
+    mt_text_release(&file);
+    return status;
+}
+
+/* Runs the program, with metrics of what is recorded of it. */
+static mt_status run_program(const struct record_options *record, const struct recorded *recorded, int *out_code)
+{
+    struct mt_metrics *metrics = NULL;
+    if (recorded->recording.path != NULL && start_metrics(record, recorded->recording.path, &metrics) != MT_OK)
+        mt_note("%s; the program runs without metrics", mt_last_error());
+    mt_status status = mt_child_program_run(record->words, out_code);
+    const struct mt_error error = mt_error_save(status);
+    mt_metrics_stop(metrics);
+    return mt_error_restore(&error, MT_OK);
+}
+
 /* Exits with the program's exit code, so this one command returns no status. */
 static mt_status run_record(const void *given)
 {
@@ -246,7 +287,7 @@ static mt_status run_record(const void *given)
     bool is_recorded = prepare(record, &recorded) == MT_OK;
     if (!is_recorded)
         mt_note("%s; the program runs without being recorded", mt_last_error());
-    mt_status status = mt_child_program_run(record->words, &code);
+    mt_status status = run_program(record, &recorded, &code);
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else if (is_recorded)

@@ -1,6 +1,8 @@
 #include "cli/record/python_start.h"
 
+#include "base/memory.h"
 #include "base/text.h"
+#include "cli/record/child_program.h"
 #include "device/module.h"
 
 #include <stdlib.h>
@@ -29,22 +31,61 @@ static bool has_library(void)
     return library != NULL || (given != NULL && given[0] != '\0');
 }
 
-mt_status mt_python_start(void)
+/* Puts a folder in front of PYTHONPATH, for the programs that are started. */
+static void put_first(const char *folder)
 {
     const char *before = getenv("PYTHONPATH");
     struct mt_text value = {0};
-    if (!has_library())
-        return mt_fail(MT_NO_DEVICE, "memtrace was built without CUDA's runtime, and so without " LIBRARY);
-    char *folder = find_folder();
-    if (folder == NULL)
-        return mt_fail(MT_FAILED, "the Python package is not beside the program");
     mt_text_add(&value, "%s", folder);
     if (before != NULL && before[0] != '\0')
         mt_text_add(&value, ":%s", before);
     setenv("PYTHONPATH", value.data, 1);
     mt_text_release(&value);
+}
+
+/* Finds the folder; the caller frees it. */
+static mt_status find_package(char **out)
+{
+    *out = find_folder();
+    return *out != NULL ? MT_OK : mt_fail(MT_FAILED, "the Python package is not beside the program");
+}
+
+mt_status mt_python_start(void)
+{
+    char *folder;
+    if (!has_library())
+        return mt_fail(MT_NO_DEVICE, "memtrace was built without CUDA's runtime, and so without " LIBRARY);
+    MT_TRY(find_package(&folder));
+    put_first(folder);
     free(folder);
     return MT_OK;
+}
+
+/* Cuts the last `count` parts of a path off. */
+static void cut(char *path, int count)
+{
+    for (; count > 0 && strrchr(path, '/') != NULL; count--)
+        *strrchr(path, '/') = '\0';
+}
+
+mt_status mt_python_module_run(const char *module, const char *const *words, int *out_code)
+{
+    char *folder;
+    const char **all = NULL;
+    size_t count = 0;
+    MT_TRY(find_package(&folder));
+    cut(folder, 2); /* memtrace/start */
+    put_first(folder);
+    free(folder);
+    const char *const begin[] = {"python3", "-m", module};
+    for (size_t i = 0; i < sizeof begin / sizeof begin[0]; i++)
+        *MT_HOST_ADD(all, count) = begin[i];
+    for (; *words != NULL; words++)
+        *MT_HOST_ADD(all, count) = *words;
+    *MT_HOST_ADD(all, count) = NULL;
+    mt_status status = mt_child_program_run((char *const *)all, out_code);
+    free(all);
+    return status;
 }
 
 bool mt_python_is(const char *word)

@@ -1,5 +1,5 @@
-/* The way into the Python programs that `memtrace record` starts: a folder in PYTHONPATH, whose sitecustomize.py Python
- * runs at its start, in the program and in the interpreters that it starts. */
+/* The way into Python programs: a folder in PYTHONPATH, whose sitecustomize.py Python runs at its start, in the program that
+ * `memtrace record` starts and in the interpreters that it starts; and modules of the package beside this program. */
 #ifndef MT_CLI_RECORD_PYTHON_START_H
 #define MT_CLI_RECORD_PYTHON_START_H
 
@@ -10,6 +10,10 @@
 /* Puts the folder in front of PYTHONPATH of this process, for the program. MT_NO_DEVICE if this build has no library for
  * PyTorch, and MT_FAILED if the package's files are not there. */
 mt_status mt_python_start(void);
+
+/* Runs a module of the package with python3, the program's own words behind it, and the package beside memtrace where Python
+ * finds it first. `words` ends with NULL. *out_code is its exit code. Fails if the package or python3 is not there. */
+mt_status mt_python_module_run(const char *module, const char *const *words, int *out_code);
 
 /* Returns the option of Python that keeps the folder's file from being run, "-I", if the program is Python and has one;
  * otherwise NULL. The text is static. */

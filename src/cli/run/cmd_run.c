@@ -22,6 +22,7 @@ static const struct mt_option options[] = {
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct mt_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
     MT_OPTION(FLAG, struct mt_run_options, no_trace, "--no-trace", .help = "write no trace"),
+    MT_METRICS_OPTIONS(struct mt_run_options),
     MT_OPTION(FLAG, struct mt_run_options, no_grad_norms, "--no-grad-norms",
               .help = "with --json: read no gradients back, which takes seconds of a large model on a card"),
     MT_OPTION_JSON(struct mt_run_options),
@@ -275,13 +276,19 @@ static void on_interrupt(int number)
     raise(number);
 }
 
-static mt_status run_traced(const struct mt_run_plan *plan, struct mt_run_result *result)
+static mt_status run_traced(const struct mt_run_plan *plan, const struct mt_metrics_options *places,
+                            struct mt_run_result *result)
 {
     struct sigaction before;
+    struct mt_metrics *metrics;
+    *result = (struct mt_run_result){0};
+    MT_TRY(mt_metrics_start(places, plan->trace, MT_METRICS_ONE, &metrics));
     mt_interrupt_catch(on_interrupt, &before);
     mt_status status = mt_told_session(plan, result);
     mt_interrupt_release(&before);
-    return status;
+    const struct mt_error error = mt_error_save(status);
+    mt_metrics_stop(metrics);
+    return mt_error_restore(&error, MT_OK);
 }
 
 /* Fails if the tokens that the steps read are not there, before the trace gets a run that could not begin. */
@@ -298,9 +305,11 @@ static mt_status run_run(const void *given)
     const struct mt_run_options *run = given;
     struct mt_run_plan plan;
     MT_TRY(mt_run_options_plan(run, &plan));
+    if (plan.trace == NULL && (run->metrics.file != NULL || run->metrics.port != 0))
+        return mt_fail(MT_USAGE, "metrics are read from the trace: leave out --no-trace");
     MT_TRY(check_data(&plan));
     struct mt_run_result result;
-    mt_status status = plan.trace != NULL ? run_traced(&plan, &result) : mt_told_session(&plan, &result);
+    mt_status status = plan.trace != NULL ? run_traced(&plan, &run->metrics, &result) : mt_told_session(&plan, &result);
     if (status == MT_OK)
         status = report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
     if (result.error != NULL)

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/record/dry_child.h"
+#include "cli/watch/metrics.h"
 #include "model/settings.h"
 #include "words/run_words.h"
 
@@ -15,6 +16,7 @@
 struct mt_run_options {
     bool help, json, no_trace, kernels, no_grad_norms;
     const char *device, *trace, *name;
+    struct mt_metrics_options metrics;
     const char *given[MT_SETTING_COUNT]; /* the value, in `sweep` the list of values, of a setting with an option */
 };
 

@@ -1,10 +1,12 @@
 /* memtrace export: what a trace holds, in the formats of other tools. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/record/python_start.h"
 #include "trace/export/export.h"
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -18,7 +20,8 @@ typedef enum export_format {
     FORMAT_PICKLE,
     FORMAT_PERFETTO,
     FORMAT_NSYS,
-    FORMAT_RMM
+    FORMAT_RMM,
+    FORMAT_PARQUET
 } export_format;
 
 /* An option of a choice that was not given. */
@@ -26,22 +29,23 @@ enum { NOT_GIVEN = -1 };
 
 struct export_options {
     struct mt_trace_options trace;
-    int what;   /* export_what */
-    int format; /* export_format */
-    int moment; /* mt_stack_moment */
+    const char *subject; /* a word of `whats`, or what is exported as Parquet; NULL: not said */
+    int what;            /* export_what */
+    int format;          /* export_format */
+    int moment;          /* mt_stack_moment */
     int64_t step;
     bool merge_layers;
     const char *output, *diff;
 };
 
 static const char *const whats[] = {"blocks", "events", "peaks", "stacks", "run", NULL};
-static const char *const formats[] = {"csv",    "json",     "folded", "pprof", "torch",
-                                      "pickle", "perfetto", "nsys",   "rmm",   NULL};
+static const char *const formats[] = {"csv",      "json", "folded", "pprof",   "torch", "pickle",
+                                      "perfetto", "nsys", "rmm",    "parquet", NULL};
 static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
 
 static const struct mt_option options[] = {
-    MT_OPTION(CHOICE, struct export_options, what, "WHAT", .choices = whats,
-              .help = "what is written (blocks, or what the format is of)"),
+    MT_OPTION(TEXT, struct export_options, subject, "WHAT", .choices = whats,
+              .help = "what is written (blocks, or what the format is of); of parquet, a trace or a folder of ranks"),
     MT_OPTION(CHOICE, struct export_options, format, "--format", .value = "FORMAT", .choices = formats,
               .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite"),
     MT_OPTION(TEXT, struct export_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -258,13 +262,49 @@ static mt_status export_run(const struct export_options *export, const struct mt
     return status;
 }
 
-static mt_status ask_export(const struct mt_question *question, const void *given)
+static mt_status ask_export(const struct mt_question *question, struct export_options *export)
+{
+    MT_TRY(mt_output_file_check("-o", export->output, NULL));
+    MT_TRY(choose_format(export));
+    MT_TRY(check_options(export));
+    return export_run(export, question);
+}
+
+/* Has the Python package write Parquet, and exits with its code: it has said what was wrong. */
+static mt_status export_parquet(const struct export_options *export)
+{
+    const char *const words[] = {export->subject != NULL ? export->subject : export->trace.trace, export->output, NULL};
+    int code;
+    if (export->output == NULL)
+        return mt_fail(MT_USAGE, "parquet is written into a folder: name it with -o");
+    if (export->trace.run != NULL || export->step != MT_ALL_STEPS || export->moment != NOT_GIVEN ||
+        export->diff != NULL || export->merge_layers || export->trace.json)
+        return mt_fail(MT_USAGE, "parquet takes a trace or a folder of ranks, -o FOLDER, and nothing else");
+    MT_TRY(mt_python_module_run("memtrace._parquet", words, &code));
+    exit(code);
+}
+
+static mt_status choose_what(struct export_options *export)
+{
+    for (int i = 0; export->subject != NULL && i < WHAT_COUNT; i++)
+        if (strcmp(export->subject, whats[i]) == 0)
+            export->what = i;
+    if (export->subject == NULL || export->what != NOT_GIVEN)
+        return MT_OK;
+    return mt_fail_unknown("WHAT", export->subject, whats, WHAT_COUNT);
+}
+
+static mt_status run_export(const void *given)
 {
     struct export_options export = *(const struct export_options *)given;
-    MT_TRY(mt_output_file_check("-o", export.output, NULL));
-    MT_TRY(choose_format(&export));
-    MT_TRY(check_options(&export));
-    return export_run(&export, question);
+    struct mt_question question;
+    if (export.format == FORMAT_PARQUET)
+        return export_parquet(&export);
+    MT_TRY(choose_what(&export));
+    MT_TRY(mt_question_open(&export.trace, &question));
+    mt_status status = ask_export(&question, &export);
+    mt_question_close(&question);
+    return status;
 }
 
 const struct mt_command mt_command_export = {
@@ -276,7 +316,8 @@ const struct mt_command mt_command_export = {
         "the op; folded for flamegraph.pl, inferno and speedscope, or a profile for pprof. Bytes are those of\n"
         "blocks, so that the stacks at the peak sum to the peak of allocated bytes. A run is a memory snapshot of\n"
         "PyTorch, in JSON (torch) or as a pickle, for pytorch.org/memory_viz; a trace for ui.perfetto.dev; the\n"
-        "tables of Nsight Systems in SQLite (nsys); or a log of RMM in CSV.\n",
+        "tables of Nsight Systems in SQLite (nsys); or a log of RMM in CSV. Parquet is written by the Python package,\n"
+        "with pyarrow, into a folder that memtrace fleet asks: of a trace, or of a folder of ranks' traces.\n",
     .examples =
         "  memtrace export blocks -o blocks.csv.gz\n"
         "  memtrace export events --step 0 --format json | head\n"
@@ -284,10 +325,11 @@ const struct mt_command mt_command_export = {
         "  memtrace export stacks --diff 1 > diff.folded  # flamegraph.pl --countname bytes diff.folded >diff.svg\n"
         "  memtrace export -o run.pb.gz                   # go tool pprof -http : run.pb.gz\n"
         "  memtrace export -o run.pickle                  # drop it on https://pytorch.org/memory_viz\n"
+        "  memtrace export --format parquet . -o fleet    # pip install pyarrow\n"
         "  memtrace export --format perfetto -o run.json.gz  # open it in https://ui.perfetto.dev\n",
     .options = options,
     MT_OPTIONS_OF(struct export_options, .trace.trace = MT_DEFAULT_TRACE, .what = NOT_GIVEN, .format = NOT_GIVEN,
                   .moment = NOT_GIVEN, .step = MT_ALL_STEPS),
     .answer = &answer_type,
-    .ask = ask_export,
+    .run = run_export,
 };

@@ -1,10 +1,12 @@
 #include "trace/store/scan.h"
 
+#include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/store/batch.h"
 #include "trace/store/database.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The batch whose events are being read: its last event, and checksums. */
@@ -13,19 +15,20 @@ struct batch {
     uint64_t stored, computed;
 };
 
-/* The addresses of segments and the places of live blocks. */
-struct scan {
-    struct mt_database *database;
+/* The addresses of segments and the places of live blocks, and how far the run was read. */
+struct mt_scan {
+    struct mt_database *database; /* of the present call */
     int64_t run;
     const struct mt_scan_visitor *visitor;
     struct mt_number_map segment_addresses; /* by birth number */
     struct mt_number_map live_segments;     /* by event id of the alloc */
     struct mt_number_map live_offsets;      /* the same */
-    struct mt_statement *batches;           /* by first event */
+    int64_t last_label, last_segment, last_event;
+    struct mt_statement *batches; /* by first event */
     struct batch batch;
 };
 
-static mt_status fail_on_text(const struct scan *scan, const char *what, const char *text)
+static mt_status fail_on_text(const struct mt_scan *scan, const char *what, const char *text)
 {
     return mt_fail(MT_BAD_TRACE, "%s is damaged: run %lld has the %s \"%s\"", mt_database_path(scan->database),
                    (long long)scan->run, what, text != NULL ? text : "");
@@ -39,17 +42,20 @@ static int find_phase(const char *name)
     return -1;
 }
 
-/* Calls `row` for every row of the statement, whose only parameter is the run. */
-static mt_status each_row(struct scan *scan, const char *sql,
-                          mt_status (*row)(struct scan *, const struct mt_statement *))
+/* Calls `row` for every row of the statement, whose parameters are the run and the last id that was read. Its first column is
+ * the id, by which rows come. */
+static mt_status each_row(struct mt_scan *scan, const char *sql, int64_t *last,
+                          mt_status (*row)(struct mt_scan *, const struct mt_statement *))
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (found, status, scan->database, sql, MT_BIND_INTEGER(scan->run))
+    MT_EACH_ROW (found, status, scan->database, sql, MT_BIND_INTEGER(scan->run), MT_BIND_INTEGER(*last)) {
+        *last = mt_statement_integer(found, 0);
         status = row(scan, found);
+    }
     return status;
 }
 
-static mt_status read_label(struct scan *scan, const struct mt_statement *row)
+static mt_status read_label(struct mt_scan *scan, const struct mt_statement *row)
 {
     int64_t number = mt_statement_integer(row, 0);
     const char *category = mt_statement_text(row, 1);
@@ -70,7 +76,7 @@ static mt_status read_label(struct scan *scan, const struct mt_statement *row)
     return MT_OK;
 }
 
-static mt_status read_segment(struct scan *scan, const struct mt_statement *row)
+static mt_status read_segment(struct mt_scan *scan, const struct mt_statement *row)
 {
     mt_number_map_put(&scan->segment_addresses, (uint64_t)mt_statement_integer(row, 0),
                       (uint64_t)mt_statement_integer(row, 1));
@@ -78,7 +84,7 @@ static mt_status read_segment(struct scan *scan, const struct mt_statement *row)
 }
 
 /* Sets the address of a segment that is mapped or unmapped; 0 if it is not known. */
-static void find_address(const struct scan *scan, struct mt_event *event)
+static void find_address(const struct mt_scan *scan, struct mt_event *event)
 {
     uint64_t address = 0;
     mt_number_map_get(&scan->segment_addresses, event->segment, &address);
@@ -87,7 +93,7 @@ static void find_address(const struct scan *scan, struct mt_event *event)
 
 /* Notes the place of an alloc for its free and relabels, which do not store it. Those without an alloc get a place that no
  * block has. */
-static void find_place(struct scan *scan, int64_t id, int64_t allocation, struct mt_event *event)
+static void find_place(struct mt_scan *scan, int64_t id, int64_t allocation, struct mt_event *event)
 {
     uint64_t segment = UINT32_MAX, offset = UINT64_MAX;
     if (event->kind == MT_EVENT_ALLOC) {
@@ -106,7 +112,7 @@ static void find_place(struct scan *scan, int64_t id, int64_t allocation, struct
 }
 
 /* Advances to the next batch; there is none after the last. */
-static mt_status next_batch(struct scan *scan)
+static mt_status next_batch(struct mt_scan *scan)
 {
     bool more;
     scan->batch = (struct batch){.first = INT64_MAX};
@@ -125,7 +131,7 @@ static mt_status next_batch(struct scan *scan)
     return MT_OK;
 }
 
-static mt_status fail_on_batch(const struct scan *scan)
+static mt_status fail_on_batch(const struct mt_scan *scan)
 {
     return mt_fail(MT_BAD_TRACE, "%s is damaged: events %lld to %lld of run %lld are not those that were stored",
                    mt_database_path(scan->database), (long long)scan->batch.first, (long long)scan->batch.last,
@@ -134,7 +140,7 @@ static mt_status fail_on_batch(const struct scan *scan)
 
 /* Adds a row to the checksum of its batch. Fails if the batch ends with it and is not what was stored. Events of older
  * programs are in no batch. */
-static mt_status check_row(struct scan *scan, int64_t id, const struct mt_statement *row)
+static mt_status check_row(struct mt_scan *scan, int64_t id, const struct mt_statement *row)
 {
     static const int column_of[MT_EVENT_COLUMNS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12};
     struct mt_event_row_in values;
@@ -152,7 +158,7 @@ static mt_status check_row(struct scan *scan, int64_t id, const struct mt_statem
     return next_batch(scan);
 }
 
-static mt_status read_event(struct scan *scan, const struct mt_statement *row)
+static mt_status read_event(struct mt_scan *scan, const struct mt_statement *row)
 {
     int64_t id = mt_statement_integer(row, 0), kind = mt_statement_integer(row, 2);
     if (kind < 0 || kind >= MT_EVENT_KIND_COUNT)
@@ -179,39 +185,63 @@ static mt_status read_event(struct scan *scan, const struct mt_statement *row)
     return MT_OK;
 }
 
-static mt_status read_events(struct scan *scan)
+static mt_status read_events(struct mt_scan *scan)
 {
-    MT_TRY(mt_database_prepare(scan->database,
-                               "SELECT first_event, event_count, checksum FROM batch WHERE run = ? ORDER BY 1",
-                               &scan->batches));
+    MT_TRY(mt_database_prepare(
+        scan->database,
+        "SELECT first_event, event_count, checksum FROM batch WHERE run = ? AND first_event > ? ORDER BY 1",
+        &scan->batches));
     mt_statement_bind_integer(scan->batches, 1, scan->run);
-    MT_TRY(next_batch(scan));
-    MT_TRY(each_row(scan,
-                    "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                    " offset, allocation, first_event, stack FROM run CROSS JOIN event"
-                    " WHERE run.id = ? AND event.id >= first_event AND event.id < first_event + event_count"
-                    " ORDER BY event.id",
-                    read_event));
+    mt_statement_bind_integer(scan->batches, 2, scan->last_event);
+    mt_status status = next_batch(scan);
+    if (status == MT_OK)
+        status = each_row(scan,
+                          "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
+                          " offset, allocation, first_event, stack FROM run CROSS JOIN event"
+                          " WHERE run.id = ?1 AND event.id >= first_event AND event.id < first_event + event_count"
+                          " AND event.id > ?2 ORDER BY event.id",
+                          &scan->last_event, read_event);
+    mt_statement_finalize(scan->batches);
+    if (status != MT_OK)
+        return status;
     return scan->batch.first == INT64_MAX ? MT_OK : fail_on_batch(scan);
 }
 
-static mt_status read_all(struct scan *scan)
+struct mt_scan *mt_scan_create(int64_t run, const struct mt_scan_visitor *visitor)
 {
-    MT_TRY(each_row(scan, "SELECT id, category, phase, span, role FROM label WHERE run = ?", read_label));
-    MT_TRY(each_row(scan, "SELECT id, address FROM segment WHERE run = ?", read_segment));
+    struct mt_scan *scan = mt_host_alloc(sizeof *scan);
+    *scan = (struct mt_scan){
+        .run = run, .visitor = visitor, .last_label = INT64_MIN, .last_segment = INT64_MIN, .last_event = INT64_MIN};
+    mt_number_map_create(&scan->segment_addresses);
+    mt_number_map_create(&scan->live_segments);
+    mt_number_map_create(&scan->live_offsets);
+    return scan;
+}
+
+void mt_scan_destroy(struct mt_scan *scan)
+{
+    if (scan == NULL)
+        return;
+    mt_number_map_release(&scan->segment_addresses);
+    mt_number_map_release(&scan->live_segments);
+    mt_number_map_release(&scan->live_offsets);
+    free(scan);
+}
+
+mt_status mt_scan_more(struct mt_scan *scan, struct mt_database *database)
+{
+    scan->database = database;
+    MT_TRY(each_row(scan, "SELECT id, category, phase, span, role FROM label WHERE run = ? AND id > ? ORDER BY id",
+                    &scan->last_label, read_label));
+    MT_TRY(each_row(scan, "SELECT id, address FROM segment WHERE run = ? AND id > ? ORDER BY id", &scan->last_segment,
+                    read_segment));
     return read_events(scan);
 }
 
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor)
 {
-    struct scan scan = {.database = database, .run = run, .visitor = visitor};
-    mt_number_map_create(&scan.segment_addresses);
-    mt_number_map_create(&scan.live_segments);
-    mt_number_map_create(&scan.live_offsets);
-    mt_status status = read_all(&scan);
-    mt_statement_finalize(scan.batches);
-    mt_number_map_release(&scan.segment_addresses);
-    mt_number_map_release(&scan.live_segments);
-    mt_number_map_release(&scan.live_offsets);
+    struct mt_scan *scan = mt_scan_create(run, visitor);
+    mt_status status = mt_scan_more(scan, database);
+    mt_scan_destroy(scan);
     return status;
 }

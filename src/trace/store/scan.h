@@ -14,7 +14,17 @@ struct mt_scan_visitor {
     void (*event)(void *context, const struct mt_event *event);
 };
 
-/* Reads the run. Fails with MT_BAD_TRACE if a row is none that this program writes, or if the events of a batch are not those
+struct mt_scan;
+
+/* Creates the reading of a run, of which nothing was read yet. Borrows the visitor. The caller destroys it. */
+struct mt_scan *mt_scan_create(int64_t run, const struct mt_scan_visitor *visitor);
+void mt_scan_destroy(struct mt_scan *scan); /* may be NULL */
+
+/* Reads the labels and events that were stored since the last call, within a transaction of the caller if the run is being
+ * written. Another connection than before may be given. Fails as mt_scan_run; nothing can be read after that. */
+mt_status mt_scan_more(struct mt_scan *scan, struct mt_database *database);
+
+/* Reads the whole run. Fails with MT_BAD_TRACE if a row is none that this program writes, or if the events of a batch are not those
  * that were stored. */
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor);
 

@@ -79,16 +79,21 @@ uint64_t mt_segment_rows_unmap(struct mt_segment_rows *segments, const struct mt
     return bytes;
 }
 
+void mt_segment_rows_forget_changes(struct mt_segment_rows *segments)
+{
+    for (size_t i = 0; i < segments->changed_count; i++)
+        segments->rows[segments->changed[i]].changed = false;
+    segments->changed_count = 0;
+    segments->parts.row_count = 0;
+}
+
 mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run)
 {
     assert(segments->changed_count <= segments->count);
     mt_status status =
         mt_summary_write_segment_rows(database, run, segments->rows, segments->changed, segments->changed_count);
-    for (size_t i = 0; i < segments->changed_count; i++)
-        segments->rows[segments->changed[i]].changed = false;
-    segments->changed_count = 0;
     if (status == MT_OK)
         status = mt_summary_write_part_rows(database, run, segments->parts.rows, segments->parts.row_count);
-    segments->parts.row_count = 0;
+    mt_segment_rows_forget_changes(segments);
     return status;
 }

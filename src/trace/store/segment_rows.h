@@ -32,7 +32,10 @@ uint64_t mt_segment_rows_map(struct mt_segment_rows *segments, const struct mt_e
 /* Takes an event that unmaps memory. Returns how many of its bytes had some. */
 uint64_t mt_segment_rows_unmap(struct mt_segment_rows *segments, const struct mt_event *event, int64_t id);
 
-/* Writes the rows that came or changed since the last call. */
+/* Passes over the rows that came or changed since the last call. */
+void mt_segment_rows_forget_changes(struct mt_segment_rows *segments);
+
+/* Writes them. */
 mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run);
 
 #endif

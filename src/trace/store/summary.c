@@ -372,6 +372,28 @@ int64_t mt_summary_add(struct mt_summary *summary, const struct mt_event *event)
     return allocation;
 }
 
+const uint64_t *mt_summary_now(const struct mt_summary *summary)
+{
+    return summary->totals.now;
+}
+
+const char *mt_summary_category(const struct mt_summary *summary, uint32_t category)
+{
+    return mt_category_set_name(&summary->categories, (mt_category)category);
+}
+
+uint64_t mt_summary_category_bytes(const struct mt_summary *summary, uint32_t category)
+{
+    assert(category < MT_MOST_CATEGORIES);
+    return summary->totals.live.category[category].allocated_bytes;
+}
+
+uint64_t mt_summary_role_bytes(const struct mt_summary *summary, mt_role role)
+{
+    assert((unsigned)role < MT_ROLE_COUNT);
+    return summary->totals.live.role[role].allocated_bytes;
+}
+
 /* A step that goes on is written again when it has ended. */
 static mt_status store_steps(struct mt_summary *summary, struct mt_database *database, int64_t run)
 {
@@ -383,16 +405,30 @@ static mt_status store_steps(struct mt_summary *summary, struct mt_database *dat
     return status;
 }
 
-static mt_status store_checkpoints(struct mt_summary *summary, struct mt_database *database, int64_t run)
+static void forget_checkpoints(struct mt_summary *summary)
 {
-    mt_status status = mt_summary_write_checkpoint_rows(database, run, summary->checkpoints, summary->checkpoint_count);
     for (size_t i = 0; i < summary->checkpoint_count; i++)
         free(summary->checkpoints[i].live);
     summary->checkpoint_count = 0;
+}
+
+static mt_status store_checkpoints(struct mt_summary *summary, struct mt_database *database, int64_t run)
+{
+    mt_status status = mt_summary_write_checkpoint_rows(database, run, summary->checkpoints, summary->checkpoint_count);
+    forget_checkpoints(summary);
     return status;
 }
 
-/* Steps that are over are stored and freed, so that a long run takes no more memory than a short one. */
+/* Steps that are over are freed, so that a long run takes no more memory than a short one. */
+static void forget_scopes(struct mt_summary *summary)
+{
+    const size_t over = summary->scope_count - 1;
+    for (size_t i = 0; i < over; i++)
+        free(summary->scopes[i]);
+    summary->scopes[0] = summary->scopes[over];
+    summary->scope_count = 1;
+}
+
 static mt_status store_scopes(struct mt_summary *summary, struct mt_database *database, int64_t run)
 {
     size_t over = summary->scope_count - 1;
@@ -402,11 +438,17 @@ static mt_status store_scopes(struct mt_summary *summary, struct mt_database *da
                                                    &(struct mt_summary_totals){.categories = &summary->categories,
                                                                                .scopes = summary->scopes,
                                                                                .scope_count = over});
-    for (size_t i = 0; i < over; i++)
-        free(summary->scopes[i]);
-    summary->scopes[0] = summary->scopes[over];
-    summary->scope_count = 1;
+    forget_scopes(summary);
     return status;
+}
+
+void mt_summary_forget_progress(struct mt_summary *summary)
+{
+    mt_segment_rows_forget_changes(&summary->segments);
+    summary->steps_stored = summary->step_count;
+    forget_scopes(summary);
+    forget_checkpoints(summary);
+    assert(is_sound(summary));
 }
 
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)

@@ -40,6 +40,16 @@ int64_t mt_summary_events(const struct mt_summary *summary);
 /* Returns the size from which on summary_allocation is complete: run.complete_from_bytes. */
 uint64_t mt_summary_complete_from_bytes(const struct mt_summary *summary);
 
+/* Return what is live now: bytes by measure, borrowed; allocated bytes of a category, by its number in this summary, with its
+ * name, and of a role. A number that no category has is that of Other, without bytes. */
+const uint64_t *mt_summary_now(const struct mt_summary *summary);
+const char *mt_summary_category(const struct mt_summary *summary, uint32_t category);
+uint64_t mt_summary_category_bytes(const struct mt_summary *summary, uint32_t category);
+uint64_t mt_summary_role_bytes(const struct mt_summary *summary, mt_role role);
+
+/* Gives up what mt_summary_store_progress would write, for a summary that is never stored. */
+void mt_summary_forget_progress(struct mt_summary *summary);
+
 /* Writes the segments, steps and checkpoints that came or changed since the last call, and the totals of the steps that
  * ended. Replaces rows that are there. */
 mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run);

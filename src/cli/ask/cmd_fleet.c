@@ -1,0 +1,60 @@
+/* memtrace fleet: questions over ranks, asked of Parquet by engines made for it. */
+#include "cli/command.h"
+#include "cli/record/python_start.h"
+
+#include <stdlib.h>
+
+struct fleet_options {
+    bool help, json;
+    int engine;
+    const char *folder;
+    struct mt_option_list questions;
+};
+
+static const char *const engines[] = {"duckdb", "clickhouse", "spark", "print", NULL};
+
+static const struct mt_option options[] = {
+    MT_OPTION(TEXT, struct fleet_options, folder, "FOLDER", .value = "FOLDER", .takes = MT_TAKES_FILE,
+              .help = "what memtrace export --format parquet wrote"),
+    MT_OPTION(LIST, struct fleet_options, questions, "QUESTION", .value = "QUESTION...",
+              .help = "peaks, spread, growth, holders, blocks (all unless given)"),
+    MT_OPTION(CHOICE, struct fleet_options, engine, "--engine", .value = "ENGINE", .choices = engines,
+              .help = "what answers, of Python's packages duckdb, chdb and pyspark; print: the SQL for each (duckdb)"),
+    MT_OPTION_JSON(struct fleet_options),
+    MT_OPTION_HELP(struct fleet_options),
+    MT_OPTIONS_END,
+};
+
+/* Hands the question to the Python package, and exits with its code: it has said what was wrong. */
+static mt_status run_fleet(const void *given)
+{
+    enum { OTHER_WORDS = 5 };
+    const struct fleet_options *asked = given;
+    const char *words[MT_MOST_LISTED + OTHER_WORDS] = {asked->folder, "--engine", engines[asked->engine]};
+    int code, count = 3;
+    if (asked->folder == NULL)
+        return mt_fail(MT_USAGE, "which folder? memtrace export --format parquet DIR -o FOLDER writes one");
+    if (asked->json)
+        words[count++] = "--json";
+    for (size_t i = 0; i < asked->questions.count; i++)
+        words[count++] = asked->questions.items[i];
+    MT_TRY(mt_python_module_run("memtrace.fleet", words, &code));
+    exit(code);
+}
+
+const struct mt_command mt_command_fleet = {
+    .name = "fleet",
+    .summary = "Answers questions over all ranks of jobs from Parquet, by DuckDB, ClickHouse or Spark.",
+    .usage = "FOLDER [QUESTION...] [--engine ENGINE] [--json]",
+    .details =
+        "For jobs that are too many for memtrace ranks, and for clusters that have an engine. peaks: the highest "
+        "ones;\n"
+        "spread: by role, what ranks hold least and most; growth: ranks whose steps go higher; holders: what holds\n"
+        "most at the peaks; blocks: the largest. All engines give the same answers.\n",
+    .examples = "  memtrace fleet fleet\n"
+                "  memtrace fleet fleet peaks growth --engine clickhouse --json\n"
+                "  memtrace fleet fleet --engine print\n",
+    .options = options,
+    MT_OPTIONS_OF(struct fleet_options, .folder = NULL),
+    .run = run_fleet,
+};

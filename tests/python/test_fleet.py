@@ -1,0 +1,152 @@
+"""Traces as Parquet, and the questions that DuckDB, ClickHouse and Spark answer from it. Each is skipped where it is missing."""
+import functools
+import importlib.util
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from conftest import TINY, run_program
+
+from memtrace._library import find_program
+
+pytest.importorskip("pyarrow")
+ENGINES = {"duckdb": "duckdb", "clickhouse": "chdb", "spark": "pyspark"}
+RANKS = 3
+
+
+def run_with_python(*words, environment=None):
+    """Runs the program so that `python3` is this interpreter."""
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    return subprocess.run([find_program(), *map(str, words)], capture_output=True, text=True,
+                          env={**os.environ, "PATH": path, **(environment or {})})
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """A folder of three ranks' traces; the last one has a larger batch."""
+    folder = tmp_path_factory.mktemp("job")
+    for rank in range(RANKS):
+        path = folder / ("train.db" if rank == 0 else f"train-rank{rank}.db")
+        run_program("run", "--device", "sim:l4", "--trace", path, "--batch", 4 if rank == RANKS - 1 else 2, *TINY)
+        trace = sqlite3.connect(path)
+        trace.execute("UPDATE run SET rank = ?, world_size = ?, host = 'node', job = 'it''s 1'", (rank, RANKS))
+        trace.commit()
+        trace.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fleet(job, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fleet") / "a folder"
+    done = run_with_python("export", "--format", "parquet", job, "-o", folder)
+    assert done.returncode == 0, done.stderr
+    assert f"{RANKS} ranks" in done.stderr
+    return folder
+
+
+@functools.cache
+def answers(folder, engine):
+    done = run_with_python("fleet", folder, "--engine", engine, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["schema"] == "memtrace.fleet/1"
+    return {answer["question"]: answer["rows"] for answer in said["answers"]}
+
+
+def needs(engine):
+    if importlib.util.find_spec(ENGINES[engine]) is None:
+        pytest.skip(f"{ENGINES[engine]} is not installed")
+    if engine == "spark" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+
+
+@pytest.fixture(scope="module")
+def expected(job):
+    """What the traces themselves say."""
+    ranks = json.loads(run_program("ranks", job, "--each", "--json"))["rows"]
+    peaks = [{"run": "it-s-1", "rank": row["rank"], "peak_allocated_bytes": row["allocated_bytes"],
+              "peak_reserved_bytes": row["reserved_bytes"], "phase": row["phase"], "step": row["step"]} for row in ranks]
+    most = {}
+    for row in ranks:
+        for share in row["shares"]:
+            if share["key"] == "role":
+                most[share["name"]] = max(most.get(share["name"], 0), share["allocated_bytes"])
+    return {"peaks": sorted(peaks, key=lambda row: (-row["peak_allocated_bytes"], row["rank"])), "most": most,
+            "peak_sum": sum(row["allocated_bytes"] for row in ranks)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_engine_says_what_the_traces_say(engine, fleet, expected):
+    needs(engine)
+    found = answers(fleet, engine)
+    assert found["peaks"] == expected["peaks"]
+    assert {row["role"]: row["most_bytes"] for row in found["spread"]} == expected["most"]
+    assert found["growth"] and all(row["growth_bytes"] == row["last_bytes"] - row["second_bytes"] for row in found["growth"])
+    assert found["blocks"][0]["asking_ranks"] in range(1, RANKS + 1)
+    sizes = [row["requested_bytes"] for row in found["blocks"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(row["bytes"] for row in found["holders"]) <= expected["peak_sum"]
+    assert found["holders"][0]["bytes"] > expected["peak_sum"] // 20
+
+
+def test_all_engines_give_the_same_answers(fleet):
+    there = [engine for engine in ENGINES if importlib.util.find_spec(ENGINES[engine])
+             and (engine != "spark" or shutil.which("java"))]
+    if len(there) < 2:
+        pytest.skip("there are not two engines")
+    first, *others = [answers(fleet, engine) for engine in there]
+    assert all(other == first for other in others)
+
+
+def test_print_prints_a_text_for_each_engine_and_question(fleet):
+    done = run_with_python("fleet", fleet, "peaks", "blocks", "--engine", "print")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(";\n") == 2 * len(ENGINES)
+    assert str(fleet / "events") in done.stdout
+
+
+def test_an_event_takes_few_bytes(tmp_path):
+    trace, folder = tmp_path / "long.db", tmp_path / "fleet"
+    run_program("run", "--device", "sim", "--model", "small", "--steps", 4, "--trace", trace, "--name", "long")
+    done = run_with_python("export", "--format", "parquet", trace, "-o", folder)
+    assert done.returncode == 0, done.stderr
+    events = json.loads(run_program("runs", "--trace", trace, "--json"))["rows"][0]["events"]
+    assert events > 10_000
+    written = folder / "events/run=long/rank=0/events.parquet"
+    assert written.stat().st_size <= 15 * events
+
+
+def test_exporting_again_replaces_the_run_and_nothing_else(fleet, job):
+    before = sorted(path.relative_to(fleet) for path in fleet.rglob("*"))
+    assert run_with_python("export", "--format", "parquet", job, "-o", fleet).returncode == 0
+    assert sorted(path.relative_to(fleet) for path in fleet.rglob("*")) == before
+
+
+def test_what_cannot_be_exported_leaves_nothing(tmp_path):
+    folder = tmp_path / "fleet"
+    (tmp_path / "empty").mkdir()
+    done = run_with_python("export", "--format", "parquet", tmp_path / "empty", "-o", folder)
+    assert done.returncode == 1 and "memtrace: " in done.stderr
+    done = run_with_python("export", "--format", "parquet", tmp_path / "none.db", "-o", folder)
+    assert done.returncode == 1 and "none.db" in done.stderr
+    assert not folder.exists()
+    assert run_with_python("export", "--format", "parquet", tmp_path).returncode == 2
+
+
+def test_what_is_missing_is_named(fleet, job, tmp_path):
+    for package in ("pyarrow", "duckdb"):
+        (tmp_path / f"{package}.py").write_text("raise ImportError")
+    without = {"PYTHONPATH": str(tmp_path)}
+    done = run_with_python("export", "--format", "parquet", job, "-o", tmp_path / "out", environment=without)
+    assert done.returncode == 1 and "pip install pyarrow" in done.stderr
+    if importlib.util.find_spec("duckdb"):
+        done = run_with_python("fleet", fleet, environment=without)
+        assert done.returncode == 1 and "pip install duckdb" in done.stderr
+    done = run_with_python("fleet", tmp_path)
+    assert done.returncode == 1 and "memtrace export --format parquet" in done.stderr
+    done = run_with_python("fleet", fleet, "peeks")
+    assert done.returncode == 2 and "peeks" in done.stderr
