@@ -168,7 +168,7 @@ def test_a_program_of_many_ranks_fits_if_the_one_that_takes_most_does(tmp_path):
     answer = json.loads(said.stdout)
     assert (answer["rank"], answer["fits"]) == (1, True)
     assert answer["peak"]["reserved_bytes"] >= 1000 << 20
-    cards = json.loads(command(tmp_path, "cards", "--json").stdout)["cards"]
+    cards = json.loads(command(tmp_path, "cards", "--json").stdout)["rows"]
     context = next(card["context_bytes"] for card in cards if card["name"] == "h100")
     assert answer["reserve_bytes"] > context  # rank 1 has NCCL's buffers
 
