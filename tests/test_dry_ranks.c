@@ -123,6 +123,30 @@ static void the_mail_is_removed(void **state)
     assert_string_equal(said->out, "");
 }
 
+static void a_sweep_runs_the_ranks_of_each_cell_and_of_no_other_number(void **state)
+{
+    (void)state;
+    const struct said *said = shell("\"$M\" sweep --vary n=2,3 -- torchrun --nproc-per-node @n --no-python "
+                                    "sh -c 'echo $RANK/$WORLD_SIZE >>seen; echo not told'");
+    assert_int_equal(said->code, 0);
+    assert_null(strstr(said->out, "not told"));
+    assert_string_equal(shell("cat seen")->out, "0/2\n1/2\n0/3\n1/3\n2/3\n");
+}
+
+static void what_ranks_of_a_fit_note_is_told_once(void **state)
+{
+    (void)state;
+    const struct said *said = shell("cat >rank.sh <<'END'\n"
+                                    "echo $RANK >>seen\n"
+                                    "printf 'note\\t%%s\\t0\\tall say this\\n' $$ >>\"$MEMTRACE_RECORD_ANSWERS\"\n"
+                                    "END\n"
+                                    "\"$M\" fit --ranks 4 --only 0,2-3 -- sh rank.sh");
+    assert_int_equal(said->code, 1);
+    assert_says(said->err, "memtrace: ranks 0, 2, 3: all say this\n");
+    assert_says(said->err, "the program took no memory of a card");
+    assert_string_equal(shell("cat seen")->out, "0\n2\n3\n");
+}
+
 static void wrong_words_are_refused(void **state)
 {
     (void)state;
@@ -142,6 +166,9 @@ static void wrong_words_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct said *said = shell("\"$M\" dry-run %s", cases[i].words);
+        assert_int_equal(said->code, 2);
+        assert_says(said->err, cases[i].says);
+        said = shell("\"$M\" fit %s", cases[i].words);
         assert_int_equal(said->code, 2);
         assert_says(said->err, cases[i].says);
     }
@@ -168,6 +195,8 @@ int main(void)
         RANKS_TEST(after_a_rank_that_fails_no_other_begins),
         RANKS_TEST(what_several_ranks_note_is_told_once),
         RANKS_TEST(a_signal_ends_all),
+        RANKS_TEST(a_sweep_runs_the_ranks_of_each_cell_and_of_no_other_number),
+        RANKS_TEST(what_ranks_of_a_fit_note_is_told_once),
         RANKS_TEST(the_mail_is_removed),
         RANKS_TEST(wrong_words_are_refused),
     };

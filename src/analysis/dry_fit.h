@@ -48,6 +48,7 @@ struct mt_dry_trial {
     struct mt_dry_changes changes;
     mt_trial_outcome outcome;
     struct mt_replay_result peak; /* with more memory than it asks for; fits: on the device */
+    int64_t rank;                 /* of many ranks, the one whose peak it is; -1: it is no rank */
     struct mt_text words;         /* where the change was made, why not, or how the program failed; owned */
 };
 

@@ -16,6 +16,7 @@ static const struct mt_field trial_fields[] = {
     MT_OWNED(ROW, hint, "hint", NULL, "the lines to write"),
     MT_TEXT(ROW, where, "where", NULL, "the part of the program that the change was made to"),
     MT_ROW(ROW, peak, "peak", &mt_replay_peak_type, "of the dry run with it"),
+    MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one whose peak it is"),
     MT_FLAG(ROW, peak.fits, "fits", "fits", NULL),
     MT_DIFFERENCE(ROW, difference_bytes, "difference_bytes", "difference",
                   "of the peak of reserved bytes, to that of the program as it is"),
@@ -87,6 +88,7 @@ static void add_trial(const struct mt_dry_fit *fit, const struct mt_dry_trial *t
     assert(trial->outcome == MT_TRIAL_RAN);
     *row = (struct mt_trial_row){.where = mt_text_get(&trial->words),
                                  .peak = trial->peak,
+                                 .rank = trial->rank,
                                  .difference_bytes =
                                      (int64_t)(trial->peak.reserved_bytes - fit->plain.peak.reserved_bytes)};
     mt_dry_changes_add_names(&trial->changes, &row->kind);

@@ -10,6 +10,7 @@ struct mt_trial_row {
     struct mt_text kind, change, hint;
     const char *where; /* of the program the change was made; of several changes "" */
     struct mt_replay_result peak;
+    int64_t rank;             /* of many ranks, the one whose peak it is; -1: it is no rank */
     int64_t difference_bytes; /* of the peak of reserved bytes, to that of the program as it is */
 };
 

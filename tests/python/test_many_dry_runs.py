@@ -150,6 +150,38 @@ def test_a_sweep_runs_each_combination_and_out_of_memory_is_a_cell(tmp_path):
     assert (answer["done"], answer["oom"], answer["failed"]) == (3, 1, 2)
 
 
+UNEQUAL_RANKS = """
+import os, sys, torch, torch.distributed as dist
+rank = int(os.environ["RANK"])
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+x = torch.ones(100 if rank == 1 else 40, int(sys.argv[1]) << 20, dtype=torch.uint8, device="cuda")
+if rank == 1:
+    dist.all_reduce(torch.ones(1, device="cuda"))
+"""
+
+
+def test_a_program_of_many_ranks_fits_if_the_one_that_takes_most_does(tmp_path):
+    (tmp_path / "program.py").write_text(UNEQUAL_RANKS)
+    said = command(tmp_path, "fit", "--ranks", "2", "--device", "sim:h100", "--json", "--", sys.executable, "program.py", "10")
+    assert said.returncode == 0, said.stderr
+    answer = json.loads(said.stdout)
+    assert (answer["rank"], answer["fits"]) == (1, True)
+    assert answer["peak"]["reserved_bytes"] >= 1000 << 20
+    cards = json.loads(command(tmp_path, "cards", "--json").stdout)["rows"]
+    context = next(card["context_bytes"] for card in cards if card["name"] == "h100")
+    assert answer["reserve_bytes"] > context  # rank 1 has NCCL's buffers
+
+
+def test_a_sweep_of_many_ranks_names_the_one_that_takes_most(tmp_path):
+    (tmp_path / "program.py").write_text(UNEQUAL_RANKS)
+    said = command(tmp_path, "sweep", "--ranks", "2", "--vary", "width=1,5", "--device", "sim:1GiB", "--json", "--", sys.executable,
+                   "program.py", "@width")
+    assert [(row["rank"], row["reserved_bytes"] >> 20, row["state"]) for row in json.loads(said.stdout)["rows"]] == [
+        (1, 102, "done"), (1, 502, "done")]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == ["memtrace-rank1.db", "memtrace.db"]
+
+
 def test_advice_on_a_dry_run_names_modules_lines_and_pytorch_s_settings(tmp_path):
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
     assert command(tmp_path, "dry-run", "--device", "sim:h100", "--", sys.executable, "program.py").returncode == 0

@@ -3,15 +3,13 @@
 #include "cli/output/question.h"
 #include "cli/record/child_program.h"
 #include "cli/record/dry_child.h"
-#include "cli/record/dry_ranks.h"
 #include "record/handover.h"
 
 #include <stdlib.h>
 
 struct dry_run_options {
     bool help;
-    const char *trace, *name, *device, *only;
-    int64_t ranks; /* 0: not said */
+    const char *trace, *name, *device;
     struct mt_dry_options dry;
 };
 
@@ -20,10 +18,6 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct dry_run_options, device, "--device", .value = "CARD", .takes = MT_TAKES_DEVICE,
               .help = "the card that the program sees: sim:h100, sim:rtx4090, sim:24GiB (sim, the H200)"),
     MT_DRY_OPTIONS(struct dry_run_options, dry),
-    MT_OPTION(INTEGER, struct dry_run_options, ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,
-              .help = "run the program as N ranks, one after the other (as torchrun's words say)"),
-    MT_OPTION(TEXT, struct dry_run_options, only, "--only", .value = "RANKS",
-              .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),
     MT_OPTION(INTEGER, struct dry_run_options, dry.steps, "--steps", .value = "N", .low = 1, .high = MT_MOST_DRY_STEPS,
               .help = "end the program after N steps (when two in a row request the same, or after ten)"),
     MT_OPTION(TEXT, struct dry_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -106,48 +100,25 @@ static int tell_results(const struct mt_recording *recording, bool is_many, int 
 
 /* Runs the program, as one process or as ranks, and tells of it. Exits with its exit code, so it returns only if the program was
  * not started. */
-static mt_status run_program(const struct dry_run_options *asked, const struct mt_rank_program *program)
-{
-    const bool is_many = program->ranks > 0;
-    struct mt_dry_options dry = asked->dry;
-    struct mt_recording recording = {0};
-    int code = 0;
-    if (is_many)
-        dry.words = program->words;
-    if (is_many && dry.cards == 0 && program->per_node <= MT_MOST_DRY_CARDS)
-        dry.cards = program->per_node;
-    const struct mt_dry_child child = {&dry, asked->device, asked->trace, asked->name, NULL};
-    MT_TRY(mt_dry_children_prepare(&dry, asked->device));
-    MT_TRY(mt_dry_child_begin(&child, &recording));
-    mt_status status =
-        is_many ? mt_dry_ranks_run(program, asked->only, &recording, &code) : mt_child_program_run(dry.words, &code);
-    if (status != MT_OK && code == 0) {
-        mt_recording_end(&recording);
-        return status;
-    }
-    if (status != MT_OK)
-        mt_note("%s", mt_last_error());
-    else
-        code = tell_results(&recording, is_many, code);
-    mt_recording_end(&recording);
-    exit(code);
-}
-
 static mt_status run_dry(const void *given)
 {
     const struct dry_run_options *asked = given;
-    char *const *words = asked->dry.words;
-    struct mt_rank_program program = {0};
-    if (words == NULL)
+    const struct mt_dry_child child = {
+        .options = &asked->dry, .device = asked->device, .trace = asked->trace, .name = asked->name};
+    struct mt_dry_child_run run;
+    if (asked->dry.words == NULL)
         return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] -- PROGRAM [ARGS]");
-    const bool is_many = asked->ranks > 0 || mt_rank_program_is(words);
-    if (asked->only != NULL && !is_many)
-        return mt_fail(MT_USAGE, "--only names ranks; say how many there are with --ranks, or run torchrun");
-    if (is_many)
-        MT_TRY(mt_rank_program_read(words, asked->ranks, asked->dry.cards, &program));
-    mt_status status = run_program(asked, &program);
-    mt_rank_program_release(&program);
-    return status;
+    MT_TRY(mt_dry_children_prepare(&asked->dry, asked->device));
+    mt_status status = mt_dry_child_start(&child, asked->dry.words, MT_OWN_OUTPUT, &run);
+    if (status != MT_OK && run.code != 0)
+        mt_note("%s", mt_last_error());
+    if (status == MT_OK)
+        run.code = tell_results(&run.recording, run.is_many, run.code);
+    if (run.recording.path != NULL)
+        mt_recording_end(&run.recording);
+    if (status != MT_OK && run.code == 0)
+        return status;
+    exit(run.code);
 }
 
 const struct mt_command mt_command_dry_run = {

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "cli/record/child_program.h"
+#include "cli/record/dry_ranks.h"
 #include "cli/record/python_start.h"
 #include "device/device.h"
 #include "record/account.h"
@@ -33,15 +34,13 @@ static mt_status check_number(const char *text)
 
 mt_status mt_dry_children_prepare(const struct mt_dry_options *options, const char *device)
 {
-    const char *refused = mt_python_start_refused(options->words);
     MT_TRY(check_device(device));
     MT_TRY(check_number(options->assumed));
-    if (refused != NULL)
-        return mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
     return mt_python_start();
 }
 
-mt_status mt_dry_child_begin(const struct mt_dry_child *child, struct mt_recording *out)
+/* Makes the request for the program that is started next. */
+static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct mt_recording *out)
 {
     MT_TRY(mt_recording_begin(child->trace, out));
     const struct mt_record_request request = {.trace = out->path,
@@ -50,13 +49,51 @@ mt_status mt_dry_child_begin(const struct mt_dry_child *child, struct mt_recordi
                                               .torch = MT_RECORD_TORCH_DRY,
                                               .device = MT_EVERY_DEVICE};
     const struct mt_dry_request what = {.device = child->device,
-                                        .cards = child->options->cards > 0 ? child->options->cards : 1,
+                                        .cards = cards,
                                         .steps = child->options->steps,
                                         .assumed = child->options->assumed,
                                         .changes = child->changes};
     mt_record_request_give(&request);
     mt_dry_request_give(&what);
     return MT_OK;
+}
+
+/* Reads which ranks there are, and the words of each. Of a program that is one process, *out is empty. */
+static mt_status read_program(const struct mt_dry_options *options, char *const *words, struct mt_rank_program *out)
+{
+    *out = (struct mt_rank_program){0};
+    if (options->ranks > 0 || mt_rank_program_is(words))
+        MT_TRY(mt_rank_program_read(words, options->ranks, options->cards, out));
+    else if (options->only != NULL)
+        return mt_fail(MT_USAGE, "--only names ranks; say how many there are with --ranks, or run torchrun");
+    const char *refused = mt_python_start_refused(out->ranks > 0 ? out->words : words);
+    return refused == NULL ? MT_OK : mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
+}
+
+/* Returns how many cards the program sees. */
+static int64_t cards_of(const struct mt_dry_options *options, const struct mt_rank_program *program)
+{
+    if (options->cards > 0)
+        return options->cards;
+    return program->ranks > 0 && program->per_node <= MT_MOST_DRY_CARDS ? program->per_node : 1;
+}
+
+mt_status mt_dry_child_start(const struct mt_dry_child *child, char *const *words, int output,
+                             struct mt_dry_child_run *out)
+{
+    struct mt_rank_program program;
+    *out = (struct mt_dry_child_run){0};
+    mt_status status = read_program(child->options, words, &program);
+    out->is_many = program.ranks > 0;
+    if (status == MT_OK)
+        status = begin(child, cards_of(child->options, &program), &out->recording);
+    if (status == MT_OK && out->is_many) {
+        const struct mt_dry_ranks ranks = {&program, child->options->only, &out->recording, output, child->is_quiet};
+        status = mt_dry_ranks_run(&ranks, &out->code);
+    } else if (status == MT_OK)
+        status = mt_child_program_run_into(output, words, &out->code);
+    mt_rank_program_release(&program);
+    return status;
 }
 
 static void keep_answer(void *context, const struct mt_record_answer *answer)
@@ -82,20 +119,22 @@ static void read_end(FILE *file, struct mt_text *out)
 
 mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, struct mt_dry_outcome *out)
 {
-    struct mt_recording recording;
-    *out = (struct mt_dry_outcome){0};
-    MT_TRY(mt_dry_child_begin(child, &recording));
+    struct mt_dry_child_run run = {0};
     FILE *printed = tmpfile();
+    *out = (struct mt_dry_outcome){0};
     mt_status status = printed != NULL
-                           ? mt_child_program_run_into(fileno(printed), words, &out->code)
+                           ? mt_dry_child_start(child, words, fileno(printed), &run)
                            : mt_fail(MT_FAILED, "can't make a file for what the program prints: %s", strerror(errno));
     if (status == MT_OK)
-        status = mt_record_answers_read(recording.answers, keep_answer, out);
+        status = mt_record_answers_read(run.recording.answers, keep_answer, out);
+    out->is_many = run.is_many;
+    out->code = run.code;
     if (printed != NULL) {
         read_end(printed, &out->said);
         fclose(printed);
     }
-    mt_recording_end(&recording);
+    if (run.recording.path != NULL)
+        mt_recording_end(&run.recording);
     return status;
 }
 

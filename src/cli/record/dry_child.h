@@ -1,16 +1,19 @@
-/* A program of PyTorch that is run dry, in a process of its own: the options that say how, and its beginning. Shared by the
- * commands that do so once (dry-run) and many times (fit, sweep). */
+/* A program of PyTorch that is run dry, in a process of its own or in one for each of its ranks: the options that say how, and
+ * the run. Shared by the commands that do so once (dry-run) and many times (fit, sweep). */
 #ifndef MT_CLI_DRY_CHILD_H
 #define MT_CLI_DRY_CHILD_H
 
 #include "cli/command.h"
+#include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
 #include "record/handover.h"
 
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {
     const char *assumed; /* the number that a value is that was not computed */
-    int64_t cards;       /* 0: not said, which is 1 */
+    const char *only;    /* a list of the ranks to run; NULL: not said */
+    int64_t ranks;       /* 0: not said, which is as torchrun's words say, or one process */
+    int64_t cards;       /* 0: not said, which is 1, or one for each rank of a node */
     int64_t steps;       /* 0: not said */
     char *const *words;  /* the program and its arguments; NULL: none was given */
 };
@@ -28,6 +31,10 @@ enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000 };
 #define MT_DRY_OPTIONS(type, dry)                                                                                      \
     MT_OPTION(INTEGER, type, dry.cards, "--cards", .value = "N", .low = 1, .high = MT_MOST_DRY_CARDS,                  \
               .help = "how many of them PROGRAM sees (1, or one for each rank of a node)"),                            \
+        MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
+                  .help = "run PROGRAM as N ranks, one after the other (as torchrun's words say)"),                    \
+        MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
+                  .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
                   .help = "what a value of PROGRAM is that was not computed, such as a loss (1)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \
@@ -41,18 +48,29 @@ struct mt_dry_child {
     const char *trace;   /* that the run is added to */
     const char *name;    /* of the run; NULL: the program's */
     const char *changes; /* of struct mt_dry_request */
+    bool is_quiet;       /* nothing is told of its ranks */
 };
 
 /* Has Python's programs that this process starts begin as dry runs. Fails with MT_USAGE for options or a device that a dry
  * run does not take, and if the Python package is not there. Call it once. */
 mt_status mt_dry_children_prepare(const struct mt_dry_options *options, const char *device);
 
-/* Makes the request for the program that is started next. The recording is to be ended, unless this fails. */
-mt_status mt_dry_child_begin(const struct mt_dry_child *child, struct mt_recording *out);
+/* What was run. Invariant: the recording was begun unless its path is NULL; then it is to be ended. */
+struct mt_dry_child_run {
+    struct mt_recording recording;
+    bool is_many; /* ranks, which tell what they have noted by themselves */
+    int code;     /* the exit code; of ranks, the first that is not 0 */
+};
+
+/* Runs a program dry, with its output going to a file, or MT_OWN_OUTPUT. A program that fails is no failure. Fails with MT_USAGE
+ * for words that a dry run does not take, and if it can't be started. */
+mt_status mt_dry_child_start(const struct mt_dry_child *child, char *const *words, int output,
+                             struct mt_dry_child_run *out);
 
 /* The answers of a program that was run quietly: the runs and changes of its processes. Owns everything. */
 struct mt_dry_outcome {
-    int code;            /* its exit code */
+    bool is_many; /* as in struct mt_dry_child_run, with code */
+    int code;
     struct mt_text said; /* the end of what it printed */
     struct mt_record_answer *answers;
     size_t count;

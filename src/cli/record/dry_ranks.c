@@ -24,8 +24,8 @@ struct print {
 };
 
 struct job {
+    const struct mt_dry_ranks *how;
     const struct mt_rank_program *program;
-    const struct mt_recording *recording;
     struct mt_rank_runs runs;
     struct mt_rank_choice choice;
     struct print *prints; /* of runs[0 .. runs.started), once they were compared */
@@ -84,7 +84,7 @@ static void compare(struct job *job)
     free(job->prints);
     job->prints = mt_host_alloc((size_t)(job->runs.started + 1) * sizeof *job->prints);
     for (int64_t i = 0; i < job->runs.started; i++)
-        job->prints[i] = search_for(job->recording, job->runs.runs[i].pid).print;
+        job->prints[i] = search_for(job->how->recording, job->runs.runs[i].pid).print;
 }
 
 static bool are_alike(const struct print *a, const struct print *b)
@@ -107,7 +107,7 @@ static const struct print *print_of(const struct job *job, int64_t rank)
 static bool goes_on(void *context, const struct mt_rank_run *run)
 {
     const struct job *job = context;
-    return run->code == 0 || mt_dry_ranks_is_out_of_memory(job->recording, run->pid);
+    return run->code == 0 || mt_dry_ranks_is_out_of_memory(job->how->recording, run->pid);
 }
 
 static mt_status run_added(struct job *job)
@@ -176,7 +176,7 @@ static mt_status run_some(struct job *job)
     mt_rank_choice_learn(&job->choice, is_like_first, job);
     MT_TRY(add_stand_ins(job));
     MT_TRY(run_added(job));
-    if (is_whole(job))
+    if (is_whole(job) && !job->how->is_quiet)
         tell_choice(job);
     return MT_OK;
 }
@@ -224,21 +224,20 @@ static void take_note(void *context, const struct mt_record_answer *answer)
 static mt_status tell_notes(const struct job *job)
 {
     struct noting noting = {.runs = &job->runs};
-    mt_status status = mt_record_answers_read(job->recording->answers, take_note, &noting);
+    mt_status status = mt_record_answers_read(job->how->recording->answers, take_note, &noting);
     mt_rank_notes_tell(&noting.notes);
     mt_rank_notes_release(&noting.notes);
     return status;
 }
 
-mt_status mt_dry_ranks_run(const struct mt_rank_program *program, const char *only,
-                           const struct mt_recording *recording, int *out_code)
+mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, int *out_code)
 {
-    struct job job = {.program = program, .recording = recording};
-    MT_TRY(mt_rank_runs_begin(program, &job.runs));
-    mt_status status = only != NULL                ? run_listed(&job, only)
-                       : program->ranks <= RUN_ALL ? run_all(&job)
-                                                   : run_some(&job);
-    if (status == MT_OK)
+    struct job job = {.how = ranks, .program = ranks->program};
+    MT_TRY(mt_rank_runs_begin(ranks->program, ranks->output, &job.runs));
+    mt_status status = ranks->only != NULL                ? run_listed(&job, ranks->only)
+                       : ranks->program->ranks <= RUN_ALL ? run_all(&job)
+                                                          : run_some(&job);
+    if (status == MT_OK && !ranks->is_quiet)
         status = tell_notes(&job);
     *out_code = 0;
     for (int64_t i = 0; i < job.runs.started && *out_code == 0; i++)

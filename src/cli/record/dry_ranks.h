@@ -6,10 +6,18 @@
 #include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
 
-/* Runs the ranks, and tells what they have noted. `only` is a list for mt_rank_list_read; NULL: the choice is made here. *out_code is the exit code of the first
- * rank that failed, else 0. Fails if a rank can't be started, and with MT_USAGE for a list that is none. */
-mt_status mt_dry_ranks_run(const struct mt_rank_program *program, const char *only,
-                           const struct mt_recording *recording, int *out_code);
+/* What is run, and how. */
+struct mt_dry_ranks {
+    const struct mt_rank_program *program;
+    const char *only; /* a list for mt_rank_list_read; NULL: the choice is made here */
+    const struct mt_recording *recording;
+    int output;    /* as of mt_children_begin */
+    bool is_quiet; /* nothing is told of what ranks have noted, and which stand for others */
+};
+
+/* Runs the ranks. *out_code is the exit code of the first rank that failed, else 0. Fails if a rank can't be started, and with
+ * MT_USAGE for a list that is none. */
+mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, int *out_code);
 
 /* True if the process's run ended out of memory. */
 bool mt_dry_ranks_is_out_of_memory(const struct mt_recording *recording, int64_t pid);

@@ -33,12 +33,12 @@ static mt_status leave_word(const struct mt_rank_runs *runs, const char *word, i
     return status;
 }
 
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, struct mt_rank_runs *out)
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, int output, struct mt_rank_runs *out)
 {
     const char *folder = getenv("TMPDIR");
     struct mt_text path = {0};
     mt_text_add(&path, "%s/memtrace-ranks.XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    *out = (struct mt_rank_runs){.program = program};
+    *out = (struct mt_rank_runs){.program = program, .output = output};
     if (mkdtemp(path.data) == NULL) {
         mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
         mt_text_release(&path);
@@ -126,7 +126,7 @@ mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *cont
     bool is_on = true;
     for (int64_t i = runs->started; status == MT_OK && i < runs->count; i++)
         status = leave_word(runs, "rank", runs->runs[i].rank);
-    mt_children_begin(&children, MT_OWN_OUTPUT);
+    mt_children_begin(&children, runs->output);
     while (children.count > 0 || (status == MT_OK && is_on && runs->started < runs->count)) {
         int code;
         if (status == MT_OK && is_on && runs->started < runs->count && waiting == children.count)

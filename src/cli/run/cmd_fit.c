@@ -300,16 +300,18 @@ const struct mt_command mt_command_fit = {
         "A program is run dry (memtrace dry-run), as it is and with changes, each in a dry run of its own: gradients\n"
         "gone before forward, expandable segments, another optimizer's kernel, flash attention, autocast to bf16,\n"
         "checkpointed blocks, weights in bf16. If no single one suffices, several are tried together. The answer has\n"
-        "the lines of PyTorch for each, and the reason why one does not apply. Its --steps, --cards and --assume are\n"
-        "those of memtrace dry-run; no run is stored. While they are tried there is more memory than the device has,\n"
-        "so a program that catches running out of memory is not made to.\n\n"
+        "the lines of PyTorch for each, and the reason why one does not apply. Its --steps, --cards, --assume,\n"
+        "--ranks and --only are those of memtrace dry-run; no run is stored. Many ranks fit if each does. While they\n"
+        "are tried there is more memory than the device has, so a program that catches running out of memory is not\n"
+        "made to.\n\n"
         "The exit code is 0 if the run or program fits and 1 if it does not.\n",
     .failed_means = "failed, or the run does not fit",
     .examples = "  memtrace fit --device sim:a100-80gb\n"
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
                 "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n"
                 "  memtrace fit --run small --with large --batches 4,8 --device sim:l4\n"
-                "  memtrace fit --device sim:rtx4090 -- python3 train.py\n",
+                "  memtrace fit --device sim:rtx4090 -- python3 train.py\n"
+                "  memtrace fit --device sim:h100 -- torchrun --nproc-per-node 8 train.py\n",
     .options = options,
     MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET,
                   .dry = MT_DRY_OPTIONS_USUAL),

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ enum { INTERRUPTED = 128 + 2 }; /* as a shell has SIGINT */
 struct trials {
     const struct mt_dry_options *program;
     const struct mt_fit_device *device;
-    struct mt_fit_device counted; /* with what the program, as it is, held outside of the allocator */
+    struct mt_fit_device counted; /* with what the process of the plain trial's peak held outside of the allocator */
     char roomy[MT_DEVICE_NAME];   /* the same card with ENOUGH_BYTES */
     bool lacks_bf16;              /* the card emulates it, slowly */
     char folder[PATH_MAX];        /* of their traces */
@@ -54,22 +55,6 @@ static void empty_folder(const struct trials *trials)
     closedir(folder);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Finds what there is for a process, and its peak. */
-static mt_status find_peak(struct trials *trials, const struct mt_question *run, bool is_plain,
-                           struct mt_replay_result *out)
-{
-    struct mt_fit_device device = *trials->device;
-    MT_TRY(mt_fit_device_count_outside(&device, run->trace, run->run));
-    if (is_plain && device.reserve_bytes >= trials->counted.reserve_bytes)
-        trials->counted = device;
-    return mt_dry_run_peak(run, device.memory_bytes - device.reserve_bytes, out);
-}
-
 static bool is_plain(const struct mt_dry_trial *trial)
 {
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
@@ -78,24 +63,38 @@ static bool is_plain(const struct mt_dry_trial *trial)
     return true;
 }
 
-/* Takes the peak of a process into that of the trial. Each has a card of its own, so the largest counts. */
-static mt_status take_peak(struct trials *trials, const struct mt_record_answer *answer, struct mt_dry_trial *trial)
+/* Takes the peak of a process into that of the trial. Each has a card of its own, so the one that takes most of its card counts,
+ * with what it holds outside of the allocator; *most_bytes is what that is so far. */
+static mt_status take_peak(struct trials *trials, const struct mt_question *run, uint64_t *most_bytes,
+                           struct mt_dry_trial *trial)
+{
+    struct mt_fit_device device = *trials->device;
+    struct mt_replay_result peak;
+    MT_TRY(mt_fit_device_count_outside(&device, run->trace, run->run));
+    MT_TRY(mt_dry_run_peak(run, device.memory_bytes - device.reserve_bytes, &peak));
+    const bool fits = trial->peak.fits && peak.fits;
+    if (trial->outcome != MT_TRIAL_RAN || peak.reserved_bytes + device.reserve_bytes > *most_bytes) {
+        *most_bytes = peak.reserved_bytes + device.reserve_bytes;
+        trial->peak = peak;
+        trial->rank = run->run->rank;
+        if (is_plain(trial))
+            trials->counted = device;
+    }
+    trial->peak.fits = fits;
+    trial->outcome = MT_TRIAL_RAN;
+    return MT_OK;
+}
+
+static mt_status take_run(struct trials *trials, const struct mt_record_answer *answer, uint64_t *most_bytes,
+                          struct mt_dry_trial *trial)
 {
     struct mt_question run = {0};
-    struct mt_replay_result peak;
     MT_TRY(mt_trace_open(answer->text, &run.trace));
     mt_status status = mt_trace_find_numbered(run.trace, answer->number, &run.run);
     if (status == MT_OK)
-        status = find_peak(trials, &run, is_plain(trial), &peak);
+        status = take_peak(trials, &run, most_bytes, trial);
     mt_trace_close(run.trace);
-    if (status != MT_OK)
-        return status;
-    trial->peak.requested_bytes = larger(trial->peak.requested_bytes, peak.requested_bytes);
-    trial->peak.allocated_bytes = larger(trial->peak.allocated_bytes, peak.allocated_bytes);
-    trial->peak.reserved_bytes = larger(trial->peak.reserved_bytes, peak.reserved_bytes);
-    trial->peak.fits = trial->peak.fits && peak.fits;
-    trial->outcome = MT_TRIAL_RAN;
-    return MT_OK;
+    return status;
 }
 
 /* Returns what a process said of a change, of several one that made it; NULL if none spoke of it. */
@@ -132,7 +131,9 @@ static void take_changes(const struct mt_dry_outcome *outcome, struct mt_dry_tri
 
 static mt_status take_outcome(struct trials *trials, const struct mt_dry_outcome *outcome, struct mt_dry_trial *trial)
 {
+    uint64_t most_bytes = 0;
     trial->peak.fits = true;
+    trial->rank = -1;
     if (outcome->code == INTERRUPTED)
         return mt_fail(MT_FAILED, "interrupted");
     if (outcome->code != 0) {
@@ -143,7 +144,7 @@ static mt_status take_outcome(struct trials *trials, const struct mt_dry_outcome
     }
     for (size_t i = 0; i < outcome->count; i++)
         if (outcome->answers[i].kind == MT_RECORD_RUN)
-            MT_TRY(take_peak(trials, &outcome->answers[i], trial));
+            MT_TRY(take_run(trials, &outcome->answers[i], &most_bytes, trial));
     if (trial->outcome != MT_TRIAL_RAN)
         return mt_fail(MT_FAILED, "the program took no memory of a card by PyTorch, so there is nothing to fit");
     take_changes(outcome, trial);
@@ -158,10 +159,10 @@ static void note_trial(const struct mt_dry_trial *trial)
     mt_text_release(&title);
 }
 
-/* Tells what the first dry run had to say, which holds for all. */
+/* Tells what the first dry run had to say, which holds for all. Ranks have told it. */
 static void tell_notes(const struct mt_dry_outcome *outcome)
 {
-    for (size_t i = 0; i < outcome->count; i++)
+    for (size_t i = 0; i < outcome->count && !outcome->is_many; i++)
         if (outcome->answers[i].kind == MT_RECORD_NOTE || outcome->answers[i].kind == MT_RECORD_LOST)
             mt_recording_tell_note(&outcome->answers[i]);
 }
@@ -175,7 +176,8 @@ static mt_status run_trial(struct trials *trials, struct mt_dry_trial *trial)
     const struct mt_dry_child child = {.options = trials->program,
                                        .device = trials->roomy,
                                        .trace = trace.data,
-                                       .changes = changes.length > 0 ? changes.data : NULL};
+                                       .changes = changes.length > 0 ? changes.data : NULL,
+                                       .is_quiet = changes.length > 0};
     note_trial(trial);
     mt_status status = mt_dry_child_run(&child, trials->program->words, &outcome);
     if (status == MT_OK && changes.length == 0)
@@ -208,7 +210,7 @@ struct answer {
     const char *program, *device, *smallest_card, *best;
     uint64_t memory_bytes, reserve_bytes, capacity_bytes;
     bool fits;
-    int64_t room_bytes;
+    int64_t room_bytes, rank;
     struct mt_replay_result peak;
     struct mt_trial_rows trials;
     struct mt_text words, best_text;
@@ -225,6 +227,7 @@ static const struct mt_field answer_fields[] = {
     MT_FLAG(ROW, fits, "fits", NULL, NULL),
     MT_INTEGER(ROW, room_bytes, "room_bytes", NULL, NULL),
     MT_ROW(ROW, peak, "peak", &mt_replay_peak_type, NULL),
+    MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one that takes most of its card; the peak is its"),
     MT_ROWS(ROW, trials.items, trials.count, "changes", &mt_trial_type, NULL),
     MT_ROWS(ROW, trials.gaps, trials.gap_count, "unknown", &mt_gap_type, NULL),
     MT_TEXT(ROW, best, "remedy", NULL, NULL),
@@ -245,6 +248,7 @@ static void fill(const struct trials *trials, const struct mt_dry_fit *fit, stru
                            .capacity_bytes = device->memory_bytes - device->reserve_bytes,
                            .fits = fit->plain.peak.fits,
                            .peak = fit->plain.peak,
+                           .rank = fit->plain.rank,
                            .smallest_card = mt_card_for_peak(fit->plain.peak.reserved_bytes + beyond_bytes)};
     out->room_bytes = (int64_t)out->capacity_bytes - (int64_t)fit->plain.peak.reserved_bytes;
     for (char *const *word = trials->program->words; *word != NULL; word++)
@@ -266,14 +270,21 @@ static void release(struct answer *answer)
 static void print_verdict(const struct answer *answer)
 {
     char reserved[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
+    struct mt_text who = {0};
     mt_format_bytes(answer->peak.reserved_bytes, reserved);
     mt_format_bytes((uint64_t)(answer->room_bytes < 0 ? -answer->room_bytes : answer->room_bytes), room);
-    if (answer->fits && answer->room_bytes >= 0)
-        mt_say("It fits: it reserves %s at its peak, which leaves %s.", reserved, room);
-    else if (answer->fits)
-        mt_say("It fits, but only as cached memory is given back: with more memory it would reserve %s.", reserved);
+    if (answer->rank < 0)
+        mt_text_add(&who, "it");
     else
-        mt_say("It does not fit: it reserves %s, %s more than there is.", reserved, room);
+        mt_text_add(&who, "rank %" PRId64 ", which takes most,", answer->rank);
+    if (answer->fits && answer->room_bytes >= 0)
+        mt_say("It fits: %s reserves %s at its peak, which leaves %s.", who.data, reserved, room);
+    else if (answer->fits)
+        mt_say("It fits, but only as cached memory is given back: with more memory %s would reserve %s.", who.data,
+               reserved);
+    else
+        mt_say("It does not fit: %s reserves %s, %s more than there is.", who.data, reserved, room);
+    mt_text_release(&who);
 }
 
 /* Prints the lines that make each change that lowers what is reserved. */

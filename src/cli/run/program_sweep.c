@@ -10,18 +10,21 @@
 
 enum { INTERRUPTED = 128 + 2 }; /* as a shell has SIGINT */
 
-/* A cell and its run. Of several processes, the run is the first one's and the peaks are the largest. */
+/* A cell and its run. Of several processes, the run is the first one's, the peaks are the largest, and the rank is the one that
+ * reserves most. */
 struct row {
     const char *values[MT_MOST_VARIED];
     json_t *axes;
     const char *state;
-    int64_t run; /* 0: none */
+    int64_t run;  /* 0: none */
+    int64_t rank; /* -1: it is no rank */
     uint64_t allocated_bytes, reserved_bytes;
     struct mt_text told; /* the state in words */
 };
 
 static const struct mt_field row_fields[] = {
     MT_POSITIVE(struct row, run, "run", NULL, NULL),
+    MT_KNOWN(struct row, rank, "rank", NULL, "of many ranks, the one that reserves most"),
     MT_TEXT(struct row, state, "state", NULL, NULL),
     MT_MEMBERS(struct row, axes, "the values by name, as texts"),
     MT_SOME_BYTES(struct row, allocated_bytes, "allocated_bytes", "peak allocated", NULL),
@@ -38,6 +41,7 @@ static const struct mt_field result_fields[] = {
     MT_POSITIVE(struct row, run, "run", "run", NULL),
     MT_OWNED(struct row, told, "state", "state", NULL),
 };
+static const struct mt_field rank_field = MT_KNOWN(struct row, rank, "rank", "of rank", NULL);
 enum { RESULT_COUNT = sizeof result_fields / sizeof result_fields[0] };
 
 struct answer {
@@ -80,8 +84,10 @@ static mt_status take_run(struct mt_trace *trace, int64_t number, struct row *ro
     MT_TRY(mt_trace_peak_bytes(trace, run, MT_MEASURE_RESERVED, &reserved));
     if (allocated > row->allocated_bytes)
         row->allocated_bytes = allocated;
-    if (reserved > row->reserved_bytes)
+    if (reserved > row->reserved_bytes) {
         row->reserved_bytes = reserved;
+        row->rank = run->rank;
+    }
     if (row->run == 0)
         row->run = number;
     if (!mt_run_is(run, MT_RUN_OOM) || row->told.length > 0)
@@ -142,8 +148,11 @@ static mt_status run_cell(const struct mt_program_sweep *sweep, const struct mt_
     if (sweep->name != NULL)
         mt_text_add(&name, "%s-", sweep->name);
     add_values(grid, row, "-", false, &name);
-    const struct mt_dry_child child = {sweep->program, sweep->device, sweep->trace,
-                                       sweep->name != NULL ? name.data : NULL, NULL};
+    const struct mt_dry_child child = {.options = sweep->program,
+                                       .device = sweep->device,
+                                       .trace = sweep->trace,
+                                       .name = sweep->name != NULL ? name.data : NULL,
+                                       .is_quiet = true};
     char **words = mt_vary_grid_words(grid, cell, sweep->program->words);
     mt_status status = mt_dry_child_run(&child, words, &outcome);
     if (status == MT_OK)
@@ -166,22 +175,32 @@ static void count_row(const struct row *row, struct answer *answer)
     answer->failed += strcmp(row->state, mt_run_state_name(MT_RUN_FAILED)) == 0;
 }
 
+static bool has_ranks(const struct answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++)
+        if (answer->rows[i].rank >= 0)
+            return true;
+    return false;
+}
+
 /* Makes the columns: the values, then the results. */
-static void make_columns(const struct mt_vary_grid *grid, struct mt_field *out)
+static void make_columns(const struct mt_vary_grid *grid, const struct answer *answer, struct mt_field *out)
 {
     for (size_t i = 0; i < grid->count; i++)
         *out++ = (struct mt_field){.kind = MT_FIELD_DIGITS,
                                    .offset = offsetof(struct row, values) + i * sizeof(const char *),
                                    .name = grid->lists[i].text,
                                    .heading = grid->lists[i].text};
+    if (has_ranks(answer))
+        *out++ = rank_field;
     memcpy(out, result_fields, sizeof result_fields);
     out[RESULT_COUNT] = (struct mt_field)MT_FIELDS_END;
 }
 
 static mt_status print(const struct mt_vary_grid *grid, const struct answer *answer, mt_report_form form)
 {
-    struct mt_field columns[MT_MOST_VARIED + RESULT_COUNT + 1];
-    make_columns(grid, columns);
+    struct mt_field columns[MT_MOST_VARIED + 1 + RESULT_COUNT + 1];
+    make_columns(grid, answer, columns);
     const struct mt_row_type type = MT_ROW_TYPE(struct row, columns);
     if (form == MT_REPORT_JSON) {
         mt_answer_print_json("sweep_program", &answer_type, answer);
@@ -217,7 +236,7 @@ static mt_status sweep_grid(const struct mt_program_sweep *sweep, const struct m
         .trace = sweep->trace, .device = sweep->device, .rows = mt_host_alloc(grid->cell_count * sizeof *answer.rows)};
     mt_status status = MT_OK;
     for (size_t cell = 0; cell < grid->cell_count && status == MT_OK; cell++) {
-        answer.rows[cell] = (struct row){0};
+        answer.rows[cell] = (struct row){.rank = -1};
         status = run_cell(sweep, grid, cell, &answer.rows[cell]);
         if (status == MT_OK)
             count_row(&answer.rows[answer.count++], &answer);
