@@ -10,6 +10,7 @@
  * @typedef {Object} Memory   the part of a run that this file needs
  * @property {Int32Array} changes   by event: row of the sizes + 1 for an allocation, -(row + 1) for a free, else 0
  * @property {Uint8Array} categories   by event: the category of its block
+ * @property {Uint8Array} sources   by event: the same, but of an event that gave its block another category, the one before
  * @property {Float64Array} changeBytes   [rows of sizes + change]: the block bytes that it adds
  * @property {number} categoryCount
  * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
@@ -30,7 +31,7 @@ function bytesOfChanges(sizeBytes) {
 }
 
 /** Returns the bytes by category before every LEAFth event. */
-function makeCheckpoints(changes, categories, changeBytes, categoryCount) {
+function makeCheckpoints({ changes, categories, sources }, changeBytes, categoryCount) {
     const leaves = Math.ceil(changes.length / LEAF) + 1;
     const checkpoints = new Float64Array(leaves * categoryCount);
     const now = new Float64Array(categoryCount);
@@ -38,27 +39,33 @@ function makeCheckpoints(changes, categories, changeBytes, categoryCount) {
     for (let leaf = 0; leaf < leaves; leaf++) {
         checkpoints.set(now, leaf * categoryCount);
         const end = Math.min(changes.length, (leaf + 1) * LEAF);
-        for (let event = leaf * LEAF; event < end; event++)
-            now[categories[event]] += changeBytes[middle + changes[event]];
+        for (let event = leaf * LEAF; event < end; event++) {
+            const bytes = changeBytes[middle + changes[event]];
+            now[categories[event]] += bytes;
+            if (sources[event] !== categories[event]) now[sources[event]] -= bytes;
+        }
     }
     return checkpoints;
 }
 
-/** @returns {Memory} */
-export function makeMemory(changes, categories, sizeBytes, categoryCount) {
+/**
+ * @param {{changes: Int32Array, categories: Uint8Array, sources: Uint8Array}} events
+ * @returns {Memory}
+ */
+export function makeMemory(events, sizeBytes, categoryCount) {
     const changeBytes = bytesOfChanges(sizeBytes);
-    const checkpoints = makeCheckpoints(changes, categories, changeBytes, categoryCount);
-    return { changes, categories, changeBytes, categoryCount, checkpoints };
+    const checkpoints = makeCheckpoints(events, changeBytes, categoryCount);
+    return { ...events, changeBytes, categoryCount, checkpoints };
 }
 
 /** Returns the highest sum of all changes, with `sizeBytes` as the bytes of each row of the sizes. */
-export function highestSum({ changes }, sizeBytes) {
+export function highestSum({ changes, categories, sources }, sizeBytes) {
     const changeBytes = bytesOfChanges(sizeBytes);
     const middle = changeBytes.length >> 1;
     const peak = { bytes: 0, event: -1 };
     let now = 0;
     for (let event = 0; event < changes.length; event++) {
-        now += changeBytes[middle + changes[event]];
+        if (sources[event] === categories[event]) now += changeBytes[middle + changes[event]];
         if (now <= peak.bytes) continue;
         peak.bytes = now;
         peak.event = event;
@@ -68,13 +75,16 @@ export function highestSum({ changes }, sizeBytes) {
 
 /** Sets out[at + category] to the bytes live at the moment. */
 export function compositionAt(memory, moment, out, at = 0) {
-    const { changes, categories, changeBytes, categoryCount, checkpoints } = memory;
+    const { changes, categories, sources, changeBytes, categoryCount, checkpoints } = memory;
     const middle = changeBytes.length >> 1;
     if (moment < 0) return out.fill(0, at, at + categoryCount);
     const leaf = Math.floor(moment / LEAF);
     for (let c = 0; c < categoryCount; c++) out[at + c] = checkpoints[leaf * categoryCount + c];
-    for (let event = leaf * LEAF; event <= moment; event++)
-        out[at + categories[event]] += changeBytes[middle + changes[event]];
+    for (let event = leaf * LEAF; event <= moment; event++) {
+        const bytes = changeBytes[middle + changes[event]];
+        out[at + categories[event]] += bytes;
+        if (sources[event] !== categories[event]) out[at + sources[event]] -= bytes;
+    }
     return out;
 }
 
@@ -83,13 +93,15 @@ export const highest = { bytes: 0, moment: -1 };
 
 /** Replays events first to last, all in one leaf, and raises `highest`. */
 function raiseInLeaf(memory, index, first, last) {
-    const { changes, categories, changeBytes } = memory;
+    const { changes, categories, sources, changeBytes } = memory;
     const middle = changeBytes.length >> 1;
     const wanted = index.wanted;
     const leaf = Math.floor(first / LEAF);
     let bytes = index.before[leaf];
     for (let event = leaf * LEAF; event <= last; event++) {
         if (wanted[categories[event]]) bytes += changeBytes[middle + changes[event]];
+        if (sources[event] !== categories[event] && wanted[sources[event]])
+            bytes -= changeBytes[middle + changes[event]];
         if (event < first || bytes < highest.bytes || (bytes === highest.bytes && event > highest.moment)) continue;
         highest.bytes = bytes;
         highest.moment = event;

@@ -89,7 +89,10 @@ function checkRows(what, column, rows) {
         if (column[i] >= rows) throw new Error(`the page is damaged: a ${what} ${column[i]} of ${rows}`);
 }
 
-/** Returns the blocks, with ends of lifetimes as events, and the change by each event. */
+/**
+ * Returns the blocks, with ends of lifetimes as events, and the change by each event. A block whose label changed is a row for
+ * each of its labels: the event at which one ends and the next begins adds its bytes to a category, and takes them from another.
+ */
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const { alloc, life, segment, offset, size, label } = table;
     const count = alloc.length;
@@ -100,6 +103,7 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const free = new Uint32Array(count);
     const changes = new Int32Array(eventCount);
     const categories = new Uint8Array(eventCount);
+    const sources = new Uint8Array(eventCount);
     for (let i = 0; i < count; i++) {
         if (segment[i] >= segmentCount || size[i] >= sizeCount || label[i] >= labelCount)
             throw new Error(`the page is damaged: block ${i} has an unknown segment, size or label`);
@@ -109,15 +113,18 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
             throw new Error(`the page is damaged: block ${i} lives outside of its run`);
         low[i] = segmentLow[segment[i]] + offset[i];
         free[i] = end;
-        changes[begin] = size[i] + 1;
-        categories[begin] = category[label[i]];
-        present[category[label[i]]] = 1;
+        const own = category[label[i]];
+        const before = changes[begin] === 0 ? own : categories[begin];
+        changes[begin] = changes[begin] === 0 || before !== own ? size[i] + 1 : 0;
+        sources[begin] = before;
+        categories[begin] = own;
+        present[own] = 1;
         if (end === eventCount) continue;
         changes[end] = -1 - size[i];
-        categories[end] = category[label[i]];
+        sources[end] = categories[end] = own;
     }
     const blocks = { count, alloc, free, low, segment, size, label, categories: present };
-    return { blocks, changes, categories };
+    return { blocks, events: { changes, categories, sources } };
 }
 
 function allocatedPeak(index) {
@@ -152,7 +159,7 @@ export async function buildBlocks(description, info, table) {
     const knots = await table("knots");
     if (eventCount > 0 && knots.event.at(-1) !== eventCount - 1)
         throw new Error("the page is damaged: its knots end before the run does");
-    const { blocks, changes, categories } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
+    const { blocks, events } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
     const run = {
         info,
         eventCount,
@@ -167,12 +174,12 @@ export async function buildBlocks(description, info, table) {
         reserved,
     };
     const copied = { requested: sizes.requested.slice(), block: sizes.block.slice() };
-    return { run, events: { changes, categories, sizes: copied, reservedPeak: peak } };
+    return { run, events: { ...events, sizes: copied, reservedPeak: peak } };
 }
 
 /** Builds the rest of a run: live bytes over time, peaks, and bars. */
-export async function buildMemory(description, info, table, { changes, categories, sizes, reservedPeak }) {
-    const memory = makeMemory(changes, categories, sizes.block, description.categories.length);
+export async function buildMemory(description, info, table, { sizes, reservedPeak, ...events }) {
+    const memory = makeMemory(events, sizes.block, description.categories.length);
     const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
     const peaks = {
         allocated: allocatedPeak(peakIndex),

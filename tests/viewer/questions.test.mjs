@@ -70,6 +70,48 @@ test("as many categories as a page may have are all told apart, and blocks witho
     assert.deepEqual(compositionAt(many.run.memory, moment, new Float64Array(256)), expected);
 });
 
+/** Gives blocks another label at events that do nothing else: their row ends there, and another begins. */
+function relabelSome({ blocks, labels, events }) {
+    const isTaken = new Set(blocks.alloc);
+    blocks.alloc.forEach((alloc, i) => blocks.life[i] > 0 && isTaken.add(alloc + blocks.life[i]));
+    const rows = blocks.alloc.map((_, i) =>
+        Object.fromEntries(Object.keys(blocks).map((name) => [name, blocks[name][i]])),
+    );
+    for (let event = 0; event < events.time.length; event++) {
+        if (isTaken.has(event)) continue;
+        const live = rows.filter(({ alloc, life }) => alloc < event && (life === 0 || alloc + life > event));
+        if (live.length === 0) continue;
+        const before = live[draw(live.length)];
+        const label = 1 + draw(labels.category.length - 1);
+        rows.push({ ...before, alloc: event, label, life: before.life > 0 ? before.alloc + before.life - event : 0 });
+        before.life = event - before.alloc;
+    }
+    rows.sort((a, b) => a.alloc - b.alloc);
+    for (const name of Object.keys(blocks)) blocks[name] = rows.map((row) => row[name]);
+    return rows.length;
+}
+
+test("a block whose label changes is counted once, in the category that it has at the moment", async () => {
+    let rows = 0;
+    const relabelled = (await makeRun(["small"], 1000, (tables) => (rows = relabelSome(tables)))).run;
+    assert.ok(rows > 1100);
+    assert.deepEqual(relabelled.peaks.allocated, relabelled.info.peaks.allocated);
+    assert.ok(relabelled.peaks.requested.bytes <= relabelled.peaks.allocated.bytes);
+    for (let moment = 0; moment < relabelled.eventCount; moment += 1 + draw(20)) {
+        const expected = new Float64Array(CATEGORIES.length);
+        for (const block of liveSlowly(relabelled, moment))
+            expected[categoryOf(relabelled, block)] += relabelled.sizes.block[relabelled.blocks.size[block]];
+        assert.deepEqual(compositionAt(relabelled.memory, moment, new Float64Array(CATEGORIES.length)), expected);
+    }
+    for (let only = 0; only < CATEGORIES.length; only++) {
+        const wanted = new Uint8Array(CATEGORIES.length);
+        wanted[only] = 1;
+        const totals = totalsSlowly(relabelled, wanted);
+        const index = makePeakIndex(relabelled.memory, wanted);
+        assert.equal(findHighest(relabelled.memory, index, 0, relabelled.eventCount - 1).bytes, Math.max(...totals));
+    }
+});
+
 test("the highest moment of a range is the earliest of the highest, for all categories and for one", () => {
     for (const only of [-1, 0, 11]) {
         const wanted = new Uint8Array(CATEGORIES.length).fill(only < 0 ? 1 : 0);
