@@ -25,7 +25,7 @@ torch           base device alloc operators trace/store record
 analysis        base device alloc trace/store trace/query model
 words           base answer alloc trace/query model analysis
 study           base words device alloc trace/store trace/query model analysis answer kernels
-page            base trace/store trace/query
+page            base trace/store trace/query analysis
 api             base device alloc trace/store trace/query trace/export model analysis answer kernels
 cli             base answer words device alloc trace/store trace/query trace/import trace/export model analysis study page record
 END

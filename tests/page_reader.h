@@ -75,14 +75,14 @@ static inline unsigned char *inflate_bytes(const unsigned char *packed, size_t c
     return bytes;
 }
 
-/* Returns the contents of chunk `number`. The caller frees them. */
-static inline unsigned char *page_chunk(const struct page *page, size_t number, size_t *out_count)
+/* Returns the contents of chunk `number` of a set. The caller frees them. */
+static inline unsigned char *page_chunk_of(const struct page *page, const char *set, size_t number, size_t *out_count)
 {
     char head[128];
-    snprintf(head, sizeof head, "<script type=\"application/octet-stream;base64\" id=\"chunk-%zu\">", number);
+    snprintf(head, sizeof head, "<script type=\"application/octet-stream;base64\" id=\"%schunk-%zu\">", set, number);
     const char *begin = strstr(page->text, head);
     if (begin == NULL)
-        fail_msg("chunk %zu is missing", number);
+        fail_msg("%schunk-%zu is missing", set, number);
     begin += strlen(head);
     size_t packed_count;
     unsigned char *packed = base64_bytes(begin, strstr(begin, "</script>\n"), &packed_count);
@@ -91,18 +91,30 @@ static inline unsigned char *page_chunk(const struct page *page, size_t number, 
     return bytes;
 }
 
+static inline unsigned char *page_chunk(const struct page *page, size_t number, size_t *out_count)
+{
+    return page_chunk_of(page, "", number, out_count);
+}
+
+/* Returns the JSON in chunk 0 of a set, a new reference. */
+static inline json_t *page_description(const struct page *page, const char *set)
+{
+    size_t count;
+    char *json = (char *)page_chunk_of(page, set, 0, &count);
+    json_error_t error;
+    json_t *description = json_loadb(json, count, 0, &error);
+    if (description == NULL)
+        fail_msg("the description is no JSON: %s", error.text);
+    free(json);
+    return description;
+}
+
 /* Reads a page. Takes ownership of the text. */
 static inline void page_read(char *text, size_t length, struct page *out)
 {
     *out = (struct page){.text = text, .length = length};
     assert_int_equal(strlen(text), length);
-    size_t count;
-    char *json = (char *)page_chunk(out, 0, &count);
-    json_error_t error;
-    out->description = json_loadb(json, count, 0, &error);
-    if (out->description == NULL)
-        fail_msg("the description is no JSON: %s", error.text);
-    free(json);
+    out->description = page_description(out, "");
 }
 
 static inline void page_release(struct page *page)

@@ -1,6 +1,7 @@
 /* Questions over ranks: a folder of traces, one of each rank. The traces are the library's, with blocks of known sizes. */
 #include "base/status.h"
 #include "library_fixture.h"
+#include "page_reader.h"
 #include "program.h"
 
 #include <memtrace.h>
@@ -211,6 +212,81 @@ static void ranks_that_did_not_end_are_named(void **state)
     assert_says(said->out, "4 ranks of 4");
 }
 
+static struct page page_at(const char *path)
+{
+    struct page page;
+    char *text = malloc(OUTPUT_BYTES);
+    read_file(path, text);
+    page_read(text, strlen(text), &page);
+    return page;
+}
+
+static void assert_opens_with(const struct page *page, const char *set, int64_t allocated_bytes)
+{
+    json_t *description = page_description(page, set);
+    const json_t *peaks = json_object_get(json_array_get(json_object_get(description, "runs"), 0), "peaks");
+    assert_int_equal(integer_of(json_object_get(peaks, "allocated"), "bytes"), allocated_bytes);
+    json_decref(description);
+}
+
+/* Returns the most bytes of a rank's chart. */
+static int64_t highest_of(const json_t *rank)
+{
+    int64_t highest = 0;
+    size_t i;
+    const json_t *bytes;
+    json_array_foreach(json_object_get(rank, "bytes"), i, bytes) highest =
+        json_integer_value(bytes) > highest ? json_integer_value(bytes) : highest;
+    return highest;
+}
+
+static void the_page_has_a_chart_and_the_run_of_each_rank(void **state)
+{
+    (void)state;
+    write_job();
+    assert_int_equal(shell("rm memtrace-rank3.db")->code, 0);
+    assert_int_equal(MEMTRACE("timeline --trace .")->code, 0);
+    struct page page = page_at("timeline.html");
+    json_t *ranks = page_description(&page, "ranks-");
+    const json_t *list = json_object_get(ranks, "ranks"), *first = json_array_get(list, 0);
+    assert_int_equal(json_array_size(list), WORLD - 1);
+    assert_int_equal(integer_of(ranks, "shown"), 0);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(ranks, "missing"), 0)), 3);
+    assert_int_equal(integer_of(first, "rank"), 0);
+    assert_int_equal(integer_of(first, "above_median_bytes"), LOSS_MIB * MIB);
+    assert_string_equal(text_of(json_object_get(first, "excess"), "category"), "Loss");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *rank = json_array_get(list, i);
+        assert_true(json_is_true(json_object_get(rank, "is_whole")));
+        assert_int_equal(highest_of(rank), integer_of(rank, "peak_bytes"));
+    }
+    json_decref(ranks);
+    assert_opens_with(&page, "", 14 * MIB);
+    assert_opens_with(&page, "rank1-", 11 * MIB);
+    assert_opens_with(&page, "rank2-", 11 * MIB);
+    assert_null(strstr(page.text, "rank0-chunk"));
+    page_release(&page);
+
+    assert_int_equal(MEMTRACE("timeline --trace . --run rank2")->code, 0);
+    page = page_at("timeline.html");
+    assert_opens_with(&page, "", 11 * MIB);
+    assert_opens_with(&page, "rank0-", 14 * MIB);
+    page_release(&page);
+}
+
+static void the_page_of_one_rank_or_of_two_compared_has_no_charts(void **state)
+{
+    (void)state;
+    write_job();
+    static const char *const words[] = {"--trace memtrace-rank2.db", "--trace . --run rank1 --diff rank0"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        assert_int_equal(shell("\"$M\" timeline %s", words[i])->code, 0);
+        struct page page = page_at("timeline.html");
+        assert_null(strstr(page.text, "id=\"ranks-chunk"));
+        page_release(&page);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +299,8 @@ int main(void)
         LIBRARY_TEST(a_rank_tells_how_exact_its_clock_is),
         LIBRARY_TEST(steps_that_go_higher_and_higher_hint_at_a_leak),
         LIBRARY_TEST(ranks_that_did_not_end_are_named),
+        LIBRARY_TEST(the_page_has_a_chart_and_the_run_of_each_rank),
+        LIBRARY_TEST(the_page_of_one_rank_or_of_two_compared_has_no_charts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@ export function shellQuote(text) {
 }
 
 /** Returns a command on a trace. */
-function command(trace, ...words) {
+export function commandOf(trace, ...words) {
     const rest = trace === "memtrace.db" ? [] : ["--trace", trace];
     return ["memtrace", ...words, ...rest].map((word) => shellQuote(String(word))).join(" ");
 }
@@ -34,7 +34,7 @@ function blockQuery(event) {
 
 /** Returns the command for the difference of two runs. The second may be in another trace. */
 function diffCommand([first, second]) {
-    return command(
+    return commandOf(
         first.trace,
         "diff",
         first.id,
@@ -46,7 +46,7 @@ function diffCommand([first, second]) {
 export function commandFor(scene) {
     const { info, blocks } = scene.runs[scene.mapRun];
     if (scene.selected >= 0)
-        return command(
+        return commandOf(
             info.trace,
             "sql",
             blockQuery(info.first_event + blocks.alloc[scene.selected]),
@@ -54,8 +54,8 @@ export function commandFor(scene) {
             info.id,
         );
     if (scene.runs.length > 1) return diffCommand(scene.runs.map((run) => run.info));
-    if (scene.pinnedAtPeak || scene.moments[0] < 0) return command(info.trace, "peak", "--run", info.id);
-    return command(
+    if (scene.pinnedAtPeak || scene.moments[0] < 0) return commandOf(info.trace, "peak", "--run", info.id);
+    return commandOf(
         info.trace,
         "sql",
         compositionQuery(info.first_event, info.first_event + scene.moments[0]),
@@ -70,9 +70,8 @@ export function forgetCommand(scene) {
     if (!command.hidden && byId("command-text").textContent !== commandFor(scene)) command.hidden = true;
 }
 
-/** Copies the command, and says so. If copying is not allowed, shows it for the user to copy. */
-export async function copyCommand(scene) {
-    const text = commandFor(scene);
+/** Copies and shows a command, and says so. If copying is not allowed, it is there for the user to copy. */
+export async function copyText(text) {
     byId("command").hidden = false;
     setText(byId("command-text"), text);
     try {
@@ -81,4 +80,9 @@ export async function copyCommand(scene) {
     } catch {
         setText(byId("said"), "The command is shown below the header.");
     }
+}
+
+/** Copies the command for what the page shows. */
+export function copyCommand(scene) {
+    return copyText(commandFor(scene));
 }

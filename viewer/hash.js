@@ -5,12 +5,14 @@
 import { AFTER_ALL, AXIS_KINDS } from "./axis.js";
 import { GROUP_KEYS } from "./group_panel.js";
 import { allLanes } from "./marks.js";
+import { rankOfHash } from "./ranks.js";
 import { withAddresses, withRange } from "./view.js";
 
 /** Returns the part after "#". */
 export function hashOf(scene) {
     const { view, axis } = scene;
     const values = new URLSearchParams({ x: axis.kind, from: String(view.x0), to: String(view.x1) });
+    if (scene.rank !== "") values.set("rank", scene.rank);
     const wholeAddresses = Math.max(1, scene.runs[scene.mapRun].addressBytes);
     if (view.low !== 0 || view.high !== wholeAddresses) {
         values.set("low", String(view.low));
@@ -97,7 +99,8 @@ export class HashKeeper {
         this.timer = 0;
         this.written = "";
         window.addEventListener("hashchange", () => {
-            if (location.hash.slice(1) !== this.written) applyHash(scene, location.hash);
+            if (rankOfHash(location.hash) !== scene.rank) location.reload();
+            else if (location.hash.slice(1) !== this.written) applyHash(scene, location.hash);
         });
     }
 

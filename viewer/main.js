@@ -14,6 +14,7 @@ import { prepareMap } from "./map.js";
 import { sizeText } from "./numbers.js";
 import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
+import { rankOfHash, showRanks } from "./ranks.js";
 import { Scene } from "./scene.js";
 import { findLabels } from "./search.js";
 import { timesBetween } from "./times.js";
@@ -164,8 +165,9 @@ function whenIdle(body) {
 }
 
 /** Makes a scene that is not drawn yet. */
-function makeScene(description, runs) {
+function makeScene({ description, runs, rank }) {
     const scene = new PageScene(description, runs, () => {});
+    scene.rank = rank;
     scene.theme = readTheme(document.documentElement);
     return scene;
 }
@@ -192,7 +194,13 @@ function isOverview(scene) {
 /** Collects the messages of the worker, and makes the scene as soon as it can. */
 class Reader {
     constructor() {
-        Object.assign(this, { description: null, runs: [], scene: null, isShown: false });
+        Object.assign(this, {
+            description: null,
+            runs: [],
+            scene: null,
+            isShown: false,
+            rank: rankOfHash(location.hash),
+        });
     }
 
     show() {
@@ -209,7 +217,7 @@ class Reader {
         const { description, runs } = this;
         runs[number] = Object.assign(run, { time: timesBetween(run.knots, run.info) });
         if (description.runs.length > 1) return;
-        this.scene = makeScene(description, runs);
+        this.scene = makeScene(this);
         prepareMap(this.scene);
     }
 
@@ -218,7 +226,7 @@ class Reader {
         Object.assign(runs[number], memory);
         setText(byId("progress"), `Read run ${number + 1} of ${description.runs.length} …`);
         if (number + 1 < description.runs.length) return;
-        this.scene ??= makeScene(description, runs);
+        this.scene ??= makeScene(this);
         applyHash(this.scene, location.hash);
         if (isOverview(this.scene)) this.show();
     }
@@ -248,14 +256,16 @@ function fail(text) {
 }
 
 /**
- * Sends the chunks to the worker while the document is still loading, and removes them, to save memory. A chunk is
- * complete once another node comes after it. A message without text follows the last one.
+ * Sends the chunks of a rank to the worker while the document is still loading, and removes them, to save memory. A chunk is
+ * complete once another node comes after it. A message without text follows the last one. If the page lacks the rank, sends
+ * those that it opens with.
  */
-function sendChunks(worker) {
+function sendChunks(worker, reader) {
     let next = 0;
+    const chunkNow = () => byId(`${reader.rank === "" ? "" : `rank${reader.rank}-`}chunk-${next}`);
     const isRead = () => document.readyState !== "loading";
     const sendWhole = () => {
-        for (let chunk; (chunk = byId(`chunk-${next}`)) && (chunk.nextSibling || isRead()); next++) {
+        for (let chunk; (chunk = chunkNow()) && (chunk.nextSibling || isRead()); next++) {
             worker.postMessage({ number: next, text: chunk.textContent });
             chunk.remove();
         }
@@ -263,8 +273,10 @@ function sendChunks(worker) {
     const observer = new MutationObserver(sendWhole);
     const end = () => {
         observer.disconnect();
+        if (next === 0 && !chunkNow()) reader.rank = "";
         sendWhole();
         worker.postMessage({ number: next, text: null });
+        whenIdle(() => showRanks(reader.rank));
     };
     observer.observe(document.body, { childList: true });
     if (isRead()) end();
@@ -294,7 +306,7 @@ function start() {
     };
     worker.onerror = (event) => fail(event.message ?? "its worker did not start");
     worker.onmessage = ({ data }) => takes[data.kind](data);
-    sendChunks(worker);
+    sendChunks(worker, reader);
 }
 
 start();

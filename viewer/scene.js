@@ -38,6 +38,7 @@ export class Scene {
         this.stack = stackOrder(description.categories);
         this.uses = runs.map(() => null);
         this.stacks = runs.map(() => null);
+        this.rank = ""; // of the job's ranks, the one that the hash names; "": none, so that which the page opens with
         this.mapRun = 0;
         this.isolated = -1; // category that is isolated; -1: none, all are shown
         this.groupKey = "role"; // one of GROUP_KEYS

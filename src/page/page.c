@@ -1,12 +1,14 @@
 #include "page/page.h"
 
-#include "base/text.h"
 #include "mt_page_shell.h"
 #include "page/page_chunk.h"
+#include "page/page_json.h"
 #include "page/page_run.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,28 +19,11 @@ static const char CHUNKS[] = "<!-- chunks -->\n";
 
 /* ---- chunk 0: the description of the page and its runs, in JSON ---- */
 
-/* Converts text of any encoding; NULL becomes null. */
-static json_t *json_of_text(const char *text)
-{
-    if (text == NULL)
-        return json_null();
-    struct mt_text repaired = {0};
-    mt_utf8_add_repaired(&repaired, text);
-    json_t *json = json_string(mt_text_get(&repaired));
-    mt_text_release(&repaired);
-    return json;
-}
-
-static json_t *json_of_number(uint64_t number)
-{
-    return json_integer((json_int_t)number);
-}
-
 /* Appends the names with the numbers from 1 to `count`. */
 static void append_names(json_t *list, const struct mt_name_set *set, uint32_t count)
 {
     for (uint32_t i = 1; i <= count; i++)
-        json_array_append_new(list, json_of_text(mt_name_set_name(set, i)));
+        json_array_append_new(list, mt_page_json_text(mt_name_set_name(set, i)));
 }
 
 static json_t *describe_phases(void)
@@ -54,7 +39,7 @@ static json_t *list_firsts(const struct mt_page_table *table, size_t index)
 {
     json_t *list = json_array();
     for (size_t part = 0; part < mt_page_table_chunks(table); part++)
-        json_array_append_new(list, json_of_number(mt_page_table_first(table, index, part)));
+        json_array_append_new(list, mt_page_json_number(mt_page_table_first(table, index, part)));
     return list;
 }
 
@@ -65,7 +50,7 @@ static json_t *describe_column(const struct mt_page_table *table, size_t index)
     json_object_set_new(object, "name", json_string(column->name));
     json_object_set_new(object, "width", json_integer(table->shape[index].width));
     json_object_set_new(object, "coding", json_string(column->coding == MT_PAGE_DELTA ? "delta" : "plain"));
-    json_object_set_new(object, "unit", json_of_number(table->shape[index].unit));
+    json_object_set_new(object, "unit", mt_page_json_number(table->shape[index].unit));
     if (column->coding == MT_PAGE_DELTA)
         json_object_set_new(object, "first", list_firsts(table, index));
     return object;
@@ -76,9 +61,9 @@ static json_t *describe_table(const struct mt_page_table *table)
     json_t *object = json_object(), *columns = json_array();
     for (size_t i = 0; i < table->column_count; i++)
         json_array_append_new(columns, describe_column(table, i));
-    json_object_set_new(object, "rows", json_of_number(table->row_count));
+    json_object_set_new(object, "rows", mt_page_json_number(table->row_count));
     json_object_set_new(object, "part_rows", json_integer(MT_PAGE_PART_ROWS));
-    json_object_set_new(object, "first_chunk", json_of_number(table->first_chunk));
+    json_object_set_new(object, "first_chunk", mt_page_json_number(table->first_chunk));
     json_object_set_new(object, "columns", columns);
     return object;
 }
@@ -100,8 +85,8 @@ static mt_status describe_settings(const struct mt_page_source *source, json_t *
     mt_status status = mt_trace_settings(source->trace, source->run, &rows, &count);
     for (size_t i = 0; i < count; i++) {
         json_t *pair = json_array();
-        json_array_append_new(pair, json_of_text(rows[i].name));
-        json_array_append_new(pair, json_of_text(rows[i].value));
+        json_array_append_new(pair, mt_page_json_text(rows[i].name));
+        json_array_append_new(pair, mt_page_json_text(rows[i].value));
         json_array_append_new(settings, pair);
     }
     json_object_set_new(object, "settings", settings);
@@ -118,7 +103,7 @@ static mt_status describe_peaks(const struct mt_page_source *source, json_t *obj
         status = mt_trace_peak(source->trace, source->run, (mt_measure)measure, &peak);
         if (status == MT_OK && peak.bytes > 0) {
             json_t *one = json_object();
-            json_object_set_new(one, "bytes", json_of_number(peak.bytes));
+            json_object_set_new(one, "bytes", mt_page_json_number(peak.bytes));
             json_object_set_new(one, "event", json_integer(peak.event - source->run->first_event));
             json_object_set_new(peaks, mt_measure_name((mt_measure)measure), one);
         }
@@ -133,17 +118,17 @@ static mt_status describe_run(const struct mt_page_source *source, const struct 
     const struct mt_run *run = source->run;
     assert(page->run == run);
     json_t *object = json_object();
-    json_object_set_new(object, "trace", json_of_text(source->path));
+    json_object_set_new(object, "trace", mt_page_json_text(source->path));
     json_object_set_new(object, "id", json_integer(run->id));
-    json_object_set_new(object, "name", json_of_text(run->name));
-    json_object_set_new(object, "state", json_of_text(run->state));
-    json_object_set_new(object, "started_at", json_of_text(run->started_at));
-    json_object_set_new(object, "device", json_of_text(run->device));
-    json_object_set_new(object, "capacity_bytes", json_of_number(run->capacity_bytes));
+    json_object_set_new(object, "name", mt_page_json_text(run->name));
+    json_object_set_new(object, "state", mt_page_json_text(run->state));
+    json_object_set_new(object, "started_at", mt_page_json_text(run->started_at));
+    json_object_set_new(object, "device", mt_page_json_text(run->device));
+    json_object_set_new(object, "capacity_bytes", mt_page_json_number(run->capacity_bytes));
     json_object_set_new(object, "first_event", json_integer(run->first_event));
     json_object_set_new(object, "event_count", json_integer(run->event_count));
     json_object_set_new(object, "lost_events", json_integer(run->lost_events));
-    json_object_set_new(object, "time_unit_ns", json_of_number(page->time_unit_ns));
+    json_object_set_new(object, "time_unit_ns", mt_page_json_number(page->time_unit_ns));
     json_object_set_new(object, "tables", describe_tables(page));
     json_array_append_new(runs, object);
     MT_TRY(describe_settings(source, object));
@@ -159,7 +144,7 @@ static mt_status describe(const struct mt_page_plan *plan, const struct mt_page_
     append_names(texts, names->texts, names->text_count);
     append_names(categories, names->categories, names->category_count);
     json_object_set_new(object, "format", json_integer(PAGE_FORMAT));
-    json_object_set_new(object, "program", json_of_text(plan->program));
+    json_object_set_new(object, "program", mt_page_json_text(plan->program));
     json_object_set_new(object, "texts", texts);
     json_object_set_new(object, "categories", categories);
     json_object_set_new(object, "phases", describe_phases());
@@ -182,7 +167,7 @@ static mt_status write_description(const struct mt_page_output *out, const struc
     return status;
 }
 
-/* ---- the page ---- */
+/* ---- a set of chunks ---- */
 
 /* The tables are written in two groups: those that the first picture needs, of every run, and then the rest. */
 static const enum mt_page_table_id groups[] = {0, MT_PAGE_REST, MT_PAGE_TABLE_COUNT};
@@ -208,33 +193,91 @@ static mt_status write_chunks(const struct mt_page_output *out, const struct mt_
     return status;
 }
 
-static mt_status write_page(const struct mt_page_output *out, const struct mt_page_plan *plan,
-                            const struct mt_page_run *runs, const struct mt_page_names *names)
+/* The runs of a plan, read and measured. */
+struct data {
+    struct mt_page_names names;
+    struct mt_page_run runs[MT_PAGE_MOST_RUNS];
+};
+
+/* Release *out in any case. */
+static mt_status load(const struct mt_page_plan *plan, struct data *out)
+{
+    mt_status status = MT_OK;
+    *out = (struct data){.names = {0}};
+    mt_page_names_create(&out->names);
+    for (size_t i = 0; i < plan->source_count && status == MT_OK; i++)
+        status = mt_page_run_load(plan->sources[i].trace, plan->sources[i].path, plan->sources[i].run, &out->names,
+                                  &out->runs[i]);
+    return status == MT_OK ? measure_tables(plan, out->runs) : status;
+}
+
+static void release(struct data *data)
+{
+    for (size_t i = 0; i < MT_PAGE_MOST_RUNS; i++)
+        mt_page_run_release(&data->runs[i]);
+    mt_page_names_release(&data->names);
+}
+
+/* ---- other ranks ---- */
+
+/* Writes a rank's run as a set of its own. */
+static mt_status write_rank(const struct mt_page_output *out, const struct mt_page_plan *plan,
+                            const struct mt_rank *rank)
+{
+    struct mt_page_output set = *out;
+    struct mt_page_plan alone = {.program = plan->program, .source_count = 1};
+    struct mt_page_source *source = &alone.sources[0];
+    snprintf(set.set, sizeof set.set, "rank%" PRId64 "-", rank->rank);
+    source->path = rank->file;
+    MT_TRY(mt_trace_open(rank->file, &source->trace));
+    mt_status status = mt_trace_find_numbered(source->trace, rank->run, &source->run);
+    if (status == MT_OK) {
+        struct data data;
+        status = load(&alone, &data);
+        if (status == MT_OK)
+            status = write_chunks(&set, &alone, data.runs, &data.names);
+        release(&data);
+    }
+    mt_trace_close(source->trace);
+    return status;
+}
+
+static mt_status write_ranks(const struct mt_page_output *out, const struct mt_page_plan *plan)
+{
+    const struct mt_rank_job *job = plan->job->job;
+    struct mt_page_rank *ranks;
+    mt_status status = mt_page_ranks_read(plan->job, &ranks);
+    if (status == MT_OK)
+        status = mt_page_ranks_write(out, plan->job, ranks);
+    for (size_t i = 0; i < job->count && status == MT_OK; i++)
+        if (ranks[i].is_whole && job->ranks[i].of->rank != plan->job->shown)
+            status = write_rank(out, plan, job->ranks[i].of);
+    free(ranks);
+    return status;
+}
+
+/* ---- the page ---- */
+
+static mt_status write_page(const struct mt_page_output *out, const struct mt_page_plan *plan, const struct data *data)
 {
     const char *chunks = strstr(mt_page_shell, CHUNKS);
     assert(chunks != NULL);
     out->write(out->context, mt_page_shell, (size_t)(chunks - mt_page_shell));
-    mt_status status = write_chunks(out, plan, runs, names);
+    mt_status status = write_chunks(out, plan, data->runs, &data->names);
+    if (status == MT_OK && plan->job != NULL)
+        status = write_ranks(out, plan);
     mt_page_output_text(out, chunks + strlen(CHUNKS));
     return status;
 }
 
 mt_status mt_page_write(const struct mt_page_plan *plan, const struct mt_page_output *out)
 {
-    struct mt_page_names names;
-    struct mt_page_run runs[MT_PAGE_MOST_RUNS] = {{0}};
-    mt_status status = MT_OK;
+    struct data data;
     assert(plan->source_count >= 1 && plan->source_count <= MT_PAGE_MOST_RUNS);
-    mt_page_names_create(&names);
-    for (size_t i = 0; i < plan->source_count && status == MT_OK; i++)
-        status =
-            mt_page_run_load(plan->sources[i].trace, plan->sources[i].path, plan->sources[i].run, &names, &runs[i]);
+    assert(plan->job == NULL || plan->source_count == 1);
+    mt_status status = load(plan, &data);
     if (status == MT_OK)
-        status = measure_tables(plan, runs);
-    if (status == MT_OK)
-        status = write_page(out, plan, runs, &names);
-    for (size_t i = 0; i < MT_PAGE_MOST_RUNS; i++)
-        mt_page_run_release(&runs[i]);
-    mt_page_names_release(&names);
+        status = write_page(out, plan, &data);
+    release(&data);
     return status;
 }

@@ -21,7 +21,7 @@ enum packing {
 
 static const char TAIL[] = "</script>\n";
 
-enum { HEAD_BYTES = 96 };
+enum { HEAD_BYTES = 96 + MT_PAGE_SET_NAME };
 
 void mt_page_output_text(const struct mt_page_output *out, const char *text)
 {
@@ -60,10 +60,12 @@ static void encode_base64(const unsigned char *bytes, size_t count, char *out)
 }
 
 /* Returns the script element with compressed bytes. The caller frees it. */
-static char *make_element(size_t number, const unsigned char *compressed, size_t count, size_t *out_length)
+static char *make_element(const char *set, size_t number, const unsigned char *compressed, size_t count,
+                          size_t *out_length)
 {
     char *text = mt_host_alloc(HEAD_BYTES + base64_length(count) + sizeof TAIL);
-    int head = snprintf(text, HEAD_BYTES, "<script type=\"application/octet-stream;base64\" id=\"chunk-%zu\">", number);
+    int head =
+        snprintf(text, HEAD_BYTES, "<script type=\"application/octet-stream;base64\" id=\"%schunk-%zu\">", set, number);
     assert(head > 0 && head < HEAD_BYTES);
     char *at = text + head;
     encode_base64(compressed, count, at);
@@ -97,12 +99,12 @@ static unsigned char *pack(enum packing packing, const unsigned char *bytes, siz
     return NULL;
 }
 
-static char *make_chunk(size_t number, enum packing packing, const unsigned char *bytes, size_t count,
+static char *make_chunk(const char *set, size_t number, enum packing packing, const unsigned char *bytes, size_t count,
                         size_t *out_length)
 {
     size_t length;
     unsigned char *packed = pack(packing, bytes, count, &length);
-    char *text = packed != NULL ? make_element(number, packed, length, out_length) : NULL;
+    char *text = packed != NULL ? make_element(set, number, packed, length, out_length) : NULL;
     free(packed);
     return text;
 }
@@ -110,7 +112,7 @@ static char *make_chunk(size_t number, enum packing packing, const unsigned char
 mt_status mt_page_chunk_write(const struct mt_page_output *out, size_t number, const void *bytes, size_t count)
 {
     size_t length = 0;
-    char *chunk = make_chunk(number, PACKS_REPEATS, bytes, count, &length);
+    char *chunk = make_chunk(out->set, number, PACKS_REPEATS, bytes, count, &length);
     if (chunk == NULL)
         return mt_fail(MT_FAILED, "zlib can't compress chunk %zu of the page", number);
     out->write(out->context, chunk, length);
@@ -148,16 +150,17 @@ struct part {
 
 /* Invariants: each part below `next` was taken by one thread; count <= WAVE_PARTS. */
 struct wave {
+    const char *set;
     struct part parts[WAVE_PARTS];
     size_t count;
     atomic_size_t next;
 };
 
-static void make_part(struct part *part)
+static void make_part(const char *set, struct part *part)
 {
     size_t count;
     unsigned char *bytes = mt_page_table_encode(part->table, part->number, &count);
-    part->text = make_chunk(part->table->first_chunk + part->number, part->packing, bytes, count, &part->length);
+    part->text = make_chunk(set, part->table->first_chunk + part->number, part->packing, bytes, count, &part->length);
     free(bytes);
 }
 
@@ -165,7 +168,7 @@ static void *make_parts(void *context)
 {
     struct wave *wave = context;
     for (size_t i; (i = atomic_fetch_add(&wave->next, 1)) < wave->count;)
-        make_part(&wave->parts[i]);
+        make_part(wave->set, &wave->parts[i]);
     return NULL;
 }
 
@@ -227,7 +230,7 @@ static mt_status write_table(const struct mt_page_output *out, const struct mt_p
 
 mt_status mt_page_tables_write(const struct mt_page_output *out, const struct mt_page_table *tables, size_t count)
 {
-    struct wave wave = {.count = 0};
+    struct wave wave = {.set = out->set};
     mt_status status = MT_OK;
     for (size_t i = 0; i < count && status == MT_OK; i++)
         if (tables[i].name != NULL)

@@ -167,14 +167,19 @@ export function makeShell() {
     return shell;
 }
 
-/** Returns a whole page as text. */
+function encodeSet(set, chunks) {
+    const script = (bytes, i) =>
+        `<script type="application/octet-stream;base64" id="${set}chunk-${i}">${bytes.toString("base64")}</script>\n`;
+    return chunks.map(script).join("");
+}
+
+/** Returns a whole page as text: with `job`, also its ranks, and the data of each in `others`, by rank. */
 export function encodePage(page) {
     const [head, tail] = makeShell().split("<!-- chunks -->");
-    const scripts = encodeChunks(page).map(
-        (bytes, i) =>
-            `<script type="application/octet-stream;base64" id="chunk-${i}">${bytes.toString("base64")}</script>\n`,
-    );
-    return head + scripts.join("") + tail;
+    const { job, others = {} } = page;
+    const sets = Object.entries(others).map(([rank, other]) => encodeSet(`rank${rank}-`, encodeChunks(other)));
+    const ranks = job ? encodeSet("ranks-", [deflateSync(Buffer.from(JSON.stringify(job)))]) : "";
+    return head + encodeSet("", encodeChunks(page)) + ranks + sets.join("") + tail;
 }
 
 export function writePage(path, page) {

@@ -225,13 +225,6 @@ mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit 
     return status;
 }
 
-mt_status mt_trace_find_numbered(struct mt_trace *trace, int64_t number, const struct mt_run **out)
-{
-    char text[MT_BYTES_TEXT];
-    snprintf(text, sizeof text, "%" PRId64, number);
-    return mt_trace_find_run(trace, text, out);
-}
-
 mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes)
 {
     struct mt_peak_row peak = {0};

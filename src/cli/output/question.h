@@ -43,9 +43,6 @@ json_t *mt_question_json(const struct mt_question *question, const char *name);
 void mt_question_print_json(const struct mt_question *question, const char *name, const struct mt_row_type *type,
                             const void *answer);
 
-/* Finds the run of that number. */
-mt_status mt_trace_find_numbered(struct mt_trace *trace, int64_t number, const struct mt_run **out);
-
 /* Reads a peak alone, without its moment. */
 mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
                               uint64_t *out_bytes);

@@ -1,4 +1,5 @@
-/* memtrace timeline: the page that shows a run, or two. */
+/* memtrace timeline: the page that shows a run, two, or the ranks of a job. */
+#include "analysis/rank_job.h"
 #include "answer/output_file.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -73,12 +74,39 @@ static mt_status show_compared(const struct timeline_options *timeline, struct m
     return status;
 }
 
+/* Shows a rank with the others of its job beside it; alone if there are none, or if it was run again since. */
+static mt_status show_job(const struct timeline_options *timeline, const struct mt_run *run,
+                          const struct mt_rank_job *job, struct mt_page_plan *plan)
+{
+    const struct mt_page_job shown = {.job = job, .place = timeline->trace.trace, .shown = run->rank};
+    const struct mt_job_rank *rank;
+    const bool is_newest = mt_rank_job_find(job, run->rank, &rank) == MT_OK && rank->of->run == run->id;
+    plan->job = is_newest && job->count > 1 ? &shown : NULL;
+    return write_page(plan, timeline->output);
+}
+
+static mt_status show_rank(const struct timeline_options *timeline, const struct mt_run *run, struct mt_page_plan *plan)
+{
+    struct mt_ranks ranks;
+    struct mt_rank_job job = {0};
+    mt_status status = mt_ranks_open(&timeline->trace.trace, 1, &ranks);
+    if (status == MT_OK)
+        status = mt_rank_job_open(&ranks, run->job != NULL ? run->job : "", &job);
+    if (status == MT_OK)
+        status = show_job(timeline, run, &job, plan);
+    mt_rank_job_release(&job);
+    mt_ranks_close(&ranks);
+    return status;
+}
+
 static mt_status ask_timeline(const struct mt_question *question, const void *given)
 {
     const struct timeline_options *timeline = given;
     struct mt_page_plan plan = {.program = "memtrace " MT_VERSION};
     MT_TRY(mt_output_file_check("-o", timeline->output, NULL));
     add_source(question, timeline->trace.trace, &plan);
+    if (timeline->compared == NULL && question->run->rank >= 0)
+        return show_rank(timeline, question->run, &plan);
     return show_compared(timeline, &plan);
 }
 
@@ -89,9 +117,11 @@ const struct mt_command mt_command_timeline = {
     .details =
         "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
         "and address, steps, phases and layers, and what is live at any moment, by role, module and other words.\n"
-        "It needs no network and no GPU.\n",
+        "Of the ranks of a job, in a folder of traces or in one, also a small chart of each, the highest peak first;\n"
+        "those that are not too long can be opened. It needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"
-                "  memtrace timeline --run 1 --diff 2 -o autocast.html\n",
+                "  memtrace timeline --run 1 --diff 2 -o autocast.html\n"
+                "  memtrace timeline --trace ranks.db\n",
     .options = options,
     MT_OPTIONS_OF(struct timeline_options, .trace.trace = MT_DEFAULT_TRACE, .output = DEFAULT_OUTPUT),
     .ask = ask_timeline,

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -357,6 +358,13 @@ static const struct mt_run *find_name(const struct mt_trace *trace, const char *
         if (trace->runs[i].name != NULL && strcmp(trace->runs[i].name, which) == 0)
             return &trace->runs[i];
     return NULL;
+}
+
+mt_status mt_trace_find_numbered(const struct mt_trace *trace, int64_t number, const struct mt_run **out)
+{
+    char text[MT_BYTES_TEXT];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    return mt_trace_find_run(trace, text, out);
 }
 
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out)

@@ -68,6 +68,9 @@ const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_cou
  * MT_USAGE and the numbers that there are if there is no such run. */
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
 
+/* Finds the run of that number, and fails in the same way. */
+mt_status mt_trace_find_numbered(const struct mt_trace *trace, int64_t number, const struct mt_run **out);
+
 /* The share of one group in a peak: of a category, unless another key is asked for (groups.h). */
 struct mt_peak_share {
     const char *name;
