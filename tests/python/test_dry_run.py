@@ -288,6 +288,31 @@ def test_random_numbers_of_a_card_are_its_own(dry):
         """)
 
 
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_compiled_flex_attention_holds_no_scores(dry, is_compiled):
+    said = dry.run(f"""
+        import torch
+        from torch.nn.attention.flex_attention import flex_attention
+        if {is_compiled}:
+            flex_attention = torch.compile(flex_attention)
+        q, k, v = (torch.randn(2, heads, 2048, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for heads in (8, 2, 2))
+        before = torch.cuda.memory_allocated()
+        out = flex_attention(q, k, v, enable_gqa=True)
+        print(out.shape, out.stride(), torch.cuda.memory_allocated() - before)
+        out.sum().backward()
+        print(q.grad.shape, k.grad.shape, v.grad.shape, torch.cuda.max_memory_allocated())
+    """)
+    first, second = said.stdout.splitlines()
+    rows, scores = 2 * 8 * 2048, 2 * 8 * 2048 * 2048 * 4
+    assert first.startswith("torch.Size([2, 8, 2048, 64]) (1048576, 131072, 64, 1)")
+    assert second.startswith("torch.Size([2, 8, 2048, 64]) torch.Size([2, 2, 2048, 64]) torch.Size([2, 2, 2048, 64])")
+    if is_compiled:
+        assert int(first.split()[-1]) == rows * (64 * 2 + 4)  # the result, and what backward needs of the scores
+        assert int(second.split()[-1]) < scores / 4
+    else:
+        assert int(second.split()[-1]) > scores
+
+
 def test_recurrent_nets_run_as_with_cudnn(dry):
     dry.run("""
         import torch
