@@ -30,6 +30,7 @@ static void record(void)
     mt_foreign_map(foreign, 1, 1 << 20, 1 << 20, 0);
     mt_foreign_take(foreign, 2, &block);
     assert_true(mt_foreign_relabel(foreign, 3, 1 << 20, gradient, 0));
+    assert_true(mt_foreign_relabel(foreign, 3, 1 << 20, gradient, 0)); /* which it has: no event */
     assert_false(mt_foreign_relabel(foreign, 3, (1 << 20) + 512, gradient, 0));
     block.address += 4096;
     block.requested_bytes = MORE_BYTES;

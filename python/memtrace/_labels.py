@@ -17,6 +17,8 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ._spread import SpreadGradients, local_of
+
 # The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
 # without a rule has the category of the module around it.
 RULES: tuple[tuple[str, str], ...] = (
@@ -50,6 +52,7 @@ def start_of(tensor: torch.Tensor) -> int:
     """Returns the address of a tensor's block; 0 if it is on no card, or has no memory of its own."""
     if not tensor.is_cuda:
         return 0
+    tensor = local_of(tensor)
     try:
         return tensor.untyped_storage().data_ptr() if tensor.storage_offset() else tensor.data_ptr()
     except (RuntimeError, NotImplementedError):
@@ -84,6 +87,7 @@ class Labels:
         # of optimizers: how many tensors of state are labelled
         self.known_state: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self.handles: list[Any] = []
+        self.spread = SpreadGradients(self)
 
     # ---- names ----
 
@@ -114,10 +118,11 @@ class Labels:
         found: dict[torch.nn.Module, Place] = {}
         self._place(model, name, parent, around, found)
         for module, place in found.items():
+            self.spread.watch_module(module)
             for own_name, parameter in module.named_parameters(recurse=False):
                 span = self._span(place.span, own_name, "Parameter")
                 self.relabel(parameter, self.param, span)
-                if parameter.requires_grad and id(module) not in known:
+                if parameter.requires_grad and id(module) not in known and not self.spread.watch(parameter, span):
                     self._watch_gradient(parameter, span)
             for own_name, buffer in module.named_buffers(recurse=False):
                 self.relabel(buffer, self.data, self._span(place.span, own_name, "Buffer"))
@@ -162,8 +167,8 @@ class Labels:
         self.handles += [
             register_optimizer_step_pre_hook(self._before_optimizer),
             register_optimizer_step_post_hook(self._after_optimizer),
-            Patched(torch.autograd, "backward", self._backward),
         ]
+        self.patch(torch.autograd, "backward", self._backward)
         if not self.has_hooks:
             self._say("modules and gradients are not labelled: the hooks need CPython with its lock")
             return
@@ -179,6 +184,10 @@ class Labels:
         if graph is not None:
             self.library.memtrace_torch_graph(*graph)
 
+    def patch(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        """Has a function, or a method, be called by `around`, which gets it first, until all hooks are removed."""
+        self.handles.append(Patched(owner, name, around))
+
     def _say(self, words: str) -> None:
         print("memtrace: " + words, file=sys.stderr)
 
@@ -186,6 +195,11 @@ class Labels:
         """Gives a tensor's memory another category (its number)."""
         start = start_of(tensor)
         return bool(start) and self.library.memtrace_torch_relabel(start, span, category) == 0
+
+    def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int = ROOT) -> None:
+        """Does the same for tensors of which several may share a block."""
+        for start in {start_of(tensor) for tensor in tensors} - {0}:
+            self.library.memtrace_torch_relabel(start, span, category)
 
     # ---- forward and backward ----
 
@@ -257,7 +271,10 @@ class Labels:
         """Begins the optimizer's phase. Returns other arguments where a closure is among them, which an optimizer calls to
         have forward and backward run again."""
         before = self.phases_before[id(optimizer)] = self.phase_now
+        self.spread.before_optimizer()
         self._phase("optimizer", self.optimizer)
+        if optimizer not in self.known_state and hasattr(optimizer, "_init_group"):
+            self._label_as_made(optimizer)
         if callable(named.get("closure")):
             return given, {**named, "closure": self._in_phase(before, named["closure"])}
         if len(given) > 1 and callable(given[1]):
@@ -273,6 +290,20 @@ class Labels:
             finally:
                 self._phase("optimizer", self.optimizer)
         return call
+
+    def _label_as_made(self, optimizer: Any) -> None:
+        """Labels the state of each group of parameters as soon as it is made, before the step that may be the peak."""
+        groups = iter(optimizer.param_groups)
+        next(groups, None)
+
+        def make(*given: Any, **named: Any) -> Any:
+            result = type(optimizer)._init_group(optimizer, *given, **named)
+            self.label_state(optimizer)
+            if next(groups, None) is None:
+                vars(optimizer).pop("_init_group", None)
+            return result
+
+        optimizer._init_group = make
 
     def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
         self.label_state(optimizer)

@@ -20,7 +20,7 @@ import torch
 
 from . import _abi, _stacks
 from ._allocator import Allocator, close_at_exit, install_allocator
-from ._labels import Labels, Patched
+from ._labels import Labels
 from ._library import find_torch_library, load_torch_library
 
 TRACE = "MEMTRACE_RECORD_TRACE"
@@ -62,10 +62,10 @@ class Watcher(Labels):
         self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
         if self.step_prefix is None:
-            self.handles.append(Patched(torch.profiler.profile, "step", self._profiler_step))
+            self.patch(torch.profiler.profile, "step", self._profiler_step)
         else:
-            self.handles += [Patched(CUDA.nvtx, "range_push", self._begin_range),
-                             Patched(CUDA.nvtx, "range_pop", self._end_range)]
+            self.patch(CUDA.nvtx, "range_push", self._begin_range)
+            self.patch(CUDA.nvtx, "range_pop", self._end_range)
 
     def attach(self) -> None:
         """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
@@ -106,10 +106,13 @@ class Watcher(Labels):
     def _begin_forward(self, module: torch.nn.Module) -> None:
         if not self.in_step and not self.has_own_steps and module.training:
             self.in_step = True
+            self.phases_before.clear()  # of optimizers that failed
             self.begin_step()
 
     def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
         super()._after_optimizer(optimizer, given, named)
+        if self.phases_before:
+            return  # it is a part of another, as with ZeroRedundancyOptimizer
         self._phase("forward", self.data)  # what comes next is the data of the next step
         if not self.has_own_steps:
             self.in_step = False

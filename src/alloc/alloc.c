@@ -295,11 +295,13 @@ void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_i
     assert(mt_label_category(label) < MT_MOST_CATEGORIES);
     mt_biased_lock_take(&alloc->lock);
     assert(mt_block_is_out(block));
-    count_back(&alloc->stats.category[mt_label_category(block->label)], block);
-    block->label = label;
-    block->span = span;
-    count_out(&alloc->stats.category[mt_label_category(label)], block);
-    emit_block(alloc, MT_EVENT_RELABEL, block, 0);
+    if (block->label != label || block->span != span) {
+        count_back(&alloc->stats.category[mt_label_category(block->label)], block);
+        block->label = label;
+        block->span = span;
+        count_out(&alloc->stats.category[mt_label_category(label)], block);
+        emit_block(alloc, MT_EVENT_RELABEL, block, 0);
+    }
     assert(mt_alloc_is_sound(alloc));
     mt_biased_lock_give(&alloc->lock);
 }

@@ -75,7 +75,7 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block);
 void mt_alloc_use_on(struct mt_alloc *alloc, struct mt_block *block, mt_stream stream);
 
 /* Gives a live block another label, as when a product becomes a gradient. It stays the same block in the trace, and counts as
- * an allocation of its new category alone. */
+ * an allocation of its new category alone. Nothing is emitted for the label that it has. */
 void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_id label, mt_span_id span);
 
 /* Returns the address of a live block, which does not change. */

@@ -202,3 +202,58 @@ def test_what_nccl_takes_leaves_less_for_tensors(dry):  # noqa: F811
         """
     assert lines(run(dry, source, "--ranks", "1")) == ["fits"]
     assert lines(run(dry, source, "--ranks", "2", "--only", "0")) == ["does not fit"]
+
+
+SPREAD = """
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+def model_of():
+    return nn.Sequential(nn.Linear(512, 1024, bias=False), nn.Linear(1024, 512, bias=False))
+
+def train(model, optimizer=None):
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), foreach=False)
+    for _ in range(3):
+        model(torch.ones(2, 512, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+SPREADS = {
+    "meta": """
+        with torch.device("meta"):
+            model = model_of()
+        for layer in model:
+            fully_shard(layer)
+        fully_shard(model).to_empty(device="cuda")
+        train(model)
+        """,
+    "fully_shard": "train(fully_shard(model_of().cuda()))",
+    "tensor_parallel": """
+        mesh = init_device_mesh("cuda", (size,))
+        train(parallelize_module(model_of().cuda(), mesh, {"0": ColwiseParallel(), "1": RowwiseParallel()}))
+        """,
+    "fsdp": "train(FullyShardedDataParallel(model_of().cuda()))",
+    "ddp_view": "train(DistributedDataParallel(model_of().cuda(), gradient_as_bucket_view=True))",
+    "zero": """
+        model = DistributedDataParallel(model_of().cuda())
+        train(model, ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, foreach=False))
+        """,
+}
+# For each: the parameters, the optimizer's state, and the gradients of three steps of one of two ranks, in MiB; the model has 4.
+# FSDP's are 4 before they are sharded, and DDP's are blocks of their own before they are copied into buckets, which are made anew.
+EXPECTED = {"meta": (2, 4, 6), "fully_shard": (2, 4, 6), "tensor_parallel": (2, 4, 6), "fsdp": (2, 4, 6 + 12),
+            "ddp_view": (4, 8, 4 + 4 + 12), "zero": (4, 4, 12)}
+
+
+@pytest.mark.parametrize("how", SPREADS)
+def test_what_is_spread_over_ranks_has_its_role(dry, how):  # noqa: F811
+    run(dry, SPREAD + textwrap.dedent(SPREADS[how]), "--ranks", "2", "--only", "0", "--steps", "3")
+    found = dict(dry.rows("""
+        SELECT category, sum(bytes) >> 20 FROM (
+            SELECT category, max(block_bytes) AS bytes FROM event JOIN label ON label.id = event.label
+            WHERE kind = (SELECT id FROM event_kind WHERE name = 'relabel') GROUP BY category, allocation)
+        GROUP BY category"""))
+    assert (found["Param"], found["Opt State"], found["Gradient"]) == EXPECTED[how]

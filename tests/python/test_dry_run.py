@@ -1,4 +1,5 @@
 """Programs of PyTorch, run dry: what they may do, what they are told, and how they end. Skipped where there is a card."""
+import json
 import os
 import pathlib
 import signal
@@ -311,6 +312,21 @@ def test_compiled_flex_attention_holds_no_scores(dry, is_compiled):
         assert int(second.split()[-1]) < scores / 4
     else:
         assert int(second.split()[-1]) > scores
+
+
+def test_an_optimizer_s_state_has_its_role_in_the_step_that_makes_it(dry):
+    dry.run("""
+        import torch
+        model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048, bias=False) for _ in range(2))).cuda()
+        optimizer = torch.optim.Adam([{"params": layer.parameters()} for layer in model])
+        model(torch.ones(8, 2048, device="cuda")).sum().backward()
+        optimizer.step()
+        """)
+    said = subprocess.run([find_program(), "peak", "--json", "--trace", str(dry.trace)], capture_output=True, text=True, check=True)
+    peak = json.loads(said.stdout)
+    roles = {row["role"]: row["allocated_bytes"] >> 20 for row in peak["rows"]}
+    assert peak["allocated"]["phase"] == "optimizer"
+    assert (roles["parameter"], roles["gradient"], roles["optimizer state"]) == (32, 32, 64)
 
 
 def test_recurrent_nets_run_as_with_cudnn(dry):

@@ -229,6 +229,8 @@ bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr ad
         foreign->counts.unseen_relabels++;
         return false;
     }
+    if (block->label == label && block->span == span)
+        return true;
     block->label = label;
     block->span = span;
     emit_block(foreign, MT_EVENT_RELABEL, block, 0);

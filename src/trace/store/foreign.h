@@ -84,7 +84,8 @@ void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addr
 void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *block);
 void mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address);
 
-/* Gives the live block that begins at the address another label, as when its purpose becomes known. False: there is none. */
+/* Gives the live block that begins at the address another label, as when its purpose becomes known. False: there is none. Nothing
+ * is emitted for the label that it has. */
 bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,
                         mt_span_id span);
 

@@ -1,0 +1,72 @@
+"""Gradients of what is spread over ranks: of DTensors, of FSDP's shards, and those that lie in DDP's buckets.
+
+Autograd does not put them into a block of their own, as it does with others: FSDP2 sets those of a group after its backward, FSDP
+and DDP before the optimizer.
+"""
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from ._labels import Labels
+
+FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+
+
+def local_of(tensor: Any) -> Any:
+    """Returns the part of a DTensor that this rank has; of another tensor, itself."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+class SpreadGradients:
+    """Labels them once they are there. Costs nothing where a program spreads nothing."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        # Parameters whose gradients are there before the optimizer, by id, with the span of their gradient.
+        self.late: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self.watches_groups = False
+
+    def watch_module(self, module: torch.nn.Module) -> None:
+        """Is told of each module that is watched."""
+        if getattr(module, "gradient_as_bucket_view", False):
+            for parameter in module.parameters():
+                self._label_late(parameter, 0)
+
+    def watch(self, parameter: Any, span: int) -> bool:
+        """Is told of each parameter that is watched. Returns whether its gradient is labelled here."""
+        if getattr(parameter, "_is_flat_param", False):
+            self._label_late(parameter, span)
+        if local_of(parameter) is parameter:
+            return False
+        self.labels.handles.append(
+            parameter.register_post_accumulate_grad_hook(lambda parameter: self._label([parameter], span)))
+        group = getattr(sys.modules.get(FSDP2), "FSDPParamGroup", None)
+        if group is not None and not self.watches_groups:
+            self.watches_groups = True
+            self.labels.patch(group, "post_backward", self._after_backward)
+        return True
+
+    def _after_backward(self, original: Any, group: Any, *given: Any, **named: Any) -> Any:
+        """Labels what FSDP2 has reduced for a group of parameters, which is one block."""
+        result = original(group, *given, **named)
+        place = self.labels.places.get(id(group.modules[0]))
+        self._label((part.sharded_param for part in group.fsdp_params), place.span if place else 0)
+        return result
+
+    def _label_late(self, parameter: Any, span: int) -> None:
+        self.late[id(parameter)] = weakref.ref(parameter), span
+
+    def before_optimizer(self) -> None:
+        for find, span in self.late.values():
+            parameter = find()
+            if parameter is not None:
+                self._label([parameter], span)
+
+    def _label(self, parameters: Iterable[Any], span: int) -> None:
+        self.labels.relabel_all((each.grad for each in parameters if each.grad is not None), self.labels.gradient, span)
