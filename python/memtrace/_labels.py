@@ -32,6 +32,9 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"(?i)block|layer|transformer|model", "Block"),
 )
 
+# The names of modules within modules that only wrap them. They are no part of a path, as in the names of a state_dict.
+WRAPPED = "_checkpoint_wrapped_module", "_fsdp_wrapped_module", "_orig_mod"
+
 ROOT = 0
 OBJECT_BYTES = 16  # of a Python object before what it is about, in an interpreter with one lock
 
@@ -144,8 +147,8 @@ class Labels:
         key = id(module)
         if key not in self.places:
             category = self.rule_for(module, name, around)
-            self.places[key] = Place(self._span(parent, name, type(module).__name__), category,
-                                     weakref.ref(module, lambda _: self._forget(key)))
+            span = parent if name in WRAPPED else self._span(parent, name, type(module).__name__)
+            self.places[key] = Place(span, category, weakref.ref(module, lambda _: self._forget(key)))
             self.library.memtrace_torch_module(key, self.places[key].span, category)
         found[module] = place = self.places[key]
         for child_name, child in module.named_children():

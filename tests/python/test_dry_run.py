@@ -329,6 +329,18 @@ def test_an_optimizer_s_state_has_its_role_in_the_step_that_makes_it(dry):
     assert (roles["parameter"], roles["gradient"], roles["optimizer state"]) == (32, 32, 64)
 
 
+def test_a_wrapper_is_no_part_of_a_module_s_path(dry):
+    dry.run("""
+        import torch
+        from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+        model = torch.nn.Sequential(checkpoint_wrapper(torch.nn.Linear(64, 64)), torch.nn.Linear(64, 64)).cuda()
+        model(torch.ones(8, 64, device="cuda")).sum().backward()
+        """)
+    spans = [path for path, in dry.rows("SELECT path FROM span")]
+    assert {"Sequential.0.weight", "Sequential.1.weight"} <= set(spans)
+    assert not any("_checkpoint_wrapped_module" in path for path in spans)
+
+
 def test_recurrent_nets_run_as_with_cudnn(dry):
     dry.run("""
         import torch
