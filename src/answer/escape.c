@@ -5,7 +5,10 @@
 #include <assert.h>
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 size_t mt_text_width(const char *text, size_t bytes)
 {
@@ -32,11 +35,29 @@ void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, s
     mt_text_add(out, "\n");
 }
 
-/* True for control characters of C0 and C1, and for DEL. */
+/* Returns the number of the character at `text`, of so many bytes. */
+static uint32_t character_at(const char *text, int length)
+{
+    static const unsigned char first[] = {0x7F, 0x1F, 0x0F, 0x07};
+    uint32_t number = (unsigned char)text[0] & first[length - 1];
+    for (int i = 1; i < length; i++)
+        number = number << 6 | ((unsigned char)text[i] & 0x3F);
+    return number;
+}
+
+/* True for characters that nobody sees, and that change the text around them: controls of C0 and C1, DEL, marks and overrides of the
+ * direction, ends of lines and paragraphs; and for those that XML does not allow. */
 static bool is_control(const char *text, int length)
 {
-    const unsigned char *byte = (const unsigned char *)text;
-    return (length == 1 && (byte[0] < 0x20 || byte[0] == 0x7F)) || (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0);
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0, 0x1F},        {0x7F, 0x9F},     {0x61C, 0x61C},  {0x200E, 0x200F},
+                  {0x2028, 0x202E}, {0x2066, 0x2069}, {0xFFFE, 0xFFFF}};
+    const uint32_t number = character_at(text, length);
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (number >= ranges[i].first && number <= ranges[i].last)
+            return true;
+    return false;
 }
 
 /* Returns the bytes at `name` that may be shown as they are. */
@@ -80,12 +101,17 @@ void mt_text_add_markup(struct mt_text *out, const char *text)
     mt_text_release(&visible);
 }
 
-/* True if the character at `at` has a meaning in Markdown. A low line inside a word has none. */
+/* True if the character at `at` has a meaning in Markdown. A low line inside a word has none, and a colon or a point only in an
+ * address. */
 static bool is_markdown(const char *text, size_t at)
 {
+    if (text[at] == ':')
+        return text[at + 1] == '/';
+    if (text[at] == '.')
+        return at >= 3 && strncasecmp(text + at - 3, "www", 3) == 0;
     if (text[at] == '_')
         return at == 0 || !isalnum((unsigned char)text[at - 1]) || !isalnum((unsigned char)text[at + 1]);
-    return strchr("\\`*[]<>&|~$", text[at]) != NULL;
+    return strchr("\\`*[]<>&|~$@#", text[at]) != NULL;
 }
 
 void mt_text_add_markdown(struct mt_text *out, const char *text)
@@ -130,10 +156,10 @@ void mt_text_add_shell_word(struct mt_text *out, const char *word)
     mt_text_add(out, "'");
 }
 
-/* Adds the field between quotes. Quotes in it are doubled. */
-static void add_quoted(struct mt_text *out, const char *field)
+/* Adds the field between quotes, behind `before`. Quotes in it are doubled. */
+static void add_quoted(struct mt_text *out, const char *before, const char *field)
 {
-    mt_text_add(out, "\"");
+    mt_text_add(out, "\"%s", before);
     while (*field != '\0') {
         size_t length = strcspn(field, "\"");
         mt_text_add(out, "%.*s%s", (int)length, field, field[length] == '"' ? "\"\"" : "");
@@ -142,10 +168,22 @@ static void add_quoted(struct mt_text *out, const char *field)
     mt_text_add(out, "\"");
 }
 
+/* True if a spreadsheet would compute the field, and it is no number. */
+static bool is_formula(const char *field)
+{
+    char *end;
+    if (strchr("=+-@", field[0]) == NULL || field[0] == '\0')
+        return false;
+    (void)strtod(field, &end);
+    return *end != '\0' || end == field;
+}
+
 void mt_text_add_csv(struct mt_text *out, const char *field)
 {
-    if (field[strcspn(field, ",\"\r\n")] != '\0')
-        add_quoted(out, field);
+    if (is_formula(field))
+        add_quoted(out, "'", field);
+    else if (field[strcspn(field, ",\"\r\n")] != '\0')
+        add_quoted(out, "", field);
     else
         mt_text_add(out, "%s", field);
 }

@@ -17,7 +17,7 @@ size_t mt_text_width(const char *text, size_t bytes);
  * begins. */
 void mt_text_add_wrapped(struct mt_text *out, const char *text, size_t indent, size_t width);
 
-/* Adds `name` with control characters and invalid UTF-8 written as \x1b. */
+/* Adds `name` with control characters, marks of direction and invalid UTF-8 written as \x1b. */
 void mt_text_add_visible(struct mt_text *out, const char *name);
 
 /* Adds text for an element or a quoted attribute of XML or HTML: visible as above, and with its markup escaped. */
@@ -30,7 +30,8 @@ void mt_text_add_markdown(struct mt_text *out, const char *text);
 /* Adds `word` so that a shell reads it as one word, quoted where it must be. */
 void mt_text_add_shell_word(struct mt_text *out, const char *word);
 
-/* Adds a field of a CSV line, quoted where it must be (RFC 4180). */
+/* Adds a field of a CSV line, quoted where it must be (RFC 4180). One that a spreadsheet would take for a formula begins with an
+ * apostrophe, which it takes for the mark of text. */
 void mt_text_add_csv(struct mt_text *out, const char *field);
 
 #endif

@@ -80,7 +80,7 @@ static void print_csv_text(struct mt_row_stream *stream, const char *value)
 
 static void print_text(struct mt_row_stream *stream, const char *value)
 {
-    if (stream->form == MT_ROWS_CSV && is_plain(value)) {
+    if (stream->form == MT_ROWS_CSV && is_plain(value) && strchr("=+-@", value[0]) == NULL) {
         print(stream, value);
     } else if (stream->form == MT_ROWS_CSV) {
         print_csv_text(stream, value);

@@ -82,25 +82,11 @@ static mt_status run_program(int count, char **arguments)
     return status == MT_OK ? run_command(command, count - 2, arguments + 2) : status;
 }
 
-/* Prints the failure after the answer so far. Further lines of the message are indented. */
+/* Prints the failure after the answer so far. */
 static void print_failure(void)
 {
     fflush(stdout);
-    struct mt_text text = {0}, line = {0};
-    const char *rest = mt_last_error();
-    for (;;) {
-        size_t length = strcspn(rest, "\n");
-        line.length = 0;
-        mt_text_add(&line, "%.*s", (int)length, rest);
-        mt_text_add_visible(&text, length > 0 ? line.data : "");
-        if (rest[length] == '\0')
-            break;
-        mt_text_add(&text, "\n  ");
-        rest += length + 1;
-    }
-    mt_note("%s", mt_text_get(&text));
-    mt_text_release(&line);
-    mt_text_release(&text);
+    mt_note("%s", mt_last_error());
 }
 
 int main(int count, char **arguments)

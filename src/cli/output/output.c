@@ -149,10 +149,8 @@ void mt_print_line(struct mt_text *line)
     const char *words = mt_text_get(line);
     for (; *words == '\n'; words++)
         putchar('\n');
-    if (mt_output_is_terminal()) {
-        mt_text_add_visible(&visible, words);
-        words = mt_text_get(&visible);
-    }
+    mt_text_add_visible(&visible, words);
+    words = mt_text_get(&visible);
     size_t indent = strspn(words, " ");
     printf("%*s", (int)indent, "");
     mt_print_wrapped(words + indent, indent);
@@ -175,36 +173,36 @@ bool mt_notes_are_on_terminal(void)
     return isatty(STDERR_FILENO) == 1;
 }
 
-/* Prints a note line by line, with those that are too long for the terminal broken between words. */
-static void print_note_on_terminal(const char *note)
+/* Adds a line of a note, with names in it made visible, broken between words where it is too long for the terminal. */
+static void add_note_line(struct mt_text *out, const char *line, size_t bytes)
 {
-    enum { INDENT = 2 };
-    size_t width = (size_t)width_in(columns_of(STDERR_FILENO));
-    struct mt_text lines = {0};
-    for (const char *line = note; *line != '\0'; line += line[strcspn(line, "\n")] == '\n') {
-        struct mt_text words = {0};
-        size_t bytes = strcspn(line, "\n");
-        mt_text_add(&words, "%.*s", (int)bytes, line);
-        mt_text_add_wrapped(&lines, mt_text_get(&words), line > note ? INDENT : 0, width);
-        mt_text_release(&words);
-        line += bytes;
-    }
-    fputs(mt_text_get(&lines), stderr);
-    mt_text_release(&lines);
+    struct mt_text words = {0}, visible = {0};
+    mt_text_add(&words, "%.*s", (int)bytes, line);
+    mt_text_add_visible(&visible, mt_text_get(&words));
+    if (mt_notes_are_on_terminal())
+        mt_text_add_wrapped(out, mt_text_get(&visible), 0, (size_t)width_in(columns_of(STDERR_FILENO)));
+    else
+        mt_text_add(out, "%s\n", mt_text_get(&visible));
+    mt_text_release(&visible);
+    mt_text_release(&words);
 }
 
 void mt_note(const char *format, ...)
 {
-    struct mt_text note = {0};
+    struct mt_text note = {0}, lines = {0};
     va_list arguments;
     va_start(arguments, format);
     mt_text_add(&note, "memtrace: ");
     mt_text_add_list(&note, format, arguments);
     va_end(arguments);
-    if (mt_notes_are_on_terminal())
-        print_note_on_terminal(mt_text_get(&note));
-    else
-        fprintf(stderr, "%s\n", mt_text_get(&note));
+    for (const char *line = note.data; *line != '\0'; line += line[0] == '\n') {
+        const size_t bytes = strcspn(line, "\n");
+        mt_text_add(&lines, "%s", line > note.data ? "| " : "");
+        add_note_line(&lines, line, bytes);
+        line += bytes;
+    }
+    fputs(mt_text_get(&lines), stderr);
+    mt_text_release(&lines);
     mt_text_release(&note);
 }
 
@@ -230,10 +228,6 @@ mt_status mt_fail_writing_hint(mt_status status, const char *untraced)
 
 void mt_print_name(const char *name)
 {
-    if (!mt_output_is_terminal()) {
-        fputs(name, stdout);
-        return;
-    }
     struct mt_text visible = {0};
     mt_text_add_visible(&visible, name);
     fputs(mt_text_get(&visible), stdout);

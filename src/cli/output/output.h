@@ -1,5 +1,6 @@
 /* The output of the program: data on stdout, notes and progress on stderr. Names in a trace may hold any bytes:
- * control characters are escaped before they reach a terminal. */
+ * control characters are escaped, wherever the output goes: a log is read on a terminal, too, and by programs that take a line for a
+ * command. */
 #ifndef MT_CLI_OUTPUT_H
 #define MT_CLI_OUTPUT_H
 
@@ -54,7 +55,8 @@ void mt_print_wrapped(const char *text, size_t indent);
  * at its beginning indent every line; line ends before them are printed first. */
 void mt_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints a line on stderr, "memtrace: …", wrapped at words if that is a terminal. */
+/* Prints a note on stderr, "memtrace: …", wrapped at words if that is a terminal, with names in it made visible. Its further lines
+ * begin with "| ". */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Adds "; HINT" to the text of the failure, and returns `status`. The libraries say what is wrong, for whichever program
@@ -65,7 +67,7 @@ mt_status mt_fail_hint(mt_status status, const char *format, ...) __attribute__(
  * the command that needs none; NULL: there is no such one. */
 mt_status mt_fail_writing_hint(mt_status status, const char *untraced);
 
-/* Prints a name, on a terminal with its control characters escaped. */
+/* Prints a name with its control characters escaped. */
 void mt_print_name(const char *name);
 
 /* Prints a sentence as mt_say does, and releases it. */
@@ -89,7 +91,7 @@ void mt_json_stream_begin(struct mt_json_stream *stream, json_t *head, const cha
 void mt_json_stream_row(struct mt_json_stream *stream, json_t *row);                     /* takes row */
 void mt_json_stream_end(struct mt_json_stream *stream);
 
-/* Prints a field of CSV, on a terminal with its control characters escaped, and `after`: ',' or a newline. */
+/* Prints a field of CSV with its control characters escaped, and `after`: ',' or a newline. */
 void mt_csv_print(const char *field, char after);
 
 #endif
