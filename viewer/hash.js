@@ -99,16 +99,21 @@ export class HashKeeper {
         this.timer = 0;
         this.written = "";
         window.addEventListener("hashchange", () => {
-            if (rankOfHash(location.hash) !== scene.rank) location.reload();
+            if (this.leaves()) location.reload();
             else if (location.hash.slice(1) !== this.written) applyHash(scene, location.hash);
         });
+    }
+
+    /** True if the address names another rank already: the page is about to show that one. */
+    leaves() {
+        return rankOfHash(location.hash) !== this.scene.rank;
     }
 
     update() {
         clearTimeout(this.timer);
         this.timer = setTimeout(() => {
             const hash = hashOf(this.scene);
-            if (hash === this.written) return;
+            if (hash === this.written || this.leaves()) return;
             this.written = hash;
             history.replaceState(null, "", `#${hash}`);
         }, 150);

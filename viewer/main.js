@@ -203,6 +203,12 @@ class Reader {
         });
     }
 
+    /** Has the page show what it opens with, since it lacks the rank of its address. */
+    leaveRank() {
+        this.rank = "";
+        history.replaceState(null, "", "#");
+    }
+
     show() {
         if (!this.isShown) show(this.scene);
         this.isShown = true;
@@ -273,7 +279,7 @@ function sendChunks(worker, reader) {
     const observer = new MutationObserver(sendWhole);
     const end = () => {
         observer.disconnect();
-        if (next === 0 && !chunkNow()) reader.rank = "";
+        if (next === 0 && !chunkNow()) reader.leaveRank();
         sendWhole();
         worker.postMessage({ number: next, text: null });
         whenIdle(() => showRanks(reader.rank));

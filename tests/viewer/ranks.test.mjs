@@ -139,6 +139,23 @@ test("a rank is opened, its link keeps it, and back goes to the one before", () 
         assert.equal(await openedPeak(page), peakOf(data.others[0]));
     }));
 
+test("a rank is opened although the view has just changed", () =>
+    withPage("job", {}, async (page) => {
+        await page.waitForSelector("#ranks:not([hidden])");
+        const loaded = page.waitForEvent("load");
+        await page.evaluate(async () => {
+            const link = [...document.querySelectorAll(".rank a")].find(({ textContent }) => textContent === "rank 0");
+            document.getElementById("to-peak").click();
+            await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+            setTimeout(() => link.click(), 50); // and then, before the page knows of it, the address is to be updated
+            const end = performance.now() + 300;
+            while (performance.now() < end);
+        });
+        await loaded;
+        await page.waitForSelector('#page[data-complete="true"]');
+        assert.equal(await openedPeak(page), peakOf(data.others[0]));
+    }));
+
 test("a rank inside of a fold is shown when it is the one that is open", () =>
     withPage("job", { hash: "#rank=3" }, async (page) => {
         await page.waitForSelector("#ranks:not([hidden])");
@@ -151,6 +168,7 @@ test("of a rank that is not on the page, the command is copied; its link shows t
     withPage("job", { hash: "#rank=2" }, async (page) => {
         await page.waitForSelector("#ranks:not([hidden])");
         assert.equal(await openedPeak(page), peakOf(data));
+        assert.ok(!page.url().includes("rank=2"));
         await page.getByRole("button", { name: "rank 2" }).click();
         await settle(page);
         assert.equal(await page.textContent("#command-text"), "memtrace timeline --run rank2 --trace 'my traces'");
