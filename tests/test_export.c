@@ -99,6 +99,8 @@ static void what_makes_no_sense_is_wrong_usage(void **state)
         {"--diff nope --format folded", "there is no run \"nope\""},
         {"-o memtrace.db", "memtrace.db is a trace"},
         {"-o ./memtrace.db", "./memtrace.db is a trace"},
+        {"-o memtrace.db-ring", "memtrace.db-ring would belong to a trace"},
+        {"-o ./memtrace.db-wal --format csv", "memtrace.db-wal would belong to a trace"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct said *said = shell("\"$M\" export %s", cases[i][0]);

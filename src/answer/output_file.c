@@ -86,11 +86,33 @@ static bool is_standard_output(const char *name)
     return name == NULL || strcmp(name, "-") == 0;
 }
 
-/* Fails for any trace, whether the command reads it or not. */
+/* Returns the name of the trace, or other database, that such a file would belong to; NULL: there is none. The caller frees it. */
+static char *trace_of(const char *name)
+{
+    static const char *const endings[] = {"", "-ring", "-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t length = strlen(name), ending = strlen(endings[i]);
+        if (length <= ending || strcmp(name + length - ending, endings[i]) != 0)
+            continue;
+        char *trace = mt_host_strdup(name);
+        trace[length - ending] = '\0';
+        if (mt_trace_file_is_database(trace))
+            return trace;
+        free(trace);
+    }
+    return NULL;
+}
+
+/* Fails for any trace, whether the command reads it or not, and for a file that belongs to one. */
 static mt_status check_no_trace(const char *name)
 {
-    if (is_standard_output(name) || !mt_trace_file_is_database(name))
+    char *trace = is_standard_output(name) ? NULL : trace_of(name);
+    const bool is_beside = trace != NULL && strcmp(trace, name) != 0;
+    free(trace);
+    if (trace == NULL)
         return MT_OK;
+    if (is_beside)
+        return mt_fail(MT_USAGE, "%s would belong to a trace or another database: name another file", name);
     return mt_fail(MT_USAGE, "%s is a trace or another database, which would be lost: name another file", name);
 }
 
