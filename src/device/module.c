@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,67 +15,40 @@
 
 enum { LONGEST_NAME = 128 }; /* of a folder below and a file in it */
 
-static void cut_at_last_slash(char *path)
-{
-    char *slash = strrchr(path, '/');
-    if (slash != NULL)
-        *slash = '\0';
-}
-
-/* Writes the folder of the running program without its last slash, "" if the system does not tell it. */
-static void find_program_folder(char *folder)
-{
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    folder[length > 0 ? length : 0] = '\0';
-    cut_at_last_slash(folder);
-}
-
-/* Writes the folder of the library or program that this code is part of, with links resolved. */
-static void find_own_folder(char *folder)
+/* Writes the folder of the library or program that this code is part of, with links resolved and without its last slash; "" if
+ * the system does not tell it. Returns whether it is the program. */
+static bool find_own_folder(char *folder)
 {
     Dl_info info;
-    folder[0] = '\0';
-    if (dladdr((void *)find_own_folder, &info) == 0 || realpath(info.dli_fname, folder) == NULL)
-        return;
-    cut_at_last_slash(folder);
+    struct link_map *own = NULL;
+    const bool is_known = dladdr1((void *)find_own_folder, &info, (void **)&own, RTLD_DL_LINKMAP) != 0;
+    const bool is_program = is_known && own->l_name[0] == '\0'; /* its name may be anything that its starter said */
+    if (!is_known || realpath(is_program ? "/proc/self/exe" : own->l_name, folder) == NULL)
+        folder[0] = '\0';
+    else
+        *strrchr(folder, '/') = '\0';
+    return is_program;
 }
 
-/* Writes the path of the file in the first of these places of the folder that has it. Returns false if none has. */
-static bool find_file(const char *folder, const char *const *places, const char *file, char *path, size_t path_bytes)
+/* Writes the path of the file in the first folder that holds it. */
+static bool find_anywhere(const char *file, char path[PATH_MAX + LONGEST_NAME])
 {
-    for (; folder[0] != '\0' && *places != NULL; places++) {
-        snprintf(path, path_bytes, "%s%s/%s", folder, *places, file);
+    static const char *const of_program[] = {"", "/../lib/memtrace", NULL};
+    static const char *const of_library[] = {"", "/memtrace", "/../memtrace", NULL};
+    char folder[PATH_MAX];
+    const char *const *place = find_own_folder(folder) ? of_program : of_library;
+    for (; folder[0] != '\0' && *place != NULL; place++) {
+        snprintf(path, PATH_MAX + LONGEST_NAME, "%s%s/%s", folder, *place, file);
         if (access(path, F_OK) == 0)
             return true;
     }
     return false;
 }
 
-/* Writes the path of the file in the first folder that holds it. */
-static bool find_anywhere(const char *file, char path[PATH_MAX + LONGEST_NAME])
-{
-    static const char *const of_program[] = {"", "/..", "/../lib/memtrace", NULL};
-    static const char *const of_library[] = {"", "/memtrace", "/../memtrace", NULL};
-    char folder[PATH_MAX];
-    find_program_folder(folder);
-    if (find_file(folder, of_program, file, path, PATH_MAX + LONGEST_NAME))
-        return true;
-    find_own_folder(folder);
-    return find_file(folder, of_library, file, path, PATH_MAX + LONGEST_NAME);
-}
-
 char *mt_module_find_file(const char *file)
 {
     char path[PATH_MAX + LONGEST_NAME];
     return find_anywhere(file, path) ? mt_host_strdup(path) : NULL;
-}
-
-/* Opens the file in the first folder that holds it. If none does, the loader looks for it. */
-static void *open_module(const char *file)
-{
-    char path[PATH_MAX + LONGEST_NAME];
-    bool found = find_anywhere(file, path);
-    return dlopen(found ? path : file, RTLD_NOW | RTLD_LOCAL);
 }
 
 static void attach(void *module)
@@ -89,7 +63,10 @@ static void attach(void *module)
 mt_status mt_module_find(const char *file, const char *symbol, void **out_function)
 {
     assert(strlen(file) < LONGEST_NAME - sizeof "/../lib/memtrace");
-    void *module = open_module(file);
+    char path[PATH_MAX + LONGEST_NAME];
+    if (!find_anywhere(file, path))
+        return mt_fail(MT_NO_DEVICE, "%s is not installed", file);
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (module == NULL)
         return mt_fail(MT_NO_DEVICE, "%s", dlerror());
     *out_function = dlsym(module, symbol);

@@ -18,10 +18,9 @@ struct mt_module_host {
 #define MT_MODULE_ATTACH_NAME "mt_module_attach"
 typedef void mt_module_attach_function(const struct mt_module_host *host);
 
-/* Opens the module `file` ("libmemtrace_cuda.so"), attaches it, and finds its function `symbol`. Looks beside the
- * program, in the folder above it (for the tests of a build) and in ../lib/memtrace (for an installation); then beside
- * the library that this code is part of, in memtrace/ there and in ../memtrace; then where the loader looks. The module
- * stays open. If two parts of a process attach it, the last one gets its errors. Fails with MT_NO_DEVICE and the
+/* Opens the module `file` ("libmemtrace_cuda.so"), attaches it, and finds its function `symbol`. Looks beside
+ * the program or library that this code is part of, and in ../lib/memtrace of a program, memtrace/ and ../memtrace of a library, and
+ * nowhere else: not where the program lies that uses the library, and not where the loader looks. The module stays open. If two parts of a process attach it, the last one gets its errors. Fails with MT_NO_DEVICE and the
  * loader's message if the module or a library that it needs is missing. */
 mt_status mt_module_find(const char *file, const char *symbol, void **out_function);
 

@@ -16,7 +16,7 @@ static char *find_folder(void)
 {
     char *path = mt_module_find_file("python/memtrace/start/" START);
     if (path == NULL)
-        path = mt_module_find_file("start/" START);
+        path = mt_module_find_file("../start/" START);
     if (path != NULL)
         *strrchr(path, '/') = '\0';
     return path;
