@@ -89,6 +89,46 @@ static void every_table_is_missed(void **state)
     }
 }
 
+/* What a file of others may have in the place of a table, or beside it. */
+static void tables_that_are_not_a_trace_s_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sql, *says;
+    } cases[] = {
+        {"ALTER TABLE setting DROP COLUMN value; ALTER TABLE setting ADD COLUMN value TEXT AS (hex(zeroblob(100000)))",
+         "it computes setting.value"},
+        {"CREATE TABLE copy AS SELECT * FROM summary_peak; DROP TABLE summary_peak; ALTER TABLE copy RENAME TO "
+         "summary_peak",
+         "it has another"},
+        {"DROP TABLE setting; CREATE VIRTUAL TABLE setting USING dbstat", "it has no setting."},
+        {"DROP TABLE setting; CREATE VIEW setting AS SELECT 1 AS run, 'a' AS name, 'b' AS value", "it has no setting."},
+        {"CREATE TRIGGER kept AFTER UPDATE ON run BEGIN DELETE FROM event; END", "has a trigger"},
+        {"ALTER TABLE measurement RENAME COLUMN value TO number", "it has no measurement.value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture_record(path, 1, 100);
+        make_database(cases[i].sql);
+        assert_int_equal(open_for_reading(), MT_BAD_TRACE);
+        check_error_says(cases[i].says);
+        assert_int_equal(open_for_writing(), MT_BAD_TRACE);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
+static void what_users_add_to_a_trace_is_left_alone(void **state)
+{
+    (void)state;
+    fixture_record(path, 1, 100);
+    make_database(
+        "CREATE TABLE notes (run, words); INSERT INTO notes VALUES (1, 'mine'); CREATE INDEX mine ON event (time_ns);"
+        "CREATE VIEW large AS SELECT * FROM event WHERE block_bytes > 1000; ALTER TABLE run ADD COLUMN owner");
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_int_equal(fixture_check_run(path, 1, 1), 100);
+    assert_string_equal(sql_text(path, "SELECT words FROM notes"), "mine");
+}
+
 static void a_trace_that_was_cut_short_is_damaged(void **state)
 {
     (void)state;
@@ -162,33 +202,25 @@ static void damaged_rows_never_crash_recovery(void **state)
     }
 }
 
-/* A file may answer a change with statements of its own, or refuse it without a word: neither is carried out, nor waited
- * for. */
+/* A file may refuse a change without a word, which is not waited for. */
 static void a_run_that_refuses_to_end_is_not_waited_for(void **state)
 {
     (void)state;
-    static const char *const schemas[] = {
-        "CREATE TRIGGER stays BEFORE UPDATE ON run BEGIN SELECT RAISE(IGNORE); END",
-        "CREATE TRIGGER forges AFTER UPDATE ON run BEGIN UPDATE run SET device = 'forged'; END",
-        "CREATE UNIQUE INDEX one_of_a_kind ON run (state)",
-    };
-    for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
-        fixture_record(path, 1, 100);
-        make_database("UPDATE run SET state = 'running'");
-        make_database(schemas[i]);
-        assert_int_equal(open_for_reading(), MT_OK);
-        assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
-        assert_string_equal(sql_text(path, "SELECT device FROM run"), "sim:24GiB");
-        unlink(path);
-    }
+    fixture_record(path, 1, 100);
+    make_database("UPDATE run SET state = 'running'; CREATE UNIQUE INDEX one_of_a_kind ON run (state)");
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+    unlink(path);
     fixture_record(path, 1, 100);
     fixture_record(path, 2, 100);
+    const char *table =
+        sql_text(path, "SELECT replace(sql, 'state TEXT NOT NULL',"
+                       " 'state TEXT NOT NULL UNIQUE ON CONFLICT IGNORE') FROM sqlite_schema WHERE name = 'run'");
     make_database(
         "UPDATE run SET state = iif(id = 1, 'interrupted', 'running'); CREATE TABLE copy AS SELECT * FROM run;"
-        "DROP TABLE run; CREATE TABLE run (id INTEGER PRIMARY KEY, name, state UNIQUE ON CONFLICT IGNORE,"
-        " started_at, device, capacity_bytes, first_event, event_count, ring_position, lost_events,"
-        " stall_count, stall_ns, complete_from_bytes, missing_records, rank,"
-        " local_rank, world_size, host, job, pid); INSERT INTO run SELECT * FROM copy");
+        "DROP TABLE run");
+    make_database(table);
+    make_database("INSERT INTO run SELECT * FROM copy");
     assert_int_equal(open_for_reading(), MT_OK);
     assert_string_equal(sql_text(path, "SELECT state FROM run WHERE id = 2"), "running");
 }
@@ -472,6 +504,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_newer_format_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_without_its_tables_is_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_table_is_missed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tables_that_are_not_a_trace_s_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_users_add_to_a_trace_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_that_was_cut_short_is_damaged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_bytes_never_crash_a_reader, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_rows_never_crash_recovery, set_up, tear_down),

@@ -3,7 +3,9 @@
 #include "base/event.h"
 #include "base/text.h"
 #include "mt_schema_sql.h"
+#include "trace/store/schema_check.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The tables of a trace. Those of format 1 are in every trace. */
@@ -61,61 +63,46 @@ enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_c
 /* The segments of an older trace, each mapped and unmapped as a whole, as rows of table segment_part. */
 #define WHOLE_SEGMENTS "SELECT run, id AS segment, 0 AS offset, mapped_event, bytes, unmapped_event FROM main.segment"
 
-static mt_status check_table(struct mt_database *database, struct mt_statement *statement, const char *name)
+static bool is_later(const char *table, const char *column)
 {
-    mt_status status = MT_OK;
-    mt_statement_bind_text(statement, 1, name);
-    bool is_there = mt_statement_next(statement, &status);
-    mt_statement_reset(statement);
-    if (status == MT_OK && !is_there)
-        return mt_fail(MT_BAD_TRACE, "%s is damaged (there is no table %s)", mt_database_path(database), name);
-    return status;
+    for (size_t i = 0; i < LATER_COLUMNS; i++)
+        if (strcmp(later_columns[i].table, table) == 0 && strcmp(later_columns[i].column, column) == 0)
+            return true;
+    return false;
 }
 
-static mt_status check_tables(struct mt_database *database, int64_t format)
+static int64_t since(const char *table)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_database_prepare(database, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", &statement);
-    for (size_t i = 0; i < TABLES && status == MT_OK; i++)
-        if (tables[i].since <= format)
-            status = check_table(database, statement, tables[i].name);
-    mt_statement_finalize(statement);
-    return status;
+    for (size_t i = 0; i < TABLES; i++)
+        if (strcmp(tables[i].name, table) == 0)
+            return tables[i].since;
+    assert(!"every table is listed");
+    return MT_TRACE_FORMAT;
 }
 
-/* Runs, for each later column in turn, the statement that `add` writes. */
-static mt_status each_later_column(struct mt_database *database,
-                                   void (*add)(struct mt_text *sql, const char *table, const char *column))
+static mt_schema_need needs(const struct mt_schema_column *column, int64_t format)
+{
+    const bool is_added = is_later(column->table, column->name);
+    if (since(column->table) > format || (is_added && format < MT_TRACE_FORMAT))
+        return MT_SCHEMA_ABSENT;
+    return is_added ? MT_SCHEMA_NAMED : MT_SCHEMA_SAME;
+}
+
+static mt_status add_later_columns(struct mt_database *database)
 {
     mt_status status = MT_OK;
     for (size_t i = 0; i < LATER_COLUMNS && status == MT_OK; i++) {
         struct mt_text sql = {0};
-        add(&sql, later_columns[i].table, later_columns[i].column);
+        mt_text_add(&sql, "ALTER TABLE %s ADD COLUMN %s", later_columns[i].table, later_columns[i].column);
         status = mt_database_execute(database, mt_text_get(&sql));
         mt_text_release(&sql);
     }
     return status;
 }
 
-static void read_no_row(struct mt_text *sql, const char *table, const char *column)
-{
-    mt_text_add(sql, "SELECT %s FROM main.%s LIMIT 0", column, table);
-}
-
-static void add_column(struct mt_text *sql, const char *table, const char *column)
-{
-    mt_text_add(sql, "ALTER TABLE %s ADD COLUMN %s", table, column);
-}
-
 mt_status mt_trace_format_check(struct mt_database *database, int64_t format)
 {
-    int64_t unused;
-    MT_TRY(check_tables(database, format));
-    MT_TRY(mt_database_integer(
-        database, "SELECT event_count + ring_position + time_ns + duration_ns FROM run, event, kernel LIMIT 0",
-        &unused));
-    return format >= MT_TRACE_FORMAT ? each_later_column(database, read_no_row) : MT_OK;
+    return mt_schema_check(database, format, needs);
 }
 
 /* Hides a table behind a view that has its later columns, too. */
@@ -218,7 +205,7 @@ static mt_status set_identity(struct mt_database *database, int application_id)
 static mt_status upgrade(struct mt_database *database, int64_t format, int application_id)
 {
     if (format > 0)
-        MT_TRY(each_later_column(database, add_column));
+        MT_TRY(add_later_columns(database));
     MT_TRY(mt_database_execute(database, mt_schema_sql));
     MT_TRY(mt_database_execute(database, "CREATE " RELABEL_VIEW VIEWS("CREATE ")));
     MT_TRY(change_rows(database, format));

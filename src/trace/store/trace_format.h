@@ -19,7 +19,7 @@ enum {
     MT_TRACE_FORMAT_OF_OLD_ROLES = 3, /* the last */
 };
 
-/* Fails with MT_BAD_TRACE unless a trace of that format has its tables, and those that recovery reads have its columns. */
+/* Fails with MT_BAD_TRACE unless the file has the tables of a trace of that format (schema_check.h). */
 mt_status mt_trace_format_check(struct mt_database *database, int64_t format);
 
 /* Makes the views that a reader of a trace of that format needs. */
