@@ -48,7 +48,9 @@ static void metrics_of_a_run_that_ended_are_in_the_file(void **state)
 {
     (void)state;
     assert_int_equal(MEMTRACE(LONG_RUN "--metrics run.prom")->code, 0);
-    const json_int_t peak = integer_of(json_of(MEMTRACE("peak --json")), "allocated_bytes");
+    json_t *answer = json_of(MEMTRACE("peak --json"));
+    const json_int_t peak = integer_of(answer, "allocated_bytes");
+    json_decref(answer);
     const struct said *said = shell("cat run.prom; ls -A");
     char expected[160];
     snprintf(expected, sizeof expected, "memtrace_peak_allocated_bytes{run=\"long\",device=\"sim:h200\"} %lld\n",
