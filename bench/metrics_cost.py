@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a step costs more while its metrics are written to a file and scraped each second: pairs of runs on the CPU, in turns.
+"""By how much a step costs more while its metrics are written to a file and scraped each second: pairs of runs on the CPU, in turns.
 
     bench/metrics_cost.py --memtrace build/release/memtrace [--pairs 12]
 

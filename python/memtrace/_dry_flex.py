@@ -1,4 +1,4 @@
-"""What compiled FlexAttention takes: its kernels hold no scores, unlike the operators that it consists of.
+"""FlexAttention as a compiler leaves it: its kernels hold no scores, unlike the operators that it consists of.
 
 Source: the buffers of torch/_inductor/kernel/flex/flex_attention.py in PyTorch 2.13, which with blocks of its own are all that its
 Triton kernels take.

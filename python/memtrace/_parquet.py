@@ -45,7 +45,7 @@ PEAK_EVENT = "SELECT event FROM summary_peak WHERE run = :run AND step = -2 AND 
 
 
 class Failed(Exception):
-    """What keeps traces from being written, in words for the user."""
+    """A reason why traces can't be written, in words for the user."""
 
 
 class Rank(NamedTuple):
@@ -155,7 +155,7 @@ def with_steps(rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
 
 
 class Job:
-    """What is written of a job."""
+    """The files of a job."""
 
     def __init__(self, folder: pathlib.Path, name: str) -> None:
         self.folder, self.schemas = folder, schemas()

@@ -93,7 +93,7 @@ Rows = list[list[Any]]
 
 
 class Failed(Exception):
-    """What keeps a question from being answered, in words for the user."""
+    """A reason why a question can't be answered, in words for the user."""
 
 
 # ---- engines: each reads the folder's tables in its own way, and runs a text ----

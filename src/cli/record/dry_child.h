@@ -55,7 +55,7 @@ struct mt_dry_child {
  * run does not take, and if the Python package is not there. Call it once. */
 mt_status mt_dry_children_prepare(const struct mt_dry_options *options, const char *device);
 
-/* What was run. Invariant: the recording was begun unless its path is NULL; then it is to be ended. */
+/* A run of a program. Invariant: the recording was begun unless its path is NULL; then it is to be ended. */
 struct mt_dry_child_run {
     struct mt_recording recording;
     bool is_many; /* ranks, which tell what they have noted by themselves */

@@ -6,7 +6,7 @@
 #include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
 
-/* What is run, and how. */
+/* The ranks to run, and how. */
 struct mt_dry_ranks {
     const struct mt_rank_program *program;
     const char *only; /* a list for mt_rank_list_read; NULL: the choice is made here */

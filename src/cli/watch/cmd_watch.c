@@ -30,7 +30,7 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-/* What was shown last. */
+/* The state that was shown last. */
 struct shown {
     int lines; /* on a terminal, to go back over */
     uint64_t events, at_ns;
