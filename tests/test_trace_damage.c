@@ -486,16 +486,6 @@ static void a_batch_that_cannot_be_is_damage(void **state)
     }
 }
 
-static void a_new_trace_has_room_at_the_end_of_its_pages(void **state)
-{
-    (void)state;
-    size_t bytes;
-    fixture_record(path, 1, 100);
-    char *file = read_file(&bytes);
-    assert_int_equal(file[20], 8); /* of the header: bytes that pages leave unused at their end */
-    free(file);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,7 +507,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_changed_bit_ends_the_run_before_its_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_row_of_a_run_that_was_left_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_batch_that_cannot_be_is_damage, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_new_trace_has_room_at_the_end_of_its_pages, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ struct mt_walk {
     struct mt_stack_row *stacks;
     size_t label_count, span_count, stack_count;
     struct mt_statement *events, *address;
+    int64_t next_event; /* event.id of the next row */
     struct mt_walk_event *live;
     struct slots live_slots;
     struct mt_number_map by_id;
@@ -116,6 +117,7 @@ static mt_status prepare(struct mt_walk *walk)
         status = mt_query_prepare(walk->trace, walk->run, "SELECT address FROM segment WHERE run = ?1 AND id = ?2",
                                   &walk->address);
     MT_QUERY_BIND(walk->events, walk->run->first_event, mt_query_end(walk->run));
+    walk->next_event = walk->run->first_event;
     return status;
 }
 
@@ -200,6 +202,7 @@ static void forget(struct mt_number_map *map, struct slots *slots)
 void mt_walk_rewind(struct mt_walk *walk)
 {
     mt_statement_reset(walk->events);
+    walk->next_event = walk->run->first_event;
     forget(&walk->by_id, &walk->live_slots);
     forget(&walk->by_number, &walk->segment_slots);
 }
@@ -368,12 +371,23 @@ static mt_status complete(struct mt_walk *walk, struct mt_walk_event *event, boo
     }
 }
 
+/* Steps to the next row. Fails if an event is missing before it. */
+static mt_status step(struct mt_walk *walk, bool *out_more)
+{
+    MT_TRY(mt_statement_step(walk->events, out_more));
+    const int64_t id = *out_more ? mt_statement_integer(walk->events, ID) : mt_query_end(walk->run);
+    if (id != walk->next_event)
+        return fail_on(walk->next_event, "is missing");
+    walk->next_event += *out_more;
+    return MT_OK;
+}
+
 mt_status mt_walk_next(struct mt_walk *walk, struct mt_walk_event *out, bool *out_more)
 {
     bool counts = false;
     while (!counts) {
         struct mt_walk_event event;
-        MT_TRY(mt_statement_step(walk->events, out_more));
+        MT_TRY(step(walk, out_more));
         if (!*out_more)
             break;
         MT_TRY(read_row(walk, &event));

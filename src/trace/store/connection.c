@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "trace/store/page_file.h"
 
 #include <assert.h>
 #include <sqlite3.h>
@@ -43,6 +44,9 @@ static bool is_success(int code)
 static mt_status fail(const struct mt_database *database, int code)
 {
     assert(!is_success(code));
+    if (code == SQLITE_CORRUPT && mt_page_file_damage(database->handle) != 0)
+        return mt_fail(MT_BAD_TRACE, "%s is damaged: its page %lld is not what was written", database->path,
+                       (long long)mt_page_file_damage(database->handle));
     if (damage_text(code) != NULL)
         return mt_fail(MT_BAD_TRACE, "%s %s", database->path, damage_text(code));
     const char *text = sqlite3_errmsg(database->handle);
@@ -101,7 +105,7 @@ mt_status mt_database_connect(const char *path, mt_access access, struct mt_data
     char *name = access == MT_ACCESS_READ_UNCHANGING ? unchanging_name(path) : plain_name(path);
     database->path = mt_host_strdup(path);
     *out = database;
-    int code = sqlite3_open_v2(name, &database->handle, flags[access] | SQLITE_OPEN_NOMUTEX, NULL);
+    int code = sqlite3_open_v2(name, &database->handle, flags[access] | SQLITE_OPEN_NOMUTEX, mt_page_vfs());
     free(name);
     if (code != SQLITE_OK)
         return fail_to_open(database);
@@ -174,9 +178,10 @@ mt_status mt_database_begin_reading(struct mt_database *database)
 
 void mt_database_end_reading(struct mt_database *database)
 {
-    /* Nothing was written, so this can't fail, and the text of an earlier failure stays. */
-    assert(!sqlite3_get_autocommit(database->handle));
-    sqlite3_exec(database->handle, "RELEASE reading", NULL, NULL, NULL);
+    /* Nothing was written, so this can't fail, and the text of an earlier failure stays. A failure to read the file may have
+     * ended the transaction. */
+    if (!sqlite3_get_autocommit(database->handle))
+        sqlite3_exec(database->handle, "RELEASE reading", NULL, NULL, NULL);
 }
 
 mt_status mt_database_integer(struct mt_database *database, const char *sql, int64_t *out)

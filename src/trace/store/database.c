@@ -1,14 +1,12 @@
 #include "trace/store/database.h"
 
 #include "base/text.h"
+#include "trace/store/page_file.h"
 #include "trace/store/trace_format.h"
 
 #include <assert.h>
 #include <sqlite3.h>
 #include <unistd.h>
-
-/* As SQLite's checksums of pages take (its extension cksumvfs). */
-enum { PAGE_END_BYTES = 8 };
 
 /* The limit of a text or blob in a file of others. */
 enum { MOST_FOREIGN_BYTES = 1 << 24 };
@@ -108,10 +106,10 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     return finish_open(status, out);
 }
 
-/* Keeps room at the end of each page of an empty file, where SQLite can put a checksum of the page. */
+/* Keeps room at the end of each page of an empty file for its checksum. */
 static mt_status reserve_page_ends(struct mt_database *database)
 {
-    int bytes = PAGE_END_BYTES;
+    int bytes = MT_PAGE_END_BYTES;
     if (sqlite3_file_control(mt_database_handle(database), "main", SQLITE_FCNTL_RESERVE_BYTES, &bytes) == SQLITE_OK)
         return MT_OK;
     return mt_fail(MT_FAILED, "%s: %s", mt_database_path(database), sqlite3_errmsg(mt_database_handle(database)));

@@ -1,0 +1,50 @@
+/* A checksum at the end of each page of a trace, made when the page is written and compared when it is read.
+ *
+ *   page:  ┌ SQLite's content ┬ change counter: 4 ┬ 0: 4 ┬ checksum: 8 ┐    the last 16 bytes are those that SQLite reserves
+ *
+ * The checksum covers the rest of the page and its number, so that a page of zeros, or one that belongs elsewhere, is found,
+ * too. The counter is in page 1 alone: a copy of SQLite's own, which each program raises that changes the file. If they
+ * differ, a program has written that knows no checksums, such as SQLite's shell. Then no page is compared any more, and
+ * none gets a new checksum.
+ *
+ * All of this happens in a VFS, the layer through which SQLite reads and writes files. A write-ahead log has SQLite's own
+ * checksums and passes unchanged. */
+#ifndef MT_TRACE_PAGE_FILE_H
+#define MT_TRACE_PAGE_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sqlite3;
+
+/* The bytes that SQLite must leave free at the end of each page of a trace. */
+enum { MT_PAGE_END_BYTES = 16 };
+
+/* The state of a file's checksums. */
+typedef enum mt_page_state {
+    MT_PAGES_UNKNOWN, /* no page was read yet */
+    MT_PAGES_PLAIN,   /* has none: another program's, or an older memtrace's */
+    MT_PAGES_CHECKED, /* each page has one */
+    MT_PAGES_CHANGED, /* another program has written since; none is compared */
+} mt_page_state;
+
+/* Returns the name of the VFS for sqlite3_open_v2, after it was registered. NULL if SQLite has no VFS at all. May be called
+ * from any thread. */
+const char *mt_page_vfs(void);
+
+/* Returns the state of the connection's main file, once SQLite has read its first page. */
+mt_page_state mt_page_file_state(struct sqlite3 *handle);
+
+/* Returns the number, from 1, of the last page that was not what was written; 0 if there was none. SQLite's code was
+ * SQLITE_CORRUPT. */
+int64_t mt_page_file_damage(struct sqlite3 *handle);
+
+/* Reads pages with wrong checksums, too, from now on if `tolerant`: to save what is left. */
+void mt_page_file_tolerate(struct sqlite3 *handle);
+
+/* Compares every page of the main file with its checksum, and counts those that differ; *out_first is the first of them.
+ * Pages of zeros are passed over: SQLite finds those that should hold something when it goes through its trees. Returns
+ * SQLite's code. Without checksums there is nothing to compare, and all counts are 0. */
+int mt_page_file_compare(struct sqlite3 *handle, int64_t *out_pages, int64_t *out_damaged, int64_t *out_first);
+
+#endif
