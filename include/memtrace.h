@@ -562,7 +562,7 @@ MEMTRACE_API void memtrace_free(const void *answer);
 typedef struct memtrace_run_row {
     int64_t number;         /* from 1 */
     const char *name;       /* "": none */
-    const char *state;      /* "running", "done", "failed", "oom", "interrupted" */
+    const char *state;      /* "running", "done", "failed", "oom", "interrupted", "damaged" */
     const char *device;     /* as it was opened, or the noted device */
     const char *started_at; /* UTC, "2026-01-31T23:59:59.000000Z" */
     uint64_t capacity_bytes;

@@ -395,7 +395,8 @@ static void expect_end_at(uint64_t seed, uint64_t damaged, uint64_t count)
     mt_status status = open_for_reading();
     if (status != MT_OK)
         fail_msg("%s", mt_last_error());
-    assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "damaged");
+    assert_true(fixture_exists(path, "-ring-damaged"));
     assert_int_equal(sql_integer(path, "SELECT ring_position + missing_records FROM run"), count);
     int64_t position = sql_integer(path, "SELECT ring_position FROM run");
     assert_true(position <= (int64_t)damaged && position + MT_RECORD_MOST_BYTES / 64 + 2 > (int64_t)damaged);
@@ -440,6 +441,42 @@ static void a_changed_bit_ends_the_run_before_its_record(void **state)
         write_leftover(&ring);
         expect_end_at(seed, bit / 8 / 64, count);
     }
+}
+
+/* Every record that is whole is stored, though nothing says how many there were. */
+static void a_damaged_head_loses_no_record(void **state)
+{
+    (void)state;
+    static const uint64_t changes[] = {UINT64_C(1) << 40, UINT64_C(1) << 63, 1};
+    for (size_t i = 0; i < 3; i++) {
+        struct leftover ring = leave_full_ring(i);
+        struct mt_ring_header *header = (struct mt_ring_header *)(void *)ring.bytes;
+        atomic_store(&header->head, i == 2 ? 1 : ring.count ^ changes[i]);
+        const uint64_t count = ring.count;
+        write_leftover(&ring);
+        assert_int_equal(open_for_reading(), MT_OK);
+        const bool is_damaged = strcmp(sql_text(path, "SELECT state FROM run"), "damaged") == 0;
+        assert_true(is_damaged || i == 2); /* the head of an earlier moment is as good as any */
+        assert_in_range(sql_integer(path, "SELECT ring_position FROM run"), count, count + 8);
+        assert_int_equal(fixture_check_run(path, 1, i), sql_integer(path, "SELECT event_count FROM run"));
+        assert_int_equal(fixture_exists(path, "-ring-damaged"), is_damaged);
+        fixture_remove(path);
+        fixture_path(path);
+    }
+}
+
+static void a_ring_without_its_first_page_is_kept(void **state)
+{
+    (void)state;
+    struct leftover ring = leave_full_ring(1);
+    const int64_t stored = sql_integer(path, "SELECT event_count FROM run");
+    memset(ring.bytes, 0, 4096);
+    write_leftover(&ring);
+    assert_int_equal(open_for_reading(), MT_OK);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "damaged");
+    assert_int_equal(sql_integer(path, "SELECT event_count FROM run"), stored);
+    assert_true(fixture_exists(path, "-ring-damaged"));
+    assert_false(fixture_exists(path, "-ring"));
 }
 
 /* A byte that changed within a row, which SQLite can't see. */
@@ -505,6 +542,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_page_of_zeros_ends_the_run_before_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_of_another_position_end_the_run_before_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_bit_ends_the_run_before_its_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_damaged_head_loses_no_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_without_its_first_page_is_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_row_of_a_run_that_was_left_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_batch_that_cannot_be_is_damage, set_up, tear_down),
     };

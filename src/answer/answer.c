@@ -6,7 +6,7 @@
 static const struct mt_field run_fields[] = {
     MT_INTEGER(struct mt_run, id, "run", NULL, "its number in the trace, from 1"),
     MT_TEXT(struct mt_run, name, "name", NULL, NULL),
-    MT_TEXT(struct mt_run, state, "state", NULL, "running, done, failed, oom or interrupted"),
+    MT_TEXT(struct mt_run, state, "state", NULL, "running, done, failed, oom, interrupted or damaged"),
     MT_TEXT(struct mt_run, device, "device", NULL, NULL),
     MT_FIELDS_END,
 };

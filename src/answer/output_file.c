@@ -22,6 +22,7 @@ enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666, ALL_MODES = 0777 };
 struct mt_output_file {
     char *name, *partial;
     gzFile stream; /* also of what is not compressed */
+    int kept;      /* a second descriptor of the partial file, which outlives the stream; -1: there is none */
     int error;
     bool is_terminal;
     size_t used; /* of the buffer */
@@ -36,6 +37,8 @@ static bool ends_in_gz(const char *name)
 
 static void destroy(struct mt_output_file *file)
 {
+    if (file->kept >= 0)
+        close(file->kept);
     free(file->name);
     free(file->partial);
     free(file);
@@ -89,7 +92,7 @@ static bool is_standard_output(const char *name)
 /* Returns the name of the trace, or other database, that such a file would belong to; NULL: there is none. The caller frees it. */
 static char *trace_of(const char *name)
 {
-    static const char *const endings[] = {"", "-ring", "-wal", "-shm", "-journal"};
+    static const char *const endings[] = {"", "-ring", "-ring-damaged", "-wal", "-shm", "-journal"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         const size_t length = strlen(name), ending = strlen(endings[i]);
         if (length <= ending || strcmp(name + length - ending, endings[i]) != 0)
@@ -159,6 +162,8 @@ static mt_status open_stream(struct mt_output_file *file, mt_output_form form)
     if (descriptor < 0)
         return fail_to_write(file, errno);
     file->is_terminal = isatty(descriptor) == 1;
+    if (file->partial != NULL)
+        file->kept = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (file->is_terminal && is_compressed(file, form)) {
         close(descriptor);
         return mt_fail(MT_USAGE, "what is compressed is nothing for a terminal: give it a file with -o, or a pipe");
@@ -174,6 +179,7 @@ mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_o
     MT_TRY(check_no_trace(name));
     struct mt_output_file *file = mt_host_alloc(sizeof *file);
     file->name = is_standard_output(name) ? NULL : resolve(name);
+    file->kept = -1;
     mt_status status = open_stream(file, form);
     if (status != MT_OK) {
         destroy(file);
@@ -237,15 +243,32 @@ static void finish_stream(struct mt_output_file *file)
         file->error = errno != 0 ? errno : EIO;
 }
 
-/* Renames the file to its name, or removes it after a failure. */
+/* Puts the folder's entry of a file on the disk. Not every file system can, and the file is whole either way. */
+static void sync_folder(const char *name)
+{
+    char *copy = mt_host_strdup(name); /* which dirname changes */
+    int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(copy);
+    if (folder < 0)
+        return;
+    fsync(folder);
+    close(folder);
+}
+
+/* Renames the file to its name once its content is on the disk: after a loss of power the name stands for all of it, or for
+ * what it stood for before. Removes the file after a failure. */
 static mt_status settle(const struct mt_output_file *file, mt_status status)
 {
     if (file->partial == NULL)
         return status;
+    if (status == MT_OK && file->kept >= 0 && fsync(file->kept) != 0)
+        status = fail_to_write(file, errno);
     if (status == MT_OK && rename(file->partial, file->name) != 0)
         status = fail_to_write(file, errno);
     if (status != MT_OK)
         unlink(file->partial);
+    else
+        sync_folder(file->name);
     return status;
 }
 

@@ -29,10 +29,13 @@ const struct mt_row_type mt_steps_oom_type = MT_ROW_TYPE(struct mt_steps_row, oo
 
 void mt_note_missing(const struct mt_run *run)
 {
+    const int64_t last_event = run->first_event + run->event_count - 1;
     if (run->missing_records > 0)
-        mt_note("run %" PRId64 " lacks its end: the ring was damaged when its process died, and %" PRId64
-                " records after event %" PRId64 " are lost",
-                run->id, run->missing_records, run->first_event + run->event_count - 1);
+        mt_note("run %" PRId64 " lacks its end: %" PRId64 " records after event %" PRId64 " were damaged and are lost",
+                run->id, run->missing_records, last_event);
+    else if (mt_run_is(run, MT_RUN_DAMAGED))
+        mt_note("run %" PRId64 " lacks its end: nobody knows how many events came after event %" PRId64, run->id,
+                last_event);
 }
 
 static void note_state(const struct mt_run *run)

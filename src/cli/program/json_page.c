@@ -21,7 +21,7 @@ static const char introduction[] =
     "schema                    memtrace.COMMAND/NUMBER\n"
     "run                       its number in the trace\n"
     "name?                     of --name\n"
-    "state                     running, done, failed, oom or interrupted\n"
+    "state                     running, done, failed, oom, interrupted or damaged\n"
     "device                    sim:h200, cpu, …\n"
     "```\n"
     "\n"

@@ -22,7 +22,7 @@ struct mt_intake;
 struct mt_run_end {
     mt_run_state state;
     uint64_t lost_events, stall_count, stall_ns;
-    uint64_t missing_records; /* of the ring, from the first that could not be read on */
+    uint64_t missing_records; /* of the ring, from the first that could not be read on; 0: none, or nobody knows */
 };
 
 /* Creates the intake of the run of this id, which must have its row. The run's stored events are read back first. Borrows

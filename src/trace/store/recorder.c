@@ -380,12 +380,24 @@ static mt_status check_file(struct mt_recorder *recorder, const char *path)
     return mt_database_check_writing(recorder->path);
 }
 
+/* Ends what an earlier process left. A damaged ring is kept, and this run gets a new one. */
+static mt_status recover(struct mt_recorder *recorder)
+{
+    bool damaged;
+    MT_TRY(mt_recovery_run(recorder->database, recorder->ring, &damaged));
+    if (!damaged)
+        return MT_OK;
+    mt_ring_put_aside(recorder->ring);
+    recorder->ring = NULL;
+    return claim_ring(recorder);
+}
+
 static mt_status start(struct mt_recorder *recorder, const char *path, const struct mt_run_info *info)
 {
     MT_TRY(check_file(recorder, path));
     MT_TRY(claim_ring(recorder));
     MT_TRY(mt_database_open_writing(recorder->path, &recorder->database));
-    MT_TRY(mt_recovery_run(recorder->database, recorder->ring));
+    MT_TRY(recover(recorder));
     return begin_run(recorder, info);
 }
 

@@ -57,6 +57,24 @@ static void note_holder(const struct mt_ring *ring)
         return;
 }
 
+static bool is_power_of_two(uint64_t number)
+{
+    return number > 0 && (number & (number - 1)) == 0;
+}
+
+bool mt_ring_has_lost_header(const struct mt_ring *ring)
+{
+    static const struct mt_ring_header zeros;
+    struct mt_ring_header header;
+    struct stat file;
+    if (ring == NULL || fstat(ring->file, &file) != 0 || file.st_size <= HEADER_BYTES)
+        return false;
+    /* The pid is that of the holder, which may have been written since. */
+    return is_power_of_two(((uint64_t)file.st_size - HEADER_BYTES) / sizeof(union mt_record)) &&
+           pread(ring->file, &header, sizeof header, 0) == (ssize_t)sizeof header &&
+           memcmp(&header, &zeros, offsetof(struct mt_ring_header, pid)) == 0;
+}
+
 /* Fails unless the file is a ring, or will be one. Any file may lie beside a trace, and those that are not ours are not
  * touched. */
 static mt_status check_file(const struct mt_ring *ring)
@@ -68,7 +86,7 @@ static mt_status check_file(const struct mt_ring *ring)
     if (is_file && file.st_size == 0)
         return MT_OK;
     if (is_file && pread(ring->file, &magic, sizeof magic, 0) == (ssize_t)sizeof magic &&
-        (magic == MAGIC || magic == UNFINISHED))
+        (magic == MAGIC || magic == UNFINISHED || mt_ring_has_lost_header(ring)))
         return MT_OK;
     if ((magic & family) == (MAGIC & family))
         return mt_fail(MT_FAILED, "%s belongs to another version of memtrace: open the trace with that one first",
@@ -199,7 +217,7 @@ mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, c
     MT_TRY(allocate(ring, capacity));
     MT_TRY(map(ring, PROT_READ | PROT_WRITE, capacity));
     struct mt_ring_header *header = ring->header;
-    assert((capacity & (capacity - 1)) == 0 && mt_ring_head(ring) == 0);
+    assert(is_power_of_two(capacity) && mt_ring_head(ring) == 0);
     header->capacity = capacity;
     header->run = run;
     snprintf(header->started_at, sizeof header->started_at, "%s", started_at);
@@ -213,8 +231,8 @@ mt_status mt_ring_format(struct mt_ring *ring, uint64_t capacity, int64_t run, c
 static bool header_is_sound(const struct mt_ring_header *header, uint64_t file_bytes)
 {
     uint64_t capacity = header->capacity;
-    return atomic_load(&header->magic) == MAGIC && capacity >= MT_RING_FEWEST_RECORDS &&
-           (capacity & (capacity - 1)) == 0 && capacity == (file_bytes - HEADER_BYTES) / sizeof(union mt_record) &&
+    return atomic_load(&header->magic) == MAGIC && capacity >= MT_RING_FEWEST_RECORDS && is_power_of_two(capacity) &&
+           capacity == (file_bytes - HEADER_BYTES) / sizeof(union mt_record) &&
            memchr(header->started_at, '\0', sizeof header->started_at) != NULL;
 }
 
@@ -265,11 +283,25 @@ void mt_ring_remove(struct mt_ring *ring)
     mt_ring_release(ring);
 }
 
+void mt_ring_put_aside(struct mt_ring *ring)
+{
+    if (ring == NULL)
+        return;
+    size_t bytes = strlen(ring->path) + sizeof "-damaged";
+    char *path = mt_host_alloc(bytes);
+    snprintf(path, bytes, "%s-damaged", ring->path);
+    if (rename(ring->path, path) != 0)
+        unlink(ring->path);
+    free(path);
+    mt_ring_release(ring);
+}
+
 void mt_ring_abandon(struct mt_ring *ring)
 {
     if (ring == NULL)
         return;
     mt_status status = ring->header == NULL ? mt_ring_map_leftover(ring) : MT_OK;
-    bool is_empty = status == MT_OK && (ring->header == NULL || mt_ring_head(ring) == 0);
+    bool is_empty =
+        status == MT_OK && (ring->header == NULL ? !mt_ring_has_lost_header(ring) : mt_ring_head(ring) == 0);
     (is_empty ? mt_ring_remove : mt_ring_release)(ring);
 }

@@ -90,8 +90,15 @@ mt_status mt_ring_map_leftover(struct mt_ring *ring);
  * use. */
 void mt_ring_prefault(struct mt_ring *ring, uint64_t from, uint64_t count);
 
+/* True if the ring's first page is one of zeros, as the file system leaves a page that was never written. Then nothing says
+ * which records it has. `ring` may be NULL. */
+bool mt_ring_has_lost_header(const struct mt_ring *ring);
+
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
+
+/* Renames the file to that of a damaged ring, beside the trace, then releases. May be NULL. */
+void mt_ring_put_aside(struct mt_ring *ring);
 
 /* Releases a forked child's copy of the ring, which would keep the lock as long as the child lives. The copy can't be used
  * after that. Calls only functions that are safe in the child of a program with threads. */

@@ -13,7 +13,8 @@
 CREATE TABLE IF NOT EXISTS run (
     id INTEGER PRIMARY KEY,          -- from 1, newest last
     name TEXT,                       -- as given by --name, or NULL
-    state TEXT NOT NULL,             -- running, done, failed, oom, interrupted (its process died; recovered from the ring)
+    state TEXT NOT NULL,             -- running, done, failed, oom, interrupted (its process died; recovered from the ring),
+                                     -- damaged (and the ring, or later the file, had not all of it any more)
     started_at TEXT NOT NULL,        -- recording time, UTC, ISO 8601
     device TEXT NOT NULL,            -- "sim:h200"
     capacity_bytes INTEGER NOT NULL, -- of the device

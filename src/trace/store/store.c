@@ -212,12 +212,13 @@ static mt_status open_private_copy(const char *path, int place, struct mt_databa
     return copy_into(folders[place], path, out);
 }
 
-/* Stores the rest in the file itself. */
-static mt_status recover_in_place(const char *path, struct mt_ring *ring)
+/* Stores the rest in the file itself. *out_damaged says that the ring had not all of it. */
+static mt_status recover_in_place(const char *path, struct mt_ring *ring, bool *out_damaged)
 {
     struct mt_database *database;
+    *out_damaged = false;
     MT_TRY(mt_database_open_writing(path, &database));
-    mt_status status = mt_recovery_run(database, ring);
+    mt_status status = mt_recovery_run(database, ring, out_damaged);
     if (status == MT_OK)
         return mt_database_close_as_one_file(database);
     mt_database_close(database);
@@ -226,8 +227,9 @@ static mt_status recover_in_place(const char *path, struct mt_ring *ring)
 
 static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring, struct mt_database **out)
 {
+    bool damaged;
     MT_TRY(open_private_copy(path, place, out));
-    mt_status status = mt_recovery_run(*out, ring);
+    mt_status status = mt_recovery_run(*out, ring, &damaged);
     if (status == MT_OK)
         return mt_database_execute(*out, "PRAGMA query_only = ON");
     mt_database_close(*out);
@@ -249,13 +251,14 @@ static mt_status open_copy(const char *path, struct mt_ring *ring, struct mt_dat
     return status == MT_FAILED ? mt_error_restore(&first, status) : status;
 }
 
-/* Recovers the file or, if its disk is full, a copy. Then the ring stays for a time when there is room. Fails with the text
- * of the file's failure. */
+/* Recovers the file or, if its disk is full, a copy. Then the ring stays for a time when there is room. A damaged one stays
+ * under another name. Fails with the text of the file's failure. */
 static mt_status open_recovered(const char *path, struct mt_ring *ring, struct mt_database **out)
 {
-    mt_status status = recover_in_place(path, ring);
+    bool damaged;
+    mt_status status = recover_in_place(path, ring, &damaged);
     if (status == MT_OK) {
-        mt_ring_remove(ring);
+        (damaged ? mt_ring_put_aside : mt_ring_remove)(ring);
         return mt_database_open_reading(path, out);
     }
     assert(*out == NULL);
@@ -369,43 +372,54 @@ static bool belongs_to(const struct mt_ring *ring, const struct unfinished *unfi
            strcmp(ring->header->started_at, unfinished->started_at) == 0;
 }
 
+/* Stores what the ring holds of the run. The head may be older than the records, or damaged: whatever it says, each record that
+ * follows and has the right checksum was written. */
 static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *ring, struct mt_run_end *end)
 {
-    uint64_t head = mt_ring_head(ring), position = mt_intake_position(intake);
+    const uint64_t head = mt_ring_head(ring), position = mt_intake_position(intake), capacity = mt_ring_capacity(ring);
+    const bool is_possible = head >= position && head - position <= capacity;
     end->stall_count = atomic_load(&ring->header->stall_count);
     end->stall_ns = atomic_load(&ring->header->stall_ns);
     end->lost_events = atomic_load(&ring->header->lost_events);
+    if (is_possible)
+        MT_TRY(mt_intake_store(intake, ring, head, UINT64_MAX));
+    if (is_possible && mt_intake_is_at_damage(intake))
+        end->missing_records = head - mt_intake_position(intake);
+    if (!is_possible || mt_intake_is_at_damage(intake))
+        end->state = MT_RUN_DAMAGED;
     if (atomic_load(&ring->header->writer_failed))
         end->state = MT_RUN_FAILED;
-    if (head < position || head - position > mt_ring_capacity(ring))
-        return MT_OK; /* the machine stopped, and the ring's last pages were never written */
-    mt_status status = mt_intake_store(intake, ring, head, UINT64_MAX);
-    end->missing_records = head - mt_intake_position(intake);
-    return status;
+    return mt_intake_is_at_damage(intake)
+               ? MT_OK
+               : mt_intake_store(intake, ring, mt_intake_position(intake) + capacity, UINT64_MAX);
 }
 
-static mt_status end_run(struct mt_database *database, int64_t run, const struct mt_ring *ring,
+static mt_status end_run(struct mt_database *database, int64_t run, const struct mt_ring *ring, struct mt_run_end *end,
                          struct mt_intake **intake)
 {
-    struct mt_run_end end = {.state = MT_RUN_INTERRUPTED};
     MT_TRY(mt_intake_create(database, run, intake));
     if (ring != NULL)
-        MT_TRY(store_leftover(*intake, ring, &end));
-    return mt_intake_end(*intake, &end);
+        MT_TRY(store_leftover(*intake, ring, end));
+    return mt_intake_end(*intake, end);
 }
 
-static mt_status recover(struct mt_database *database, const struct unfinished *unfinished, const struct mt_ring *ring)
+/* *damaged is set if the run lacks its end. */
+static mt_status recover(struct mt_database *database, const struct unfinished *unfinished, const struct mt_ring *ring,
+                         bool *damaged)
 {
     struct mt_intake *intake = NULL;
-    bool is_its = belongs_to(ring, unfinished);
-    mt_status status = end_run(database, unfinished->run, is_its ? ring : NULL, &intake);
+    const bool is_its = belongs_to(ring, unfinished), has_lost_header = mt_ring_has_lost_header(ring);
+    struct mt_run_end end = {.state = has_lost_header ? MT_RUN_DAMAGED : MT_RUN_INTERRUPTED};
+    mt_status status = end_run(database, unfinished->run, is_its ? ring : NULL, &end, &intake);
     mt_intake_destroy(intake);
+    *damaged = *damaged || end.state == MT_RUN_DAMAGED || end.missing_records > 0;
     return status == MT_OK ? status : mt_fail_context(status, "run %" PRId64 " can't be recovered", unfinished->run);
 }
 
 /* Recovers one run after another, each once: in a file of others, a run may stay unfinished whatever is written. */
-mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring)
+mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring, bool *out_damaged)
 {
+    *out_damaged = false;
     struct unfinished unfinished = {.run = INT64_MIN};
     bool more = true;
     mt_status status = MT_OK;
@@ -414,7 +428,7 @@ mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring)
     while (status == MT_OK && more) {
         status = next_unfinished(database, unfinished.run, &unfinished, &more);
         if (status == MT_OK && more)
-            status = recover(database, &unfinished, ring);
+            status = recover(database, &unfinished, ring, out_damaged);
     }
     return status;
 }

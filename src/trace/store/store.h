@@ -21,8 +21,9 @@ mt_status mt_store_open_reading(const char *path, struct mt_database **out);
 /* ---- making a trace whole after the process that wrote it was killed ---- */
 
 /* Ends every run that has not ended: stores the records that `ring` still holds, writes the summary and marks the run
- * `interrupted`, or `failed` if its writer had failed. The ring must be claimed and its writer dead; it stays the caller's.
- * If it is NULL, the stored events are all there are. May be repeated, also after a kill in between. */
-mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring);
+ * `interrupted`, or `failed` if its writer had failed, or `damaged` if the ring has not all of its records any more: then
+ * *out_damaged is set. The ring must be claimed and its writer dead; it stays the caller's. If it is NULL, the stored events
+ * are all there are. May be repeated, also after a kill in between. */
+mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring, bool *out_damaged);
 
 #endif

@@ -11,6 +11,7 @@ static const struct {
     [MT_RUN_FAILED] = {"failed", "ended with a failure"},
     [MT_RUN_OOM] = {"oom", "ended out of memory"},
     [MT_RUN_INTERRUPTED] = {"interrupted", "was interrupted: its process died"},
+    [MT_RUN_DAMAGED] = {"damaged", "is damaged: it lacks its end"},
 };
 
 const char *mt_run_state_name(mt_run_state state)

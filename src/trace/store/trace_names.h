@@ -8,6 +8,7 @@ typedef enum mt_run_state {
     MT_RUN_FAILED,
     MT_RUN_OOM,
     MT_RUN_INTERRUPTED,
+    MT_RUN_DAMAGED,
     MT_RUN_STATE_COUNT
 } mt_run_state;
 
