@@ -242,7 +242,7 @@ static void bash_completes_what_can_be_meant(void **state)
         {" =", "memtrace run --device sim:rtx4", "sim:rtx4080 sim:rtx4090 "},
         {" =:", "memtrace report --device c", "cpu cuda "},
         {" =:", "memtrace help --completions ", "bash fish zsh "},
-        {" =:", "memtrace help ver", "version "},
+        {" =:", "memtrace help vers", "version "},
         {" =:", "memtrace peak --run ", "1 2 first the\\ second "},
         {" =:", "memtrace peak --trace memtrace.db --run f", "first "},
         {" =:", "memtrace peak --trace nowhere.db --run ", " "},
@@ -295,7 +295,7 @@ static void fish_completes_what_can_be_meant(void **state)
         {"memtrace run --mode ", "fwd fwd_bwd infer "},
         {"memtrace run --device sim:rtx4", "sim:rtx4080 sim:rtx4090 "},
         {"memtrace peak --run ", "1 2 first the second "},
-        {"memtrace help ver", "version "},
+        {"memtrace help vers", "version "},
         {"memtrace check --max-", "--max-allocated --max-requested --max-reserved "},
         {"memtrace help run", "run runs "},
     };

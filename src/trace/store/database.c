@@ -74,9 +74,11 @@ static mt_status check_and_view(struct mt_database *database)
     return mt_trace_format_view(database, identity.format);
 }
 
-mt_status mt_database_open_reading(const char *path, struct mt_database **out)
+static mt_status open_reading(const char *path, bool is_damaged, struct mt_database **out)
 {
     mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
+    if (status == MT_OK && is_damaged)
+        mt_page_file_tolerate(mt_database_handle(*out));
     if (status == MT_OK)
         status = mt_database_begin_reading(*out);
     if (status == MT_OK) {
@@ -84,6 +86,16 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out)
         mt_database_end_reading(*out);
     }
     return finish_open(status, out);
+}
+
+mt_status mt_database_open_reading(const char *path, struct mt_database **out)
+{
+    return open_reading(path, false, out);
+}
+
+mt_status mt_database_open_damaged(const char *path, struct mt_database **out)
+{
+    return open_reading(path, true, out);
 }
 
 bool mt_database_has_log(const char *path)

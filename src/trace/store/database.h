@@ -30,6 +30,9 @@ bool mt_database_has_log(const char *path);
  * killed process left. */
 mt_status mt_database_open_reading(const char *path, struct mt_database **out);
 
+/* Opens a damaged trace read-only, to save what is left of it: pages with wrong checksums are read, too. */
+mt_status mt_database_open_damaged(const char *path, struct mt_database **out);
+
 /* Opens any database read-only, to import it. It is trusted no more than a trace is. */
 mt_status mt_database_open_foreign(const char *path, struct mt_database **out);
 

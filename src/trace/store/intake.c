@@ -415,7 +415,7 @@ mt_status mt_intake_commit(struct mt_intake *intake)
 {
     assert(intake->open);
     MT_TRY(store_batch(intake));
-    MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run));
+    MT_TRY(mt_summary_store_progress(intake->summary, intake->database, intake->run, ""));
     MT_TRY(MT_RUN_WITH(intake->update_run, 1, MT_BIND_INTEGER(mt_summary_events(intake->summary)),
                        MT_BIND_INTEGER(intake->position), MT_BIND_INTEGER(intake->run)));
     MT_TRY(mt_database_commit(intake->database));

@@ -39,7 +39,7 @@ mt_page_state mt_page_file_state(struct sqlite3 *handle);
  * SQLITE_CORRUPT. */
 int64_t mt_page_file_damage(struct sqlite3 *handle);
 
-/* Reads pages with wrong checksums, too, from now on if `tolerant`: to save what is left. */
+/* Reads pages with wrong checksums, too, from now on: to save what is left. */
 void mt_page_file_tolerate(struct sqlite3 *handle);
 
 /* Compares every page of the main file with its checksum, and counts those that differ; *out_first is the first of them.

@@ -2,18 +2,12 @@
 
 #include "base/memory.h"
 #include "base/number_map.h"
-#include "trace/store/batch.h"
+#include "trace/store/batch_check.h"
 #include "trace/store/database.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The batch whose events are being read: its last event, and checksums. */
-struct batch {
-    int64_t first, last; /* last 0: none */
-    uint64_t stored, computed;
-};
 
 /* The addresses of segments and the places of live blocks, and how far the run was read. */
 struct mt_scan {
@@ -24,8 +18,7 @@ struct mt_scan {
     struct mt_number_map live_segments;     /* by event id of the alloc */
     struct mt_number_map live_offsets;      /* the same */
     int64_t last_label, last_segment, last_event;
-    struct mt_statement *batches; /* by first event */
-    struct batch batch;
+    struct mt_batch_check check;
 };
 
 static mt_status fail_on_text(const struct mt_scan *scan, const char *what, const char *text)
@@ -111,51 +104,15 @@ static void find_place(struct mt_scan *scan, int64_t id, int64_t allocation, str
     event->offset = offset;
 }
 
-/* Advances to the next batch; there is none after the last. */
-static mt_status next_batch(struct mt_scan *scan)
-{
-    bool more;
-    scan->batch = (struct batch){.first = INT64_MAX};
-    MT_TRY(mt_statement_step(scan->batches, &more));
-    if (!more)
-        return MT_OK;
-    int64_t first = mt_statement_integer(scan->batches, 0), count = mt_statement_integer(scan->batches, 1);
-    bool is_possible = first >= 0 && first <= MT_LAST_POSSIBLE_EVENT && count > 0 && count <= MT_LAST_POSSIBLE_EVENT;
-    if (!is_possible)
-        return mt_fail(MT_BAD_TRACE, "%s is damaged: run %lld has a batch of %lld events from event %lld on",
-                       mt_database_path(scan->database), (long long)scan->run, (long long)count, (long long)first);
-    scan->batch = (struct batch){.first = first,
-                                 .last = first + count - 1,
-                                 .stored = (uint64_t)mt_statement_integer(scan->batches, 2),
-                                 .computed = (uint64_t)first};
-    return MT_OK;
-}
-
-static mt_status fail_on_batch(const struct mt_scan *scan)
-{
-    return mt_fail(MT_BAD_TRACE, "%s is damaged: events %lld to %lld of run %lld are not those that were stored",
-                   mt_database_path(scan->database), (long long)scan->batch.first, (long long)scan->batch.last,
-                   (long long)scan->run);
-}
-
-/* Adds a row to the checksum of its batch. Fails if the batch ends with it and is not what was stored. Events of older
- * programs are in no batch. */
+/* Adds a row to the checksum of its batch. */
 static mt_status check_row(struct mt_scan *scan, int64_t id, const struct mt_statement *row)
 {
     static const int column_of[MT_EVENT_COLUMNS] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12};
     struct mt_event_row_in values;
-    struct batch *batch = &scan->batch;
-    if (id < batch->first)
-        return MT_OK;
     for (int i = 0; i < MT_EVENT_COLUMNS; i++)
         values.columns[i] =
             mt_statement_is_null(row, column_of[i]) ? MT_NULL_COLUMN : mt_statement_integer(row, column_of[i]);
-    batch->computed = mt_event_row_checksum(batch->computed, &values);
-    if (id < batch->last)
-        return MT_OK;
-    if (id > batch->last || batch->computed != batch->stored)
-        return fail_on_batch(scan);
-    return next_batch(scan);
+    return mt_batch_check_add(&scan->check, id, &values);
 }
 
 static mt_status read_event(struct mt_scan *scan, const struct mt_statement *row)
@@ -187,13 +144,7 @@ static mt_status read_event(struct mt_scan *scan, const struct mt_statement *row
 
 static mt_status read_events(struct mt_scan *scan)
 {
-    MT_TRY(mt_database_prepare(
-        scan->database,
-        "SELECT first_event, event_count, checksum FROM batch WHERE run = ? AND first_event > ? ORDER BY 1",
-        &scan->batches));
-    mt_statement_bind_integer(scan->batches, 1, scan->run);
-    mt_statement_bind_integer(scan->batches, 2, scan->last_event);
-    mt_status status = next_batch(scan);
+    mt_status status = mt_batch_check_begin(&scan->check, scan->database, scan->run, scan->last_event);
     if (status == MT_OK)
         status = each_row(scan,
                           "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
@@ -201,10 +152,8 @@ static mt_status read_events(struct mt_scan *scan)
                           " WHERE run.id = ?1 AND event.id >= first_event AND event.id < first_event + event_count"
                           " AND event.id > ?2 ORDER BY event.id",
                           &scan->last_event, read_event);
-    mt_statement_finalize(scan->batches);
-    if (status != MT_OK)
-        return status;
-    return scan->batch.first == INT64_MAX ? MT_OK : fail_on_batch(scan);
+    mt_batch_check_end(&scan->check);
+    return status == MT_OK ? mt_batch_check_complete(&scan->check) : status;
 }
 
 struct mt_scan *mt_scan_create(int64_t run, const struct mt_scan_visitor *visitor)

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS run (
     stall_count INTEGER NOT NULL,    -- how often the producer waited for the ring
     stall_ns INTEGER NOT NULL,       -- and for how long altogether
     complete_from_bytes INTEGER NOT NULL, -- summary_allocation has every allocation of at least this size; 0: every one
-    missing_records INTEGER,         -- of the ring, after the stored ones, that could not be read after its process died
+    missing_records INTEGER,         -- after the stored ones, that could not be read: of the ring, or of a salvaged trace
     rank INTEGER,                    -- of the process in its job, from 0; NULL: it is no rank
     local_rank INTEGER,              -- on its host
     world_size INTEGER,              -- processes of the job

@@ -87,13 +87,14 @@ void mt_segment_rows_forget_changes(struct mt_segment_rows *segments)
     segments->parts.row_count = 0;
 }
 
-mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run)
+mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run,
+                                const char *prefix)
 {
     assert(segments->changed_count <= segments->count);
-    mt_status status =
-        mt_summary_write_segment_rows(database, run, segments->rows, segments->changed, segments->changed_count);
+    mt_status status = mt_summary_write_segment_rows(database, run, prefix, segments->rows, segments->changed,
+                                                     segments->changed_count);
     if (status == MT_OK)
-        status = mt_summary_write_part_rows(database, run, segments->parts.rows, segments->parts.row_count);
+        status = mt_summary_write_part_rows(database, run, prefix, segments->parts.rows, segments->parts.row_count);
     mt_segment_rows_forget_changes(segments);
     return status;
 }

@@ -36,6 +36,7 @@ uint64_t mt_segment_rows_unmap(struct mt_segment_rows *segments, const struct mt
 void mt_segment_rows_forget_changes(struct mt_segment_rows *segments);
 
 /* Writes them. */
-mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run);
+mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run,
+                                const char *prefix);
 
 #endif

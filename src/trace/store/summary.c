@@ -395,12 +395,12 @@ uint64_t mt_summary_role_bytes(const struct mt_summary *summary, mt_role role)
 }
 
 /* A step that goes on is written again when it has ended. */
-static mt_status store_steps(struct mt_summary *summary, struct mt_database *database, int64_t run)
+static mt_status store_steps(struct mt_summary *summary, struct mt_database *database, int64_t run, const char *prefix)
 {
     size_t stored = summary->steps_stored, count = summary->step_count;
     if (stored == count)
         return MT_OK;
-    mt_status status = mt_summary_write_step_rows(database, run, summary->steps + stored, count - stored);
+    mt_status status = mt_summary_write_step_rows(database, run, prefix, summary->steps + stored, count - stored);
     summary->steps_stored = count - (summary->steps[count - 1].last_event == 0);
     return status;
 }
@@ -412,9 +412,11 @@ static void forget_checkpoints(struct mt_summary *summary)
     summary->checkpoint_count = 0;
 }
 
-static mt_status store_checkpoints(struct mt_summary *summary, struct mt_database *database, int64_t run)
+static mt_status store_checkpoints(struct mt_summary *summary, struct mt_database *database, int64_t run,
+                                   const char *prefix)
 {
-    mt_status status = mt_summary_write_checkpoint_rows(database, run, summary->checkpoints, summary->checkpoint_count);
+    mt_status status =
+        mt_summary_write_checkpoint_rows(database, run, prefix, summary->checkpoints, summary->checkpoint_count);
     forget_checkpoints(summary);
     return status;
 }
@@ -429,12 +431,12 @@ static void forget_scopes(struct mt_summary *summary)
     summary->scope_count = 1;
 }
 
-static mt_status store_scopes(struct mt_summary *summary, struct mt_database *database, int64_t run)
+static mt_status store_scopes(struct mt_summary *summary, struct mt_database *database, int64_t run, const char *prefix)
 {
     size_t over = summary->scope_count - 1;
     if (over == 0)
         return MT_OK;
-    mt_status status = mt_summary_write_total_rows(database, run, "",
+    mt_status status = mt_summary_write_total_rows(database, run, prefix,
                                                    &(struct mt_summary_totals){.categories = &summary->categories,
                                                                                .scopes = summary->scopes,
                                                                                .scope_count = over});
@@ -451,15 +453,16 @@ void mt_summary_forget_progress(struct mt_summary *summary)
     assert(is_sound(summary));
 }
 
-mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run)
+mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run,
+                                    const char *prefix)
 {
-    mt_status status = mt_segment_rows_store(&summary->segments, database, run);
+    mt_status status = mt_segment_rows_store(&summary->segments, database, run, prefix);
     if (status == MT_OK)
-        status = store_steps(summary, database, run);
+        status = store_steps(summary, database, run, prefix);
     if (status == MT_OK)
-        status = store_scopes(summary, database, run);
+        status = store_scopes(summary, database, run, prefix);
     if (status == MT_OK)
-        status = store_checkpoints(summary, database, run);
+        status = store_checkpoints(summary, database, run, prefix);
     assert(is_sound(summary));
     return status;
 }

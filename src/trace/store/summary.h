@@ -51,11 +51,11 @@ uint64_t mt_summary_role_bytes(const struct mt_summary *summary, mt_role role);
 void mt_summary_forget_progress(struct mt_summary *summary);
 
 /* Writes the segments, steps and checkpoints that came or changed since the last call, and the totals of the steps that
- * ended. Replaces rows that are there. */
-mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run);
+ * ended. Replaces rows that are there. `prefix` is put before the tables' names: "", or that of temporary tables. */
+mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_database *database, int64_t run,
+                                    const char *prefix);
 
-/* Writes the rows of the summary tables that are not written yet. Replaces rows that are there. `prefix` is put before
- * the tables' names: "", or that of a reader's temporary tables. */
+/* Writes the rows of the summary tables that are not written yet, as above. */
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix);
 

@@ -16,15 +16,15 @@ static mt_status prepare_rows(struct mt_database *database, const char *prefix, 
     return status;
 }
 
-/* Writes `count` rows to a table: `write` writes row number i of `rows`. */
-static mt_status write_rows(struct mt_database *database, int64_t run, const char *table, const char *columns,
-                            const void *rows, size_t count,
+/* Writes `count` rows to <prefix><table>: `write` writes row number i of `rows`. */
+static mt_status write_rows(struct mt_database *database, int64_t run, const char *prefix, const char *table,
+                            const char *columns, const void *rows, size_t count,
                             mt_status (*write)(struct mt_statement *statement, const void *rows, size_t i))
 {
     struct mt_statement *statement;
     if (count == 0)
         return MT_OK;
-    mt_status status = prepare_rows(database, "", table, columns, run, &statement);
+    mt_status status = prepare_rows(database, prefix, table, columns, run, &statement);
     for (size_t i = 0; i < count && status == MT_OK; i++)
         status = write(statement, rows, i);
     mt_statement_finalize(statement);
@@ -46,10 +46,10 @@ static mt_status write_segment(struct mt_statement *statement, const void *rows,
                        MT_BIND_INTEGER_UNLESS(0, row->unmapped_event));
 }
 
-mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t run,
+mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t run, const char *prefix,
                                         const struct mt_summary_segment *segments, const size_t *indices, size_t count)
 {
-    return write_rows(database, run, "segment", "run, id, address, bytes, stream, mapped_event, unmapped_event",
+    return write_rows(database, run, prefix, "segment", "run, id, address, bytes, stream, mapped_event, unmapped_event",
                       &(struct segment_choice){segments, indices}, count, write_segment);
 }
 
@@ -61,11 +61,11 @@ static mt_status write_part(struct mt_statement *statement, const void *rows, si
                        MT_BIND_INTEGER_UNLESS(0, row->unmapped_event));
 }
 
-mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, const struct mt_part *parts,
-                                     size_t count)
+mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, const char *prefix,
+                                     const struct mt_part *parts, size_t count)
 {
-    return write_rows(database, run, "segment_part", "run, segment, offset, mapped_event, bytes, unmapped_event", parts,
-                      count, write_part);
+    return write_rows(database, run, prefix, "segment_part",
+                      "run, segment, offset, mapped_event, bytes, unmapped_event", parts, count, write_part);
 }
 
 static mt_status write_step(struct mt_statement *statement, const void *rows, size_t i)
@@ -76,11 +76,11 @@ static mt_status write_step(struct mt_statement *statement, const void *rows, si
                        row->last_event != 0 ? MT_BIND_INTEGER(row->end_ns) : MT_BIND_NULL);
 }
 
-mt_status mt_summary_write_step_rows(struct mt_database *database, int64_t run, const struct mt_summary_step *steps,
-                                     size_t count)
+mt_status mt_summary_write_step_rows(struct mt_database *database, int64_t run, const char *prefix,
+                                     const struct mt_summary_step *steps, size_t count)
 {
-    return write_rows(database, run, "step", "run, number, first_event, begin_ns, last_event, end_ns", steps, count,
-                      write_step);
+    return write_rows(database, run, prefix, "step", "run, number, first_event, begin_ns, last_event, end_ns", steps,
+                      count, write_step);
 }
 
 static mt_status write_checkpoint(struct mt_statement *statement, const void *rows, size_t i)
@@ -91,10 +91,10 @@ static mt_status write_checkpoint(struct mt_statement *statement, const void *ro
                        MT_BIND_BLOB(checkpoints[i].live, checkpoints[i].live_bytes));
 }
 
-mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t run,
+mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t run, const char *prefix,
                                            const struct mt_summary_checkpoint *checkpoints, size_t count)
 {
-    return write_rows(database, run, "checkpoint", "run, event, live", checkpoints, count, write_checkpoint);
+    return write_rows(database, run, prefix, "checkpoint", "run, event, live", checkpoints, count, write_checkpoint);
 }
 
 /* The statements that write totals, and the names of the run's categories. */

@@ -78,15 +78,15 @@ struct mt_summary_totals {
     const struct mt_allocations *allocations; /* NULL: none */
 };
 
-mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t run,
+mt_status mt_summary_write_segment_rows(struct mt_database *database, int64_t run, const char *prefix,
                                         const struct mt_summary_segment *segments, const size_t *indices, size_t count);
 
 /* If a part has several rows, since it changed, the last one replaces the others. */
-mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, const struct mt_part *parts,
-                                     size_t count);
-mt_status mt_summary_write_step_rows(struct mt_database *database, int64_t run, const struct mt_summary_step *steps,
-                                     size_t count);
-mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t run,
+mt_status mt_summary_write_part_rows(struct mt_database *database, int64_t run, const char *prefix,
+                                     const struct mt_part *parts, size_t count);
+mt_status mt_summary_write_step_rows(struct mt_database *database, int64_t run, const char *prefix,
+                                     const struct mt_summary_step *steps, size_t count);
+mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t run, const char *prefix,
                                            const struct mt_summary_checkpoint *checkpoints, size_t count);
 
 /* `prefix` is put before the tables' names. */

@@ -1,0 +1,338 @@
+#include "trace/store/salvage.h"
+
+#include "base/text.h"
+#include "trace/store/batch_check.h"
+#include "trace/store/page_file.h"
+#include "trace/store/store.h"
+#include "trace/store/trace_names.h"
+
+#include <assert.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+/* The tables whose rows are copied, with their keys. Those of events, and what is derived from them, are not among them, but
+ * for the addresses of segments. */
+static const struct {
+    const char *name, *key, *backward;
+} copied[] = {
+    {"run", "id", "id DESC"},
+    {"setting", "run, name", "run DESC, name DESC"},
+    {"measurement", "run, name, step", "run DESC, name DESC, step DESC"},
+    {"span", "run, id", "run DESC, id DESC"},
+    {"label", "run, id", "run DESC, id DESC"},
+    {"batch", "run, first_event", "run DESC, first_event DESC"},
+    {"frame", "run, id", "run DESC, id DESC"},
+    {"stack", "run, id", "run DESC, id DESC"},
+    {"outside", "run, event, kind, name", "run DESC, event DESC, kind DESC, name DESC"},
+    {"kernel_name", "run, id", "run DESC, id DESC"},
+    {"kernel", "run, id", "run DESC, id DESC"},
+    {"block_use", "allocation", "allocation DESC"},
+    {"segment", "run, id", "run DESC, id DESC"},
+};
+enum { COPIED_TABLES = sizeof copied / sizeof copied[0] };
+
+/* The damaged trace, and the new one. */
+struct salvage {
+    struct mt_database *from, *to;
+    bool has_garbage; /* pages are read whose checksums are wrong */
+    const struct mt_salvage_visitor *visitor;
+};
+
+/* ---- rows as they are ---- */
+
+static struct mt_bound value_of(const struct mt_statement *row, int column)
+{
+    size_t bytes;
+    switch (mt_statement_column_type(row, column)) {
+    case SQLITE_INTEGER:
+        return MT_BIND_INTEGER(mt_statement_integer(row, column));
+    case SQLITE_FLOAT:
+        return MT_BIND_REAL(mt_statement_real(row, column));
+    case SQLITE_TEXT:
+        return MT_BIND_TEXT(mt_statement_text(row, column));
+    case SQLITE_BLOB: {
+        const void *data = mt_statement_blob(row, column, &bytes);
+        return MT_BIND_BLOB(data, bytes);
+    }
+    default:
+        return MT_BIND_NULL;
+    }
+}
+
+static mt_status copy_row(const struct mt_statement *row, struct mt_statement *insert)
+{
+    for (int i = 0; i < mt_statement_columns(row); i++)
+        mt_statement_bind(insert, i + 1, value_of(row, i));
+    return mt_statement_run(insert);
+}
+
+/* Copies rows in that order up to the first that can't be read. A failure to write is one. */
+static mt_status copy_in_order(struct salvage *salvage, const char *table, const char *columns, const char *order,
+                               struct mt_statement *insert)
+{
+    struct mt_text sql = {0};
+    struct mt_statement *rows;
+    mt_status status = MT_OK;
+    bool more = true;
+    mt_text_add(&sql, "SELECT %s FROM %s ORDER BY %s", columns, table, order);
+    if (mt_database_prepare(salvage->from, mt_text_get(&sql), &rows) == MT_OK)
+        while (status == MT_OK && mt_statement_step(rows, &more) == MT_OK && more)
+            status = copy_row(rows, insert);
+    mt_statement_finalize(rows);
+    mt_text_release(&sql);
+    return status;
+}
+
+/* Adds the names of a table's columns. Returns their number. */
+static int add_columns(struct salvage *salvage, const char *table, struct mt_text *out, mt_status *status)
+{
+    int count = 0;
+    MT_EACH_ROW (row, *status, salvage->to, "SELECT name FROM pragma_table_info(?1)", MT_BIND_TEXT(table))
+        mt_text_add(out, "%s%s", count++ > 0 ? ", " : "", mt_statement_text(row, 0));
+    return count;
+}
+
+static mt_status prepare_copy(struct salvage *salvage, const char *table, struct mt_text *columns,
+                              struct mt_statement **out)
+{
+    mt_status status = MT_OK;
+    struct mt_text sql = {0};
+    const int count = add_columns(salvage, table, columns, &status);
+    mt_text_add(&sql, "INSERT OR IGNORE INTO %s (%s) VALUES (", table, mt_text_get(columns));
+    for (int i = 0; i < count; i++)
+        mt_text_add(&sql, "%s?", i > 0 ? ", " : "");
+    mt_text_add(&sql, ")");
+    *out = NULL;
+    if (status == MT_OK)
+        status = mt_database_prepare(salvage->to, mt_text_get(&sql), out);
+    mt_text_release(&sql);
+    return status;
+}
+
+/* Copies from the beginning to the first row that can't be read, and from the end. */
+static mt_status copy_table(struct salvage *salvage, const char *table, const char *key, const char *backward)
+{
+    struct mt_text columns = {0};
+    struct mt_statement *insert;
+    mt_status status = prepare_copy(salvage, table, &columns, &insert);
+    if (status == MT_OK)
+        status = copy_in_order(salvage, table, mt_text_get(&columns), key, insert);
+    if (status == MT_OK)
+        status = copy_in_order(salvage, table, mt_text_get(&columns), backward, insert);
+    mt_statement_finalize(insert);
+    mt_text_release(&columns);
+    return status;
+}
+
+/* ---- events ---- */
+
+static void read_event(const struct mt_statement *row, struct mt_event_row_in *out)
+{
+    for (int i = 0; i < MT_EVENT_COLUMNS; i++)
+        out->columns[i] = mt_statement_is_null(row, i + 1) ? MT_NULL_COLUMN : mt_statement_integer(row, i + 1);
+}
+
+/* Copies events up to the first that is missing, can't be read, or ends a batch that is not what was stored. *out_end is the
+ * id behind the last that is whole. */
+static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows, struct mt_batch_check *check,
+                             struct mt_statement *insert, int64_t *out_end)
+{
+    mt_status status = MT_OK;
+    bool more = true;
+    while (status == MT_OK && mt_statement_step(rows, &more) == MT_OK && more) {
+        struct mt_event_row_in event;
+        const int64_t id = mt_statement_integer(rows, 0);
+        if (id != *out_end)
+            break;
+        read_event(rows, &event);
+        if (mt_batch_check_add(check, id, &event) != MT_OK) {
+            *out_end = check->first;
+            return MT_OK;
+        }
+        status = copy_row(rows, insert);
+        ++*out_end;
+    }
+    /* The rest of a batch that can't be compared may be what a damaged page makes of it. */
+    if (salvage->has_garbage && check->first < *out_end)
+        *out_end = check->first;
+    return status;
+}
+
+#define EVENT_COLUMNS                                                                                                  \
+    "id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment, offset, allocation, stack"
+
+static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first, int64_t count, int64_t *out_end)
+{
+    struct mt_batch_check check;
+    struct mt_statement *rows = NULL, *insert = NULL;
+    *out_end = first;
+    mt_status status = mt_batch_check_begin(&check, salvage->to, run, INT64_MIN);
+    if (status == MT_BAD_TRACE) /* not even the first batch is possible */
+        status = MT_OK;
+    if (status == MT_OK)
+        status = mt_database_prepare(
+            salvage->to, "INSERT OR IGNORE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &insert);
+    if (status == MT_OK &&
+        mt_database_prepare(salvage->from,
+                            "SELECT " EVENT_COLUMNS " FROM event WHERE id >= ?1 AND id - ?1 < ?2 ORDER BY id",
+                            &rows) == MT_OK) {
+        mt_statement_bind_integer(rows, 1, first);
+        mt_statement_bind_integer(rows, 2, count);
+        status = copy_events(salvage, rows, &check, insert, out_end);
+    }
+    mt_statement_finalize(rows);
+    mt_statement_finalize(insert);
+    mt_batch_check_end(&check);
+    return status;
+}
+
+/* ---- a run ---- */
+
+/* Removes rows of the run that tell of events which are gone. */
+static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end)
+{
+    static const char *const statements[] = {
+        "DELETE FROM event WHERE id >= ?2 AND id < (SELECT first_event + event_count FROM run WHERE id = ?1)",
+        "DELETE FROM batch WHERE run = ?1 AND first_event + event_count > ?2",
+        "DELETE FROM outside WHERE run = ?1 AND event >= ?2",
+        "DELETE FROM segment WHERE run = ?1 AND mapped_event >= ?2",
+        "DELETE FROM block_use WHERE allocation >= ?2 AND allocation <"
+        " (SELECT first_event + event_count FROM run WHERE id = ?1)",
+    };
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
+        MT_EACH_ROW (row, status, salvage->to, statements[i], MT_BIND_INTEGER(run), MT_BIND_INTEGER(end))
+            assert(!"a statement that changes rows returns none");
+    return status;
+}
+
+/* Adds rows for what events and other names speak of and is gone, so that numbers have no gap. Adds their number to *out. */
+static mt_status fill_names(struct salvage *salvage, int64_t run, int64_t *out)
+{
+#define OF_EVENTS(column)                                                                                              \
+    "ifnull((SELECT max(event." column ") FROM run CROSS JOIN event ON event.id >= first_event"                        \
+    " AND event.id < first_event + event_count WHERE run.id = ?1), 0)"
+#define OF_TABLE(table, column) "ifnull((SELECT max(" column ") FROM " table " WHERE run = ?1), 0)"
+/* Numbers up to `most`; what a page of garbage says is no number of a name. */
+#define FILL(table, values, most)                                                                                      \
+    "WITH RECURSIVE last (id) AS (SELECT min(" most ", 16777215)), numbers (id) AS (SELECT 1 UNION ALL SELECT id + 1"  \
+    " FROM numbers WHERE id < (SELECT id FROM last)) INSERT OR IGNORE INTO " table " SELECT ?1, id, " values           \
+    " FROM numbers WHERE id <= (SELECT id FROM last)"
+    static const char *const statements[] = {
+        FILL("label", "'Other', 'other', '(lost)', 0, 'init', NULL, '', '', 'inferred'",
+             "max(" OF_EVENTS("label") ", " OF_TABLE("label", "id") ")"),
+        FILL("stack", "0, 1", "max(" OF_EVENTS("stack") ", " OF_TABLE("stack", "id") ")"),
+        FILL("frame", "'(lost)', '', 0", "max(" OF_TABLE("stack", "frame") ", " OF_TABLE("frame", "id") ")"),
+        FILL("span", "0, '(lost)', '(lost)'",
+             "max(" OF_EVENTS("span") ", " OF_TABLE("label", "span") ", " OF_TABLE("span", "parent") ", " OF_TABLE(
+                 "span", "id") ")"),
+    };
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == MT_OK; i++) {
+        MT_EACH_ROW (row, status, salvage->to, statements[i], MT_BIND_INTEGER(run))
+            assert(!"an insertion returns no row");
+        *out += sqlite3_changes(mt_database_handle(salvage->to));
+    }
+    return status;
+}
+
+/* Gives the run the events that are whole. */
+static mt_status cut_run(struct salvage *salvage, int64_t run, int64_t events)
+{
+    mt_status status = MT_OK;
+    MT_EACH_ROW (row, status, salvage->to,
+                 "UPDATE run SET event_count = ?2, state = iif(event_count > ?2, ?3, state),"
+                 " missing_records = ifnull(missing_records, 0) + event_count - ?2 WHERE id = ?1",
+                 MT_BIND_INTEGER(run), MT_BIND_INTEGER(events), MT_BIND_TEXT(mt_run_state_name(MT_RUN_DAMAGED)))
+        assert(!"an update returns no row");
+    return status;
+}
+
+static mt_status save_run(struct salvage *salvage, int64_t run, int64_t first, int64_t count)
+{
+    int64_t end;
+    struct mt_salvaged_run saved = {.run = run, .stored_events = count};
+    MT_TRY(save_events(salvage, run, first, count, &end));
+    MT_TRY(forget_events(salvage, run, end));
+    saved.events = end - first;
+    MT_TRY(cut_run(salvage, run, saved.events));
+    MT_TRY(fill_names(salvage, run, &saved.lost_names));
+    salvage->visitor->run(salvage->visitor->context, &saved);
+    return MT_OK;
+}
+
+static mt_status save_runs(struct salvage *salvage)
+{
+    mt_status status = MT_OK;
+    int64_t runs = 0;
+    MT_EACH_ROW (row, status, salvage->to, "SELECT id, first_event, event_count FROM run WHERE event_count >= ?1",
+                 MT_BIND_INTEGER(0)) {
+        runs++;
+        status =
+            save_run(salvage, mt_statement_integer(row, 0), mt_statement_integer(row, 1), mt_statement_integer(row, 2));
+    }
+    if (status == MT_OK && runs == 0)
+        return mt_fail(MT_BAD_TRACE, "%s: no run of it can be read any more", mt_database_path(salvage->from));
+    return status;
+}
+
+static mt_status copy_all(struct salvage *salvage)
+{
+    MT_TRY(mt_database_begin(salvage->to));
+    for (int i = 0; i < COPIED_TABLES; i++)
+        MT_TRY(copy_table(salvage, copied[i].name, copied[i].key, copied[i].backward));
+    MT_TRY(save_runs(salvage));
+    /* The ends of runs, kept while recovery derives what belongs to them. */
+    MT_TRY(mt_database_execute(salvage->to, "CREATE TEMP TABLE kept AS SELECT id, state, lost_events, stall_count,"
+                                            " stall_ns, missing_records FROM run; UPDATE run SET state = 'running'"));
+    return mt_database_commit(salvage->to);
+}
+
+/* A run that was going on stays interrupted. */
+static mt_status derive_all(struct salvage *salvage)
+{
+    bool is_damaged;
+    MT_TRY(mt_recovery_run(salvage->to, NULL, &is_damaged));
+    return mt_database_execute(
+        salvage->to,
+        "UPDATE run SET (state, lost_events, stall_count, stall_ns, missing_records) = (SELECT"
+        " iif(kept.state = 'running', run.state, kept.state), kept.lost_events, kept.stall_count, kept.stall_ns,"
+        " kept.missing_records FROM kept WHERE kept.id = run.id)");
+}
+
+/* ---- both traces ---- */
+
+static mt_status save(struct salvage *salvage, const char *to)
+{
+    mt_status status = mt_database_open_writing(to, &salvage->to);
+    if (status == MT_OK)
+        status = copy_all(salvage);
+    if (status == MT_OK)
+        status = derive_all(salvage);
+    if (status == MT_OK)
+        return mt_database_close_as_one_file(salvage->to);
+    const struct mt_error error = mt_error_save(status);
+    mt_database_close(salvage->to);
+    unlink(to);
+    return mt_error_restore(&error, status);
+}
+
+mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_salvage_visitor *visitor)
+{
+    struct salvage salvage = {.visitor = visitor};
+    if (access(to, F_OK) == 0)
+        return mt_fail(MT_USAGE, "%s is there already: name a file that is not", to);
+    mt_status status = mt_database_open_reading(from, &salvage.from);
+    if (status == MT_OK)
+        status = save(&salvage, to);
+    if (status == MT_BAD_TRACE) { /* a page that everything rests on: read it whatever its checksum says */
+        mt_database_close(salvage.from);
+        salvage.has_garbage = true;
+        status = mt_database_open_damaged(from, &salvage.from);
+        if (status == MT_OK)
+            status = save(&salvage, to);
+    }
+    mt_database_close(salvage.from);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* Checking a trace from end to end: its pages, SQLite's trees, the events of each run, and everything derived from them.
+ *
+ *   pages     ──▶ their checksums                      (page_file.h)
+ *   database  ──▶ SQLite's integrity check
+ *   events    ──▶ gaps, the checksums of batches, the labels, spans and stacks that they name
+ *   end       ──▶ what was lost before it was stored
+ *   summaries ──▶ derived from the events anew, and compared row by row */
+#ifndef MT_TRACE_VERIFY_H
+#define MT_TRACE_VERIFY_H
+
+#include "trace/store/connection.h"
+
+typedef enum mt_verify_result { MT_VERIFY_WHOLE, MT_VERIFY_DAMAGED, MT_VERIFY_UNKNOWN } mt_verify_result;
+
+/* The outcome of one check. */
+struct mt_verify_row {
+    int64_t run;      /* 0: of the file */
+    const char *what; /* pages, database, events, end, summaries */
+    mt_verify_result result;
+    const char *found; /* in words; borrowed for the call */
+};
+
+struct mt_verify_visitor {
+    void *context;
+    void (*row)(void *context, const struct mt_verify_row *row);
+};
+
+/* Makes every check of an open trace and tells of each. Reads all of the file, some tables more than once. Fails only if
+ * the list of runs can't be read, or the machine refuses; damage is told in a row. */
+mt_status mt_verify_trace(struct mt_database *database, const struct mt_verify_visitor *visitor);
+
+#endif
