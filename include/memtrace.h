@@ -81,7 +81,8 @@ typedef enum memtrace_status {
     MEMTRACE_BAD_TRACE = 3,     /* not a trace, or a damaged one */
     MEMTRACE_NO_DEVICE = 4,     /* no such device, or no driver for it */
     MEMTRACE_OUT_OF_MEMORY = 5, /* the device has no more memory: an ordinary outcome, after which the run goes on */
-    MEMTRACE_NOT_WRITTEN = 6    /* the trace, or of the program a file or its answer, could not be written */
+    MEMTRACE_NOT_WRITTEN = 6,   /* the trace, or of the program a file or its answer, could not be written */
+    MEMTRACE_NO_HOST_MEMORY = 7 /* the host has no more memory */
 } memtrace_status;
 
 /* Returns a status in words, "out of device memory". The text is static. Any number is allowed. From any thread. */

@@ -27,4 +27,11 @@ static inline uint64_t take_seed(void)
     return mt_splitmix64(first + taken++) >> 32;
 }
 
+/* Returns how often to attack: ATTACKS=… in the environment, or `usual`. */
+static inline uint64_t attack_count(uint64_t usual)
+{
+    const char *given = getenv("ATTACKS");
+    return given != NULL ? strtoull(given, NULL, 10) : usual;
+}
+
 #endif

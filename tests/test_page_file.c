@@ -102,7 +102,7 @@ static void no_damage_gives_another_answer(void **state)
     record_trace();
     ask(&whole);
     struct content content = read_content("trace.db");
-    for (uint64_t i = 0; i < DAMAGES; i++) {
+    for (uint64_t i = 0; i < attack_count(DAMAGES); i++) {
         static const size_t bytes[] = {512, 4096, PAGE_BYTES};
         uint64_t random = mt_splitmix64(seed * DAMAGES + i);
         size_t count = bytes[random % 3], place = random / 3 % (content.bytes / count) * count;

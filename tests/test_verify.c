@@ -146,7 +146,7 @@ static void nothing_is_made_up(void **state)
 {
     (void)state;
     const uint64_t seed = take_seed();
-    for (uint64_t i = 0; i < SALVAGES; i++) {
+    for (uint64_t i = 0; i < attack_count(SALVAGES); i++) {
         shell("cp trace.db damaged.db; rm -f new.db");
         for (uint64_t j = 0; j < 1 + i % 4; j++)
             damage_a_place("damaged.db", mt_splitmix64((seed * SALVAGES + i) * 8 + j));

@@ -14,7 +14,9 @@ if(MT_CUDA)
     endif()
 endif()
 
+# Relative to where the linker runs: in options, generators do not quote every character that a folder may have.
 set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
+file(RELATIVE_PATH torch_exports_option ${PROJECT_BINARY_DIR} ${torch_exports})
 add_library(memtrace_torch MODULE ${torch_card_sources} src/torch/cuda/torch_no_card_file.c src/torch/torch_alloc.cpp src/torch/torch_tracker.cpp
                            src/torch/torch_graph.cpp src/torch/torch_record_function.cpp)
 if(torch_card_library)
@@ -22,7 +24,7 @@ if(torch_card_library)
 endif()
 target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${torch_card_library}
                                              Threads::Threads ${CMAKE_DL_LIBS} rt)
-set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,--version-script=${torch_exports}"
+set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,--version-script=${torch_exports_option}"
                                                 LINK_DEPENDS ${torch_exports}
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace COMPONENT cuda)

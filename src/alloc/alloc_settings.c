@@ -64,7 +64,7 @@ static mt_status parse_divisions(const char *value, struct mt_alloc_settings *se
 static mt_status parse_gc_threshold(const char *value, struct mt_alloc_settings *settings)
 {
     char *end;
-    double share = strtod(value, &end);
+    double share = mt_read_real(value, &end);
     if (end == value || *end != '\0' || !(share >= 0 && share < 1))
         return mt_fail(MT_USAGE, "gc_threshold=%s: expected a share of the capacity from 0 (off) to below 1", value);
     settings->gc_threshold = share;
@@ -152,8 +152,8 @@ static void add_share(struct mt_text *out, double share)
 {
     char digits[32];
     for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, share);
-        if (strtod(digits, NULL) == share)
+        mt_write_real(digits, sizeof digits, precision, share);
+        if (mt_read_real(digits, NULL) == share)
             break;
     }
     mt_text_add(out, ",gc_threshold=%s", digits);

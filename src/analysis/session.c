@@ -199,6 +199,7 @@ static mt_status open_trace(struct session *session)
     struct mt_run_info info = {.name = plan->name,
                                .device = session->device->name,
                                .capacity_bytes = session->device->capacity_bytes,
+                               .wait_seconds = plan->wait_seconds,
                                .settings = stored,
                                .setting_count = settings.count};
     mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);

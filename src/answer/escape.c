@@ -174,7 +174,7 @@ static bool is_formula(const char *field)
     char *end;
     if (strchr("=+-@", field[0]) == NULL || field[0] == '\0')
         return false;
-    (void)strtod(field, &end);
+    (void)mt_read_real(field, &end);
     return *end != '\0' || end == field;
 }
 

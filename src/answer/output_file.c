@@ -22,10 +22,11 @@ enum { BUFFER_BYTES = 1 << 16, FILE_MODE = 0666, ALL_MODES = 0777 };
 struct mt_output_file {
     char *name, *partial;
     gzFile stream; /* also of what is not compressed */
-    int kept;      /* a second descriptor of the partial file, which outlives the stream; -1: there is none */
+    int kept; /* a second descriptor of the partial file, which outlives the stream; -1: there is no partial file */
     int error;
     bool is_terminal;
-    size_t used; /* of the buffer */
+    bool is_nameless; /* the partial file has no name yet */
+    size_t used;      /* of the buffer */
     char buffer[BUFFER_BYTES];
 };
 
@@ -131,6 +132,16 @@ mt_status mt_output_file_check(const char *option, const char *name, const char 
     return status == MT_OK ? status : mt_fail_context(status, "%s", option);
 }
 
+/* Opens a file without a name beside `name`: it is gone with the process, however that ends. -1 if the file system has none. */
+static int open_nameless(const char *name, mode_t mode)
+{
+    char *copy = mt_host_strdup(name); /* which dirname changes */
+    const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
+    int descriptor = can_be_named ? open(dirname(copy), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode) : -1;
+    free(copy);
+    return descriptor;
+}
+
 /* Opens the file that will be renamed. Opens the name itself if it is appended to, or is a pipe or device. The new
  * file has the mode of the one that it replaces. */
 static int open_descriptor(struct mt_output_file *file, mt_output_form form)
@@ -145,7 +156,10 @@ static int open_descriptor(struct mt_output_file *file, mt_output_form form)
     mt_text_add(&partial, "%s.%ld", file->name, (long)getpid());
     file->partial = partial.data;
     mode_t mode = is_there ? found.st_mode & ALL_MODES : FILE_MODE;
-    int descriptor = open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int descriptor = open_nameless(file->name, mode);
+    file->is_nameless = descriptor >= 0;
+    if (!file->is_nameless)
+        descriptor = open(file->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (is_there && descriptor >= 0)
         fchmod(descriptor, mode); /* undoes the umask; not every file system has modes */
     return descriptor;
@@ -162,8 +176,11 @@ static mt_status open_stream(struct mt_output_file *file, mt_output_form form)
     if (descriptor < 0)
         return fail_to_write(file, errno);
     file->is_terminal = isatty(descriptor) == 1;
-    if (file->partial != NULL)
-        file->kept = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (file->partial != NULL && (file->kept = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)) < 0) {
+        mt_status status = fail_to_write(file, errno);
+        close(descriptor);
+        return status;
+    }
     if (file->is_terminal && is_compressed(file, form)) {
         close(descriptor);
         return mt_fail(MT_USAGE, "what is compressed is nothing for a terminal: give it a file with -o, or a pipe");
@@ -255,20 +272,37 @@ static void sync_folder(const char *name)
     close(folder);
 }
 
+/* Gives the file its partial name: a link can't replace another file, as renaming does. */
+static bool name_file(const struct mt_output_file *file)
+{
+    char descriptor[64];
+    snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", file->kept);
+    return linkat(AT_FDCWD, descriptor, AT_FDCWD, file->partial, AT_SYMLINK_FOLLOW) == 0;
+}
+
 /* Renames the file to its name once its content is on the disk: after a loss of power the name stands for all of it, or for
- * what it stood for before. Removes the file after a failure. */
-static mt_status settle(const struct mt_output_file *file, mt_status status)
+ * what it stood for before. */
+static bool rename_file(struct mt_output_file *file)
+{
+    if (fsync(file->kept) != 0)
+        return false;
+    if (file->is_nameless && !name_file(file))
+        return false;
+    file->is_nameless = false;
+    return rename(file->partial, file->name) == 0;
+}
+
+/* Gives the file its name, or removes it after a failure. */
+static mt_status settle(struct mt_output_file *file, mt_status status)
 {
     if (file->partial == NULL)
         return status;
-    if (status == MT_OK && file->kept >= 0 && fsync(file->kept) != 0)
+    if (status == MT_OK && !rename_file(file))
         status = fail_to_write(file, errno);
-    if (status == MT_OK && rename(file->partial, file->name) != 0)
-        status = fail_to_write(file, errno);
-    if (status != MT_OK)
-        unlink(file->partial);
-    else
+    if (status == MT_OK)
         sync_folder(file->name);
+    else if (!file->is_nameless)
+        unlink(file->partial);
     return status;
 }
 

@@ -121,6 +121,7 @@ memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_
 {
     memtrace_run_options known;
     MT_API_TRY(mt_api_copy_in("memtrace_run_options", options, &known, sizeof known));
+    mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
     mt_number_map_create(&run->blocks);
     run->process = getpid();

@@ -1,9 +1,21 @@
 /* Host memory that is never refused, for bookkeeping without which the program could not go on. Running out ends the
- * process with a message. A size that a user chooses is checked before it comes here. */
+ * process, with a message and the exit code MT_NO_HOST_MEMORY. A size that a user chooses is checked before it comes here.
+ *
+ * A process that is only watched must not end because of us. There, a reserve is kept from the beginning. When memory runs
+ * out the reserve is given up for what is under way, and from then on nothing more is begun (mt_host_is_exhausted). */
 #ifndef MT_BASE_MEMORY_H
 #define MT_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Keeps so many bytes for the moment when there are none: enough for what a recorder has begun. Called again, it does nothing.
+ * From any thread. */
+enum { MT_HOST_RESERVE_BYTES = 16 << 20 };
+void mt_host_keep_reserve(size_t bytes);
+
+/* True once the reserve was given up. From any thread. */
+bool mt_host_is_exhausted(void);
 
 /* Returns zeroed memory. The caller frees it with free(). */
 void *mt_host_alloc(size_t bytes);
@@ -23,6 +35,10 @@ void *mt_host_room(void *items, size_t count, size_t item_bytes);
 
 /* Returns a copy of `text`, which the caller frees. */
 char *mt_host_strdup(const char *text);
+
+/* The same for zlib, as zalloc and zfree of a stream. */
+void *mt_host_zlib_alloc(void *unused, unsigned count, unsigned size);
+void mt_host_zlib_free(void *unused, void *memory);
 
 /* Ends the process with a message that it is out of `what`, something other than memory. */
 _Noreturn void mt_host_exhausted(const char *what);

@@ -23,7 +23,8 @@ extern "C" {
     X(BAD_TRACE, 3, "not a trace, or a damaged one")                                                                   \
     X(NO_DEVICE, 4, "no such device")                                                                                  \
     X(OUT_OF_MEMORY, 5, "out of device memory")                                                                        \
-    X(NOT_WRITTEN, 6, "the output could not be written")
+    X(NOT_WRITTEN, 6, "the output could not be written")                                                               \
+    X(NO_HOST_MEMORY, 7, "out of host memory")
 
 typedef enum mt_status {
 #define X(name, code, text) MT_##name = code,

@@ -7,10 +7,41 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <locale.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+/* The locale of C, made once and never freed. */
+static locale_t plain;
+
+static void make_plain(void)
+{
+    plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+}
+
+static locale_t plain_locale(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_plain);
+    if (plain == (locale_t)0)
+        mt_host_exhausted("memory for a locale");
+    return plain;
+}
+
+double mt_read_real(const char *text, char **out_end)
+{
+    return strtod_l(text, out_end, plain_locale());
+}
+
+void mt_write_real(char *text, size_t bytes, int digits, double value)
+{
+    const locale_t before = uselocale(plain_locale());
+    snprintf(text, bytes, "%.*g", digits, value);
+    uselocale(before);
+}
 
 char *mt_format_bytes(uint64_t bytes, char *text)
 {
@@ -62,7 +93,7 @@ static bool read_number(const char *text, double *out, const char **out_rest)
     char *end;
     bool is_hexadecimal = text[0] == '0' && tolower((unsigned char)text[1]) == 'x';
     errno = 0;
-    *out = strtod(text, &end);
+    *out = mt_read_real(text, &end);
     *out_rest = end + strspn(end, " ");
     return end != text && isdigit((unsigned char)text[0]) && !is_hexadecimal && errno == 0;
 }

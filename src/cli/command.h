@@ -43,6 +43,12 @@ struct mt_trace_options {
 
 #define MT_OPTION_HELP(type) MT_OPTION(FLAG, type, help, "--help", .alias = "-h", .help = "print this and exit")
 #define MT_OPTION_JSON(type) MT_OPTION(FLAG, type, json, "--json", .help = "print JSON")
+#define MT_OPTION_WAIT(type)                                                                                           \
+    MT_OPTION(INTEGER, type, wait, "--wait", .value = "SECONDS", .low = 0, .high = 86400,                              \
+              .help = "for another process that writes the trace (" MT_TEXT_OF(MT_USUAL_WAIT) ")")
+#define MT_USUAL_WAIT 10
+#define MT_TEXT_OF(number) MT_TEXT_OF_WORD(number)
+#define MT_TEXT_OF_WORD(word) #word
 #define MT_OPTIONS_END                                                                                                 \
     {                                                                                                                  \
         .name = NULL                                                                                                   \

@@ -6,8 +6,10 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "trace/store/connection.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,8 +116,30 @@ static void print_failure(void)
     mt_note("%s", mt_last_error());
 }
 
+/* Libraries whose failures are easy to miss end the program, too, where there is no memory. */
+static void *take_memory(size_t bytes)
+{
+    return mt_host_resize(NULL, bytes, 1);
+}
+
+static void ignore(int signal)
+{
+    (void)signal;
+}
+
+/* A write beyond the limit of a file's size fails, and ends nothing. A handler, since programs that are started keep what is
+ * ignored. */
+static void outlive_file_limit(void)
+{
+    const struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
 int main(int count, char **arguments)
 {
+    outlive_file_limit();
+    json_set_alloc_funcs(take_memory, free);
+    mt_database_end_without_memory();
     mt_output_begin();
     mt_status status = run_program(count, arguments);
     if (status != MT_OK)

@@ -24,6 +24,7 @@ struct mt_run_plan {
     const struct mt_card *card; /* to simulate it on, with its memory; NULL: that of the device's spelling */
     const char *name;           /* NULL: none */
     const char *trace;          /* NULL: the run is not traced */
+    int wait_seconds;           /* for another process that writes the trace */
     bool follows_plan;          /* blocks get places that were found beforehand */
     bool watches_kernels;       /* where the device has some that can be watched */
     bool wants_grad_norms;      /* every gradient is read back once, which takes seconds for a large model on a card */

@@ -83,7 +83,10 @@ static unsigned char *pack(enum packing packing, const unsigned char *bytes, siz
 {
     int strategy = packing == PACKS_NOISE ? Z_HUFFMAN_ONLY : Z_DEFAULT_STRATEGY;
     assert(count <= UINT32_MAX);
-    z_stream stream = {.next_in = (z_const Bytef *)(uintptr_t)bytes, .avail_in = (uInt)count};
+    z_stream stream = {.next_in = (z_const Bytef *)(uintptr_t)bytes,
+                       .avail_in = (uInt)count,
+                       .zalloc = mt_host_zlib_alloc,
+                       .zfree = mt_host_zlib_free};
     if (deflateInit2(&stream, LEVEL, Z_DEFLATED, WINDOW_BITS, MEMORY_LEVEL, strategy) != Z_OK)
         return NULL;
     uLong bound = deflateBound(&stream, (uLong)count);

@@ -1,5 +1,7 @@
 #include "record/process_trace.h"
 
+#include "base/memory.h"
+
 #include "trace/store/recorder.h"
 
 #include <assert.h>
@@ -121,6 +123,7 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
                                      .capacity_bytes = card->capacity_bytes,
                                      .settings = settings,
                                      .setting_count = sizeof settings / sizeof settings[0]};
+    mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
     mt_status status = mt_recorder_open(path, &info, out);
     mt_text_release(&command);
     return status;

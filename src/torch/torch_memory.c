@@ -92,6 +92,7 @@ static mt_status begin_run(const struct mt_torch_memory_settings *settings, cons
                                .capacity_bytes = card->device->capacity_bytes,
                                .settings = rows,
                                .setting_count = sizeof rows / sizeof rows[0] - !is_dry};
+    mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
     mt_status status =
         settings->trace_path != NULL ? mt_recorder_open(settings->trace_path, &info, &trace->recorder) : MT_OK;
     mt_torch_trace_begin(trace);
@@ -284,6 +285,8 @@ bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_
 bool mt_torch_memory_relabel(struct mt_torch_memory *memory, mt_addr address, const struct mt_torch_label *label)
 {
     bool is_found;
+    if (mt_host_is_exhausted())
+        return false;
     mt_lock_take(&memory->lock);
     const uint64_t numbers = label_of(memory, label);
     if (memory->foreign != NULL) {
@@ -317,6 +320,8 @@ mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory)
 {
     struct mt_torch_stack stack;
     uint64_t number = 0;
+    if (mt_host_is_exhausted())
+        return 0;
     mt_torch_stack_enter(&stack);
     if (stack.depth > 0) {
         mt_lock_take(&memory->lock);
@@ -332,6 +337,8 @@ mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory)
 
 void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_torch_block *block)
 {
+    if (mt_host_is_exhausted())
+        return;
     assert(memory->foreign != NULL);
     mt_lock_take(&memory->lock);
     const struct mt_foreign_block taken = describe(memory, block);
@@ -342,6 +349,8 @@ void mt_torch_memory_note_take(struct mt_torch_memory *memory, const struct mt_t
 
 void mt_torch_memory_note_give(struct mt_torch_memory *memory, mt_addr address)
 {
+    if (mt_host_is_exhausted())
+        return;
     struct mt_foreign_block block = {0};
     assert(memory->foreign != NULL);
     mt_lock_take(&memory->lock);
@@ -353,6 +362,8 @@ void mt_torch_memory_note_give(struct mt_torch_memory *memory, mt_addr address)
 
 void mt_torch_memory_note_refusal(struct mt_torch_memory *memory, const struct mt_torch_block *request)
 {
+    if (mt_host_is_exhausted())
+        return;
     assert(memory->foreign != NULL);
     mt_lock_take(&memory->lock);
     const struct mt_foreign_block refused = describe(memory, request);
@@ -362,6 +373,8 @@ void mt_torch_memory_note_refusal(struct mt_torch_memory *memory, const struct m
 
 void mt_torch_memory_note_map(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes, mt_torch_stream stream)
 {
+    if (mt_host_is_exhausted())
+        return;
     assert(memory->foreign != NULL);
     mt_lock_take(&memory->lock);
     mt_foreign_map(memory->foreign, now_ns(memory), address, bytes, stream);
@@ -387,6 +400,8 @@ static void reserve_range(struct mt_torch_memory *memory, mt_addr address)
 void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes,
                                  mt_torch_stream stream)
 {
+    if (mt_host_is_exhausted())
+        return;
     assert(memory->foreign != NULL);
     mt_lock_take(&memory->lock);
     reserve_range(memory, address);
@@ -396,6 +411,8 @@ void mt_torch_memory_note_growth(struct mt_torch_memory *memory, mt_addr address
 
 void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address, uint64_t bytes)
 {
+    if (mt_host_is_exhausted())
+        return;
     assert(memory->foreign != NULL);
     mt_lock_take(&memory->lock);
     mt_foreign_unmap(memory->foreign, now_ns(memory), address, bytes);
@@ -405,6 +422,8 @@ void mt_torch_memory_note_unmap(struct mt_torch_memory *memory, mt_addr address,
 
 void mt_torch_memory_note_outside(struct mt_torch_memory *memory, const struct mt_outside *outside)
 {
+    if (mt_host_is_exhausted())
+        return;
     mt_lock_take(&memory->lock);
     const struct mt_sink *target = mt_torch_trace_enter(&memory->trace);
     if (target->outside != NULL)
@@ -478,6 +497,8 @@ static void mark_foreign(struct mt_torch_memory *memory, mt_event_kind kind, uin
 
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
+    if (mt_host_is_exhausted())
+        return;
     if (!atomic_load_explicit(&memory->trace.is_open, memory_order_relaxed)) /* there is none */
         return;
     mt_lock_take(&memory->lock);

@@ -143,7 +143,7 @@ static mt_status load_number(const struct mt_question *question, const char *nam
     const char *text;
     char *end;
     MT_TRY(mt_question_setting(question, name, &text));
-    *out = strtod(text, &end);
+    *out = mt_read_real(text, &end);
     if (end == text || *end != '\0')
         *out = NAN;
     return MT_OK;

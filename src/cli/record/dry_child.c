@@ -28,7 +28,7 @@ static mt_status check_device(const char *spelling)
 static mt_status check_number(const char *text)
 {
     char *end;
-    (void)strtod(text, &end);
+    (void)mt_read_real(text, &end);
     return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "--assume takes a number, not \"%s\"", text);
 }
 

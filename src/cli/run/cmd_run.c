@@ -21,6 +21,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct mt_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the run is added (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(TEXT, struct mt_run_options, name, "--name", .value = "TEXT", .help = "what to call the run"),
+    MT_OPTION_WAIT(struct mt_run_options),
     MT_OPTION(FLAG, struct mt_run_options, no_trace, "--no-trace", .help = "write no trace"),
     MT_METRICS_OPTIONS(struct mt_run_options),
     MT_OPTION(FLAG, struct mt_run_options, no_grad_norms, "--no-grad-norms",
@@ -340,7 +341,7 @@ const struct mt_command mt_command_run = {
                 "  memtrace run --device sim:24GiB --model medium --seq 512 --json\n"
                 "  memtrace run --device cpu --vocab 256 --d-model 64 --d-ff 128 --layers 2 --heads 4 --seq 32\n",
     .options = options,
-    MT_OPTIONS_OF(struct mt_run_options, .trace = MT_DEFAULT_TRACE),
+    MT_OPTIONS_OF(struct mt_run_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT),
     .answer = &answer_type,
     .run = run_run,
 };

@@ -34,6 +34,7 @@ static const struct mt_option options[] = {
               .help = "trace each kernel, too, on sim its estimate"),
     MT_OPTION(TEXT, struct sweep_options, run.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "where the runs are added (" MT_DEFAULT_TRACE ")"),
+    MT_OPTION_WAIT(struct mt_run_options),
     MT_OPTION(TEXT, struct sweep_options, run.name, "--name", .value = "TEXT",
               .help = "what to call the runs: TEXT and the values that vary, with dashes between"),
     MT_OPTION(FLAG, struct sweep_options, again, "--again", .help = "run also the cells that the trace has already"),
@@ -289,7 +290,8 @@ const struct mt_command mt_command_sweep = {
                 "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n"
                 "  memtrace sweep --vary batch=2,4,8 --device sim:l4 -- python3 train.py --batch @batch\n",
     .options = options,
-    MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE, .dry = MT_DRY_OPTIONS_USUAL),
+    MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE, .run.wait = MT_USUAL_WAIT,
+                  .dry = MT_DRY_OPTIONS_USUAL),
     .answer = &mt_sweep_answer_type,
     .run = run_sweep,
 };

@@ -103,6 +103,7 @@ mt_status mt_run_options_plan(const struct mt_run_options *run, struct mt_run_pl
         out->device = run->device;
     out->name = run->name;
     out->trace = run->no_trace ? NULL : run->trace;
+    out->wait_seconds = (int)run->wait;
     out->watches_kernels = run->kernels;
     out->wants_grad_norms = run->json && !run->no_grad_norms;
     mt_status status = check_name(run->name);

@@ -16,6 +16,7 @@
 struct mt_run_options {
     bool help, json, no_trace, kernels, no_grad_norms;
     const char *device, *trace, *name;
+    int64_t wait; /* seconds */
     struct mt_metrics_options metrics;
     const char *given[MT_SETTING_COUNT]; /* the value, in `sweep` the list of values, of a setting with an option */
 };

@@ -17,6 +17,7 @@ struct import_options {
     bool help, json;
     struct mt_option_list files;
     const char *rules, *trace, *name, *device;
+    int64_t wait; /* seconds */
 };
 
 static const struct mt_option options[] = {
@@ -32,6 +33,7 @@ static const struct mt_option options[] = {
                   "unless given)"),
     MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)"),
+    MT_OPTION_WAIT(struct import_options),
     MT_OPTION_JSON(struct import_options),
     MT_OPTION_HELP(struct import_options),
     MT_OPTIONS_END,
@@ -397,7 +399,11 @@ static mt_status read_device(const char *text, int64_t *out)
 /* Imports one file; `several` is NULL if it is the only one. */
 static mt_status import_file(const struct import_options *import, const char *file, struct several *several)
 {
-    struct mt_import_plan plan = {.file = file, .trace = import->trace, .name = import->name, .rules = import->rules};
+    struct mt_import_plan plan = {.file = file,
+                                  .trace = import->trace,
+                                  .wait_seconds = (int)import->wait,
+                                  .name = import->name,
+                                  .rules = import->rules};
     struct mt_import_report report;
     MT_TRY(read_device(import->device, &plan.device));
     const uint64_t begin = mt_clock_ns();
@@ -470,7 +476,7 @@ const struct mt_command mt_command_import = {
                 "  memtrace import step.pt.trace.json.gz\n"
                 "  memtrace import rank*.pickle --trace job.db && memtrace ranks job.db\n",
     .options = options,
-    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE),
+    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT),
     .answer = &answer_type,
     .run = run_import,
 };

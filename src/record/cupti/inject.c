@@ -239,6 +239,8 @@ static void end_watch_after_call(CUpti_CallbackDomain domain, const void *data)
 static void CUPTIAPI on_callback(void *context, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
 {
     (void)context;
+    if (mt_host_is_exhausted() && !atomic_exchange(&watch.is_over, true))
+        watch.lets_go = true;
     if (atomic_load_explicit(&watch.is_over, memory_order_relaxed))
         end_watch_after_call(domain, data);
     else if (is_of_call(domain))
@@ -310,7 +312,7 @@ static void CUPTIAPI on_buffer_completed(CUcontext context, uint32_t stream, uin
     (void)bytes;
     pthread_mutex_lock(&watch.reading_lock);
     struct mt_process_run *run = watch.run;
-    if (run != NULL && valid_bytes > 0)
+    if (run != NULL && valid_bytes > 0 && !mt_host_is_exhausted())
         read_buffer(run, buffer, valid_bytes);
     pthread_mutex_unlock(&watch.reading_lock);
     if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)

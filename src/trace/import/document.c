@@ -27,7 +27,7 @@ static mt_status set_room(struct growing *bytes, size_t room)
     assert(room > bytes->length);
     unsigned char *data = realloc(bytes->data, room);
     if (data == NULL)
-        return mt_fail(MT_FAILED, "there is no memory for %zu bytes of it", room);
+        return mt_fail(MT_NO_HOST_MEMORY, "there is no memory for %zu bytes of it", room);
     bytes->data = data;
     bytes->room = room;
     return MT_OK;
@@ -95,10 +95,10 @@ static mt_status inflate_piece(z_stream *stream, const struct growing *packed, s
 
 static mt_status inflate_all(const struct growing *packed, struct growing *plain)
 {
-    z_stream stream = {.next_in = packed->data};
+    z_stream stream = {.next_in = packed->data, .zalloc = mt_host_zlib_alloc, .zfree = mt_host_zlib_free};
     bool ended = false;
     if (inflateInit2(&stream, MAX_WBITS + WITH_GZIP_HEADER) != Z_OK)
-        return mt_fail(MT_FAILED, "there is no memory for zlib");
+        return mt_fail(MT_FAILED, "zlib refuses: %s", stream.msg != NULL ? stream.msg : "for no reason");
     mt_status status = MT_OK;
     while (status == MT_OK && !ended)
         status = inflate_piece(&stream, packed, plain, &ended);

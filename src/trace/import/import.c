@@ -81,6 +81,7 @@ static mt_status open_run(const struct mt_import_plan *plan, const struct mt_imp
                                      .device = source->device,
                                      .start_us = source->start_us,
                                      .capacity_bytes = source->capacity_bytes,
+                                     .wait_seconds = plan->wait_seconds,
                                      .settings = settings,
                                      .setting_count = count};
     mt_status status = mt_recorder_open(plan->trace, &info, out);

@@ -19,6 +19,7 @@ enum { MT_IMPORT_ANY_DEVICE = -1, MT_IMPORT_CPU = -2 };
 struct mt_import_plan {
     const char *file;  /* to read */
     const char *trace; /* to add the run to; made if there is none */
+    int wait_seconds;  /* for another process that writes it */
     const char *name;  /* of the run; NULL: the name in the file, if it has one */
     const char *rules; /* a file of rules that precede the built-in ones; NULL: none */
     int64_t device;    /* of a file about several; MT_IMPORT_ANY_DEVICE: the one with most events */

@@ -282,7 +282,7 @@ static mt_status push_real(struct reader *reader, const unsigned char *first)
         return mt_fail(MT_BAD_TRACE, "it has a number of %zu digits", bytes);
     memcpy(text, first, bytes);
     text[bytes] = '\0';
-    return push(reader, (struct mt_value){.kind = MT_VALUE_REAL, .real = strtod(text, NULL)});
+    return push(reader, (struct mt_value){.kind = MT_VALUE_REAL, .real = mt_read_real(text, NULL)});
 }
 
 /* Sets *out to the integer in these digits. False if it does not fit in an int64_t. */

@@ -105,13 +105,15 @@ bool mt_torch_settings_is_uniform(const struct mt_torch_settings *settings)
 
 void mt_torch_settings_format(const struct mt_torch_settings *settings, struct mt_text *out)
 {
+    char share[32];
     mt_text_add(out, "policy=torch");
     if (settings->max_split_bytes != UINT64_MAX)
         mt_text_add(out, ",max_split=%" PRIu64, settings->max_split_bytes);
     if (settings->divisions[0] != 0 && mt_torch_settings_is_uniform(settings))
         mt_text_add(out, ",roundup_power2_divisions=%" PRIu32, settings->divisions[0]);
+    mt_write_real(share, sizeof share, 6, settings->gc_threshold);
     if (settings->gc_threshold > 0)
-        mt_text_add(out, ",gc_threshold=%.6g", settings->gc_threshold);
+        mt_text_add(out, ",gc_threshold=%s", share);
 }
 
 void mt_torch_facts_add(struct mt_torch_facts *facts, const char *name, const char *value)

@@ -179,7 +179,7 @@ static mt_status add_block(struct mt_value_store *store, size_t least)
     MT_TRY(mt_value_store_count(store, bytes));
     struct block *block = malloc(bytes);
     if (block == NULL)
-        return mt_fail(MT_FAILED, "there is no memory left for %zu bytes more", bytes);
+        return mt_fail(MT_NO_HOST_MEMORY, "there is no memory left for %zu bytes more", bytes);
     block->previous = store->newest;
     store->newest = block;
     store->at = (char *)(block + 1);

@@ -156,7 +156,8 @@ static const char runs_sql[] =
     " complete_from_bytes, stall_count, stall_ns, (SELECT count(*) FROM step WHERE step.run = run.id),"
     " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL),"
     " (SELECT max(id) FROM event), missing_records, ifnull(rank, -1), ifnull(local_rank, -1), ifnull(world_size, -1),"
-    " host, job, pid FROM run ORDER BY id";
+    " host, job, pid, EXISTS (SELECT 1 FROM setting WHERE setting.run = run.id AND setting.name = 'file')"
+    " FROM run ORDER BY id";
 
 enum { LAST_EVENT = 14 }; /* the column with the trace's last event */
 
@@ -184,6 +185,7 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
         .host = text_or_null(trace, row, LAST_EVENT + 5),
         .job = text_or_null(trace, row, LAST_EVENT + 6),
         .pid = mt_statement_integer(row, LAST_EVENT + 7),
+        .is_imported = mt_statement_integer(row, LAST_EVENT + 8) != 0,
         .complete_from_bytes = mt_statement_integer(row, 9),
         .stall_count = mt_statement_integer(row, 10),
         .stall_ns = mt_statement_integer(row, 11),
@@ -390,12 +392,28 @@ mt_status mt_trace_find_numbered(const struct mt_trace *trace, int64_t number, c
     return mt_trace_find_run(trace, text, out);
 }
 
+/* True if an import was interrupted: nobody means its part of a run. */
+static bool is_half_an_import(const struct mt_run *run)
+{
+    return run->is_imported &&
+           (mt_run_is(run, MT_RUN_INTERRUPTED) || mt_run_is(run, MT_RUN_RUNNING) || mt_run_is(run, MT_RUN_DAMAGED));
+}
+
+/* Returns the newest run, whole imports and other runs first. */
+static const struct mt_run *newest(const struct mt_trace *trace)
+{
+    for (size_t i = trace->run_count; i > 0; i--)
+        if (!is_half_an_import(&trace->runs[i - 1]))
+            return &trace->runs[i - 1];
+    return &trace->runs[trace->run_count - 1];
+}
+
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out)
 {
     assert((trace->run_count == 0) == (trace->runs == NULL));
     if (trace->run_count == 0)
         return mt_fail(MT_USAGE, "%s holds no run yet: memtrace run adds one", mt_database_path(trace->database));
-    const struct mt_run *run = which == NULL ? &trace->runs[trace->run_count - 1] : find_number(trace, which);
+    const struct mt_run *run = which == NULL ? newest(trace) : find_number(trace, which);
     if (run == NULL)
         run = find_name(trace, which);
     if (run == NULL)

@@ -49,6 +49,7 @@ struct mt_run {
     const char *host;            /* that recorded it; NULL: imported, or not known */
     const char *job;             /* the same for all ranks; NULL: not known */
     int64_t pid;                 /* of the process that recorded it; 0: imported, or not known */
+    bool is_imported;            /* from a file, which its settings name */
     int64_t stall_count;         /* times that the producer waited for the ring */
     int64_t stall_ns;            /* for so long altogether */
     int64_t steps;               /* that began */
@@ -64,7 +65,8 @@ bool mt_run_is(const struct mt_run *run, mt_run_state state);
 /* Returns all runs, oldest first; borrowed until the trace is closed. */
 const struct mt_run *mt_trace_runs(const struct mt_trace *trace, size_t *out_count);
 
-/* Finds the run of that number or, if there is none, the newest of that name. NULL means the newest of all. Fails with
+/* Finds the run of that number or, if there is none, the newest of that name. NULL means the newest of all,
+ * but for an import that was interrupted. Fails with
  * MT_USAGE and the numbers that there are if there is no such run. */
 mt_status mt_trace_find_run(const struct mt_trace *trace, const char *which, const struct mt_run **out);
 

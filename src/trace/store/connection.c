@@ -5,9 +5,11 @@
 #include "trace/store/page_file.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { BUSY_WAIT_MS = 5000 };
 
@@ -22,6 +24,44 @@ struct mt_statement {
     mt_status of_error; /* meaning of a senseless statement: MT_USAGE if a user wrote it, otherwise MT_BAD_TRACE */
     int bind_result;    /* SQLite's code for the first failed bind, until the next step reports it */
 };
+
+static void *take_memory(int bytes)
+{
+    return mt_host_resize(NULL, (size_t)bytes, 1);
+}
+
+static void *resize_memory(void *memory, int bytes)
+{
+    return mt_host_resize(memory, (size_t)bytes, 1);
+}
+
+static int size_of_memory(void *memory)
+{
+    return memory != NULL ? (int)malloc_usable_size(memory) : 0;
+}
+
+static int round_up(int bytes)
+{
+    return (bytes + 7) & ~7;
+}
+
+static int begin_memory(void *unused)
+{
+    (void)unused;
+    return SQLITE_OK;
+}
+
+static void end_memory(void *unused)
+{
+    (void)unused;
+}
+
+void mt_database_end_without_memory(void)
+{
+    static sqlite3_mem_methods memory = {take_memory, free,         resize_memory, size_of_memory,
+                                         round_up,    begin_memory, end_memory,    NULL};
+    sqlite3_config(SQLITE_CONFIG_MALLOC, &memory);
+}
 
 /* Returns the words for a code that says that the file is damaged; NULL for any other. */
 static const char *damage_text(int code)
@@ -40,6 +80,18 @@ static bool is_success(int code)
     return code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW;
 }
 
+/* Returns the system's reason for a failure to read or write. SQLite knows none where only a part could be written, as at
+ * the limit of a file's size. */
+static const char *system_error(const struct mt_database *database)
+{
+    struct rlimit limit;
+    const int error = sqlite3_system_errno(database->handle);
+    if (error != 0)
+        return strerror(error);
+    const bool is_limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return is_limited ? "files may not grow larger (ulimit -f)" : "for no reason that the system tells";
+}
+
 /* Fails for SQLite's code. The message is that of the last call on the connection. */
 static mt_status fail(const struct mt_database *database, int code)
 {
@@ -52,11 +104,13 @@ static mt_status fail(const struct mt_database *database, int code)
     const char *text = sqlite3_errmsg(database->handle);
     if ((code & 0xFF) == SQLITE_ERROR)
         return mt_fail(MT_BAD_TRACE, "%s is damaged (%s)", database->path, text);
+    if ((code & 0xFF) == SQLITE_NOMEM)
+        return mt_fail(MT_NO_HOST_MEMORY, "%s: out of host memory", database->path);
     if ((code & 0xFF) == SQLITE_FULL)
         return mt_fail(MT_FAILED, "%s: no space left on the disk", database->path);
     if ((code & 0xFF) == SQLITE_IOERR)
         return mt_fail(MT_FAILED, "%s: reading or writing failed (%s, code %d: %s)", database->path, text, code,
-                       strerror(sqlite3_system_errno(database->handle)));
+                       system_error(database));
     return mt_fail(MT_FAILED, "%s: %s", database->path, text);
 }
 

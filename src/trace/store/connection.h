@@ -32,6 +32,10 @@ typedef enum mt_access {
     MT_ACCESS_PRIVATE,         /* a database in memory, of this connection alone; `path` is its name in failures */
 } mt_access;
 
+/* Has SQLite take memory that is never refused (base/memory.h). Without, some of its functions say NULL where there was a
+ * text. For the program alone, before its first connection: in another one, SQLite is not ours. */
+void mt_database_end_without_memory(void);
+
 /* Connects to the database at `path`, which is copied, with SQLite's defensive settings. Nothing that the file's own
  * schema says is trusted. The caller closes *out, also after a failure. */
 mt_status mt_database_connect(const char *path, mt_access access, struct mt_database **out);

@@ -97,6 +97,13 @@ static void emit(void *context, const struct mt_event *event)
         atomic_fetch_add(&recorder->ring->header->lost_events, 1);
 }
 
+/* True if the host has no more memory for labels and other names: nothing is stored from then on. */
+static bool is_out_of_memory(struct mt_recorder *recorder)
+{
+    recorder->losing |= mt_host_is_exhausted();
+    return mt_host_is_exhausted();
+}
+
 /* Stores recorder->payload as an item. If that is lost so are all later events, which are counted. */
 static void store_item(struct mt_recorder *recorder, uint16_t kind, uint32_t id)
 {
@@ -111,6 +118,8 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
 {
     struct mt_recorder *recorder = context;
     bool is_new;
+    if (is_out_of_memory(recorder))
+        return 0;
     mt_label_id id = mt_interner_label(recorder->interner, label, &is_new);
     if (is_new) {
         mt_payload_set_label(&recorder->payload, label, mt_interner_category_name(recorder->interner, label->category));
@@ -134,6 +143,8 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
 {
     struct mt_recorder *recorder = context;
     bool is_new;
+    if (is_out_of_memory(recorder))
+        return 0;
     mt_span_id id = mt_interner_span(recorder->interner, parent, name, &is_new);
     if (is_new) {
         mt_payload_set_span(&recorder->payload, mt_interner_find_span(recorder->interner, id));
@@ -146,6 +157,8 @@ static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
 {
     struct mt_recorder *recorder = context;
     bool is_new;
+    if (is_out_of_memory(recorder))
+        return 0;
     mt_frame_id id = mt_interner_frame(recorder->interner, frame, &is_new);
     if (is_new) {
         mt_payload_set_frame(&recorder->payload, frame);
@@ -158,6 +171,8 @@ static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id f
 {
     struct mt_recorder *recorder = context;
     bool is_new;
+    if (is_out_of_memory(recorder))
+        return 0;
     mt_stack_id id = mt_interner_stack(recorder->interner, parent, frame, &is_new);
     if (is_new) {
         mt_payload_set_stack(&recorder->payload, mt_interner_find_stack(recorder->interner, id));
@@ -177,6 +192,8 @@ static void store_kernel(void *context, const struct mt_kernel *kernel)
 {
     struct mt_recorder *recorder = context;
     bool is_new;
+    if (is_out_of_memory(recorder))
+        return;
     uint32_t name = mt_name_set_number(recorder->kernel_names, kernel->name, &is_new);
     if (is_new) {
         mt_payload_set_name(&recorder->payload, kernel->name);
@@ -225,11 +242,16 @@ int64_t mt_recorder_run(const struct mt_recorder *recorder)
     return recorder->run;
 }
 
-static mt_status claim_ring(struct mt_recorder *recorder)
+/* Claims the ring. Waits for another writer for so many seconds: trying once takes a moment. */
+static mt_status claim_ring(struct mt_recorder *recorder, int wait_seconds)
 {
+    const uint64_t begin_ns = mt_clock_ns(), wait_ns = (uint64_t)wait_seconds * 1000000000;
     mt_ring_outcome outcome;
     int64_t pid;
-    mt_status status = mt_ring_open(recorder->path, MT_RING_CREATE, &outcome, &pid, &recorder->ring);
+    mt_status status;
+    do
+        status = mt_ring_open(recorder->path, MT_RING_CREATE, &outcome, &pid, &recorder->ring);
+    while (status == MT_OK && outcome == MT_RING_BUSY && mt_clock_ns() - begin_ns < wait_ns);
     if (status != MT_OK || outcome == MT_RING_CLAIMED)
         return status;
     if (pid == 0)
@@ -389,13 +411,13 @@ static mt_status recover(struct mt_recorder *recorder)
         return MT_OK;
     mt_ring_put_aside(recorder->ring);
     recorder->ring = NULL;
-    return claim_ring(recorder);
+    return claim_ring(recorder, 0);
 }
 
 static mt_status start(struct mt_recorder *recorder, const char *path, const struct mt_run_info *info)
 {
     MT_TRY(check_file(recorder, path));
-    MT_TRY(claim_ring(recorder));
+    MT_TRY(claim_ring(recorder, info->wait_seconds));
     MT_TRY(mt_database_open_writing(recorder->path, &recorder->database));
     MT_TRY(recover(recorder));
     return begin_run(recorder, info);

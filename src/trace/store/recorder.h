@@ -37,6 +37,7 @@ struct mt_run_info {
         const char *name, *value;
     } * settings;
     size_t setting_count;
+    int wait_seconds;      /* for another process that writes the trace; 0: a moment */
     uint64_t ring_records; /* capacity of the ring in 64-byte records, rounded up to a power of two; 0: a million */
 };
 

@@ -123,6 +123,8 @@ static bool work(struct mt_writer *writer, mt_status *status)
     uint64_t head = mt_ring_head(writer->ring);
     bool new_records = head != mt_intake_position(writer->intake);
     *status = new_records ? store(writer, head) : MT_OK;
+    if (mt_host_is_exhausted())
+        *status = mt_fail(MT_NO_HOST_MEMORY, "the host has no more memory");
     if (*status == MT_OK && commit_is_due(writer, head))
         *status = commit(writer);
     if (*status != MT_OK)
