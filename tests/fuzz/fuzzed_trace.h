@@ -1,0 +1,235 @@
+/* A trace of a fuzzer: one that is whole is recorded once, and each input damages a copy of it. Then it is asked all that a
+ * trace can be asked, checked, and saved. The copies lie in memory where there is such a folder. */
+#ifndef MT_TESTS_FUZZ_FUZZED_TRACE_H
+#define MT_TESTS_FUZZ_FUZZED_TRACE_H
+
+#include "../recorder_fixture.h"
+
+#include "trace/query/blocks.h"
+#include "trace/query/curve.h"
+#include "trace/query/groups.h"
+#include "trace/query/leaks.h"
+#include "trace/query/trace.h"
+#include "trace/query/walk.h"
+#include "trace/store/salvage.h"
+#include "trace/store/store.h"
+#include "trace/store/verify.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { MOST_RUNS = 3, MOST_ROWS = 20 };
+
+/* A file in memory. */
+struct fuzzed_content {
+    unsigned char *data;
+    size_t bytes;
+};
+
+/* The folder of this process, and the names in it. */
+struct fuzzed_trace {
+    char folder[64], path[80], ring[80], saved[80];
+};
+
+static inline void fuzzed_name(char *out, size_t room, const char *folder, const char *name)
+{
+    if (snprintf(out, room, "%s/%s", folder, name) >= (int)room)
+        abort();
+}
+
+static inline struct fuzzed_trace fuzzed_trace_create(void)
+{
+    struct fuzzed_trace trace;
+    snprintf(trace.folder, sizeof trace.folder, "%s/memtrace-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (mkdtemp(trace.folder) == NULL)
+        abort();
+    fuzzed_name(trace.path, sizeof trace.path, trace.folder, "trace.db");
+    fuzzed_name(trace.ring, sizeof trace.ring, trace.folder, "trace.db-ring");
+    fuzzed_name(trace.saved, sizeof trace.saved, trace.folder, "saved.db");
+    return trace;
+}
+
+static inline struct fuzzed_content fuzzed_read(const char *path)
+{
+    struct fuzzed_content content = {0};
+    struct stat about;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || fstat(file, &about) != 0)
+        abort();
+    content.bytes = (size_t)about.st_size;
+    content.data = malloc(content.bytes + 1);
+    if (content.data == NULL || read(file, content.data, content.bytes) != (ssize_t)content.bytes)
+        abort();
+    close(file);
+    return content;
+}
+
+static inline void fuzzed_write(const char *path, struct fuzzed_content content)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0 || write(file, content.data, content.bytes) != (ssize_t)content.bytes)
+        abort();
+    close(file);
+}
+
+/* Removes what a trace of that name leaves. */
+static inline void fuzzed_remove(const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm", "-journal", "-ring", "-ring-damaged"};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char name[100];
+        snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        unlink(name);
+    }
+}
+
+static inline mt_status fuzzed_see_event(void *context, const struct mt_event_row *row)
+{
+    (void)context;
+    (void)row;
+    return MT_OK;
+}
+
+static inline mt_status fuzzed_begin(void *context)
+{
+    (void)context;
+    return MT_OK;
+}
+
+static inline void fuzzed_ask_peaks(struct mt_trace *trace, const struct mt_run *run)
+{
+    for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
+        struct mt_peak_row peak = {0};
+        mt_trace_peak(trace, run, (mt_measure)measure, &peak);
+        mt_peak_row_release(&peak);
+        peak = (struct mt_peak_row){0};
+        mt_trace_peak_by(trace, run, MT_ALL_STEPS, (mt_measure)measure, MT_GROUP_MODULE, &peak);
+        mt_peak_row_release(&peak);
+    }
+}
+
+static inline void fuzzed_ask_top(struct mt_trace *trace, const struct mt_run *run)
+{
+    for (int i = 0; i < 4; i++) {
+        const struct mt_top_choice choice = {.grouping = (mt_top_grouping)(i % 2), .moment = (mt_top_moment)(i / 2)};
+        struct mt_top_row *rows = NULL;
+        struct mt_top_group *groups = NULL;
+        size_t count;
+        bool complete;
+        mt_trace_top(trace, run, &choice, MOST_ROWS, &rows, &count, &complete);
+        free(rows);
+        mt_trace_top_groups(trace, run, &choice, MT_GROUP_MODULE, &groups, &count, &complete);
+        free(groups);
+    }
+}
+
+static inline void fuzzed_walk(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_walk *walk = NULL;
+    struct mt_walk_event event;
+    bool more = true;
+    if (mt_walk_begin(trace, run, &walk) == MT_OK)
+        while (more && mt_walk_next(walk, &event, &more) == MT_OK)
+            continue;
+    mt_walk_end(walk);
+}
+
+static inline void fuzzed_ask_blocks(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_block_row *blocks = NULL;
+    struct mt_segment_row *segments = NULL;
+    struct mt_part_row *parts = NULL;
+    struct mt_mark_row *marks = NULL;
+    struct mt_label_sum *sums = NULL;
+    size_t count = 0;
+    const int64_t last = run->first_event + run->event_count - 1;
+    if (mt_trace_blocks_by_label(trace, run, run->first_event, last, &blocks, &count) == MT_OK) {
+        struct mt_use_row *uses = calloc(count + 1, sizeof *uses);
+        mt_trace_uses(trace, run, blocks, count, uses);
+        free(uses);
+    }
+    mt_trace_segments(trace, run, &segments, &count);
+    mt_trace_parts(trace, run, &parts, &count);
+    mt_trace_marks(trace, run, run->first_event, last, &marks, &count);
+    mt_trace_label_sums(trace, run, &sums, &count);
+    free(blocks);
+    free(segments);
+    free(parts);
+    free(marks);
+    free(sums);
+}
+
+static inline void fuzzed_ask_rest(struct mt_trace *trace, const struct mt_run *run)
+{
+    const struct mt_event_visitor visitor = {.begin = fuzzed_begin, .visit = fuzzed_see_event};
+    struct mt_category_row *categories = NULL;
+    struct mt_explained_row explained;
+    struct mt_steps_row steps;
+    struct mt_used_row used;
+    struct mt_leaks leaks = {0};
+    struct mt_curve curve;
+    size_t count;
+    int64_t state;
+    mt_trace_categories(trace, run, NULL, &categories, &count);
+    free(categories);
+    mt_trace_events(trace, run, MT_ALL_STEPS, &visitor);
+    mt_trace_explain(trace, run, 5, &explained);
+    mt_trace_steps(trace, run, &steps);
+    mt_trace_used(trace, run, &used);
+    mt_trace_leaks(trace, run, &leaks);
+    mt_leaks_release(&leaks);
+    mt_trace_curve(trace, run, &curve);
+    mt_trace_last_state(trace, run, &state);
+}
+
+static inline void fuzzed_see_check(void *context, const struct mt_verify_row *row)
+{
+    (void)context;
+    if (row->found == NULL || row->found[0] == '\0')
+        abort();
+}
+
+static inline void fuzzed_see_saved(void *context, const struct mt_salvaged_run *run)
+{
+    (void)context;
+    if (run->events < 0 || run->events > run->stored_events)
+        abort();
+}
+
+/* Asks the trace everything. Answers may be refused; nothing else may happen. */
+static inline void fuzzed_ask(const char *path)
+{
+    struct mt_trace *trace = NULL;
+    size_t count = 0;
+    if (mt_trace_open(path, &trace) != MT_OK)
+        return;
+    const struct mt_run *runs = mt_trace_runs(trace, &count);
+    for (size_t i = 0; i < count && i < MOST_RUNS; i++) {
+        fuzzed_ask_peaks(trace, &runs[i]);
+        fuzzed_ask_top(trace, &runs[i]);
+        fuzzed_ask_blocks(trace, &runs[i]);
+        fuzzed_ask_rest(trace, &runs[i]);
+        fuzzed_walk(trace, &runs[i]);
+    }
+    mt_trace_close(trace);
+}
+
+/* Of one in SLOW inputs, verifies the trace, saves what can be read, and asks what was saved: this takes longer than all else. */
+enum { SLOW = 8 };
+static inline void fuzzed_verify(const struct fuzzed_trace *names, const uint8_t *data, size_t length)
+{
+    const struct mt_verify_visitor checks = {.row = fuzzed_see_check};
+    const struct mt_salvage_visitor saved = {.run = fuzzed_see_saved};
+    struct mt_database *database = NULL;
+    if (length == 0 || data[length - 1] % SLOW != 0)
+        return;
+    if (mt_store_open_reading(names->path, &database) == MT_OK)
+        mt_verify_trace(database, &checks);
+    mt_database_close(database);
+    if (mt_salvage_trace(names->path, names->saved, &saved) == MT_OK)
+        fuzzed_ask(names->saved);
+    fuzzed_remove(names->saved);
+}
+
+#endif
