@@ -319,6 +319,20 @@ static void what_is_not_in_the_run_is_told(void **state)
     assert_says(said->out, "_record_memory_history");
 }
 
+/* A megabyte of gzip that grows to a thousand, and a file without an end. */
+static void what_would_take_too_much_memory_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("head -c 400000000 /dev/zero | gzip > zeros.gz")->code, 0);
+    const struct said *said = MEMTRACE("import zeros.gz --memory 64MiB --trace large.db");
+    assert_int_equal(said->code, 3);
+    assert_says(said->err, "takes more than 64.00 MiB of memory; --memory SIZE allows more");
+    said = MEMTRACE("import /dev/zero --memory 64MiB --trace large.db");
+    assert_int_equal(said->code, 3);
+    assert_says(said->err, "takes more than 64.00 MiB");
+    assert_int_equal(shell("test -e large.db")->code, 1);
+}
+
 /* A file that can't be imported is named, and adds no run. */
 static void what_is_none_of_them_is_refused(void **state)
 {
@@ -361,6 +375,7 @@ int main(void)
         cmocka_unit_test(expandable_segments_are_for_who_has_none),
         cmocka_unit_test(rules_of_a_user_come_first),
         cmocka_unit_test(what_is_not_in_the_run_is_told),
+        cmocka_unit_test(what_would_take_too_much_memory_is_refused),
         cmocka_unit_test(what_is_none_of_them_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, leave_folder);

@@ -54,7 +54,7 @@ static void begin(struct bytes *bytes)
 /* Ends the snapshot, replays it by rules and as one of our own, and returns the status of reading. */
 static mt_status finish(struct bytes *bytes)
 {
-    struct mt_value_limits limits = mt_value_limits_of(bytes->length);
+    struct mt_value_limits limits = mt_value_limits_of(bytes->length, UINT64_MAX);
     struct mt_value_store *store = mt_value_store_create(&limits);
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);

@@ -18,7 +18,7 @@ enum { FLIPS = 3000, MOST_WALKED = 20000 };
 static mt_status read_bytes(const unsigned char *data, size_t length, struct mt_value_store **store,
                             struct mt_value *out)
 {
-    const struct mt_value_limits limits = mt_value_limits_of(length);
+    const struct mt_value_limits limits = mt_value_limits_of(length, UINT64_MAX);
     *store = mt_value_store_create(&limits);
     unsigned char *copy = malloc(length + !length); /* so that a sanitizer knows its end */
     memcpy(copy, data, length);
@@ -118,7 +118,7 @@ static void for_each_small(void (*check)(const struct mt_whole_file *file))
         char path[4096];
         struct mt_whole_file file;
         snprintf(path, sizeof path, DATA "small_%d.pickle", protocol);
-        assert_int_equal(mt_whole_file_read(path, &file), MT_OK);
+        assert_int_equal(mt_whole_file_read(path, MT_IMPORT_USUAL_BYTES, &file), MT_OK);
         check(&file);
         mt_whole_file_release(&file);
     }
@@ -387,7 +387,7 @@ static void memory_is_bounded(void **state)
             bytes_add_text(&bytes, codes[i]);
         struct mt_value_store *store = mt_value_store_create(&limits);
         assert_int_equal(mt_pickle_read(bytes.data, bytes.length, store, &value), MT_BAD_TRACE);
-        assert_non_null(strstr(mt_last_error(), "takes more than 3145728 bytes of memory"));
+        assert_non_null(strstr(mt_last_error(), "takes more than 3.00 MiB of memory"));
         assert_in_range(mt_value_store_bytes(store), 1, limits.bytes);
         mt_value_store_destroy(store);
         free(bytes.data);

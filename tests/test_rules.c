@@ -60,7 +60,7 @@ struct reading {
 
 static void read_stack(struct reading *reading, const char *json)
 {
-    const struct mt_value_limits limits = mt_value_limits_of(strlen(json));
+    const struct mt_value_limits limits = mt_value_limits_of(strlen(json), UINT64_MAX);
     reading->store = mt_value_store_create(&limits);
     reading->known = mt_call_frames_create();
     assert_int_equal(mt_json_read((const unsigned char *)json, strlen(json), reading->store, &reading->frames), MT_OK);

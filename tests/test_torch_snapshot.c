@@ -130,7 +130,7 @@ static void peaks_are_those_that_pytorch_measured(void **state)
 static mt_status read_json(const char *json, int64_t device, struct mt_value_store **store,
                            struct mt_torch_snapshot *out)
 {
-    const struct mt_value_limits limits = mt_value_limits_of(strlen(json));
+    const struct mt_value_limits limits = mt_value_limits_of(strlen(json), UINT64_MAX);
     struct mt_value root;
     *store = mt_value_store_create(&limits);
     if (mt_json_read((const unsigned char *)json, strlen(json), *store, &root) != MT_OK)

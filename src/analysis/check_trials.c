@@ -100,7 +100,7 @@ static mt_status record(const struct trials *trials, const char *name, const cha
 
 static mt_status begin(struct trials *trials)
 {
-    const char *base = getenv("TMPDIR");
+    const char *base = secure_getenv("TMPDIR");
     int length = snprintf(trials->folder, sizeof trials->folder, "%s/memtrace-check-XXXXXX",
                           base != NULL && base[0] != '\0' ? base : "/tmp");
     errno = length < (int)sizeof trials->folder ? 0 : ENAMETOOLONG;

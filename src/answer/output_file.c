@@ -25,8 +25,10 @@ struct mt_output_file {
     int kept; /* a second descriptor of the partial file, which outlives the stream; -1: there is no partial file */
     int error;
     bool is_terminal;
-    bool is_nameless; /* the partial file has no name yet */
-    size_t used;      /* of the buffer */
+    uint64_t written, most; /* bytes, before gzip; most 0: any number */
+    const char *reason;     /* there may be no more */
+    bool is_nameless;       /* the partial file has no name yet */
+    size_t used;            /* of the buffer */
     char buffer[BUFFER_BYTES];
 };
 
@@ -210,6 +212,11 @@ static void write_out(struct mt_output_file *file, const void *data, size_t byte
 {
     if (file->error != 0 || bytes == 0)
         return;
+    file->written += bytes;
+    if (file->most != 0 && file->written > file->most) {
+        file->error = EOVERFLOW;
+        return;
+    }
     errno = 0;
     if (gzwrite(file->stream, data, (unsigned)bytes) <= 0)
         file->error = errno != 0 ? errno : EIO;
@@ -241,9 +248,21 @@ void mt_output_file_print(struct mt_output_file *file, const char *text)
     mt_output_file_write(file, text, strlen(text));
 }
 
+void mt_output_file_limit(struct mt_output_file *file, uint64_t bytes, const char *reason)
+{
+    file->most = bytes;
+    file->reason = reason;
+}
+
 mt_status mt_output_file_go_on(const struct mt_output_file *file)
 {
-    return file->error == 0 ? MT_OK : fail_to_write(file, file->error);
+    char size[MT_BYTES_TEXT];
+    if (file->error == 0)
+        return MT_OK;
+    if (file->error == EOVERFLOW && file->most != 0)
+        return mt_fail(MT_NOT_WRITTEN, "%s would have more than %s: %s", what(file), mt_format_bytes(file->most, size),
+                       file->reason);
+    return fail_to_write(file, file->error);
 }
 
 bool mt_output_file_is_terminal(const struct mt_output_file *file)

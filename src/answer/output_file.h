@@ -29,6 +29,9 @@ mt_status mt_output_file_check(const char *option, const char *name, const char 
  * directly. Fails with MT_USAGE for a trace, and if compressed bytes would go to a terminal. */
 mt_status mt_output_file_open(const char *name, mt_output_form form, struct mt_output_file **out);
 
+/* Lets the output have so many bytes, before gzip; the text of the failure then says `reason`, which is borrowed. */
+void mt_output_file_limit(struct mt_output_file *file, uint64_t bytes, const char *reason);
+
 /* Write. After a failure nothing more is written, and the first failure is kept. */
 void mt_output_file_write(struct mt_output_file *file, const void *data, size_t bytes);
 void mt_output_file_print(struct mt_output_file *file, const char *text);

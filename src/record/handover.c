@@ -67,11 +67,11 @@ void mt_record_request_give(const struct mt_record_request *request)
 
 bool mt_record_request_take(struct mt_record_request *out)
 {
-    const char *kernels = getenv(VARIABLE "KERNELS"), *device = getenv(VARIABLE "DEVICE");
-    *out = (struct mt_record_request){.trace = getenv(VARIABLE "TRACE"),
-                                      .answers = getenv(VARIABLE "ANSWERS"),
-                                      .name = getenv(VARIABLE "NAME"),
-                                      .step = getenv(VARIABLE "STEP"),
+    const char *kernels = secure_getenv(VARIABLE "KERNELS"), *device = getenv(VARIABLE "DEVICE");
+    *out = (struct mt_record_request){.trace = secure_getenv(VARIABLE "TRACE"),
+                                      .answers = secure_getenv(VARIABLE "ANSWERS"),
+                                      .name = secure_getenv(VARIABLE "NAME"),
+                                      .step = secure_getenv(VARIABLE "STEP"),
                                       .watches_kernels = kernels != NULL && strcmp(kernels, "1") == 0,
                                       .device = device != NULL ? atoi(device) : -1};
     return out->trace != NULL && out->answers != NULL;

@@ -49,7 +49,7 @@ static void read_command(struct mt_text *out)
 static int64_t number_in(const char *variable)
 {
     enum { MOST_PROCESSES = 1 << 24 };
-    const char *text = getenv(variable);
+    const char *text = secure_getenv(variable);
     char *end = NULL;
     int64_t number = text != NULL ? strtoll(text, &end, 10) : -1;
     return text != NULL && end != text && *end == '\0' && number >= 0 && number < MOST_PROCESSES ? number : -1;
@@ -74,7 +74,7 @@ bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job)
                                     number_in(launchers[i].world_size)};
         if (out->local_rank >= out->world_size)
             out->local_rank = -1;
-        *out_job = getenv(launchers[i].job);
+        *out_job = secure_getenv(launchers[i].job);
         if (out->rank >= 0 && out->rank < out->world_size)
             return true;
     }

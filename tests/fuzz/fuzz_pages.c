@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
             damaged.data[at] = change[4];
     }
     fuzzed_write(names.path, damaged);
-    fuzzed_ask(names.path);
+    fuzzed_ask(names.path, fuzzed_kinds(data, length));
     fuzzed_verify(&names, data, length);
     fuzzed_remove(names.path);
     return 0;

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
         change(data + i * CHANGE_BYTES);
     fuzzed_write(names.path, whole);
     fuzzed_write(names.ring, ring);
-    fuzzed_ask(names.path);
+    fuzzed_ask(names.path, fuzzed_kinds(data, length));
     fuzzed_verify(&names, data, length);
     fuzzed_remove(names.path);
     return 0;

@@ -34,7 +34,7 @@ static void replay(const struct mt_value *root, const struct mt_torch_snapshot *
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
-    const struct mt_value_limits limits = mt_value_limits_of(length);
+    const struct mt_value_limits limits = mt_value_limits_of(length, UINT64_MAX);
     struct mt_value_store *store = mt_value_store_create(&limits);
     struct mt_torch_snapshot snapshot = {0};
     struct mt_value root;

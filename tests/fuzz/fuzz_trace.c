@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
         change(database, data + i * CHANGE_BYTES);
     sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
     sqlite3_close(database);
-    fuzzed_ask(names.path);
+    fuzzed_ask(names.path, fuzzed_kinds(data, length));
     fuzzed_verify(&names, data, length);
     fuzzed_remove(names.path);
     return 0;

@@ -84,7 +84,7 @@ static mt_status check_environment(void)
 {
     static const char *const taken[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
     for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
-        const char *value = getenv(taken[i]);
+        const char *value = secure_getenv(taken[i]);
         if (value != NULL && value[0] != '\0')
             return mt_fail(MT_FAILED, "another tool is there: %s is %s", taken[i], value);
     }

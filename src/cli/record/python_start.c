@@ -26,7 +26,7 @@ static char *find_folder(void)
 static bool has_library(void)
 {
     char *library = mt_module_find_file(LIBRARY);
-    const char *given = getenv("MEMTRACE_TORCH_LIBRARY");
+    const char *given = secure_getenv("MEMTRACE_TORCH_LIBRARY");
     free(library);
     return library != NULL || (given != NULL && given[0] != '\0');
 }
@@ -34,7 +34,7 @@ static bool has_library(void)
 /* Puts a folder in front of PYTHONPATH, for the programs that are started. */
 static void put_first(const char *folder)
 {
-    const char *before = getenv("PYTHONPATH");
+    const char *before = secure_getenv("PYTHONPATH");
     struct mt_text value = {0};
     mt_text_add(&value, "%s", folder);
     if (before != NULL && before[0] != '\0')

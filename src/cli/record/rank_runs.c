@@ -35,7 +35,7 @@ static mt_status leave_word(const struct mt_rank_runs *runs, const char *word, i
 
 mt_status mt_rank_runs_begin(const struct mt_rank_program *program, int output, struct mt_rank_runs *out)
 {
-    const char *folder = getenv("TMPDIR");
+    const char *folder = secure_getenv("TMPDIR");
     struct mt_text path = {0};
     mt_text_add(&path, "%s/memtrace-ranks.XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
     *out = (struct mt_rank_runs){.program = program, .output = output};

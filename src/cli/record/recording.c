@@ -51,7 +51,7 @@ static mt_status find_trace(const char *trace, struct mt_recording *recording)
 
 static mt_status make_answers(struct mt_recording *recording)
 {
-    const char *folder = getenv("TMPDIR");
+    const char *folder = secure_getenv("TMPDIR");
     snprintf(recording->answers, sizeof recording->answers, "%s/memtrace-record.XXXXXX",
              folder != NULL && folder[0] == '/' ? folder : "/tmp");
     int file = mkstemp(recording->answers);

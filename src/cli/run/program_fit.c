@@ -35,7 +35,7 @@ struct trials {
 
 static mt_status make_folder(struct trials *trials)
 {
-    const char *place = getenv("TMPDIR");
+    const char *place = secure_getenv("TMPDIR");
     snprintf(trials->folder, sizeof trials->folder, "%s/memtrace-fit.XXXXXX",
              place != NULL && place[0] == '/' ? place : "/tmp");
     if (mkdtemp(trials->folder) == NULL)

@@ -250,12 +250,24 @@ static void note_size(const char *output)
         mt_note("wrote %s, %s", output, mt_format_bytes((uint64_t)written.st_size, size));
 }
 
+/* Returns the most bytes of an export: a trace of 2 MB with long call stacks could fill a disk. */
+static uint64_t most_bytes(const char *trace)
+{
+    enum { FACTOR = 500 };
+    const uint64_t always = UINT64_C(4) << 30;
+    struct stat about;
+    const uint64_t bytes = stat(trace, &about) == 0 ? FACTOR * (uint64_t)about.st_size : 0;
+    return bytes > always ? bytes : always;
+}
+
 static mt_status export_run(const struct export_options *export, const struct mt_question *question)
 {
     const struct mt_export_run from = {question->trace, question->run};
     struct mt_output_file *file;
     mt_output_form compression = export->format == FORMAT_PPROF ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
     MT_TRY(mt_output_file_open(export->output, compression, &file));
+    mt_output_file_limit(file, most_bytes(export->trace.trace),
+                         "this format writes what repeats each time. Try pickle or parquet");
     mt_status status = mt_output_file_close(file, write_export(export, &from, file));
     if (status == MT_OK && export->output != NULL)
         note_size(export->output);

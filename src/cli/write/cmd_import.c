@@ -18,6 +18,7 @@ struct import_options {
     struct mt_option_list files;
     const char *rules, *trace, *name, *device;
     int64_t wait; /* seconds */
+    uint64_t memory;
 };
 
 static const struct mt_option options[] = {
@@ -34,6 +35,8 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)"),
     MT_OPTION_WAIT(struct import_options),
+    MT_OPTION(BYTES, struct import_options, memory, "--memory", .value = "SIZE",
+              .help = "what reading a file may take: 2GiB unless given, and always 16 times its size on disk"),
     MT_OPTION_JSON(struct import_options),
     MT_OPTION_HELP(struct import_options),
     MT_OPTIONS_END,
@@ -401,6 +404,7 @@ static mt_status import_file(const struct import_options *import, const char *fi
 {
     struct mt_import_plan plan = {.file = file,
                                   .trace = import->trace,
+                                  .most_bytes = import->memory,
                                   .wait_seconds = (int)import->wait,
                                   .name = import->name,
                                   .rules = import->rules};
@@ -476,7 +480,8 @@ const struct mt_command mt_command_import = {
                 "  memtrace import step.pt.trace.json.gz\n"
                 "  memtrace import rank*.pickle --trace job.db && memtrace ranks job.db\n",
     .options = options,
-    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT),
+    MT_OPTIONS_OF(struct import_options, .trace = MT_DEFAULT_TRACE, .wait = MT_USUAL_WAIT,
+                  .memory = MT_IMPORT_USUAL_BYTES),
     .answer = &answer_type,
     .run = run_import,
 };

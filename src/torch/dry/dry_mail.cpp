@@ -42,7 +42,7 @@ void leave(const std::string &path)
 mailbox::mailbox(std::string group, int rank, std::vector<int> ranks)
     : group_(std::move(group)), rank_(rank), ranks_(std::move(ranks))
 {
-    const char *folder = std::getenv("MEMTRACE_DRY_MAIL");
+    const char *folder = secure_getenv("MEMTRACE_DRY_MAIL");
     folder_ = folder != nullptr ? folder : "";
 }
 

@@ -406,7 +406,7 @@ static mt_status write_through(const struct mt_export_run *from, int descriptor,
 
 mt_status mt_export_nsys(const struct mt_export_run *from, struct mt_output_file *file)
 {
-    const char *folder = getenv("TMPDIR");
+    const char *folder = secure_getenv("TMPDIR");
     struct mt_text path = {0};
     mt_text_add(&path, "%s/memtrace-export-XXXXXX", folder != NULL && folder[0] != '\0' ? folder : "/tmp");
     int descriptor = mkostemp(path.data, O_CLOEXEC);

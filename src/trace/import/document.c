@@ -14,12 +14,13 @@
 #include <zlib.h>
 
 /* zlib counts in 32 bits, so it gets pieces. */
-enum { FIRST_BYTES = 1 << 16, PIECE_BYTES = 1 << 30, MOST_RATIO = 256, WITH_GZIP_HEADER = 16 };
+enum { FIRST_BYTES = 1 << 16, PIECE_BYTES = 1 << 30, WITH_GZIP_HEADER = 16 };
 
 /* Bytes that are added to. Invariant: length <= room. */
 struct growing {
     unsigned char *data;
     size_t length, room;
+    uint64_t most; /* of them */
 };
 
 static mt_status set_room(struct growing *bytes, size_t room)
@@ -39,6 +40,8 @@ static mt_status make_room(struct growing *bytes)
     assert(bytes->length <= bytes->room);
     if (bytes->length < bytes->room)
         return MT_OK;
+    if (bytes->length > bytes->most)
+        return mt_value_fail_over(bytes->most);
     return set_room(bytes, bytes->room == 0 ? FIRST_BYTES : bytes->room + bytes->room / 2);
 }
 
@@ -47,8 +50,12 @@ static mt_status read_all(int descriptor, struct growing *bytes)
 {
     struct stat about;
     mt_status status = MT_OK;
-    if (fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0)
-        status = set_room(bytes, (size_t)about.st_size + 1);
+    if (fstat(descriptor, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+        const uint64_t on_disk = (uint64_t)about.st_size;
+        if (bytes->most < MT_IMPORT_FILE_FACTOR * on_disk)
+            bytes->most = MT_IMPORT_FILE_FACTOR * on_disk;
+        status = set_room(bytes, (size_t)on_disk + 1);
+    }
     while (status == MT_OK && (status = make_room(bytes)) == MT_OK) {
         ssize_t got = read(descriptor, bytes->data + bytes->length, bytes->room - bytes->length);
         if (got == 0)
@@ -81,8 +88,6 @@ static mt_status inflate_piece(z_stream *stream, const struct growing *packed, s
     stream->avail_out = piece(plain->room - plain->length);
     int code = inflate(stream, Z_NO_FLUSH);
     plain->length = (size_t)(stream->next_out - plain->data);
-    if (plain->length / MOST_RATIO > packed->length + FIRST_BYTES)
-        return mt_fail(MT_BAD_TRACE, "its %zu bytes of gzip data grow to more than %zu", packed->length, plain->length);
     if (code == Z_OK)
         return MT_OK;
     if (code != Z_STREAM_END)
@@ -113,7 +118,7 @@ static bool is_gzip(const struct growing *bytes)
 
 static mt_status undo_gzip(struct growing *bytes)
 {
-    struct growing plain = {0};
+    struct growing plain = {.most = bytes->most};
     mt_status status = inflate_all(bytes, &plain);
     free(bytes->data);
     *bytes = plain;
@@ -130,9 +135,9 @@ static void leave_out_mark(struct growing *bytes)
     memmove(bytes->data, bytes->data + sizeof mark, bytes->length);
 }
 
-mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out)
+mt_status mt_whole_file_read(const char *path, uint64_t most_bytes, struct mt_whole_file *out)
 {
-    struct growing bytes = {0};
+    struct growing bytes = {.most = most_bytes};
     *out = (struct mt_whole_file){0};
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
@@ -142,7 +147,7 @@ mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out)
     if (status == MT_OK && is_gzip(&bytes))
         status = undo_gzip(&bytes);
     leave_out_mark(&bytes);
-    *out = (struct mt_whole_file){bytes.data, bytes.length};
+    *out = (struct mt_whole_file){bytes.data, bytes.length, bytes.most};
     return status == MT_OK ? MT_OK : mt_fail_context(status, "%s can't be read", path);
 }
 
@@ -188,7 +193,7 @@ mt_status mt_document_read(const struct mt_whole_file *file, struct mt_document 
     if (!mt_document_is_one(file))
         return mt_document_refuse(file);
     struct mt_document *document = mt_host_alloc(sizeof *document);
-    const struct mt_value_limits limits = mt_value_limits_of(file->length);
+    const struct mt_value_limits limits = mt_value_limits_of(file->length, file->most_bytes);
     document->store = mt_value_store_create(&limits);
     mt_status status = read_values(file, document);
     if (status == MT_OK)
@@ -202,7 +207,7 @@ mt_status mt_document_open(const char *path, struct mt_document **out)
 {
     struct mt_whole_file file;
     *out = NULL;
-    mt_status status = mt_whole_file_read(path, &file);
+    mt_status status = mt_whole_file_read(path, MT_IMPORT_USUAL_BYTES, &file);
     if (status == MT_OK && (status = mt_document_read(&file, out)) != MT_OK)
         mt_fail_context(status, "%s can't be imported", path);
     mt_whole_file_release(&file);

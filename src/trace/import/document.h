@@ -13,12 +13,18 @@
 struct mt_whole_file {
     unsigned char *data;
     size_t length;
+    uint64_t most_bytes; /* of memory that may be taken for them, and for what is read out of them each; 0: any */
 };
 
+/* The memory that an import takes at most, unless the file itself has a good part of it. */
+#define MT_IMPORT_USUAL_BYTES (UINT64_C(2) << 30)
+
 /* Reads the file, which may be a pipe, to its end, and undoes gzip, also where several compressed files follow each other.
- * Leaves out a byte order mark. Fails with MT_FAILED if the file can't be read or there is no memory for it, and with
- * MT_BAD_TRACE if its gzip data are damaged, cut off, or grow to hundreds of times their size. Release it in any case. */
-mt_status mt_whole_file_read(const char *path, struct mt_whole_file *out);
+ * Leaves out a byte order mark. `most_bytes` of memory may be taken, and MT_IMPORT_FILE_FACTOR times what the file has on
+ * disk. Fails with MT_FAILED if the file can't be read, and with MT_BAD_TRACE if its gzip data are damaged or cut off, or if
+ * it takes more memory. Release it in any case. */
+enum { MT_IMPORT_FILE_FACTOR = 16 };
+mt_status mt_whole_file_read(const char *path, uint64_t most_bytes, struct mt_whole_file *out);
 void mt_whole_file_release(struct mt_whole_file *file);
 
 struct mt_document;

@@ -141,7 +141,11 @@ static mt_status import_file(const struct mt_import_plan *plan, const struct mt_
                              struct mt_import_report *out)
 {
     struct mt_import_input input = {.plan = plan, .rules = rules, .is_database = mt_trace_file_is_database(plan->file)};
-    mt_status status = input.is_database ? MT_OK : mt_whole_file_read(plan->file, &input.file);
+    mt_status status =
+        input.is_database
+            ? MT_OK
+            : mt_whole_file_read(plan->file, plan->most_bytes != 0 ? plan->most_bytes : MT_IMPORT_USUAL_BYTES,
+                                 &input.file);
     const struct mt_import_reader *reader = status == MT_OK ? find_reader(&input) : NULL;
     if (reader != NULL)
         status = import_by(reader, &input, out);

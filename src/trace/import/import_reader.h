@@ -17,12 +17,13 @@ typedef enum mt_import_kind { MT_IMPORT_TORCH, MT_IMPORT_OWN, MT_IMPORT_NSYS, MT
 enum { MT_IMPORT_ANY_DEVICE = -1, MT_IMPORT_CPU = -2 };
 
 struct mt_import_plan {
-    const char *file;  /* to read */
-    const char *trace; /* to add the run to; made if there is none */
-    int wait_seconds;  /* for another process that writes it */
-    const char *name;  /* of the run; NULL: the name in the file, if it has one */
-    const char *rules; /* a file of rules that precede the built-in ones; NULL: none */
-    int64_t device;    /* of a file about several; MT_IMPORT_ANY_DEVICE: the one with most events */
+    const char *file;    /* to read */
+    const char *trace;   /* to add the run to; made if there is none */
+    uint64_t most_bytes; /* of memory, as mt_whole_file_read has it; 0: MT_IMPORT_USUAL_BYTES */
+    int wait_seconds;    /* for another process that writes it */
+    const char *name;    /* of the run; NULL: the name in the file, if it has one */
+    const char *rules;   /* a file of rules that precede the built-in ones; NULL: none */
+    int64_t device;      /* of a file about several; MT_IMPORT_ANY_DEVICE: the one with most events */
 };
 
 /* The share of blocks that got a category, over the whole file. Invariant: other <= all. */

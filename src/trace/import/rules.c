@@ -98,7 +98,7 @@ mt_status mt_rules_add(struct mt_rules *rules, const char *source, const char *t
 mt_status mt_rules_add_file(struct mt_rules *rules, const char *path)
 {
     struct mt_whole_file file;
-    mt_status status = mt_whole_file_read(path, &file);
+    mt_status status = mt_whole_file_read(path, MT_IMPORT_USUAL_BYTES, &file);
     if (status == MT_OK && memchr(file.data, '\0', file.length) != NULL)
         status = mt_fail(MT_USAGE, "%s is no text, so it holds no rules", path);
     if (status == MT_OK) {

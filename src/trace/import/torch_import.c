@@ -164,7 +164,7 @@ static void fill_source(const struct torch_state *state, struct mt_import_source
 static mt_status read(struct mt_import_input *input, struct mt_import_source *source)
 {
     struct torch_state *state = mt_host_alloc(sizeof *state);
-    const struct mt_value_limits limits = mt_value_limits_of(input->file.length);
+    const struct mt_value_limits limits = mt_value_limits_of(input->file.length, input->file.most_bytes);
     input->state = state;
     state->frames = mt_value_store_create(&limits);
     mt_status status = mt_viz_page_is_one(&input->file) ? mt_viz_page_unwrap(&input->file) : MT_OK;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -115,11 +116,19 @@ struct mt_value_store {
 };
 
 /* A snapshot's values take 5 bytes for each byte of a pickle. */
-struct mt_value_limits mt_value_limits_of(uint64_t file_bytes)
+struct mt_value_limits mt_value_limits_of(uint64_t file_bytes, uint64_t most_bytes)
 {
-    const uint64_t most_bytes = UINT64_C(1) << 40, least = UINT64_C(64) << 20;
-    file_bytes = file_bytes < most_bytes ? file_bytes : most_bytes;
-    return (struct mt_value_limits){.bytes = least + 16 * file_bytes, .depth = 200};
+    const uint64_t longest = UINT64_C(1) << 40, least = UINT64_C(64) << 20;
+    file_bytes = file_bytes < longest ? file_bytes : longest;
+    const uint64_t usual = least + 16 * file_bytes;
+    return (struct mt_value_limits){.bytes = most_bytes == 0 || usual < most_bytes ? usual : most_bytes, .depth = 200};
+}
+
+mt_status mt_value_fail_over(uint64_t bytes)
+{
+    char size[MT_BYTES_TEXT];
+    return mt_fail(MT_BAD_TRACE, "to read it takes more than %s of memory; --memory SIZE allows more",
+                   mt_format_bytes(bytes, size));
 }
 
 struct mt_value_store *mt_value_store_create(const struct mt_value_limits *limits)
@@ -158,7 +167,7 @@ mt_status mt_value_store_count(struct mt_value_store *store, uint64_t bytes)
 {
     assert(store->bytes <= store->limits.bytes);
     if (bytes > store->limits.bytes - store->bytes)
-        return mt_fail(MT_BAD_TRACE, "to read it takes more than %" PRIu64 " bytes of memory", store->limits.bytes);
+        return mt_value_fail_over(store->limits.bytes);
     store->bytes += bytes;
     return MT_OK;
 }

@@ -100,8 +100,12 @@ struct mt_value_limits {
     uint32_t depth; /* of lists in lists */
 };
 
-/* Returns limits for a file of so many bytes: several times what a benign file takes, and a depth that none has. */
-struct mt_value_limits mt_value_limits_of(uint64_t file_bytes);
+/* Returns limits for a file of so many bytes: several times what a benign file takes, but no more than `most_bytes`, and a
+ * depth that none has. */
+struct mt_value_limits mt_value_limits_of(uint64_t file_bytes, uint64_t most_bytes);
+
+/* Fails with MT_BAD_TRACE, since to read a file takes more memory than that. */
+mt_status mt_value_fail_over(uint64_t bytes);
 
 /* `limits` are copied. */
 struct mt_value_store *mt_value_store_create(const struct mt_value_limits *limits);

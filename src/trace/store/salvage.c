@@ -207,30 +207,41 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
     return status;
 }
 
-/* Adds rows for what events and other names speak of and is gone, so that numbers have no gap. Adds their number to *out. */
-static mt_status fill_names(struct salvage *salvage, int64_t run, int64_t *out)
-{
 #define OF_EVENTS(column)                                                                                              \
     "ifnull((SELECT max(event." column ") FROM run CROSS JOIN event ON event.id >= first_event"                        \
     " AND event.id < first_event + event_count WHERE run.id = ?1), 0)"
 #define OF_TABLE(table, column) "ifnull((SELECT max(" column ") FROM " table " WHERE run = ?1), 0)"
-/* Numbers up to `most`; what a page of garbage says is no number of a name. */
+
+/* The highest number that a name can have: there are no more names than rows and events. Damage may say any. */
+#define MOST_NAMES(table)                                                                                              \
+    "((SELECT count(*) FROM " table " WHERE run = ?1) + (SELECT event_count FROM run WHERE id = ?1) + 1000)"
+#define FORGET(table) "DELETE FROM " table " WHERE run = ?1 AND (id < 1 OR id > " MOST_NAMES(table) ")"
 #define FILL(table, values, most)                                                                                      \
-    "WITH RECURSIVE last (id) AS (SELECT min(" most ", 16777215)), numbers (id) AS (SELECT 1 UNION ALL SELECT id + 1"  \
-    " FROM numbers WHERE id < (SELECT id FROM last)) INSERT OR IGNORE INTO " table " SELECT ?1, id, " values           \
-    " FROM numbers WHERE id <= (SELECT id FROM last)"
-    static const char *const statements[] = {
-        FILL("label", "'Other', 'other', '(lost)', 0, 'init', NULL, '', '', 'inferred'",
-             "max(" OF_EVENTS("label") ", " OF_TABLE("label", "id") ")"),
-        FILL("stack", "0, 1", "max(" OF_EVENTS("stack") ", " OF_TABLE("stack", "id") ")"),
-        FILL("frame", "'(lost)', '', 0", "max(" OF_TABLE("stack", "frame") ", " OF_TABLE("frame", "id") ")"),
-        FILL("span", "0, '(lost)', '(lost)'",
-             "max(" OF_EVENTS("span") ", " OF_TABLE("label", "span") ", " OF_TABLE("span", "parent") ", " OF_TABLE(
-                 "span", "id") ")"),
+    "WITH RECURSIVE last (id) AS (SELECT min(" most ", " MOST_NAMES(                                                   \
+        table) ")), numbers (id) AS (SELECT 1 UNION ALL"                                                               \
+               " SELECT id + 1 FROM numbers WHERE id < (SELECT id FROM last)) INSERT OR IGNORE INTO " table            \
+               " SELECT ?1, id, " values " FROM numbers WHERE id <= (SELECT id FROM last)"
+
+/* Adds rows for what events and other names speak of and is gone, so that numbers have no gap. Adds their number to *out. */
+static mt_status fill_names(struct salvage *salvage, int64_t run, int64_t *out)
+{
+    static const struct {
+        const char *forget, *fill;
+    } statements[] = {
+        {FORGET("label"), FILL("label", "'Other', 'other', '(lost)', 0, 'init', NULL, '', '', 'inferred'",
+                               "max(" OF_EVENTS("label") ", " OF_TABLE("label", "id") ")")},
+        {FORGET("stack"), FILL("stack", "0, 1", "max(" OF_EVENTS("stack") ", " OF_TABLE("stack", "id") ")")},
+        {FORGET("frame"),
+         FILL("frame", "'(lost)', '', 0", "max(" OF_TABLE("stack", "frame") ", " OF_TABLE("frame", "id") ")")},
+        {FORGET("span"), FILL("span", "0, '(lost)', '(lost)'",
+                              "max(" OF_EVENTS("span") ", " OF_TABLE("label", "span") ", " OF_TABLE(
+                                  "span", "parent") ", " OF_TABLE("span", "id") ")")},
     };
     mt_status status = MT_OK;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == MT_OK; i++) {
-        MT_EACH_ROW (row, status, salvage->to, statements[i], MT_BIND_INTEGER(run))
+        MT_EACH_ROW (row, status, salvage->to, statements[i].forget, MT_BIND_INTEGER(run))
+            assert(!"a deletion returns no row");
+        MT_EACH_ROW (row, status, salvage->to, statements[i].fill, MT_BIND_INTEGER(run))
             assert(!"an insertion returns no row");
         *out += sqlite3_changes(mt_database_handle(salvage->to));
     }

@@ -204,7 +204,7 @@ enum { COPY_PLACES = 3 };
  * writing. It has no name any more and is gone when the connection closes. Fails with MT_FAILED if there is no room. */
 static mt_status open_private_copy(const char *path, int place, struct mt_database **out)
 {
-    const char *temporary = getenv("TMPDIR");
+    const char *temporary = secure_getenv("TMPDIR");
     const char *const folders[COPY_PLACES] = {temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp", "/tmp",
                                               "/dev/shm"};
     assert(place >= 0 && place < COPY_PLACES);
