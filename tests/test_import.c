@@ -326,7 +326,8 @@ static void what_would_take_too_much_memory_is_refused(void **state)
     assert_int_equal(shell("head -c 400000000 /dev/zero | gzip > zeros.gz")->code, 0);
     const struct said *said = MEMTRACE("import zeros.gz --memory 64MiB --trace large.db");
     assert_int_equal(said->code, 3);
-    assert_says(said->err, "takes more than 64.00 MiB of memory; --memory SIZE allows more");
+    assert_says(said->err,
+                "takes more than 64.00 MiB of memory, the most that an import may take; --memory SIZE allows more");
     said = MEMTRACE("import /dev/zero --memory 64MiB --trace large.db");
     assert_int_equal(said->code, 3);
     assert_says(said->err, "takes more than 64.00 MiB");

@@ -34,7 +34,8 @@ static struct mt_card find_card(void)
         card = device->card;
         mt_device_close(device);
     }
-    card.matmul_workspace_bytes = mt_matmul_workspace(secure_getenv("CUBLAS_WORKSPACE_CONFIG"), card.matmul_workspace_bytes);
+    card.matmul_workspace_bytes =
+        mt_matmul_workspace(secure_getenv("CUBLAS_WORKSPACE_CONFIG"), card.matmul_workspace_bytes);
     return card;
 }
 

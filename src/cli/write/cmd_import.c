@@ -5,6 +5,7 @@
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
 #include "trace/import/import.h"
+#include "trace/import/value.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -412,6 +413,8 @@ static mt_status import_file(const struct import_options *import, const char *fi
     MT_TRY(read_device(import->device, &plan.device));
     const uint64_t begin = mt_clock_ns();
     mt_status status = mt_import(&plan, &report);
+    if (status == MT_BAD_TRACE && mt_ends_with(mt_last_error(), MT_VALUE_OVER))
+        mt_fail(status, "%s; --memory SIZE allows more", mt_last_error());
     if (is_readable(file) && (import->rules == NULL || is_readable(import->rules))) /* what failed is writing */
         mt_fail_writing_hint(status, NULL);
     const struct imported done = {

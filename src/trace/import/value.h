@@ -104,6 +104,9 @@ struct mt_value_limits {
  * depth that none has. */
 struct mt_value_limits mt_value_limits_of(uint64_t file_bytes, uint64_t most_bytes);
 
+/* The end of that text, by which a program knows that it may allow more. */
+#define MT_VALUE_OVER "the most that an import may take"
+
 /* Fails with MT_BAD_TRACE, since to read a file takes more memory than that. */
 mt_status mt_value_fail_over(uint64_t bytes);
 

@@ -215,7 +215,13 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
 /* The highest number that a name can have: there are no more names than rows and events. Damage may say any. */
 #define MOST_NAMES(table)                                                                                              \
     "((SELECT count(*) FROM " table " WHERE run = ?1) + (SELECT event_count FROM run WHERE id = ?1) + 1000)"
-#define FORGET(table) "DELETE FROM " table " WHERE run = ?1 AND (id < 1 OR id > " MOST_NAMES(table) ")"
+#define FORGET(table) FORGET_IF(table, "0")
+#define FORGET_IF(table, condition)                                                                                    \
+    "DELETE FROM " table " WHERE run = ?1 AND (id < 1 OR id > " MOST_NAMES(table) " OR " condition ")"
+
+/* True of a label that none is: a page that is read whatever its checksum says may have any text. */
+#define QUOTED(name, text) "'" text "',"
+#define IS_NO_LABEL "category = '' OR phase NOT IN (" MT_PHASES(QUOTED) "'init')"
 #define FILL(table, values, most)                                                                                      \
     "WITH RECURSIVE last (id) AS (SELECT min(" most ", " MOST_NAMES(                                                   \
         table) ")), numbers (id) AS (SELECT 1 UNION ALL"                                                               \
@@ -228,8 +234,9 @@ static mt_status fill_names(struct salvage *salvage, int64_t run, int64_t *out)
     static const struct {
         const char *forget, *fill;
     } statements[] = {
-        {FORGET("label"), FILL("label", "'Other', 'other', '(lost)', 0, 'init', NULL, '', '', 'inferred'",
-                               "max(" OF_EVENTS("label") ", " OF_TABLE("label", "id") ")")},
+        {FORGET_IF("label", IS_NO_LABEL),
+         FILL("label", "'Other', 'other', '(lost)', 0, 'init', NULL, '', '', 'inferred'",
+              "max(" OF_EVENTS("label") ", " OF_TABLE("label", "id") ")")},
         {FORGET("stack"), FILL("stack", "0, 1", "max(" OF_EVENTS("stack") ", " OF_TABLE("stack", "id") ")")},
         {FORGET("frame"),
          FILL("frame", "'(lost)', '', 0", "max(" OF_TABLE("stack", "frame") ", " OF_TABLE("frame", "id") ")")},
