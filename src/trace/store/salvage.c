@@ -189,16 +189,17 @@ static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first
 
 /* ---- a run ---- */
 
+#define END_OF_RUN "(SELECT first_event + event_count FROM run WHERE id = ?1)"
+
 /* Removes rows of the run that tell of events which are gone. */
 static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end)
 {
     static const char *const statements[] = {
-        "DELETE FROM event WHERE id >= ?2 AND id < (SELECT first_event + event_count FROM run WHERE id = ?1)",
+        "DELETE FROM event WHERE id >= ?2 AND id < " END_OF_RUN,
         "DELETE FROM batch WHERE run = ?1 AND first_event + event_count > ?2",
         "DELETE FROM outside WHERE run = ?1 AND event >= ?2",
         "DELETE FROM segment WHERE run = ?1 AND mapped_event >= ?2",
-        "DELETE FROM block_use WHERE allocation >= ?2 AND allocation <"
-        " (SELECT first_event + event_count FROM run WHERE id = ?1)",
+        "DELETE FROM block_use WHERE allocation >= ?2 AND allocation < " END_OF_RUN,
     };
     mt_status status = MT_OK;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
