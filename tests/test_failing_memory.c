@@ -14,7 +14,7 @@
 
 enum { ATTACKS = 70, GUEST_CODE = 42, GUEST_BLOCKS = 3000 };
 
-/* $F precedes a command to which memory is refused. */
+/* Precedes a command to which memory is refused. */
 #define REFUSING "LD_PRELOAD='" MT_FAILING_MALLOC "' "
 
 static const char *program; /* of this test, which is the guest, too */
@@ -47,7 +47,7 @@ static uint64_t count_calls(void)
     return calls;
 }
 
-/* What is asked. What a command writes beside stdout is printed by it, so that it is compared, too. */
+/* Commands whose answers are compared. A file that one writes is printed, so that it is compared, too. */
 static const char *const commands[] = {
     "peak --json --trace t.db",
     "top --each --json --trace t.db",

@@ -5,7 +5,7 @@
 
 enum { PAGE_BYTES = 16384, DAMAGES = 60, QUESTIONS = 6 };
 
-/* What a trace is asked, of its summaries, its events, its texts and its blobs. */
+/* Questions about summaries, events, texts and blobs. */
 static const char *const questions[QUESTIONS] = {
     "peak",       "top --each", "advise",
     "categories", "events",     "sql 'SELECT count(*), sum(block_bytes), max(time_ns) FROM event'"};

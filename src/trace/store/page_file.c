@@ -17,7 +17,7 @@ enum {
 
 enum { BLOCK_BYTES = sizeof(union mt_record), COUNTER_BYTES = 4, CHECKSUM_BYTES = 8, LEAST_PAGE_BYTES = 512 };
 
-/* What mt_page_file_* ask of a file. SQLite leaves numbers over 100 to programs. */
+/* The operation by which mt_page_file_* find a file. SQLite leaves numbers over 100 to programs. */
 enum { CONTROL_FIND = 0x6D747066 };
 
 /* A file as SQLite holds it. The file of the VFS below follows it. Used by one thread at a time, as its connection is.

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* What was saved of a run. */
+/* The part of a run that was saved. */
 struct mt_salvaged_run {
     int64_t run, events;   /* saved */
     int64_t stored_events; /* that there were */
