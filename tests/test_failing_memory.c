@@ -19,21 +19,20 @@ enum { ATTACKS = 70, GUEST_CODE = 42, GUEST_BLOCKS = 3000 };
 
 static const char *program; /* of this test, which is the guest, too */
 
-static int set_up(void **state)
+static void skip_with_own_malloc(void)
 {
     if (HAS_OWN_MALLOC)
         skip();
+}
+
+static int set_up(void **state)
+{
     *state = enter_folder("failing_memory");
     const struct said *said =
         MEMTRACE("run --device sim:h100 --model small --layers 1 --batch 1 --seq 64 --steps 2 --trace whole.db");
     if (said->code != 0)
         fail_msg("%s", said->err);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    return HAS_OWN_MALLOC ? 0 : leave_folder(state);
 }
 
 /* Returns the number of times that a command asks for memory. */
@@ -77,6 +76,7 @@ static uint64_t hash_of(const char *path)
 static void an_answer_is_right_or_none(void **state)
 {
     (void)state;
+    skip_with_own_malloc();
     const uint64_t seed = take_seed(), attacks = attack_count(ATTACKS) / COMMANDS;
     for (int i = 0; i < COMMANDS; i++) {
         shell("cp whole.db t.db; rm -f o.*; " REFUSING "MT_FAIL_COUNT=count.txt \"$M\" %s", commands[i]);
@@ -96,6 +96,7 @@ static void an_answer_is_right_or_none(void **state)
 static void the_end_has_a_code_and_says_how_much_was_asked(void **state)
 {
     (void)state;
+    skip_with_own_malloc();
     const struct said *said = MEMTRACE("peak --trace whole.db");
     assert_int_equal(said->code, 0);
     said = shell(REFUSING "MT_FAIL_AT=300 MT_FAIL_ON=1 \"$M\" peak --trace whole.db");
@@ -127,6 +128,7 @@ static int be_guest(void)
 static void a_watched_program_goes_on(void **state)
 {
     (void)state;
+    skip_with_own_malloc();
     const uint64_t seed = take_seed();
     shell("rm -f guest.db*; " REFUSING "MT_FAIL_COUNT=count.txt '%s' guest", program);
     const uint64_t calls = count_calls();
@@ -149,9 +151,9 @@ int main(int count, char **arguments)
         return be_guest();
     program = realpath(arguments[0], NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_answer_is_right_or_none, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_end_has_a_code_and_says_how_much_was_asked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_watched_program_goes_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_answer_is_right_or_none, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(the_end_has_a_code_and_says_how_much_was_asked, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(a_watched_program_goes_on, set_up, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
