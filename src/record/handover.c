@@ -67,7 +67,7 @@ void mt_record_request_give(const struct mt_record_request *request)
 
 bool mt_record_request_take(struct mt_record_request *out)
 {
-    const char *kernels = secure_getenv(VARIABLE "KERNELS"), *device = getenv(VARIABLE "DEVICE");
+    const char *kernels = secure_getenv(VARIABLE "KERNELS"), *device = secure_getenv(VARIABLE "DEVICE");
     *out = (struct mt_record_request){.trace = secure_getenv(VARIABLE "TRACE"),
                                       .answers = secure_getenv(VARIABLE "ANSWERS"),
                                       .name = secure_getenv(VARIABLE "NAME"),

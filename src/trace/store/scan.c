@@ -4,6 +4,7 @@
 #include "base/number_map.h"
 #include "trace/store/batch_check.h"
 #include "trace/store/database.h"
+#include "trace/store/summary.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -193,4 +194,22 @@ mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt
     mt_status status = mt_scan_more(scan, database);
     mt_scan_destroy(scan);
     return status;
+}
+
+static void add_label(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase,
+                      mt_span_id span)
+{
+    (void)span;
+    mt_summary_add_label(context, number, category, role, phase);
+}
+
+static void add_event(void *context, const struct mt_event *event)
+{
+    mt_summary_add(context, event);
+}
+
+mt_status mt_scan_summary(struct mt_database *database, int64_t run, struct mt_summary *summary)
+{
+    const struct mt_scan_visitor visitor = {.context = summary, .label = add_label, .event = add_event};
+    return mt_scan_run(database, run, &visitor);
 }

@@ -28,4 +28,8 @@ mt_status mt_scan_more(struct mt_scan *scan, struct mt_database *database);
  * that were stored. */
 mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt_scan_visitor *visitor);
 
+/* Reads the whole run into a new summary of it. Fails as mt_scan_run. */
+struct mt_summary;
+mt_status mt_scan_summary(struct mt_database *database, int64_t run, struct mt_summary *summary);
+
 #endif

@@ -32,23 +32,10 @@
 static const char live_tables[] = LIVE_TABLE("summary_peak") LIVE_TABLE("summary_peak_role")
     LIVE_TABLE("summary_peak_category") LIVE_TABLE("summary_category") LIVE_TABLE("summary_allocation");
 
-static void add_label(void *context, uint32_t number, const char *category, mt_role role, mt_phase phase,
-                      mt_span_id span)
-{
-    (void)span;
-    mt_summary_add_label(context, number, category, role, phase);
-}
-
-static void add_event(void *context, const struct mt_event *event)
-{
-    mt_summary_add(context, event);
-}
-
 static mt_status derive_run(struct mt_database *database, int64_t run, int64_t first_event)
 {
     struct mt_summary *summary = mt_summary_create(first_event);
-    const struct mt_scan_visitor visitor = {.context = summary, .label = add_label, .event = add_event};
-    mt_status status = mt_scan_run(database, run, &visitor);
+    mt_status status = mt_scan_summary(database, run, summary);
     if (status == MT_OK)
         status = mt_summary_store_totals(summary, database, run, "live_");
     mt_summary_destroy(summary);

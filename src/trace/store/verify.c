@@ -100,18 +100,6 @@ static mt_status check_database(struct verify *verify)
 
 /* ---- a run ---- */
 
-static void add_label(void *summary, uint32_t number, const char *category, mt_role role, mt_phase phase,
-                      mt_span_id span)
-{
-    (void)span;
-    mt_summary_add_label(summary, number, category, role, phase);
-}
-
-static void add_event(void *summary, const struct mt_event *event)
-{
-    mt_summary_add(summary, event);
-}
-
 /* Counts the events that name what has no row. */
 static mt_status count_nameless(struct verify *verify, const struct stored_run *run, int64_t *out)
 {
@@ -132,9 +120,8 @@ static mt_status check_events(struct verify *verify, const struct stored_run *ru
                               bool *out_whole)
 {
     int64_t nameless = 0;
-    const struct mt_scan_visitor visitor = {.context = summary, .label = add_label, .event = add_event};
     *out_whole = false;
-    mt_status status = mt_scan_run(verify->database, run->id, &visitor);
+    mt_status status = mt_scan_summary(verify->database, run->id, summary);
     if (status == MT_OK)
         status = count_nameless(verify, run, &nameless);
     if (status != MT_OK)
