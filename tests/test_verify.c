@@ -114,17 +114,6 @@ static void a_run_ends_before_its_first_missing_event(void **state)
     expect_damage("new.db", "end", "records");
 }
 
-static void damage_a_place(const char *path, uint64_t random)
-{
-    FILE *file = fopen(path, "r+b");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    const long bytes = ftell(file), place = 16384 + (long)(random % (uint64_t)(bytes - 16384));
-    fseek(file, place, SEEK_SET);
-    assert_int_not_equal(fputc((int)(random >> 32 & 0xFF), file), EOF);
-    fclose(file);
-}
-
 static void check_events_are_those_of_the_trace(void)
 {
     sqlite3 *database;
@@ -139,6 +128,39 @@ static void check_events_are_those_of_the_trace(void)
     assert_int_equal(sqlite3_column_int64(unlike, 0), 0);
     sqlite3_finalize(unlike);
     sqlite3_close(database);
+}
+
+/* A batch may claim any events: none that its run has not. */
+static void impossible_batches_end_a_run(void **state)
+{
+    static const char *const changes[] = {
+        "UPDATE batch SET first_event = -7 WHERE first_event = 1",
+        "UPDATE batch SET event_count = 0 WHERE first_event = (SELECT max(first_event) FROM batch)",
+        "UPDATE batch SET first_event = 9223372036854775807, event_count = 3"
+        " WHERE first_event = (SELECT max(first_event) FROM batch)",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        shell("cp trace.db damaged.db; rm -f new.db");
+        edit_trace("damaged.db", changes[i]);
+        const struct said *said = MEMTRACE("verify --trace damaged.db --salvage new.db");
+        assert_int_equal(said->code, 0);
+        const int64_t saved = number_of("new.db", "SELECT event_count FROM run");
+        assert_in_range(saved, 0, number_of("trace.db", "SELECT event_count FROM run"));
+        assert_int_equal(number_of("new.db", "SELECT count(*) FROM event"), saved);
+        check_events_are_those_of_the_trace();
+    }
+}
+
+static void damage_a_place(const char *path, uint64_t random)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    const long bytes = ftell(file), place = 16384 + (long)(random % (uint64_t)(bytes - 16384));
+    fseek(file, place, SEEK_SET);
+    assert_int_not_equal(fputc((int)(random >> 32 & 0xFF), file), EOF);
+    fclose(file);
 }
 
 /* Every saved event is one that there was, in its place, and the new trace holds together. */
@@ -182,6 +204,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(changes_are_found, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(summaries_are_derived_anew, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(a_run_ends_before_its_first_missing_event, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(impossible_batches_end_a_run, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(nothing_is_made_up, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(what_cannot_be_done_is_said, set_up, leave_folder),
     };

@@ -137,24 +137,22 @@ static void read_event(const struct mt_statement *row, struct mt_event_row_in *o
 static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows, struct mt_batch_check *check,
                              struct mt_statement *insert, int64_t *out_end)
 {
+    const int64_t first = *out_end;
     mt_status status = MT_OK;
-    bool more = true;
-    while (status == MT_OK && mt_statement_step(rows, &more) == MT_OK && more) {
+    bool more = true, agrees = true;
+    while (status == MT_OK && agrees && mt_statement_step(rows, &more) == MT_OK && more) {
         struct mt_event_row_in event;
         const int64_t id = mt_statement_integer(rows, 0);
         if (id != *out_end)
             break;
         read_event(rows, &event);
-        if (mt_batch_check_add(check, id, &event) != MT_OK) {
-            *out_end = check->first;
-            return MT_OK;
-        }
         status = copy_row(rows, insert);
         ++*out_end;
+        agrees = mt_batch_check_add(check, id, &event) == MT_OK;
     }
-    /* The rest of a batch that can't be compared may be what a damaged page makes of it. */
-    if (salvage->has_garbage && check->first < *out_end)
-        *out_end = check->first;
+    /* The rest of a batch that can't be compared may be what a damaged page makes of it. A batch may say any number. */
+    if ((!agrees || salvage->has_garbage) && check->first < *out_end)
+        *out_end = check->first > first ? check->first : first;
     return status;
 }
 
@@ -196,7 +194,8 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
 {
     static const char *const statements[] = {
         "DELETE FROM event WHERE id >= ?2 AND id < " END_OF_RUN,
-        "DELETE FROM batch WHERE run = ?1 AND first_event + event_count > ?2",
+        "DELETE FROM batch WHERE run = ?1 AND (first_event + event_count > ?2 OR event_count <= 0 OR first_event <"
+        " (SELECT first_event FROM run WHERE id = ?1))",
         "DELETE FROM outside WHERE run = ?1 AND event >= ?2",
         "DELETE FROM segment WHERE run = ?1 AND mapped_event >= ?2",
         "DELETE FROM block_use WHERE allocation >= ?2 AND allocation < " END_OF_RUN,
