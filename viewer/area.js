@@ -2,7 +2,7 @@
 import { columnsOfView, rasterArea } from "./area_raster.js";
 import { lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
-import { drawSizeAxis, LEFT } from "./plot.js";
+import { drawLabel, drawSizeAxis, LEFT } from "./plot.js";
 
 /** Returns the highest reserved bytes of each column, up to the end of the run. */
 export function reservedByColumn(run, number, axis, view, width) {
@@ -68,10 +68,7 @@ function drawPeak(plot, scene, number, top, most, height) {
     const text = `peak ${sizeText(bytes)}`;
     context.font = `600 12px ${theme.font}`;
     const left = LEFT + besideMark(x, context.measureText(text).width, plot.width);
-    context.lineWidth = 3;
-    context.strokeStyle = theme.background;
-    context.strokeText(text, left, Math.max(8, y - 8));
-    context.fillText(text, left, Math.max(8, y - 8));
+    drawLabel(context, theme, text, left, Math.max(8, y - 8), theme.text);
     context.font = `11px ${theme.font}`;
 }
 
@@ -84,13 +81,14 @@ function drawOom(plot, scene, number, top, height) {
         if (x < 0 || x > plot.width) continue;
         context.fillStyle = theme.alarm;
         context.fillRect(LEFT + x - 1, top, 2, height);
-        context.textAlign = x > plot.width / 2 ? "right" : "left";
         context.font = `600 11px ${theme.font}`;
-        context.fillText("out of memory", LEFT + x + (x > plot.width / 2 ? -6 : 6), top + height - 10);
-        context.textAlign = "left";
+        const { width } = context.measureText(OOM_TEXT);
+        const left = x > plot.width / 2 ? x - MARK_WIDTH - width : x + MARK_WIDTH;
+        drawLabel(context, theme, OOM_TEXT, LEFT + left, top + height - 10, theme.alarm);
     }
 }
 
+const OOM_TEXT = "out of memory";
 const MARK_WIDTH = 9; // pixels from the middle of a mark to its text
 const ABOVE = 16; // pixels above the highest value, for the mark on the peak
 

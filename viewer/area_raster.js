@@ -5,6 +5,7 @@
 import { AFTER_ALL, momentBefore } from "./axis.js";
 import { compositionAt, findHighest } from "./composition.js";
 import { isHatchLine } from "./colors.js";
+import { wordOf } from "./inks.js";
 
 /**
  * Returns the highest moment of each column, and the bytes by category at it.
@@ -38,18 +39,14 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
 
 /** Returns the colours for painting: channels, and the words of the colour and of its hatch. */
 function wordsOf(colors) {
-    return colors.map(({ rgb: [r, g, b], hatch }) => ({
-        r,
-        g,
-        b,
-        hatched: Boolean(hatch),
-        plain: word(r, g, b),
-        line: hatch ? word(...hatch) : 0,
+    return colors.map(({ rgb, line, hatch }) => ({
+        r: rgb[0],
+        g: rgb[1],
+        b: rgb[2],
+        hatch,
+        plain: wordOf(rgb),
+        line: wordOf(line),
     }));
-}
-
-function word(r, g, b) {
-    return (255 << 24) | (b << 16) | (g << 8) | r;
 }
 
 /** Fills one column from `y` upwards by `high` pixels. Neither is an integer; the pixels at both ends are mixed. */
@@ -58,15 +55,15 @@ function fillPart(pixels, width, x, y, high, color) {
     const firstWhole = Math.ceil(top);
     const endWhole = Math.floor(y);
     const begin = Math.max(0, firstWhole);
-    if (color.hatched) fillHatched(pixels, width, x, begin, endWhole, color);
+    if (color.hatch) fillHatched(pixels, width, x, begin, endWhole, color);
     else for (let at = begin * width + x, end = endWhole * width; at < end; at += width) pixels[at] = color.plain;
     if (firstWhole > top) mixPixel(pixels, (firstWhole - 1) * width + x, color, Math.min(high, firstWhole - top));
     if (endWhole < y && endWhole >= firstWhole) mixPixel(pixels, endWhole * width + x, color, y - endWhole);
 }
 
-function fillHatched(pixels, width, x, begin, end, { plain, line }) {
+function fillHatched(pixels, width, x, begin, end, { hatch, plain, line }) {
     for (let row = begin, at = row * width + x; row < end; row++, at += width)
-        pixels[at] = isHatchLine(x, row) ? line : plain;
+        pixels[at] = isHatchLine(hatch, x, row) ? line : plain;
 }
 
 /** Mixes a share of a colour, from 0 to 1, over a pixel. */
@@ -89,7 +86,7 @@ function mixPixel(pixels, at, color, part) {
 export function rasterArea(picture, columns, pixels) {
     const { width, height, stack, theme, top, wanted } = picture;
     const colors = wordsOf(picture.colors);
-    pixels.fill(word(...theme.backgroundRgb));
+    pixels.fill(wordOf(theme.backgroundRgb));
     const categories = colors.length;
     for (let x = 0; x < width; x++) {
         let y = height;
@@ -107,7 +104,7 @@ export function rasterArea(picture, columns, pixels) {
 export function rasterDifference(picture, first, second, pixels) {
     const { width, height, stack, theme, top, wanted } = picture;
     const colors = wordsOf(picture.colors);
-    pixels.fill(word(...theme.backgroundRgb));
+    pixels.fill(wordOf(theme.backgroundRgb));
     const categories = colors.length;
     const zero = Math.floor(height / 2);
     for (let x = 0; x < width; x++) {

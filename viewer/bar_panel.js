@@ -11,15 +11,6 @@ import { plural, sizeText, timeText } from "./numbers.js";
 import { withRange } from "./view.js";
 import { describeMoment, listText, placeText } from "./where.js";
 
-/** Returns the op that launched a kernel: "softmax.div in model.layers.31.attn". */
-export function launcherText(scene, label) {
-    if (label === 0) return "launched by an unknown op";
-    const { texts } = scene.description;
-    const { op, span } = scene.runs[scene.mapRun].labels;
-    const names = [texts[op[label]], texts[span[label]]].filter((text) => text);
-    return names.length > 0 ? names.join(" in ") : "launched by an unnamed op";
-}
-
 /** Returns the latest block that the op of a label allocated up to a moment; -1 if there is none. */
 export function blockOfOp(run, label, moment) {
     const { op, span, phase } = run.labels;

@@ -96,8 +96,11 @@ function barText(row, text) {
     return /^\d+$/.test(last) && parts.length > 1 ? `${parts.at(-2)}.${last}` : last;
 }
 
-/** For init, forward, loss, backward, optimizer. They are muted, since the colours below mean categories. */
-const PHASE_TINTS = ["#6d7178", "#4e6a86", "#6f5a80", "#84585a", "#65704c"];
+/**
+ * For init, forward, loss, backward, optimizer. They differ as colours of categories do (colors.js), and white text can be
+ * read on each.
+ */
+export const PHASE_TINTS = ["#5f6670", "#0c74ac", "#533364", "#7d2b3c", "#716e2c"];
 
 function fillOf(scene, row, i) {
     if (row.lane.kind === "phase") return PHASE_TINTS[row.lane.text[i] % PHASE_TINTS.length];

@@ -1,46 +1,80 @@
 /**
- * The colours of categories. Ten colours that people with any colour vision can tell apart (M. Petroff, "Accessible
- * color sequences for data visualization", 2021). Further categories have one of these with hatching.
+ * The colours of categories. Two categories differ in their colour by at least 15 (CIEDE2000), as people see it with any
+ * colour vision, or else one of them is hatched and the other is not; so do cached and unmapped memory. Seen with three
+ * kinds of cones, hatched ones differ from the plain ones by as much, too. tests/viewer/colors.test.mjs checks it.
  *
- * The categories that fill most memory have plain colours, and neighbours in the stack differ much.
+ * The categories that fill most memory are plain.
  */
 
-const PETROFF = [
-    "#3f90da",
-    "#ffa90e",
-    "#bd1f01",
-    "#94a4a2",
-    "#832db6",
-    "#a96b59",
-    "#e76300",
-    "#b9ac70",
-    "#717581",
-    "#92dadd",
+/** A colour, and its lines: edges and hatching. A line is nearer to its colour than to any other one. */
+const PLAIN = [
+    ["#3394fa", "#2976c8"],
+    ["#a23519", "#63200f"],
+    ["#f3ac48", "#f8cc8f"],
+    ["#9d937b", "#89806b"],
+    ["#687273", "#525a5b"],
+    ["#939aa1", "#adb2b8"],
+    ["#5c2887", "#441e64"],
+    ["#6ae8aa", "#53b585"],
+    ["#c46a2a", "#cf8652"],
+    ["#7b629d", "#8d78ab"],
+];
+const HATCHED = [
+    ["#96a348", "#7e893c"],
+    ["#0f9f9d", "#0b7977"],
+    ["#827ce8", "#a9a5ef"],
+    ["#eaacfb", "#f4d4fd"],
+    ["#567900", "#344900"],
+    ["#a26071", "#7e4b58"],
+    ["#304c82", "#4b6392"],
 ];
 
-/** The [colour, hatched] of memtrace's own categories, in the order of the stack. */
+/** How lines lie. */
+const NO_HATCH = 0,
+    RISING = 1,
+    FALLING = 2,
+    CROSSED = 3,
+    UPRIGHT = 4,
+    LEVEL = 5;
+/** Those of categories that programs name: so many times all colours. */
+const OF_OTHERS = [FALLING, CROSSED, UPRIGHT];
+
+const HATCH_PERIOD = 7;
+const isOnLine = (at) => at % HATCH_PERIOD < 2;
+
+/** By hatch, true if it has a line at a pixel. All pictures use it, so that they match. */
+const HATCH_LINES = [
+    () => false,
+    (x, y) => isOnLine(x + y),
+    (x, y) => isOnLine(x + (HATCH_PERIOD - 1) * y),
+    (x, y) => isOnLine(x + y) || isOnLine(x + (HATCH_PERIOD - 1) * y),
+    (x) => isOnLine(x),
+    (x, y) => isOnLine(y),
+];
+
+/** The colours of memtrace's own categories, in the order of the stack. */
 const OWN = {
-    Param: [0, false],
-    "Opt State": [2, false],
-    Gradient: [1, false],
-    Embed: [7, true],
-    Norm: [7, false],
-    Attn: [9, true],
-    AttnScores: [8, false],
-    AttnOut: [5, false],
-    Softmax: [4, false],
-    FFN: [9, false],
-    einsum: [6, false],
-    Block: [3, false],
-    Loss: [4, true],
-    Data: [0, true],
-    Workspace: [8, true],
-    Optimizer: [6, true],
+    Param: PLAIN[0],
+    "Opt State": PLAIN[1],
+    Gradient: PLAIN[2],
+    Embed: HATCHED[0],
+    Norm: PLAIN[3],
+    Attn: HATCHED[1],
+    AttnScores: PLAIN[4],
+    AttnOut: PLAIN[5],
+    Softmax: PLAIN[6],
+    FFN: PLAIN[7],
+    einsum: PLAIN[8],
+    Block: PLAIN[9],
+    Loss: HATCHED[2],
+    Data: HATCHED[3],
+    Workspace: HATCHED[4],
+    Optimizer: HATCHED[5],
+    Other: HATCHED[6],
 };
 
-/** The category of blocks without a label. The page adds it behind the trace's categories. Light, with dark lines. */
+/** The category of blocks without a label. The page adds it behind the trace's categories. */
 export const UNLABELLED = "unlabelled";
-const NEUTRAL = "#c3c7cc";
 
 /** Returns the categories from the bottom of a stack to its top: long-lived memory below short-lived memory. */
 export function stackOrder(categories) {
@@ -49,46 +83,67 @@ export function stackOrder(categories) {
     return categories.map((_, i) => i).sort((a, b) => place(categories[a]) - place(categories[b]) || a - b);
 }
 
-function channels(hex) {
+export function channels(hex) {
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
-/** Returns the colour of a hatch's lines: dark on a light colour, light on a dark one. */
-function hatchOf([r, g, b]) {
-    const light = 0.3 * r + 0.6 * g + 0.1 * b > 120;
-    return [r, g, b].map((value) => Math.round(light ? value * 0.45 : value + (255 - value) * 0.6));
+function luminance(rgb) {
+    const [r, g, b] = rgb.map((value) => (value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+/** Returns the contrast of two colours, from 1 to 21 (WCAG 2.2, "contrast ratio"). */
+export function contrastOf(first, second) {
+    const [low, high] = [luminance(first), luminance(second)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}
+
+function makeColor(name, [css, line], hatch) {
+    const rgb = channels(css);
+    const isDark = contrastOf(rgb, [255, 255, 255]) > contrastOf(rgb, [0, 0, 0]);
+    return { name, css, rgb, line: channels(line), hatch, text: isDark ? "#ffffff" : "#000000" };
 }
 
 /**
- * @typedef {{name: string, css: string, rgb: number[], hatch: number[] | null}} CategoryColor
- * @returns {CategoryColor[]} by position of the category
+ * @typedef {Object} CategoryColor
+ * @property {string} name
+ * @property {string} css
+ * @property {number[]} rgb
+ * @property {number[]} line   of edges and hatching
+ * @property {number} hatch   0: none
+ * @property {string} text   the colour of text on it
+ */
+
+/**
+ * Returns the colours by position of the category. Categories that programs name have memtrace's colours with another
+ * hatching.
+ * @returns {CategoryColor[]}
  */
 export function categoryColors(categories) {
-    let next = 0;
+    const all = [...PLAIN, ...HATCHED];
+    let others = 0;
     return categories.map((name) => {
-        if (name === UNLABELLED)
-            return { name, css: NEUTRAL, rgb: channels(NEUTRAL), hatch: hatchOf(channels(NEUTRAL)) };
-        const [color, hatched] = Object.hasOwn(OWN, name) ? OWN[name] : [next++ % PETROFF.length, true];
-        const rgb = channels(PETROFF[color]);
-        return { name, css: PETROFF[color], rgb, hatch: hatched ? hatchOf(rgb) : null };
+        if (name === UNLABELLED) return makeColor(name, OWN.Other, LEVEL);
+        if (Object.hasOwn(OWN, name)) return makeColor(name, OWN[name], PLAIN.includes(OWN[name]) ? NO_HATCH : RISING);
+        const place = others++;
+        return makeColor(name, all[place % all.length], OF_OTHERS[Math.floor(place / all.length) % OF_OTHERS.length]);
     });
 }
 
-/** True if the hatch has a line at a pixel. All pictures use this rule, so that they match. */
-export const HATCH_PERIOD = 7;
-export function isHatchLine(x, y) {
-    return (x + y) % HATCH_PERIOD < 2;
+/** True if a hatch has a line at a pixel. */
+export function isHatchLine(hatch, x, y) {
+    return HATCH_LINES[hatch](x, y);
 }
 
-/** Paints the sample of a category's colour: 14 by 14 pixels. */
-export function paintSwatch(canvas, color) {
+/** Paints the sample of a colour: 14 by 14 pixels. */
+export function paintSwatch(canvas, { css, line, hatch }) {
     const context = canvas.getContext("2d");
-    context.fillStyle = color.css;
+    context.fillStyle = css;
     context.fillRect(0, 0, canvas.width, canvas.height);
-    if (!color.hatch) return;
-    context.fillStyle = `rgb(${color.hatch.join(",")})`;
+    if (hatch === NO_HATCH) return;
+    context.fillStyle = `rgb(${line.join(",")})`;
     for (let y = 0; y < canvas.height; y++)
-        for (let x = 0; x < canvas.width; x++) if (isHatchLine(x, y)) context.fillRect(x, y, 1, 1);
+        for (let x = 0; x < canvas.width; x++) if (isHatchLine(hatch, x, y)) context.fillRect(x, y, 1, 1);
 }
 
 /** Reads all other colours from the style sheet, so that it alone distinguishes light and dark. */
@@ -105,9 +160,9 @@ export function readTheme(element) {
         bar: get("--bar"),
         barOther: get("--bar-other"),
         barText: get("--bar-text"),
-        segment: get("--segment"),
         font: get("--font"),
         backgroundRgb: channels(get("--plot")),
+        segmentRgb: channels(get("--segment")),
         cachedRgb: channels(get("--cached")),
         fadedRgb: channels(get("--faded")),
     };

@@ -1,7 +1,11 @@
-/** The categories, largest at the peak first, each with its bytes at the pinned moment. A click isolates one. */
+/**
+ * The categories, largest at the peak first, each with its bytes at the pinned moment. A click isolates one. Below them are
+ * the two kinds of memory without a block that the map shows.
+ */
 import { compositionAt } from "./composition.js";
 import { paintSwatch } from "./colors.js";
 import { make, setText, shortText } from "./dom.js";
+import { reservedAt } from "./moment.js";
 import { changeText, percentText, sizeText } from "./numbers.js";
 
 /** Returns the categories that the runs have, by bytes at the peak. */
@@ -18,11 +22,27 @@ function categoriesInOrder(scene) {
         .sort((a, b) => weight(b) - weight(a));
 }
 
+/** Makes the entry of a kind of memory without a block. */
+function makeSurface(name, meaning, ...size) {
+    return make(
+        "li",
+        { class: `memory ${name}`, title: meaning },
+        make("span", { class: "surface" }),
+        make("span", {}, name),
+        ...size,
+    );
+}
+
 export class Legend {
     constructor(element, scene) {
         this.scene = scene;
         this.entries = categoriesInOrder(scene).map((category) => this.makeEntry(category));
-        element.replaceChildren(...this.entries.map(({ button }) => make("li", {}, button)));
+        this.cached = make("span", { class: "size" });
+        element.replaceChildren(
+            ...this.entries.map(({ button }) => make("li", {}, button)),
+            makeSurface("cached", "reserved, and in no block", this.cached),
+            makeSurface("unmapped", "in the map: addresses without memory"),
+        );
     }
 
     makeEntry(category) {
@@ -54,6 +74,7 @@ export class Legend {
             compositionAt(run.memory, scene.moments[i], new Float64Array(scene.colors.length)),
         );
         const whole = bytes[0].reduce((sum, each) => sum + each, 0);
+        setText(this.cached, sizeText(reservedAt(scene.runs[0], scene.moments[0]) - whole));
         for (const { category, button, size, share } of this.entries) {
             setText(size, sizeText(bytes[0][category]));
             button.dataset.bytes = bytes[0][category];

@@ -127,7 +127,7 @@ function listen(scene, painter) {
     byId("theme").addEventListener("click", () => scene.toggleTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
     listenToKeys(scene);
-    const pointer = new Pointer(scene, byId("charts"));
+    const pointer = new Pointer(scene, byId("charts"), painter.map);
     scene.rehover = () => pointer.rehover();
     new ResizeObserver(() => painter.resized()).observe(byId("charts"));
     watchPixels(painter);
@@ -224,7 +224,7 @@ class Reader {
         runs[number] = Object.assign(run, { time: timesBetween(run.knots, run.info) });
         if (description.runs.length > 1) return;
         this.scene = makeScene(this);
-        prepareMap(this.scene);
+        prepareMap(this.scene, byId("map"));
     }
 
     takeMemory({ number, memory }) {

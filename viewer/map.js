@@ -1,24 +1,11 @@
 /** The address map: each block is a rectangle, from its allocation to its free, at its address in its segment. */
-import { gridPlace, makeGrid } from "./grid.js";
+import { GRID_ROWS, gridPlace, makeGrid } from "./grid.js";
+import { FADED, FIRST_INK, wordsOfInks } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
-import { rasterMap } from "./map_raster.js";
+import { MapRaster } from "./map_raster.js";
+import { strokeBlocks, strokeSegments } from "./map_strokes.js";
 import { binaryStep, sizeTick } from "./numbers.js";
-import { fitText, LEFT } from "./plot.js";
-
-/** Returns the colour and opacity of blocks by label. With an emphasis, the other blocks are faded. */
-export function makePaint(run, colors, emphasis, theme) {
-    const { category } = run.labels;
-    const paint = new Float32Array(category.length * 4);
-    const hatches = [];
-    for (let label = 0; label < category.length; label++) {
-        const faded = emphasis && !emphasis[label];
-        const opacity = faded ? 0.16 : 1;
-        const rgb = faded ? theme.fadedRgb : (colors[category[label]]?.rgb ?? [128, 128, 128]);
-        paint.set([rgb[0] * opacity, rgb[1] * opacity, rgb[2] * opacity, opacity], label * 4);
-        hatches.push(faded ? null : (colors[category[label]]?.hatch ?? null));
-    }
-    return { paint, hatches };
-}
+import { fitText, LEFT, Plot } from "./plot.js";
 
 /** Returns the box of a block on the plot, in CSS pixels. It may reach outside. */
 export function blockBox(plot, scene, number, block) {
@@ -58,55 +45,13 @@ function writeNames(plot, scene, large) {
             width - 8,
         );
         if (!text) continue;
-        const [r, g, b] = color.rgb;
-        const dark = 0.3 * r + 0.6 * g + 0.1 * b > 120;
         if (color.hatch) {
             context.fillStyle = color.css;
             context.fillRect(LEFT + left + 2, top + 2, context.measureText(text).width + 4, 10);
         }
-        context.fillStyle = dark ? "#000000" : "#ffffff";
+        context.fillStyle = color.text;
         context.fillText(text, LEFT + left + 4, top + 7.5);
     }
-}
-
-function outlineSegments(plot, scene) {
-    const { context } = plot;
-    const { axis, view, theme } = scene;
-    const run = scene.runs[scene.mapRun];
-    const xs = axis.xs[scene.mapRun];
-    const { count, low, bytes, mapped, life } = run.segments;
-    context.strokeStyle = theme.segment;
-    context.lineWidth = 1;
-    context.beginPath();
-    for (let i = 0; i < count; i++) {
-        const high = (bytes[i] / (view.high - view.low)) * plot.height;
-        if (high < 5) continue;
-        const top = ((view.high - low[i] - bytes[i]) / (view.high - view.low)) * plot.height;
-        if (top > plot.height || top + high < 0) continue;
-        const x = (event) => ((xs[event] - view.x0) / (view.x1 - view.x0)) * plot.width;
-        const left = Math.max(-2, x(mapped[i]));
-        const right = Math.min(plot.width + 2, x(life[i] > 0 ? mapped[i] + life[i] : run.eventCount));
-        if (right <= left) continue;
-        // Leaves out sides outside of the margins, since clipping costs more than everything else.
-        const [y0, y1] = [Math.round(top) + 0.5, Math.round(top) + 0.5 + Math.round(high)];
-        const [x0, x1] = [
-            Math.max(0, Math.round(left) + 0.5),
-            Math.min(plot.width, Math.round(left) + 0.5 + right - left),
-        ];
-        context.moveTo(LEFT + x0, y0);
-        context.lineTo(LEFT + x1, y0);
-        context.moveTo(LEFT + x0, y1);
-        context.lineTo(LEFT + x1, y1);
-        if (left >= 0) {
-            context.moveTo(LEFT + x0, y0);
-            context.lineTo(LEFT + x0, y1);
-        }
-        if (right <= plot.width) {
-            context.moveTo(LEFT + x1, y0);
-            context.lineTo(LEFT + x1, y1);
-        }
-    }
-    context.stroke();
 }
 
 function drawAddressAxis(plot, scene) {
@@ -122,64 +67,103 @@ function drawAddressAxis(plot, scene) {
     context.textAlign = "left";
 }
 
+function inkCountOf(scene) {
+    return FIRST_INK + scene.colors.length;
+}
+
 function gridOf(scene, place) {
     const { axis, mapRun, runs } = scene;
     return scene.grid(place, () =>
-        makeGrid(place, scene.levels(mapRun), runs[mapRun], axis, mapRun, scene.paint().paint),
+        makeGrid(place, scene.levels(mapRun), runs[mapRun], axis, mapRun, scene.inks, inkCountOf(scene)),
     );
 }
 
 /** Computes the slowest part of the picture of a whole run in advance. */
-export function prepareMap(scene) {
-    gridOf(scene, gridPlace(scene.view, scene.axis, 1));
+export function prepareMap(scene, canvas) {
+    const plot = new Plot(canvas);
+    plot.fit();
+    gridOf(scene, gridPlace(scene.view, scene.axis, plot.width * plot.scale));
 }
 
-export function drawMap(plot, scene) {
-    const { theme, axis, view, mapRun } = scene;
-    const run = scene.runs[mapRun];
-    plot.begin(theme);
-    const { pixels, width, height } = plot.takePixels(plot.height);
-    const levels = scene.levels(mapRun);
-    const { paint, hatches } = scene.paint();
-    const grid = (place) => gridOf(scene, place);
-    const picture = { width, height, view, axis, run, number: mapRun, levels, grid, paint, hatches, theme };
-    const large = run.blocks.count > 0 || run.segments.count > 0 ? rasterMap(picture, pixels) : (pixels.fill(0), []);
-    plot.putPixels(0, plot.height);
-    outlineSegments(plot, scene);
-    writeNames(plot, scene, large);
-    drawAddressAxis(plot, scene);
+/** A rectangle of the map: a range of the axis and a range of addresses. */
+function around(x, address, wide, high) {
+    return { x0: x - wide / 2, x1: x + wide / 2, low: address - high / 2, high: address + high / 2 };
 }
 
 /**
- * Returns the block at a point of the map, or else the block that covers most of the pixel around it; -1 if there is
- * none.
+ * Returns the block of an ink that covers most of a rectangle; -1 if there is none.
+ * @param {Uint16Array} inks   by label
  */
-export function blockAt(scene, x, address, pixelX, pixelBytes) {
+export function blockIn(scene, inks, ink, { x0, x1, low, high }) {
     const number = scene.mapRun;
     const run = scene.runs[number];
-    const { alloc, free, low, size } = run.blocks;
+    const { alloc, free, size, label } = run.blocks;
     const xs = scene.axis.xs[number];
     const levels = scene.levels(number);
     let best = -1;
     let bestCover = 0;
     for (let c = CLASS_COUNT - 1; c >= 0; c--) {
-        const [first, end] = rangeOfClass(levels, run, scene.axis, number, c, x - pixelX / 2, x + pixelX / 2);
+        const [first, end] = rangeOfClass(levels, run, scene.axis, number, c, x0, x1);
         for (let i = first; i < end; i++) {
             const block = levels.order[i];
-            const bottom = low[block];
-            const top = bottom + run.sizes.block[size[block]];
-            if (top < address - pixelBytes / 2 || bottom > address + pixelBytes / 2) continue;
-            const left = xs[alloc[block]];
-            const right = xs[free[block]];
-            if (address >= bottom && address < top && x >= left && x < right) return block;
-            const wide = Math.min(right, x + pixelX / 2) - Math.max(left, x - pixelX / 2);
-            const high = Math.min(top, address + pixelBytes / 2) - Math.max(bottom, address - pixelBytes / 2);
-            if (wide < 0 || high <= 0) continue;
-            const cover = Math.max(wide, pixelX * 1e-6) * high;
+            if (inks[label[block]] !== ink) continue;
+            const bottom = run.blocks.low[block];
+            const tall = Math.min(bottom + run.sizes.block[size[block]], high) - Math.max(bottom, low);
+            const wide = Math.min(xs[free[block]], x1) - Math.max(xs[alloc[block]], x0);
+            if (wide < 0 || tall <= 0) continue;
+            const cover = Math.max(wide, (x1 - x0) * 1e-6) * tall;
             if (cover <= bestCover) continue;
             best = block;
             bestCover = cover;
         }
     }
     return best;
+}
+
+/** The address map on its canvas. */
+export class AddressMap {
+    constructor(plot) {
+        this.plot = plot;
+        this.raster = new MapRaster();
+    }
+
+    draw(scene) {
+        const { plot, raster } = this;
+        const { theme, axis, view, mapRun: number, inks } = scene;
+        const run = scene.runs[number];
+        plot.begin(theme);
+        const { pixels, width, height } = plot.takePixels(plot.height);
+        const levels = scene.levels(number);
+        const grid = (place) => gridOf(scene, place);
+        const picture = { width, height, view, axis, run, number, levels, grid, inks, inkCount: inkCountOf(scene) };
+        const large = raster.draw(picture);
+        const words = wordsOfInks(scene.colors, theme);
+        for (let at = 0; at < pixels.length; at++) pixels[at] = words[raster.inks[at]];
+        strokeBlocks(picture, scene.colors, raster.inks, pixels, large);
+        strokeSegments(picture, theme.segmentRgb, raster.inks, pixels);
+        plot.putPixels(0, plot.height);
+        writeNames(plot, scene, large);
+        drawAddressAxis(plot, scene);
+    }
+
+    /**
+     * Returns the ink at a point of the map, and the block that it stands for: the one of the ink that covers most of the
+     * pixel there. -1: cached or unmapped memory.
+     */
+    at(scene, x, address) {
+        const { raster } = this;
+        const { view, inks } = scene;
+        const [pixelX, pixelBytes] = [(view.x1 - view.x0) / raster.width, (view.high - view.low) / raster.height];
+        const column = Math.min(raster.width - 1, Math.max(0, Math.floor((x - view.x0) / pixelX)));
+        const row = Math.min(raster.height - 1, Math.max(0, Math.floor((view.high - address) / pixelBytes)));
+        const ink = raster.inks[row * raster.width + column];
+        if (ink < FADED) return { ink, block: -1 };
+        const middle = [view.x0 + (column + 0.5) * pixelX, view.high - (row + 0.5) * pixelBytes];
+        const block = blockIn(scene, inks, ink, around(...middle, pixelX, pixelBytes));
+        if (block >= 0 || !raster.place) return { ink, block };
+        // Of the grid, a pixel shows what lies in cells around it.
+        const [cellX, cellBytes] = [raster.place.unit, scene.runs[scene.mapRun].addressBytes / GRID_ROWS];
+        const near = around(...middle, pixelX + 2 * cellX, pixelBytes + 2 * cellBytes);
+        return { ink, block: blockIn(scene, inks, ink, near) };
+    }
 }

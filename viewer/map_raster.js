@@ -1,111 +1,262 @@
 /**
- * The address map as pixels. The colour of a pixel is the mean of its contents: each block adds its colour, weighted by
- * the part of the pixel that it covers. Blocks never overlap, so these parts add up to at most one. So nothing is lost
- * at any zoom, and a pixel with a thousand blocks shows their mixture.
+ * The address map as a picture of inks. A pixel shows what covers most of it: the blocks of one category together, or
+ * else memory that is cached or unmapped. A block comes before memory without one, so a block that lived for a moment is
+ * seen at any zoom; a mixture of colours, which would look like another category, is nowhere.
  *
- * Blocks are not filled. A block adds its colour at its left edge in each row of pixels, and subtracts it at its right
- * edge. Running sums over the row then give every pixel. So the cost of a block does not depend on its width. Integers
- * keep the sums exact.
+ * Blocks are not filled. In each row of pixels a block adds its cover at its left edge, and takes it away at its right
+ * edge; running sums by ink give what covers most of each pixel. So the cost of a block does not depend on its width.
+ * Rows between two edges are equal, and are copied. Integers keep the sums exact.
+ *
+ *   boxes, by first row ──▶ boxes in this row ──▶ edges by pixel ──▶ sums by ink ──▶ inks
  */
-import { HATCH_PERIOD } from "./colors.js";
-import { GRID_ROWS, gridColumns, gridPlace, gridRows, isGridWorthIt, isRowFilled, sampleGrid } from "./grid.js";
+import { GRID_ROWS, gridPlace, inkOfCell, isGridWorthIt, LEAST_WIDTH, MOST_WEIGHT, weightOfCell } from "./grid.js";
+import { GridView } from "./grid_view.js";
+import { CACHED, UNMAPPED } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 
 /** The smallest sides, in pixels, of a block that gets an edge of its own. */
 const EDGED = 4;
-/** The width, in pixels, of a block without any duration that is drawn by itself. */
-const LEAST_WIDTH = 0.3;
-/** The unit of sums: a whole pixel of a channel at full brightness is 255 * ONE. */
+/** The cover of a whole pixel. */
 const ONE = 4096;
+/** The grid is too coarse for views in which its rows are taller than this, in pixels. */
+const TALLEST_ROW = 4;
 
-/** The changes from pixel to pixel: red, green, blue, coverage. Between two pictures all are 0. */
-let changes = new Int32Array(0);
-/** By pixel, 1 if something changes, also below the blocks. Pixels between two marks are equal. */
-let marks = new Uint8Array(0);
-/** The same memory, four pixels at a time. */
-let fourMarks = new Uint32Array(0);
+/** The blocks of a view in pixels, cut at its sides. */
+class Boxes {
+    constructor() {
+        this.count = 0;
+        this.resize(256);
+    }
 
-/** Returns the number of pixels in a row of changes: at least two more than are visible, and a multiple of four. */
-function changesInRow(width) {
-    return (width + 5) & ~3;
-}
-
-function prepareChanges(width, height) {
-    const count = changesInRow(width) * height;
-    if (marks.length === count) return;
-    changes = new Int32Array(count * 4);
-    marks = new Uint8Array(count);
-    fourMarks = new Uint32Array(marks.buffer);
-}
-
-/** Adds a colour from x on; with sign -1, subtracts it. x need not be an integer. */
-function addEdge(row, x, sign, r, g, b, a) {
-    const pixel = x | 0;
-    const later = x - pixel; // the part that belongs to the next pixel
-    const at = (row + pixel) * 4;
-    const r1 = (r * later) | 0,
-        g1 = (g * later) | 0,
-        b1 = (b * later) | 0,
-        a1 = (a * later) | 0;
-    changes[at] += sign * (r - r1);
-    changes[at + 1] += sign * (g - g1);
-    changes[at + 2] += sign * (b - b1);
-    changes[at + 3] += sign * (a - a1);
-    changes[at + 4] += sign * r1;
-    changes[at + 5] += sign * g1;
-    changes[at + 6] += sign * b1;
-    changes[at + 7] += sign * a1;
-    marks[row + pixel] = 1;
-    marks[row + pixel + 1] = 1;
-}
-
-/** Adds a part of a colour to one pixel. In a wide view, most blocks are narrower than a pixel. */
-function addInPixel(pixel, part, r, g, b, a) {
-    const at = pixel * 4;
-    const rp = (r * part) | 0,
-        gp = (g * part) | 0,
-        bp = (b * part) | 0,
-        ap = (a * part) | 0;
-    changes[at] += rp;
-    changes[at + 1] += gp;
-    changes[at + 2] += bp;
-    changes[at + 3] += ap;
-    changes[at + 4] -= rp;
-    changes[at + 5] -= gp;
-    changes[at + 6] -= bp;
-    changes[at + 7] -= ap;
-    marks[pixel] = 1;
-    marks[pixel + 1] = 1;
-}
-
-/** Adds a colour to a rectangle of pixels, whose sides need not be integers. */
-function addRectangle(width, height, left, right, top, bottom, r, g, b, a) {
-    if (left < 0) left = 0;
-    if (top < 0) top = 0;
-    if (right > width) right = width;
-    if (bottom > height) bottom = height;
-    if (right <= left || bottom <= top) return;
-    const endY = Math.ceil(bottom);
-    const stride = changesInRow(width);
-    for (let y = top | 0; y < endY; y++) {
-        const part = ((bottom < y + 1 ? bottom : y + 1) - (top > y ? top : y)) * ONE;
-        const row = y * stride;
-        if ((left | 0) === (right | 0)) {
-            addInPixel(row + (left | 0), (right - left) * part, r, g, b, a);
-            continue;
+    resize(room) {
+        for (const side of ["left", "right", "top", "bottom"]) {
+            const values = new Float64Array(room);
+            if (this[side]) values.set(this[side]);
+            this[side] = values;
         }
-        const rp = (r * part) | 0,
-            gp = (g * part) | 0,
-            bp = (b * part) | 0,
-            ap = (a * part) | 0;
-        addEdge(row, left, 1, rp, gp, bp, ap);
-        addEdge(row, right, -1, rp, gp, bp, ap);
+        const inks = new Uint16Array(room);
+        if (this.ink) inks.set(this.ink);
+        this.ink = inks;
+    }
+
+    add(left, right, top, bottom, ink) {
+        if (this.count === this.ink.length) this.resize(2 * this.count);
+        const at = this.count++;
+        this.left[at] = left;
+        this.right[at] = right;
+        this.top[at] = top;
+        this.bottom[at] = bottom;
+        this.ink[at] = ink;
+    }
+
+    /** Returns the boxes in the order of their first row, and where those of each row begin. */
+    byRow(height) {
+        const starts = new Uint32Array(height + 1);
+        for (let i = 0; i < this.count; i++) starts[Math.floor(this.top[i]) + 1]++;
+        for (let y = 0; y < height; y++) starts[y + 1] += starts[y];
+        const next = starts.slice();
+        const order = new Uint32Array(this.count);
+        for (let i = 0; i < this.count; i++) order[next[Math.floor(this.top[i])]++] = i;
+        return { order, starts };
+    }
+}
+
+/** The edges of a row: lists of changes by pixel, and the sums so far by ink. Between two rows all are empty. */
+class RowSums {
+    constructor(width, inkCount) {
+        this.heads = new Int32Array(width + 2).fill(-1); // by pixel, its latest change; -1: none
+        this.sums = new Int32Array(inkCount);
+        this.present = []; // inks whose sum may be above 0
+        this.count = 0;
+        this.next = new Int32Array(256);
+        this.change = new Int32Array(256);
+        this.ink = new Uint16Array(256);
+    }
+
+    grow() {
+        for (const name of ["next", "change", "ink"]) {
+            const values = new this[name].constructor(2 * this.count);
+            values.set(this[name]);
+            this[name] = values;
+        }
+    }
+
+    push(pixel, ink, change) {
+        if (change === 0) return;
+        if (this.count === this.next.length) this.grow();
+        const at = this.count++;
+        this.next[at] = this.heads[pixel];
+        this.change[at] = change;
+        this.ink[at] = ink;
+        this.heads[pixel] = at;
+    }
+
+    /** Adds a box of which `cover` of each pixel's height is in this row. Its sides need not be integers. */
+    add(left, right, ink, cover) {
+        const l = left | 0;
+        const r = right | 0;
+        if (l === r) {
+            const part = Math.max(1, (cover * (right - left)) | 0);
+            this.push(l, ink, part);
+            this.push(l + 1, ink, -part);
+            return;
+        }
+        const afterLeft = (cover * (left - l)) | 0; // the part that belongs to the next pixel
+        const afterRight = (cover * (right - r)) | 0;
+        this.push(l, ink, cover - afterLeft);
+        this.push(l + 1, ink, afterLeft);
+        this.push(r, ink, afterRight - cover);
+        this.push(r + 1, ink, -afterRight);
+    }
+
+    /** Makes the changes at a pixel. Returns the ink with the highest sum, the first one of equals; UNMAPPED if none has any. */
+    changeAt(pixel) {
+        const { sums, present } = this;
+        for (let at = this.heads[pixel]; at >= 0; at = this.next[at]) {
+            const ink = this.ink[at];
+            if (sums[ink] === 0 && !present.includes(ink)) present.push(ink);
+            sums[ink] += this.change[at];
+        }
+        this.heads[pixel] = -1;
+        let best = UNMAPPED;
+        let most = 0;
+        for (let i = 0; i < present.length; i++) {
+            const ink = present[i];
+            if (sums[ink] === 0) {
+                present[i--] = present[present.length - 1];
+                present.pop();
+            } else if (sums[ink] > most || (sums[ink] === most && ink < best)) {
+                most = sums[ink];
+                best = ink;
+            }
+        }
+        return best;
+    }
+
+    /** Makes the rest of the changes, after which all sums are 0. */
+    end(width) {
+        this.changeAt(width);
+        this.changeAt(width + 1);
+        this.count = 0;
+    }
+}
+
+/** The picture of the map. It keeps its memory from one frame to the next. */
+export class MapRaster {
+    constructor() {
+        this.width = 0;
+        this.height = 0;
+        this.inks = new Uint16Array(0); // by row from the top, then by pixel
+        this.place = null; // of the grid that the picture was made with; null: none
+    }
+
+    /**
+     * Draws the blocks and segments of a view.
+     * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), by label inks, inkCount
+     * @returns {number[]} the blocks that are large enough for an edge and a text
+     */
+    draw(picture) {
+        const { width, height } = picture;
+        if (this.width !== width || this.height !== height) this.inks = new Uint16Array(width * height);
+        Object.assign(this, { width, height });
+        const grid = this.chooseGrid(picture);
+        const boxes = new Boxes();
+        const large = [];
+        for (let c = grid ? grid.place.classes : 0; c < CLASS_COUNT; c++) addClass(picture, c, boxes, large);
+        const edges = this.paintParts(picture);
+        this.paintRows(boxes, grid, edges, picture.inkCount);
+        return large;
+    }
+
+    /** Returns the grid as this view needs it; null if the view is better off without one. */
+    chooseGrid(picture) {
+        const { width, height, view, axis, run, number, levels, grid } = picture;
+        const place = gridPlace(view, axis, width);
+        const rowPixels = (run.addressBytes / GRID_ROWS / (view.high - view.low)) * height;
+        const serves = rowPixels <= TALLEST_ROW && isGridWorthIt(place, levels, run, axis, number, view);
+        this.place = serves ? place : null;
+        return serves ? new GridView(place, grid(place), picture) : null;
+    }
+
+    /** Paints memory of segments. Returns 1 for each row that may differ from the one above by that. */
+    paintParts({ view, axis, run, number }) {
+        const { width, height, inks } = this;
+        const xs = axis.xs[number];
+        const { count, low, bytes, mapped, life } = run.parts;
+        const perX = width / (view.x1 - view.x0);
+        const perByte = height / (view.high - view.low);
+        const edges = new Uint8Array(height + 1);
+        inks.fill(UNMAPPED);
+        for (let i = 0; i < count; i++) {
+            const top = Math.max(0, Math.round((view.high - low[i] - bytes[i]) * perByte));
+            const bottom = Math.min(height, Math.round((view.high - low[i]) * perByte));
+            const end = life[i] > 0 ? mapped[i] + life[i] : run.eventCount;
+            const left = Math.max(0, Math.round((xs[mapped[i]] - view.x0) * perX));
+            const right = Math.min(width, Math.round((xs[end] - view.x0) * perX));
+            if (bottom <= top || right <= left) continue;
+            for (let y = top; y < bottom; y++) inks.fill(CACHED, y * width + left, y * width + right);
+            edges[top] = edges[bottom] = 1;
+        }
+        return edges;
+    }
+
+    paintRows(boxes, grid, edges, inkCount) {
+        const { width, height, inks } = this;
+        const { order, starts } = boxes.byRow(height);
+        const row = new RowSums(width, inkCount);
+        let live = []; // the boxes in this row
+        let isWhole = false; // each of them covers the row above from edge to edge, and this one has the same
+        for (let y = 0; y < height; y++) {
+            for (let i = starts[y]; i < starts[y + 1]; i++) live.push(order[i]);
+            const isSame = isWhole && !edges[y] && starts[y] === starts[y + 1] && (!grid || grid.isAsAbove(y));
+            isWhole = live.every((box) => boxes.top[box] <= y && boxes.bottom[box] >= y + 1);
+            if (isSame && isWhole) inks.copyWithin(y * width, (y - 1) * width, y * width);
+            else {
+                for (const box of live)
+                    row.add(boxes.left[box], boxes.right[box], boxes.ink[box], coverOf(boxes, box, y));
+                this.paintRow(y * width, row, grid?.takeRow(y) ?? null);
+            }
+            const rest = live.filter((box) => boxes.bottom[box] > y + 1);
+            isWhole &&= rest.length === live.length;
+            live = rest;
+        }
+    }
+
+    /** Paints a row from `begin` on, of the sums and the samples of the grid, or null, over what is there. */
+    paintRow(begin, row, sampled) {
+        const { width, inks } = this;
+        let ink = UNMAPPED;
+        for (let from = 0; from < width;) {
+            if (row.heads[from] >= 0) ink = row.changeAt(from);
+            let end = from + 1;
+            while (end < width && row.heads[end] < 0) end++;
+            if (ink !== UNMAPPED) inks.fill(ink, begin + from, begin + end);
+            if (sampled) layOver(inks, begin, from, end, ink === UNMAPPED ? 0 : row.sums[ink], row.sums, sampled);
+            from = end;
+        }
+        row.end(width);
+    }
+}
+
+/** Returns how much of a row of pixels a box covers. */
+function coverOf(boxes, box, y) {
+    const high = Math.min(y + 1, boxes.bottom[box]) - Math.max(y, boxes.top[box]);
+    return Math.max(1, (high * ONE) | 0);
+}
+
+/** Paints the cells of the grid over pixels that have the same sums, where they cover more than `most`. */
+function layOver(inks, begin, from, end, most, sums, cells) {
+    for (let x = from; x < end; x++) {
+        const cell = cells[x];
+        if (cell === 0) continue;
+        const ink = inkOfCell(cell);
+        if (most === 0 || sums[ink] + weightOfCell(cell) * (ONE / MOST_WEIGHT) > most) inks[begin + x] = ink;
     }
 }
 
 /** Adds the blocks of a class, and appends to `large` those with edges of their own. */
-function addClass(picture, c, large) {
-    const { width, height, view, axis, run, number, levels, paint } = picture;
+function addClass(picture, c, boxes, large) {
+    const { width, height, view, axis, run, number, levels, inks } = picture;
     const { alloc, free, low, size, label } = run.blocks;
     const bytes = run.sizes.block;
     const xs = axis.xs[number];
@@ -118,213 +269,15 @@ function addClass(picture, c, large) {
         const top = bottom - bytes[size[block]] * perByte;
         if (bottom <= 0 || top >= height) continue;
         const left = (xs[alloc[block]] - view.x0) * perX;
-        let right = (xs[free[block]] - view.x0) * perX;
-        if (right - left < LEAST_WIDTH) right = left + LEAST_WIDTH;
+        const right = Math.max(left + LEAST_WIDTH, (xs[free[block]] - view.x0) * perX);
         if (right <= 0 || left >= width) continue;
-        const from = label[block] * 4;
-        const r = paint[from],
-            g = paint[from + 1],
-            b = paint[from + 2],
-            a = paint[from + 3];
-        addRectangle(width, height, left, right, top, bottom, r, g, b, a);
-        if (bottom - top < EDGED || right - left < EDGED) continue;
-        addRectangle(width, height, left, left + 1, top, bottom, -r * 0.3, -g * 0.3, -b * 0.3, 0);
-        addRectangle(width, height, left + 1, right, top, top + 1, -r * 0.3, -g * 0.3, -b * 0.3, 0);
-        large.push(block);
-    }
-}
-
-/** Paints the memory of segments in the colour of reserved memory that is not used. */
-function paintSegments(picture, pixels) {
-    const { width, height, view, axis, run, number, theme } = picture;
-    const xs = axis.xs[number];
-    const { count, low, bytes, mapped, life } = run.parts;
-    const cached = packed(theme.cachedRgb);
-    const stride = changesInRow(width);
-    pixels.fill(packed(theme.backgroundRgb));
-    for (let i = 0; i < count; i++) {
-        const top = Math.max(0, Math.round(((view.high - low[i] - bytes[i]) / (view.high - view.low)) * height));
-        const bottom = Math.min(height, Math.round(((view.high - low[i]) / (view.high - view.low)) * height));
-        const x = (event) => Math.round(((xs[event] - view.x0) / (view.x1 - view.x0)) * width);
-        const left = Math.max(0, x(mapped[i]));
-        const right = Math.min(width, x(life[i] > 0 ? mapped[i] + life[i] : run.eventCount));
-        if (right <= left) continue;
-        for (let y = top; y < bottom; y++) {
-            pixels.fill(cached, y * width + left, y * width + right);
-            marks[y * stride + left] = 1;
-            marks[y * stride + right] = 1;
-        }
-    }
-}
-
-function packed([r, g, b]) {
-    return (255 << 24) | (b << 16) | (g << 8) | r;
-}
-
-/** Returns a pixel with a colour over it, premultiplied in units of ONE. */
-function over(below, r, g, b, cover) {
-    // Blocks that were widened to be visible may add up to more than a pixel.
-    const scale = 1 / (cover > ONE ? cover : ONE);
-    const under = cover < ONE ? 1 - cover / ONE : 0;
-    return (
-        (255 << 24) |
-        ((b * scale + ((below >>> 16) & 255) * under) << 16) |
-        ((g * scale + ((below >>> 8) & 255) * under) << 8) |
-        (r * scale + (below & 255) * under)
-    );
-}
-
-/**
- * Returns a pixel with a cell of the grid over it. Multiplies two channels at once, with correct rounding of 255ths.
- */
-function cellOver(below, cell) {
-    const under = 255 - (cell >>> 24);
-    const even = Math.imul(below & 0xff00ff, under) + 0x800080;
-    const odd = Math.imul((below >>> 8) & 0xff, under) + 0x80;
-    return (
-        ((255 << 24) | (cell & 0xffffff)) +
-        (((even + ((even >>> 8) & 0xff00ff)) >>> 8) & 0xff00ff) +
-        ((odd + (odd >>> 8)) & 0xff00)
-    );
-}
-
-/** Paints the samples of the grid from `s` on over pixels. */
-function laySampled(pixels, from, end, sampled, s) {
-    for (let at = from; at < end; at++, s++) {
-        const cell = sampled[s];
-        if (cell >= 0xff000000) pixels[at] = cell;
-        else if (cell !== 0) pixels[at] = cellOver(pixels[at], cell);
-    }
-}
-
-/** Paints the same, together with a colour that all pixels share. */
-function layRow(pixels, from, end, sampled, s, r, g, b, a) {
-    for (let at = from; at < end; at++, s++) {
-        const cell = sampled[s];
-        const cover = a + (cell >>> 24) * (ONE / 255);
-        if (cover < 1) continue;
-        pixels[at] = over(
-            pixels[at],
-            r + (cell & 255) * ONE,
-            g + ((cell >>> 8) & 255) * ONE,
-            b + ((cell >>> 16) & 255) * ONE,
-            cover,
+        boxes.add(
+            Math.max(0, left),
+            Math.min(width, right),
+            Math.max(0, top),
+            Math.min(height, bottom),
+            inks[label[block]],
         );
+        if (bottom - top >= EDGED && right - left >= EDGED) large.push(block);
     }
-}
-
-/** Paints a colour over pixels that are equal. */
-function layPlain(pixels, from, end, r, g, b, a) {
-    if (a === 0) return;
-    const color = over(pixels[from], r, g, b, a);
-    if (end - from > LONG_RUN) pixels.fill(color, from, end);
-    else while (from < end) pixels[from++] = color;
-}
-
-/** The number of pixels from which a call to fill them is faster. */
-const LONG_RUN = 24;
-
-/** Returns the first mark from `at` on. */
-function nextMark(at) {
-    for (; (at & 3) !== 0; at++) if (marks[at] !== 0) return at;
-    while (fourMarks[at >> 2] === 0) at += 4;
-    while (marks[at] === 0) at++;
-    return at;
-}
-
-/**
- * Sums up the changes of a row, and paints them over its pixels, with the samples of the grid if there are any. Sets
- * all changes and marks to 0.
- */
-function blendRow(pixels, begin, row, width, sampled) {
-    let r = 0,
-        g = 0,
-        b = 0,
-        a = 0;
-    const end = row + width;
-    marks[end] = 1;
-    for (let from = row; from < end;) {
-        const at = from * 4;
-        r += changes[at];
-        g += changes[at + 1];
-        b += changes[at + 2];
-        a += changes[at + 3];
-        changes[at] = changes[at + 1] = changes[at + 2] = changes[at + 3] = 0;
-        marks[from] = 0;
-        const next = nextMark(from + 1);
-        const pixel = begin + from - row;
-        if (!sampled) layPlain(pixels, pixel, begin + next - row, r, g, b, a);
-        else if (a === 0) laySampled(pixels, pixel, begin + next - row, sampled, from - row);
-        else layRow(pixels, pixel, begin + next - row, sampled, from - row, r, g, b, a);
-        from = next;
-    }
-    changes.fill(0, end * 4, (end + 2) * 4);
-    marks[end] = marks[end + 1] = 0;
-}
-
-/** Sums up each row of changes, adds the grid's samples if there is a grid, and paints it over the pixels. */
-function blend(picture, served, pixels) {
-    const { width, height, view, run } = picture;
-    const rows = served ? gridRows(view, run, height) : null;
-    const columns = served ? gridColumns(served.place, view, width) : null;
-    const sampled = new Uint32Array(width);
-    const stride = changesInRow(width);
-    let sampledRow = -1;
-    for (let y = 0; y < height; y++) {
-        const filled = rows !== null && isRowFilled(served.cells, rows[y]);
-        // In an enlarged view, several rows of pixels have the same row of the grid.
-        if (filled && rows[y] !== sampledRow) sampleGrid(served.cells, columns, (sampledRow = rows[y]), sampled);
-        blendRow(pixels, y * width, y * stride, width, filled ? sampled : null);
-    }
-}
-
-/** Hatches a block of a hatched category, if it is large enough for that. */
-function hatchBlock(picture, pixels, block) {
-    const { width, height, view, axis, run, number, hatches } = picture;
-    const hatch = hatches[run.blocks.label[block]];
-    if (!hatch) return;
-    const xs = axis.xs[number];
-    const perX = width / (view.x1 - view.x0);
-    const perByte = height / (view.high - view.low);
-    const left = Math.max(0, Math.ceil((xs[run.blocks.alloc[block]] - view.x0) * perX));
-    const right = Math.min(width, Math.floor((xs[run.blocks.free[block]] - view.x0) * perX));
-    const bottom = Math.min(height, Math.floor((view.high - run.blocks.low[block]) * perByte));
-    const top = Math.max(
-        0,
-        Math.ceil((view.high - run.blocks.low[block] - run.sizes.block[run.blocks.size[block]]) * perByte),
-    );
-    const color = packed(hatch);
-    for (let y = top; y < bottom; y++)
-        for (
-            let x = left + ((HATCH_PERIOD * 2 - ((left + y) % HATCH_PERIOD)) % HATCH_PERIOD);
-            x < right;
-            x += HATCH_PERIOD
-        ) {
-            pixels[y * width + x] = color;
-            if (x + 1 < right) pixels[y * width + x + 1] = color;
-        }
-}
-
-/** The grid is too coarse for views in which its rows are taller than this, in pixels. */
-const TALLEST_ROW = 4; // pixels
-
-/**
- * Paints the blocks and segments of a view into `pixels`, 32 bits each.
- * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), theme, and by label paint
- *   and hatches
- * @returns {number[]} the blocks that are large enough for text
- */
-export function rasterMap(picture, pixels) {
-    const { width, height, view, axis, run, number, levels } = picture;
-    const large = [];
-    prepareChanges(width, height);
-    const place = gridPlace(view, axis, width);
-    const rowPixels = (run.addressBytes / GRID_ROWS / (view.high - view.low)) * height;
-    const serves = rowPixels <= TALLEST_ROW && isGridWorthIt(place, levels, run, axis, number, view);
-    const served = serves ? { place, cells: picture.grid(place) } : null;
-    for (let c = served ? place.classes : 0; c < CLASS_COUNT; c++) addClass(picture, c, large);
-    paintSegments(picture, pixels);
-    blend(picture, served, pixels);
-    for (const block of large) hatchBlock(picture, pixels, block);
-    return large;
 }

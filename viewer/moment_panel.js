@@ -3,38 +3,14 @@
  * their labels, and one by one, largest first.
  * It is a table, so that people who can't see the charts can read it.
  */
-import { compositionAt } from "./composition.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { makeGroupKeys, showGroups } from "./group_panel.js";
-import { visitLive } from "./levels.js";
-import { lastAtMost } from "./marks.js";
+import { allocatedAt, liveBlocks, reservedAt } from "./moment.js";
 import { exactBytes, plural, sizeText } from "./numbers.js";
 import { describeMoment, momentText, runName } from "./where.js";
 
 const ROWS = 60;
 const PRINTED_ROWS = 20; // as in page.css
-
-/** Returns the blocks that are live after a moment, largest first. */
-export function liveBlocks(scene, number, moment) {
-    const run = scene.runs[number];
-    const { category } = run.labels;
-    const found = [];
-    visitLive(scene.levels(number), run, scene.axis, number, moment, (block) => {
-        if (scene.isolated < 0 || category[run.blocks.label[block]] === scene.isolated) found.push(block);
-    });
-    const bytes = (block) => run.sizes.block[run.blocks.size[block]];
-    return found.sort((a, b) => bytes(b) - bytes(a) || a - b);
-}
-
-export function reservedAt(run, moment) {
-    const i = lastAtMost(run.reserved.event, moment);
-    return i < 0 ? 0 : run.reserved.bytes[i];
-}
-
-export function allocatedAt(scene, number, moment) {
-    const bytes = compositionAt(scene.runs[number].memory, moment, new Float64Array(scene.colors.length));
-    return bytes.reduce((sum, each) => sum + each, 0);
-}
 
 function sizeRow(name, values) {
     return make(

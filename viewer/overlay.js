@@ -6,12 +6,12 @@ import { momentAt } from "./axis.js";
 import { barBox } from "./bars.js";
 import { compositionAt } from "./composition.js";
 import { byId, setText } from "./dom.js";
+import { CACHED } from "./inks.js";
 import { blockBox } from "./map.js";
-import { allocatedAt } from "./moment_panel.js";
+import { allocatedAt } from "./moment.js";
 import { changeText, countText, plural, sizeText, timeText } from "./numbers.js";
-import { launcherText } from "./bar_panel.js";
 import { insideOf, LEFT } from "./plot.js";
-import { describeMoment, momentText } from "./where.js";
+import { describeMoment, launcherText, momentText } from "./where.js";
 
 /** Draws a vertical line through all charts. */
 function line(overlay, scene, x, color, width, dash = []) {
@@ -109,6 +109,7 @@ function areaTip(scene, hover) {
 
 function mapTip(scene, hover) {
     const run = scene.runs[scene.mapRun];
+    if (hover.ink === CACHED) return ["cached: reserved, in no block"];
     if (hover.block < 0) return [];
     const { texts, categories } = scene.description;
     const { labels, blocks, sizes } = run;
@@ -140,7 +141,9 @@ function barTip(scene, hover) {
     const { x0, x1, text, row, i } = hover.bar;
     const kind = scene.axis.kind;
     const length = kind === "time" ? timeText(x1 - x0) : `${countText(x1 - x0)} events`;
-    return row.lane.kind === "kernel" ? [text, length, launcherText(scene, row.lane.label[i])] : [text, length];
+    return row.lane.kind === "kernel"
+        ? [text, length, launcherText(scene.description, scene.runs[row.run], row.lane.label[i])]
+        : [text, length];
 }
 
 const TIPS = { area: areaTip, map: mapTip, bars: barTip, difference: differenceTip };

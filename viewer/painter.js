@@ -8,7 +8,7 @@ import { forgetCommand } from "./copy_command.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { HashKeeper } from "./hash.js";
 import { Legend } from "./legend.js";
-import { drawMap } from "./map.js";
+import { AddressMap } from "./map.js";
 import { Minimap } from "./minimap.js";
 import { MomentPanel } from "./moment_panel.js";
 import { measuredText, Overlay } from "./overlay.js";
@@ -59,6 +59,7 @@ export class Painter {
         this.waiting = false;
         this.fitted = []; // mapRun and allDepths when the canvases were last resized
         this.minimap = new Minimap(scene.plots.minimap);
+        this.map = new AddressMap(scene.plots.map);
         this.overlay = new Overlay(byId("overlay"), byId("charts"));
         this.panels = [
             new MomentPanel(scene),
@@ -125,7 +126,7 @@ export class Painter {
         scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
         if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
         drawBars(scene.plots.bars, scene);
-        drawMap(scene.plots.map, scene);
+        this.map.draw(scene);
         this.minimap.draw(scene);
         scene.rehover?.();
         this.overlay.draw(scene);

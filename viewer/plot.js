@@ -35,6 +35,11 @@ export class Plot {
         this.height = Math.max(1, Math.floor(box.height));
     }
 
+    /** The pixels of an image for each CSS pixel. */
+    get scale() {
+        return this.ratio >= 1.5 ? 2 : 1;
+    }
+
     /** Clears the canvas. From here on, units are CSS pixels. */
     begin(theme) {
         this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
@@ -49,7 +54,7 @@ export class Plot {
      * @returns {{pixels: Uint32Array, width: number, height: number}}
      */
     takePixels(height) {
-        const scale = this.ratio >= 1.5 ? 2 : 1;
+        const { scale } = this;
         const width = this.width * scale;
         const rows = Math.max(1, Math.floor(height) * scale);
         if (!this.image || this.image.width !== width || this.image.height !== rows) {
@@ -80,6 +85,15 @@ export function fitText(context, text, width) {
         return keep > 2 ? `${text.slice(0, keep)}…` : "";
     }
     return context.measureText(text).width <= width ? text : "";
+}
+
+/** Draws a text that can be read on any picture: on a box of the background. x and y are its left and its middle. */
+export function drawLabel(context, theme, text, x, y, color) {
+    const { width } = context.measureText(text);
+    context.fillStyle = theme.background;
+    context.fillRect(x - 3, y - 8, width + 6, 16);
+    context.fillStyle = color;
+    context.fillText(text, x, y);
 }
 
 /** Draws lines and sizes along a vertical axis of bytes, from 0 at `bottom` to `most` at `top`. */

@@ -6,7 +6,6 @@
  */
 import { momentAt } from "./axis.js";
 import { barAt } from "./bars.js";
-import { blockAt } from "./map.js";
 import { insideOf, LEFT } from "./plot.js";
 import { panAddressBy, withRange, zoomAddressAt, zoomAt } from "./view.js";
 
@@ -20,8 +19,8 @@ function chartOf(target) {
 }
 
 export class Pointer {
-    constructor(scene, charts) {
-        Object.assign(this, { scene, charts, drag: null, last: null });
+    constructor(scene, charts, map) {
+        Object.assign(this, { scene, charts, map, drag: null, last: null });
         this.fingers = new Map(); // fingers that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
         charts.addEventListener("pointerdown", (event) => this.press(event));
@@ -52,19 +51,12 @@ export class Pointer {
         };
     }
 
-    blockUnder(at) {
-        const { scene } = this;
-        const { view, plots } = scene;
+    /** Returns what the map shows at a point: the ink and the block. */
+    mapUnder(at) {
         const began = performance.now();
-        const block = blockAt(
-            scene,
-            at.x,
-            at.address,
-            (view.x1 - view.x0) / plots.map.width,
-            (view.high - view.low) / plots.map.height,
-        );
-        scene.told("hit", performance.now() - began);
-        return block;
+        const found = this.map.at(this.scene, at.x, at.address);
+        this.scene.told("hit", performance.now() - began);
+        return found;
     }
 
     /** Returns the moments of the pointer's column, one a run. */
@@ -192,7 +184,7 @@ export class Pointer {
     /** Returns the object under the pointer; null if there is none to describe. */
     hoverAt(at) {
         if (at.part < 0 || at.part > 1 || !at.chart || at.chart === "minimap") return null;
-        if (at.chart === "map") return { ...at, block: this.blockUnder(at) };
+        if (at.chart === "map") return { ...at, ...this.mapUnder(at) };
         if (at.chart === "bars") return { ...at, bar: barAt(this.scene, at.x, at.inChart) };
         const moments = this.momentsAt(at);
         return { ...at, moments, moment: moments[at.number] };
@@ -209,8 +201,7 @@ export class Pointer {
     click(at) {
         const { scene } = this;
         if (at.chart === "map") {
-            const block = this.blockUnder(at);
-            scene.set({ selected: block, twins: null });
+            scene.set({ selected: this.mapUnder(at).block, twins: null });
             return;
         }
         const bar = at.chart === "bars" ? barAt(scene, at.x, at.inChart) : null;

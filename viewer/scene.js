@@ -7,7 +7,7 @@ import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makePeakIndex } from "./composition.js";
 import { makeLevels } from "./levels.js";
-import { makePaint } from "./map.js";
+import { inksOfLabels } from "./inks.js";
 import { wholeView } from "./view.js";
 
 /** Returns a cache of one value, which is computed again when one of its inputs changes. */
@@ -53,7 +53,7 @@ export class Scene {
         this.cache = {
             levels: runs.map(() => remember()),
             peaks: runs.map(() => remember()),
-            paint: remember(),
+            inks: remember(),
             grid: remember(),
             emphasis: remember(),
             wanted: remember(),
@@ -191,13 +191,12 @@ export class Scene {
         });
     }
 
-    paint() {
-        return this.cache.paint([this.mapRun, this.emphasis, this.theme], () =>
-            makePaint(this.runs[this.mapRun], this.colors, this.emphasis, this.theme),
-        );
+    /** The ink of blocks of the map's run, by label. */
+    get inks() {
+        return this.cache.inks([this.mapRun, this.emphasis], () => inksOfLabels(this.runs[this.mapRun], this.emphasis));
     }
 
     grid(place, make) {
-        return this.cache.grid([this.paint(), this.axis, place.x0, place.unit], make);
+        return this.cache.grid([this.inks, this.axis, place.x0, place.unit], make);
     }
 }

@@ -69,3 +69,11 @@ export function momentText(place) {
 export function runName(info) {
     return info.name ? info.name : `run ${info.id}`;
 }
+
+/** Returns the op that launched a kernel: "softmax.div in model.layers.31.attn". */
+export function launcherText({ texts }, run, label) {
+    if (label === 0) return "launched by an unknown op";
+    const { op, span } = run.labels;
+    const names = [texts[op[label]], texts[span[label]]].filter((text) => text);
+    return names.length > 0 ? names.join(" in ") : "launched by an unnamed op";
+}

@@ -7,7 +7,8 @@ import { columnsOfView } from "../../viewer/area_raster.js";
 import { drawBars } from "../../viewer/bars.js";
 import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
-import { blockAt } from "../../viewer/map.js";
+import { inksOfLabels } from "../../viewer/inks.js";
+import { blockIn } from "../../viewer/map.js";
 import { shellQuote } from "../../viewer/copy_command.js";
 import { percentText, sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
 import { describeMoment, placeText } from "../../viewer/where.js";
@@ -235,6 +236,7 @@ test("what is live is found on every axis", () => {
 });
 
 test("a point in a block finds it, on every axis", () => {
+    const inks = inksOfLabels(run, null);
     for (const kind of ["time", "event", "phase"]) {
         const axis = makeAxis(kind, [run], PHASES);
         const levels = makeLevels(run, axis, 0);
@@ -245,7 +247,10 @@ test("a point in a block finds it, on every axis", () => {
             if (right <= left) continue;
             const x = left + (right - left) * 0.5;
             const address = run.blocks.low[block] + run.sizes.block[run.blocks.size[block]] / 2;
-            assert.equal(blockAt(scene, x, address, 1e-9, 1e-9), block);
+            const point = { x0: x, x1: x + 1e-9, low: address, high: address + 1 };
+            const ink = inks[run.blocks.label[block]];
+            assert.equal(blockIn(scene, inks, ink, point), block);
+            assert.equal(blockIn(scene, inks, ink + 1, point), -1);
         }
     }
 });
