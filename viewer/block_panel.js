@@ -4,23 +4,17 @@ import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js"
 import { describeMoment, listText, placeText } from "./where.js";
 
 /** Returns the labels that differ from `label` by the layer alone: 1 by label. */
-export function twinLabels(run, label) {
-    const { labels } = run;
-    const alike = ["category", "role", "op", "phase", "dtype", "shape", "place"];
-    return Uint8Array.from(labels.category, (_, other) =>
-        Number(alike.every((name) => labels[name][other] === labels[name][label])),
-    );
+function twinLabels(alike, label) {
+    return Uint8Array.from(alike, (first) => Number(first === alike[label]));
 }
 
-/**
- * Returns the twins of a block, in order of allocation: blocks of the same size whose labels differ by the layer alone.
- */
-export function twinsOf(run, block) {
+/** Returns the blocks that are alike, in order of allocation. */
+export function twinsOf(run, alike, block) {
     const { blocks } = run;
-    const alike = twinLabels(run, blocks.label[block]);
+    const own = alike[blocks.label[block]];
     const twins = [];
     for (let i = 0; i < blocks.count; i++)
-        if (blocks.size[i] === blocks.size[block] && alike[blocks.label[i]]) twins.push(i);
+        if (blocks.size[i] === blocks.size[block] && alike[blocks.label[i]] === own) twins.push(i);
     return twins;
 }
 
@@ -144,7 +138,7 @@ function facts(scene, run, block) {
 const TWIN_LINKS = 8;
 
 function showTwins(scene, run, block) {
-    const twins = twinsOf(run, block);
+    const twins = twinsOf(run, scene.alike(scene.mapRun), block);
     const most = mostAtOnce(run, twins);
     const bytes = run.sizes.block[run.blocks.size[block]];
     setText(
@@ -171,7 +165,9 @@ export class BlockPanel {
         this.shown = "";
         byId("show-twins").addEventListener("click", () => {
             const run = scene.runs[scene.mapRun];
-            scene.set({ twins: scene.twins ? null : twinLabels(run, run.blocks.label[scene.selected]) });
+            scene.set({
+                twins: scene.twins ? null : twinLabels(scene.alike(scene.mapRun), run.blocks.label[scene.selected]),
+            });
         });
         byId("close-block").addEventListener("click", () => scene.set({ selected: -1, twins: null }));
     }

@@ -23,6 +23,18 @@ export function setText(element, text) {
     if (element.textContent !== text) element.textContent = text;
 }
 
+/**
+ * Replaces the children of an element. If the keyboard is on one of them, it stays on the new one with the same data-key.
+ * @param {HTMLElement} element
+ * @param {(Node | string)[]} children
+ */
+export function refill(element, children) {
+    const focused = document.activeElement;
+    const key = element.contains(focused) ? focused.dataset.key : undefined;
+    element.replaceChildren(...children);
+    if (key !== undefined) element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
+}
+
 const LONGEST_TEXT = 300;
 
 /** Returns an element with a text of a trace. A very long text is cut in the middle; its title has all of it. */

@@ -28,6 +28,7 @@ export function hashOf(scene) {
     if (scene.allDepths) values.set("spans", "all");
     if (scene.isolated >= 0) values.set("only", scene.colors[scene.isolated].name);
     if (scene.groupKey !== GROUP_KEYS[0]) values.set("by", scene.groupKey);
+    if (scene.unfolded) values.set("open", scene.unfolded);
     if (scene.query) values.set("q", scene.query);
     return values.toString();
 }
@@ -87,6 +88,7 @@ export function applyHash(scene, hash) {
         measured: null,
         allDepths: values.get("spans") === "all",
         groupKey: GROUP_KEYS.includes(values.get("by")) ? values.get("by") : GROUP_KEYS[0],
+        unfolded: values.get("open") ?? "",
         isolated: scene.colors.findIndex(({ name }) => name === values.get("only")),
     });
     scene.search(values.get("q") ?? "");

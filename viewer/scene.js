@@ -3,6 +3,7 @@
  * change it through `set`. Then everything is drawn again in the next frame. Costly values are cached until their
  * inputs change.
  */
+import { alikeLabels } from "./alike.js";
 import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makePeakIndex } from "./composition.js";
@@ -42,6 +43,7 @@ export class Scene {
         this.mapRun = 0;
         this.isolated = -1; // category that is isolated; -1: none, all are shown
         this.groupKey = "role"; // one of GROUP_KEYS
+        this.unfolded = ""; // key of the group of live blocks that lists each of them; "": none
         this.query = "";
         this.found = null; // by label, 1 if it matches the query; null: no query
         this.twins = null; // by label, 1 for twins of the selected block; null: not shown
@@ -52,6 +54,7 @@ export class Scene {
         this.timed = false; // true if all runs have their exact times, which follow after the first picture
         this.cache = {
             levels: runs.map(() => remember()),
+            alike: runs.map(() => remember()),
             peaks: runs.map(() => remember()),
             inks: remember(),
             grid: remember(),
@@ -178,6 +181,11 @@ export class Scene {
 
     levels(number) {
         return this.cache.levels[number]([this.axis], () => makeLevels(this.runs[number], this.axis, number));
+    }
+
+    /** By label of a run, the first label that is alike. */
+    alike(number) {
+        return this.cache.alike[number]([], () => alikeLabels(this.runs[number]));
     }
 
     /** By label of the map's run, 1 for emphasized blocks; null: all blocks are equal. */

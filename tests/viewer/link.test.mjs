@@ -97,7 +97,7 @@ test("a link that is pasted into an open page shows all that it shows in a new o
         await clickAt(page, "#map", 0.6, 0.97);
         if (await page.isVisible("#show-twins")) await page.click("#show-twins");
         await clickAt(page, "#area-0", 0.3, 0.5);
-        assert.equal(await page.textContent("#moment-title"), "At the cursor");
+        assert.equal(await page.textContent("#moment-title"), "At the pinned moment");
         assert.notEqual(await hashOf(page), link); // written by now: the same link again would be no news
         await goTo(page, link.slice(1));
         assert.deepEqual(await numbers(page), first);

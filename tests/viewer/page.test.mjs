@@ -70,7 +70,7 @@ test("a click on the area pins that column's highest moment, and p goes back to 
         await clickAt(page, "#area-0", 0.8, 0.5);
         const pinned = (await numbers(page)).moments[0];
         assert.notEqual(pinned, peak);
-        assert.equal(await page.textContent("#moment-title"), "At the cursor");
+        assert.equal(await page.textContent("#moment-title"), "At the pinned moment");
         const legend = await legendOf(page);
         for (const [name, size] of compositionOf(data.one, 0, pinned)) assert.equal(legend[name], size, name);
         await press(page, "p");
@@ -90,15 +90,34 @@ test("the live list is a table, largest first, of every block that is live", () 
         ).length;
         const caption = await page.textContent("#live-title");
         assert.match(caption, new RegExp(`^${live} blocks live`));
-        const titles = await page
-            .locator("#live tr td:first-child")
+        const sizes = await page
+            .locator("#live .group td:first-child")
             .evaluateAll((cells) => cells.map((cell) => Number(cell.title.replace(/\D/g, ""))));
-        assert.ok(titles.length > 10);
-        titles.slice(1).forEach((size, i) => assert.ok(size <= titles[i]));
-        await page.click("#live tr:nth-child(3) button");
+        assert.ok(sizes.length > 10);
+        sizes.slice(1).forEach((size, i) => assert.ok(size <= sizes[i]));
+        await page.locator("#live .group button:not(.fold)").first().click();
         await settle(page);
         assert.equal(await page.isVisible("#block"), true);
         assert.match(await page.textContent("#block-facts"), /requested.*bytes/);
+    }));
+
+test("alike blocks are one row, which unfolds to each of them and keeps the keyboard", () =>
+    withPage("one", {}, async (page) => {
+        const fold = page.locator("#live .fold").first();
+        const count = Number(/^(\d+) × /.exec(await page.locator("#live .each").first().textContent())[1]);
+        await fold.focus();
+        await press(page, "Enter");
+        assert.equal(await fold.getAttribute("aria-expanded"), "true");
+        assert.equal(await page.evaluate(() => document.activeElement.className), "link fold");
+        assert.equal(await page.locator("#live .member").count(), count);
+        await page.keyboard.press("Tab");
+        await press(page, "Enter");
+        assert.equal(await page.isVisible("#block"), true);
+        assert.match(await page.evaluate(() => document.activeElement.dataset.key), /^block \d+$/);
+        assert.match(await page.textContent("#twins-text"), new RegExp(`${count} of them live at once`));
+        await fold.click();
+        await settle(page);
+        assert.equal(await page.locator("#live .member").count(), 0);
     }));
 
 test("a click on the map tells all about a block, and its twins can be shown", () =>

@@ -1,0 +1,115 @@
+/**
+ * The live blocks at the pinned moment, largest first: alike ones in one row, which unfolds to each of them. It is a table, so
+ * that people who can't see the map can read it, and reach every block.
+ */
+import { groupAlikeBlocks } from "./alike.js";
+import { byId, make, refill, setText, shortText } from "./dom.js";
+import { countText, exactBytes, plural, sizeText } from "./numbers.js";
+
+const ROWS = 40;
+const PRINTED_ROWS = 20; // as in page.css
+const MEMBERS = 200;
+
+/** Returns "and 12 smaller kinds, 1,917 blocks, 2.10 GiB together". */
+function restText(rest) {
+    const blocks = rest.reduce((sum, group) => sum + group.blocks.length, 0);
+    const bytes = rest.reduce((sum, group) => sum + group.bytes * group.blocks.length, 0);
+    return rest.length > 0
+        ? `and ${plural(rest.length, "smaller kind")}, ${plural(blocks, "block")}, ${sizeText(bytes)} together`
+        : "";
+}
+
+/** Makes a row below an unfolded group. */
+function memberRow(attributes, content) {
+    return make("tr", { class: "member on-screen", ...attributes }, make("td", { colspan: "3" }, content));
+}
+
+export class LiveList {
+    constructor(scene) {
+        this.scene = scene;
+    }
+
+    /** Shows blocks of the map's run, which are largest first. */
+    show(live) {
+        const { scene } = this;
+        const groups = groupAlikeBlocks(scene.runs[scene.mapRun], scene.alike(scene.mapRun), live);
+        const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
+        setText(byId("live-title"), `${plural(live.length, "block")}${of} live, largest first`);
+        refill(
+            byId("live"),
+            groups.slice(0, ROWS).flatMap((group, i) => this.makeRows(group, i < PRINTED_ROWS ? "" : "on-screen")),
+        );
+        setText(byId("live-rest"), restText(groups.slice(ROWS)));
+        setText(byId("live-rest-printed"), restText(groups.slice(PRINTED_ROWS)));
+    }
+
+    makeRows(group, medium) {
+        const { blocks, key } = group;
+        const isOpen = blocks.length > 1 && this.scene.unfolded === key;
+        const rows = [this.makeGroup(group, isOpen, medium)];
+        if (!isOpen) return rows;
+        rows.push(...blocks.slice(0, MEMBERS).map((block) => this.makeMember(block)));
+        if (blocks.length > MEMBERS)
+            rows.push(memberRow({}, `and ${countText(blocks.length - MEMBERS)} more: search for them`));
+        return rows;
+    }
+
+    makeGroup({ key, bytes, blocks }, isOpen, medium) {
+        const { scene } = this;
+        const { labels, blocks: all } = scene.runs[scene.mapRun];
+        const { texts } = scene.description;
+        const [block] = blocks;
+        const label = all.label[block];
+        const many = blocks.length > 1;
+        const color = scene.colors[labels.category[label]];
+        const dot = make("span", { class: "dot" });
+        dot.style.background = color.css;
+        const place = texts[many ? labels.place[label] : labels.span[label]];
+        return make(
+            "tr",
+            { class: `group ${medium}`, "aria-current": !many && scene.selected === block ? "true" : undefined },
+            make(
+                "td",
+                { title: many ? `${exactBytes(bytes)} each` : exactBytes(bytes) },
+                sizeText(bytes * blocks.length),
+                many ? make("span", { class: "each" }, `${countText(blocks.length)} × ${sizeText(bytes)}`) : "",
+            ),
+            make("td", {}, dot, shortText(color.name)),
+            make(
+                "td",
+                { title: place.slice(0, 2000) },
+                make(
+                    "button",
+                    {
+                        type: "button",
+                        class: many ? "link fold" : "link",
+                        "data-key": `group ${key}`,
+                        "aria-expanded": many ? String(isOpen) : undefined,
+                        onclick: () => scene.set(many ? { unfolded: isOpen ? "" : key } : { selected: block }),
+                    },
+                    shortText(texts[labels.op[label]] || "block"),
+                ),
+                make("span", { class: "faint" }, ` ${shortText(place)}`),
+            ),
+        );
+    }
+
+    makeMember(block) {
+        const { scene } = this;
+        const { labels, blocks } = scene.runs[scene.mapRun];
+        const span = scene.description.texts[labels.span[blocks.label[block]]];
+        return memberRow(
+            { "aria-current": scene.selected === block ? "true" : undefined },
+            make(
+                "button",
+                {
+                    type: "button",
+                    class: "link",
+                    "data-key": `block ${block}`,
+                    onclick: () => scene.set({ selected: block }),
+                },
+                shortText(span || "block"),
+            ),
+        );
+    }
+}
