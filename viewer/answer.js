@@ -49,6 +49,12 @@ function oneRun(scene) {
     ];
 }
 
+/** Pins the moment of a refused request in its run, and shows it. */
+function pinRefusal(scene, number, event) {
+    scene.pin(scene.moments.map((moment, i) => (i === number ? event : moment)));
+    scene.showX(scene.axis.xs[number][event]);
+}
+
 function outOfMemoryText(scene, number) {
     const run = scene.runs[number];
     const { texts, categories } = scene.description;
@@ -61,7 +67,12 @@ function outOfMemoryText(scene, number) {
             "p",
             { class: "alarm" },
             make("strong", {}, "Out of memory: "),
-            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be allocated${where} on ${run.info.device}.`,
+            `${sizeText(bytes)}${bytes === MOST_REQUESTED ? " or more" : ""} for ${what} could not be allocated${where} on ${run.info.device}. `,
+            make(
+                "button",
+                { type: "button", class: "link", onclick: () => pinRefusal(scene, number, event) },
+                "Show that moment",
+            ),
         );
     });
 }

@@ -1,6 +1,6 @@
 /** The other part of the side panel: the facts about the selected block, and its twins. */
 import { byId, make, setText, shortText } from "./dom.js";
-import { countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
+import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { describeMoment, listText, placeText } from "./where.js";
 
 /** Returns the labels that differ from `label` by the layer alone: 1 by label. */
@@ -131,6 +131,7 @@ function facts(scene, run, block) {
         ...pair("lived for", lifeText(scene, run, block)),
         ...useTexts(scene, run, block),
         ...stackTexts(scene, block),
+        ...pair("in the map", `from ${addressText(blocks.low[block])} on`),
         ...pair("address", `0x${address.toString(16)}, in segment ${segment} of ${sizeText(segments.bytes[segment])}`),
     ];
 }

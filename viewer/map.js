@@ -4,7 +4,7 @@ import { FADED, FIRST_INK, wordsOfInks } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 import { MapRaster } from "./map_raster.js";
 import { strokeBlocks, strokeSegments } from "./map_strokes.js";
-import { binaryStep, sizeTick } from "./numbers.js";
+import { addressText, addressTicks, binaryStep } from "./numbers.js";
 import { fitText, LEFT, Plot } from "./plot.js";
 
 /** Returns the box of a block on the plot, in CSS pixels. It may reach outside. */
@@ -54,20 +54,27 @@ function writeNames(plot, scene, large) {
     }
 }
 
+/** Draws the ticks of addresses. If the view is small, they are counted from one that is written above them. */
 function drawAddressAxis(plot, scene) {
     const { context } = plot;
     const { view, theme } = scene;
     const step = binaryStep(view.high - view.low, plot.height / 40);
+    const { base, text } = addressTicks(view.low, step);
     context.fillStyle = theme.faint;
     context.textAlign = "right";
     for (let address = Math.ceil(view.low / step) * step; address <= view.high; address += step) {
         const y = ((view.high - address) / (view.high - view.low)) * plot.height;
-        context.fillText(sizeTick(address), LEFT - 7, Math.min(plot.height - 7, Math.max(7, y)));
+        context.fillText(text(address), LEFT - 7, Math.min(plot.height - 7, Math.max(base > 0 ? 21 : 7, y)));
+    }
+    if (base > 0) {
+        context.font = `600 11px ${theme.font}`;
+        context.fillText(addressText(base), LEFT - 7, 7);
     }
     context.textAlign = "left";
 }
 
-function inkCountOf(scene) {
+/** Returns the number that all inks of a scene are below. */
+export function inkCountOf(scene) {
     return FIRST_INK + scene.colors.length;
 }
 

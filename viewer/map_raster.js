@@ -13,11 +13,10 @@ import { GRID_ROWS, gridPlace, inkOfCell, isGridWorthIt, LEAST_WIDTH, MOST_WEIGH
 import { GridView } from "./grid_view.js";
 import { CACHED, UNMAPPED } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
+import { ONE, RowSums } from "./row_sums.js";
 
 /** The smallest sides, in pixels, of a block that gets an edge of its own. */
 const EDGED = 4;
-/** The cover of a whole pixel. */
-const ONE = 4096;
 /** The grid is too coarse for views in which its rows are taller than this, in pixels. */
 const TALLEST_ROW = 4;
 
@@ -58,86 +57,6 @@ class Boxes {
         const order = new Uint32Array(this.count);
         for (let i = 0; i < this.count; i++) order[next[Math.floor(this.top[i])]++] = i;
         return { order, starts };
-    }
-}
-
-/** The edges of a row: lists of changes by pixel, and the sums so far by ink. Between two rows all are empty. */
-class RowSums {
-    constructor(width, inkCount) {
-        this.heads = new Int32Array(width + 2).fill(-1); // by pixel, its latest change; -1: none
-        this.sums = new Int32Array(inkCount);
-        this.present = []; // inks whose sum may be above 0
-        this.count = 0;
-        this.next = new Int32Array(256);
-        this.change = new Int32Array(256);
-        this.ink = new Uint16Array(256);
-    }
-
-    grow() {
-        for (const name of ["next", "change", "ink"]) {
-            const values = new this[name].constructor(2 * this.count);
-            values.set(this[name]);
-            this[name] = values;
-        }
-    }
-
-    push(pixel, ink, change) {
-        if (change === 0) return;
-        if (this.count === this.next.length) this.grow();
-        const at = this.count++;
-        this.next[at] = this.heads[pixel];
-        this.change[at] = change;
-        this.ink[at] = ink;
-        this.heads[pixel] = at;
-    }
-
-    /** Adds a box of which `cover` of each pixel's height is in this row. Its sides need not be integers. */
-    add(left, right, ink, cover) {
-        const l = left | 0;
-        const r = right | 0;
-        if (l === r) {
-            const part = Math.max(1, (cover * (right - left)) | 0);
-            this.push(l, ink, part);
-            this.push(l + 1, ink, -part);
-            return;
-        }
-        const afterLeft = (cover * (left - l)) | 0; // the part that belongs to the next pixel
-        const afterRight = (cover * (right - r)) | 0;
-        this.push(l, ink, cover - afterLeft);
-        this.push(l + 1, ink, afterLeft);
-        this.push(r, ink, afterRight - cover);
-        this.push(r + 1, ink, -afterRight);
-    }
-
-    /** Makes the changes at a pixel. Returns the ink with the highest sum, the first one of equals; UNMAPPED if none has any. */
-    changeAt(pixel) {
-        const { sums, present } = this;
-        for (let at = this.heads[pixel]; at >= 0; at = this.next[at]) {
-            const ink = this.ink[at];
-            if (sums[ink] === 0 && !present.includes(ink)) present.push(ink);
-            sums[ink] += this.change[at];
-        }
-        this.heads[pixel] = -1;
-        let best = UNMAPPED;
-        let most = 0;
-        for (let i = 0; i < present.length; i++) {
-            const ink = present[i];
-            if (sums[ink] === 0) {
-                present[i--] = present[present.length - 1];
-                present.pop();
-            } else if (sums[ink] > most || (sums[ink] === most && ink < best)) {
-                most = sums[ink];
-                best = ink;
-            }
-        }
-        return best;
-    }
-
-    /** Makes the rest of the changes, after which all sums are 0. */
-    end(width) {
-        this.changeAt(width);
-        this.changeAt(width + 1);
-        this.count = 0;
     }
 }
 

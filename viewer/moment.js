@@ -3,16 +3,20 @@ import { compositionAt } from "./composition.js";
 import { visitLive } from "./levels.js";
 import { lastAtMost } from "./marks.js";
 
-/** Returns the blocks that are live after a moment, largest first. */
+/** Returns the blocks that are live after a moment, in any order. */
 export function liveBlocks(scene, number, moment) {
-    const run = scene.runs[number];
-    const { category } = run.labels;
     const found = [];
-    visitLive(scene.levels(number), run, scene.axis, number, moment, (block) => {
-        if (scene.isolated < 0 || category[run.blocks.label[block]] === scene.isolated) found.push(block);
-    });
-    const bytes = (block) => run.sizes.block[run.blocks.size[block]];
-    return found.sort((a, b) => bytes(b) - bytes(a) || a - b);
+    visitLive(scene.levels(number), scene.runs[number], scene.axis, number, moment, (block) => found.push(block));
+    return found;
+}
+
+/** Returns those of the categories that are shown, largest first. */
+export function shownBlocks(scene, number, moment) {
+    const { blocks, labels, sizes } = scene.runs[number];
+    const bytes = (block) => sizes.block[blocks.size[block]];
+    return liveBlocks(scene, number, moment)
+        .filter((block) => scene.wanted[labels.category[blocks.label[block]]])
+        .sort((a, b) => bytes(b) - bytes(a) || a - b);
 }
 
 /** Returns the reserved bytes after a moment. */

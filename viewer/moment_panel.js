@@ -5,7 +5,7 @@
 import { byId, make, setText, shortText } from "./dom.js";
 import { makeGroupKeys, showGroups } from "./group_panel.js";
 import { LiveList } from "./live_list.js";
-import { allocatedAt, liveBlocks, reservedAt } from "./moment.js";
+import { allocatedAt, reservedAt, shownBlocks } from "./moment.js";
 import { exactBytes, sizeText } from "./numbers.js";
 import { describeMoment, momentText, runName } from "./where.js";
 
@@ -72,7 +72,7 @@ export class MomentPanel {
         setText(byId("moment-title"), scene.pinnedAtPeak ? "At the peak" : "At the pinned moment");
         setText(byId("moment-where"), shortText(momentText(describeMoment(scene.description, run, moment))));
         showSizes(scene);
-        const all = scene.runs.map((_, number) => liveBlocks(scene, number, scene.moments[number]));
+        const all = scene.runs.map((_, number) => shownBlocks(scene, number, scene.moments[number]));
         showGroups(scene, all);
         this.list.show(all[scene.mapRun]);
     }

@@ -67,6 +67,34 @@ export function sizeTick(bytes) {
     return sizeText(bytes).replace(/\.0+ |(\.\d*[1-9])0+ /, "$1 ");
 }
 
+/**
+ * Returns how ticks of addresses are written so that any two differ: counted from `base`, which is 0 or that of a larger unit.
+ * @param {number} low   the lowest address in view
+ * @param {number} step   from a tick to the next
+ * @returns {{base: number, text: (address: number) => string}}
+ */
+export function addressTicks(low, step) {
+    let power = 0; // of the unit that ticks are written in: two decimals tell a step of 1/64 of it
+    while (1024 ** (power + 1) <= step * 64 && power + 1 < SIZE_UNITS.length - 1) power++;
+    const base = Math.floor(low / 1024 ** (power + 1)) * 1024 ** (power + 1);
+    const inUnit = (bytes) => String(Number((bytes / 1024 ** power).toFixed(2)));
+    return {
+        base,
+        text: (address) => (base > 0 ? `+${inUnit(address - base)} ${SIZE_UNITS[power]}` : sizeTick(address)),
+    };
+}
+
+/** Formats an address without rounding: "57 GiB 250 MiB 512 B". */
+export function addressText(address) {
+    const parts = [];
+    for (let power = 5, rest = address; power >= 0; power--) {
+        const count = Math.floor(rest / 1024 ** power);
+        rest -= count * 1024 ** power;
+        if (count > 0) parts.push(`${count} ${SIZE_UNITS[power]}`);
+    }
+    return parts.length > 0 ? parts.join(" ") : "0 B";
+}
+
 /** Formats a tick of a time axis with `step` ns between ticks. */
 export function timeTick(ns, step) {
     if (ns === 0) return "0";

@@ -1,5 +1,6 @@
 /** Drawing: the canvases, their contents, and then the side panel. All changes between two frames are drawn once. */
 import { drawArea } from "./area.js";
+import { AllocatorStrip } from "./allocator_strip.js";
 import { BarPanel } from "./bar_panel.js";
 import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
 import { BlockPanel } from "./block_panel.js";
@@ -66,6 +67,7 @@ export class Painter {
             new BlockPanel(scene),
             new BarPanel(scene),
             new Legend(byId("legend"), scene),
+            new AllocatorStrip(scene),
             new Search(scene),
             new HashKeeper(scene),
         ];

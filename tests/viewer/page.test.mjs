@@ -101,6 +101,25 @@ test("the live list is a table, largest first, of every block that is live", () 
         assert.match(await page.textContent("#block-facts"), /requested.*bytes/);
     }));
 
+test("the strip tells what is under the pointer, selects it, and draws what was refused", () =>
+    withPage("oom", {}, async (page) => {
+        const sums = await page.textContent("#allocator-text");
+        assert.match(sums, /^[\d.]+ .iB in \d+ segments; [\d.]+ .?i?B free in /);
+        const strip = await page.locator("#strip").boundingBox();
+        await page.mouse.move(strip.x + 100, strip.y + 10);
+        assert.match(await page.textContent("#allocator-text"), /^[\d.]+ .iB {2}\w/);
+        await page.mouse.click(strip.x + 100, strip.y + 10);
+        await settle(page);
+        assert.equal(await page.isVisible("#block"), true);
+        await page.mouse.move(0, 0);
+        assert.equal(await page.textContent("#allocator-text"), sums);
+        await page.click("#answer button");
+        await settle(page);
+        assert.match(await page.textContent("#allocator-text"), /was refused$/);
+        const { event } = data.oom.runs[0].tables.marks;
+        assert.equal((await numbers(page)).moments[0], event.at(-1));
+    }));
+
 test("alike blocks are one row, which unfolds to each of them and keeps the keyboard", () =>
     withPage("one", {}, async (page) => {
         const fold = page.locator("#live .fold").first();

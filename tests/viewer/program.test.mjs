@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { violations } from "./axe.mjs";
 import { settle, startBrowser } from "./browser.mjs";
+import { sizeText } from "../../viewer/numbers.js";
 import { ask, makeStrangeTrace, memtrace, MEMTRACE, simulate, STRANGE_TRACE, writeTimeline } from "./program.mjs";
 
 const skip = MEMTRACE && STRANGE_TRACE ? false : "MEMTRACE and STRANGE_TRACE name no programs";
@@ -113,6 +114,19 @@ test("of a run out of memory, too, and what could not be had is said", { skip },
         const answer = await page.textContent("#answer");
         assert.match(answer, /^Out of memory: .* could not be allocated/);
         for (const part of refused.slice(1)) assert.ok(answer.includes(part), `${part} in ${answer}`);
+    }),
+);
+
+test("the holes at the moment of the refusal are those of memtrace oom", { skip }, () =>
+    withPage("oom", async (page) => {
+        const { asked, memory } = ask(started.folder, "oom", "--run", "oom");
+        await page.click("#answer button");
+        await settle(page);
+        const text = await page.textContent("#allocator-text");
+        assert.ok(text.startsWith(`${sizeText(memory.reserved_bytes)} in `), text);
+        assert.ok(text.includes(`${sizeText(memory.hole_bytes)} free in ${memory.hole_count} holes`), text);
+        assert.ok(text.includes(`the largest ${sizeText(memory.largest_hole_bytes)}`), text);
+        assert.ok(text.endsWith(`; ${sizeText(asked.requested_bytes)} was refused`), text);
     }),
 );
 

@@ -7,10 +7,11 @@ import { columnsOfView } from "../../viewer/area_raster.js";
 import { drawBars } from "../../viewer/bars.js";
 import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
+import { holesAt } from "../../viewer/holes.js";
 import { inksOfLabels } from "../../viewer/inks.js";
 import { blockIn } from "../../viewer/map.js";
 import { shellQuote } from "../../viewer/copy_command.js";
-import { percentText, sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
+import { addressText, addressTicks, percentText, sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
 import { describeMoment, placeText } from "../../viewer/where.js";
 import { wholeView, withRange, zoomAt } from "../../viewer/view.js";
 import { makeRandom, makeRun } from "./random_run.mjs";
@@ -253,6 +254,45 @@ test("a point in a block finds it, on every axis", () => {
             assert.equal(blockIn(scene, inks, ink + 1, point), -1);
         }
     }
+});
+
+test("holes and blocks at a moment fill what is reserved, and no hole touches another one of its segment", () => {
+    const axis = makeAxis("event", [run], PHASES);
+    const levels = makeLevels(run, axis, 0);
+    const scene = { runs: [run], axis, levels: () => levels };
+    const starts = new Set(run.segments.low);
+    for (let i = 0; i < 100; i++) {
+        const { blocks, holes, reserved } = holesAt(scene, 0, draw(run.eventCount));
+        const bytesOf = (block) => run.sizes.block[run.blocks.size[block]];
+        const pieces = [
+            ...blocks.map((block) => ({ low: run.blocks.low[block], bytes: bytesOf(block), isHole: false })),
+            ...holes.map((hole) => ({ ...hole, isHole: true })),
+        ].sort((a, b) => a.low - b.low);
+        assert.equal(
+            pieces.reduce((sum, { bytes }) => sum + bytes, 0),
+            reserved,
+        );
+        pieces.slice(1).forEach((piece, k) => {
+            const before = pieces[k];
+            assert.ok(before.low + before.bytes <= piece.low);
+            const touches = before.low + before.bytes === piece.low && !starts.has(piece.low);
+            assert.ok(!(touches && before.isHole && piece.isHole), `two holes at ${piece.low}`);
+        });
+    }
+});
+
+test("ticks of addresses differ, however small the view is", () => {
+    for (let i = 0; i < 500; i++) {
+        const step = 2 ** draw(36);
+        const low = draw(2 ** 38);
+        const { base, text } = addressTicks(low, step);
+        assert.ok(base <= low && base % 1024 === 0);
+        const first = Math.ceil(low / step) * step;
+        const ticks = [0, 1, 2, 3].map((k) => text(first + k * step));
+        assert.equal(new Set(ticks).size, 4, `${ticks} from ${base}, step ${step}`);
+    }
+    assert.equal(addressText(57 * 2 ** 30 + 250 * 2 ** 20 + 512), "57 GiB 250 MiB 512 B");
+    assert.equal(addressText(0), "0 B");
 });
 
 test("no two blocks hold an address at a time, and gaps between segments are closed", () => {
