@@ -1,6 +1,7 @@
 /** The other part of the side panel: the facts about the selected block, and its twins. */
 import { byId, make, setText, shortText } from "./dom.js";
 import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
+import { showStack } from "./stack.js";
 import { describeMoment, listText, placeText } from "./where.js";
 
 /** Returns the labels that differ from `label` by the layer alone: 1 by label. */
@@ -74,26 +75,6 @@ function useTexts(scene, run, block) {
     return out;
 }
 
-const MOST_FRAMES = 100;
-
-/** Returns the lines of the call stack that asked for a block, the innermost first; all frames if none has a line. */
-export function stackLines(texts, stacks, block) {
-    const { parent, function: names, file, line, of } = stacks;
-    const frames = [];
-    for (let at = of[block]; at > 0; at = parent[at] < at ? parent[at] : 0) frames.push(at);
-    const placed = frames.filter((at) => line[at] > 0);
-    return (placed.length > 0 ? placed : frames)
-        .slice(0, MOST_FRAMES)
-        .map((at) => shortText(`${texts[names[at]]}${line[at] > 0 ? ` – ${texts[file[at]]}:${line[at]}` : ""}`));
-}
-
-function stackTexts(scene, block) {
-    const stacks = scene.stacks[scene.mapRun];
-    const lines = stacks ? stackLines(scene.description.texts, stacks, block) : [];
-    const items = lines.map((line) => make("li", {}, line));
-    return items.length > 0 ? pair("call stack", make("ol", { class: "stack" }, ...items)) : [];
-}
-
 function blockLink(scene, block) {
     const run = scene.runs[scene.mapRun];
     const { texts } = scene.description;
@@ -130,7 +111,6 @@ function facts(scene, run, block) {
         ...pair("freed", freeText(scene, run, block)),
         ...pair("lived for", lifeText(scene, run, block)),
         ...useTexts(scene, run, block),
-        ...stackTexts(scene, block),
         ...pair("in the map", `from ${addressText(blocks.low[block])} on`),
         ...pair("address", `0x${address.toString(16)}, in segment ${segment} of ${sizeText(segments.bytes[segment])}`),
     ];
@@ -189,6 +169,7 @@ export class BlockPanel {
         if (scene.selected < 0) return;
         const run = scene.runs[scene.mapRun];
         byId("block-facts").replaceChildren(...facts(scene, run, scene.selected));
+        showStack(scene, scene.selected);
         showTwins(scene, run, scene.selected);
     }
 }

@@ -21,6 +21,7 @@ before(async () => {
     ]) {
         data[name] = makeSyntheticPage(count, words);
         if (name === "deep") loseLabels(data[name].runs[0].tables.blocks);
+        if (name === "oom") addStacks(data[name]);
         urls[name] = started.write(name, data[name]);
     }
 });
@@ -31,6 +32,20 @@ function loseLabels(blocks) {
     blocks.label.forEach((_, i) => {
         if (i % 3 === 0) blocks.label[i] = 0;
     });
+}
+
+/** Gives every block the call stack train.py › a library. */
+function addStacks(page) {
+    const [, main, forward, train, library] = [
+        "",
+        "<module>",
+        "forward",
+        "/home/me/train.py",
+        "/x/site-packages/lib/nn.py",
+    ].map((text) => (page.texts.includes(text) ? page.texts.indexOf(text) : page.texts.push(text) - 1));
+    const { tables } = page.runs[0];
+    tables.stacks = { parent: [0, 0, 1], function: [0, main, forward], file: [0, train, library], line: [0, 42, 7] };
+    tables.callers = { stack: tables.blocks.alloc.map(() => 2) };
 }
 
 const withPage = (name, options, body) => withOpened(started, urls[name], options, body);
@@ -118,6 +133,19 @@ test("the strip tells what is under the pointer, selects it, and draws what was 
         assert.match(await page.textContent("#allocator-text"), /was refused$/);
         const { event } = data.oom.runs[0].tables.marks;
         assert.equal((await numbers(page)).moments[0], event.at(-1));
+    }));
+
+test("the call stack of a block begins with the program's own line, and can be copied as a whole", () =>
+    withPage("oom", {}, async (page) => {
+        await page.locator("#live .group button:not(.fold)").first().click();
+        await settle(page);
+        assert.equal(await page.textContent("#stack-line"), "/home/me/train.py:42 in <module>");
+        assert.equal(await page.textContent("#stack-count"), "call stack, 2 frames");
+        await page.click("#stack-count");
+        const lines = ["/x/site-packages/lib/nn.py:7 in forward", "/home/me/train.py:42 in <module>"];
+        assert.deepEqual(await page.locator("#stack-frames li").allTextContents(), lines);
+        await page.click("#copy-stack");
+        assert.equal(await page.evaluate(() => navigator.clipboard.readText()), lines.join("\n"));
     }));
 
 test("alike blocks are one row, which unfolds to each of them and keeps the keyboard", () =>
