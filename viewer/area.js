@@ -97,21 +97,21 @@ const ABOVE = 16; // pixels above the highest value, for the mark on the peak
  * @returns {Object} its columns, for the pointer and the difference
  */
 export function drawArea(plot, scene, number) {
-    const { theme, axis, view, runs, colors, stack, wanted } = scene;
+    const { theme, axis, view, runs, colors, stack } = scene;
     const run = runs[number];
     plot.begin(theme);
     const height = plot.height - ABOVE;
     const most = scene.areaTop;
     const picture = plot.takePixels(height);
-    const columns = columnsOfView(run, number, axis, view, scene.peakIndex(number), picture.width);
+    const columns = columnsOfView(run, scene.shown(number), number, axis, view, picture.width);
     rasterArea(
-        { width: picture.width, height: picture.height, colors, stack, theme, top: most, wanted },
+        { width: picture.width, height: picture.height, colors, stack, theme, top: most },
         columns,
         picture.pixels,
     );
     plot.putPixels(ABOVE, height);
     drawSizeAxis(plot, theme, ABOVE, plot.height, most, binaryStep(most, height / 34), sizeTick);
-    if (scene.isolated < 0)
+    if (!scene.isFiltered)
         drawReserved(plot, theme, reservedByColumn(run, number, axis, view, plot.width), ABOVE, most, height);
     drawOom(plot, scene, number, ABOVE, height);
     drawPeak(plot, scene, number, ABOVE, most, height);

@@ -12,8 +12,8 @@ import { wordOf } from "./inks.js";
  * @returns {{moments: Int32Array, bytes: Float64Array, compositions: Float64Array}} by column; compositions by [column
  *   * categories + category]
  */
-export function columnsOfView(run, number, axis, view, peakIndex, width) {
-    const categories = run.memory.categoryCount;
+export function columnsOfView(run, { memory, peakIndex }, number, axis, view, width) {
+    const categories = memory.categoryCount;
     const columns = {
         moments: new Int32Array(width),
         bytes: new Float64Array(width),
@@ -28,10 +28,10 @@ export function columnsOfView(run, number, axis, view, peakIndex, width) {
         const last = isAll ? run.eventCount - 1 : momentBefore(axis, number, view.x0 + (x + 1) * pixel, before);
         columns.moments[x] = AFTER_ALL;
         if (view.x0 + x * pixel > end) continue; // this run is over; the other one is not
-        const found = findHighest(run.memory, peakIndex, before, last);
+        const found = findHighest(memory, peakIndex, before, last);
         columns.moments[x] = found.moment;
         columns.bytes[x] = found.bytes;
-        compositionAt(run.memory, found.moment, columns.compositions, x * categories);
+        compositionAt(memory, found.moment, columns.compositions, x * categories);
         before = last;
     }
     return columns;
@@ -80,11 +80,10 @@ function mixPixel(pixels, at, color, part) {
 
 /**
  * Paints the columns, one category above the other.
- * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge, wanted: 1 for each
- *   category that is shown
+ * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge
  */
 export function rasterArea(picture, columns, pixels) {
-    const { width, height, stack, theme, top, wanted } = picture;
+    const { width, height, stack, theme, top } = picture;
     const colors = wordsOf(picture.colors);
     pixels.fill(wordOf(theme.backgroundRgb));
     const categories = colors.length;
@@ -92,7 +91,7 @@ export function rasterArea(picture, columns, pixels) {
         let y = height;
         for (const c of stack) {
             const bytes = columns.compositions[x * categories + c];
-            if (!wanted[c] || bytes === 0) continue;
+            if (bytes === 0) continue;
             const high = (bytes / top) * height;
             fillPart(pixels, width, x, y, high, colors[c]);
             y -= high;
@@ -102,7 +101,7 @@ export function rasterArea(picture, columns, pixels) {
 
 /** Paints second minus first: increases grow up from the middle, decreases down. */
 export function rasterDifference(picture, first, second, pixels) {
-    const { width, height, stack, theme, top, wanted } = picture;
+    const { width, height, stack, theme, top } = picture;
     const colors = wordsOf(picture.colors);
     pixels.fill(wordOf(theme.backgroundRgb));
     const categories = colors.length;
@@ -112,7 +111,7 @@ export function rasterDifference(picture, first, second, pixels) {
         let below = zero;
         for (const c of stack) {
             const bytes = second.compositions[x * categories + c] - first.compositions[x * categories + c];
-            if (!wanted[c] || bytes === 0) continue;
+            if (bytes === 0) continue;
             const high = (Math.abs(bytes) / top) * zero;
             if (bytes > 0) {
                 fillPart(pixels, width, x, above, high, colors[c]);
@@ -126,15 +125,13 @@ export function rasterDifference(picture, first, second, pixels) {
 }
 
 /** Returns the largest sum of increases, or of decreases, in any column. */
-export function largestDifference(first, second, categories, wanted) {
+export function largestDifference(first, second, categories) {
     let largest = 0;
     for (let x = 0; x * categories < first.compositions.length; x++) {
         let more = 0;
         let less = 0;
         for (let c = 0; c < categories; c++) {
-            const bytes = wanted[c]
-                ? second.compositions[x * categories + c] - first.compositions[x * categories + c]
-                : 0;
+            const bytes = second.compositions[x * categories + c] - first.compositions[x * categories + c];
             if (bytes > 0) more += bytes;
             else less -= bytes;
         }

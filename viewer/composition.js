@@ -95,13 +95,10 @@ export const highest = { bytes: 0, moment: -1 };
 function raiseInLeaf(memory, index, first, last) {
     const { changes, categories, sources, changeBytes } = memory;
     const middle = changeBytes.length >> 1;
-    const wanted = index.wanted;
     const leaf = Math.floor(first / LEAF);
     let bytes = index.before[leaf];
     for (let event = leaf * LEAF; event <= last; event++) {
-        if (wanted[categories[event]]) bytes += changeBytes[middle + changes[event]];
-        if (sources[event] !== categories[event] && wanted[sources[event]])
-            bytes -= changeBytes[middle + changes[event]];
+        if (sources[event] === categories[event]) bytes += changeBytes[middle + changes[event]];
         if (event < first || bytes < highest.bytes || (bytes === highest.bytes && event > highest.moment)) continue;
         highest.bytes = bytes;
         highest.moment = event;
@@ -132,17 +129,16 @@ function makeUpperLevel(index, below) {
 }
 
 /**
- * Returns the tree of highest moments, for the bytes of the categories with a 1 in `wanted`.
+ * Returns the tree of highest moments.
  * @param {Memory} memory
- * @param {Uint8Array} wanted
  */
-export function makePeakIndex(memory, wanted) {
+export function makePeakIndex(memory) {
     const { changes, categoryCount, checkpoints } = memory;
     const leaves = Math.ceil(changes.length / LEAF);
     const before = new Float64Array(leaves);
     for (let leaf = 0; leaf < leaves; leaf++)
-        for (let c = 0; c < categoryCount; c++) if (wanted[c]) before[leaf] += checkpoints[leaf * categoryCount + c];
-    const index = { wanted, before, bytes: [new Float64Array(leaves)], moment: [new Uint32Array(leaves)] };
+        for (let c = 0; c < categoryCount; c++) before[leaf] += checkpoints[leaf * categoryCount + c];
+    const index = { before, bytes: [new Float64Array(leaves)], moment: [new Uint32Array(leaves)] };
     makeLeaves(memory, index, leaves);
     while (index.bytes.at(-1).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);
     return index;

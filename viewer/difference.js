@@ -7,12 +7,12 @@ import { binaryStep, sizeTick } from "./numbers.js";
 import { LEFT } from "./plot.js";
 
 export function drawDifference(plot, scene, first, second) {
-    const { theme, colors, stack, wanted } = scene;
+    const { theme, colors, stack } = scene;
     plot.begin(theme);
     const picture = plot.takePixels(plot.height);
-    const top = Math.max(1, largestDifference(first, second, colors.length, wanted)) * 1.05;
+    const top = Math.max(1, largestDifference(first, second, colors.length)) * 1.05;
     rasterDifference(
-        { width: picture.width, height: picture.height, colors, stack, theme, top, wanted },
+        { width: picture.width, height: picture.height, colors, stack, theme, top },
         first,
         second,
         picture.pixels,

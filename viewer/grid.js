@@ -12,6 +12,7 @@
  * @property {number} classes   the classes of blocks (levels.js) in it: those below this one
  */
 import { momentBefore } from "./axis.js";
+import { FADED } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass, shortestOf } from "./levels.js";
 import { lastAtMost } from "./marks.js";
 
@@ -53,7 +54,7 @@ export function isGridWorthIt(place, levels, run, axis, number, view) {
 }
 
 /**
- * A cell: its ink, and above 0 the part of it that the ink covers, of MOST_WEIGHT. 0: no block is in it.
+ * A cell: its ink, and the part of it that the ink covers, of MOST_WEIGHT. 0: no block is in it.
  * Inks are below 2^(16 - WEIGHT_BITS).
  */
 const WEIGHT_BITS = 6;
@@ -70,6 +71,12 @@ export function inkOfCell(cell) {
 export function weightOfCell(cell) {
     return cell & MOST_WEIGHT;
 }
+
+/** Returns the weight for a part of a cell. Faded blocks have none, so that others come before them. */
+export function weightOf(ink, cover) {
+    return ink === FADED ? 0 : Math.min(MOST_WEIGHT, Math.max(1, Math.round(cover * MOST_WEIGHT)));
+}
+const LEAST_COVER = 1e-30;
 
 /** Columns that are open at a time. Longer blocks are not in the grid. */
 const OPEN_COLUMNS = 64;
@@ -99,7 +106,7 @@ class Columns {
             let cell = (column % OPEN_COLUMNS) * GRID_ROWS + firstRow;
             for (let row = firstRow; row <= lastRow; row++, cell++) {
                 const high = (top < row + 1 ? top : row + 1) - (bottom > row ? bottom : row);
-                const cover = (covers[cell * inks + ink] += wide * high);
+                const cover = ink === FADED ? LEAST_COVER : (covers[cell * inks + ink] += wide * high);
                 if (cover <= most[cell]) continue;
                 most[cell] = cover;
                 best[cell] = ink;
@@ -114,8 +121,7 @@ class Columns {
         for (let row = 0; row < GRID_ROWS; row++) {
             const cover = most[first + row];
             if (cover === 0) continue;
-            const weight = Math.min(MOST_WEIGHT, Math.max(1, Math.round(cover * MOST_WEIGHT)));
-            cells[row * GRID_COLUMNS + column] = cellOf(best[first + row], weight);
+            cells[row * GRID_COLUMNS + column] = cellOf(best[first + row], weightOf(best[first + row], cover));
         }
         covers.fill(0, first * inks, (first + GRID_ROWS) * inks);
         most.fill(0, first, first + GRID_ROWS);

@@ -1,5 +1,5 @@
 /** A grid (grid.js) in a view: what each pixel of a row shows of it. */
-import { cellOf, GRID_COLUMNS, GRID_ROWS, inkOfCell, weightOfCell } from "./grid.js";
+import { cellOf, GRID_COLUMNS, GRID_ROWS, inkOfCell, MOST_WEIGHT, weightOf, weightOfCell } from "./grid.js";
 
 /** Returns the row of the grid for each row of pixels. */
 function gridRows(view, run, height) {
@@ -26,7 +26,7 @@ export function gridColumns(place, view, width) {
 /** Returns a cell with the ink that covers most of cells `first` to `last`. `covers` has a 0 for each ink, as after it. */
 function mostOfCells(cells, first, last, covers) {
     let ink = 0;
-    let most = 0;
+    let most = -1;
     for (let at = first; at <= last; at++) {
         const cell = cells[at];
         if (cell === 0) continue;
@@ -36,18 +36,23 @@ function mostOfCells(cells, first, last, covers) {
         ink = own;
         most = cover;
     }
-    if (most === 0) return 0;
+    if (most < 0) return 0;
     for (let at = first; at <= last; at++) covers[inkOfCell(cells[at])] = 0;
-    return cellOf(ink, Math.max(1, Math.round(most / (last + 1 - first))));
+    return cellOf(ink, weightOf(ink, most / (last + 1 - first) / MOST_WEIGHT));
 }
 
 /** Returns the same of two cells, which is the usual number. */
 function mostOfTwo(p, q) {
     if (p === q) return p;
+    if (p === 0 || q === 0) return p === 0 ? halfOf(q) : halfOf(p);
     const own = weightOfCell(p);
     const other = weightOfCell(q);
     if (inkOfCell(p) === inkOfCell(q)) return cellOf(inkOfCell(p), (own + other + 1) >> 1);
-    return own >= other ? cellOf(inkOfCell(p), (own + 1) >> 1) : cellOf(inkOfCell(q), (other + 1) >> 1);
+    return own >= other ? halfOf(p) : halfOf(q);
+}
+
+function halfOf(cell) {
+    return cellOf(inkOfCell(cell), (weightOfCell(cell) + 1) >> 1);
 }
 
 /**

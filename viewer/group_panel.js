@@ -1,19 +1,12 @@
 /**
  * The live blocks at the pinned moment, summed by a word of their labels: role, category, module, op, phase or dtype. The
- * sums add up to what is allocated, or to what is live of the category that is shown alone.
+ * sums add up to what is allocated, or to what is live of what was searched for. Each group can be hidden.
  */
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, refill, setText, shortText } from "./dom.js";
+import { GROUP_KEYS, wordOfLabels } from "./filter.js";
 import { exactBytes, plural, sizeText } from "./numbers.js";
 
-export const GROUP_KEYS = ["role", "category", "module", "op", "phase", "dtype"];
 const GROUP_ROWS = 20;
-
-/** Returns the function that names the group of a label's row. */
-function namesOf({ texts, categories }, labels, key) {
-    if (key === "category") return (label) => categories[labels.category[label]];
-    const column = labels[key === "module" ? "place" : key];
-    return (label) => texts[column[label]];
-}
 
 /**
  * Returns the groups of the runs, largest first: [{ name, bytes: [of each run] }].
@@ -25,7 +18,7 @@ function namesOf({ texts, categories }, labels, key) {
 export function groupsOf(description, runs, live, key) {
     const groups = new Map();
     runs.forEach(({ labels, blocks, sizes }, number) => {
-        const nameOf = namesOf(description, labels, key);
+        const nameOf = wordOfLabels(description, labels, key);
         for (const block of live[number]) {
             const name = nameOf(blocks.label[block]);
             if (!groups.has(name)) groups.set(name, { name, bytes: runs.map(() => 0) });
@@ -36,11 +29,31 @@ export function groupsOf(description, runs, live, key) {
     return [...groups.values()].sort((a, b) => most(b) - most(a) || (a.name < b.name ? -1 : 1));
 }
 
-function groupRow({ name, bytes }) {
+/** Makes the row of a group, with a button that hides its blocks, or shows them again. */
+function groupRow(scene, { name, bytes }) {
+    const word = `${scene.groupKey}:${name}`;
+    const isHidden = scene.hidden.includes(word);
+    const rest = scene.hidden.filter((each) => each !== word);
     return make(
         "tr",
-        {},
-        make("th", { scope: "row" }, shortText(name || "(none)")),
+        { class: isHidden ? "off" : undefined },
+        make(
+            "th",
+            { scope: "row" },
+            make(
+                "button",
+                {
+                    type: "button",
+                    class: "shown",
+                    role: "switch",
+                    "aria-checked": String(!isHidden),
+                    "data-key": word,
+                    title: isHidden ? "Show these blocks again" : "Hide these blocks in all charts",
+                    onclick: () => scene.set({ hidden: isHidden ? rest : [...rest, word] }),
+                },
+                shortText(name || "(none)"),
+            ),
+        ),
         ...bytes.map((each) => make("td", { title: exactBytes(each), "data-bytes": String(each) }, sizeText(each))),
     );
 }
@@ -57,7 +70,10 @@ export function showGroups(scene, live) {
     const rest = groups.slice(GROUP_ROWS);
     const bytes = scene.runs.map((_, number) => rest.reduce((sum, group) => sum + group.bytes[number], 0));
     byId("group-key").value = scene.groupKey;
-    byId("groups").replaceChildren(...groups.slice(0, GROUP_ROWS).map(groupRow));
+    refill(
+        byId("groups"),
+        groups.slice(0, GROUP_ROWS).map((group) => groupRow(scene, group)),
+    );
     setText(
         byId("groups-rest"),
         rest.length > 0

@@ -3,7 +3,7 @@
  * ignored.
  */
 import { AFTER_ALL, AXIS_KINDS } from "./axis.js";
-import { GROUP_KEYS } from "./group_panel.js";
+import { GROUP_KEYS } from "./filter.js";
 import { allLanes } from "./marks.js";
 import { rankOfHash } from "./ranks.js";
 import { withAddresses, withRange } from "./view.js";
@@ -30,6 +30,7 @@ export function hashOf(scene) {
     if (scene.groupKey !== GROUP_KEYS[0]) values.set("by", scene.groupKey);
     if (scene.unfolded) values.set("open", scene.unfolded);
     if (scene.query) values.set("q", scene.query);
+    for (const word of scene.hidden) values.append("hide", word);
     return values.toString();
 }
 
@@ -90,8 +91,9 @@ export function applyHash(scene, hash) {
         groupKey: GROUP_KEYS.includes(values.get("by")) ? values.get("by") : GROUP_KEYS[0],
         unfolded: values.get("open") ?? "",
         isolated: scene.colors.findIndex(({ name }) => name === values.get("only")),
+        hidden: values.getAll("hide"),
+        query: values.get("q") ?? "",
     });
-    scene.search(values.get("q") ?? "");
 }
 
 /** Updates the hash of the page shortly after the last change of the scene. */

@@ -6,7 +6,7 @@
 
 export const UNMAPPED = 0;
 export const CACHED = 1;
-/** Blocks without emphasis, while others have it. */
+/** Blocks without emphasis, while others have it. Any other block of a pixel comes before them. */
 export const FADED = 2;
 /** The ink of category 0. */
 export const FIRST_INK = 3;

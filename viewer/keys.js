@@ -28,8 +28,7 @@ const step = (by) => (scene) => {
 };
 
 function letGo(scene) {
-    scene.set({ selected: -1, bar: null, twins: null, measured: null, isolated: -1 });
-    scene.search("");
+    scene.set({ selected: -1, bar: null, twins: null, measured: null, isolated: -1, hidden: [], query: "" });
     byId("command").hidden = true;
 }
 
@@ -78,7 +77,7 @@ const KEYS = [
     [["."], ".", "the event after", step(1)],
     [["x"], "X", "next x axis: time, event number, phases", nextAxis],
     [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
-    [["/"], "/", "search ops and spans; Enter goes to the next block found", () => byId("search").focus()],
+    [["/"], "/", "search words of labels; Enter goes to the next block found", () => byId("search").focus()],
     [["c"], "C", "copy as command", (scene) => scene.copy()],
     [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],
     [["Escape"], "Esc", "clear the selection", letGo],

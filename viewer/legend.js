@@ -5,7 +5,7 @@
 import { compositionAt } from "./composition.js";
 import { paintSwatch } from "./colors.js";
 import { make, setText, shortText } from "./dom.js";
-import { reservedAt } from "./moment.js";
+import { allocatedAt, reservedAt } from "./moment.js";
 import { changeText, percentText, sizeText } from "./numbers.js";
 
 /** Returns the categories that the runs have, by bytes at the peak. */
@@ -70,11 +70,12 @@ export class Legend {
     /** Shows the composition at the pinned moment. */
     update() {
         const { scene } = this;
-        const bytes = scene.runs.map((run, i) =>
-            compositionAt(run.memory, scene.moments[i], new Float64Array(scene.colors.length)),
+        const bytes = scene.runs.map((_, i) =>
+            compositionAt(scene.shown(i).memory, scene.moments[i], new Float64Array(scene.colors.length)),
         );
         const whole = bytes[0].reduce((sum, each) => sum + each, 0);
-        setText(this.cached, sizeText(reservedAt(scene.runs[0], scene.moments[0]) - whole));
+        const [run, moment] = [scene.runs[0], scene.moments[0]];
+        setText(this.cached, sizeText(reservedAt(run, moment) - allocatedAt(scene, 0, moment)));
         for (const { category, button, size, share } of this.entries) {
             setText(size, sizeText(bytes[0][category]));
             button.dataset.bytes = bytes[0][category];

@@ -34,7 +34,8 @@ export class LiveList {
         const { scene } = this;
         const groups = groupAlikeBlocks(scene.runs[scene.mapRun], scene.alike(scene.mapRun), live);
         const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
-        setText(byId("live-title"), `${plural(live.length, "block")}${of} live, largest first`);
+        const shown = scene.isFiltered && scene.isolated < 0 ? "shown and " : "";
+        setText(byId("live-title"), `${plural(live.length, "block")}${of} ${shown}live, largest first`);
         refill(
             byId("live"),
             groups.slice(0, ROWS).flatMap((group, i) => this.makeRows(group, i < PRINTED_ROWS ? "" : "on-screen")),

@@ -16,7 +16,6 @@ import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
 import { rankOfHash, showRanks } from "./ranks.js";
 import { Scene } from "./scene.js";
-import { findLabels } from "./search.js";
 import { timesBetween } from "./times.js";
 import { revealX, withRange } from "./view.js";
 import { describeMoment, momentText, runName } from "./where.js";
@@ -33,7 +32,7 @@ class PageScene extends Scene {
     }
 
     search(query) {
-        this.set({ query, found: findLabels(this.description, this.runs[this.mapRun], query) });
+        this.set({ query });
     }
 
     /** Selects a block and brings it into view. */
@@ -53,21 +52,22 @@ class PageScene extends Scene {
         this.set({ view: revealX(this.view, this.axis, x) });
     }
 
-    /** Pins the peak of the categories that are shown, and zooms in on it. */
+    /** Pins the peak of the blocks that are shown, and zooms in on it. */
     goToPeak() {
         const moments = this.runs.map((_, number) => this.shownPeak(number).event);
-        this.pin(moments, this.isolated < 0);
+        this.pin(moments, !this.isFiltered);
         const x = this.pinnedX(this.mapRun);
         const span = Math.min(this.view.x1 - this.view.x0, this.axis.length / 8);
         this.set({ view: withRange(this.view, this.axis, x - span / 2, x + span / 2) });
-        setText(byId("said"), this.isolated < 0 ? byId("answer").textContent : this.isolatedPeakText());
+        setText(byId("said"), this.isFiltered ? this.shownPeakText() : byId("answer").textContent);
     }
 
     /** Returns "Softmax: 1.20 GiB at its peak, step 1 · forward", in the run of the map. */
-    isolatedPeakText() {
+    shownPeakText() {
         const { bytes, event } = this.shownPeak(this.mapRun);
         const place = momentText(describeMoment(this.description, this.runs[this.mapRun], event));
-        return `${this.colors[this.isolated].name}: ${sizeText(bytes)} at its peak, ${place}`;
+        const name = this.isolated < 0 ? "What is shown" : this.colors[this.isolated].name;
+        return `${name}: ${sizeText(bytes)} at its peak, ${place}`;
     }
 
     copy() {

@@ -11,7 +11,7 @@
  */
 import { GRID_ROWS, gridPlace, inkOfCell, isGridWorthIt, LEAST_WIDTH, MOST_WEIGHT, weightOfCell } from "./grid.js";
 import { GridView } from "./grid_view.js";
-import { CACHED, UNMAPPED } from "./inks.js";
+import { CACHED, FADED, UNMAPPED } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
 import { ONE, RowSums } from "./row_sums.js";
 
@@ -150,7 +150,7 @@ export class MapRaster {
             let end = from + 1;
             while (end < width && row.heads[end] < 0) end++;
             if (ink !== UNMAPPED) inks.fill(ink, begin + from, begin + end);
-            if (sampled) layOver(inks, begin, from, end, ink === UNMAPPED ? 0 : row.sums[ink], row.sums, sampled);
+            if (sampled) layOver(inks, begin, from, end, ink, row.sums, sampled);
             from = end;
         }
         row.end(width);
@@ -163,13 +163,16 @@ function coverOf(boxes, box, y) {
     return Math.max(1, (high * ONE) | 0);
 }
 
-/** Paints the cells of the grid over pixels that have the same sums, where they cover more than `most`. */
-function layOver(inks, begin, from, end, most, sums, cells) {
+/** Paints the cells of the grid over pixels that have the same sums and show `ink`, where they cover more. */
+function layOver(inks, begin, from, end, ink, sums, cells) {
+    const isFree = ink === UNMAPPED || ink === FADED;
     for (let x = from; x < end; x++) {
         const cell = cells[x];
         if (cell === 0) continue;
-        const ink = inkOfCell(cell);
-        if (most === 0 || sums[ink] + weightOfCell(cell) * (ONE / MOST_WEIGHT) > most) inks[begin + x] = ink;
+        const own = inkOfCell(cell);
+        if (own === FADED) {
+            if (ink === UNMAPPED) inks[begin + x] = own;
+        } else if (isFree || sums[own] + weightOfCell(cell) * (ONE / MOST_WEIGHT) > sums[ink]) inks[begin + x] = own;
     }
 }
 

@@ -11,23 +11,16 @@ export class Minimap {
 
     draw(scene) {
         const { plot } = this;
-        const { theme, axis, view, colors, stack, wanted, mapRun } = scene;
+        const { theme, axis, view, colors, stack, mapRun } = scene;
         plot.begin(theme);
         const picture = plot.takePixels(plot.height);
-        const from = [axis, wanted, theme, mapRun, picture.pixels];
+        const from = [axis, scene.shown(mapRun), theme, mapRun, picture.pixels];
         if (from.some((each, i) => each !== this.madeFrom[i])) {
             this.madeFrom = from;
             const whole = { ...view, x0: 0, x1: axis.length };
-            const columns = columnsOfView(
-                scene.runs[mapRun],
-                mapRun,
-                axis,
-                whole,
-                scene.peakIndex(mapRun),
-                picture.width,
-            );
+            const columns = columnsOfView(scene.runs[mapRun], scene.shown(mapRun), mapRun, axis, whole, picture.width);
             rasterArea(
-                { width: picture.width, height: picture.height, colors, stack, theme, top: scene.areaTop, wanted },
+                { width: picture.width, height: picture.height, colors, stack, theme, top: scene.areaTop },
                 columns,
                 picture.pixels,
             );

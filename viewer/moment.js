@@ -10,12 +10,12 @@ export function liveBlocks(scene, number, moment) {
     return found;
 }
 
-/** Returns those of the categories that are shown, largest first. */
-export function shownBlocks(scene, number, moment) {
-    const { blocks, labels, sizes } = scene.runs[number];
+/** Returns those that pass a mask (filter.js), largest first. */
+export function shownBlocks(scene, number, moment, mask = scene.mask(number)) {
+    const { blocks, sizes } = scene.runs[number];
     const bytes = (block) => sizes.block[blocks.size[block]];
     return liveBlocks(scene, number, moment)
-        .filter((block) => scene.wanted[labels.category[blocks.label[block]]])
+        .filter((block) => !mask || mask[blocks.label[block]])
         .sort((a, b) => bytes(b) - bytes(a) || a - b);
 }
 

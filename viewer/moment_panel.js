@@ -59,6 +59,8 @@ export class MomentPanel {
             scene.moments,
             scene.mapRun,
             scene.isolated,
+            scene.query,
+            scene.hidden,
             scene.selected,
             scene.pinnedAtPeak,
             scene.timed,
@@ -72,8 +74,10 @@ export class MomentPanel {
         setText(byId("moment-title"), scene.pinnedAtPeak ? "At the peak" : "At the pinned moment");
         setText(byId("moment-where"), shortText(momentText(describeMoment(scene.description, run, moment))));
         showSizes(scene);
-        const all = scene.runs.map((_, number) => shownBlocks(scene, number, scene.moments[number]));
-        showGroups(scene, all);
-        this.list.show(all[scene.mapRun]);
+        showGroups(
+            scene,
+            scene.runs.map((_, number) => shownBlocks(scene, number, scene.moments[number], scene.chosen(number))),
+        );
+        this.list.show(shownBlocks(scene, scene.mapRun, moment));
     }
 }

@@ -94,7 +94,7 @@ export function measuredText(scene) {
 function areaTip(scene, hover) {
     const number = hover.number;
     const run = scene.runs[number];
-    const bytes = compositionAt(run.memory, hover.moment, new Float64Array(scene.colors.length));
+    const bytes = compositionAt(scene.shown(number).memory, hover.moment, new Float64Array(scene.colors.length));
     const all = bytes.reduce((sum, each) => sum + each, 0);
     const most = scene.colors
         .map(({ name }, i) => [name, bytes[i]])
@@ -123,7 +123,7 @@ function mapTip(scene, hover) {
 
 function differenceTip(scene, hover) {
     const [a, b] = hover.moments.map((moment, i) =>
-        compositionAt(scene.runs[i].memory, moment, new Float64Array(scene.colors.length)),
+        compositionAt(scene.shown(i).memory, moment, new Float64Array(scene.colors.length)),
     );
     const changes = scene.colors
         .map(({ name }, i) => [name, b[i] - a[i]])

@@ -1,8 +1,9 @@
 /** What covers most of each pixel of a row: covers are added as boxes, and summed up by ink. */
-import { UNMAPPED } from "./inks.js";
+import { FADED, UNMAPPED } from "./inks.js";
 
 /** The cover of a whole pixel. Integers keep the sums exact. */
 export const ONE = 4096;
+const LEAST = 0.5; // below the cover of anything
 
 /** The edges of a row: lists of changes by pixel, and the sums so far by ink. Between two rows all are empty. */
 export class RowSums {
@@ -68,8 +69,11 @@ export class RowSums {
             if (sums[ink] === 0) {
                 present[i--] = present[present.length - 1];
                 present.pop();
-            } else if (sums[ink] > most || (sums[ink] === most && ink < best)) {
-                most = sums[ink];
+                continue;
+            }
+            const sum = ink === FADED ? LEAST : sums[ink];
+            if (sum > most || (sum === most && ink < best)) {
+                most = sum;
                 best = ink;
             }
         }

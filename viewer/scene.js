@@ -6,9 +6,11 @@
 import { alikeLabels } from "./alike.js";
 import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
-import { makePeakIndex } from "./composition.js";
+import { makeMemory, makePeakIndex } from "./composition.js";
+import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
+import { changesOf, peakOf } from "./store.js";
 import { wholeView } from "./view.js";
 
 /** Returns a cache of one value, which is computed again when one of its inputs changes. */
@@ -45,7 +47,7 @@ export class Scene {
         this.groupKey = "role"; // one of GROUP_KEYS
         this.unfolded = ""; // key of the group of live blocks that lists each of them; "": none
         this.query = "";
-        this.found = null; // by label, 1 if it matches the query; null: no query
+        this.hidden = []; // words of labels whose blocks are not shown: ["role:parameter"]
         this.twins = null; // by label, 1 for twins of the selected block; null: not shown
         this.selected = -1; // block of run mapRun; -1: none
         this.bar = null; // { lane, i } of the selected bar of run mapRun; null: none
@@ -55,11 +57,13 @@ export class Scene {
         this.cache = {
             levels: runs.map(() => remember()),
             alike: runs.map(() => remember()),
-            peaks: runs.map(() => remember()),
+            found: runs.map(() => remember()),
+            chosen: runs.map(() => remember()),
+            mask: runs.map(() => remember()),
+            shown: runs.map(() => remember()),
             inks: remember(),
             grid: remember(),
             emphasis: remember(),
-            wanted: remember(),
         };
         this.axis = makeAxis(firstAxisKind(runs), runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
@@ -93,8 +97,6 @@ export class Scene {
             selected: -1,
             bar: null,
             twins: null,
-            found: null,
-            query: "",
             view: { ...this.view, low: 0, high: whole },
         });
     }
@@ -140,41 +142,58 @@ export class Scene {
         return this.moments[number] < 0 ? 0 : this.axis.xs[number][this.moments[number]];
     }
 
-    /** By category, 1 if the area shows it. */
-    get wanted() {
-        return this.cache.wanted([this.isolated], () => {
-            const wanted = new Uint8Array(this.colors.length);
-            if (this.isolated < 0) wanted.fill(1);
-            else wanted[this.isolated] = 1;
-            return wanted;
+    /** By label, the word of it that the query is in (filter.js); null: no query. */
+    found(number) {
+        return this.cache.found[number]([this.query], () =>
+            findLabels(this.description, this.runs[number], this.query),
+        );
+    }
+
+    /** Returns the mask of labels without that of what is hidden. */
+    chosen(number) {
+        const { labels } = this.runs[number];
+        return this.cache.chosen[number]([this.isolated, this.query], () =>
+            joinMasks(categoryMask(labels, this.isolated), foundMask(this.found(number))),
+        );
+    }
+
+    /** Returns the mask of labels that are shown (filter.js). */
+    mask(number) {
+        const { labels } = this.runs[number];
+        return this.cache.mask[number]([this.chosen(number), this.hidden], () =>
+            joinMasks(this.chosen(number), hiddenMask(this.description, labels, this.hidden)),
+        );
+    }
+
+    /** True if not all blocks are shown. */
+    get isFiltered() {
+        return this.isolated >= 0 || this.query.trim() !== "" || this.hidden.length > 0;
+    }
+
+    /** Returns the memory of a run's blocks that are shown, its index and its peak. */
+    shown(number) {
+        const run = this.runs[number];
+        const mask = this.mask(number);
+        return this.cache.shown[number]([mask, run.memory], () => {
+            if (!mask) return { memory: run.memory, peakIndex: run.peakIndex, peak: run.peaks.allocated };
+            const events = changesOf(run.blocks, run.labels, run.eventCount, mask);
+            const memory = makeMemory(events, run.sizes.block, this.colors.length);
+            const peakIndex = makePeakIndex(memory);
+            return { memory, peakIndex, peak: peakOf(peakIndex) };
         });
     }
 
-    peakIndex(number) {
-        if (this.isolated < 0) return this.runs[number].peakIndex;
-        return this.cache.peaks[number]([this.isolated], () => makePeakIndex(this.runs[number].memory, this.wanted));
-    }
-
-    /** Returns the highest moment of the categories that the area shows. */
+    /** Returns the highest moment of the blocks that are shown. */
     shownPeak(number) {
-        if (this.isolated < 0) return this.runs[number].peaks.allocated;
-        const index = this.peakIndex(number);
-        const bytes = index.bytes.at(-1);
-        let best = 0;
-        bytes.forEach((value, i) => {
-            if (value > bytes[best]) best = i;
-        });
-        return bytes.length > 0 && bytes[best] > 0
-            ? { bytes: bytes[best], event: index.moment.at(-1)[best] }
-            : { bytes: 0, event: -1 };
+        return this.shown(number).peak;
     }
 
     /** The bytes at the upper edge of the area. They are the same at every zoom, so that heights can be compared. */
     get areaTop() {
         const tops = this.runs.map((run, number) =>
-            this.isolated < 0
-                ? Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes)
-                : this.shownPeak(number).bytes,
+            this.isFiltered
+                ? this.shownPeak(number).bytes
+                : Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes),
         );
         return Math.max(1, ...tops) * 1.02;
     }
@@ -188,15 +207,10 @@ export class Scene {
         return this.cache.alike[number]([], () => alikeLabels(this.runs[number]));
     }
 
-    /** By label of the map's run, 1 for emphasized blocks; null: all blocks are equal. */
+    /** The mask of emphasized blocks of the map's run; null: all blocks are equal. */
     get emphasis() {
-        return this.cache.emphasis([this.mapRun, this.isolated, this.found, this.twins], () => {
-            const masks = [this.found, this.twins].filter((mask) => mask);
-            if (masks.length === 0 && this.isolated < 0) return null;
-            return Uint8Array.from(this.runs[this.mapRun].labels.category, (category, label) =>
-                Number((this.isolated < 0 || category === this.isolated) && masks.every((mask) => mask[label])),
-            );
-        });
+        const mask = this.mask(this.mapRun);
+        return this.cache.emphasis([mask, this.twins], () => joinMasks(mask, this.twins));
     }
 
     /** The ink of blocks of the map's run, by label. */

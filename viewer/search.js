@@ -1,46 +1,51 @@
-/** The search: finds ops and spans with a text, lists their blocks, and steps from one to the next. */
-import { byId, make, setText, shortText } from "./dom.js";
+/**
+ * The search: finds words of labels with a text, lists what has them, and steps from one block to the next. All charts show what
+ * was found alone.
+ */
+import { byId, make, refill, setText, shortText } from "./dom.js";
+import { foundKind } from "./filter.js";
 import { plural, sizeText } from "./numbers.js";
 
 const MOST_RESULTS = 40;
 
-/** Returns 1 for each label whose op or span contains the query; null for an empty query. */
-export function findLabels(description, run, query) {
-    const wanted = query.trim().toLowerCase();
-    if (wanted === "") return null;
-    const holds = description.texts.map((text) => Number(text.toLowerCase().includes(wanted)));
-    const { op, span } = run.labels;
-    return Uint8Array.from(op, (_, label) => (label > 0 ? holds[op[label]] | holds[span[label]] : 0));
+/** Returns the word of a label that was found: of a span its place, which has "*" for the layer, unless the layer was asked for. */
+function foundWord({ texts, categories }, labels, label, kind, wanted) {
+    if (kind === "category") return categories[labels.category[label]];
+    if (kind !== "span") return texts[labels[kind][label]];
+    const place = texts[labels.place[label]];
+    return place.toLowerCase().includes(wanted) ? place : texts[labels.span[label]];
 }
 
-/** Groups the found labels by op and span: [{ text, kind, count, bytes, first }], most bytes first. */
-function groupResults(description, run, query, found) {
+/**
+ * Groups found blocks by the word that was found, most bytes at the moment first.
+ * @returns {{kind: string, text: string, count: number, live: number, first: number}[]} count: blocks of the whole run;
+ *   live: bytes at the moment; first: the first block
+ */
+export function groupFound(description, { labels, blocks, sizes }, query, found, moment) {
     const wanted = query.trim().toLowerCase();
     const groups = new Map();
-    const { labels, blocks, sizes } = run;
-    const add = (kind, text, block) => {
+    const ofLabel = Array.from(found, (word, label) => {
+        if (word === 0) return null;
+        const kind = foundKind(word);
+        const text = foundWord(description, labels, label, kind, wanted);
         const key = `${kind} ${text}`;
-        const group = groups.get(key) ?? { kind, text: description.texts[text], count: 0, bytes: 0, first: block };
-        if (group.count === 0) groups.set(key, group);
-        group.count++;
-        group.bytes = Math.max(group.bytes, sizes.block[blocks.size[block]]);
-    };
-    const holds = (text) => description.texts[text].toLowerCase().includes(wanted);
-    const opHolds = labels.op.map ? Array.from(labels.op, holds) : [];
+        if (!groups.has(key)) groups.set(key, { kind, text, count: 0, live: 0, first: -1 });
+        return groups.get(key);
+    });
     for (let block = 0; block < blocks.count; block++) {
-        const label = blocks.label[block];
-        if (!found[label]) continue;
-        if (opHolds[label]) add("op", labels.op[label], block);
-        else add("span", labels.span[label], block);
+        const group = ofLabel[blocks.label[block]];
+        if (!group) continue;
+        if (group.count++ === 0) group.first = block;
+        if (blocks.alloc[block] <= moment && blocks.free[block] > moment) group.live += sizes.block[blocks.size[block]];
     }
-    return [...groups.values()].sort((a, b) => b.bytes - a.bytes || b.count - a.count);
+    return [...groups.values()].filter(({ count }) => count > 0).sort((a, b) => b.live - a.live || b.count - a.count);
 }
 
 export class Search {
     constructor(scene) {
         this.scene = scene;
         this.input = byId("search");
-        this.shown = null;
+        this.shown = [];
         this.input.addEventListener("input", () => scene.search(this.input.value));
         this.input.addEventListener("keydown", (event) => {
             if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
@@ -57,58 +62,49 @@ export class Search {
     next(direction) {
         const { scene } = this;
         const run = scene.runs[scene.mapRun];
-        if (!scene.found) return;
+        const found = scene.found(scene.mapRun);
+        if (!found) return;
         const { count, label } = run.blocks;
         let block = scene.selected < 0 && direction < 0 ? count : scene.selected;
         for (let i = 0; i < count; i++) {
             block = (block + direction + count) % count;
-            if (scene.found[label[block]]) return scene.reveal(block);
+            if (found[label[block]] > 0) return scene.reveal(block);
         }
     }
 
     update() {
         const { scene } = this;
         if (document.activeElement !== this.input && this.input.value !== scene.query) this.input.value = scene.query;
-        if (this.shown === scene.found) return;
-        this.shown = scene.found;
-        const list = byId("results");
-        list.hidden = !scene.found;
-        if (!scene.found) {
-            setText(byId("found"), "");
-            list.replaceChildren();
-            return;
-        }
-        const run = scene.runs[scene.mapRun];
-        const groups = groupResults(scene.description, run, scene.query, scene.found);
-        const blocks = groups.reduce((sum, { count }) => sum + count, 0);
-        setText(
-            byId("found"),
-            blocks === 0
-                ? "nothing found"
-                : `${plural(blocks, "block")} of ${plural(groups.length, "op or span")}`.replace(
-                      "op or spans",
-                      "ops and spans",
-                  ),
-        );
-        list.replaceChildren(
-            ...groups
-                .slice(0, MOST_RESULTS)
-                .map(({ kind, text, count, bytes, first }) =>
-                    make(
-                        "li",
-                        {},
-                        make(
-                            "button",
-                            { type: "button", class: "link", onclick: () => scene.reveal(first) },
-                            shortText(text) || "–",
-                        ),
-                        make(
-                            "span",
-                            { class: "faint" },
-                            ` ${kind}, ${plural(count, "block")}, up to ${sizeText(bytes)}`,
-                        ),
-                    ),
-                ),
+        const found = scene.found(scene.mapRun);
+        const moment = scene.moments[scene.mapRun];
+        if (this.shown[0] === found && this.shown[1] === moment) return;
+        this.shown = [found, moment];
+        byId("results").hidden = !found;
+        const groups = found ? groupFound(scene.description, scene.runs[scene.mapRun], scene.query, found, moment) : [];
+        setText(byId("found"), found ? sumText(groups) : "");
+        refill(
+            byId("results"),
+            groups.slice(0, MOST_RESULTS).map((group) => makeResult(scene, group)),
         );
     }
+}
+
+/** Returns "1.20 GiB live, of 640 blocks in 12 groups". */
+function sumText(groups) {
+    const sum = (name) => groups.reduce((total, group) => total + group[name], 0);
+    if (groups.length === 0) return "nothing found";
+    return `${sizeText(sum("live"))} live at the pinned moment; ${plural(sum("count"), "block")} in ${plural(groups.length, "group")}`;
+}
+
+function makeResult(scene, { kind, text, count, live, first }) {
+    return make(
+        "li",
+        {},
+        make(
+            "button",
+            { type: "button", class: "link", "data-key": `${kind} ${text}`, onclick: () => scene.reveal(first) },
+            shortText(text) || "–",
+        ),
+        make("span", { class: "faint" }, ` ${kind}, ${plural(count, "block")}, ${sizeText(live)} live`),
+    );
 }

@@ -90,9 +90,30 @@ function checkRows(what, column, rows) {
 }
 
 /**
- * Returns the blocks, with ends of lifetimes as events, and the change by each event. A block whose label changed is a row for
- * each of its labels: the event at which one ends and the next begins adds its bytes to a category, and takes them from another.
+ * Returns the change by each event, of the blocks whose label passes a mask. A block whose label changed is a row for each of its
+ * labels: the event at which one ends and the next begins adds its bytes to a category, and takes them from another.
  */
+export function changesOf({ count, alloc, free, size, label }, { category }, eventCount, mask = null) {
+    const changes = new Int32Array(eventCount);
+    const categories = new Uint8Array(eventCount);
+    const sources = new Uint8Array(eventCount);
+    for (let i = 0; i < count; i++) {
+        if (mask && mask[label[i]] === 0) continue;
+        const begin = alloc[i];
+        const end = free[i];
+        const own = category[label[i]];
+        const before = changes[begin] === 0 ? own : categories[begin];
+        changes[begin] = changes[begin] === 0 || before !== own ? size[i] + 1 : 0;
+        sources[begin] = before;
+        categories[begin] = own;
+        if (end === eventCount) continue;
+        changes[end] = -1 - size[i];
+        sources[end] = categories[end] = own;
+    }
+    return { changes, categories, sources };
+}
+
+/** Returns the blocks, with ends of lifetimes as events. */
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const { alloc, life, segment, offset, size, label } = table;
     const count = alloc.length;
@@ -101,33 +122,21 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const present = new Uint8Array(256);
     const low = new Float64Array(count);
     const free = new Uint32Array(count);
-    const changes = new Int32Array(eventCount);
-    const categories = new Uint8Array(eventCount);
-    const sources = new Uint8Array(eventCount);
     for (let i = 0; i < count; i++) {
         if (segment[i] >= segmentCount || size[i] >= sizeCount || label[i] >= labelCount)
             throw new Error(`the page is damaged: block ${i} has an unknown segment, size or label`);
-        const begin = alloc[i];
-        const end = life[i] > 0 ? begin + life[i] : eventCount;
-        if (begin >= eventCount || end > eventCount)
+        const end = life[i] > 0 ? alloc[i] + life[i] : eventCount;
+        if (alloc[i] >= eventCount || end > eventCount)
             throw new Error(`the page is damaged: block ${i} lives outside of its run`);
         low[i] = segmentLow[segment[i]] + offset[i];
         free[i] = end;
-        const own = category[label[i]];
-        const before = changes[begin] === 0 ? own : categories[begin];
-        changes[begin] = changes[begin] === 0 || before !== own ? size[i] + 1 : 0;
-        sources[begin] = before;
-        categories[begin] = own;
-        present[own] = 1;
-        if (end === eventCount) continue;
-        changes[end] = -1 - size[i];
-        sources[end] = categories[end] = own;
+        present[category[label[i]]] = 1;
     }
-    const blocks = { count, alloc, free, low, segment, size, label, categories: present };
-    return { blocks, events: { changes, categories, sources } };
+    return { count, alloc, free, low, segment, size, label, categories: present };
 }
 
-function allocatedPeak(index) {
+/** Returns the highest moment of all: bytes, and the event; -1: nothing was ever live. */
+export function peakOf(index) {
     const bytes = index.bytes.at(-1);
     let best = -1;
     bytes.forEach((value, i) => {
@@ -159,7 +168,8 @@ export async function buildBlocks(description, info, table) {
     const knots = await table("knots");
     if (eventCount > 0 && knots.event.at(-1) !== eventCount - 1)
         throw new Error("the page is damaged: its knots end before the run does");
-    const { blocks, events } = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
+    const blocks = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
+    const events = changesOf(blocks, labels, eventCount);
     const run = {
         info,
         eventCount,
@@ -180,9 +190,9 @@ export async function buildBlocks(description, info, table) {
 /** Builds the rest of a run: live bytes over time, peaks, and bars. */
 export async function buildMemory(description, info, table, { sizes, reservedPeak, ...events }) {
     const memory = makeMemory(events, sizes.block, description.categories.length);
-    const peakIndex = makePeakIndex(memory, new Uint8Array(description.categories.length).fill(1));
+    const peakIndex = makePeakIndex(memory);
     const peaks = {
-        allocated: allocatedPeak(peakIndex),
+        allocated: peakOf(peakIndex),
         requested: highestSum(memory, sizes.requested),
         reserved: reservedPeak,
     };

@@ -1,6 +1,7 @@
 /** The page in a browser: each click, key and zoom, checked by the texts and attributes of the page. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { settle, startBrowser } from "./browser.mjs";
 import { clickAt, factsOf, legendOf, numbers, pointOf, press, withOpened } from "./hands.mjs";
 import { makeSyntheticPage } from "./synthetic.mjs";
@@ -338,7 +339,7 @@ test("what is live is summed up by role, or by the word that is chosen", () =>
         assert.deepEqual(await groupsIn(page), Object.fromEntries(compositionOf(data.one, 0, event)));
     }));
 
-test("/ searches ops and spans, Enter goes through the blocks", () =>
+test("/ searches words of labels, Enter goes through the blocks", () =>
     withPage("one", {}, async (page) => {
         await press(page, "/");
         await page.keyboard.type("softmax.exp");
@@ -348,7 +349,7 @@ test("/ searches ops and spans, Enter goes through the blocks", () =>
             .map((label, i) => [data.one.texts[tables.labels.op[label]].includes("softmax.exp"), i])
             .filter(([yes]) => yes)
             .map(([, i]) => i);
-        assert.match(await page.textContent("#found"), new RegExp(`^${matching.length} blocks`));
+        assert.match(await page.textContent("#found"), new RegExp(` moment; ${matching.length} blocks in \\d+ groups?$`));
         await press(page, "Enter");
         assert.equal((await numbers(page)).selected, matching[0]);
         await press(page, "Enter");
@@ -358,11 +359,41 @@ test("/ searches ops and spans, Enter goes through the blocks", () =>
         await page.fill("#search", "layers.2.ffn");
         await settle(page);
         assert.ok((await page.locator("#results li").allTextContents()).every((text) => text.includes("layers.2.ffn")));
+        await page.fill("#search", "activation");
+        await settle(page);
+        assert.match((await page.locator("#results li").allTextContents())[0], /^activation role, /);
+        assert.ok(Object.values(await legendOf(page)).some((bytes) => bytes > 0));
+        assert.equal((await legendOf(page)).Param ?? 0, 0, "charts show what was found alone");
         await page.fill("#search", "no such thing");
         await settle(page);
         assert.equal(await page.textContent("#found"), "nothing found");
         await press(page, "Escape");
         assert.equal(await page.textContent("#found"), "");
+    }));
+
+test("a group that is hidden is in no chart and no list, in a link too, until Escape", () =>
+    withPage("one", {}, async (page) => {
+        const before = await legendOf(page);
+        const isOn = (name) => page.locator(`#groups button:text-is("${name}")`).getAttribute("aria-checked");
+        await page.click('#groups button:text-is("parameter")');
+        await settle(page);
+        assert.equal(await isOn("parameter"), "false");
+        assert.equal(await page.evaluate(() => document.activeElement.textContent), "parameter");
+        const { Param, ...rest } = await legendOf(page);
+        assert.equal(Param ?? 0, 0);
+        assert.deepEqual(rest, Object.fromEntries(Object.entries(before).filter(([name]) => name !== "Param")));
+        assert.ok(!(await page.textContent("#live")).includes("Param"));
+        await press(page, "p");
+        assert.match(await page.textContent("#said"), /^What is shown: .* at its peak/);
+        await sleep(300); // until the hash is written
+        const url = page.url();
+        assert.match(url, /hide=role%3Aparameter/);
+        await page.goto("about:blank");
+        await page.goto(url);
+        await settle(page);
+        assert.equal(await isOn("parameter"), "false");
+        await press(page, "Escape");
+        assert.equal(await isOn("parameter"), "true");
     }));
 
 test("x is time, event number or phases, and what was in sight stays", () =>
@@ -402,7 +433,7 @@ test("the next and the previous event are a key away", () =>
 test("? lists the keys", () =>
     withPage("one", {}, async (page) => {
         await press(page, "?");
-        assert.match(await page.textContent("#key-list"), /jump to the peak.*search ops and spans.*measure a range/s);
+        assert.match(await page.textContent("#key-list"), /jump to the peak.*search words of labels.*measure a range/s);
         await press(page, "Escape");
         assert.equal(await page.evaluate(() => document.getElementById("keys").open), false);
     }));

@@ -5,7 +5,7 @@ import { makeAxis, momentAt, momentBefore } from "../../viewer/axis.js";
 import { besideMark, reservedByColumn } from "../../viewer/area.js";
 import { columnsOfView } from "../../viewer/area_raster.js";
 import { drawBars } from "../../viewer/bars.js";
-import { compositionAt, findHighest, makePeakIndex } from "../../viewer/composition.js";
+import { compositionAt, findHighest, makeMemory, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
 import { holesAt } from "../../viewer/holes.js";
 import { inksOfLabels } from "../../viewer/inks.js";
@@ -13,6 +13,7 @@ import { blockIn } from "../../viewer/map.js";
 import { shellQuote } from "../../viewer/copy_command.js";
 import { addressText, addressTicks, percentText, sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
 import { describeMoment, placeText } from "../../viewer/where.js";
+import { changesOf } from "../../viewer/store.js";
 import { wholeView, withRange, zoomAt } from "../../viewer/view.js";
 import { makeRandom, makeRun } from "./random_run.mjs";
 import { CATEGORIES, PHASES } from "./synthetic.mjs";
@@ -42,6 +43,13 @@ function totalsSlowly(run, wanted) {
     }
     bytes.forEach((change) => totals.push((now += change)));
     return totals;
+}
+
+/** Returns the memory of the blocks of some categories, and its index. */
+function memoryOf({ blocks, labels, sizes, eventCount }, wanted) {
+    const mask = Uint8Array.from(labels.category, (category) => wanted[category] ?? 0);
+    const memory = makeMemory(changesOf(blocks, labels, eventCount, mask), sizes.block, wanted.length);
+    return { memory, index: makePeakIndex(memory) };
 }
 
 const { run } = await makeRun(["small", "noise"]);
@@ -109,8 +117,8 @@ test("a block whose label changes is counted once, in the category that it has a
         const wanted = new Uint8Array(CATEGORIES.length);
         wanted[only] = 1;
         const totals = totalsSlowly(relabelled, wanted);
-        const index = makePeakIndex(relabelled.memory, wanted);
-        assert.equal(findHighest(relabelled.memory, index, 0, relabelled.eventCount - 1).bytes, Math.max(...totals));
+        const { memory, index } = memoryOf(relabelled, wanted);
+        assert.equal(findHighest(memory, index, 0, relabelled.eventCount - 1).bytes, Math.max(...totals));
     }
 });
 
@@ -119,14 +127,14 @@ test("the highest moment of a range is the earliest of the highest, for all cate
         const wanted = new Uint8Array(CATEGORIES.length).fill(only < 0 ? 1 : 0);
         if (only >= 0) wanted[only] = 1;
         const totals = totalsSlowly(run, wanted);
-        const index = makePeakIndex(run.memory, wanted);
+        const { memory, index } = memoryOf(run, wanted);
         for (let i = 0; i < 500; i++) {
             const first = draw(run.eventCount + 1) - 1;
             const last = Math.min(run.eventCount - 1, first + draw(i % 2 ? 100 : run.eventCount));
             let best = { bytes: -1, moment: -1 };
             for (let m = first; m <= last; m++)
                 if ((totals[m] ?? 0) > best.bytes) best = { bytes: totals[m] ?? 0, moment: m };
-            const found = findHighest(run.memory, index, first, last);
+            const found = findHighest(memory, index, first, last);
             assert.deepEqual({ ...found }, best, `${first}..${last}`);
         }
     }
@@ -192,7 +200,7 @@ test("columns of a view leave no event out, so that the peak is in one of them a
             let view = wholeView(axis, run.addressBytes);
             const x = axis.xs[0][run.peaks.allocated.event];
             if (i > 0) view = zoomAt(view, axis, x, 1 / (1 + draw(1000)));
-            const columns = columnsOfView(run, 0, axis, view, run.peakIndex, 50 + draw(900));
+            const columns = columnsOfView(run, run, 0, axis, view, 50 + draw(900));
             assert.equal(Math.max(...columns.bytes), run.peaks.allocated.bytes, `${kind} ${view.x0} ${view.x1}`);
         }
     }

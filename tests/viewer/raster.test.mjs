@@ -90,10 +90,12 @@ function checkInks(view, inks) {
         if (pixel % WIDTH === 0) return; // what lived shortly before the view may be widened into it, or not
         const where = `pixel ${pixel % WIDTH}, ${Math.floor(pixel / WIDTH)} of ${JSON.stringify(view)}`;
         const own = covers.subarray(pixel * INK_COUNT, (pixel + 1) * INK_COUNT);
-        const most = Math.max(...own);
-        if (ink >= FADED) assert.ok(own[ink] > 0 && own[ink] >= most - ROUNDING, `${where}: ${own[ink]} of ${most}`);
+        const most = Math.max(...own.subarray(FIRST_INK));
+        if (ink === FADED) assert.ok(own[FADED] > 0 && most < SLIVER, `${where} is faded, for ${most}`);
+        else if (ink > FADED)
+            assert.ok(own[ink] > 0 && own[ink] >= most - ROUNDING, `${where}: ${own[ink]} of ${most}`);
         else {
-            assert.ok(most < SLIVER, `${where} shows no block, of which ${most} is there`);
+            assert.ok(Math.max(most, own[FADED]) < SLIVER, `${where} shows no block, of which ${most} is there`);
             assert.equal(ink, mapped[pixel] ? CACHED : UNMAPPED, where);
         }
     });
@@ -158,7 +160,7 @@ test("a cell of the grid has the ink that covers most of it, wherever the grid b
 test("a sample of the grid is what covers most of the cells that a pixel touches", () => {
     const cells = Uint16Array.from(
         { length: GRID_COLUMNS * GRID_ROWS },
-        () => draw(4) && (draw(5) << 6) | (1 + draw(63)),
+        () => draw(4) && ((FIRST_INK + draw(5)) << 6) | (1 + draw(63)),
     );
     const covers = new Int32Array(INK_COUNT);
     for (const span of [0.3, 0.9, 1.4, 2.6, 4]) {
