@@ -349,7 +349,10 @@ test("/ searches words of labels, Enter goes through the blocks", () =>
             .map((label, i) => [data.one.texts[tables.labels.op[label]].includes("softmax.exp"), i])
             .filter(([yes]) => yes)
             .map(([, i]) => i);
-        assert.match(await page.textContent("#found"), new RegExp(` moment; ${matching.length} blocks in \\d+ groups?$`));
+        assert.match(
+            await page.textContent("#found"),
+            new RegExp(` moment; ${matching.length} blocks in \\d+ groups?$`),
+        );
         await press(page, "Enter");
         assert.equal((await numbers(page)).selected, matching[0]);
         await press(page, "Enter");

@@ -1,4 +1,9 @@
-/** Takes screenshots of pages: node pictures.mjs FOLDER PAGE.html … */
+/**
+ * Takes screenshots of pages:
+ *
+ *   node pictures.mjs FOLDER PAGE.html …             at three sizes, light and dark
+ *   node pictures.mjs --one 1280x800 OUT.png PAGE.html
+ */
 import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { settle, startBrowser } from "./browser.mjs";
@@ -9,15 +14,30 @@ const SIZES = [
     [900, 1200],
 ];
 
-const [folder, ...pages] = process.argv.slice(2);
+async function takePicture(started, page, [width, height], scheme, path) {
+    const opened = await started.open(pathToFileURL(page).href, { width, height, scheme });
+    await settle(opened);
+    await opened.screenshot({ path });
+    for (const problem of opened.problems) console.error(problem);
+    await opened.context().close();
+}
+
+const words = process.argv.slice(2);
 const started = await startBrowser();
-for (const path of pages)
-    for (const [width, height] of SIZES)
-        for (const scheme of ["light", "dark"]) {
-            const page = await started.open(pathToFileURL(path).href, { width, height, scheme });
-            await settle(page);
-            await page.screenshot({ path: join(folder, `${basename(path, ".html")}-${width}-${scheme}.png`) });
-            for (const problem of page.problems) console.error(problem);
-            await page.context().close();
-        }
+if (words[0] === "--one") {
+    const [, size, path, page] = words;
+    await takePicture(started, page, size.split("x").map(Number), "light", path);
+} else {
+    const [folder, ...pages] = words;
+    for (const page of pages)
+        for (const size of SIZES)
+            for (const scheme of ["light", "dark"])
+                await takePicture(
+                    started,
+                    page,
+                    size,
+                    scheme,
+                    join(folder, `${basename(page, ".html")}-${size[0]}-${scheme}.png`),
+                );
+}
 await started.close();
