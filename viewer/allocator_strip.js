@@ -9,6 +9,7 @@ import { inkCountOf } from "./map.js";
 import { addressText, plural, sizeText } from "./numbers.js";
 import { LEFT, Plot } from "./plot.js";
 import { ONE, RowSums } from "./row_sums.js";
+import { blockText } from "./where.js";
 
 const BAR = 22; // pixels: the height of the strip; below it is the refused request
 const LEAST_BOX = 0.3; // pixels: the width of a block that is smaller than that
@@ -142,21 +143,10 @@ export class AllocatorStrip {
     tell(block) {
         const { scene } = this;
         const run = scene.runs[scene.mapRun];
-        const { texts, categories } = scene.description;
-        const { labels, blocks, sizes } = run;
-        const label = blocks.label[block];
-        setText(
-            byId("allocator-text"),
+        const text =
             block < 0
                 ? holesText(this.held, refusalAt(run, scene.moments[scene.mapRun]))
-                : [
-                      sizeText(sizes.block[blocks.size[block]]),
-                      categories[labels.category[label]],
-                      texts[labels.op[label]],
-                      texts[labels.span[label]],
-                  ]
-                      .filter((text) => text)
-                      .join("  "),
-        );
+                : blockText(scene.description, run, block);
+        setText(byId("allocator-text"), text);
     }
 }

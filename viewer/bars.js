@@ -136,10 +136,32 @@ function drawBar(plot, scene, row, i, left, right) {
     context.fillStyle = fillOf(scene, row, i);
     const gap = right - left > 3 ? 1 : 0;
     context.fillRect(LEFT + from, top + 1, Math.max(0.5, to - from - gap), height - 2);
-    if (to - from <= 18) return;
+    if (lane.kind === "step" || to - from <= 18) return;
     const text = fitText(context, barText(row, intervalText(scene, row, i)), to - from - 8);
     context.fillStyle = lane.kind === "phase" ? "#ffffff" : scene.theme.barText;
     if (text) context.fillText(text, LEFT + from + 4, top + height / 2 + 0.5);
+}
+
+const BESIDE_STEP = 10; // pixels between the numbers of two steps
+
+/** Writes the numbers of steps: of each one, or of every second, fifth, tenth … where they would run into each other. */
+function drawStepNumbers(plot, scene, row) {
+    const { context } = plot;
+    const { view, theme } = scene;
+    const { lane, top, height } = row;
+    const perX = plot.width / (view.x1 - view.x0);
+    const first = firstEndingAfter(scene, row, view.x0);
+    const leftOf = (i) => (xOf(scene, row, lane.begin[i]) - view.x0) * perX;
+    let last = first;
+    while (last < lane.begin.length && leftOf(last) < plot.width) last++;
+    const pitch = (Math.min(plot.width, leftOf(last - 1)) - Math.max(0, leftOf(first))) / Math.max(1, last - 1 - first);
+    const widest = (prefix) => context.measureText(`${prefix}${lane.text[last - 1]}`).width + BESIDE_STEP;
+    const prefix = last - first < 2 || widest("step ") <= pitch ? "step " : "";
+    const every = Math.max(1, decimalStep(widest(prefix), pitch));
+    context.fillStyle = theme.barText;
+    for (let i = first; i < last; i++)
+        if (lane.text[i] % every === 0 || last - first < 2)
+            context.fillText(`${prefix}${lane.text[i]}`, LEFT + Math.max(0, leftOf(i)) + 4, top + height / 2 + 0.5);
 }
 
 function drawRowName(plot, scene, { lane, top, height }) {
@@ -169,6 +191,7 @@ function drawRow(plot, scene, row) {
         }
     }
     narrow.draw();
+    if (lane.kind === "step") drawStepNumbers(plot, scene, row);
     drawRowName(plot, scene, row);
 }
 

@@ -2,7 +2,7 @@
 import { byId, make, setText, shortText } from "./dom.js";
 import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { showStack } from "./stack.js";
-import { describeMoment, listText, placeText } from "./where.js";
+import { blockText, describeMoment, listText, placeText } from "./where.js";
 
 /** Returns the labels that differ from `label` by the layer alone: 1 by label. */
 function twinLabels(alike, label) {
@@ -144,6 +144,7 @@ export class BlockPanel {
     constructor(scene) {
         this.scene = scene;
         this.shown = "";
+        this.told = -1; // the block that was announced
         byId("show-twins").addEventListener("click", () => {
             const run = scene.runs[scene.mapRun];
             scene.set({
@@ -168,6 +169,8 @@ export class BlockPanel {
         byId("block").hidden = scene.selected < 0;
         if (scene.selected < 0) return;
         const run = scene.runs[scene.mapRun];
+        if (this.told !== scene.selected) setText(byId("said"), blockText(scene.description, run, scene.selected));
+        this.told = scene.selected;
         byId("block-facts").replaceChildren(...facts(scene, run, scene.selected));
         showStack(scene, scene.selected);
         showTwins(scene, run, scene.selected);

@@ -25,6 +25,7 @@ export function hashOf(scene) {
         const lane = allLanes(scene.runs[scene.mapRun].lanes).indexOf(scene.bar.lane);
         values.set("bar", [lane, scene.bar.i].join());
     }
+    if (scene.measured) values.set("range", `${scene.measured.x0},${scene.measured.x1}`);
     if (scene.allDepths) values.set("spans", "all");
     if (scene.isolated >= 0) values.set("only", scene.colors[scene.isolated].name);
     if (scene.groupKey !== GROUP_KEYS[0]) values.set("by", scene.groupKey);
@@ -58,6 +59,13 @@ function momentsIn(values, runs) {
     return moments.length === runs.length && moments.every(fits) ? moments : null;
 }
 
+/** Returns the measured range of a hash; null if there is none on the axis. */
+function measuredIn(values, axis) {
+    const [x0, x1] = (values.get("range") ?? "").split(",").map(numberOf);
+    const isOn = (x) => x >= 0 && x <= axis.length;
+    return isOn(x0) && isOn(x1) ? { x0, x1 } : null;
+}
+
 /** Returns the bar that a hash names by its lane and its position there; null if there is none. */
 function barIn(values, run) {
     const [number, i] = (values.get("bar") ?? "").split(",").map(numberOf);
@@ -86,7 +94,7 @@ export function applyHash(scene, hash) {
         view: viewIn(values, scene, run),
         selected: placeIn(values, "block", run.blocks.count),
         bar: barIn(values, run),
-        measured: null,
+        measured: measuredIn(values, scene.axis),
         allDepths: values.get("spans") === "all",
         groupKey: GROUP_KEYS.includes(values.get("by")) ? values.get("by") : GROUP_KEYS[0],
         unfolded: values.get("open") ?? "",
@@ -94,6 +102,13 @@ export function applyHash(scene, hash) {
         hidden: values.getAll("hide"),
         query: values.get("q") ?? "",
     });
+}
+
+/** Returns a hash without the view: what was chosen. */
+function chosenIn(hash) {
+    const values = new URLSearchParams(hash);
+    for (const name of ["from", "to", "low", "high"]) values.delete(name);
+    return values.toString();
 }
 
 /** Updates the hash of the page shortly after the last change of the scene. */
@@ -104,7 +119,10 @@ export class HashKeeper {
         this.written = "";
         window.addEventListener("hashchange", () => {
             if (this.leaves()) location.reload();
-            else if (location.hash.slice(1) !== this.written) applyHash(scene, location.hash);
+            else if (location.hash.slice(1) !== this.written) {
+                this.written = location.hash.slice(1);
+                applyHash(scene, location.hash);
+            }
         });
     }
 
@@ -118,8 +136,11 @@ export class HashKeeper {
         this.timer = setTimeout(() => {
             const hash = hashOf(this.scene);
             if (hash === this.written || this.leaves()) return;
+            // A step back undoes what was chosen, and not each turn of the wheel.
+            if (this.written === "" || chosenIn(hash) === chosenIn(this.written))
+                history.replaceState(null, "", `#${hash}`);
+            else history.pushState(null, "", `#${hash}`);
             this.written = hash;
-            history.replaceState(null, "", `#${hash}`);
         }, 150);
     }
 }

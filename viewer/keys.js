@@ -49,6 +49,12 @@ function zoomToSelectedBar(scene) {
     if (bar) scene.set({ view: withRange(scene.view, scene.axis, bar.x0, bar.x1) });
 }
 
+function zoomToMeasured(scene) {
+    if (!scene.measured) return;
+    const [x0, x1] = [scene.measured.x0, scene.measured.x1].sort((a, b) => a - b);
+    scene.set({ view: withRange(scene.view, scene.axis, x0, x1) });
+}
+
 /** Keys for the focused bars. They have priority over the others. */
 const BAR_KEYS = [
     [["ArrowLeft"], "Tab ←", "on the bars: the bar before", goToBar(-1, 0)],
@@ -72,6 +78,7 @@ const KEYS = [
         "show everything",
         (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) }),
     ],
+    [["z"], "Z", "zoom to the measured range", zoomToMeasured],
     [["p"], "P", "jump to the peak", (scene) => scene.goToPeak()],
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],

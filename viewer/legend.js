@@ -6,6 +6,7 @@ import { compositionAt } from "./composition.js";
 import { paintSwatch } from "./colors.js";
 import { make, setText, shortText } from "./dom.js";
 import { allocatedAt, reservedAt } from "./moment.js";
+import { runName } from "./where.js";
 import { changeText, percentText, sizeText } from "./numbers.js";
 
 /** Returns the categories that the runs have, by bytes at the peak. */
@@ -20,6 +21,19 @@ function categoriesInOrder(scene) {
         .map((_, c) => c)
         .filter((c) => present.has(c))
         .sort((a, b) => weight(b) - weight(a));
+}
+
+/** Makes the heads of the columns for two runs. */
+function makeHeads({ runs }) {
+    const names = runs.map((run) => shortText(runName(run.info)));
+    return make(
+        "li",
+        { class: "memory heads" },
+        make("span", {}),
+        make("span", {}, "category"),
+        make("span", { class: "size" }, names[0]),
+        make("span", { class: "share" }, `in ${names[1]}`),
+    );
 }
 
 /** Makes the entry of a kind of memory without a block. */
@@ -39,6 +53,7 @@ export class Legend {
         this.entries = categoriesInOrder(scene).map((category) => this.makeEntry(category));
         this.cached = make("span", { class: "size" });
         element.replaceChildren(
+            ...(scene.runs.length > 1 ? [makeHeads(scene)] : []),
             ...this.entries.map(({ button }) => make("li", {}, button)),
             makeSurface("cached", "reserved, and in no block", this.cached),
             makeSurface("unmapped", "in the map: addresses without memory"),

@@ -2,14 +2,12 @@
  * The layer over the charts that changes with every move of the pointer: the pinned moment, the pointer's line, the
  * selected block, the measured range, and the tip beside the pointer. So the charts need not be drawn again.
  */
-import { momentAt } from "./axis.js";
 import { barBox } from "./bars.js";
 import { compositionAt } from "./composition.js";
 import { byId, setText } from "./dom.js";
 import { CACHED } from "./inks.js";
 import { blockBox } from "./map.js";
-import { allocatedAt } from "./moment.js";
-import { changeText, countText, plural, sizeText, timeText } from "./numbers.js";
+import { changeText, countText, sizeText, timeText } from "./numbers.js";
 import { insideOf, LEFT } from "./plot.js";
 import { describeMoment, launcherText, momentText } from "./where.js";
 
@@ -73,22 +71,6 @@ function shadeMeasured(overlay, scene) {
     context.globalAlpha = 1;
     line(overlay, scene, measured.x0, scene.theme.accent, 1);
     line(overlay, scene, measured.x1, scene.theme.accent, 1);
-}
-
-/** Returns "12.300 ms, 345 events, allocated +1.20 GiB". */
-export function measuredText(scene) {
-    const { measured, axis } = scene;
-    if (!measured) return "";
-    const [x0, x1] = [measured.x0, measured.x1].sort((a, b) => a - b);
-    return scene.runs
-        .map((run, number) => {
-            const [first, last] = [x0, x1].map((x) => momentAt(axis, number, x));
-            const duration = (run.time[Math.max(0, last)] ?? 0) - (run.time[Math.max(0, first)] ?? 0);
-            const change = allocatedAt(scene, number, last) - allocatedAt(scene, number, first);
-            const time = axis.kind === "time" ? x1 - x0 : duration;
-            return `${timeText(time)}, ${plural(last - first, "event")}, allocated ${changeText(change)}`;
-        })
-        .join(" | ");
 }
 
 function areaTip(scene, hover) {

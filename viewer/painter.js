@@ -12,9 +12,10 @@ import { Legend } from "./legend.js";
 import { AddressMap } from "./map.js";
 import { Minimap } from "./minimap.js";
 import { MomentPanel } from "./moment_panel.js";
-import { measuredText, Overlay } from "./overlay.js";
+import { Overlay } from "./overlay.js";
 import { Plot } from "./plot.js";
 import { Search } from "./search.js";
+import { measuredText } from "./range.js";
 import { runName } from "./where.js";
 
 /** Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map. */
@@ -28,13 +29,7 @@ export function makePlots(scene) {
             "aria-label": `Allocated bytes by category over time, ${runName(run.info).slice(0, 100)}`,
         }),
     );
-    const titles = scene.runs.map((run) =>
-        make(
-            "h2",
-            { class: "chart-title" },
-            scene.runs.length > 1 ? shortText(runName(run.info)) : "Allocated by category; dashed: reserved",
-        ),
-    );
+    const titles = scene.runs.map((_, number) => make("h2", { class: "chart-title", id: `area-title-${number}` }));
     const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
     const plots = { areas: areas.map((canvas) => new Plot(canvas)) };
     if (scene.runs.length > 1) {
@@ -59,6 +54,7 @@ export class Painter {
         this.page = byId("page");
         this.waiting = false;
         this.fitted = []; // mapRun and allDepths when the canvases were last resized
+        this.measured = []; // the range that is told, with the axis and whether times were exact
         this.minimap = new Minimap(scene.plots.minimap);
         this.map = new AddressMap(scene.plots.map);
         this.overlay = new Overlay(byId("overlay"), byId("charts"));
@@ -105,6 +101,18 @@ export class Painter {
         this.overlay.fit(map.width);
     }
 
+    /** Says of the areas what they show. */
+    nameAreas() {
+        const { scene } = this;
+        const what = scene.isFiltered
+            ? "Allocated by category, of what is shown"
+            : "Allocated by category; dashed: reserved";
+        scene.runs.forEach((run, number) => {
+            const name = scene.runs.length > 1 ? `${shortText(runName(run.info))}: ` : "";
+            setText(byId(`area-title-${number}`), name ? name + what.toLowerCase() : what);
+        });
+    }
+
     /** Names the run of bars and map, if there are two, and offers the hidden rows of spans. */
     nameRun() {
         const { scene } = this;
@@ -125,6 +133,7 @@ export class Painter {
         const began = performance.now();
         if (this.fitted[0] !== scene.mapRun || this.fitted[1] !== scene.allDepths) this.fit();
         this.fitted = [scene.mapRun, scene.allDepths];
+        this.nameAreas();
         scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
         if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
         drawBars(scene.plots.bars, scene);
@@ -137,12 +146,20 @@ export class Painter {
         this.tell();
     }
 
+    /** Tells the measured range. */
+    tellMeasured() {
+        const { measured, axis, timed } = this.scene;
+        if ([measured, axis, timed].every((each, i) => each === this.measured[i])) return;
+        this.measured = [measured, axis, timed];
+        setText(byId("measure"), measuredText(this.scene));
+    }
+
     /** Writes the state to attributes, for tests. */
     tell() {
         const { scene } = this;
         byId("axis").value = scene.axis.kind;
         byId("map-run").value = String(scene.mapRun);
-        setText(byId("measure"), measuredText(scene));
+        this.tellMeasured();
         forgetCommand(scene);
         Object.assign(this.page.dataset, {
             axis: scene.axis.kind,

@@ -27,7 +27,7 @@ export class Pointer {
         charts.addEventListener("pointermove", (event) => this.move(event));
         charts.addEventListener("pointerup", (event) => this.release(event));
         charts.addEventListener("pointercancel", (event) => this.letGo(event));
-        charts.addEventListener("pointerleave", () => this.leave());
+        charts.addEventListener("pointerleave", (event) => this.leave(event));
         charts.addEventListener("dblclick", (event) => this.zoomToBar(event));
     }
 
@@ -176,7 +176,9 @@ export class Pointer {
         if (this.last && !this.drag) this.scene.hover = this.hoverAt(this.at(this.last));
     }
 
-    leave() {
+    /** Takes the tip away. A finger that is lifted leaves what its tap showed. */
+    leave({ pointerType }) {
+        if (pointerType === "touch") return;
         this.last = null;
         this.scene.setHover(null);
     }
@@ -195,7 +197,9 @@ export class Pointer {
         const at = this.at(event);
         const wasClick = this.drag.kind === "click";
         this.letGo(event);
-        if (wasClick && !event.shiftKey && at.chart !== "minimap" && at.part >= 0 && at.part <= 1) this.click(at);
+        if (!wasClick || event.shiftKey || at.chart === "minimap" || at.part < 0 || at.part > 1) return;
+        this.click(at);
+        if (event.pointerType === "touch") this.hover(event, at); // a tap shows what a pointer at rest does
     }
 
     click(at) {

@@ -1,7 +1,7 @@
 /** The place of a moment in the program, in words, with the names in the trace. */
 import { AFTER_ALL } from "./axis.js";
 import { intervalAt, lastAtMost } from "./marks.js";
-import { countText, timeText } from "./numbers.js";
+import { countText, sizeText, timeText } from "./numbers.js";
 
 /** Returns the innermost span around a moment; "" outside of all. */
 function spanAt(run, texts, moment) {
@@ -51,6 +51,13 @@ export function inPlaceText(place) {
     const text = placeText(place);
     if (text === "") return "";
     return /^(before|after) /.test(place.step) ? ` ${text}` : ` in ${text}`;
+}
+
+/** Returns "100.00 MiB  Param  parameter  model.layers.7.ffn.w1" of a block. */
+export function blockText({ texts, categories }, { labels, blocks, sizes }, block) {
+    const label = blocks.label[block];
+    const words = [categories[labels.category[label]], texts[labels.op[label]], texts[labels.span[label]]];
+    return [sizeText(sizes.block[blocks.size[block]]), ...words].filter((text) => text).join("  ");
 }
 
 /** Joins texts to a list, without empty ones. */

@@ -40,6 +40,18 @@ const finger = (page, type, selector, pointerId, x, y) =>
 
 const spanOf = ({ from, to }) => to - from;
 
+test("a tap shows what a pointer at rest does, and leaves it there", () =>
+    withPage({}, async (page) => {
+        const [x, y] = await pointOf(page, "#map", 0.5, 0.9);
+        await finger(page, "pointerdown", "#map", 1, x, y);
+        await finger(page, "pointerup", "#map", 1, x, y);
+        await finger(page, "pointerleave", "#charts", 1, x, y);
+        await settle(page);
+        assert.equal(await page.isVisible("#tip"), true);
+        assert.equal(await page.isVisible("#block"), true);
+        assert.match(await page.textContent("#said"), /^[\d.]+ .iB {2}\w/);
+    }));
+
 test("two fingers zoom at what is between them, and move it", () =>
     withPage({}, async (page) => {
         const [left, y] = await pointOf(page, "#area-0", 0.4, 0.5);

@@ -31,6 +31,38 @@ async function hashOf(page) {
     return page.evaluate(() => location.hash);
 }
 
+test("back and forward go through what was chosen, and not through turns of the wheel", () =>
+    withPage("one", {}, async (page) => {
+        const titleOf = () => page.textContent("#moment-title");
+        await hashOf(page);
+        await clickAt(page, "#area-0", 0.3, 0.5);
+        await hashOf(page);
+        await press(page, "w", "w");
+        await hashOf(page);
+        await page.click("#legend button >> nth=1");
+        assert.match(await hashOf(page), /only=/);
+        await page.goBack();
+        await settle(page);
+        assert.doesNotMatch(await hashOf(page), /only=/);
+        assert.equal(await titleOf(), "At the pinned moment");
+        await page.goBack();
+        await settle(page);
+        assert.equal(await titleOf(), "At the peak");
+        await page.goForward();
+        await settle(page);
+        assert.equal(await titleOf(), "At the pinned moment");
+    }));
+
+test("a measured range is in the link", () =>
+    withPage("one", {}, async (page) => {
+        const { length } = await numbers(page);
+        await goTo(page, `#range=${0.2 * length},${0.5 * length}`);
+        assert.match(await page.textContent("#measure"), /allocations, of which/);
+        assert.match(await hashOf(page), /range=/);
+        await goTo(page, `#range=-1,${2 * length}`);
+        assert.equal(await page.textContent("#measure"), "");
+    }));
+
 /** Changes the hash of an open page, as pasting a link does. */
 async function goTo(page, hash) {
     await page.evaluate((text) => {

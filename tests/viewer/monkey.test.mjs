@@ -95,7 +95,7 @@ async function act(page) {
 }
 
 /**
- * Returns the state that a link restores: all but the measured range, the twins that are shown, and the copied command.
+ * Returns the state that a link restores: all but the twins that are shown, and the copied command.
  */
 const told = (page) =>
     page.evaluate(() => {

@@ -251,7 +251,7 @@ test("arrows and WASD move and zoom, and the alt wheel zooms addresses", () =>
         assert.ok(Math.abs((await numbers(page)).low - high.low) < 2);
     }));
 
-test("shift-drag measures time, events and the change of what is allocated", () =>
+test("shift-drag measures a range: time, events, its peak, and what of its allocations is left", () =>
     withPage("one", {}, async (page) => {
         await page.keyboard.down("Shift");
         await page.mouse.move(...(await pointOf(page, "#area-0", 0.2, 0.5)));
@@ -263,9 +263,36 @@ test("shift-drag measures time, events and the change of what is allocated", () 
         const { length } = await numbers(page);
         const text = await page.textContent("#measure");
         const [, ms, events] =
-            /^([\d.]+) ms, ([\d,]+) events, allocated [+−]?[\d.]+ \w+$/.exec(text) ?? assert.fail(text);
+            /^([\d.]+) ms, ([\d,]+) events, allocated [+−]?[\d.]+ \w+, at most [\d.]+ \w+; [\d,]+ allocations, of which [\d.]+ \w+ was left$/.exec(
+                text,
+            ) ?? assert.fail(text);
         assert.ok(Math.abs(Number(ms) * 1e6 - 0.3 * length) < 0.005 * length);
         assert.ok(Number(events.replaceAll(",", "")) > 100);
+        await press(page, "z");
+        const { from, to } = await numbers(page);
+        assert.ok(Math.abs(from - 0.2 * length) < 0.005 * length && Math.abs(to - 0.5 * length) < 0.005 * length);
+    }));
+
+test("steps are numbered at any count, and two numbers never touch", () =>
+    withPage("one", {}, async (page) => {
+        const texts = () =>
+            page.evaluate(() => {
+                const context = document.getElementById("bars").getContext("2d");
+                const written = [];
+                const fillText = context.fillText.bind(context);
+                context.fillText = (text, x, y) => {
+                    if (/^(step )?\d+$/.test(text) && context.textAlign === "left" && y > 20)
+                        written.push([text, x, x + context.measureText(text).width]);
+                    fillText(text, x, y);
+                };
+                return new Promise((resolve) => {
+                    window.dispatchEvent(new KeyboardEvent("keydown", { key: "b" }));
+                    requestAnimationFrame(() => requestAnimationFrame(() => resolve(written)));
+                });
+            });
+        const written = await texts();
+        assert.ok(written.length > 0);
+        written.slice(1).forEach(([text, left], i) => assert.ok(left > written[i][2], `${written[i][0]} and ${text}`));
     }));
 
 test("the minimap moves the view", () =>
