@@ -25,6 +25,13 @@ export function categoryMask({ category }, only) {
     return only < 0 ? null : Uint8Array.from(category, (each) => Number(each === only));
 }
 
+/** Returns the mask of labels in a module, or in one below it: "model.layers.*"; null for "". */
+export function moduleMask({ texts }, { place, span }, within) {
+    if (within === "") return null;
+    const isIn = (path) => path === within || path.startsWith(`${within}.`);
+    return Uint8Array.from(place, (text, label) => Number(isIn(texts[text]) || isIn(texts[span[label]])));
+}
+
 /** Returns the mask without labels of which a word is hidden: ["role:parameter", …]. */
 export function hiddenMask(description, labels, hidden) {
     if (hidden.length === 0) return null;

@@ -31,6 +31,8 @@ export function hashOf(scene) {
     if (scene.groupKey !== GROUP_KEYS[0]) values.set("by", scene.groupKey);
     if (scene.unfolded) values.set("open", scene.unfolded);
     if (scene.query) values.set("q", scene.query);
+    if (scene.within) values.set("in", scene.within);
+    if (scene.eachLayer) values.set("layers", "each");
     for (const word of scene.hidden) values.append("hide", word);
     return values.toString();
 }
@@ -99,6 +101,8 @@ export function applyHash(scene, hash) {
         groupKey: GROUP_KEYS.includes(values.get("by")) ? values.get("by") : GROUP_KEYS[0],
         unfolded: values.get("open") ?? "",
         isolated: scene.colors.findIndex(({ name }) => name === values.get("only")),
+        within: values.get("in") ?? "",
+        eachLayer: values.get("layers") === "each",
         hidden: values.getAll("hide"),
         query: values.get("q") ?? "",
     });

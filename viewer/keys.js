@@ -28,7 +28,16 @@ const step = (by) => (scene) => {
 };
 
 function letGo(scene) {
-    scene.set({ selected: -1, bar: null, twins: null, measured: null, isolated: -1, hidden: [], query: "" });
+    scene.set({
+        selected: -1,
+        bar: null,
+        twins: null,
+        measured: null,
+        isolated: -1,
+        hidden: [],
+        within: "",
+        query: "",
+    });
     byId("command").hidden = true;
 }
 
@@ -53,6 +62,10 @@ function zoomToMeasured(scene) {
     if (!scene.measured) return;
     const [x0, x1] = [scene.measured.x0, scene.measured.x1].sort((a, b) => a - b);
     scene.set({ view: withRange(scene.view, scene.axis, x0, x1) });
+}
+
+export function toggleLayers(scene) {
+    scene.set({ eachLayer: !scene.eachLayer });
 }
 
 /** Keys for the focused bars. They have priority over the others. */
@@ -84,6 +97,7 @@ const KEYS = [
     [["."], ".", "the event after", step(1)],
     [["x"], "X", "next x axis: time, event number, phases", nextAxis],
     [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
+    [["l"], "L", "modules: alike layers as one, or each", toggleLayers],
     [["/"], "/", "search words of labels; Enter goes to the next block found", () => byId("search").focus()],
     [["c"], "C", "copy as command", (scene) => scene.copy()],
     [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],

@@ -9,7 +9,7 @@ import { readTheme } from "./colors.js";
 import { copyCommand } from "./copy_command.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { applyHash } from "./hash.js";
-import { listenToKeys } from "./keys.js";
+import { listenToKeys, toggleLayers } from "./keys.js";
 import { prepareMap } from "./map.js";
 import { sizeText } from "./numbers.js";
 import { makePlots, Painter } from "./painter.js";
@@ -122,6 +122,8 @@ function listen(scene, painter) {
     });
     byId("map-run").addEventListener("change", (event) => scene.setMapRun(Number(event.target.value)));
     byId("depths").addEventListener("click", () => scene.set({ allDepths: !scene.allDepths }));
+    byId("each-layer").addEventListener("click", () => toggleLayers(scene));
+    byId("leave-module").addEventListener("click", () => scene.set({ within: "" }));
     byId("to-peak").addEventListener("click", () => scene.goToPeak());
     byId("copy").addEventListener("click", () => scene.copy());
     byId("theme").addEventListener("click", () => scene.toggleTheme());

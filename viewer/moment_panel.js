@@ -61,6 +61,7 @@ export class MomentPanel {
             scene.isolated,
             scene.query,
             scene.hidden,
+            scene.within,
             scene.selected,
             scene.pinnedAtPeak,
             scene.timed,

@@ -8,6 +8,7 @@ import { drawDifference } from "./difference.js";
 import { forgetCommand } from "./copy_command.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { HashKeeper } from "./hash.js";
+import { Icicle } from "./icicle.js";
 import { Legend } from "./legend.js";
 import { AddressMap } from "./map.js";
 import { Minimap } from "./minimap.js";
@@ -64,6 +65,7 @@ export class Painter {
             new BarPanel(scene),
             new Legend(byId("legend"), scene),
             new AllocatorStrip(scene),
+            new Icicle(scene),
             new Search(scene),
             new HashKeeper(scene),
         ];

@@ -7,7 +7,7 @@ import { alikeLabels } from "./alike.js";
 import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makeMemory, makePeakIndex } from "./composition.js";
-import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks } from "./filter.js";
+import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
 import { changesOf, peakOf } from "./store.js";
@@ -47,6 +47,8 @@ export class Scene {
         this.groupKey = "role"; // one of GROUP_KEYS
         this.unfolded = ""; // key of the group of live blocks that lists each of them; "": none
         this.query = "";
+        this.within = ""; // path of the module whose blocks are shown alone; "": of all
+        this.eachLayer = false; // true if alike layers are modules of their own
         this.hidden = []; // words of labels whose blocks are not shown: ["role:parameter"]
         this.twins = null; // by label, 1 for twins of the selected block; null: not shown
         this.selected = -1; // block of run mapRun; -1: none
@@ -152,8 +154,12 @@ export class Scene {
     /** Returns the mask of labels without that of what is hidden. */
     chosen(number) {
         const { labels } = this.runs[number];
-        return this.cache.chosen[number]([this.isolated, this.query], () =>
-            joinMasks(categoryMask(labels, this.isolated), foundMask(this.found(number))),
+        return this.cache.chosen[number]([this.isolated, this.query, this.within], () =>
+            joinMasks(
+                categoryMask(labels, this.isolated),
+                foundMask(this.found(number)),
+                moduleMask(this.description, labels, this.within),
+            ),
         );
     }
 
@@ -167,7 +173,7 @@ export class Scene {
 
     /** True if not all blocks are shown. */
     get isFiltered() {
-        return this.isolated >= 0 || this.query.trim() !== "" || this.hidden.length > 0;
+        return this.isolated >= 0 || this.query.trim() !== "" || this.within !== "" || this.hidden.length > 0;
     }
 
     /** Returns the memory of a run's blocks that are shown, its index and its peak. */

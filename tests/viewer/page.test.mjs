@@ -426,6 +426,27 @@ test("a group that is hidden is in no chart and no list, in a link too, until Es
         assert.equal(await isOn("parameter"), "true");
     }));
 
+test("a module of the icicle is shown alone, and layers unfold", () =>
+    withPage("one", {}, async (page) => {
+        const names = () => page.locator("#icicle button").allTextContents();
+        const all = await legendOf(page);
+        assert.ok((await names()).includes("ffn"));
+        await page.click('#icicle button:text-is("ffn")');
+        await settle(page);
+        assert.match(
+            await page.textContent("#icicle-title"),
+            /^At the peak, by module and op: model\.layers\.\*\.ffn$/,
+        );
+        const sums = await legendOf(page);
+        assert.ok(sums.Param > 0 && sums.Param < all.Param);
+        await press(page, "l");
+        assert.ok((await names()).some((name) => /^\d+/.test(name)));
+        await page.click("#leave-module");
+        await settle(page);
+        assert.deepEqual(await legendOf(page), all);
+        assert.equal(await page.isVisible("#leave-module"), false);
+    }));
+
 test("x is time, event number or phases, and what was in sight stays", () =>
     withPage("one", {}, async (page) => {
         await press(page, "p", "x");

@@ -8,8 +8,11 @@ import { drawBars } from "../../viewer/bars.js";
 import { compositionAt, findHighest, makeMemory, makePeakIndex } from "../../viewer/composition.js";
 import { makeLevels, visitLive } from "../../viewer/levels.js";
 import { holesAt } from "../../viewer/holes.js";
+import { layOut } from "../../viewer/icicle.js";
 import { inksOfLabels } from "../../viewer/inks.js";
 import { blockIn } from "../../viewer/map.js";
+import { makeModuleTree } from "../../viewer/module_tree.js";
+import { shownBlocks } from "../../viewer/moment.js";
 import { shellQuote } from "../../viewer/copy_command.js";
 import { addressText, addressTicks, percentText, sizeText, sizeTick, timeText } from "../../viewer/numbers.js";
 import { describeMoment, placeText } from "../../viewer/where.js";
@@ -52,7 +55,7 @@ function memoryOf({ blocks, labels, sizes, eventCount }, wanted) {
     return { memory, index: makePeakIndex(memory) };
 }
 
-const { run } = await makeRun(["small", "noise"]);
+const { run, page } = await makeRun(["small", "noise"]);
 
 test("the composition at a moment is the sum of what is live", () => {
     for (let i = 0; i < 200; i++) {
@@ -286,6 +289,32 @@ test("holes and blocks at a moment fill what is reserved, and no hole touches an
             const touches = before.low + before.bytes === piece.low && !starts.has(piece.low);
             assert.ok(!(touches && before.isHole && piece.isHole), `two holes at ${piece.low}`);
         });
+    }
+});
+
+test("modules sum up what is live, level by level, with layers folded or not", () => {
+    const axis = makeAxis("event", [run], PHASES);
+    const levels = makeLevels(run, axis, 0);
+    const scene = { runs: [run], axis, levels: () => levels, mask: () => null };
+    for (let i = 0; i < 20; i++) {
+        const live = shownBlocks(scene, 0, draw(run.eventCount));
+        const whole = live.reduce((sum, block) => sum + run.sizes.block[run.blocks.size[block]], 0);
+        for (const eachLayer of [false, true]) {
+            const root = makeModuleTree(page, [run], [live], eachLayer);
+            const check = (node) => {
+                if (node.isOp) return assert.equal(node.children.length, 0);
+                assert.ok(eachLayer || !/\d/.test(node.path.split(".")[2] ?? ""), node.path);
+                assert.equal(
+                    node.children.reduce((sum, { bytes }) => sum + bytes[0], 0),
+                    node.bytes[0],
+                    node.path,
+                );
+                node.children.forEach(check);
+            };
+            check(root);
+            assert.equal(root.bytes[0], whole);
+            for (const { left, part } of layOut(root)) assert.ok(left >= 0 && left + part <= 1 + 1e-9);
+        }
     }
 });
 

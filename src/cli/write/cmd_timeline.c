@@ -118,7 +118,8 @@ const struct mt_command mt_command_timeline = {
         "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
         "and address, steps, phases and layers, and of any moment the blocks that are live and the holes between "
         "them,\n"
-        "and sums by role, module and other words. What is searched for is shown alone; any group can be hidden.\n"
+        "the modules that hold them, and sums by role and other words. What is searched for is shown alone; any group\n"
+        "can be hidden.\n"
         "Of the ranks of a job, in a folder of traces or in one, also a small chart of each, the highest peak first;\n"
         "those that are not too long can be opened. It needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"

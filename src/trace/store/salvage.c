@@ -187,6 +187,7 @@ static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first
 
 /* ---- a run ---- */
 
+#define BEGIN_OF_RUN "(SELECT first_event FROM run WHERE id = ?1)"
 #define END_OF_RUN "(SELECT first_event + event_count FROM run WHERE id = ?1)"
 
 /* Removes rows of the run that tell of events which are gone. */
@@ -194,8 +195,8 @@ static mt_status forget_events(struct salvage *salvage, int64_t run, int64_t end
 {
     static const char *const statements[] = {
         "DELETE FROM event WHERE id >= ?2 AND id < " END_OF_RUN,
-        "DELETE FROM batch WHERE run = ?1 AND (first_event + event_count > ?2 OR event_count <= 0 OR first_event <"
-        " (SELECT first_event FROM run WHERE id = ?1))",
+        "DELETE FROM batch WHERE run = ?1 AND (first_event + event_count > ?2 OR event_count <= 0"
+        " OR first_event < " BEGIN_OF_RUN ")",
         "DELETE FROM outside WHERE run = ?1 AND event >= ?2",
         "DELETE FROM segment WHERE run = ?1 AND mapped_event >= ?2",
         "DELETE FROM block_use WHERE allocation >= ?2 AND allocation < " END_OF_RUN,

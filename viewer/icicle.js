@@ -1,0 +1,112 @@
+/**
+ * The modules at the pinned moment: each as wide as its live bytes, with what it is made of below. A click shows a module
+ * alone in all charts. Of two runs, widths are those of the one that has more, and colours tell by how much it changed.
+ */
+import { byId, make, refill, setText, shortText } from "./dom.js";
+import { makeModuleTree } from "./module_tree.js";
+import { shownBlocks } from "./moment.js";
+import { changeText, exactBytes, percentText, sizeText } from "./numbers.js";
+
+const LEAST_PART = 1 / 400; // of the whole: narrower nodes are left out
+const MOST_LEVELS = 6;
+const ROW = 24; // pixels, as in page.css
+
+/** Returns the nodes that are wide enough: [{ node, level, left, part }], left and part of the whole. */
+export function layOut(root) {
+    const most = ({ bytes }) => Math.max(...bytes);
+    const whole = most(root);
+    const out = [];
+    const visit = (node, level, left) => {
+        for (const child of node.children) {
+            const part = most(child) / whole;
+            if (part >= LEAST_PART && level < MOST_LEVELS) {
+                out.push({ node: child, level, left, part });
+                visit(child, level + 1, left);
+            }
+            left += part;
+        }
+    };
+    if (whole > 0) visit(root, 0, 0);
+    return out;
+}
+
+/** Returns the colour of a node: of an op its category's; of two runs that of its change. */
+function colorOf(scene, { isOp, bytes, category }) {
+    if (bytes.length > 1) {
+        const change = (bytes[1] - bytes[0]) / Math.max(bytes[0], bytes[1], 1);
+        const name = change > 0 ? "var(--alarm)" : "var(--accent)";
+        return {
+            background: `color-mix(in srgb, ${name} ${Math.round(Math.abs(change) * 60)}%, var(--bar))`,
+            text: "",
+        };
+    }
+    const own = scene.colors[category];
+    return isOp && own ? { background: own.css, text: own.text } : { background: "", text: "" };
+}
+
+function textOf({ name, path, isOp, bytes }, whole) {
+    const change = bytes.length > 1 ? `, ${changeText(bytes[1] - bytes[0])} in the second run` : "";
+    const where = isOp ? `${name} in ${path || "no module"}` : path || name;
+    return `${where}: ${sizeText(bytes[0])} (${exactBytes(bytes[0])}), ${percentText(bytes[0], whole)}${change}`;
+}
+
+export class Icicle {
+    constructor(scene) {
+        this.scene = scene;
+        this.from = [];
+    }
+
+    update() {
+        const { scene } = this;
+        const from = [
+            scene.moments,
+            scene.mapRun,
+            scene.timed,
+            scene.theme,
+            scene.eachLayer,
+            ...scene.runs.map((_, i) => scene.mask(i)),
+        ];
+        if (from.length === this.from.length && from.every((each, i) => each === this.from[i])) return;
+        this.from = from;
+        const live = scene.runs.map((_, number) => shownBlocks(scene, number, scene.moments[number]));
+        const root = makeModuleTree(scene.description, scene.runs, live, scene.eachLayer);
+        const nodes = layOut(root);
+        const levels = Math.max(0, ...nodes.map(({ level }) => level + 1));
+        const name = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
+        setText(
+            byId("icicle-title"),
+            `At ${name}, by module and op${scene.within ? `: ${shortText(scene.within)}` : ""}`,
+        );
+        byId("icicle").style.height = `${levels * ROW}px`;
+        refill(
+            byId("icicle"),
+            nodes.map((each) => this.makeNode(each, root.bytes[0])),
+        );
+        byId("leave-module").hidden = scene.within === "";
+        byId("each-layer").setAttribute("aria-pressed", String(scene.eachLayer));
+    }
+
+    makeNode({ node, level, left, part }, whole) {
+        const { scene } = this;
+        const { background, text } = colorOf(scene, node);
+        const button = make(
+            "button",
+            {
+                type: "button",
+                class: node.isOp ? "op" : undefined,
+                title: textOf(node, whole),
+                "data-key": `${level} ${node.path} ${node.name}`,
+                onclick: () => scene.set({ within: scene.within === node.path ? "" : node.path }),
+            },
+            shortText(node.name),
+        );
+        Object.assign(button.style, {
+            left: `${left * 100}%`,
+            width: `${part * 100}%`,
+            top: `${level * ROW}px`,
+            background,
+            color: text,
+        });
+        return button;
+    }
+}

@@ -1,0 +1,76 @@
+/**
+ * The live blocks at a moment as a tree of modules: model → layers.* → ffn.w1 → op. Alike layers are one node, unless each is asked for.
+ *
+ * @typedef {Object} ModuleNode
+ * @property {string} name     what it adds to its parent's path: "layers.*"
+ * @property {string} path     "model.layers.*"; of an op that of its module
+ * @property {boolean} isOp
+ * @property {number[]} bytes   of each run
+ * @property {ModuleNode[]} children   largest first
+ * @property {number} category   that has most of the bytes in the first run with any
+ */
+
+function makeNode(name, path, isOp, runs) {
+    return { name, path, isOp, bytes: new Array(runs).fill(0), byCategory: new Map(), next: new Map() };
+}
+
+function childOf(node, name, path, isOp, runs) {
+    const key = isOp ? `op ${name}` : name;
+    if (!node.next.has(key)) node.next.set(key, makeNode(name, path, isOp, runs));
+    return node.next.get(key);
+}
+
+/** Returns the nodes from the root to an op. */
+function chainOf(root, module, op, runs) {
+    const chain = [root];
+    let path = "";
+    for (const part of module.split(".")) {
+        if (part === "") continue;
+        path = path === "" ? part : `${path}.${part}`;
+        chain.push(childOf(chain.at(-1), part, path, false, runs));
+    }
+    chain.push(childOf(chain.at(-1), op || "block", path, true, runs));
+    return chain;
+}
+
+/** Makes a node of plain lists; a module with one module in it and nothing else is one node with that. */
+function finish(node, first) {
+    const most = (each) => Math.max(...each.bytes);
+    let [name, path, next] = [node.name, node.path, node.next];
+    for (;;) {
+        const only = next.size === 1 ? [...next.values()][0] : null;
+        if (first || !only || only.isOp) break;
+        [name, path, next] = [`${name}.${only.name}`, only.path, only.next];
+    }
+    const category = [...node.byCategory].reduce((best, each) => (each[1] > best[1] ? each : best), [-1, 0])[0];
+    const children = [...next.values()].map((child) => finish(child, false)).sort((a, b) => most(b) - most(a));
+    return { name, path, isOp: node.isOp, bytes: node.bytes, children, category };
+}
+
+/**
+ * @param {Object} description
+ * @param {import("./store.js").Run[]} runs
+ * @param {number[][]} live   the blocks of each run
+ * @param {boolean} eachLayer   true: alike layers are nodes of their own
+ * @returns {ModuleNode} the root, whose name and path are ""
+ */
+export function makeModuleTree({ texts }, runs, live, eachLayer) {
+    const root = makeNode("", "", false, runs.length);
+    runs.forEach(({ labels, blocks, sizes }, number) => {
+        const chains = new Map();
+        for (const block of live[number]) {
+            const label = blocks.label[block];
+            if (!chains.has(label)) {
+                const module = texts[(eachLayer ? labels.span : labels.place)[label]];
+                chains.set(label, chainOf(root, module, texts[labels.op[label]], runs.length));
+            }
+            const bytes = sizes.block[blocks.size[block]];
+            const category = labels.category[label];
+            for (const node of chains.get(label)) {
+                node.bytes[number] += bytes;
+                node.byCategory.set(category, (node.byCategory.get(category) ?? 0) + bytes);
+            }
+        }
+    });
+    return finish(root, true);
+}
