@@ -135,8 +135,8 @@ static void impossible_batches_end_a_run(void **state)
 {
     static const char *const changes[] = {
         "UPDATE batch SET first_event = -7 WHERE first_event = 1",
-        "UPDATE batch SET event_count = 0 WHERE first_event > 1",
-        "UPDATE batch SET first_event = 9223372036854775807, event_count = 3 WHERE first_event > 1",
+        "UPDATE batch SET event_count = 0 WHERE first_event = (SELECT max(first_event) FROM batch)",
+        "UPDATE batch SET first_event = 1 << 62 WHERE first_event = (SELECT max(first_event) FROM batch)",
     };
     (void)state;
     for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
