@@ -120,14 +120,20 @@ export class HashKeeper {
     constructor(scene) {
         this.scene = scene;
         this.timer = 0;
-        this.written = "";
+        this.isNew = true; // nothing was written yet
+        this.written = location.hash.slice(1);
         window.addEventListener("hashchange", () => {
             if (this.leaves()) location.reload();
-            else if (location.hash.slice(1) !== this.written) {
+            else if (this.isStale) {
                 this.written = location.hash.slice(1);
                 applyHash(scene, location.hash);
             }
         });
+    }
+
+    /** True if the address was changed from outside, and its event is about to come. */
+    get isStale() {
+        return location.hash.slice(1) !== this.written;
     }
 
     /** True if the address names another rank already: the page is about to show that one. */
@@ -139,12 +145,12 @@ export class HashKeeper {
         clearTimeout(this.timer);
         this.timer = setTimeout(() => {
             const hash = hashOf(this.scene);
-            if (hash === this.written || this.leaves()) return;
+            if (hash === this.written || this.isStale) return;
             // A step back undoes what was chosen, and not each turn of the wheel.
-            if (this.written === "" || chosenIn(hash) === chosenIn(this.written))
-                history.replaceState(null, "", `#${hash}`);
+            if (this.isNew || chosenIn(hash) === chosenIn(this.written)) history.replaceState(null, "", `#${hash}`);
             else history.pushState(null, "", `#${hash}`);
-            this.written = hash;
+            this.isNew = false;
+            this.written = location.hash.slice(1);
         }, 150);
     }
 }

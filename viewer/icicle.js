@@ -9,7 +9,7 @@ import { changeText, exactBytes, percentText, sizeText } from "./numbers.js";
 
 const LEAST_PART = 1 / 400; // of the whole: narrower nodes are left out
 const MOST_LEVELS = 6;
-const ROW = 24; // pixels, as in page.css
+const ROW = 24; // pixels, as in page.css; a narrower module is no button
 
 /** Returns the nodes that are wide enough: [{ node, level, left, part }], left and part of the whole. */
 export function layOut(root) {
@@ -34,9 +34,9 @@ export function layOut(root) {
 function colorOf(scene, { isOp, bytes, category }) {
     if (bytes.length > 1) {
         const change = (bytes[1] - bytes[0]) / Math.max(bytes[0], bytes[1], 1);
-        const name = change > 0 ? "var(--alarm)" : "var(--accent)";
+        const name = change > 0 ? "var(--more)" : "var(--less)";
         return {
-            background: `color-mix(in srgb, ${name} ${Math.round(Math.abs(change) * 60)}%, var(--bar))`,
+            background: `color-mix(in srgb, ${name} ${Math.round(Math.abs(change) * 100)}%, var(--bar))`,
             text: "",
         };
     }
@@ -64,6 +64,7 @@ export class Icicle {
             scene.timed,
             scene.theme,
             scene.eachLayer,
+            byId("icicle").clientWidth,
             ...scene.runs.map((_, i) => scene.mask(i)),
         ];
         if (from.length === this.from.length && from.every((each, i) => each === this.from[i])) return;
@@ -89,24 +90,24 @@ export class Icicle {
     makeNode({ node, level, left, part }, whole) {
         const { scene } = this;
         const { background, text } = colorOf(scene, node);
-        const button = make(
-            "button",
-            {
-                type: "button",
-                class: node.isOp ? "op" : undefined,
-                title: textOf(node, whole),
-                "data-key": `${level} ${node.path} ${node.name}`,
-                onclick: () => scene.set({ within: scene.within === node.path ? "" : node.path }),
-            },
+        const isButton = !node.isOp && part * byId("icicle").clientWidth >= ROW;
+        const button = {
+            type: "button",
+            "data-key": `${level} ${node.path}`,
+            onclick: () => scene.set({ within: scene.within === node.path ? "" : node.path }),
+        };
+        const cell = make(
+            isButton ? "button" : "span",
+            { class: node.isOp ? "op" : undefined, title: textOf(node, whole), ...(isButton ? button : {}) },
             shortText(node.name),
         );
-        Object.assign(button.style, {
+        Object.assign(cell.style, {
             left: `${left * 100}%`,
             width: `${part * 100}%`,
             top: `${level * ROW}px`,
             background,
             color: text,
         });
-        return button;
+        return cell;
     }
 }

@@ -128,6 +128,6 @@ test("text has the contrast of WCAG 2.2 AA", () => {
                     `${text} on ${on}`,
                 );
     for (const theme of [0, 1])
-        for (const on of ["bar", "bar-other"])
+        for (const on of ["bar", "bar-other", "more", "less"])
             assert.ok(contrastOf(channels(both("bar-text")[theme]), channels(both(on)[theme])) >= least, on);
 });

@@ -71,6 +71,20 @@ async function goTo(page, hash) {
     await settle(page);
 }
 
+test("a link that is pasted just after a change is not overwritten by it", () =>
+    withPage("one", {}, async (page) => {
+        const { length } = await numbers(page);
+        await press(page, "w");
+        await page.evaluate((hash) => {
+            setTimeout(() => {
+                location.hash = hash;
+            }, 10); // runs just before the page's own timer, since both are due once the loop has ended
+            for (const begin = performance.now(); performance.now() - begin < 300; );
+        }, `#range=0,${length}`);
+        await settle(page);
+        assert.match(await hashOf(page), /range=/);
+    }));
+
 test("the hash brings another reader to the same view", () =>
     withPage("one", {}, async (page) => {
         await press(page, "w", "w", "x");
