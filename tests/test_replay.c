@@ -43,6 +43,26 @@ static uint64_t naive_peak(const struct mt_lifetime *lifetimes, size_t count)
     return peak;
 }
 
+/* Checks that the highest of the curve are the peaks, and that no bin has less than was live as it began. */
+static void check_curve(const struct mt_lifetime *lifetimes, size_t count, const struct mt_replay_result *result)
+{
+    const struct mt_replay_curve *curve = &result->curve;
+    uint64_t allocated = 0, reserved = 0;
+    assert_in_range(curve->count, 1, MT_REPLAY_BINS);
+    for (size_t bin = 0; bin < curve->count; bin++) {
+        int64_t at = curve->first + (int64_t)(bin * curve->width);
+        uint64_t live = 0;
+        for (size_t i = 0; i < count; i++)
+            live += lifetimes[i].begin <= at && at < lifetimes[i].end ? lifetimes[i].requested_bytes : 0;
+        assert_true(live <= curve->allocated_bytes[bin]);
+        assert_true(curve->allocated_bytes[bin] <= curve->reserved_bytes[bin]);
+        allocated = curve->allocated_bytes[bin] > allocated ? curve->allocated_bytes[bin] : allocated;
+        reserved = curve->reserved_bytes[bin] > reserved ? curve->reserved_bytes[bin] : reserved;
+    }
+    assert_int_equal(allocated, result->allocated_bytes);
+    assert_int_equal(reserved, result->reserved_bytes);
+}
+
 enum { MOST_LIFETIMES = 300, ROUNDS = 60 };
 
 static void the_replay_reaches_the_naive_sum(void **state)
@@ -61,6 +81,7 @@ static void the_replay_reaches_the_naive_sum(void **state)
         assert_true(result.fits);
         assert_true(result.requested_bytes <= result.allocated_bytes &&
                     result.allocated_bytes <= result.reserved_bytes);
+        check_curve(lifetimes, count, &result);
     }
 }
 

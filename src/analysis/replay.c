@@ -32,7 +32,15 @@ static bool is_begin(const struct edge *edge)
 struct edges {
     struct edge *items;
     size_t count;
+    int64_t first;    /* position of the earliest; 0 if there is none */
+    uint64_t highest; /* key */
 };
+
+/* Returns the edge's position, from the earliest one on. */
+static uint64_t offset_of(const struct edge *edge)
+{
+    return edge->key >> 1;
+}
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
@@ -45,10 +53,11 @@ static int64_t earliest(const struct mt_lifetime *lifetimes, size_t count)
     return position;
 }
 
-/* Lists the edges in the order of the lifetimes, and returns the highest key. */
-static uint64_t list_edges(const struct mt_lifetime *lifetimes, size_t count, struct edges *edges)
+/* Lists the edges in the order of the lifetimes. */
+static void list_edges(const struct mt_lifetime *lifetimes, size_t count, struct edges *edges)
 {
-    uint64_t first = (uint64_t)earliest(lifetimes, count), highest = 0;
+    edges->first = earliest(lifetimes, count);
+    uint64_t first = (uint64_t)edges->first, highest = 0;
     for (size_t i = 0; i < count; i++) {
         assert(lifetimes[i].begin < lifetimes[i].end);
         uint64_t begin = ((uint64_t)lifetimes[i].begin - first) << 1 | 1;
@@ -62,7 +71,7 @@ static uint64_t list_edges(const struct mt_lifetime *lifetimes, size_t count, st
         if (end > highest)
             highest = end;
     }
-    return highest;
+    edges->highest = highest;
 }
 
 /* Sets the index at which the edges of each digit begin. */
@@ -110,8 +119,8 @@ static void edges_create(const struct mt_lifetime *lifetimes, size_t count, stru
     struct edge *listed = mt_host_resize(NULL, 2 * count, sizeof *listed);
     struct edge *room = mt_host_resize(NULL, 2 * count, sizeof *room);
     out->items = listed;
-    uint64_t highest = list_edges(lifetimes, count, out);
-    out->items = sort(listed, room, out->count, highest);
+    list_edges(lifetimes, count, out);
+    out->items = sort(listed, room, out->count, out->highest);
     free(out->items == listed ? room : listed);
 }
 
@@ -181,21 +190,51 @@ static void prefetch(const struct replay *replay, const struct edges *edges, siz
         __builtin_prefetch(replay->blocks[edges->items[at + EDGES_AHEAD].index]);
 }
 
-/* Allocates and frees in order; sets `fits` and `unmet`. */
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct mt_replay_curve begin_curve(const struct edges *edges)
+{
+    return (struct mt_replay_curve){.first = edges->first, .width = (edges->highest >> 1) / MT_REPLAY_BINS + 1};
+}
+
+/* Ends a bin of the curve. The allocator's peaks are those since the bin before, so nothing is counted edge by edge. */
+static void end_bin(struct replay *replay, struct mt_replay_result *out)
+{
+    struct mt_replay_curve *curve = &out->curve;
+    struct mt_alloc_stats stats;
+    mt_alloc_stats(replay->alloc, &stats);
+    mt_alloc_reset_peaks(replay->alloc);
+    assert(curve->count < MT_REPLAY_BINS);
+    curve->allocated_bytes[curve->count] = stats.all.peak_allocated_bytes;
+    curve->reserved_bytes[curve->count++] = stats.peak_reserved_bytes;
+    out->requested_bytes = larger(out->requested_bytes, stats.all.peak_requested_bytes);
+    out->allocated_bytes = larger(out->allocated_bytes, stats.all.peak_allocated_bytes);
+    out->reserved_bytes = larger(out->reserved_bytes, stats.peak_reserved_bytes);
+}
+
+/* Allocates and frees in order; sets the whole result. */
 static mt_status apply_all(struct replay *replay, const struct mt_lifetime *lifetimes, size_t count,
                            struct mt_replay_result *out)
 {
     struct edges edges;
     edges_create(lifetimes, count, &edges);
+    out->curve = begin_curve(&edges);
     mt_status status = MT_OK;
     for (size_t i = 0; i < edges.count && status == MT_OK; i++) {
         const struct edge *edge = &edges.items[i];
         prefetch(replay, &edges, i);
+        while (out->curve.count < offset_of(edge) / out->curve.width)
+            end_bin(replay, out);
         status = apply(replay, &lifetimes[edge->index], edge);
         if (status == MT_OUT_OF_MEMORY)
             out->unmet = edge->index;
     }
+    end_bin(replay, out);
     out->fits = status == MT_OK;
+    assert(out->requested_bytes <= out->allocated_bytes && out->allocated_bytes <= out->reserved_bytes);
     edges_release(&edges);
     return status == MT_OUT_OF_MEMORY ? MT_OK : status;
 }
@@ -208,14 +247,6 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
     mt_status status = replay_open(&replay, count, settings, capacity_bytes);
     if (status == MT_OK)
         status = apply_all(&replay, lifetimes, count, out);
-    if (status == MT_OK) {
-        struct mt_alloc_stats stats;
-        mt_alloc_stats(replay.alloc, &stats);
-        out->requested_bytes = stats.all.peak_requested_bytes;
-        out->allocated_bytes = stats.all.peak_allocated_bytes;
-        out->reserved_bytes = stats.peak_reserved_bytes;
-        assert(out->requested_bytes <= out->allocated_bytes && out->allocated_bytes <= out->reserved_bytes);
-    }
     replay_close(&replay);
     return status;
 }

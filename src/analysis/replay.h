@@ -38,12 +38,25 @@ struct mt_lifetime {
 /* Returns the category that a label names, since a policy may depend on it; MT_CATEGORY_WORKSPACE if it is none of ours. */
 mt_category mt_category_of_label(const struct mt_label_row *label);
 
+enum { MT_REPLAY_BINS = 256 };
+
+/* The course of a replay: the most that was allocated and reserved at the positions first + i * width <= p < first + (i + 1) *
+ * width, for i < count. A replay that ran out of memory has no bins after that.
+ * Invariants: width > 0; 0 < count <= MT_REPLAY_BINS; the highest are the peaks. */
+struct mt_replay_curve {
+    int64_t first;
+    uint64_t width;
+    size_t count;
+    uint64_t allocated_bytes[MT_REPLAY_BINS], reserved_bytes[MT_REPLAY_BINS];
+};
+
 /* The peaks of a replay, which need not be at one moment.
  * Invariant: requested_bytes <= allocated_bytes <= reserved_bytes. */
 struct mt_replay_result {
     uint64_t requested_bytes, allocated_bytes, reserved_bytes;
     bool fits;    /* every lifetime was allocated */
     size_t unmet; /* otherwise the index of the first that was not, at which the replay ended; 0 if it fits */
+    struct mt_replay_curve curve;
 };
 
 /* Allocates and frees the lifetimes in order of their positions, with those settings of the allocator, on a simulated
