@@ -118,6 +118,38 @@ void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_tex
         mt_text_add(out, ", %s", layer != NULL ? layer + strlen(layers) : finding->place);
 }
 
+void mt_finding_add_mended(const struct mt_finding *finding, struct mt_text *out)
+{
+    static const char *const mended[MT_PATTERN_COUNT] = {[MT_PATTERN_KEPT_GRADIENTS] = "gone before forward",
+                                                         [MT_PATTERN_LATE_FREE] = "freed after the last use",
+                                                         [MT_PATTERN_EARLY_ALLOCATION] = "allocated at the first use",
+                                                         [MT_PATTERN_IDLE] = "not kept while idle",
+                                                         [MT_PATTERN_NEVER_USED] = "not allocated",
+                                                         [MT_PATTERN_DEAD_WRITE] = "not written",
+                                                         [MT_PATTERN_TWO_PRECISIONS] = "made again when needed",
+                                                         [MT_PATTERN_LEAK] = "not left behind by steps"};
+    bool has_category = finding->category[0] != '\0', has_op = finding->op[0] != '\0';
+    char size[MT_BYTES_TEXT];
+    assert(mended[finding->pattern] != NULL);
+    mt_text_add(out, "%s", has_category ? finding->category : finding->role);
+    if (has_category && !has_op)
+        mt_text_add(out, " %s", finding->role);
+    if (has_op)
+        mt_text_add(out, " of %s", finding->op);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, " at %s", finding->place);
+    mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
+}
+
+void mt_alternative_add(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out)
+{
+    if (program->kind == MT_PROGRAM_PYTORCH)
+        mt_text_add(out, "expandable_segments:%s", mt_alloc_grows(alloc) ? "True" : "False");
+    else
+        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "",
+                    mt_policy_name(alloc->policy));
+}
+
 #define ROW struct mt_replay_result
 static const struct mt_field replay_fields[] = {
     MT_BYTES(ROW, requested_bytes, "requested_bytes", NULL, NULL),

@@ -18,6 +18,13 @@ void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out
 /* Adds the same in few characters: the op, or category and role, and the place in its layer. */
 void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_text *out);
 
+/* Adds the finding's blocks without its waste: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB) not allocated". It is not
+ * of fragmentation. */
+void mt_finding_add_mended(const struct mt_finding *finding, struct mt_text *out);
+
+/* Adds the alternative settings of an allocator as the program names them. */
+void mt_alternative_add(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out);
+
 /* A simulated option. */
 struct mt_advice_option_row {
     struct mt_text change, command;

@@ -7,6 +7,7 @@
 #include "words/run_words.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define ROW struct mt_oom_request_row
@@ -104,6 +105,7 @@ const struct mt_row_type mt_oom_change_type = MT_ROW_TYPE(ROW, change_fields);
 static const struct mt_field answer_fields[] = {
     MT_ROW(ROW, request, "asked", &asked_type, "the request; texts are null where its label says nothing"),
     MT_ROW(ROW, request, "memory", &memory_type, "what there was then"),
+    MT_OWNED(ROW, verdict, "verdict", NULL, "in words, if a limit refused, too little was free, or none in one piece"),
     MT_ROWS(ROW, holes, hole_count, "holes", &mt_oom_hole_type,
             "by why they could not serve; they sum to `hole_bytes`"),
     MT_ROWS(ROW, roles.items, roles.count, "by_role", &role_type, "what was live"),
@@ -159,40 +161,6 @@ static void create_holes(const struct mt_refusal *refusal, struct mt_oom_row *ou
     }
 }
 
-/* Adds the finding's blocks without its waste: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB) not allocated". */
-static void add_mended(const struct mt_finding *finding, struct mt_text *out)
-{
-    static const char *const mended[MT_PATTERN_COUNT] = {[MT_PATTERN_KEPT_GRADIENTS] = "gone before forward",
-                                                         [MT_PATTERN_LATE_FREE] = "freed after the last use",
-                                                         [MT_PATTERN_EARLY_ALLOCATION] = "allocated at the first use",
-                                                         [MT_PATTERN_IDLE] = "not kept while idle",
-                                                         [MT_PATTERN_NEVER_USED] = "not allocated",
-                                                         [MT_PATTERN_DEAD_WRITE] = "not written",
-                                                         [MT_PATTERN_TWO_PRECISIONS] = "made again when needed",
-                                                         [MT_PATTERN_LEAK] = "not left behind by steps"};
-    bool has_category = finding->category[0] != '\0', has_op = finding->op[0] != '\0';
-    char size[MT_BYTES_TEXT];
-    assert(mended[finding->pattern] != NULL);
-    mt_text_add(out, "%s", has_category ? finding->category : finding->role);
-    if (has_category && !has_op)
-        mt_text_add(out, " %s", finding->role);
-    if (has_op)
-        mt_text_add(out, " of %s", finding->op);
-    if (finding->place[0] != '\0')
-        mt_text_add(out, " at %s", finding->place);
-    mt_text_add(out, " (%s) %s", mt_format_bytes(finding->bytes, size), mended[finding->pattern]);
-}
-
-/* Adds the alternative settings as the program names them. */
-static void add_policy(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out)
-{
-    if (program->kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out, "expandable_segments:%s", mt_alloc_grows(alloc) ? "True" : "False");
-    else
-        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "",
-                    mt_policy_name(alloc->policy));
-}
-
 static void add_replayed(const struct mt_replayed_change *replayed, const struct mt_program *program,
                          struct mt_oom_change_row *out)
 {
@@ -203,11 +171,11 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
         return;
     case MT_REPLAYED_PATTERN:
         out->pattern = mt_pattern_name(replayed->finding.pattern);
-        add_mended(&replayed->finding, &out->change);
+        mt_finding_add_mended(&replayed->finding, &out->change);
         mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
         return;
     case MT_REPLAYED_POLICY:
-        add_policy(&replayed->alloc, program, &out->change);
+        mt_alternative_add(&replayed->alloc, program, &out->change);
         mt_hint_add(mt_alloc_grows(&replayed->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH, program,
                     &out->hint);
         return;
@@ -241,6 +209,67 @@ static void create_changes(const struct mt_oom_answer *answer, struct mt_oom_row
     }
 }
 
+/* Adds that a limit refused what the device could have given, and the limit that would have done. */
+static void add_limit(const struct mt_oom_answer *answer, struct mt_text *out)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    bool is_pytorch = answer->material.input.program.kind == MT_PROGRAM_PYTORCH;
+    uint64_t enough = refusal->reserved_bytes + refusal->needed_bytes;
+    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
+    mt_text_add(out, "The device had %s free, enough for it: a limit of the process refused it, such as %s.",
+                mt_format_bytes((uint64_t)refusal->device_free_bytes, first),
+                is_pytorch ? "torch.cuda.set_per_process_memory_fraction() or a quota" : "a quota");
+    mt_text_add(out, " Raise the limit to %s (%" PRIu64 " bytes) or more: what is reserved, and what was needed.",
+                mt_format_bytes(enough, second), enough);
+}
+
+/* Adds that the device had too little free, and what others held of it as far as that is known. */
+static void add_device_full(const struct mt_oom_answer *answer, struct mt_text *out)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    char had[MT_BYTES_TEXT], held[MT_BYTES_TEXT], elsewhere[MT_BYTES_TEXT];
+    mt_format_bytes((uint64_t)refusal->device_free_bytes, had);
+    mt_format_bytes(refusal->reserved_bytes, held);
+    if (mt_oom_knows_capacity(answer))
+        mt_text_add(out, "The device had %s free, and the allocator held %s: %s were held by others or by the context.",
+                    had, held, mt_format_bytes(mt_refusal_elsewhere(refusal), elsewhere));
+    else
+        mt_text_add(
+            out,
+            "The device had %s free, and the allocator held %s. What others held is not known, since the trace does "
+            "not say how much memory the device has.",
+            had, held);
+}
+
+/* Adds the sentence that tells if a limit refused, if too few bytes were free, or if none in one piece. */
+static void add_verdict(const struct mt_oom_answer *answer, struct mt_text *out)
+{
+    const struct mt_refusal *refusal = &answer->refusal;
+    uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
+             needed = refusal->need.block_bytes;
+    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
+    if (mt_refusal_is_limited(refusal))
+        add_limit(answer, out);
+    else if (mt_oom_knows_free(answer))
+        add_device_full(answer, out);
+    else if (!mt_oom_knows_capacity(answer))
+        mt_text_add(out, "The trace does not say how much memory the device has.");
+    else if (refusal->short_bytes == 0)
+        mt_text_add(out,
+                    "The device refused %s though %s were not reserved: others held a part, such as CUDA's context.",
+                    mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
+    else if (left >= needed)
+        mt_text_add(out, "%s are not reserved, enough for it, but for its size the policy takes %s.",
+                    mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
+    else if (all >= needed)
+        mt_text_add(out, "%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.",
+                    mt_format_bytes(all, first),
+                    mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, second));
+    else
+        mt_text_add(out, "Memory is full: even in one piece, the %s that are free would be %s too few.",
+                    mt_format_bytes(all, first), mt_format_bytes(needed - all, second));
+}
+
 void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *out)
 {
     const struct mt_refusal *refusal = &answer->refusal;
@@ -257,6 +286,7 @@ void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *ou
                                .needs_bytes = answer->is_simulated ? (int64_t)answer->fit.fit.enough_bytes : -1,
                                .is_reproduced = answer->replayed.is_reproduced,
                                .smallest_card = answer->smallest_card};
+    add_verdict(answer, &out->verdict);
     create_holes(refusal, out);
     create_changes(answer, out);
 }
@@ -270,6 +300,7 @@ void mt_oom_row_release(struct mt_oom_row *row)
         mt_text_release(&row->changes[i].command);
         mt_text_release(&row->changes[i].hint);
     }
+    mt_text_release(&row->verdict);
     free(row->holes);
     free(row->changes);
     *row = (struct mt_oom_row){0};

@@ -34,6 +34,7 @@ struct mt_oom_change_row {
 /* Ownership: the texts and the rows of holes and changes. The rest is borrowed from the answer. */
 struct mt_oom_row {
     struct mt_oom_request_row request;
+    struct mt_text verdict; /* if a limit refused, if too few bytes were free, or none in one piece */
     struct mt_oom_hole_row *holes;
     size_t hole_count;
     struct mt_oom_shares roles, categories, places;
@@ -43,6 +44,18 @@ struct mt_oom_row {
     bool is_reproduced;
     const char *smallest_card;
 };
+
+/* True if the trace says how much memory the device has. */
+static inline bool mt_oom_knows_capacity(const struct mt_oom_answer *answer)
+{
+    return answer->question->run->capacity_bytes > 0;
+}
+
+/* True if the trace says what the device had free when it refused. */
+static inline bool mt_oom_knows_free(const struct mt_oom_answer *answer)
+{
+    return answer->refusal.device_free_bytes >= 0;
+}
 
 /* Describe the rows. Tables have as fields of their own the number of a change and the segments and reason of holes. */
 extern const struct mt_row_type mt_oom_type, mt_oom_hole_type, mt_oom_change_type;

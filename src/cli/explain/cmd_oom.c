@@ -15,16 +15,6 @@ static const struct mt_label_row *label_of(const struct mt_oom_answer *answer)
     return &answer->material.input.labels[answer->refusal.mark.label];
 }
 
-static bool knows_capacity(const struct mt_oom_answer *answer)
-{
-    return answer->question->run->capacity_bytes > 0;
-}
-
-static bool knows_free(const struct mt_oom_answer *answer)
-{
-    return answer->refusal.device_free_bytes >= 0;
-}
-
 /* Prints "It asked for 16.00 MiB (16777216 bytes) of FFN, for swiglu.silu: saved, fp32 (4,256,4096)". */
 static void print_what(const struct mt_oom_answer *answer)
 {
@@ -109,19 +99,20 @@ static void print_memory(const struct mt_oom_answer *answer)
         bool is_shown;
         struct memory_line line;
     } lines[] = {
-        {knows_capacity(answer), {"capacity", refusal->capacity_bytes, ""}},
+        {mt_oom_knows_capacity(answer), {"capacity", refusal->capacity_bytes, ""}},
         {true, {"reserved", refusal->reserved_bytes, mt_text_get(&given_back)}},
         {true, {"  live", refusal->allocated_bytes, ""}},
         {true, {"  holes", refusal->hole_bytes, mt_text_get(&holes)}},
-        {knows_capacity(answer), {"not reserved", mt_refusal_left(refusal), ""}},
+        {mt_oom_knows_capacity(answer), {"not reserved", mt_refusal_left(refusal), ""}},
         {true,
          {"needed", refusal->needed_bytes,
           refusal->grows ? "by so much a segment would have grown, since no hole served"
                          : "a new segment, since no hole served"}},
-        {knows_free(answer), {"device free", (uint64_t)refusal->device_free_bytes, "by its driver, when it refused"}},
+        {mt_oom_knows_free(answer),
+         {"device free", (uint64_t)refusal->device_free_bytes, "by its driver, when it refused"}},
         {refusal->short_bytes > 0,
          {"short", refusal->short_bytes,
-          knows_free(answer) ? "needed, less what the device had free" : "needed, less what is not reserved"}},
+          mt_oom_knows_free(answer) ? "needed, less what the device had free" : "needed, less what is not reserved"}},
     };
     struct memory_line shown[sizeof lines / sizeof lines[0]];
     size_t count = 0;
@@ -132,65 +123,6 @@ static void print_memory(const struct mt_oom_answer *answer)
     mt_rows_print(&memory_type, "name size bytes meaning", NULL, shown, count);
     mt_text_release(&given_back);
     mt_text_release(&holes);
-}
-
-/* Prints that a limit refused what the device could have given, and the limit that would have done. */
-static void print_limit(const struct mt_oom_answer *answer)
-{
-    const struct mt_refusal *refusal = &answer->refusal;
-    bool is_pytorch = answer->material.input.program.kind == MT_PROGRAM_PYTORCH;
-    uint64_t enough = refusal->reserved_bytes + refusal->needed_bytes;
-    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
-    mt_say("\nThe device had %s free, enough for it: a limit of the process refused it, such as %s.",
-           mt_format_bytes((uint64_t)refusal->device_free_bytes, first),
-           is_pytorch ? "torch.cuda.set_per_process_memory_fraction() or a quota" : "a quota");
-    mt_say("Raise the limit to %s (%" PRIu64 " bytes) or more: what is reserved, and what was needed.",
-           mt_format_bytes(enough, second), enough);
-}
-
-/* Prints that the device had too little free, and what others held of it as far as that is known. */
-static void print_device_full(const struct mt_oom_answer *answer)
-{
-    const struct mt_refusal *refusal = &answer->refusal;
-    char had[MT_BYTES_TEXT], held[MT_BYTES_TEXT], elsewhere[MT_BYTES_TEXT];
-    mt_format_bytes((uint64_t)refusal->device_free_bytes, had);
-    mt_format_bytes(refusal->reserved_bytes, held);
-    if (knows_capacity(answer))
-        mt_say("\nThe device had %s free, and the allocator held %s: %s were held by others or by the context.", had,
-               held, mt_format_bytes(mt_refusal_elsewhere(refusal), elsewhere));
-    else
-        mt_say(
-            "\nThe device had %s free, and the allocator held %s. What others held is not known, since the trace does "
-            "not say how much memory the device has.",
-            had, held);
-}
-
-/* Prints the sentence that tells if a limit refused, if too few bytes were free, or if none in one piece. */
-static void print_verdict(const struct mt_oom_answer *answer)
-{
-    const struct mt_refusal *refusal = &answer->refusal;
-    uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
-             needed = refusal->need.block_bytes;
-    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
-    if (mt_refusal_is_limited(refusal))
-        print_limit(answer);
-    else if (knows_free(answer))
-        print_device_full(answer);
-    else if (!knows_capacity(answer))
-        mt_say("\nThe trace does not say how much memory the device has.");
-    else if (refusal->short_bytes == 0)
-        mt_say("\nThe device refused %s though %s were not reserved: others held a part, such as CUDA's context.",
-               mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
-    else if (left >= needed)
-        mt_say("\n%s are not reserved, enough for it, but for its size the policy takes %s.",
-               mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
-    else if (all >= needed)
-        mt_say("\n%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.",
-               mt_format_bytes(all, first),
-               mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, second));
-    else
-        mt_say("\nMemory is full: even in one piece, the %s that are free would be %s too few.",
-               mt_format_bytes(all, first), mt_format_bytes(needed - all, second));
 }
 
 static void print_need_of_run(const struct mt_oom_answer *answer)
@@ -330,7 +262,7 @@ static void print_nothing_suffices(const struct mt_oom_answer *answer)
     else if (answer->refusal.short_bytes > 0)
         mt_say("\nNo change that was tried would have sufficed: at least %s of what was live%s would have to go.",
                mt_format_bytes(answer->refusal.short_bytes, size),
-               knows_free(answer) ? ", or of what others held," : "");
+               mt_oom_knows_free(answer) ? ", or of what others held," : "");
     else
         mt_say("\nNo change that was tried would have sufficed: what others held of the device may have to go.");
 }
@@ -343,7 +275,7 @@ static void print_notes(const struct mt_oom_answer *answer)
                answer->simulated_device);
     if (!answer->replayed.is_reproduced)
         mt_say("A replay does not run out of memory where the run did: changes were not replayed.");
-    if (knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
+    if (mt_oom_knows_capacity(answer) && answer->limit_bytes != answer->refusal.capacity_bytes)
         mt_say("Changes had to do with the %s that the run held when it asked: %s the rest.",
                mt_format_bytes(answer->limit_bytes, limit),
                mt_refusal_is_limited(&answer->refusal) ? "a limit kept it from" : "others held");
@@ -357,7 +289,7 @@ static void print_answer(const struct mt_oom_answer *answer)
     print_what(answer);
     print_where(answer);
     print_memory(answer);
-    print_verdict(answer);
+    mt_say("\n%s", mt_text_get(&row.verdict));
     print_need_of_run(answer);
     if (row.hole_count > 0) {
         putchar('\n');
