@@ -134,10 +134,19 @@ function losses(scene) {
         );
 }
 
+/** Returns what memtrace oom found: what was short, and if it would have done in one piece. */
+function oomText({ answers }) {
+    const oom = answers?.what_if?.oom;
+    if (!oom) return [];
+    const { short_bytes: short } = oom.memory;
+    return [make("p", { id: "verdict" }, short ? `${sizeText(short)} short. ${oom.verdict}` : oom.verdict)];
+}
+
 /** Writes the answer into `element`. */
 export function showAnswer(element, scene) {
     element.replaceChildren(
         ...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),
+        ...oomText(scene),
         ...(scene.runs.length > 1 ? twoRuns(scene) : oneRun(scene)),
         ...losses(scene),
         ...disagreements(scene),

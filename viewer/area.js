@@ -1,8 +1,9 @@
 /** The stacked area of a run: allocated bytes by category, reserved bytes as a line above, and a mark on the peak. */
+import { eventOfBin, peakOfChange } from "./answers.js";
 import { columnsOfView, rasterArea } from "./area_raster.js";
 import { lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
-import { drawLabel, drawSizeAxis, LEFT } from "./plot.js";
+import { drawLabel, drawSizeAxis, fitText, LEFT } from "./plot.js";
 
 /** Returns the highest reserved bytes of each column, up to the end of the run. */
 export function reservedByColumn(run, number, axis, view, width) {
@@ -72,6 +73,63 @@ function drawPeak(plot, scene, number, top, most, height) {
     context.font = `11px ${theme.font}`;
 }
 
+/** Draws the capacity of the card. */
+function drawCapacity(plot, scene, top, most, height) {
+    const { context } = plot;
+    const { theme, capacity } = scene;
+    if (!scene.showsCapacity(most / 1.02) || capacity > most) return;
+    const y = Math.round(top + height - (capacity / most) * height) + 0.5;
+    context.strokeStyle = theme.alarm;
+    context.lineWidth = 1.5;
+    context.beginPath();
+    context.moveTo(LEFT, y);
+    context.lineTo(LEFT + plot.width, y);
+    context.stroke();
+    context.font = `11px ${theme.font}`;
+    const text = `${scene.card || "card"}: ${sizeText(capacity)}`;
+    drawLabel(context, theme, text, LEFT + 6, y + 10, theme.alarm);
+}
+
+/** Draws the reserved bytes with the change that is chosen: over the events, or of a simulation its peak alone. */
+function drawChange(plot, scene, number, top, most, height) {
+    const { context } = plot;
+    const { theme, axis, view, change } = scene;
+    const { eventCount } = scene.runs[number];
+    const y = (bytes) => top + height - (bytes / most) * height;
+    const x = (event) => LEFT + ((axis.xs[number][event] - view.x0) / (view.x1 - view.x0)) * plot.width;
+    context.save();
+    context.beginPath();
+    context.rect(LEFT, 0, plot.width, plot.height);
+    context.clip();
+    context.beginPath();
+    if (change.curve) {
+        change.curve.reserved_bytes.forEach((bytes, i) => {
+            context.lineTo(x(eventOfBin(change.curve, i, eventCount)), y(bytes));
+            context.lineTo(x(eventOfBin(change.curve, i + 1, eventCount)), y(bytes));
+        });
+    } else {
+        context.moveTo(LEFT, y(peakOfChange(change)));
+        context.lineTo(LEFT + plot.width, y(peakOfChange(change)));
+    }
+    for (const [color, width] of [
+        [theme.background, 5], // so that it can be seen on any category
+        [theme.accent, 2],
+    ]) {
+        context.strokeStyle = color;
+        context.lineWidth = width;
+        context.stroke();
+    }
+    context.restore();
+    context.font = `600 12px ${theme.font}`;
+    const text = fitText(
+        context,
+        `what if: ${change.change}: at most ${sizeText(peakOfChange(change))} reserved`,
+        plot.width - 24,
+    );
+    drawLabel(context, theme, text, LEFT + 6, Math.min(top + height - 10, y(peakOfChange(change)) + 11), theme.accent);
+    context.font = `11px ${theme.font}`;
+}
+
 /** Marks the moments at which the run was out of memory. */
 function drawOom(plot, scene, number, top, height) {
     const { context } = plot;
@@ -113,7 +171,9 @@ export function drawArea(plot, scene, number) {
     drawSizeAxis(plot, theme, ABOVE, plot.height, most, binaryStep(most, height / 34), sizeTick);
     if (!scene.isFiltered)
         drawReserved(plot, theme, reservedByColumn(run, number, axis, view, plot.width), ABOVE, most, height);
+    drawCapacity(plot, scene, ABOVE, most, height);
     drawOom(plot, scene, number, ABOVE, height);
+    if (scene.change && !scene.isFiltered) drawChange(plot, scene, number, ABOVE, most, height);
     drawPeak(plot, scene, number, ABOVE, most, height);
     columns.scale = picture.scale;
     return columns;

@@ -33,6 +33,8 @@ export function hashOf(scene) {
     if (scene.query) values.set("q", scene.query);
     if (scene.within) values.set("in", scene.within);
     if (scene.eachLayer) values.set("layers", "each");
+    if (scene.whatIf) values.set("if", scene.whatIf);
+    if (scene.card) values.set("card", scene.card);
     for (const word of scene.hidden) values.append("hide", word);
     return values.toString();
 }
@@ -105,6 +107,8 @@ export function applyHash(scene, hash) {
         eachLayer: values.get("layers") === "each",
         hidden: values.getAll("hide"),
         query: values.get("q") ?? "",
+        whatIf: values.get("if") ?? "",
+        card: values.get("card") ?? "",
     });
 }
 

@@ -4,6 +4,7 @@
  * Attributes `data-…` of #page hold its state and timings, for tests and benchmarks.
  */
 import { showAnswer } from "./answer.js";
+import { takeJson } from "./answers.js";
 import { AXIS_KINDS } from "./axis.js";
 import { readTheme } from "./colors.js";
 import { copyCommand } from "./copy_command.js";
@@ -249,6 +250,13 @@ class Reader {
         whenIdle(() => scene.onChange());
     }
 
+    /** Has the scene show the answers, which are about the run that the page opens with. */
+    async takeAnswers() {
+        if (this.rank !== "") return;
+        this.scene.setAnswers(await takeJson("answers-chunk-0"));
+        showAnswer(byId("answer"), this.scene);
+    }
+
     takeUses({ number, uses }) {
         this.scene.setUses(number, uses);
     }
@@ -298,7 +306,8 @@ function start() {
     const end = () => {
         worker.terminate();
         URL.revokeObjectURL(workerSource);
-        whenIdle(() => {
+        whenIdle(async () => {
+            if (page.dataset.state === "ready") await reader.takeAnswers();
             page.dataset.complete = "true";
         });
     };

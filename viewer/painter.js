@@ -3,6 +3,7 @@ import { drawArea } from "./area.js";
 import { AllocatorStrip } from "./allocator_strip.js";
 import { BarPanel } from "./bar_panel.js";
 import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
+import { Causes } from "./causes.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
 import { forgetCommand } from "./copy_command.js";
@@ -17,6 +18,7 @@ import { Overlay } from "./overlay.js";
 import { Plot } from "./plot.js";
 import { Search } from "./search.js";
 import { measuredText } from "./range.js";
+import { WhatIf } from "./what_if.js";
 import { runName } from "./where.js";
 
 /** Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map. */
@@ -60,6 +62,8 @@ export class Painter {
         this.map = new AddressMap(scene.plots.map);
         this.overlay = new Overlay(byId("overlay"), byId("charts"));
         this.panels = [
+            new WhatIf(scene),
+            new Causes(scene),
             new MomentPanel(scene),
             new BlockPanel(scene),
             new BarPanel(scene),

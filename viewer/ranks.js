@@ -7,8 +7,8 @@
  *   is_whole: boolean, duration_ns: number, bin_ns: number, bytes: number[]}} Rank
  * @typedef {{job: string, place: string, shown: number, missing: number[], ranks: Rank[]}} Job
  */
+import { takeJson } from "./answers.js";
 import { commandOf, copyText } from "./copy_command.js";
-import { inflate } from "./decode.js";
 import { byId, make, setText, shortText } from "./dom.js";
 import { changeText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { placeText } from "./where.js";
@@ -161,10 +161,8 @@ function showJob(job) {
  * @param {string} rank that is shown, as rankOfHash returns it
  */
 export async function showRanks(rank) {
-    const chunk = byId("ranks-chunk-0");
-    if (!chunk) return;
-    const job = JSON.parse(new TextDecoder().decode(await inflate(chunk.textContent)));
-    chunk.remove();
+    const job = await takeJson("ranks-chunk-0");
+    if (!job) return;
     job.current = rank === "" ? job.shown : Number(rank);
     job.length = Math.max(1, ...job.ranks.map(({ duration_ns: duration }) => duration));
     job.most = Math.max(1, ...job.ranks.map(({ peak_bytes: peak }) => peak));

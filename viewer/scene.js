@@ -50,6 +50,9 @@ export class Scene {
         this.within = ""; // path of the module whose blocks are shown alone; "": of all
         this.eachLayer = false; // true if alike layers are modules of their own
         this.hidden = []; // words of labels whose blocks are not shown: ["role:parameter"]
+        this.answers = null; // of other commands (answers.js), which follow after the first picture
+        this.whatIf = ""; // the change that is drawn; "": none
+        this.card = ""; // name of the card whose capacity is drawn; "": that of the run
         this.twins = null; // by label, 1 for twins of the selected block; null: not shown
         this.selected = -1; // block of run mapRun; -1: none
         this.bar = null; // { lane, i } of the selected bar of run mapRun; null: none
@@ -127,6 +130,22 @@ export class Scene {
         if (this.selected >= 0) this.onChange();
     }
 
+    /** Sets the answers. */
+    setAnswers(answers) {
+        this.set({ answers });
+    }
+
+    /** The change that is drawn (answers.js); null: none. */
+    get change() {
+        return this.answers?.what_if?.changes.find(({ change }) => change === this.whatIf) ?? null;
+    }
+
+    /** The bytes that the chosen card or else the run's has for an allocator; 0: not known. */
+    get capacity() {
+        const card = this.answers?.what_if?.cards.find(({ name }) => name === this.card);
+        return card?.usable_bytes ?? this.runs[0].info.capacity_bytes;
+    }
+
     /** Pins the moment of a column of the area; for two runs, one for each. */
     pin(moments, atPeak = false) {
         this.set({ moments, pinnedAtPeak: atPeak });
@@ -201,7 +220,13 @@ export class Scene {
                 ? this.shownPeak(number).bytes
                 : Math.max(run.peaks.allocated.bytes, run.peaks.reserved.bytes),
         );
-        return Math.max(1, ...tops) * 1.02;
+        const most = Math.max(1, ...tops);
+        return (this.showsCapacity(most) ? Math.max(most, this.capacity) : most) * 1.02;
+    }
+
+    /** True if the capacity is drawn above runs that need so much: if it was asked for, or is not far above. */
+    showsCapacity(most) {
+        return !this.isFiltered && this.capacity > 0 && (this.card !== "" || this.capacity <= 1.5 * most);
     }
 
     levels(number) {

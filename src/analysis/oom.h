@@ -100,6 +100,7 @@ struct mt_replayed_change {
 /* Invariants: every item's replay fits; items are ordered by what the change costs a program, least first; of findings with
  * one hint, only the one that saves most is there. */
 struct mt_replayed_changes {
+    struct mt_replay_result as_it_was; /* without a change; its peaks are those until the request */
     bool is_reproduced; /* without a change, the replay ends at the request; otherwise there are no items */
     uint64_t
         capacity_bytes; /* of the replays' device: that of the run's or, if the request fits there since others held

@@ -140,14 +140,14 @@ static mt_status replay(const struct extended *extended, const struct mt_alloc_s
 /* Finds the capacity at which the replay ends at the request. */
 static mt_status reproduce(struct extended *extended, const struct mt_refusal *refusal, struct mt_replayed_changes *out)
 {
-    struct mt_replay_result result;
-    mt_status status = replay(extended, &extended->input.settings, &result);
-    if (status == MT_OK && result.fits) {
+    struct mt_replay_result *result = &out->as_it_was;
+    mt_status status = replay(extended, &extended->input.settings, result);
+    if (status == MT_OK && result->fits) {
         extended->input.capacity_bytes = refusal->reserved_bytes + refusal->given_back_bytes;
-        status = replay(extended, &extended->input.settings, &result);
+        status = replay(extended, &extended->input.settings, result);
     }
     out->capacity_bytes = extended->input.capacity_bytes;
-    out->is_reproduced = status == MT_OK && !result.fits && result.unmet == extended->input.block_count - 1;
+    out->is_reproduced = status == MT_OK && !result->fits && result->unmet == extended->input.block_count - 1;
     return status;
 }
 

@@ -258,6 +258,14 @@ static mt_status write_ranks(const struct mt_page_output *out, const struct mt_p
 
 /* ---- the page ---- */
 
+/* Writes chunk 0 of the set "answers-". */
+static mt_status write_answers(const struct mt_page_output *out, const char *answers)
+{
+    struct mt_page_output set = *out;
+    snprintf(set.set, sizeof set.set, "answers-");
+    return mt_page_chunk_write(&set, 0, answers, strlen(answers));
+}
+
 static mt_status write_page(const struct mt_page_output *out, const struct mt_page_plan *plan, const struct data *data)
 {
     const char *chunks = strstr(mt_page_shell, CHUNKS);
@@ -266,6 +274,8 @@ static mt_status write_page(const struct mt_page_output *out, const struct mt_pa
     mt_status status = write_chunks(out, plan, data->runs, &data->names);
     if (status == MT_OK && plan->job != NULL)
         status = write_ranks(out, plan);
+    if (status == MT_OK && plan->answers != NULL)
+        status = write_answers(out, plan->answers);
     mt_page_output_text(out, chunks + strlen(CHUNKS));
     return status;
 }

@@ -3,7 +3,8 @@
  *
  *   trace ──▶ page_run: tables ──▶ page_chunk: parts, on every core ─┐
  *                   │                                                ├─▶ in the shell (viewer/)
- *                   └──▶ page: description in JSON, chunk number 0 ──┘
+ *                   └──▶ page: description in JSON, chunk number 0 ──┤
+ *                                answers in JSON, a set of their own ─┘
  *
  * docs/page.md is the format. */
 #ifndef MT_PAGE_PAGE_H
@@ -28,6 +29,7 @@ struct mt_page_plan {
     struct mt_page_source sources[MT_PAGE_MOST_RUNS];
     size_t source_count;           /* 1, or 2: the second is compared with the first */
     const struct mt_page_job *job; /* that the run is a rank of; NULL: it is shown alone. Needs a source_count of 1 */
+    const char *answers;           /* JSON: what other commands found about the runs (docs/page.md); NULL: nothing */
 };
 
 /* Writes the page. Reads a run as a whole, which takes about 200 bytes of memory an allocation. MT_BAD_TRACE if a

@@ -79,7 +79,7 @@ test("a link that is pasted just after a change is not overwritten by it", () =>
             setTimeout(() => {
                 location.hash = hash;
             }, 10); // runs just before the page's own timer, since both are due once the loop has ended
-            for (const begin = performance.now(); performance.now() - begin < 300; );
+            for (const begin = performance.now(); performance.now() - begin < 300;);
         }, `#range=0,${length}`);
         await settle(page);
         assert.match(await hashOf(page), /range=/);

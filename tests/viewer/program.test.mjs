@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { violations } from "./axe.mjs";
 import { settle, startBrowser } from "./browser.mjs";
-import { sizeText } from "../../viewer/numbers.js";
+import { changeText, sizeText } from "../../viewer/numbers.js";
 import { ask, makeStrangeTrace, memtrace, MEMTRACE, simulate, STRANGE_TRACE, writeTimeline } from "./program.mjs";
 
 const skip = MEMTRACE && STRANGE_TRACE ? false : "MEMTRACE and STRANGE_TRACE name no programs";
@@ -114,6 +114,66 @@ test("of a run out of memory, too, and what could not be had is said", { skip },
         const answer = await page.textContent("#answer");
         assert.match(answer, /^Out of memory: .* could not be allocated/);
         for (const part of refused.slice(1)) assert.ok(answer.includes(part), `${part} in ${answer}`);
+    }),
+);
+
+test("what memtrace oom found is beside the picture, and a change that is pressed is drawn", { skip }, () =>
+    withPage("oom", async (page) => {
+        const { memory, verdict, changes } = ask(started.folder, "oom", "--run", "oom");
+        assert.equal(await page.textContent("#verdict"), `${sizeText(memory.short_bytes)} short. ${verdict}`);
+        const buttons = page.locator("#changes button");
+        assert.ok(changes.length > 0, "some change suffices");
+        assert.equal(await buttons.count(), changes.length);
+        for (const [i, change] of changes.entries()) {
+            const text = await buttons.nth(i).textContent();
+            assert.ok(text.includes(change.change), text);
+            assert.ok(text.includes(`${sizeText(change.reserved_bytes)} reserved`), text);
+            assert.ok(text.endsWith(`, ${sizeText(change.room_bytes)} to spare`), text);
+        }
+        const before = await page.locator("#area-0").screenshot();
+        await buttons.first().click();
+        await settle(page);
+        assert.notDeepEqual(await page.locator("#area-0").screenshot(), before);
+        assert.equal(await page.textContent("#what-if-line"), changes[0].command ?? changes[0].hint);
+        await page.waitForTimeout(250);
+        const hash = await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("if"));
+        assert.equal(hash, changes[0].change);
+    }),
+);
+
+test("the changes that memtrace advise checked have their peaks, on any card", { skip }, () =>
+    withPage("baseline", async (page) => {
+        const { simulated, findings, replayed } = ask(started.folder, "advise", "--run", "baseline");
+        const peaks = [...simulated.map(({ peak }) => peak), ...findings.map((finding) => finding.replayed)];
+        const texts = await page.locator("#changes .faint").allTextContents();
+        assert.equal(texts.length, peaks.length);
+        for (const [i, text] of texts.entries())
+            assert.ok(text.startsWith(`${sizeText(peaks[i].reserved_bytes)} reserved`), text);
+        const card = ask(started.folder, "cards").rows.find(({ name }) => name === "rtx4090");
+        const capacity = card.memory_bytes - card.context_bytes;
+        await page.selectOption("#card", "rtx4090");
+        await settle(page);
+        assert.ok(
+            (await page.textContent("#what-if-now")).endsWith(
+                `, ${sizeText(replayed.allocated_bytes - capacity)} too many.`,
+            ),
+        );
+    }),
+);
+
+test("the page of two runs says what memtrace diff says", { skip }, () =>
+    withPage("diff", async (page) => {
+        const { causes, allocated_delta_bytes: delta } = ask(started.folder, "diff", "baseline", "autocast");
+        const most = causes.reduce((a, b) => (Math.abs(b.bytes) > Math.abs(a.bytes) ? b : a));
+        const rows = await page
+            .locator("#cause-rows tr")
+            .evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
+        assert.deepEqual(rows[0], [most.cause, changeText(most.bytes)]);
+        assert.deepEqual(rows.at(-1), ["allocated at the peak", changeText(delta)]);
+        assert.match(
+            await page.textContent("#causes-sentence"),
+            /^With autocast bf16 the run needs .* than with autocast off, because of /,
+        );
     }),
 );
 

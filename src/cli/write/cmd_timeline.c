@@ -1,12 +1,16 @@
 /* memtrace timeline: the page that shows a run, two, or the ranks of a job. */
 #include "analysis/rank_job.h"
 #include "answer/output_file.h"
+#include "base/memory.h"
+#include "cli/explain/diff_load.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "page/page.h"
+#include "words/what_if.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -15,13 +19,19 @@
 struct timeline_options {
     struct mt_trace_options trace;
     const char *compared, *output;
+    bool what_if;
 };
+
+/* Changes are replayed without being asked for up to so many events, which takes about as long as the rest of the page. */
+enum { WHAT_IF_EVENTS = 100000 };
 
 static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct timeline_options, trace.run, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
               .help = "the run to show (the newest unless given)"),
     MT_OPTION(TEXT, struct timeline_options, compared, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
               .help = "a second run, compared with it on the same axis"),
+    MT_OPTION(FLAG, struct timeline_options, what_if, "--what-if",
+              .help = "with the changes that advise or oom finds, of a run of more than 100000 events, too"),
     MT_OPTION(TEXT, struct timeline_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
               .help = "the page (" DEFAULT_OUTPUT " unless given); - is stdout"),
     MT_OPTION(TEXT, struct timeline_options, trace.trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -56,44 +66,99 @@ static mt_status write_page(const struct mt_page_plan *plan, const char *path)
     return status;
 }
 
+/* ---- answers ---- */
+
+/* Puts the answer to why the second run differs on the page. */
+static mt_status load_difference(const struct mt_question question[MT_SIDE_COUNT], json_t *answers)
+{
+    struct mt_diff_answer answer = {.question = {question[MT_SIDE_A], question[MT_SIDE_B]}, .key = MT_NO_GROUPS};
+    struct mt_text sentence = {0};
+    mt_status status = mt_diff_answer_load(&answer);
+    if (status == MT_OK) {
+        mt_diff_add_sentence(&answer, &sentence);
+        json_object_set_new(answers, "diff", mt_diff_json(&answer));
+        json_object_set_new(answers, "sentence", mt_json_text(mt_text_get(&sentence)));
+    }
+    mt_text_release(&sentence);
+    mt_diff_answer_release(&answer);
+    return status;
+}
+
+static mt_status load_what_if(const struct mt_question *question, json_t *answers)
+{
+    json_t *what_if;
+    mt_status status = mt_what_if_json(question, &what_if);
+    if (what_if != NULL)
+        json_object_set_new(answers, "what_if", what_if);
+    return status;
+}
+
+/* Writes the page with those answers. Without them, since the loading of them ended with `loaded`, the page says all the rest. */
+static mt_status write_answered(const struct timeline_options *timeline, struct mt_page_plan *plan, json_t *answers,
+                                mt_status loaded)
+{
+    if (loaded != MT_OK)
+        mt_note("the page lacks an answer: %s", mt_last_error());
+    char *text = json_object_size(answers) > 0 ? json_dumps(answers, JSON_COMPACT) : NULL;
+    plan->answers = text;
+    mt_status status = write_page(plan, timeline->output);
+    free(text);
+    return status;
+}
+
 static void add_source(const struct mt_question *question, const char *trace, struct mt_page_plan *plan)
 {
     const char *path = question->file != NULL ? question->file : trace;
     plan->sources[plan->source_count++] = (struct mt_page_source){question->trace, question->run, path};
 }
 
-static mt_status show_compared(const struct timeline_options *timeline, struct mt_page_plan *plan)
+/* Shows a run alone. */
+static mt_status show_run(const struct timeline_options *timeline, const struct mt_question *question,
+                          struct mt_page_plan *plan)
 {
-    struct mt_question compared;
-    if (timeline->compared == NULL)
-        return write_page(plan, timeline->output);
-    MT_TRY(mt_question_open_named(timeline->trace.trace, timeline->compared, &compared));
-    add_source(&compared, timeline->trace.trace, plan);
-    mt_status status = write_page(plan, timeline->output);
-    mt_question_close(&compared);
+    json_t *answers = json_object();
+    const bool is_asked = timeline->what_if || question->run->event_count <= WHAT_IF_EVENTS;
+    mt_status status = write_answered(timeline, plan, answers, is_asked ? load_what_if(question, answers) : MT_OK);
+    json_decref(answers);
+    return status;
+}
+
+static mt_status show_compared(const struct timeline_options *timeline, const struct mt_question *question,
+                               struct mt_page_plan *plan)
+{
+    struct mt_question pair[MT_SIDE_COUNT] = {[MT_SIDE_A] = *question};
+    MT_TRY(mt_question_open_named(timeline->trace.trace, timeline->compared, &pair[MT_SIDE_B]));
+    add_source(&pair[MT_SIDE_B], timeline->trace.trace, plan);
+    json_t *answers = json_object();
+    mt_status status = write_answered(timeline, plan, answers, load_difference(pair, answers));
+    json_decref(answers);
+    mt_question_close(&pair[MT_SIDE_B]);
     return status;
 }
 
 /* Shows a rank with the others of its job beside it; alone if there are none, or if it was run again since. */
-static mt_status show_job(const struct timeline_options *timeline, const struct mt_run *run,
+static mt_status show_job(const struct timeline_options *timeline, const struct mt_question *question,
                           const struct mt_rank_job *job, struct mt_page_plan *plan)
 {
+    const struct mt_run *run = question->run;
     const struct mt_page_job shown = {.job = job, .place = timeline->trace.trace, .shown = run->rank};
     const struct mt_job_rank *rank;
     const bool is_newest = mt_rank_job_find(job, run->rank, &rank) == MT_OK && rank->of->run == run->id;
     plan->job = is_newest && job->count > 1 ? &shown : NULL;
-    return write_page(plan, timeline->output);
+    return show_run(timeline, question, plan);
 }
 
-static mt_status show_rank(const struct timeline_options *timeline, const struct mt_run *run, struct mt_page_plan *plan)
+static mt_status show_rank(const struct timeline_options *timeline, const struct mt_question *question,
+                           struct mt_page_plan *plan)
 {
+    const struct mt_run *run = question->run;
     struct mt_ranks ranks;
     struct mt_rank_job job = {0};
     mt_status status = mt_ranks_open(&timeline->trace.trace, 1, &ranks);
     if (status == MT_OK)
         status = mt_rank_job_open(&ranks, run->job != NULL ? run->job : "", &job);
     if (status == MT_OK)
-        status = show_job(timeline, run, &job, plan);
+        status = show_job(timeline, question, &job, plan);
     mt_rank_job_release(&job);
     mt_ranks_close(&ranks);
     return status;
@@ -105,9 +170,9 @@ static mt_status ask_timeline(const struct mt_question *question, const void *gi
     struct mt_page_plan plan = {.program = "memtrace " MT_VERSION};
     MT_TRY(mt_output_file_check("-o", timeline->output, NULL));
     add_source(question, timeline->trace.trace, &plan);
-    if (timeline->compared == NULL && question->run->rank >= 0)
-        return show_rank(timeline, question->run, &plan);
-    return show_compared(timeline, &plan);
+    if (timeline->compared != NULL)
+        return show_compared(timeline, question, &plan);
+    return question->run->rank >= 0 ? show_rank(timeline, question, &plan) : show_run(timeline, question, &plan);
 }
 
 const struct mt_command mt_command_timeline = {
@@ -119,7 +184,9 @@ const struct mt_command mt_command_timeline = {
         "and address, steps, phases and layers, and of any moment the blocks that are live and the holes between "
         "them,\n"
         "the modules that hold them, and sums by role and other words. What is searched for is shown alone; any group\n"
-        "can be hidden.\n"
+        "can be hidden. Beside them stands what memtrace advise, oom or diff finds: each change that was checked, "
+        "with\n"
+        "its peak and its course.\n"
         "Of the ranks of a job, in a folder of traces or in one, also a small chart of each, the highest peak first;\n"
         "those that are not too long can be opened. It needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"

@@ -1,0 +1,135 @@
+/**
+ * The changes that were checked, each with its peak and a small chart of its course. The one that is pressed is drawn in the
+ * area, too. A card can be chosen, and each change tells if it fits that.
+ */
+import { eventOfBin, peakOfChange } from "./answers.js";
+import { copyText } from "./copy_command.js";
+import { byId, make, refill, setText, shortText } from "./dom.js";
+import { changeText, sizeText } from "./numbers.js";
+
+/** The units of a chart (page.html), which its box stretches. */
+const COURSE_WIDTH = 1000;
+const COURSE_HEIGHT = 100;
+
+/** Returns the outline of the reserved bytes of a curve over the events of its run, as SVG has it. */
+export function curvePath(curve, eventCount, most) {
+    const x = (i) => ((eventOfBin(curve, i, eventCount) / Math.max(1, eventCount)) * COURSE_WIDTH).toFixed(0);
+    const parts = curve.reserved_bytes.map(
+        (bytes, i) => `V${(COURSE_HEIGHT * (1 - bytes / most)).toFixed(1)}H${x(i + 1)}`,
+    );
+    return `M${x(0)} ${COURSE_HEIGHT}${parts.join("")}V${COURSE_HEIGHT}Z`;
+}
+
+/** Returns the line to copy: a command, or the hint of what to write. */
+export function lineOf({ command, hint }) {
+    return command || hint;
+}
+
+export class WhatIf {
+    constructor(scene) {
+        this.scene = scene;
+        this.from = [];
+        byId("card").addEventListener("change", (event) => scene.set({ card: event.target.value }));
+        byId("copy-line").addEventListener("click", () => copyText(lineOf(scene.change)));
+    }
+
+    update() {
+        const { scene } = this;
+        const from = [scene.answers, scene.change, scene.card];
+        if (from.every((each, i) => each === this.from[i])) return;
+        const isNew = from[0] !== this.from[0];
+        this.from = from;
+        const whatIf = scene.answers?.what_if;
+        byId("what-if").hidden = !whatIf;
+        if (!whatIf) return;
+        if (isNew) this.makeCards(whatIf);
+        byId("card").value = scene.card;
+        setText(byId("what-if-now"), this.nowText(whatIf));
+        refill(
+            byId("changes"),
+            whatIf.changes.map((change) => this.makeChange(change, whatIf)),
+        );
+        this.tell();
+    }
+
+    makeCards({ cards }) {
+        const own = this.scene.runs[0].info.capacity_bytes;
+        const name = own > 0 ? `its card, ${sizeText(own)}` : "any card";
+        byId("card").replaceChildren(
+            make("option", { value: "" }, name),
+            ...cards.map((card) =>
+                make("option", { value: card.name }, `${card.name}, ${sizeText(card.usable_bytes)}`),
+            ),
+        );
+    }
+
+    nowText({ as_it_was: before, changes }) {
+        const asItWas = before.fits
+            ? `As it was, by ${before.alloc}: at most ${sizeText(before.reserved_bytes)} reserved${this.roomText(before)}.`
+            : `As it was, by ${before.alloc}: it ends out of memory.`;
+        return changes.length > 0 ? asItWas : `${asItWas} No change that was tried would do.`;
+    }
+
+    /** Returns ", 3.20 GiB to spare" of the card; "" if none is known. */
+    roomText(change) {
+        const { capacity } = this.scene;
+        if (capacity === 0) return "";
+        const room = capacity - peakOfChange(change);
+        if (room >= 0) return `, ${sizeText(room)} to spare`;
+        if (change.allocated_bytes > capacity) return `, ${sizeText(change.allocated_bytes - capacity)} too many`;
+        return `, ${sizeText(-room)} too many unless cached memory is given back`;
+    }
+
+    /** Returns "57.11 GiB reserved, −9.04 GiB". */
+    peakText(change, before) {
+        if (!change.fits) return "ends out of memory";
+        const by = before.fits ? `, ${changeText(peakOfChange(change) - before.reserved_bytes)}` : "";
+        return `${sizeText(peakOfChange(change))} reserved${by}`;
+    }
+
+    makeChange(change, { as_it_was: before }) {
+        const { scene } = this;
+        const isOn = scene.change === change;
+        return make(
+            "li",
+            {},
+            make(
+                "button",
+                {
+                    type: "button",
+                    "aria-pressed": String(isOn),
+                    "data-key": change.change,
+                    onclick: () => scene.set({ whatIf: isOn ? "" : change.change }),
+                },
+                this.makeChart(change, before),
+                make("span", {}, shortText(change.change)),
+                make("span", { class: "faint" }, this.peakText(change, before) + this.roomText(change)),
+            ),
+        );
+    }
+
+    makeChart({ curve }, before) {
+        const chart = byId("change-chart").content.firstElementChild.cloneNode(true);
+        if (!curve) return chart;
+        const { eventCount } = this.scene.runs[0];
+        const most = Math.max(1, ...before.curve.reserved_bytes, ...curve.reserved_bytes);
+        const [was, is] = chart.children;
+        was.setAttribute("d", curvePath(before.curve, eventCount, most));
+        is.setAttribute("d", curvePath(curve, eventCount, most));
+        return chart;
+    }
+
+    /** Says what the change that is pressed would do, and how to make it. */
+    tell() {
+        const { change, answers } = this.scene;
+        byId("what-if-do").hidden = !change;
+        if (!change) {
+            setText(byId("what-if-text"), "");
+            return;
+        }
+        const { as_it_was: before } = answers.what_if;
+        const proof = change.proof === "replay" ? "replayed with the run's blocks" : "the whole run simulated";
+        setText(byId("what-if-text"), `With it, ${proof}: ${this.peakText(change, before)}${this.roomText(change)}.`);
+        setText(byId("what-if-line"), lineOf(change));
+    }
+}
