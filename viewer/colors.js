@@ -39,7 +39,8 @@ const NO_HATCH = 0,
 /** Those of categories that programs name: so many times all colours. */
 const OF_OTHERS = [FALLING, CROSSED, UPRIGHT];
 
-const HATCH_PERIOD = 7;
+/** The width and height, in pixels, after which hatching repeats. */
+export const HATCH_PERIOD = 7;
 const isOnLine = (at) => at % HATCH_PERIOD < 2;
 
 /** By hatch, true if it has a line at a pixel. All pictures use it, so that they match. */

@@ -16,6 +16,7 @@ import { sizeText } from "./numbers.js";
 import { makePlots, Painter } from "./painter.js";
 import { Pointer } from "./pointer.js";
 import { rankOfHash, showRanks } from "./ranks.js";
+import { FORMATS, saveAs } from "./save.js";
 import { Scene } from "./scene.js";
 import { timesBetween } from "./times.js";
 import { revealX, withRange } from "./view.js";
@@ -127,6 +128,11 @@ function listen(scene, painter) {
     byId("leave-module").addEventListener("click", () => scene.set({ within: "" }));
     byId("to-peak").addEventListener("click", () => scene.goToPeak());
     byId("copy").addEventListener("click", () => scene.copy());
+    byId("save").append(...FORMATS.map((format) => make("option", {}, format)));
+    byId("save").addEventListener("change", ({ target }) => {
+        if (FORMATS.includes(target.value)) saveAs(scene, target.value);
+        target.value = "";
+    });
     byId("theme").addEventListener("click", () => scene.toggleTheme());
     byId("help").addEventListener("click", () => byId("keys").showModal());
     listenToKeys(scene);

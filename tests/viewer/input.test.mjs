@@ -1,11 +1,13 @@
 /** Other inputs than a mouse with a wheel: fingers, trackpads, the keyboard on a control. Also paper and copying. */
 import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
 import { clickAt, numbers, pointOf, press, withOpened } from "./hands.mjs";
 import { makeSyntheticPage } from "./synthetic.mjs";
+import { csvField } from "../../viewer/save.js";
 
 const noPoppler = spawnSync("pdftoppm", ["-v"]).error ? "pdftoppm (poppler-utils) is not there" : false;
 let started;
@@ -246,3 +248,42 @@ test("the peak of a category alone is what p tells", () =>
         await press(page, "p");
         assert.match(await page.textContent("#said"), /^Softmax: [\d.]+ MiB at its peak, step \d+ · /);
     }));
+
+/** Chooses a format of "Save as", and returns the file's bytes. */
+async function save(page, format) {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.selectOption("#save", format)]);
+    assert.equal(download.suggestedFilename(), `memtrace.${format.toLowerCase()}`);
+    return readFileSync(await download.path());
+}
+
+test("what is seen is saved as numbers, as shapes, and as a picture", () =>
+    withPage({}, async (page) => {
+        const peak = await page.getAttribute("#moment-sizes tr:first-child td", "data-bytes");
+        const rows = (await save(page, "CSV"))
+            .toString()
+            .trim()
+            .split("\r\n")
+            .map((row) => row.split(","));
+        assert.deepEqual(rows[0].slice(0, 5), ["run", "event", "time_ns", "allocated_bytes", "reserved_bytes"]);
+        assert.equal(String(Math.max(...rows.slice(1).map((row) => Number(row[3])))), peak);
+        for (const row of rows.slice(1)) {
+            const sum = row.slice(5).reduce((a, b) => a + Number(b), 0);
+            assert.equal(sum, Number(row[3]));
+        }
+        const svg = (await save(page, "SVG")).toString();
+        const shown = await page.evaluate((text) => {
+            const root = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+            return [root.tagName, ...[...root.querySelectorAll("path > title")].map((each) => each.textContent)];
+        }, svg);
+        assert.deepEqual(new Set(shown), new Set(["svg", ...rows[0].slice(5)]));
+        const png = await save(page, "PNG");
+        assert.equal(png.subarray(1, 4).toString(), "PNG");
+        const charts = await page.locator("#charts").boundingBox();
+        assert.ok(png.readUInt32BE(16) > charts.width && png.readUInt32BE(20) > charts.height);
+    }));
+
+test("no field of CSV is a formula", () => {
+    assert.equal(csvField("=cmd()"), "'=cmd()");
+    assert.equal(csvField('a "b", c'), '"a ""b"", c"');
+    assert.equal(csvField(-1), "-1");
+});
