@@ -75,7 +75,7 @@ static void a_long_path_takes_no_longer_than_its_length(void **state)
     memset(path, '/', sizeof path - 1);
     clock_t since = clock();
     assert_false(mt_glob_fits_file("*site-packages/*|*lib/python3*|torch/*|/*x", path));
-    assert_true(clock() - since < CLOCKS_PER_SEC);
+    assert_true(clock() - since < 5 * CLOCKS_PER_SEC);
 }
 
 int main(void)
