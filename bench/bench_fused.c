@@ -3,7 +3,9 @@
  *
  *   fused      a step beside PyTorch's eager mode, and a layer of attention
  *   memory     peaks with the settings that make the model small, and bytes reserved over allocated
- *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers */
+ *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers
+ *   length-small, length-medium, length-2.7B
+ *              a step of 16,384 tokens beside torch.compile, in sequences of 512 to 8192 */
 #include "bench/turns.h"
 
 enum { TURNS = 3 };
@@ -155,6 +157,80 @@ static void measure_compiled(struct bench *bench)
         measure_step(bench, &steps[i], "compiled", "--compile");
 }
 
+/* ---- steps of 16,384 tokens ---- */
+
+/* A model, as PyTorch's peer has it too. */
+struct size {
+    const char *name;
+    int width, hidden, layers;
+    const char *options; /* beside those of all */
+};
+
+enum { TOKENS = 16384, VOCABULARY = 10000 };
+
+/* Returns the operations of a step: 6 for each parameter and token, and the causal half of attention's products. */
+static double operations_of(const struct size *size, int seq)
+{
+    double width = size->width, layer = 4 * width * width + 3 * width * size->hidden;
+    double parameters = size->layers * layer + 2 * VOCABULARY * width;
+    return TOKENS * (6 * parameters + 6.0 * size->layers * seq * width);
+}
+
+static void report_length(struct bench *bench, const struct size *size, int seq, double ms, double peer_ms,
+                          double bytes, double peer_bytes)
+{
+    enum { PEAK_TFLOPS = 989, PICO = 1000000000 };
+    char what[LONGEST];
+    snprintf(what, sizeof what, "length: %s %d x %d, step", size->name, seq, TOKENS / seq);
+    report(bench, what, "ms", ms, peer_ms, at_most(peer_ms), 0.9 * peer_ms);
+    snprintf(what, sizeof what, "length: %s %d x %d, allocated", size->name, seq, TOKENS / seq);
+    report(bench, what, "GiB", bytes / GIB, peer_bytes / GIB, at_most(peer_bytes), 0.95 * peer_bytes / GIB);
+    double operations = operations_of(size, seq) / PICO / PEAK_TFLOPS;
+    snprintf(what, sizeof what, "length: %s %d x %d, share of %d TFLOP/s", size->name, seq, TOKENS / seq, PEAK_TFLOPS);
+    report(bench, what, "1", operations / ms, operations / peer_ms,
+           strcmp(size->name, "2.7B") == 0 ? BENCH_AT_LEAST : "", 0.52);
+}
+
+static void measure_length(struct bench *bench, const struct size *size)
+{
+    for (int seq = 512; seq <= 8192; seq *= 2) {
+        const struct setup setup = {size->name, seq, "bf16"};
+        char ours[LONGEST], theirs[LONGEST], name[LONGEST];
+        double peaks[2];
+        struct turns turns;
+        if (seq == 2048)
+            continue;
+        snprintf(theirs, sizeof theirs, "--compile --batch %d", TOKENS / seq);
+        snprintf(ours, sizeof ours, "--impl fused --attention flash --warmup 3 --steps 8 --batch %d %s", TOKENS / seq,
+                 size->options);
+        struct peer peer = open_model(bench, "pytorch_own.py", &setup, theirs);
+        if (take_turns(bench, &setup, ours, 2, &peer, &turns)) {
+            json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
+            peer_ask(&peer, peaks, 2, "peaks");
+            report_length(bench, size, seq, turns.ours[STEP], turns.peer[STEP], number_at(answer, "allocated_bytes"),
+                          peaks[0]);
+            json_decref(answer);
+        } else
+            fail(bench, setup_name(&setup, name));
+        peer_close(&peer);
+    }
+}
+
+static void measure_length_small(struct bench *bench)
+{
+    measure_length(bench, &(struct size){"small", 768, 3072, 12, "--cuda-graph on --zero-grad before-forward"});
+}
+
+static void measure_length_medium(struct bench *bench)
+{
+    measure_length(bench, &(struct size){"medium", 1024, 4096, 24, "--cuda-graph on --zero-grad before-forward"});
+}
+
+static void measure_length_large(struct bench *bench)
+{
+    measure_length(bench, &(struct size){"2.7B", 2560, 10240, 32, "--optimizer-in-backward beside"});
+}
+
 /* ---- memory ---- */
 
 /* The peak of bytes that were allocated, in GiB; NAN if the run failed. */
@@ -226,7 +302,12 @@ static void measure_memory(struct bench *bench)
 
 int main(int count, char **arguments)
 {
-    static const struct measurement measurements[] = {
-        {"fused", measure_fused}, {"memory", measure_memory}, {"compiled", measure_compiled}, {NULL, NULL}};
+    static const struct measurement measurements[] = {{"fused", measure_fused},
+                                                      {"memory", measure_memory},
+                                                      {"compiled", measure_compiled},
+                                                      {"length-small", measure_length_small},
+                                                      {"length-medium", measure_length_medium},
+                                                      {"length-2.7B", measure_length_large},
+                                                      {NULL, NULL}};
     return measure_on_card("bench_fused", measurements, count, arguments);
 }

@@ -6,6 +6,8 @@ Needs torch and a GPU, nothing else. Answers on stdin, as bench/peer.h says, med
 
     attention PRECISION LENGTH FEATURES    forward and backward of the op
     layer PRECISION LENGTH FEATURES        forward and backward of the layer, and the bytes live before backward
+    heads BATCH HEADS LENGTH FEATURES      forward and backward of the op, in bf16
+    precision HEADS LENGTH FEATURES        how far out, dq, dk and dv in bf16 are from double precision, as a share
 """
 import statistics
 
@@ -75,6 +77,27 @@ def attention(precision, length, features):
     return measure(lambda: functional.scaled_dot_product_attention(*inputs, is_causal=True), inputs)
 
 
+def heads(batch, count, length, features):
+    shape = [int(size) for size in (batch, count, length, features)]
+    inputs = [torch.randn(shape, dtype=torch.bfloat16, device="cuda", requires_grad=True) for _ in range(3)]
+    return measure(lambda: functional.scaled_dot_product_attention(*inputs, is_causal=True), inputs)
+
+
+def results(inputs, gradient):
+    """The op's output and the gradients of its operands."""
+    inputs = [tensor.detach().requires_grad_() for tensor in inputs]
+    out = functional.scaled_dot_product_attention(*inputs, is_causal=True)
+    return [out.detach(), *torch.autograd.grad(out, inputs, gradient)]
+
+
+def precision(count, length, features):
+    shape = (1, int(count), int(length), int(features))
+    *inputs, gradient = (torch.rand(shape, device="cuda").mul(2).sub(1).bfloat16() for _ in range(4))
+    near = results(inputs, gradient)
+    true = results([tensor.double() for tensor in inputs], gradient.double())
+    return [((a.double() - b).norm() / b.norm()).item() for a, b in zip(near, true)]
+
+
 def layer(precision, length, features):
     dtype = dtype_of(precision)
     module = Layer(int(features), dtype)
@@ -84,7 +107,7 @@ def layer(precision, length, features):
 
 def main():
     torch.cuda.init()
-    serve({"attention": attention, "layer": layer})
+    serve({"attention": attention, "layer": layer, "heads": heads, "precision": precision})
 
 
 if __name__ == "__main__":

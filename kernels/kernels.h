@@ -94,6 +94,8 @@ struct mtk_attention_grad {
     struct mtk_view grad;       /* the gradient of out */
     struct mtk_view q, k, v;    /* the operands of attention */
     struct mtk_view out, lse;   /* its results */
+    mt_addr workspace;          /* of mtk_attention_grad_bytes (attention_plan.h) for the card that computes */
+    uint64_t workspace_bytes;
 };
 
 /* The way in which the kernel of a product is chosen: the library guesses it, or the kernels that it offers are
@@ -244,7 +246,7 @@ struct mtk_adamw {
       (out, lse, q, k, v))                                                                                             \
     X(attention_grad, (const struct mtk_attention_grad *call, struct mtk_queue *queue),                                \
       (&call->dq, &call->dk, &call->dv, &call->delta, &call->grad, &call->q, &call->k, &call->v, &call->out,           \
-       &call->lse))                                                                                                    \
+       &call->lse, MTK_BYTES(call->workspace, call->workspace_bytes)))                                                 \
     X(rms_norm,                                                                                                        \
       (double epsilon, const struct mtk_view *out, const struct mtk_view *rstd, const struct mtk_view *sum,            \
        const struct mtk_view *x, const struct mtk_view *y, const struct mtk_view *weight, struct mtk_queue *queue),    \

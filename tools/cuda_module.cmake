@@ -30,16 +30,25 @@ set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
 
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
+# Kernels for Hopper use instructions that are its own, and are compiled for it alone.
+set(hopper_sources ${kernel_sources})
+list(FILTER hopper_sources INCLUDE REGEX "/hopper_[a-z]+\\.cu$")
+list(REMOVE_ITEM kernel_sources ${hopper_sources})
+add_library(memtrace_cuda_hopper OBJECT ${hopper_sources})
 foreach(name IN ITEMS status clock memory names) # its own copy of a part of src/base (src/device/module.h)
     list(APPEND cuda_sources ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
-add_library(memtrace_cuda MODULE ${cuda_sources} ${kernel_sources})
-target_include_directories(memtrace_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
-target_include_directories(memtrace_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-target_compile_options(
-    memtrace_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
+add_library(memtrace_cuda MODULE ${cuda_sources} ${kernel_sources} $<TARGET_OBJECTS:memtrace_cuda_hopper>)
+foreach(target IN ITEMS memtrace_cuda memtrace_cuda_hopper)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+    target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    target_compile_options(
+        ${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
+endforeach()
 target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas CUDA::cublasLt Threads::Threads ${CMAKE_DL_LIBS})
 # The loader looks for cuBLAS in its usual places and in the toolkit's.
+set_target_properties(memtrace_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real CUDA_VISIBILITY_PRESET hidden
+                                                      VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
 set_target_properties(
     memtrace_cuda
     PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF

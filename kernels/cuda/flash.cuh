@@ -10,6 +10,8 @@
 
 #include <type_traits>
 
+typedef __nv_bfloat16 mtk_bf16;
+
 constexpr float MTK_LOG2_E = 1.4426950408889634f, MTK_LN_2 = 0.6931471805599453f;
 
 /* Heads (B,H,T,D) of dense rows. Strides in elements. */
@@ -100,6 +102,13 @@ template <class E> static mtk_flash<E> mtk_flash_of(double scale, const struct m
 /* Queues delta, dk and dv, and dq of a call of fp32 whose operands may not be rounded, by kernels without matrix
  * units. */
 mt_status mtk_flash_backward_fp32(const mtk_flash<float> &call, struct mtk_queue *queue);
+
+/* Queue attention and its gradients in bf16 by the kernels for Hopper, where mtk_attention_on_hopper says so. q, k and v are
+ * those of the call. Fail with MT_FAILED if the workspace is too small, or the driver makes no maps of heads. */
+mt_status mtk_hopper_attention(const mtk_flash<mtk_bf16> &call, const struct mtk_view *q, const struct mtk_view *k,
+                               const struct mtk_view *v, struct mtk_queue *queue);
+mt_status mtk_hopper_attention_grad(const mtk_flash<mtk_bf16> &call, const struct mtk_attention_grad *grad,
+                                    struct mtk_queue *queue);
 
 /* Calls `run` with the least width that kernels are compiled for and that holds the features, as a compile-time
  * number. */

@@ -10,6 +10,7 @@
  * bf16 is multiplied on the matrix units and summed in fp32; p and s are rounded to bf16 before they are multiplied.
  * fp32 is multiplied as it is (flash_backward_fp32.cu), or if asked for on the matrix units, rounded to tf32. Dao et
  * al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023. */
+#include "kernels/attention_plan.h"
 #include "kernels/cuda/fragments.cuh"
 
 #include <math_constants.h>
@@ -354,6 +355,8 @@ mt_status mtk_cuda_attention_grad(const struct mtk_attention_grad *call, struct 
     mt_status status = mtk_flash_check("attention_grad", views, 8);
     if (status != MT_OK)
         return status;
+    if (mtk_attention_on_hopper(queue->capability, &call->q))
+        return mtk_hopper_attention_grad(call_of<mtk_bf16>(call), call, queue);
     if (call->q.dtype == MT_BF16)
         return backward(call_of<mtk_bf16>(call), queue);
     return call->math == MTK_MATH_TF32 ? backward(call_of<float>(call), queue)

@@ -8,6 +8,7 @@
  * bf16 is multiplied on the matrix units and summed in fp32; a weight is rounded to bf16 before it is multiplied. fp32
  * is multiplied as it is, or if asked for on the matrix units, rounded to tf32. Every row of `out` and, if wanted, of
  * `lse` is written; nothing is added to. */
+#include "kernels/attention_plan.h"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/plain_tiles.cuh"
 
@@ -322,6 +323,8 @@ mt_status mtk_cuda_attention(double scale, mtk_math math, const struct mtk_view 
     mt_status status = mtk_flash_check("attention", views, 4);
     if (status != MT_OK)
         return status;
+    if (mtk_attention_on_hopper(queue->capability, q))
+        return mtk_hopper_attention(call_of<mtk_bf16>(scale, out, lse, q, k, v), q, k, v, queue);
     if (q->dtype == MT_BF16)
         return forward(call_of<mtk_bf16>(scale, out, lse, q, k, v), queue);
     const mtk_flash<float> call = call_of<float>(scale, out, lse, q, k, v);

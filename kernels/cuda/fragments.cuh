@@ -14,8 +14,6 @@
 
 #include "kernels/cuda/flash.cuh"
 
-typedef __nv_bfloat16 mtk_bf16;
-
 /* The elements of a row that a piece multiplies. */
 template <class E> constexpr int MTK_DEPTH = 32 / sizeof(E);
 

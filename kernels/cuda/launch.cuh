@@ -70,6 +70,7 @@ static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS..
                                    unsigned shared_bytes, struct mtk_queue *queue, const ARGUMENTS &...arguments)
 {
     constexpr unsigned USUAL_SHARED_BYTES = 48 << 10; /* more has to be asked for */
+    constexpr int FIRST_TO_OVERLAP = 90;              /* Hopper */
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -79,7 +80,7 @@ static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS..
     config.dynamicSmemBytes = shared_bytes;
     config.stream = queue->stream;
     config.attrs = &overlap;
-    config.numAttrs = queue->overlaps ? 1 : 0;
+    config.numAttrs = queue->capability >= FIRST_TO_OVERLAP ? 1 : 0;
     cudaError_t error = cudaSuccess;
     if (shared_bytes > USUAL_SHARED_BYTES)
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);

@@ -7,7 +7,6 @@
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
-#include <stdbool.h>
 
 struct mtk_choice;
 
@@ -18,7 +17,7 @@ struct mtk_queue {
     mt_addr workspace;          /* of the last cublasSetWorkspace */
     uint64_t workspace_bytes;   /* 0: cuBLAS still has its own */
     struct mtk_choice *choices; /* of products, see product_choice.h; owned; NULL: none was measured */
-    bool overlaps; /* a kernel may take its place on the card before the one ahead has ended: from Hopper on */
+    int capability;             /* of the card, times ten: 90 is 9.0 */
 };
 
 #endif

@@ -70,7 +70,7 @@ struct mt_attention {
 
 /* Writes out and lse from q, k, v. D is at most MTK_MOST_HEAD_FEATURES. */
 void mt_op_attention(struct mt_runtime *rt, const struct mt_attention *a);
-/* Writes dq, dk, dv and the scratch delta from everything else. */
+/* Writes dq, dk, dv and the scratch delta from everything else. Takes the card's workspace for the call. */
 void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a);
 
 /* Fails with MT_USAGE if the device computes and lacks a kernel of one of the ops below, which do in one pass what an

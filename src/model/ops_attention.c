@@ -1,5 +1,6 @@
 /* The ops of attention that are more than arithmetic on elements: softmax by rows, attention as a whole, their
  * gradients. A device that computes may lack their kernels; then they fail. */
+#include "kernels/attention_plan.h"
 #include "model/op_rules.h"
 #include "model/ops.h"
 
@@ -159,8 +160,20 @@ static struct mtk_attention_grad gradient_call(const struct mt_runtime *rt, cons
                                        .lse = mt_op_view(a->lse)};
 }
 
-/* Seven products in all: keys' and values' gradients take the products of queries with keys, and of the gradient with
- * values; so do the queries' gradients a second time. */
+/* Returns the workspace that the card takes for a call, owned by the caller; NULL if it takes none. */
+static struct mt_tensor *take_workspace(struct mt_runtime *rt, uint64_t bytes)
+{
+    if (bytes == 0)
+        return NULL;
+    struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_WORKSPACE, "attention.workspace");
+    struct mt_tensor *workspace =
+        mt_tensor_empty(rt, MT_ROLE_WORKSPACE, NULL, MT_U8, 1, (const int64_t[]){(int64_t)bytes});
+    rt->scope = outer;
+    return workspace;
+}
+
+/* Five products in one pass over queries and keys, or seven in two: keys' and values' gradients take the products of
+ * queries with keys, and of the gradient with values; so do the queries' gradients a second time. */
 void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
 {
     const char *op = "attention_grad";
@@ -169,10 +182,22 @@ void mt_op_attention_grad(struct mt_runtime *rt, const struct mt_attention *a)
     if (!heads_fit(rt, op, heads, 8, 3) || !columns_fit(rt, op, columns, 2, a->q) ||
         !mt_op_expect(rt, a->lse->storage != a->delta->storage, op, a->delta, a->lse))
         return;
+    struct mtk_attention_grad call = gradient_call(rt, a);
+    const int capability = rt->device->card.capability;
+    call.workspace_bytes = mtk_attention_grad_bytes(capability, &call.q);
+    struct mt_tensor *workspace = take_workspace(rt, call.workspace_bytes);
+    if (rt->status != MT_OK)
+        return;
     mt_use_note(rt, a->dq, (const struct mt_tensor *[]){a->q, a->k, a->v, a->grad, a->out, a->lse}, 6);
     mt_use_write(rt, a->dk);
     mt_use_write(rt, a->dv);
     mt_use_scratch(rt, a->delta);
-    mt_op_spend(rt, op, causal_operations(a->q, 7), heads, 8, on_matrix_units(rt, a->q));
-    LAUNCH(rt, op, attention_grad, (const struct mtk_attention_grad[]){gradient_call(rt, a)});
+    if (workspace != NULL) {
+        mt_use_scratch(rt, workspace);
+        call.workspace = workspace->address;
+    }
+    mt_op_spend(rt, op, causal_operations(a->q, mtk_attention_on_hopper(capability, &call.q) ? 5 : 7), heads, 8,
+                on_matrix_units(rt, a->q));
+    LAUNCH(rt, op, attention_grad, &call);
+    mt_tensor_release(rt, workspace);
 }

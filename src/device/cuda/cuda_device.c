@@ -108,14 +108,13 @@ static bool process_memory_bytes(const struct process_memory *memory, uint64_t *
 
 /* ---- the device ---- */
 
-enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8, FIRST_TO_OVERLAP = 9 /* compute capabilities */ };
+enum { BUS_ADDRESS_BYTES = 32, FIRST_SUPPORTED = 8 /* compute capability */ };
 
 /* Invariant once open: stream 0 and every event of `marks` exist. */
 struct cuda {
     struct mt_device device;
     struct mt_device_table table; /* of the device: without ranges if the card or its driver has none */
     int ordinal;
-    bool overlaps; /* as in struct mtk_queue */
     struct mt_cuda_streams streams;
     struct mt_cuda_graphs graphs; /* of stream 0 */
     cudaEvent_t marks[MT_DEVICE_MARKS];
@@ -425,7 +424,6 @@ static mt_status describe(struct cuda *cuda)
                        properties.name, properties.major, properties.minor, FIRST_SUPPORTED);
     snprintf(cuda->device.name, sizeof cuda->device.name, "cuda:%d (%.48s)", cuda->ordinal, properties.name);
     cuda->device.capacity_bytes = properties.totalGlobalMem;
-    cuda->overlaps = properties.major >= FIRST_TO_OVERLAP;
     struct mt_card *card = &cuda->device.card;
     *card = (struct mt_card){.name = "cuda",
                              .source = "the driver",
@@ -465,7 +463,7 @@ static void start_ranges(struct cuda *cuda)
 static mt_status start_context(struct cuda *cuda)
 {
     MT_TRY(claim_card(cuda));
-    MT_TRY(mt_cuda_streams_start(&cuda->streams, cuda->overlaps));
+    MT_TRY(mt_cuda_streams_start(&cuda->streams, cuda->device.card.capability));
     for (int i = 0; i < MT_DEVICE_MARKS; i++)
         MT_TRY(mtk_cuda_check(cudaEventCreate(&cuda->marks[i]), "cudaEventCreate"));
     start_ranges(cuda);

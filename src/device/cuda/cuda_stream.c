@@ -33,11 +33,11 @@ static mt_status create_queue(mt_stream number, cudaStream_t *out)
 }
 
 /* Makes the queue and the event, without cuBLAS. */
-static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, bool overlaps)
+static mt_status start_stream(struct mt_cuda_stream *stream, mt_stream number, int capability)
 {
     stream->number = number;
     stream->is_own = true;
-    stream->queue.overlaps = overlaps;
+    stream->queue.capability = capability;
     MT_TRY(create_queue(number, &stream->queue.stream));
     return mtk_cuda_check(cudaEventCreateWithFlags(&stream->reached, cudaEventDisableTiming),
                           "cudaEventCreateWithFlags");
@@ -56,10 +56,10 @@ static void end_stream(struct mt_cuda_stream *stream)
     stream->reached = NULL;
 }
 
-mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, bool overlaps)
+mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, int capability)
 {
     pthread_mutex_init(&streams->lock, NULL);
-    return start_stream(&streams->first, 0, overlaps);
+    return start_stream(&streams->first, 0, capability);
 }
 
 void mt_cuda_streams_end(struct mt_cuda_streams *streams)
@@ -78,7 +78,7 @@ void mt_cuda_streams_end(struct mt_cuda_streams *streams)
 static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_stream number)
 {
     struct mt_cuda_stream *stream = mt_host_alloc(sizeof *stream);
-    mt_status status = start_stream(stream, number, streams->first.queue.overlaps);
+    mt_status status = start_stream(stream, number, streams->first.queue.capability);
     if (status == MT_OK)
         status = mt_cuda_library_start(&stream->queue, "another stream");
     if (status != MT_OK) {

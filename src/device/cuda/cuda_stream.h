@@ -30,8 +30,8 @@ struct mt_cuda_streams {
     pthread_mutex_t lock;        /* guards the list, and each event from its record to the wait for it */
 };
 
-/* Makes stream 0, without cuBLAS. `overlaps` as in struct mtk_queue. The caller ends the streams even if this fails. */
-mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, bool overlaps);
+/* Makes stream 0, without cuBLAS. `capability` as in struct mtk_queue. The caller ends the streams even if this fails. */
+mt_status mt_cuda_streams_start(struct mt_cuda_streams *streams, int capability);
 void mt_cuda_streams_end(struct mt_cuda_streams *streams);
 
 /* Starts the cuBLAS of a queue. `device` is named in the error. */

@@ -1,0 +1,262 @@
+/* The means of Hopper (compute capability 9.0) that kernels of attention are built from: barriers in shared memory,
+ * tensor copies by the copy engine, and products of a warpgroup. Compiled for sm_90a alone.
+ *
+ * A tile lies in shared memory in chunks of 64 columns of bf16, so that a row of a chunk has 128 bytes:
+ *
+ *   chunk 0: row 0 | row 1 | …      chunk 1: row 0 | row 1 | …
+ *
+ * The 16-byte pieces of a row are exchanged by the row's number modulo 8 (swizzle of 128 bytes), as the copy engine
+ * writes and the matrix units read them. A chunk begins at a multiple of 1024 bytes. Sources: PTX ISA 8.7, chapters
+ * "Asynchronous Warpgroup Level Matrix Instructions" and "Tensors". */
+#ifndef MTK_CUDA_HOPPER_CUH
+#define MTK_CUDA_HOPPER_CUH
+
+#include "kernels/cuda/fragments.cuh"
+
+#include <cuda.h>
+
+constexpr int MTK_CHUNK = 64;             /* columns of a chunk */
+constexpr uint32_t MTK_CHUNK_ROW = 128;   /* bytes of its row */
+constexpr int MTK_WARPGROUP = 128;        /* threads */
+constexpr int MTK_GROUP_ROWS = 64;        /* rows of the left operand of one product */
+constexpr uint32_t MTK_TILE_ALIGN = 1024; /* bytes */
+
+/* ---- Barriers. A barrier counts arrivals and bytes; its phase, 0 or 1, changes when all of both have come. */
+
+__device__ __forceinline__ void mtk_barrier_create(uint64_t *barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(mtk_shared_address(barrier)), "r"(arrivals));
+}
+
+/* Makes new barriers visible to the copy engine. A block synchronizes after it. */
+__device__ __forceinline__ void mtk_barriers_publish()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void mtk_barrier_arrive(uint64_t *barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mtk_shared_address(barrier)) : "memory");
+}
+
+/* Arrives, and has the phase wait for so many bytes more. */
+__device__ __forceinline__ void mtk_barrier_expect(uint64_t *barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mtk_shared_address(barrier)), "r"(bytes)
+                 : "memory");
+}
+
+/* Returns when the phase has ended. */
+__device__ __forceinline__ void mtk_barrier_wait(uint64_t *barrier, uint32_t phase)
+{
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@done bra ended;\n"
+                 "bra again;\n"
+                 "ended:\n"
+                 "}\n" ::"r"(mtk_shared_address(barrier)),
+                 "r"(phase)
+                 : "memory");
+}
+
+/* Waits at the named barrier until so many threads have come to it; `pass` comes without waiting. */
+__device__ __forceinline__ void mtk_named_wait(int name, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void mtk_named_pass(int name, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+/* Gives registers of this warpgroup's threads back, or takes more. COUNT is a multiple of 8. */
+template <int COUNT> __device__ __forceinline__ void mtk_registers_give()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> __device__ __forceinline__ void mtk_registers_take()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+/* ---- Copies by the copy engine */
+
+/* A head's rows of a tensor (B,H,T,D) as the copy engine knows them. */
+using mtk_tensor_map = CUtensorMap;
+
+/* Begins to copy rows `row` on of a head, one chunk of columns, as many rows as the map's box has. What lies outside of
+ * the tensor becomes 0. The barrier counts the bytes of the whole box. */
+__device__ __forceinline__ void mtk_tensor_copy(uint32_t to, const mtk_tensor_map *map, uint64_t *barrier, int column,
+                                                int row, int head, int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
+                 "%5, %6}], [%2];" ::"r"(to),
+                 "l"(map), "r"(mtk_shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+
+/* Begins to copy `bytes`, a multiple of 16, from memory of the card. */
+__device__ __forceinline__ void mtk_bytes_copy(uint32_t to, const void *from, uint64_t *barrier, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(mtk_shared_address(barrier))
+                 : "memory");
+}
+
+/* Begins to write floats to memory of the card, or to add them to what is there. */
+__device__ __forceinline__ void mtk_floats_write(float *to, uint32_t from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void mtk_floats_add(float *to, uint32_t from, uint32_t bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
+}
+
+__device__ __forceinline__ void mtk_floats_commit()
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Returns when the thread's writes have read shared memory, or are complete. */
+__device__ __forceinline__ void mtk_floats_wait_read()
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void mtk_floats_wait()
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* Makes what the thread wrote to shared memory visible to the copy engine and the matrix units. */
+__device__ __forceinline__ void mtk_shared_publish()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Orders what the thread has seen of memory of the card before what the copy engine does for it. */
+__device__ __forceinline__ void mtk_global_publish()
+{
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+
+/* ---- Products of a warpgroup: 64 rows of the left operand, N columns, 16 of the dimension that is summed.
+ *
+ * A thread has of the result rows 16 w + g and 16 w + g + 8, w its warp and g = lane / 4, and of every 8 columns the
+ * two at lane % 4 * 2:  sum[4 n + e] is row g + e / 2 * 8, column 8 n + lane % 4 * 2 + e % 2. */
+
+/* Describes an operand in chunks. ROWS: chunks follow each other after so many rows. */
+template <int ROWS> __device__ __forceinline__ uint64_t mtk_operand(uint32_t address)
+{
+    constexpr uint64_t SWIZZLE_128 = (uint64_t)1 << 62, EIGHT_ROWS = (uint64_t)(8 * MTK_CHUNK_ROW / 16) << 32;
+    constexpr uint64_t CHUNK = (uint64_t)(ROWS * MTK_CHUNK_ROW / 16) << 16;
+    return SWIZZLE_128 | EIGHT_ROWS | CHUNK | ((address & 0x3FFFF) / 16);
+}
+
+/* Orders the registers of results before the next product, so that the compiler moves no use of them across. */
+template <int COUNT> __device__ __forceinline__ void mtk_results_fence(float (&sum)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(sum[i])::"memory");
+}
+
+__device__ __forceinline__ void mtk_products_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void mtk_products_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Returns when at most PENDING groups of products are under way. */
+template <int PENDING> __device__ __forceinline__ void mtk_products_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+#define MTK_F4(x, i) "+f"(x[i]), "+f"(x[(i) + 1]), "+f"(x[(i) + 2]), "+f"(x[(i) + 3])
+#define MTK_F16(x, i) MTK_F4(x, i), MTK_F4(x, (i) + 4), MTK_F4(x, (i) + 8), MTK_F4(x, (i) + 12)
+#define MTK_F32(x, i) MTK_F16(x, i), MTK_F16(x, (i) + 16)
+#define MTK_N_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define MTK_N_16 MTK_N_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define MTK_N_32 MTK_N_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define MTK_N_40 MTK_N_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define MTK_N_64                                                                                                       \
+    MTK_N_40 ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "  \
+             "%60, %61, %62, %63"
+
+/* One instruction. A and B from shared memory, or A from registers; OPERANDS are the numbers of a, b and `adds`. */
+#define MTK_WGMMA_SHARED(N, RESULTS, A, B, ADDS, TURN_A, TURN_B, ...)                                                  \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " ADDS ", 0;\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" RESULTS "}, " A ", " B                   \
+                 ", adds, 1, 1, " TURN_A ", " TURN_B ";\n}\n"                                                          \
+                 : __VA_ARGS__                                                                                         \
+                 : "l"(a), "l"(b), "r"(adds), "n"(LEFT_TURNED), "n"(RIGHT_TURNED))
+
+#define MTK_WGMMA_LEFT(N, RESULTS, A, B, ADDS, TURN_B, ...)                                                            \
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " ADDS ", 0;\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" RESULTS "}, {" A "}, " B                 \
+                 ", adds, 1, 1, " TURN_B ";\n}\n"                                                                      \
+                 : __VA_ARGS__                                                                                         \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds), "n"(RIGHT_TURNED))
+
+/* Begins sum = a b + sum, or sum = a b unless `adds`. A turned operand has the summed dimension in its rows. */
+template <int LEFT_TURNED, int RIGHT_TURNED, int COUNT>
+__device__ __forceinline__ void mtk_product(float (&sum)[COUNT], uint64_t a, uint64_t b, int adds)
+{
+    static_assert(COUNT == 8 || COUNT == 16 || COUNT == 32 || COUNT == 40 || COUNT == 64, "there is an instruction");
+    if constexpr (COUNT == 8)
+        MTK_WGMMA_SHARED(16, MTK_N_8, "%8", "%9", "%10", "%11", "%12", MTK_F4(sum, 0), MTK_F4(sum, 4));
+    if constexpr (COUNT == 16)
+        MTK_WGMMA_SHARED(32, MTK_N_16, "%16", "%17", "%18", "%19", "%20", MTK_F16(sum, 0));
+    if constexpr (COUNT == 32)
+        MTK_WGMMA_SHARED(64, MTK_N_32, "%32", "%33", "%34", "%35", "%36", MTK_F32(sum, 0));
+    if constexpr (COUNT == 40)
+        MTK_WGMMA_SHARED(80, MTK_N_40, "%40", "%41", "%42", "%43", "%44", MTK_F32(sum, 0), MTK_F4(sum, 32),
+                         MTK_F4(sum, 36));
+    if constexpr (COUNT == 64)
+        MTK_WGMMA_SHARED(128, MTK_N_64, "%64", "%65", "%66", "%67", "%68", MTK_F32(sum, 0), MTK_F32(sum, 32));
+}
+
+/* The same with the left operand in registers: a[0] and a[2] are columns of row g, a[1] and a[3] of row g + 8. */
+template <int RIGHT_TURNED, int COUNT>
+__device__ __forceinline__ void mtk_product(float (&sum)[COUNT], const uint32_t (&a)[4], uint64_t b, int adds)
+{
+    static_assert(COUNT == 32 || COUNT == 40 || COUNT == 64, "there is an instruction");
+    if constexpr (COUNT == 32)
+        MTK_WGMMA_LEFT(64, MTK_N_32, "%32, %33, %34, %35", "%36", "%37", "%38", MTK_F32(sum, 0));
+    if constexpr (COUNT == 40)
+        MTK_WGMMA_LEFT(80, MTK_N_40, "%40, %41, %42, %43", "%44", "%45", "%46", MTK_F32(sum, 0), MTK_F4(sum, 32),
+                       MTK_F4(sum, 36));
+    if constexpr (COUNT == 64)
+        MTK_WGMMA_LEFT(128, MTK_N_64, "%64, %65, %66, %67", "%68", "%69", "%70", MTK_F32(sum, 0), MTK_F32(sum, 32));
+}
+
+/* Stores four 8 x 8 pieces of bf16, each with its rows at the addresses that 8 lanes give. `turned` exchanges rows and
+ * columns of each. */
+__device__ __forceinline__ void mtk_pieces_store(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
+}
+
+/* Returns the place of a 16-byte piece of a row in a chunk at `chunk`. */
+__device__ __forceinline__ uint32_t mtk_piece_address(uint32_t chunk, int row, int piece)
+{
+    return chunk + (uint32_t)row * MTK_CHUNK_ROW + (uint32_t)((piece ^ (row & 7)) * 16);
+}
+
+#endif
