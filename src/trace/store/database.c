@@ -5,10 +5,11 @@
 #include "trace/store/trace_format.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
-/* The limit of a text or blob in a file of others. */
+/* The limit of a text or blob in a file of others; in a trace, beside its size: pages that name each other may say any. */
 enum { MOST_FOREIGN_BYTES = 1 << 24 };
 
 /* Pages have 16 KiB: a run of 100 steps then takes a tenth less time than with SQLite's 4 KiB, though an empty trace has
@@ -74,6 +75,12 @@ static mt_status check_and_view(struct mt_database *database)
     return mt_trace_format_view(database, identity.format);
 }
 
+static void bound_texts(struct mt_database *database)
+{
+    const int64_t bytes = MOST_FOREIGN_BYTES + mt_page_file_bytes(mt_database_handle(database));
+    sqlite3_limit(mt_database_handle(database), SQLITE_LIMIT_LENGTH, bytes < INT_MAX ? (int)bytes : INT_MAX);
+}
+
 static mt_status open_reading(const char *path, bool is_damaged, struct mt_database **out)
 {
     mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
@@ -83,6 +90,7 @@ static mt_status open_reading(const char *path, bool is_damaged, struct mt_datab
         status = mt_database_begin_reading(*out);
     if (status == MT_OK) {
         status = check_and_view(*out);
+        bound_texts(*out);
         mt_database_end_reading(*out);
     }
     return finish_open(status, out);
@@ -113,8 +121,6 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     mt_status status = mt_database_connect(path, access, out);
     if (status == MT_OK)
         sqlite3_limit(mt_database_handle(*out), SQLITE_LIMIT_LENGTH, MOST_FOREIGN_BYTES);
-    if (status == MT_OK) /* a check may compute anything */
-        status = mt_database_execute(*out, "PRAGMA ignore_check_constraints = ON");
     return finish_open(status, out);
 }
 

@@ -333,6 +333,22 @@ int64_t mt_page_file_damage(struct sqlite3 *handle)
     return file != NULL ? file->damaged_page : 0;
 }
 
+/* Returns the bytes of a file that may not be open. */
+static int64_t bytes_of(sqlite3_file *file)
+{
+    sqlite3_int64 bytes;
+    return file != NULL && file->pMethods != NULL && file->pMethods->xFileSize(file, &bytes) == SQLITE_OK ? bytes : 0;
+}
+
+int64_t mt_page_file_bytes(struct sqlite3 *handle)
+{
+    struct page_file *file = find(handle);
+    sqlite3_file *journal = NULL;
+    if (file == NULL || sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal) != SQLITE_OK)
+        return 0;
+    return bytes_of(&file->base) + bytes_of(journal);
+}
+
 void mt_page_file_tolerate(struct sqlite3 *handle)
 {
     struct page_file *file = find(handle);

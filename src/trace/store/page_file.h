@@ -39,6 +39,9 @@ mt_page_state mt_page_file_state(struct sqlite3 *handle);
  * SQLITE_CORRUPT. */
 int64_t mt_page_file_damage(struct sqlite3 *handle);
 
+/* Returns the bytes of the connection's main file and of its journal or log; 0 if the database is in memory alone. */
+int64_t mt_page_file_bytes(struct sqlite3 *handle);
+
 /* Reads pages with wrong checksums, too, from now on: to save what is left. */
 void mt_page_file_tolerate(struct sqlite3 *handle);
 
