@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "trace/store/bounds.h"
 #include "trace/store/page_file.h"
+#include "trace/store/user_indexes.h"
 
 #include <assert.h>
 #include <malloc.h>
@@ -18,6 +19,7 @@ struct mt_database {
     sqlite3 *handle;
     char *path;
     struct mt_bounds bounds;
+    struct mt_user_indexes *user_indexes; /* NULL: there are none, or nobody looked for them */
 };
 
 struct mt_statement {
@@ -170,7 +172,8 @@ mt_status mt_database_connect(const char *path, mt_access access, struct mt_data
     if (code != SQLITE_OK)
         return fail_to_open(database);
     sqlite3_extended_result_codes(database->handle, 1);
-    mt_bounds_set(&database->bounds, database->handle);
+    if (access != MT_ACCESS_PRIVATE)
+        mt_bounds_set(&database->bounds, database->handle);
     sqlite3_busy_timeout(database->handle, BUSY_WAIT_MS);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -186,6 +189,7 @@ void mt_database_close(struct mt_database *database)
         return;
     assert(database->handle == NULL || sqlite3_next_stmt(database->handle, NULL) == NULL);
     sqlite3_close_v2(database->handle);
+    mt_user_indexes_destroy(database->user_indexes);
     free(database->path);
     free(database);
 }
@@ -198,6 +202,17 @@ mt_status mt_database_close_as_one_file(struct mt_database *database)
     mt_status status = code == SQLITE_BUSY || code == SQLITE_LOCKED ? MT_OK : check(database, code);
     mt_database_close(database);
     return status;
+}
+
+mt_status mt_database_distrust_indexes(struct mt_database *database)
+{
+    assert(database->user_indexes == NULL);
+    return mt_user_indexes_find(database, &database->user_indexes);
+}
+
+mt_status mt_database_check_indexes(struct mt_database *database)
+{
+    return mt_user_indexes_check_all(database->user_indexes, database);
 }
 
 const char *mt_database_path(const struct mt_database *database)
@@ -282,6 +297,8 @@ static mt_status prepare(struct mt_database *database, const char *sql, mt_statu
     const char *rest;
     assert(of_error == MT_USAGE || of_error == MT_BAD_TRACE);
     *out = NULL;
+    if (of_error == MT_BAD_TRACE)
+        MT_TRY(mt_user_indexes_check(database->user_indexes, database, sql));
     struct mt_work work = {0}, *outer = mt_bounds_begin(&database->bounds, &work); /* it may read the schema */
     int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
     mt_bounds_end(&database->bounds, outer);

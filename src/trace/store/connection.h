@@ -48,6 +48,13 @@ void mt_database_close(struct mt_database *database);
  * reader without write permission can open it. If a reader is in the way, the WAL stays until the next writer closes. */
 mt_status mt_database_close_as_one_file(struct mt_database *database);
 
+/* Finds the indexes that users added to an open trace. From now on none of our statements reads through one of them that is
+ * not what its table says (user_indexes.h). */
+mt_status mt_database_distrust_indexes(struct mt_database *database);
+
+/* Compares all of them now, for who changes rows. Fails with MT_BAD_TRACE and the name of one that is wrong. */
+mt_status mt_database_check_indexes(struct mt_database *database);
+
 /* Returns the path as it was given to connect; borrowed. */
 const char *mt_database_path(const struct mt_database *database);
 

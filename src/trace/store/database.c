@@ -72,6 +72,7 @@ static mt_status check_and_view(struct mt_database *database)
     struct identity identity;
     MT_TRY(read_identity(database, &identity));
     MT_TRY(check_identity(database, &identity));
+    MT_TRY(mt_database_distrust_indexes(database));
     return mt_trace_format_view(database, identity.format);
 }
 
@@ -139,10 +140,11 @@ static mt_status set_up_writing(struct mt_database *database)
     if (sqlite3_db_readonly(mt_database_handle(database), "main") == 1)
         return mt_fail(MT_FAILED, "can't write %s: no permission", mt_database_path(database));
     mt_status status = read_identity(database, &identity);
-    if (status == MT_OK && !identity_is_blank(&identity))
-        status = check_identity(database, &identity);
-    else if (status == MT_OK)
-        status = reserve_page_ends(database);
+    const bool is_blank = identity_is_blank(&identity);
+    if (status == MT_OK)
+        status = is_blank ? reserve_page_ends(database) : check_identity(database, &identity);
+    if (status == MT_OK && !is_blank)
+        status = mt_database_distrust_indexes(database);
     if (status == MT_OK)
         status = mt_database_execute(database, writer_pragmas);
     if (status != MT_OK)

@@ -171,10 +171,10 @@ static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first
         status = mt_database_prepare(
             salvage->to, "INSERT OR IGNORE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             &insert);
-    if (status == MT_OK &&
-        mt_database_prepare(salvage->from,
-                            "SELECT " EVENT_COLUMNS " FROM event WHERE id >= ?1 AND id - ?1 < ?2 ORDER BY id",
-                            &rows) == MT_OK) {
+    if (status == MT_OK && mt_database_prepare(salvage->from,
+                                               "SELECT " EVENT_COLUMNS
+                                               " FROM event NOT INDEXED WHERE id >= ?1 AND id - ?1 < ?2 ORDER BY id",
+                                               &rows) == MT_OK) {
         mt_statement_bind_integer(rows, 1, first);
         mt_statement_bind_integer(rows, 2, count);
         status = copy_events(salvage, rows, &check, insert, out_end);

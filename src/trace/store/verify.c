@@ -106,7 +106,7 @@ static mt_status count_nameless(struct verify *verify, const struct stored_run *
     mt_status status = MT_OK;
     *out = 0;
     MT_EACH_ROW (row, status, verify->database,
-                 "SELECT count(*) FROM event WHERE id >= ?2 AND id < ?2 + ?3 AND ("
+                 "SELECT count(*) FROM event NOT INDEXED WHERE id >= ?2 AND id < ?2 + ?3 AND ("
                  "label IS NOT NULL AND NOT EXISTS (SELECT 1 FROM label WHERE run = ?1 AND label.id = event.label)"
                  " OR span > 0 AND NOT EXISTS (SELECT 1 FROM span WHERE run = ?1 AND span.id = event.span)"
                  " OR stack > 0 AND NOT EXISTS (SELECT 1 FROM stack WHERE run = ?1 AND stack.id = event.stack))",
