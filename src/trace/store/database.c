@@ -82,11 +82,9 @@ static void bound_texts(struct mt_database *database)
     sqlite3_limit(mt_database_handle(database), SQLITE_LIMIT_LENGTH, bytes < INT_MAX ? (int)bytes : INT_MAX);
 }
 
-static mt_status open_reading(const char *path, bool is_damaged, struct mt_database **out)
+/* Reads and checks what has been connected to. */
+static mt_status finish_reading(mt_status status, struct mt_database **out)
 {
-    mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
-    if (status == MT_OK && is_damaged)
-        mt_page_file_tolerate(mt_database_handle(*out));
     if (status == MT_OK)
         status = mt_database_begin_reading(*out);
     if (status == MT_OK) {
@@ -99,12 +97,25 @@ static mt_status open_reading(const char *path, bool is_damaged, struct mt_datab
 
 mt_status mt_database_open_reading(const char *path, struct mt_database **out)
 {
-    return open_reading(path, false, out);
+    return finish_reading(mt_database_connect(path, MT_ACCESS_READ, out), out);
 }
 
 mt_status mt_database_open_damaged(const char *path, struct mt_database **out)
 {
-    return open_reading(path, true, out);
+    mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
+    if (status == MT_OK)
+        mt_page_file_tolerate(mt_database_handle(*out));
+    return finish_reading(status, out);
+}
+
+mt_status mt_database_open_without_first_page(const char *path, const char *model, struct mt_database **out)
+{
+    mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
+    if (status == MT_OK)
+        mt_page_file_tolerate(mt_database_handle(*out));
+    if (status == MT_OK && mt_page_file_take_first(mt_database_handle(*out), model) != SQLITE_OK)
+        status = mt_fail(MT_FAILED, "%s: its first page can't be read", model);
+    return finish_reading(status, out);
 }
 
 bool mt_database_has_log(const char *path)

@@ -35,6 +35,8 @@ enum { COPIED_TABLES = sizeof copied / sizeof copied[0] };
 struct salvage {
     struct mt_database *from, *to;
     bool has_garbage; /* pages are read whose checksums are wrong */
+    bool is_guess;  /* the first page is that of another trace: without an event that is right, tables lie elsewhere */
+    int64_t events; /* that were saved */
     const struct mt_salvage_visitor *visitor;
 };
 
@@ -275,6 +277,7 @@ static mt_status save_run(struct salvage *salvage, int64_t run, int64_t first, i
     MT_TRY(save_events(salvage, run, first, count, &end));
     MT_TRY(forget_events(salvage, run, end));
     saved.events = end - first;
+    salvage->events += saved.events;
     MT_TRY(cut_run(salvage, run, saved.events));
     MT_TRY(fill_names(salvage, run, &saved.lost_names));
     salvage->visitor->run(salvage->visitor->context, &saved);
@@ -291,7 +294,7 @@ static mt_status save_runs(struct salvage *salvage)
         status =
             save_run(salvage, mt_statement_integer(row, 0), mt_statement_integer(row, 1), mt_statement_integer(row, 2));
     }
-    if (status == MT_OK && runs == 0)
+    if (status == MT_OK && (runs == 0 || (salvage->is_guess && salvage->events == 0)))
         return mt_fail(MT_BAD_TRACE, "%s: no run of it can be read any more", mt_database_path(salvage->from));
     return status;
 }
@@ -337,6 +340,25 @@ static mt_status save(struct salvage *salvage, const char *to)
     return mt_error_restore(&error, status);
 }
 
+/* Saves what there is without the first page, which is taken from a new trace. Fails with the text of an earlier failure. */
+static mt_status save_without_first_page(struct salvage *salvage, const char *from, const char *to)
+{
+    const struct mt_error error = mt_error_save(MT_BAD_TRACE);
+    struct mt_database *model;
+    salvage->is_guess = true;
+    mt_status status = mt_database_open_writing(to, &model);
+    if (status == MT_OK)
+        status = mt_database_close_as_one_file(model);
+    if (status == MT_OK)
+        status = mt_database_open_without_first_page(from, to, &salvage->from);
+    if (status == MT_OK)
+        status = save(salvage, to);
+    if (status == MT_OK)
+        return MT_OK;
+    unlink(to);
+    return status == MT_BAD_TRACE ? mt_error_restore(&error, status) : status;
+}
+
 mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_salvage_visitor *visitor)
 {
     struct salvage salvage = {.visitor = visitor};
@@ -351,6 +373,10 @@ mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_sal
         status = mt_database_open_damaged(from, &salvage.from);
         if (status == MT_OK)
             status = save(&salvage, to);
+    }
+    if (status == MT_BAD_TRACE) {
+        mt_database_close(salvage.from);
+        status = save_without_first_page(&salvage, from, to);
     }
     mt_database_close(salvage.from);
     return status;
