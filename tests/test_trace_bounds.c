@@ -60,14 +60,11 @@ static void write_repeating(int file, uint32_t number, uint32_t child)
     write_page(file, number, page);
 }
 
-/* Has the table's rows repeated some 10^10 times. The counter says that another program has written, so that no checksum is
- * compared. */
-static void repeat_rows(const char *trace, const char *table)
+/* Returns the page where a table's tree begins. */
+static uint32_t root_of(const char *trace, const char *table)
 {
     sqlite3 *database;
     sqlite3_stmt *statement;
-    struct stat about;
-    unsigned char page[PAGE_BYTES];
     assert_int_equal(sqlite3_open(trace, &database), SQLITE_OK);
     assert_int_equal(
         sqlite3_prepare_v2(database, "SELECT rootpage FROM sqlite_schema WHERE name = ?", -1, &statement, NULL),
@@ -77,6 +74,24 @@ static void repeat_rows(const char *trace, const char *table)
     const uint32_t root = (uint32_t)sqlite3_column_int64(statement, 0);
     sqlite3_finalize(statement);
     sqlite3_close(database);
+    return root;
+}
+
+/* Says that another program has written, so that no checksum is compared. */
+static void change_counter(int file)
+{
+    unsigned char page[PAGE_BYTES];
+    read_page(file, 1, page);
+    page[COUNTER_AT + 3] ^= 0x55;
+    write_page(file, 1, page);
+}
+
+/* Has the table's rows repeated some 10^10 times. */
+static void repeat_rows(const char *trace, const char *table)
+{
+    struct stat about;
+    unsigned char page[PAGE_BYTES];
+    const uint32_t root = root_of(trace, table);
     int file = open(trace, O_RDWR | O_CLOEXEC);
     assert_int_equal(fstat(file, &about), 0);
     uint32_t last = (uint32_t)(about.st_size / PAGE_BYTES), leaf = root;
@@ -89,9 +104,23 @@ static void repeat_rows(const char *trace, const char *table)
     write_page(file, ++last, page);
     for (int i = 0; i < LEVELS; i++, last++)
         write_repeating(file, i + 1 < LEVELS ? last + 1 : root, last);
-    read_page(file, 1, page);
-    page[COUNTER_AT + 3] ^= 0x55;
-    write_page(file, 1, page);
+    change_counter(file);
+    close(file);
+}
+
+/* Has the first two rows of a small table change places. Whoever asks for the row behind the second gets the first. */
+static void swap_rows(const char *trace, const char *table)
+{
+    unsigned char page[PAGE_BYTES];
+    const uint32_t root = root_of(trace, table);
+    int file = open(trace, O_RDWR | O_CLOEXEC);
+    read_page(file, root, page);
+    assert_int_equal(page[0], TABLE_LEAF);
+    const unsigned char first[2] = {page[8], page[9]};
+    memmove(page + 8, page + 10, 2);
+    memcpy(page + 10, first, 2);
+    write_page(file, root, page);
+    change_counter(file);
     close(file);
 }
 
@@ -119,6 +148,23 @@ static void verify_tells_of_rows_that_repeat(void **state)
     const struct said *said = MEMTRACE("verify --trace trace.db");
     assert_int_equal(said->code, 3);
     assert_says(said->out, "SQLite's integrity check: ");
+}
+
+/* One row after another is asked for, by its number. */
+static void runs_in_a_ring_are_not_followed(void **state)
+{
+    (void)state;
+    MEMTRACE("run --device sim:h100 --model small --layers 1 --batch 1 --seq 64 --steps 1 --trace trace.db");
+    shell("cp trace.db running.db");
+    swap_rows("trace.db", "run");
+    const struct said *said = shell("timeout 20 \"$M\" verify --trace trace.db");
+    assert_int_equal(said->code, 3);
+    assert_says(said->err, "its runs are not in their order");
+    edit_trace("running.db", "UPDATE run SET state = 'running'");
+    swap_rows("running.db", "run");
+    said = shell("timeout 20 \"$M\" runs --trace running.db");
+    assert_int_equal(said->code, 3);
+    assert_says(said->err, "its runs are not in their order");
 }
 
 /* Runs a statement of ours to its end, or that of its bounds. */
@@ -169,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rows_that_repeat_are_not_waited_for, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(verify_tells_of_rows_that_repeat, set_up, leave_folder),
+        cmocka_unit_test_setup_teardown(runs_in_a_ring_are_not_followed, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(rows_and_memory_have_bounds, set_up, leave_folder),
         cmocka_unit_test_setup_teardown(what_a_user_asks_has_no_bounds, set_up, leave_folder),
     };
