@@ -30,7 +30,7 @@ set(CMAKE_CUDA_STANDARD 17)
 enable_language(CUDA)
 
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu)
-foreach(name IN ITEMS status clock memory names) # its own copy of a part of src/base (src/device/module.h)
+foreach(name IN ITEMS status plain_text clock memory names) # its own copy of a part of src/base (src/device/module.h)
     list(APPEND cuda_sources ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
 add_library(memtrace_cuda MODULE ${cuda_sources} ${kernel_sources})

@@ -52,7 +52,7 @@ static int end_work(struct mt_bounds *bounds, const char *taken, int64_t file_by
     char size[MT_BYTES_TEXT];
     snprintf(bounds->text, sizeof bounds->text,
              "is damaged, or made to be slow: one question took %s, more than a file of %s needs; memtrace verify "
-             "--salvage NEW writes what can be read",
+             "says more",
              taken, mt_format_bytes((uint64_t)file_bytes, size));
     return 1;
 }
@@ -68,7 +68,7 @@ static int take_stock(void *context)
     count_time(work);
     const int64_t file = mt_page_file_bytes(bounds->handle), memory = count_memory(work);
     if (work->time_ms > LEAST_MS + file / (BYTES_A_SECOND / 1000))
-        snprintf(taken, sizeof taken, "%.1f s", (double)work->time_ms / 1e3);
+        mt_print(taken, sizeof taken, "%.1f s", (double)work->time_ms / 1e3);
     else if (work->rows > LEAST_ROWS + file / BYTES_A_ROW)
         snprintf(taken, sizeof taken, "%lld rows", (long long)work->rows);
     else if (memory > LEAST_BYTES + file * MEMORY_A_BYTE)
