@@ -46,19 +46,18 @@ static int64_t count_memory(struct mt_work *work)
     return bytes - work->memory_bytes;
 }
 
-/* Notes what was taken, and returns true: SQLite ends the statement. */
-static int end_work(struct mt_bounds *bounds, const char *taken, int64_t file_bytes)
+/* Notes what was taken, for the failure that follows. */
+static void note_excess(struct mt_bounds *bounds, const char *taken, int64_t file_bytes)
 {
     char size[MT_BYTES_TEXT];
     snprintf(bounds->text, sizeof bounds->text,
              "is damaged, or made to be slow: one question took %s, more than a file of %s needs; memtrace verify "
              "says more",
              taken, mt_format_bytes((uint64_t)file_bytes, size));
-    return 1;
 }
 
-/* Returns true if the statement under way has taken too much. */
-static int take_stock(void *context)
+/* True if the statement under way has taken too much: then SQLite ends it. */
+static int took_too_much(void *context)
 {
     struct mt_bounds *bounds = context;
     struct mt_work *work = bounds->work;
@@ -75,13 +74,14 @@ static int take_stock(void *context)
         snprintf(taken, sizeof taken, "%s of memory", mt_format_bytes((uint64_t)memory, size));
     else
         return 0;
-    return end_work(bounds, taken, file);
+    note_excess(bounds, taken, file);
+    return 1;
 }
 
 void mt_bounds_set(struct mt_bounds *bounds, struct sqlite3 *handle)
 {
     bounds->handle = handle;
-    sqlite3_progress_handler(handle, INSTRUCTIONS, take_stock, bounds);
+    sqlite3_progress_handler(handle, INSTRUCTIONS, took_too_much, bounds);
 }
 
 struct mt_work *mt_bounds_begin(struct mt_bounds *bounds, struct mt_work *work)
