@@ -1,5 +1,6 @@
 #include "trace/store/salvage.h"
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/batch_check.h"
 #include "trace/store/page_file.h"
@@ -8,6 +9,7 @@
 
 #include <assert.h>
 #include <sqlite3.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The tables whose rows are copied, with their keys. Those of events, and what is derived from them, are not among them, but
@@ -35,9 +37,10 @@ enum { COPIED_TABLES = sizeof copied / sizeof copied[0] };
 struct salvage {
     struct mt_database *from, *to;
     bool has_garbage; /* pages are read whose checksums are wrong */
-    bool is_guess;  /* the first page is that of another trace: without an event that is right, tables lie elsewhere */
-    int64_t events; /* that were saved */
-    const struct mt_salvage_visitor *visitor;
+    bool is_guess; /* the first page is that of another trace: without an event that is right, tables lie elsewhere */
+    struct mt_salvaged_run *saved; /* by this attempt */
+    size_t saved_count;
+    int64_t events; /* of all of them */
 };
 
 /* ---- rows as they are ---- */
@@ -280,7 +283,7 @@ static mt_status save_run(struct salvage *salvage, int64_t run, int64_t first, i
     salvage->events += saved.events;
     MT_TRY(cut_run(salvage, run, saved.events));
     MT_TRY(fill_names(salvage, run, &saved.lost_names));
-    salvage->visitor->run(salvage->visitor->context, &saved);
+    *MT_HOST_ADD(salvage->saved, salvage->saved_count) = saved;
     return MT_OK;
 }
 
@@ -325,8 +328,17 @@ static mt_status derive_all(struct salvage *salvage)
 
 /* ---- both traces ---- */
 
+static void forget_attempt(struct salvage *salvage)
+{
+    free(salvage->saved);
+    salvage->saved = NULL;
+    salvage->saved_count = 0;
+    salvage->events = 0;
+}
+
 static mt_status save(struct salvage *salvage, const char *to)
 {
+    forget_attempt(salvage);
     mt_status status = mt_database_open_writing(to, &salvage->to);
     if (status == MT_OK)
         status = copy_all(salvage);
@@ -361,7 +373,7 @@ static mt_status save_without_first_page(struct salvage *salvage, const char *fr
 
 mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_salvage_visitor *visitor)
 {
-    struct salvage salvage = {.visitor = visitor};
+    struct salvage salvage = {0};
     if (access(to, F_OK) == 0)
         return mt_fail(MT_USAGE, "%s is there already: name a file that is not", to);
     mt_status status = mt_database_open_reading(from, &salvage.from);
@@ -376,8 +388,12 @@ mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_sal
     }
     if (status == MT_BAD_TRACE) {
         mt_database_close(salvage.from);
+        salvage.from = NULL;
         status = save_without_first_page(&salvage, from, to);
     }
     mt_database_close(salvage.from);
+    for (size_t i = 0; i < salvage.saved_count && status == MT_OK; i++)
+        visitor->run(visitor->context, &salvage.saved[i]);
+    forget_attempt(&salvage);
     return status;
 }
