@@ -151,7 +151,8 @@ static void impossible_batches_end_a_run(void **state)
     }
 }
 
-static void damage_a_place(const char *path, uint64_t random)
+/* Returns true if it is in the first page. */
+static bool damage_a_place(const char *path, uint64_t random)
 {
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
@@ -160,6 +161,7 @@ static void damage_a_place(const char *path, uint64_t random)
     fseek(file, place, SEEK_SET);
     assert_int_not_equal(fputc((int)(random >> 32 & 0xFF), file), EOF);
     fclose(file);
+    return place < 16384;
 }
 
 /* Every saved event is one that there was, in its place, and the new trace holds together. */
@@ -169,9 +171,12 @@ static void nothing_is_made_up(void **state)
     const uint64_t seed = take_seed();
     for (uint64_t i = 0; i < attack_count(SALVAGES); i++) {
         shell("cp trace.db damaged.db; rm -f new.db");
+        bool is_first_lost = false;
         for (uint64_t j = 0; j < 1 + i % 4; j++)
-            damage_a_place("damaged.db", mt_splitmix64((seed * SALVAGES + i) * 8 + j));
+            is_first_lost |= damage_a_place("damaged.db", mt_splitmix64((seed * SALVAGES + i) * 8 + j));
         const struct said *said = MEMTRACE("verify --trace damaged.db --salvage new.db");
+        if (said->code == 3 && is_first_lost)
+            continue; /* its only batch is damaged, too, so that nothing says where the tables are */
         if (said->code != 0)
             fail_msg("copy %d: %s", (int)i, said->err);
         check_events_are_those_of_the_trace();
