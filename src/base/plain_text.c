@@ -1,7 +1,6 @@
 #include "base/plain_text.h"
 
-#include "base/memory.h"
-
+#include <assert.h>
 #include <locale.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,8 +18,7 @@ static locale_t plain_locale(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_plain);
-    if (plain == (locale_t)0)
-        mt_host_exhausted("memory for a locale");
+    assert(plain != (locale_t)0);
     return plain;
 }
 

@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "trace/store/bounds.h"
 #include "trace/store/page_file.h"
-#include "trace/store/user_indexes.h"
 
 #include <assert.h>
 #include <malloc.h>
@@ -19,7 +18,7 @@ struct mt_database {
     sqlite3 *handle;
     char *path;
     struct mt_bounds bounds;
-    struct mt_user_indexes *user_indexes; /* NULL: there are none, or nobody looked for them */
+    struct mt_statement_guard guard; /* without `check`: there is none */
 };
 
 struct mt_statement {
@@ -189,7 +188,8 @@ void mt_database_close(struct mt_database *database)
         return;
     assert(database->handle == NULL || sqlite3_next_stmt(database->handle, NULL) == NULL);
     sqlite3_close_v2(database->handle);
-    mt_user_indexes_destroy(database->user_indexes);
+    if (database->guard.destroy != NULL)
+        database->guard.destroy(database->guard.context);
     free(database->path);
     free(database);
 }
@@ -204,15 +204,16 @@ mt_status mt_database_close_as_one_file(struct mt_database *database)
     return status;
 }
 
-mt_status mt_database_distrust_indexes(struct mt_database *database)
+void mt_database_set_guard(struct mt_database *database, struct mt_statement_guard guard)
 {
-    assert(database->user_indexes == NULL);
-    return mt_user_indexes_find(database, &database->user_indexes);
+    assert(database->guard.check == NULL);
+    database->guard = guard;
 }
 
-mt_status mt_database_check_indexes(struct mt_database *database)
+mt_status mt_database_guard(struct mt_database *database, const char *sql)
 {
-    return mt_user_indexes_check_all(database->user_indexes, database);
+    const struct mt_statement_guard *guard = &database->guard;
+    return guard->check != NULL ? guard->check(guard->context, database, sql) : MT_OK;
 }
 
 const char *mt_database_path(const struct mt_database *database)
@@ -298,7 +299,7 @@ static mt_status prepare(struct mt_database *database, const char *sql, mt_statu
     assert(of_error == MT_USAGE || of_error == MT_BAD_TRACE);
     *out = NULL;
     if (of_error == MT_BAD_TRACE)
-        MT_TRY(mt_user_indexes_check(database->user_indexes, database, sql));
+        MT_TRY(mt_database_guard(database, sql));
     struct mt_work work = {0}, *outer = mt_bounds_begin(&database->bounds, &work); /* it may read the schema */
     int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
     mt_bounds_end(&database->bounds, outer);

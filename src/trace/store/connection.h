@@ -48,12 +48,20 @@ void mt_database_close(struct mt_database *database);
  * reader without write permission can open it. If a reader is in the way, the WAL stays until the next writer closes. */
 mt_status mt_database_close_as_one_file(struct mt_database *database);
 
-/* Finds the indexes that users added to an open trace. From now on none of our statements reads through one of them that is
- * not what its table says (user_indexes.h). */
-mt_status mt_database_distrust_indexes(struct mt_database *database);
+/* Looks at each of our statements before it is prepared; at what it may read of the file. Its failure is that of the
+ * preparation. */
+struct mt_statement_guard {
+    void *context;
+    mt_status (*check)(void *context, struct mt_database *database,
+                       const char *sql); /* `sql` NULL: at all of the file */
+    void (*destroy)(void *context);
+};
 
-/* Compares all of them now, for who changes rows. Fails with MT_BAD_TRACE and the name of one that is wrong. */
-mt_status mt_database_check_indexes(struct mt_database *database);
+/* Sets the connection's guard, of which there is one at most, until it is closed. */
+void mt_database_set_guard(struct mt_database *database, struct mt_statement_guard guard);
+
+/* Has the guard look, if there is one. */
+mt_status mt_database_guard(struct mt_database *database, const char *sql);
 
 /* Returns the path as it was given to connect; borrowed. */
 const char *mt_database_path(const struct mt_database *database);

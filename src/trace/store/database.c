@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "trace/store/page_file.h"
 #include "trace/store/trace_format.h"
+#include "trace/store/user_indexes.h"
 
 #include <assert.h>
 #include <limits.h>
@@ -72,7 +73,7 @@ static mt_status check_and_view(struct mt_database *database)
     struct identity identity;
     MT_TRY(read_identity(database, &identity));
     MT_TRY(check_identity(database, &identity));
-    MT_TRY(mt_database_distrust_indexes(database));
+    MT_TRY(mt_user_indexes_distrust(database));
     return mt_trace_format_view(database, identity.format);
 }
 
@@ -155,7 +156,7 @@ static mt_status set_up_writing(struct mt_database *database)
     if (status == MT_OK)
         status = is_blank ? reserve_page_ends(database) : check_identity(database, &identity);
     if (status == MT_OK && !is_blank)
-        status = mt_database_distrust_indexes(database);
+        status = mt_user_indexes_distrust(database);
     if (status == MT_OK)
         status = mt_database_execute(database, writer_pragmas);
     if (status != MT_OK)

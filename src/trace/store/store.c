@@ -387,7 +387,7 @@ static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *
 static mt_status end_run(struct mt_database *database, int64_t run, const struct mt_ring *ring, struct mt_run_end *end,
                          struct mt_intake **intake)
 {
-    MT_TRY(mt_database_check_indexes(database));
+    MT_TRY(mt_database_guard(database, NULL));
     MT_TRY(mt_intake_create(database, run, intake));
     if (ring != NULL)
         MT_TRY(store_leftover(*intake, ring, end));

@@ -16,39 +16,33 @@ struct user_index {
     bool is_compared;
 };
 
-struct mt_user_indexes {
+struct user_indexes {
     struct user_index *items;
     size_t count;
 };
 
-mt_status mt_user_indexes_find(struct mt_database *database, struct mt_user_indexes **out)
+static mt_status find(struct mt_database *database, struct user_indexes *out)
 {
-    struct mt_user_indexes found = {0};
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, database,
                  "SELECT name, tbl_name, rootpage, sql FROM main.sqlite_schema WHERE type = 'index' AND rootpage > ?1",
                  MT_BIND_INTEGER(0)) {
         const char *name = mt_statement_text(row, 0), *table = mt_statement_text(row, 1);
         if (name != NULL && table != NULL && !mt_schema_has_index(name, mt_statement_text(row, 3)))
-            *MT_HOST_ADD(found.items, found.count) = (struct user_index){
+            *MT_HOST_ADD(out->items, out->count) = (struct user_index){
                 .name = mt_host_strdup(name), .table = mt_host_strdup(table), .root = mt_statement_integer(row, 2)};
-    }
-    *out = NULL;
-    if (found.count > 0) {
-        *out = mt_host_alloc(sizeof **out);
-        **out = found;
     }
     return status;
 }
 
-void mt_user_indexes_destroy(struct mt_user_indexes *indexes)
+static void destroy(void *context)
 {
-    for (size_t i = 0; indexes != NULL && i < indexes->count; i++) {
+    struct user_indexes *indexes = context;
+    for (size_t i = 0; i < indexes->count; i++) {
         free(indexes->items[i].name);
         free(indexes->items[i].table);
     }
-    if (indexes != NULL)
-        free(indexes->items);
+    free(indexes->items);
     free(indexes);
 }
 
@@ -70,10 +64,10 @@ static mt_status compare(struct user_index *index, struct mt_database *database)
     return status;
 }
 
-mt_status mt_user_indexes_check_all(struct mt_user_indexes *indexes, struct mt_database *database)
+static mt_status compare_all(struct user_indexes *indexes, struct mt_database *database)
 {
     mt_status status = MT_OK;
-    for (size_t i = 0; indexes != NULL && i < indexes->count && status == MT_OK; i++)
+    for (size_t i = 0; i < indexes->count && status == MT_OK; i++)
         status = compare(&indexes->items[i], database);
     return status;
 }
@@ -87,7 +81,7 @@ static bool is_text(sqlite3_stmt *row, int column, const char *text)
 enum { OPCODE = 1, ROOT = 3, FILE_NUMBER = 4, MAIN_FILE = 0 }; /* columns of EXPLAIN */
 
 /* Compares the index whose tree an instruction of SQLite's opens for reading, if it is one. */
-static mt_status check_instruction(struct mt_user_indexes *indexes, struct mt_database *database, sqlite3_stmt *row)
+static mt_status check_instruction(struct user_indexes *indexes, struct mt_database *database, sqlite3_stmt *row)
 {
     const bool is_opening = is_text(row, OPCODE, "OpenRead") || is_text(row, OPCODE, "ReopenIdx");
     if (!is_opening || sqlite3_column_int(row, FILE_NUMBER) != MAIN_FILE)
@@ -98,19 +92,31 @@ static mt_status check_instruction(struct mt_user_indexes *indexes, struct mt_da
     return MT_OK;
 }
 
-/* A statement that can't be explained fails where it is prepared. */
-mt_status mt_user_indexes_check(struct mt_user_indexes *indexes, struct mt_database *database, const char *sql)
+/* Compares the indexes through which the statement reads. One that can't be explained fails where it is prepared. */
+static mt_status check(void *context, struct mt_database *database, const char *sql)
 {
+    struct user_indexes *indexes = context;
     struct mt_text explain = {0};
     sqlite3_stmt *rows = NULL;
     mt_status status = MT_OK;
-    if (indexes == NULL)
-        return MT_OK;
+    if (sql == NULL)
+        return compare_all(indexes, database);
     mt_text_add(&explain, "EXPLAIN %s", sql);
     sqlite3_prepare_v2(mt_database_handle(database), mt_text_get(&explain), -1, &rows, NULL);
     while (status == MT_OK && rows != NULL && sqlite3_step(rows) == SQLITE_ROW)
         status = check_instruction(indexes, database, rows);
     sqlite3_finalize(rows);
     mt_text_release(&explain);
+    return status;
+}
+
+mt_status mt_user_indexes_distrust(struct mt_database *database)
+{
+    struct user_indexes *indexes = mt_host_alloc(sizeof *indexes);
+    mt_status status = find(database, indexes);
+    if (status == MT_OK && indexes->count > 0)
+        mt_database_set_guard(database, (struct mt_statement_guard){indexes, check, destroy});
+    else
+        destroy(indexes);
     return status;
 }

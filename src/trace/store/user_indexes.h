@@ -8,17 +8,9 @@
 #include "base/status.h"
 
 struct mt_database;
-struct mt_user_indexes;
 
-/* Finds the indexes of an open trace that are none of ours. *out is NULL if there are none, as a rule. */
-mt_status mt_user_indexes_find(struct mt_database *database, struct mt_user_indexes **out);
-void mt_user_indexes_destroy(struct mt_user_indexes *indexes); /* may be NULL */
-
-/* Compares all of them, for who changes the trace. Fails as below. */
-mt_status mt_user_indexes_check_all(struct mt_user_indexes *indexes, struct mt_database *database);
-
-/* Compares the indexes through which the statement reads, unless they were compared before. Fails with MT_BAD_TRACE and the
- * name of one that is not what its table says. `indexes` may be NULL. */
-mt_status mt_user_indexes_check(struct mt_user_indexes *indexes, struct mt_database *database, const char *sql);
+/* Finds the indexes of an open trace that are none of ours, and has them compared from now on (mt_database_set_guard). A
+ * statement that reads through one that is not what its table says then fails with MT_BAD_TRACE and its name. */
+mt_status mt_user_indexes_distrust(struct mt_database *database);
 
 #endif
