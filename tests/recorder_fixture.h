@@ -230,7 +230,7 @@ static inline void fixture_path(char *path)
 
 static inline void fixture_remove(const char *path)
 {
-    static const char *const endings[] = {"", "-wal", "-shm", "-journal", "-ring", "-ring-damaged"};
+    static const char *const endings[] = {"", "-wal", "-shm", "-journal", "-ring", "-ring-damaged", "-ring-damaged-2"};
     char name[FIXTURE_PATH_BYTES + 16];
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
         snprintf(name, sizeof name, "%s%s", path, endings[i]);

@@ -100,6 +100,7 @@ static void what_makes_no_sense_is_wrong_usage(void **state)
         {"-o memtrace.db", "memtrace.db is a trace"},
         {"-o ./memtrace.db", "./memtrace.db is a trace"},
         {"-o memtrace.db-ring", "memtrace.db-ring would belong to a trace"},
+        {"-o memtrace.db-ring-damaged-12", "memtrace.db-ring-damaged-12 would belong to a trace"},
         {"-o ./memtrace.db-wal --format csv", "memtrace.db-wal would belong to a trace"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

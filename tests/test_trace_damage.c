@@ -479,6 +479,36 @@ static void a_ring_without_its_first_page_is_kept(void **state)
     assert_false(fixture_exists(path, "-ring"));
 }
 
+/* Leaves a ring without its first page, and has it recovered. Returns what it held. */
+static struct leftover recover_lost_ring(uint64_t seed)
+{
+    leave_ring(seed);
+    struct leftover ring = {.bytes = read_file_at(beside(".db-ring"), &ring.size)};
+    memset(ring.bytes, 0, 4096);
+    write_file_at(beside(".db-ring"), ring.bytes, ring.size);
+    assert_int_equal(open_for_reading(), MT_OK);
+    return ring;
+}
+
+/* Behind the header, which says who looked at it. */
+static void check_kept(struct leftover *ring, const char *ending)
+{
+    size_t size;
+    char *kept = read_file_at(beside(ending), &size);
+    assert_int_equal(size, ring->size);
+    assert_memory_equal(kept + 4096, ring->bytes + 4096, size - 4096);
+    free(kept);
+    free(ring->bytes);
+}
+
+static void each_damaged_ring_of_a_trace_is_kept(void **state)
+{
+    (void)state;
+    struct leftover first = recover_lost_ring(1), second = recover_lost_ring(2);
+    check_kept(&first, ".db-ring-damaged");
+    check_kept(&second, ".db-ring-damaged-2");
+}
+
 /* A byte that changed within a row, which SQLite can't see. */
 static void a_changed_row_of_a_run_that_was_left_is_found(void **state)
 {
@@ -544,6 +574,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_changed_bit_ends_the_run_before_its_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_head_loses_no_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_without_its_first_page_is_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_damaged_ring_of_a_trace_is_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_row_of_a_run_that_was_left_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_batch_that_cannot_be_is_damage, set_up, tear_down),
     };

@@ -92,16 +92,31 @@ static bool is_standard_output(const char *name)
     return name == NULL || strcmp(name, "-") == 0;
 }
 
+static bool ends_with(const char *name, size_t length, const char *ending)
+{
+    const size_t bytes = strlen(ending);
+    return length > bytes && strncmp(name + length - bytes, ending, bytes) == 0;
+}
+
+/* Returns the length of a name; of "X-ring-damaged-2" without the number. */
+static size_t length_without_number(const char *name)
+{
+    size_t length = strlen(name);
+    while (length > 0 && name[length - 1] >= '0' && name[length - 1] <= '9')
+        length--;
+    return ends_with(name, length, "-ring-damaged-") ? length - 1 : strlen(name);
+}
+
 /* Returns the name of the trace, or other database, that such a file would belong to; NULL: there is none. The caller frees it. */
 static char *trace_of(const char *name)
 {
     static const char *const endings[] = {"", "-ring", "-ring-damaged", "-wal", "-shm", "-journal"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        const size_t length = strlen(name), ending = strlen(endings[i]);
-        if (length <= ending || strcmp(name + length - ending, endings[i]) != 0)
+        const size_t length = length_without_number(name);
+        if (!ends_with(name, length, endings[i]))
             continue;
         char *trace = mt_host_strdup(name);
-        trace[length - ending] = '\0';
+        trace[length - strlen(endings[i])] = '\0';
         if (mt_trace_file_is_database(trace))
             return trace;
         free(trace);

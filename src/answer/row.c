@@ -30,7 +30,7 @@ char *mt_format_share(double part, double whole, char *text)
     else if (percent != 0 && fabs(percent) < LEAST_PERCENT)
         snprintf(text, MT_BYTES_TEXT, percent > 0 ? "<0.1 %%" : ">-0.1 %%");
     else
-        snprintf(text, MT_BYTES_TEXT, "%.1f %%", percent);
+        mt_print(text, MT_BYTES_TEXT, "%.1f %%", percent);
     return text;
 }
 

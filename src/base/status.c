@@ -1,5 +1,7 @@
 #include "base/status.h"
 
+#include "base/plain_text.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ mt_status mt_fail(mt_status status, const char *format, ...)
     char text[MT_ERROR_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    mt_print_list(text, sizeof text, format, arguments);
     va_end(arguments);
     memcpy(mt_error_text(), text, sizeof text);
     return status;
@@ -35,7 +37,7 @@ mt_status mt_fail_context(mt_status status, const char *format, ...)
     char prefix[MT_ERROR_TEXT_BYTES / 4];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(prefix, sizeof prefix, format, arguments);
+    mt_print_list(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
     return mt_fail(status, "%s: %s", prefix, mt_error_text());
 }

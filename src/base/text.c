@@ -7,41 +7,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <locale.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* The locale of C, made once and never freed. */
-static locale_t plain;
-
-static void make_plain(void)
-{
-    plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-}
-
-static locale_t plain_locale(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_plain);
-    if (plain == (locale_t)0)
-        mt_host_exhausted("memory for a locale");
-    return plain;
-}
-
-double mt_read_real(const char *text, char **out_end)
-{
-    return strtod_l(text, out_end, plain_locale());
-}
-
-void mt_write_real(char *text, size_t bytes, int digits, double value)
-{
-    const locale_t before = uselocale(plain_locale());
-    snprintf(text, bytes, "%.*g", digits, value);
-    uselocale(before);
-}
 
 char *mt_format_bytes(uint64_t bytes, char *text)
 {
@@ -56,7 +25,7 @@ char *mt_format_bytes(uint64_t bytes, char *text)
         value /= 1024;
         unit++;
     }
-    snprintf(text, MT_BYTES_TEXT, "%.2f %s", value, units[unit]);
+    mt_print(text, MT_BYTES_TEXT, "%.2f %s", value, units[unit]);
     return text;
 }
 
@@ -284,7 +253,7 @@ void mt_text_add_list(struct mt_text *text, const char *format, va_list argument
     va_list again;
     assert(text->length <= text->capacity && (text->data != NULL || text->capacity == 0));
     va_copy(again, arguments);
-    int needed = vsnprintf(NULL, 0, format, arguments);
+    int needed = mt_print_list(NULL, 0, format, arguments);
     if (needed > 0) {
         size_t end = text->length + (size_t)needed;
         if (end + 1 > text->capacity) {
@@ -292,7 +261,7 @@ void mt_text_add_list(struct mt_text *text, const char *format, va_list argument
             text->data = mt_host_resize(text->data, text->capacity, 1);
         }
         assert(end < text->capacity);
-        vsnprintf(text->data + text->length, (size_t)needed + 1, format, again);
+        mt_print_list(text->data + text->length, (size_t)needed + 1, format, again);
         text->length = end;
     }
     va_end(again);

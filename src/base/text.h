@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/plain_text.h"
 #include "base/status.h"
 
 enum { MT_BYTES_TEXT = 32 };
@@ -16,11 +17,6 @@ char *mt_format_bytes(uint64_t bytes, char *text);
 
 /* Writes a difference of sizes with its sign, as "+1.50 GiB", "-20.00 MiB" or "0 B". Returns `text`. */
 char *mt_format_difference(int64_t bytes, char *text);
-
-/* Read and write a number with a decimal point, whatever the locale of the program around us says. As strtod; and with so many
- * significant digits. */
-double mt_read_real(const char *text, char **out_end);
-void mt_write_real(char *text, size_t bytes, int digits, double value);
 
 /* Reads a size: "24GiB", "1.5 GB" (GiB is meant, as is the habit of the field), "512" or "64k". Fails with MT_USAGE for
  * anything else. */

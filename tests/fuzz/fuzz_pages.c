@@ -4,29 +4,16 @@
  *  of each change   the place (3 bytes), the bytes to change (1), what they become (1) */
 #include "fuzzed_trace.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
-
 enum { EVENTS = 250, CHANGE_BYTES = 5, MOST_CHANGES = 32, COUNTER_AT = 24 };
 
-static struct fuzzed_trace names;
-static struct fuzzed_content whole, damaged;
-
-static void remove_folder(void)
-{
-    fuzzed_remove(names.path);
-    rmdir(names.folder);
-}
+static struct fuzzed_content damaged;
 
 static void record_once(void)
 {
-    if (whole.data != NULL)
+    if (!fuzzed_begins())
         return;
-    names = fuzzed_trace_create();
-    atexit(remove_folder);
-    fixture_record(names.path, 1, EVENTS);
-    whole = fuzzed_read(names.path);
-    damaged.data = malloc(whole.bytes);
-    damaged.bytes = whole.bytes;
+    fuzzed_record(EVENTS);
+    damaged = (struct fuzzed_content){.data = malloc(whole.bytes), .bytes = whole.bytes};
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
@@ -44,8 +31,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
             damaged.data[at] = change[4];
     }
     fuzzed_write(names.path, damaged);
-    fuzzed_ask(names.path, fuzzed_kinds(data, length));
-    fuzzed_verify(&names, data, length);
-    fuzzed_remove(names.path);
-    return 0;
+    return fuzzed_try(data, length);
 }

@@ -4,8 +4,6 @@
  *  of each change   the table (1 byte), the column (1), the row (2), what to do (1), a number (8) */
 #include "fuzzed_trace.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
-
 enum { EVENTS = 250, CHANGE_BYTES = 13, MOST_CHANGES = 24 };
 
 static const struct {
@@ -51,25 +49,6 @@ static const char *const changes[] = {
 };
 enum { WAYS = sizeof changes / sizeof changes[0] };
 
-static struct fuzzed_trace names;
-static struct fuzzed_content whole;
-
-static void remove_folder(void)
-{
-    fuzzed_remove(names.path);
-    rmdir(names.folder);
-}
-
-static void record_once(void)
-{
-    if (whole.data != NULL)
-        return;
-    names = fuzzed_trace_create();
-    atexit(remove_folder);
-    fixture_record(names.path, 1, EVENTS);
-    whole = fuzzed_read(names.path);
-}
-
 /* Replaces each %s of a format: the table after FROM, UPDATE and INTO, the column elsewhere. */
 static void make_sql(char *out, size_t room, const char *format, const char *table, const char *column)
 {
@@ -109,7 +88,8 @@ static void change(sqlite3 *database, const uint8_t *bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
 {
     sqlite3 *database;
-    record_once();
+    if (fuzzed_begins())
+        fuzzed_record(EVENTS);
     fuzzed_write(names.path, whole);
     if (sqlite3_open(names.path, &database) != SQLITE_OK)
         abort();
@@ -118,8 +98,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length)
         change(database, data + i * CHANGE_BYTES);
     sqlite3_exec(database, "COMMIT", NULL, NULL, NULL);
     sqlite3_close(database);
-    fuzzed_ask(names.path, fuzzed_kinds(data, length));
-    fuzzed_verify(&names, data, length);
-    fuzzed_remove(names.path);
-    return 0;
+    return fuzzed_try(data, length);
 }

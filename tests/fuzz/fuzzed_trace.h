@@ -18,6 +18,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
+
 enum { MOST_RUNS = 3, MOST_ROWS = 20 };
 
 /* A file in memory. */
@@ -30,6 +32,10 @@ struct fuzzed_content {
 struct fuzzed_trace {
     char folder[64], path[80], ring[80], saved[80];
 };
+
+/* This process's, and the content of the trace that is whole. */
+static struct fuzzed_trace names;
+static struct fuzzed_content whole;
 
 static inline void fuzzed_name(char *out, size_t room, const char *folder, const char *name)
 {
@@ -95,18 +101,15 @@ static inline void fuzzed_trust_sqlite(void)
         abort();
 }
 
-static inline struct fuzzed_trace fuzzed_trace_create(void)
+static inline void fuzzed_make_folder(void)
 {
-    struct fuzzed_trace trace;
-    fuzzed_trust_sqlite();
-    snprintf(trace.folder, sizeof trace.folder, "%s/memtrace-fuzz-XXXXXX",
+    snprintf(names.folder, sizeof names.folder, "%s/memtrace-fuzz-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (mkdtemp(trace.folder) == NULL)
+    if (mkdtemp(names.folder) == NULL)
         abort();
-    fuzzed_name(trace.path, sizeof trace.path, trace.folder, "trace.db");
-    fuzzed_name(trace.ring, sizeof trace.ring, trace.folder, "trace.db-ring");
-    fuzzed_name(trace.saved, sizeof trace.saved, trace.folder, "saved.db");
-    return trace;
+    fuzzed_name(names.path, sizeof names.path, names.folder, "trace.db");
+    fuzzed_name(names.ring, sizeof names.ring, names.folder, "trace.db-ring");
+    fuzzed_name(names.saved, sizeof names.saved, names.folder, "saved.db");
 }
 
 static inline struct fuzzed_content fuzzed_read(const char *path)
@@ -141,6 +144,29 @@ static inline void fuzzed_remove(const char *path)
         snprintf(name, sizeof name, "%s%s", path, ends[i]);
         unlink(name);
     }
+}
+
+static inline void fuzzed_remove_folder(void)
+{
+    fuzzed_remove(names.path);
+    rmdir(names.folder);
+}
+
+/* Makes the folder before the first input. Returns true then: the fuzzer has `whole` to record. */
+static inline bool fuzzed_begins(void)
+{
+    if (whole.data != NULL)
+        return false;
+    fuzzed_trust_sqlite();
+    fuzzed_make_folder();
+    atexit(fuzzed_remove_folder);
+    return true;
+}
+
+static inline void fuzzed_record(uint64_t events)
+{
+    fixture_record(names.path, 1, events);
+    whole = fuzzed_read(names.path);
 }
 
 static inline mt_status fuzzed_see_event(void *context, const struct mt_event_row *row)
@@ -288,19 +314,28 @@ static inline unsigned fuzzed_kinds(const uint8_t *data, size_t length)
 
 /* Of one in SLOW inputs, verifies the trace, saves what can be read, and asks what was saved: this takes longer than all else. */
 enum { SLOW = 16 };
-static inline void fuzzed_verify(const struct fuzzed_trace *names, const uint8_t *data, size_t length)
+static inline void fuzzed_verify(const uint8_t *data, size_t length)
 {
     const struct mt_verify_visitor checks = {.row = fuzzed_see_check};
     const struct mt_salvage_visitor saved = {.run = fuzzed_see_saved};
     struct mt_database *database = NULL;
     if (length == 0 || data[length - 1] % SLOW != 0)
         return;
-    if (mt_store_open_reading(names->path, &database) == MT_OK)
+    if (mt_store_open_reading(names.path, &database) == MT_OK)
         mt_verify_trace(database, &checks);
     mt_database_close(database);
-    if (mt_salvage_trace(names->path, names->saved, &saved) == MT_OK)
-        fuzzed_ask(names->saved, ALL_KINDS);
-    fuzzed_remove(names->saved);
+    if (mt_salvage_trace(names.path, names.saved, &saved) == MT_OK)
+        fuzzed_ask(names.saved, ALL_KINDS);
+    fuzzed_remove(names.saved);
+}
+
+/* Asks, verifies and saves the damaged trace as the input says, and removes it. Returns what libFuzzer wants. */
+static inline int fuzzed_try(const uint8_t *data, size_t length)
+{
+    fuzzed_ask(names.path, fuzzed_kinds(data, length));
+    fuzzed_verify(data, length);
+    fuzzed_remove(names.path);
+    return 0;
 }
 
 #endif

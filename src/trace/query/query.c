@@ -155,7 +155,8 @@ static const char runs_sql[] =
     "SELECT id, name, state, started_at, device, capacity_bytes, first_event, event_count, lost_events,"
     " complete_from_bytes, stall_count, stall_ns, (SELECT count(*) FROM step WHERE step.run = run.id),"
     " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL),"
-    " (SELECT max(id) FROM event), missing_records, ifnull(rank, -1), ifnull(local_rank, -1), ifnull(world_size, -1),"
+    " (SELECT max(id) FROM event NOT INDEXED), missing_records, ifnull(rank, -1), ifnull(local_rank, -1), "
+    "ifnull(world_size, -1),"
     " host, job, pid, EXISTS (SELECT 1 FROM setting WHERE setting.run = run.id AND setting.name = 'file')"
     " FROM run ORDER BY id";
 
@@ -238,7 +239,7 @@ static mt_status check_events_are_there(struct mt_trace *trace, const struct mt_
     const mt_page_state pages = mt_page_file_state(mt_database_handle(trace->database));
     if (pages == MT_PAGES_CHECKED || (pages != MT_PAGES_CHANGED && run->event_count > MOST_COUNTED_EVENTS))
         return MT_OK;
-    MT_EACH_ROW (row, status, trace->database, "SELECT count(*) FROM event WHERE id >= ?1 AND id < ?2",
+    MT_EACH_ROW (row, status, trace->database, "SELECT count(*) FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2",
                  MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
         if (mt_statement_integer(row, 0) != run->event_count)
             status =

@@ -79,11 +79,12 @@ void mt_row_visitor_remove(struct mt_database *database, const struct mt_row_vis
     " LEFT JOIN span ON span.run = ?1 AND span.id = coalesce(event.span, label.span) "
 
 /* The allocs, as `alloc`, each with the event that gave its block the label that it has after the event `moment`, a parameter:
- * the alloc itself or a relabel. The index of relabels is by `kind = 10`; the view of them may be anything in a file of
- * others. */
+ * the alloc itself or a relabel. The index of relabels is by `kind = 10`, and `likely` has SQLite prefer it to a user's own
+ * by kinds. The view of them may be anything in a file of others. */
 #define MT_ALLOC_AND_LABELLING_EVENT(moment)                                                                           \
-    " event AS alloc JOIN event ON event.id = ifnull((SELECT max(relabel.id) FROM event AS relabel"                    \
-    " WHERE relabel.kind = 10 AND relabel.allocation = alloc.id AND relabel.id <= " moment "), alloc.id) "
+    " event AS alloc NOT INDEXED JOIN event NOT INDEXED ON event.id = ifnull((SELECT max(relabel.id)"                  \
+    " FROM event AS relabel WHERE likely(relabel.kind = 10) AND relabel.allocation = alloc.id AND relabel.id "         \
+    "<= " moment "), alloc.id) "
 
 /* Reads MT_LABEL_COLUMNS, the first of which is number `column`. */
 void mt_query_label(struct mt_trace *trace, const struct mt_statement *statement, int column, struct mt_top_row *out);

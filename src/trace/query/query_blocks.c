@@ -76,12 +76,12 @@ static mt_status replay(struct mt_trace *trace, const struct mt_run *run, int64_
                         struct ids *ended)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (
-        row, status, trace->database,
-        "SELECT id, allocation, kind = ?4 FROM event WHERE ?1 = ?1 AND id > ?2 AND id <= ?3 AND kind IN (?4, ?5)"
-        " ORDER BY id",
-        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(after), MT_BIND_INTEGER(last), MT_BIND_INTEGER(MT_EVENT_ALLOC),
-        MT_BIND_INTEGER(MT_EVENT_FREE)) {
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT id, allocation, kind = ?4 FROM event NOT INDEXED WHERE ?1 = ?1 AND id > ?2 AND id <= ?3 AND "
+                 "kind IN (?4, ?5)"
+                 " ORDER BY id",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(after), MT_BIND_INTEGER(last),
+                 MT_BIND_INTEGER(MT_EVENT_ALLOC), MT_BIND_INTEGER(MT_EVENT_FREE)) {
         bool is_alloc = mt_statement_integer(row, 2) != 0;
         ids_add(is_alloc ? live : ended, mt_statement_integer(row, is_alloc ? 0 : 1));
     }
@@ -373,7 +373,7 @@ mt_status mt_trace_has_relabels(struct mt_trace *trace, const struct mt_run *run
     mt_status status = MT_OK;
     *out = false;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT 1 FROM event WHERE kind = 10 AND allocation >= ?1 AND allocation < ?2 LIMIT 1",
+                 "SELECT 1 FROM event WHERE likely(kind = 10) AND allocation >= ?1 AND allocation < ?2 LIMIT 1",
                  MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
         *out = true;
     return status;

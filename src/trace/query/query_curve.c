@@ -45,9 +45,10 @@ mt_status mt_trace_curve(struct mt_trace *trace, const struct mt_run *run, struc
     mt_status status = MT_OK;
     uint64_t bytes = 0, time_ns, block_bytes;
     *out = (struct mt_curve){.bin_ns = 1};
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT time_ns, kind, ifnull(block_bytes, 0) FROM event WHERE id >= ?1 AND id < ?2 ORDER BY id",
-                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run))) {
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "SELECT time_ns, kind, ifnull(block_bytes, 0) FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 ORDER BY id",
+        MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run))) {
         status = mt_query_natural(row, 0, &time_ns);
         if (status == MT_OK)
             status = mt_query_natural(row, 2, &block_bytes);

@@ -46,7 +46,7 @@ mt_status mt_trace_request_after(struct mt_trace *trace, const struct mt_run *ru
     mt_status status = MT_OK;
     *out_bytes = 0;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT kind, requested_bytes FROM event WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT 1",
+                 "SELECT kind, requested_bytes FROM event NOT INDEXED WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT 1",
                  MT_BIND_INTEGER(event), MT_BIND_INTEGER(mt_query_end(run)))
         if (mt_statement_integer(row, 0) == MT_EVENT_ALLOC)
             status = mt_query_natural(row, 1, out_bytes);
@@ -58,14 +58,14 @@ mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *ru
 {
     mt_status status = MT_OK;
     int64_t phase = -1;
-    MT_EACH_ROW (
-        row, status, trace->database,
-        "SELECT requested_bytes FROM event WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
-        " (SELECT id FROM event WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 ORDER BY id LIMIT 1)"
-        " ORDER BY id DESC LIMIT 1",
-        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(search->alloc_event), MT_BIND_INTEGER(search->event),
-        MT_BIND_INTEGER(search->first), MT_BIND_INTEGER(search->last), MT_BIND_INTEGER(MT_EVENT_FREE),
-        MT_BIND_INTEGER(MT_EVENT_PHASE))
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT requested_bytes FROM event NOT INDEXED WHERE ?1 = ?1 AND kind = ?7 AND id >= ?4 AND id <"
+                 " (SELECT id FROM event NOT INDEXED WHERE id > ?3 AND id <= ?5 AND kind = ?6 AND allocation = ?2 "
+                 "ORDER BY id LIMIT 1)"
+                 " ORDER BY id DESC LIMIT 1",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(search->alloc_event), MT_BIND_INTEGER(search->event),
+                 MT_BIND_INTEGER(search->first), MT_BIND_INTEGER(search->last), MT_BIND_INTEGER(MT_EVENT_FREE),
+                 MT_BIND_INTEGER(MT_EVENT_PHASE))
         phase = mt_statement_integer(row, 0);
     *out_phase = phase >= 0 && phase < MT_PHASE_COUNT ? mt_phase_name((mt_phase)phase) : "";
     return status;
@@ -105,7 +105,7 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
         "SELECT event.id, kind, allocation, requested_bytes, ifnull(label.category, ''), ifnull(label.op, ''),"
         " ifnull(label.phase, ''), ifnull(span.path, ''), ifnull(label.role, ''), time_ns, block_bytes, stream,"
         " event.stack FROM "
-        "event" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5, ?6)"
+        "event NOT INDEXED" MT_EVENT_LABEL_JOIN "WHERE event.id >= ?2 AND event.id <= ?3 AND kind IN (?4, ?5, ?6)"
         " ORDER BY event.id",
         &statement);
     MT_QUERY_BIND(statement, first, last, MT_EVENT_ALLOC, MT_EVENT_FREE, MT_EVENT_RELABEL);

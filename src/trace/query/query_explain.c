@@ -9,13 +9,13 @@ static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, i
 {
     mt_status status = MT_OK;
     *out = (struct mt_moment){.step = -1, .phase = mt_phase_name(MT_PHASE_INIT)};
-    MT_EACH_ROW (
-        row, status, trace->database,
-        "SELECT time_ns, ifnull((SELECT max(number) FROM step WHERE run = ?1 AND first_event <= ?2), -1),"
-        " (SELECT requested_bytes FROM event WHERE id >= ?3 AND id <= ?2 AND kind = ?4 ORDER BY id DESC LIMIT 1)"
-        " FROM event WHERE id = ?2",
-        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(event), MT_BIND_INTEGER(run->first_event),
-        MT_BIND_INTEGER(MT_EVENT_PHASE)) {
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT time_ns, ifnull((SELECT max(number) FROM step WHERE run = ?1 AND first_event <= ?2), -1),"
+                 " (SELECT requested_bytes FROM event NOT INDEXED WHERE id >= ?3 AND id <= ?2 AND kind = ?4 ORDER BY "
+                 "id DESC LIMIT 1)"
+                 " FROM event NOT INDEXED WHERE id = ?2",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(event), MT_BIND_INTEGER(run->first_event),
+                 MT_BIND_INTEGER(MT_EVENT_PHASE)) {
         int64_t phase = mt_statement_integer(row, 2);
         out->time_ns = (uint64_t)mt_statement_integer(row, 0);
         out->step = mt_statement_integer(row, 1);
@@ -57,7 +57,7 @@ static mt_status count_alike(struct mt_trace *trace, const struct mt_run *run, s
 {
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT count(*), count(*) FILTER (WHERE label.role = ?4) FROM event" MT_EVENT_LABEL_JOIN
+                 "SELECT count(*), count(*) FILTER (WHERE label.role = ?4) FROM event NOT INDEXED" MT_EVENT_LABEL_JOIN
                  "WHERE event.id >= ?2 AND event.id < ifnull((SELECT min(first_event) FROM step WHERE run = ?1), ?3)"
                  " AND kind = ?6 AND requested_bytes = ?5",
                  MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
@@ -77,7 +77,8 @@ mt_status mt_trace_explain(struct mt_trace *trace, const struct mt_run *run, int
     MT_TRY(read_block(trace, run, event, out));
     MT_TRY(read_moment(trace, run, event, &out->taken));
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT id FROM event WHERE id > ?1 AND id < ?2 AND kind = ?3 AND allocation = ?1 ORDER BY id LIMIT 1",
+                 "SELECT id FROM event NOT INDEXED WHERE id > ?1 AND id < ?2 AND kind = ?3 AND allocation = ?1 ORDER "
+                 "BY id LIMIT 1",
                  MT_BIND_INTEGER(event), MT_BIND_INTEGER(mt_query_end(run)), MT_BIND_INTEGER(MT_EVENT_FREE))
         freed = mt_statement_integer(row, 0);
     MT_TRY(status);

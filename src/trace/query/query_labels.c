@@ -113,10 +113,11 @@ static mt_status add_allocations(struct mt_trace *trace, const struct mt_run *ru
                                  const struct mt_number_limits *limits, struct mt_label_sum *sums)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT label, block_bytes FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind = ?4",
-                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
-                 MT_BIND_INTEGER(MT_EVENT_ALLOC))
+    MT_EACH_ROW (
+        row, status, trace->database,
+        "SELECT label, block_bytes FROM event NOT INDEXED WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind = ?4",
+        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
+        MT_BIND_INTEGER(MT_EVENT_ALLOC))
         status = add_allocation(row, limits, sums);
     return status;
 }

@@ -239,7 +239,8 @@ static mt_status read_oom(struct mt_trace *trace, const struct mt_run *run, stru
     /* The last one of the run: after it the program only frees. */
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT event.requested_bytes, label.category, label.phase, span.path FROM event" MT_EVENT_LABEL_JOIN
+                 "SELECT event.requested_bytes, label.category, label.phase, span.path FROM event NOT "
+                 "INDEXED" MT_EVENT_LABEL_JOIN
                  "WHERE event.id >= ?2 AND event.id < ?3 AND event.kind = ?4 ORDER BY event.id DESC LIMIT 1",
                  MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
                  MT_BIND_INTEGER(MT_EVENT_OOM)) {

@@ -12,7 +12,7 @@ static mt_status check_no_block(struct mt_trace *trace, const struct mt_run *run
 {
     mt_status status = MT_OK;
     MT_EACH_ROW (row, status, trace->database,
-                 "SELECT run.id FROM run JOIN event ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
+                 "SELECT run.id FROM run JOIN event NOT INDEXED ON event.id >= ?2 AND event.id < ?3 AND event.kind = ?4"
                  " WHERE run.id = ?1 LIMIT 1",
                  MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)),
                  MT_BIND_INTEGER(MT_EVENT_ALLOC))
@@ -53,12 +53,12 @@ mt_status mt_query_peak_event(struct mt_trace *trace, const struct mt_run *run, 
 static mt_status read_moment(struct mt_trace *trace, const struct mt_run *run, struct mt_peak_row *peak)
 {
     mt_status status = MT_OK;
-    MT_EACH_ROW (
-        row, status, trace->database,
-        "SELECT (SELECT time_ns FROM event WHERE id = ?2), label.phase, span.path FROM (SELECT id AS next FROM event"
-        " WHERE id >= ?2 AND id < ?3 AND label IS NOT NULL UNION ALL SELECT NULL LIMIT 1)"
-        " LEFT JOIN event ON event.id = next" MT_EVENT_LABEL_JOIN,
-        MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(peak->event), MT_BIND_INTEGER(mt_query_end(run))) {
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT (SELECT time_ns FROM event NOT INDEXED WHERE id = ?2), label.phase, span.path FROM (SELECT id "
+                 "AS next FROM event NOT INDEXED"
+                 " WHERE id >= ?2 AND id < ?3 AND label IS NOT NULL UNION ALL SELECT NULL LIMIT 1)"
+                 " LEFT JOIN event NOT INDEXED ON event.id = next" MT_EVENT_LABEL_JOIN,
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(peak->event), MT_BIND_INTEGER(mt_query_end(run))) {
         peak->time_ns = (uint64_t)mt_statement_integer(row, 0);
         peak->phase = mt_query_text(trace, row, 1);
         peak->span = mt_query_text(trace, row, 2);

@@ -4,6 +4,7 @@
 #include "trace/query/query.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <sqlite3.h>
 
 /* True for the pragmas that only read. */
@@ -106,6 +107,7 @@ mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const c
     bool refused = false;
     struct mt_statement *statement = NULL;
     sqlite3 *handle = mt_database_handle(trace->database);
+    const int most_bytes = sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, INT_MAX); /* what a user asks for has no bounds */
     sqlite3_limit(handle, SQLITE_LIMIT_COLUMN, MOST_COLUMNS);
     sqlite3_set_authorizer(handle, authorize, &refused);
     mt_status status = mt_database_prepare_question(trace->database, sql, &statement);
@@ -123,5 +125,6 @@ mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const c
     bool is_unknown = status == MT_USAGE && statement == NULL && !refused;
     mt_statement_finalize(statement);
     sqlite3_set_authorizer(handle, NULL, NULL);
+    sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, most_bytes);
     return is_unknown ? mt_query_explain_sql(trace, sql) : status;
 }

@@ -167,12 +167,12 @@ static mt_status rank_events(struct mt_trace *trace, const struct mt_run *run, c
                              struct cutoff wanted, struct ranking *ranking)
 {
     struct mt_statement *statement;
-    mt_status status =
-        mt_query_prepare(trace, run,
-                         "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event" MT_EVENT_LABEL_JOIN
-                         "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?6) AND requested_bytes >= ?5"
-                         " ORDER BY event.id",
-                         &statement);
+    mt_status status = mt_query_prepare(
+        trace, run,
+        "SELECT requested_bytes, event.id, " MT_LABEL_COLUMNS " FROM event NOT INDEXED" MT_EVENT_LABEL_JOIN
+        "WHERE event.id >= ?2 AND event.id < ?3 AND kind IN (?4, ?6) AND requested_bytes >= ?5"
+        " ORDER BY event.id",
+        &statement);
     MT_QUERY_BIND(statement, wanted.first_event, mt_query_end(run), MT_EVENT_ALLOC, (int64_t)wanted.bytes,
                   MT_EVENT_RELABEL);
     while (wanted.larger + wanted.equal > 0 && mt_statement_next(statement, &status)) {
@@ -296,7 +296,8 @@ static mt_status add_stacks(struct mt_trace *trace, const struct mt_run *run, st
     if (status == MT_OK)
         status = mt_query_prepare(trace, run,
                                   "SELECT alloc.stack, (SELECT value FROM setting WHERE run = ?1"
-                                  " AND name = 'stream ' || alloc.stream) FROM event JOIN event AS alloc ON alloc.id ="
+                                  " AND name = 'stream ' || alloc.stream) FROM event NOT INDEXED JOIN event AS alloc "
+                                  "NOT INDEXED ON alloc.id ="
                                   " ifnull(event.allocation, event.id) WHERE event.id = ?2",
                                   &statement);
     for (size_t i = 0; i < ranking->count && status == MT_OK; i++) {

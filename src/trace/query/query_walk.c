@@ -110,7 +110,7 @@ static mt_status prepare(struct mt_walk *walk)
 {
     mt_status status = mt_query_prepare(walk->trace, walk->run,
                                         "SELECT id, time_ns, kind, stream, label, span, requested_bytes, block_bytes,"
-                                        " segment, offset, allocation, stack FROM event"
+                                        " segment, offset, allocation, stack FROM event NOT INDEXED"
                                         " WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
                                         &walk->events);
     if (status == MT_OK)
@@ -417,8 +417,8 @@ struct mt_walk_event *mt_walk_live(const struct mt_walk *walk, size_t *out_count
 }
 
 /* The last event that did more than give back memory. */
-static const char last_state_sql[] =
-    "SELECT id FROM event WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind IN (?4, ?5, ?6, ?7) ORDER BY id DESC LIMIT 1";
+static const char last_state_sql[] = "SELECT id FROM event NOT INDEXED WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 AND kind "
+                                     "IN (?4, ?5, ?6, ?7) ORDER BY id DESC LIMIT 1";
 
 mt_status mt_trace_last_state(struct mt_trace *trace, const struct mt_run *run, int64_t *out_event)
 {

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "trace/store/bounds.h"
 #include "trace/store/page_file.h"
 
 #include <assert.h>
@@ -16,6 +17,8 @@ enum { BUSY_WAIT_MS = 5000 };
 struct mt_database {
     sqlite3 *handle;
     char *path;
+    struct mt_bounds bounds;
+    struct mt_statement_guard guard; /* without `check`: there is none */
 };
 
 struct mt_statement {
@@ -23,6 +26,7 @@ struct mt_statement {
     struct mt_database *database;
     mt_status of_error; /* meaning of a senseless statement: MT_USAGE if a user wrote it, otherwise MT_BAD_TRACE */
     int bind_result;    /* SQLite's code for the first failed bind, until the next step reports it */
+    struct mt_work work;
 };
 
 static void *take_memory(int bytes)
@@ -61,6 +65,7 @@ void mt_database_end_without_memory(void)
     static sqlite3_mem_methods memory = {take_memory, free,         resize_memory, size_of_memory,
                                          round_up,    begin_memory, end_memory,    NULL};
     sqlite3_config(SQLITE_CONFIG_MALLOC, &memory);
+    mt_bounds_count_memory();
 }
 
 /* Returns the words for a code that says that the file is damaged; NULL for any other. */
@@ -106,6 +111,8 @@ static mt_status fail(const struct mt_database *database, int code)
         return mt_fail(MT_BAD_TRACE, "%s is damaged (%s)", database->path, text);
     if ((code & 0xFF) == SQLITE_NOMEM)
         return mt_fail(MT_NO_HOST_MEMORY, "%s: out of host memory", database->path);
+    if (code == SQLITE_INTERRUPT)
+        return mt_fail(MT_BAD_TRACE, "%s %s", database->path, database->bounds.text);
     if ((code & 0xFF) == SQLITE_FULL)
         return mt_fail(MT_FAILED, "%s: no space left on the disk", database->path);
     if ((code & 0xFF) == SQLITE_IOERR)
@@ -164,11 +171,15 @@ mt_status mt_database_connect(const char *path, mt_access access, struct mt_data
     if (code != SQLITE_OK)
         return fail_to_open(database);
     sqlite3_extended_result_codes(database->handle, 1);
+    if (access != MT_ACCESS_PRIVATE)
+        mt_bounds_set(&database->bounds, database->handle);
     sqlite3_busy_timeout(database->handle, BUSY_WAIT_MS);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* we have none */
-    return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY");
+    /* A check may compute anything. We have none. */
+    return mt_database_execute(database, "PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+                                         "PRAGMA ignore_check_constraints = ON");
 }
 
 void mt_database_close(struct mt_database *database)
@@ -177,6 +188,8 @@ void mt_database_close(struct mt_database *database)
         return;
     assert(database->handle == NULL || sqlite3_next_stmt(database->handle, NULL) == NULL);
     sqlite3_close_v2(database->handle);
+    if (database->guard.destroy != NULL)
+        database->guard.destroy(database->guard.context);
     free(database->path);
     free(database);
 }
@@ -191,6 +204,18 @@ mt_status mt_database_close_as_one_file(struct mt_database *database)
     return status;
 }
 
+void mt_database_set_guard(struct mt_database *database, struct mt_statement_guard guard)
+{
+    assert(database->guard.check == NULL);
+    database->guard = guard;
+}
+
+mt_status mt_database_guard(struct mt_database *database, const char *sql)
+{
+    const struct mt_statement_guard *guard = &database->guard;
+    return guard->check != NULL ? guard->check(guard->context, database, sql) : MT_OK;
+}
+
 const char *mt_database_path(const struct mt_database *database)
 {
     return database->path;
@@ -203,7 +228,10 @@ struct sqlite3 *mt_database_handle(struct mt_database *database)
 
 mt_status mt_database_execute(struct mt_database *database, const char *sql)
 {
-    return check(database, sqlite3_exec(database->handle, sql, NULL, NULL, NULL));
+    struct mt_work work = {0}, *outer = mt_bounds_begin(&database->bounds, &work);
+    int code = sqlite3_exec(database->handle, sql, NULL, NULL, NULL);
+    mt_bounds_end(&database->bounds, outer);
+    return check(database, code);
 }
 
 mt_status mt_database_begin(struct mt_database *database)
@@ -270,7 +298,11 @@ static mt_status prepare(struct mt_database *database, const char *sql, mt_statu
     const char *rest;
     assert(of_error == MT_USAGE || of_error == MT_BAD_TRACE);
     *out = NULL;
+    if (of_error == MT_BAD_TRACE)
+        MT_TRY(mt_database_guard(database, sql));
+    struct mt_work work = {0}, *outer = mt_bounds_begin(&database->bounds, &work); /* it may read the schema */
     int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
+    mt_bounds_end(&database->bounds, outer);
     if (is_senseless(code) && of_error == MT_USAGE)
         return mt_fail(MT_USAGE, "%s", sqlite3_errmsg(database->handle));
     if (code != SQLITE_OK)
@@ -352,13 +384,26 @@ void mt_statement_bind_integers(struct mt_statement *statement, int index, const
         mt_statement_bind_integer(statement, index + i, values[i]);
 }
 
+/* Steps a statement within its bounds. One that a user wrote has none. Returns SQLite's code. */
+static int step(struct mt_statement *statement)
+{
+    struct mt_bounds *bounds = &statement->database->bounds;
+    if (!sqlite3_stmt_busy(statement->handle))
+        statement->work = (struct mt_work){0};
+    struct mt_work *outer = mt_bounds_begin(bounds, statement->of_error == MT_USAGE ? NULL : &statement->work);
+    int code = sqlite3_step(statement->handle);
+    statement->work.rows += code == SQLITE_ROW;
+    mt_bounds_end(bounds, outer);
+    return code;
+}
+
 mt_status mt_statement_step(struct mt_statement *statement, bool *out_row)
 {
     *out_row = false;
     int code = statement->bind_result;
     statement->bind_result = SQLITE_OK;
     if (code == SQLITE_OK)
-        code = sqlite3_step(statement->handle);
+        code = step(statement);
     if (code == SQLITE_ROW) {
         *out_row = true;
         return MT_OK;

@@ -1,6 +1,7 @@
 /* SQLite as the trace's rooms use it: a connection and its statements. Failures are an mt_status with their text.
  *
- * Failures: MT_BAD_TRACE if the file is no SQLite database or is damaged; for a statement that SQLite does not understand,
+ * Failures: MT_BAD_TRACE if the file is no SQLite database or is damaged, or a statement takes more than a file of its size
+ * needs (bounds.h); for a statement that SQLite does not understand,
  * MT_USAGE if a user wrote it and MT_BAD_TRACE if it is one of ours, since every trace has their tables and columns;
  * MT_FAILED for everything else (disk full, locked, …).
  *
@@ -47,6 +48,21 @@ void mt_database_close(struct mt_database *database);
  * reader without write permission can open it. If a reader is in the way, the WAL stays until the next writer closes. */
 mt_status mt_database_close_as_one_file(struct mt_database *database);
 
+/* Looks at each of our statements before it is prepared; at what it may read of the file. Its failure is that of the
+ * preparation. */
+struct mt_statement_guard {
+    void *context;
+    mt_status (*check)(void *context, struct mt_database *database,
+                       const char *sql); /* `sql` NULL: at all of the file */
+    void (*destroy)(void *context);
+};
+
+/* Sets the connection's guard, of which there is one at most, until it is closed. */
+void mt_database_set_guard(struct mt_database *database, struct mt_statement_guard guard);
+
+/* Has the guard look, if there is one. */
+mt_status mt_database_guard(struct mt_database *database, const char *sql);
+
 /* Returns the path as it was given to connect; borrowed. */
 const char *mt_database_path(const struct mt_database *database);
 
@@ -73,7 +89,7 @@ mt_status mt_database_integer(struct mt_database *database, const char *sql, int
  * connection is closed; it is NULL after a failure. */
 mt_status mt_database_prepare(struct mt_database *database, const char *sql, struct mt_statement **out);
 
-/* Prepares a statement that a user wrote: if SQLite makes no sense of it, that is MT_USAGE. */
+/* Prepares a statement that a user wrote: if SQLite makes no sense of it, that is MT_USAGE. It may take what it likes. */
 mt_status mt_database_prepare_question(struct mt_database *database, const char *sql, struct mt_statement **out);
 
 /* Prepares "INSERT OR REPLACE INTO table (columns) VALUES (?, …)" with a parameter for each of the `columns`, which commas

@@ -3,12 +3,14 @@
 #include "base/text.h"
 #include "trace/store/page_file.h"
 #include "trace/store/trace_format.h"
+#include "trace/store/user_indexes.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
-/* The limit of a text or blob in a file of others. */
+/* The limit of a text or blob in a file of others; in a trace, beside its size: pages that name each other may say any. */
 enum { MOST_FOREIGN_BYTES = 1 << 24 };
 
 /* Pages have 16 KiB: a run of 100 steps then takes a tenth less time than with SQLite's 4 KiB, though an empty trace has
@@ -71,18 +73,24 @@ static mt_status check_and_view(struct mt_database *database)
     struct identity identity;
     MT_TRY(read_identity(database, &identity));
     MT_TRY(check_identity(database, &identity));
+    MT_TRY(mt_user_indexes_distrust(database));
     return mt_trace_format_view(database, identity.format);
 }
 
-static mt_status open_reading(const char *path, bool is_damaged, struct mt_database **out)
+static void bound_texts(struct mt_database *database)
 {
-    mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
-    if (status == MT_OK && is_damaged)
-        mt_page_file_tolerate(mt_database_handle(*out));
+    const int64_t bytes = MOST_FOREIGN_BYTES + mt_page_file_bytes(mt_database_handle(database));
+    sqlite3_limit(mt_database_handle(database), SQLITE_LIMIT_LENGTH, bytes < INT_MAX ? (int)bytes : INT_MAX);
+}
+
+/* Reads and checks what has been connected to. */
+static mt_status finish_reading(mt_status status, struct mt_database **out)
+{
     if (status == MT_OK)
         status = mt_database_begin_reading(*out);
     if (status == MT_OK) {
         status = check_and_view(*out);
+        bound_texts(*out);
         mt_database_end_reading(*out);
     }
     return finish_open(status, out);
@@ -90,12 +98,25 @@ static mt_status open_reading(const char *path, bool is_damaged, struct mt_datab
 
 mt_status mt_database_open_reading(const char *path, struct mt_database **out)
 {
-    return open_reading(path, false, out);
+    return finish_reading(mt_database_connect(path, MT_ACCESS_READ, out), out);
 }
 
 mt_status mt_database_open_damaged(const char *path, struct mt_database **out)
 {
-    return open_reading(path, true, out);
+    mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
+    if (status == MT_OK)
+        mt_page_file_tolerate(mt_database_handle(*out));
+    return finish_reading(status, out);
+}
+
+mt_status mt_database_open_without_first_page(const char *path, const char *model, struct mt_database **out)
+{
+    mt_status status = mt_database_connect(path, MT_ACCESS_READ, out);
+    if (status == MT_OK)
+        mt_page_file_tolerate(mt_database_handle(*out));
+    if (status == MT_OK && mt_page_file_take_first(mt_database_handle(*out), model) != SQLITE_OK)
+        status = mt_fail(MT_FAILED, "%s: its first page can't be read", model);
+    return finish_reading(status, out);
 }
 
 bool mt_database_has_log(const char *path)
@@ -113,8 +134,6 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     mt_status status = mt_database_connect(path, access, out);
     if (status == MT_OK)
         sqlite3_limit(mt_database_handle(*out), SQLITE_LIMIT_LENGTH, MOST_FOREIGN_BYTES);
-    if (status == MT_OK) /* a check may compute anything */
-        status = mt_database_execute(*out, "PRAGMA ignore_check_constraints = ON");
     return finish_open(status, out);
 }
 
@@ -133,10 +152,11 @@ static mt_status set_up_writing(struct mt_database *database)
     if (sqlite3_db_readonly(mt_database_handle(database), "main") == 1)
         return mt_fail(MT_FAILED, "can't write %s: no permission", mt_database_path(database));
     mt_status status = read_identity(database, &identity);
-    if (status == MT_OK && !identity_is_blank(&identity))
-        status = check_identity(database, &identity);
-    else if (status == MT_OK)
-        status = reserve_page_ends(database);
+    const bool is_blank = identity_is_blank(&identity);
+    if (status == MT_OK)
+        status = is_blank ? reserve_page_ends(database) : check_identity(database, &identity);
+    if (status == MT_OK && !is_blank)
+        status = mt_user_indexes_distrust(database);
     if (status == MT_OK)
         status = mt_database_execute(database, writer_pragmas);
     if (status != MT_OK)

@@ -33,6 +33,9 @@ mt_status mt_database_open_reading(const char *path, struct mt_database **out);
 /* Opens a damaged trace read-only, to save what is left of it: pages with wrong checksums are read, too. */
 mt_status mt_database_open_damaged(const char *path, struct mt_database **out);
 
+/* Opens one whose first page is lost in the same way, with that of `model`, a trace of this format without rows. */
+mt_status mt_database_open_without_first_page(const char *path, const char *model, struct mt_database **out);
+
 /* Opens any database read-only, to import it. It is trusted no more than a trace is. */
 mt_status mt_database_open_foreign(const char *path, struct mt_database **out);
 

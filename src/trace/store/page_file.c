@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Places of SQLite's header (sqlite.org/fileformat2.html, 1.3). */
@@ -13,9 +14,16 @@ enum {
     PAGE_SIZE_AT = 16,
     RESERVED_AT = 20,
     COUNTER_AT = 24,
+    PAGES_AT = 28,
 };
 
-enum { BLOCK_BYTES = sizeof(union mt_record), COUNTER_BYTES = 4, CHECKSUM_BYTES = 8, LEAST_PAGE_BYTES = 512 };
+enum {
+    BLOCK_BYTES = sizeof(union mt_record),
+    COUNTER_BYTES = 4,
+    PAGES_BYTES = 4,
+    CHECKSUM_BYTES = 8,
+    LEAST_PAGE_BYTES = 512
+};
 
 /* The operation by which mt_page_file_* find a file. SQLite leaves numbers over 100 to programs. */
 enum { CONTROL_FIND = 0x6D747066 };
@@ -29,6 +37,7 @@ struct page_file {
     int page_bytes;
     int64_t damaged_page; /* the last; 0: none */
     unsigned char *copy;  /* of a page that is written; NULL: not needed yet */
+    unsigned char *first; /* what is read as page 1; NULL: that of the file */
 };
 
 static struct page_file *page_file_of(sqlite3_file *file)
@@ -132,6 +141,7 @@ static bool is_checked_page(const struct page_file *self, int bytes, sqlite3_int
 static int close_file(sqlite3_file *file)
 {
     sqlite3_free(page_file_of(file)->copy);
+    sqlite3_free(page_file_of(file)->first);
     return below(file)->pMethods->xClose(below(file));
 }
 
@@ -142,11 +152,23 @@ static int fail_on_page(struct page_file *self, int64_t number)
     return self->is_tolerant ? SQLITE_OK : SQLITE_CORRUPT;
 }
 
+/* Reads as SQLite's VFS does, but for page 1 if it was replaced. */
+static int read_below(sqlite3_file *file, void *data, int bytes, sqlite3_int64 offset)
+{
+    const struct page_file *self = page_file_of(file);
+    const int code = below(file)->pMethods->xRead(below(file), data, bytes, offset);
+    if (self->first != NULL && offset < self->page_bytes) {
+        const sqlite3_int64 rest = self->page_bytes - offset;
+        memcpy(data, self->first + offset, (size_t)(bytes < rest ? bytes : rest));
+    }
+    return code;
+}
+
 /* Reads a page as it is in the file, which must be all there. */
 static int read_file(sqlite3_file *file, void *data, int bytes, sqlite3_int64 offset)
 {
     struct page_file *self = page_file_of(file);
-    int code = below(file)->pMethods->xRead(below(file), data, bytes, offset);
+    int code = read_below(file, data, bytes, offset);
     if (bytes < LEAST_PAGE_BYTES || (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ))
         return code;
     learn(file);
@@ -333,11 +355,47 @@ int64_t mt_page_file_damage(struct sqlite3 *handle)
     return file != NULL ? file->damaged_page : 0;
 }
 
+/* Returns the bytes of a file that may not be open. */
+static int64_t bytes_of(sqlite3_file *file)
+{
+    sqlite3_int64 bytes;
+    return file != NULL && file->pMethods != NULL && file->pMethods->xFileSize(file, &bytes) == SQLITE_OK ? bytes : 0;
+}
+
+int64_t mt_page_file_bytes(struct sqlite3 *handle)
+{
+    struct page_file *file = find(handle);
+    sqlite3_file *journal = NULL;
+    if (file == NULL || sqlite3_file_control(handle, "main", SQLITE_FCNTL_JOURNAL_POINTER, &journal) != SQLITE_OK)
+        return 0;
+    return bytes_of(&file->base) + bytes_of(journal);
+}
+
 void mt_page_file_tolerate(struct sqlite3 *handle)
 {
     struct page_file *file = find(handle);
     if (file != NULL)
         file->is_tolerant = true;
+}
+
+int mt_page_file_take_first(struct sqlite3 *handle, const char *model)
+{
+    struct page_file *file = find(handle);
+    unsigned char header[HEADER_BYTES];
+    FILE *stream = fopen(model, "rb");
+    if (file != NULL && stream != NULL && fread(header, 1, HEADER_BYTES, stream) == HEADER_BYTES) {
+        const size_t bytes = (size_t)page_bytes_of(header);
+        file->first = sqlite3_malloc64(bytes);
+        rewind(stream);
+        if (file->first != NULL && fread(file->first, 1, bytes, stream) == bytes) {
+            file->page_bytes = (int)bytes;
+            file->state = MT_PAGES_CHECKED;
+            memset(file->first + PAGES_AT, 0, PAGES_BYTES); /* as many as the file has room for */
+        }
+    }
+    if (stream != NULL)
+        fclose(stream);
+    return file != NULL && file->state == MT_PAGES_CHECKED ? SQLITE_OK : SQLITE_IOERR_READ;
 }
 
 static bool is_zero(const unsigned char *page, int bytes)

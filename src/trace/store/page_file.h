@@ -39,8 +39,15 @@ mt_page_state mt_page_file_state(struct sqlite3 *handle);
  * SQLITE_CORRUPT. */
 int64_t mt_page_file_damage(struct sqlite3 *handle);
 
+/* Returns the bytes of the connection's main file and of its journal or log; 0 if the database is in memory alone. */
+int64_t mt_page_file_bytes(struct sqlite3 *handle);
+
 /* Reads pages with wrong checksums, too, from now on: to save what is left. */
 void mt_page_file_tolerate(struct sqlite3 *handle);
+
+/* Has page 1 read from now on as that of `model`, a trace of this format without rows: it says where the tables of any such
+ * trace begin. For a trace whose own page 1 is lost, before anything was read of it. Returns SQLite's code. */
+int mt_page_file_take_first(struct sqlite3 *handle, const char *model);
 
 /* Compares every page of the main file with its checksum, and counts those that differ; *out_first is the first of them.
  * Pages of zeros are passed over: SQLite finds those that should hold something when it goes through its trees. Returns

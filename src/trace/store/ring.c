@@ -1,6 +1,7 @@
 #include "trace/store/ring.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -287,12 +288,15 @@ void mt_ring_put_aside(struct mt_ring *ring)
 {
     if (ring == NULL)
         return;
-    size_t bytes = strlen(ring->path) + sizeof "-damaged";
-    char *path = mt_host_alloc(bytes);
-    snprintf(path, bytes, "%s-damaged", ring->path);
-    if (rename(ring->path, path) != 0)
+    struct mt_text path = {0};
+    mt_text_add(&path, "%s-damaged", ring->path);
+    for (int number = 2; access(mt_text_get(&path), F_OK) == 0; number++) {
+        path.length = 0;
+        mt_text_add(&path, "%s-damaged-%d", ring->path, number);
+    }
+    if (rename(ring->path, mt_text_get(&path)) != 0)
         unlink(ring->path);
-    free(path);
+    mt_text_release(&path);
     mt_ring_release(ring);
 }
 

@@ -97,7 +97,8 @@ bool mt_ring_has_lost_header(const struct mt_ring *ring);
 void mt_ring_release(struct mt_ring *ring); /* gives up the lock and leaves the file; may be NULL */
 void mt_ring_remove(struct mt_ring *ring);  /* removes the file, then releases; may be NULL */
 
-/* Renames the file to that of a damaged ring, beside the trace, then releases. May be NULL. */
+/* Renames the file to TRACE-ring-damaged or, if there are some already, TRACE-ring-damaged-2 and so on; then releases. May be
+ * NULL. */
 void mt_ring_put_aside(struct mt_ring *ring);
 
 /* Releases a forked child's copy of the ring, which would keep the lock as long as the child lives. The copy can't be used

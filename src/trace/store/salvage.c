@@ -1,5 +1,6 @@
 #include "trace/store/salvage.h"
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/batch_check.h"
 #include "trace/store/page_file.h"
@@ -8,6 +9,7 @@
 
 #include <assert.h>
 #include <sqlite3.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* The tables whose rows are copied, with their keys. Those of events, and what is derived from them, are not among them, but
@@ -35,7 +37,10 @@ enum { COPIED_TABLES = sizeof copied / sizeof copied[0] };
 struct salvage {
     struct mt_database *from, *to;
     bool has_garbage; /* pages are read whose checksums are wrong */
-    const struct mt_salvage_visitor *visitor;
+    bool is_guess; /* the first page is that of another trace: without an event that is right, tables lie elsewhere */
+    struct mt_salvaged_run *saved; /* by this attempt */
+    size_t saved_count;
+    int64_t events; /* of all of them */
 };
 
 /* ---- rows as they are ---- */
@@ -171,10 +176,10 @@ static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first
         status = mt_database_prepare(
             salvage->to, "INSERT OR IGNORE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             &insert);
-    if (status == MT_OK &&
-        mt_database_prepare(salvage->from,
-                            "SELECT " EVENT_COLUMNS " FROM event WHERE id >= ?1 AND id - ?1 < ?2 ORDER BY id",
-                            &rows) == MT_OK) {
+    if (status == MT_OK && mt_database_prepare(salvage->from,
+                                               "SELECT " EVENT_COLUMNS
+                                               " FROM event NOT INDEXED WHERE id >= ?1 AND id - ?1 < ?2 ORDER BY id",
+                                               &rows) == MT_OK) {
         mt_statement_bind_integer(rows, 1, first);
         mt_statement_bind_integer(rows, 2, count);
         status = copy_events(salvage, rows, &check, insert, out_end);
@@ -275,9 +280,10 @@ static mt_status save_run(struct salvage *salvage, int64_t run, int64_t first, i
     MT_TRY(save_events(salvage, run, first, count, &end));
     MT_TRY(forget_events(salvage, run, end));
     saved.events = end - first;
+    salvage->events += saved.events;
     MT_TRY(cut_run(salvage, run, saved.events));
     MT_TRY(fill_names(salvage, run, &saved.lost_names));
-    salvage->visitor->run(salvage->visitor->context, &saved);
+    *MT_HOST_ADD(salvage->saved, salvage->saved_count) = saved;
     return MT_OK;
 }
 
@@ -291,7 +297,7 @@ static mt_status save_runs(struct salvage *salvage)
         status =
             save_run(salvage, mt_statement_integer(row, 0), mt_statement_integer(row, 1), mt_statement_integer(row, 2));
     }
-    if (status == MT_OK && runs == 0)
+    if (status == MT_OK && (runs == 0 || (salvage->is_guess && salvage->events == 0)))
         return mt_fail(MT_BAD_TRACE, "%s: no run of it can be read any more", mt_database_path(salvage->from));
     return status;
 }
@@ -322,8 +328,17 @@ static mt_status derive_all(struct salvage *salvage)
 
 /* ---- both traces ---- */
 
+static void forget_attempt(struct salvage *salvage)
+{
+    free(salvage->saved);
+    salvage->saved = NULL;
+    salvage->saved_count = 0;
+    salvage->events = 0;
+}
+
 static mt_status save(struct salvage *salvage, const char *to)
 {
+    forget_attempt(salvage);
     mt_status status = mt_database_open_writing(to, &salvage->to);
     if (status == MT_OK)
         status = copy_all(salvage);
@@ -337,9 +352,28 @@ static mt_status save(struct salvage *salvage, const char *to)
     return mt_error_restore(&error, status);
 }
 
+/* Saves what there is without the first page, which is taken from a new trace. Fails with the text of an earlier failure. */
+static mt_status save_without_first_page(struct salvage *salvage, const char *from, const char *to)
+{
+    const struct mt_error error = mt_error_save(MT_BAD_TRACE);
+    struct mt_database *model;
+    salvage->is_guess = true;
+    mt_status status = mt_database_open_writing(to, &model);
+    if (status == MT_OK)
+        status = mt_database_close_as_one_file(model);
+    if (status == MT_OK)
+        status = mt_database_open_without_first_page(from, to, &salvage->from);
+    if (status == MT_OK)
+        status = save(salvage, to);
+    if (status == MT_OK)
+        return MT_OK;
+    unlink(to);
+    return status == MT_BAD_TRACE ? mt_error_restore(&error, status) : status;
+}
+
 mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_salvage_visitor *visitor)
 {
-    struct salvage salvage = {.visitor = visitor};
+    struct salvage salvage = {0};
     if (access(to, F_OK) == 0)
         return mt_fail(MT_USAGE, "%s is there already: name a file that is not", to);
     mt_status status = mt_database_open_reading(from, &salvage.from);
@@ -352,6 +386,14 @@ mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_sal
         if (status == MT_OK)
             status = save(&salvage, to);
     }
+    if (status == MT_BAD_TRACE) {
+        mt_database_close(salvage.from);
+        salvage.from = NULL;
+        status = save_without_first_page(&salvage, from, to);
+    }
     mt_database_close(salvage.from);
+    for (size_t i = 0; i < salvage.saved_count && status == MT_OK; i++)
+        visitor->run(visitor->context, &salvage.saved[i]);
+    forget_attempt(&salvage);
     return status;
 }

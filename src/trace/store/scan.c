@@ -149,7 +149,7 @@ static mt_status read_events(struct mt_scan *scan)
     if (status == MT_OK)
         status = each_row(scan,
                           "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                          " offset, allocation, first_event, stack FROM run CROSS JOIN event"
+                          " offset, allocation, first_event, stack FROM run CROSS JOIN event NOT INDEXED"
                           " WHERE run.id = ?1 AND event.id >= first_event AND event.id < first_event + event_count"
                           " AND event.id > ?2 ORDER BY event.id",
                           &scan->last_event, read_event);

@@ -17,10 +17,16 @@
 
 enum { TABLE, NAME, TYPE, NOT_NULL, KEY, HIDDEN };
 
-/* The columns of a trace, read once from an empty one. */
+/* An index as its file has it in sqlite_schema. */
+struct own_index {
+    const char *name, *sql;
+};
+
+/* The columns and the indexes of a trace, read once from an empty one. */
 static struct {
     struct mt_schema_column *columns;
-    size_t count;
+    struct own_index *indexes;
+    size_t count, index_count;
     mt_status status;
 } own;
 
@@ -34,6 +40,10 @@ static mt_status read_own(struct mt_database *database)
                                       .type = mt_host_strdup(mt_statement_text(row, TYPE)),
                                       .is_not_null = mt_statement_integer(row, NOT_NULL) != 0,
                                       .key = (int)mt_statement_integer(row, KEY)};
+    MT_EACH_ROW (row, status, database, "SELECT name, sql FROM main.sqlite_schema WHERE type = ?1",
+                 MT_BIND_TEXT("index"))
+        *MT_HOST_ADD(own.indexes, own.index_count) = (struct own_index){
+            .name = mt_host_strdup(mt_statement_text(row, 0)), .sql = mt_host_strdup(mt_statement_text(row, 1))};
     return status;
 }
 
@@ -44,6 +54,23 @@ static void make_own(void)
     if (own.status == MT_OK)
         own.status = read_own(empty);
     mt_database_close(empty);
+}
+
+static mt_status read_own_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_own);
+    return own.status;
+}
+
+bool mt_schema_has_index(const char *name, const char *sql)
+{
+    if (sql == NULL || read_own_once() != MT_OK)
+        return false;
+    for (size_t i = 0; i < own.index_count; i++)
+        if (strcmp(own.indexes[i].name, name) == 0)
+            return strcmp(own.indexes[i].sql, sql) == 0;
+    return false;
 }
 
 static mt_status fail_damaged(struct mt_database *database, const struct mt_schema_column *column, const char *what)
@@ -105,10 +132,8 @@ static mt_status check_no_trigger(struct mt_database *database)
 
 mt_status mt_schema_check(struct mt_database *database, int64_t format, mt_schema_needs needs)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     size_t next = 0;
-    pthread_once(&once, make_own);
-    MT_TRY(own.status);
+    MT_TRY(read_own_once());
     mt_status status = check_no_trigger(database);
     MT_EACH_ROW (row, status, database, COLUMNS, MT_BIND_INTEGER(0))
         status = check_up_to(database, format, needs, row, &next);

@@ -1,7 +1,7 @@
 /* Whether the tables of a file are those of a trace: a file may be anybody's, and queries take its columns for what they are
  * called.
  *
- * Users' own tables, views and indexes, and columns that were added behind ours, are left alone. Threads: any. */
+ * Users' own tables, views and indexes (user_indexes.h), and columns that were added behind ours, are left alone. Threads: any. */
 #ifndef MT_TRACE_SCHEMA_CHECK_H
 #define MT_TRACE_SCHEMA_CHECK_H
 
@@ -26,5 +26,8 @@ typedef mt_schema_need (*mt_schema_needs)(const struct mt_schema_column *column,
 /* Fails with MT_BAD_TRACE unless the file has the columns that are needed, in ordinary tables, none of them generated, and no
  * trigger. */
 mt_status mt_schema_check(struct mt_database *database, int64_t format, mt_schema_needs needs);
+
+/* True if the newest format has an index of that name and text. */
+bool mt_schema_has_index(const char *name, const char *sql);
 
 #endif

@@ -346,6 +346,9 @@ static mt_status next_unfinished(struct mt_database *database, int64_t after, st
     if (*out_found) {
         const char *text = mt_statement_text(statement, 1);
         out->run = mt_statement_integer(statement, 0);
+        if (out->run <= after) /* in a damaged tree the row behind the last may be the first */
+            status =
+                mt_fail(MT_BAD_TRACE, "%s is damaged: its runs are not in their order", mt_database_path(database));
         snprintf(out->started_at, sizeof out->started_at, "%s", text != NULL ? text : "");
     }
     mt_statement_finalize(statement);
@@ -384,6 +387,7 @@ static mt_status store_leftover(struct mt_intake *intake, const struct mt_ring *
 static mt_status end_run(struct mt_database *database, int64_t run, const struct mt_ring *ring, struct mt_run_end *end,
                          struct mt_intake **intake)
 {
+    MT_TRY(mt_database_guard(database, NULL));
     MT_TRY(mt_intake_create(database, run, intake));
     if (ring != NULL)
         MT_TRY(store_leftover(*intake, ring, end));

@@ -106,7 +106,7 @@ static mt_status count_nameless(struct verify *verify, const struct stored_run *
     mt_status status = MT_OK;
     *out = 0;
     MT_EACH_ROW (row, status, verify->database,
-                 "SELECT count(*) FROM event WHERE id >= ?2 AND id < ?2 + ?3 AND ("
+                 "SELECT count(*) FROM event NOT INDEXED WHERE id >= ?2 AND id < ?2 + ?3 AND ("
                  "label IS NOT NULL AND NOT EXISTS (SELECT 1 FROM label WHERE run = ?1 AND label.id = event.label)"
                  " OR span > 0 AND NOT EXISTS (SELECT 1 FROM span WHERE run = ?1 AND span.id = event.span)"
                  " OR stack > 0 AND NOT EXISTS (SELECT 1 FROM stack WHERE run = ?1 AND stack.id = event.stack))",
@@ -241,7 +241,8 @@ static mt_status check_run(struct verify *verify, const struct stored_run *run, 
     return status;
 }
 
-/* Reads the first run behind `after`; *out_found is false if there is none. */
+/* Reads the first run behind `after`; *out_found is false if there is none. In a damaged tree the row behind
+ * the last may be the first. */
 static mt_status next_run(struct verify *verify, int64_t after, struct stored_run *out, bool *out_found)
 {
     mt_status status = MT_OK;
@@ -261,6 +262,9 @@ static mt_status next_run(struct verify *verify, int64_t after, struct stored_ru
             .is_running = state != NULL && strcmp(state, mt_run_state_name(MT_RUN_RUNNING)) == 0,
             .is_damaged = state != NULL && strcmp(state, mt_run_state_name(MT_RUN_DAMAGED)) == 0,
         };
+        if (out->id <= after)
+            status = mt_fail(MT_BAD_TRACE, "%s is damaged: its runs are not in their order",
+                             mt_database_path(verify->database));
     }
     return status;
 }
