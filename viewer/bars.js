@@ -3,7 +3,6 @@
  * kernels. Bars narrower than a pixel are drawn as part of one, and the other bars of that pixel are skipped by
  * bisection.
  */
-import { momentAt } from "./axis.js";
 import { allLanes, lastAtMost } from "./marks.js";
 import { countText, decimalStep, timeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
@@ -14,17 +13,16 @@ const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
 /** Rows of spans that are shown, unless all are. */
 export const FEW_DEPTHS = 5;
 
-/** Returns the rows of a scene's bars: [{ lane, run, height, top }]. */
-export function barRows(scene) {
+/** Returns the rows of a run's bars: one for each lane, with all depths of spans or few. */
+export function makeBarRows({ lanes }, allDepths) {
     const rows = [];
     let top = TICKS_HEIGHT;
-    const add = (lane, run) => {
-        rows.push({ lane, run, height: ROW_HEIGHT[lane.kind], top });
+    const spans = allDepths ? lanes.spans : lanes.spans.slice(0, FEW_DEPTHS);
+    for (const lane of allLanes({ ...lanes, spans })) {
+        if (lane.begin.length === 0) continue;
+        rows.push({ lane, height: ROW_HEIGHT[lane.kind], top });
         top += ROW_HEIGHT[lane.kind];
-    };
-    const { lanes } = scene.runs[scene.mapRun];
-    const spans = scene.allDepths ? lanes.spans : lanes.spans.slice(0, FEW_DEPTHS);
-    for (const lane of allLanes({ ...lanes, spans })) if (lane.begin.length > 0) add(lane, scene.mapRun);
+    }
     return rows;
 }
 
@@ -34,27 +32,18 @@ export function barsHeight(rows) {
 
 /** Returns the x of a position in a lane: an event, or for kernels a time. */
 function xOf(scene, row, at) {
-    const xs = scene.axis.xs[row.run];
+    const xs = scene.axis.xs[scene.mapRun];
     if (row.lane.kind !== "kernel") return xs[at];
     if (scene.axis.kind === "time") return at;
-    return xs[Math.max(0, lastAtMost(scene.runs[row.run].time, at))];
-}
-
-/** A cache of the moments at each x, since all rows look up the same edges of pixels: [axis, run, by x]. */
-let known = [null, 0, new Map()];
-
-function momentOf(axis, run, x) {
-    if (known[0] !== axis || known[1] !== run || known[2].size > 8192) known = [axis, run, new Map()];
-    let moment = known[2].get(x);
-    if (moment === undefined) known[2].set(x, (moment = momentAt(axis, run, x)));
-    return moment;
+    return xs[Math.max(0, lastAtMost(scene.runs[scene.mapRun].time, at))];
 }
 
 /** Returns the position in a lane at x: the first event after it; for kernels, the time. */
 function positionAt(scene, row, x) {
-    const event = momentOf(scene.axis, row.run, x) + 1;
+    const event = scene.momentAtX(x) + 1;
     if (row.lane.kind !== "kernel") return event;
-    return scene.axis.kind === "time" ? x : scene.runs[row.run].time[Math.min(event, scene.runs[row.run].eventCount)];
+    const { time, eventCount } = scene.runs[scene.mapRun];
+    return scene.axis.kind === "time" ? x : time[Math.min(event, eventCount)];
 }
 
 /**

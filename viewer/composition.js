@@ -88,11 +88,8 @@ export function compositionAt(memory, moment, out, at = 0) {
     return out;
 }
 
-/** The highest moment of a range, and its bytes. The functions below write it here, so that they allocate nothing. */
-export const highest = { bytes: 0, moment: -1 };
-
 /** Replays events first to last, all in one leaf, and raises `highest`. */
-function raiseInLeaf(memory, index, first, last) {
+function raiseInLeaf(memory, index, first, last, highest) {
     const { changes, categories, sources, changeBytes } = memory;
     const middle = changeBytes.length >> 1;
     const leaf = Math.floor(first / LEAF);
@@ -106,9 +103,10 @@ function raiseInLeaf(memory, index, first, last) {
 }
 
 function makeLeaves(memory, index, leaves) {
+    const highest = { bytes: -1, moment: -1 };
     for (let leaf = 0; leaf < leaves; leaf++) {
         highest.bytes = -1;
-        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.changes.length) - 1);
+        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.changes.length) - 1, highest);
         index.bytes[0][leaf] = highest.bytes;
         index.moment[0][leaf] = highest.moment;
     }
@@ -145,45 +143,42 @@ export function makePeakIndex(memory) {
 }
 
 /** Raises `highest` by the whole leaves `first` to `last`, and climbs while a node lies inside the range. */
-function raiseByLeaves(index, first, last) {
+function raiseByLeaves(index, first, last, highest) {
     let level = 0;
     while (first <= last) {
         const bytes = index.bytes[level];
         const moment = index.moment[level];
         const top = level + 1 === index.bytes.length;
-        while (first <= last && (top || first % FANOUT !== 0)) raiseByNode(bytes, moment, first++);
-        while (first <= last && (last + 1) % FANOUT !== 0) raiseByNode(bytes, moment, last--);
+        while (first <= last && (top || first % FANOUT !== 0)) raiseByNode(bytes, moment, first++, highest);
+        while (first <= last && (last + 1) % FANOUT !== 0) raiseByNode(bytes, moment, last--, highest);
         first = Math.floor(first / FANOUT);
         last = Math.floor((last + 1) / FANOUT) - 1;
         level++;
     }
 }
 
-function raiseByNode(bytes, moment, node) {
+function raiseByNode(bytes, moment, node, highest) {
     // Takes the earliest of equal moments, since nodes are visited from both ends.
     if (bytes[node] < highest.bytes || (bytes[node] === highest.bytes && moment[node] >= highest.moment)) return;
     highest.bytes = bytes[node];
     highest.moment = moment[node];
 }
 
-/** Sets `highest` to the highest of the moments first to last (first >= -1); the earliest of equal ones. */
+/** Returns the highest of the moments first to last (first >= -1), and its bytes; the earliest of equal ones. */
 export function findHighest(memory, index, first, last) {
-    highest.bytes = -1;
-    highest.moment = first;
-    if (first < 0) {
-        highest.bytes = 0;
-        first = 0;
-    }
+    const highest = { bytes: first < 0 ? 0 : -1, moment: first };
+    first = Math.max(0, first);
     if (last < first) return highest;
     const firstLeaf = Math.floor(first / LEAF);
     const lastLeaf = Math.floor(last / LEAF);
     if (firstLeaf === lastLeaf) {
-        raiseInLeaf(memory, index, first, last);
+        raiseInLeaf(memory, index, first, last, highest);
         return highest;
     }
-    raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1);
+    raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1, highest);
     // Replays the leaves at the ends only if they may have more bytes, or as many and earlier.
-    if (index.bytes[0][firstLeaf] >= highest.bytes) raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
-    if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last);
+    if (index.bytes[0][firstLeaf] >= highest.bytes)
+        raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1, highest);
+    if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last, highest);
     return highest;
 }

@@ -23,6 +23,11 @@ export function setText(element, text) {
     if (element.textContent !== text) element.textContent = text;
 }
 
+/** Stores a duration in milliseconds on the page, for tests and benchmarks. */
+export function tellDuration(what, ms) {
+    byId("page").dataset[`${what}Ms`] = ms.toFixed(3);
+}
+
 /**
  * Replaces the children of an element. If the keyboard is on one of them, it stays on the new one with the same data-key.
  * @param {HTMLElement} element

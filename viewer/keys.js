@@ -1,7 +1,10 @@
 /** The keyboard, and the list of keys that `?` shows. Both use one table. */
 import { AFTER_ALL, AXIS_KINDS, BEFORE_ALL } from "./axis.js";
 import { barBeside, selectedBar } from "./bars.js";
+import { copyCommand } from "./copy_command.js";
 import { byId, make, setText } from "./dom.js";
+import { goToPeak } from "./peak.js";
+import { toggleTheme } from "./theme.js";
 import { panAddressBy, panBy, revealX, wholeView, withRange, zoomAt } from "./view.js";
 
 const PAN = 0.15;
@@ -92,15 +95,15 @@ const KEYS = [
         (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) }),
     ],
     [["z"], "Z", "zoom to the measured range", zoomToMeasured],
-    [["p"], "P", "jump to the peak", (scene) => scene.goToPeak()],
+    [["p"], "P", "jump to the peak", goToPeak],
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],
     [["x"], "X", "next x axis: time, event number, phases", nextAxis],
     [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
     [["l"], "L", "modules: alike layers as one, or each", toggleLayers],
     [["/"], "/", "search words of labels; Enter goes to the next block found", () => byId("search").focus()],
-    [["c"], "C", "copy as command", (scene) => scene.copy()],
-    [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],
+    [["c"], "C", "copy as command", copyCommand],
+    [["t"], "T", "light or dark", toggleTheme],
     [["Escape"], "Esc", "clear the selection", letGo],
     [["?"], "?", "show this list", () => byId("keys").showModal()],
 ];

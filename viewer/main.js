@@ -8,88 +8,21 @@ import { takeJson } from "./answers.js";
 import { AXIS_KINDS } from "./axis.js";
 import { readTheme } from "./colors.js";
 import { copyCommand } from "./copy_command.js";
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, setText, shortText, tellDuration } from "./dom.js";
 import { applyHash } from "./hash.js";
 import { listenToKeys, toggleLayers } from "./keys.js";
 import { prepareMap } from "./map.js";
-import { sizeText } from "./numbers.js";
 import { makePlots, Painter } from "./painter.js";
+import { goToPeak } from "./peak.js";
 import { Pointer } from "./pointer.js";
 import { rankOfHash, showRanks } from "./ranks.js";
 import { FORMATS, saveAs } from "./save.js";
 import { Scene } from "./scene.js";
+import { printInLight, setTheme, toggleTheme } from "./theme.js";
 import { timesBetween } from "./times.js";
-import { revealX, withRange } from "./view.js";
-import { describeMoment, momentText, runName } from "./where.js";
+import { runName } from "./where.js";
 
 const page = byId("page");
-
-/** The scene, with actions that involve several parts of the page. */
-class PageScene extends Scene {
-    /** Sets the position of the pointer. Draws no chart. */
-    setHover(hover) {
-        if (!hover && !this.hover) return;
-        this.hover = hover;
-        this.onHover();
-    }
-
-    search(query) {
-        this.set({ query });
-    }
-
-    /** Selects a block and brings it into view. */
-    reveal(block) {
-        const { blocks } = this.runs[this.mapRun];
-        const xs = this.axis.xs[this.mapRun];
-        const x = (xs[blocks.alloc[block]] + xs[blocks.free[block]]) / 2;
-        const low = blocks.low[block];
-        const view =
-            low >= this.view.low && low < this.view.high
-                ? this.view
-                : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
-        this.set({ selected: block, twins: null, view: revealX(view, this.axis, x) });
-    }
-
-    showX(x) {
-        this.set({ view: revealX(this.view, this.axis, x) });
-    }
-
-    /** Pins the peak of the blocks that are shown, and zooms in on it. */
-    goToPeak() {
-        const moments = this.runs.map((_, number) => this.shownPeak(number).event);
-        this.pin(moments, !this.isFiltered);
-        const x = this.pinnedX(this.mapRun);
-        const span = Math.min(this.view.x1 - this.view.x0, this.axis.length / 8);
-        this.set({ view: withRange(this.view, this.axis, x - span / 2, x + span / 2) });
-        setText(byId("said"), this.isFiltered ? this.shownPeakText() : byId("answer").textContent);
-    }
-
-    /** Returns "Softmax: 1.20 GiB at its peak, step 1 · forward", in the run of the map. */
-    shownPeakText() {
-        const { bytes, event } = this.shownPeak(this.mapRun);
-        const place = momentText(describeMoment(this.description, this.runs[this.mapRun], event));
-        const name = this.isolated < 0 ? "What is shown" : this.colors[this.isolated].name;
-        return `${name}: ${sizeText(bytes)} at its peak, ${place}`;
-    }
-
-    copy() {
-        copyCommand(this);
-    }
-
-    toggleTheme() {
-        setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-        this.set({ theme: readTheme(document.documentElement) });
-    }
-
-    /** Stores a duration in milliseconds. */
-    told(what, ms) {
-        page.dataset[`${what}Ms`] = ms.toFixed(3);
-    }
-}
-
-function setTheme(theme) {
-    document.documentElement.dataset.theme = theme;
-}
 
 const TOLD_SETTINGS = ["model", "batch", "seq", "mode", "autocast"];
 
@@ -126,18 +59,18 @@ function listen(scene, painter) {
     byId("depths").addEventListener("click", () => scene.set({ allDepths: !scene.allDepths }));
     byId("each-layer").addEventListener("click", () => toggleLayers(scene));
     byId("leave-module").addEventListener("click", () => scene.set({ within: "" }));
-    byId("to-peak").addEventListener("click", () => scene.goToPeak());
-    byId("copy").addEventListener("click", () => scene.copy());
+    byId("to-peak").addEventListener("click", () => goToPeak(scene));
+    byId("copy").addEventListener("click", () => copyCommand(scene));
     byId("save").append(...FORMATS.map((format) => make("option", {}, format)));
     byId("save").addEventListener("change", ({ target }) => {
-        if (FORMATS.includes(target.value)) saveAs(scene, target.value);
+        if (FORMATS.includes(target.value)) saveAs(scene, painter.columns, target.value);
         target.value = "";
     });
-    byId("theme").addEventListener("click", () => scene.toggleTheme());
+    byId("theme").addEventListener("click", () => toggleTheme(scene));
     byId("help").addEventListener("click", () => byId("keys").showModal());
     listenToKeys(scene);
-    const pointer = new Pointer(scene, byId("charts"), painter.map);
-    scene.rehover = () => pointer.rehover();
+    const pointer = new Pointer(scene, byId("charts"), painter);
+    painter.beforeOverlay = () => pointer.rehover();
     new ResizeObserver(() => painter.resized()).observe(byId("charts"));
     watchPixels(painter);
     printInLight(scene, painter);
@@ -153,21 +86,6 @@ function watchPixels(painter) {
     query.addEventListener("change", changed, { once: true });
 }
 
-/** Prints in light colours, since paper is white, and in the size of the paper. */
-function printInLight(scene, painter) {
-    let before = "";
-    const drawAs = (theme) => {
-        setTheme(theme);
-        scene.theme = readTheme(document.documentElement);
-        painter.fitted = [];
-        painter.draw();
-    };
-    matchMedia("print").addEventListener("change", ({ matches }) => {
-        if (matches) before = document.documentElement.dataset.theme;
-        drawAs(matches ? "light" : before);
-    });
-}
-
 /** Runs a function once the page is idle; several of them one after the other. */
 function whenIdle(body) {
     (window.requestIdleCallback ?? window.setTimeout)(body);
@@ -175,24 +93,23 @@ function whenIdle(body) {
 
 /** Makes a scene that is not drawn yet. */
 function makeScene({ description, runs, rank }) {
-    const scene = new PageScene(description, runs, () => {});
+    const scene = new Scene(description, runs, readTheme(document.documentElement));
     scene.rank = rank;
-    scene.theme = readTheme(document.documentElement);
     return scene;
 }
 
 /** Draws a scene, now and after each change. */
 function show(scene) {
-    scene.plots = makePlots(scene);
+    const plots = makePlots(scene);
     showRuns(scene);
     showAnswer(byId("answer"), scene);
-    const painter = new Painter(scene);
+    const painter = new Painter(scene, plots);
     scene.onChange = () => painter.later();
     scene.onHover = () => painter.overlay.draw(scene);
     painter.draw();
     listen(scene, painter);
     page.dataset.state = "ready";
-    scene.told("first", performance.now());
+    tellDuration("first", performance.now());
 }
 
 /** True if the view needs no exact times: it covers the whole axis, and nothing is selected. */

@@ -27,7 +27,7 @@ function line(overlay, scene, x, color, width, dash = []) {
 }
 
 function outlineSelected(overlay, scene) {
-    const plot = scene.plots.map;
+    const plot = overlay.plots.map;
     const box = blockBox(plot, scene, scene.mapRun, scene.selected);
     const { context } = overlay;
     const top = overlay.topOf(plot.canvas);
@@ -49,7 +49,7 @@ function outlineSelected(overlay, scene) {
 }
 
 function outlineBar(overlay, scene) {
-    const plot = scene.plots.bars;
+    const plot = overlay.plots.bars;
     const box = barBox(plot, scene, scene.bar.lane, scene.bar.i);
     if (!box) return;
     const { context } = overlay;
@@ -124,15 +124,28 @@ function barTip(scene, hover) {
     const kind = scene.axis.kind;
     const length = kind === "time" ? timeText(x1 - x0) : `${countText(x1 - x0)} events`;
     return row.lane.kind === "kernel"
-        ? [text, length, launcherText(scene.description, scene.runs[row.run], row.lane.label[i])]
+        ? [text, length, launcherText(scene.description, scene.runs[scene.mapRun], row.lane.label[i])]
         : [text, length];
 }
 
 const TIPS = { area: areaTip, map: mapTip, bars: barTip, difference: differenceTip };
 
 export class Overlay {
-    constructor(canvas, charts) {
-        Object.assign(this, { canvas, charts, context: canvas.getContext("2d"), tip: byId("tip"), isEmpty: true });
+    /**
+     * @param {HTMLCanvasElement} canvas
+     * @param {HTMLElement} charts   that the canvas lies over
+     * @param {Plots} plots   in them
+     */
+    constructor(canvas, charts, plots) {
+        this.canvas = canvas;
+        this.charts = charts;
+        this.plots = plots;
+        this.context = canvas.getContext("2d");
+        this.tip = byId("tip");
+        this.isEmpty = true;
+        this.width = 0;
+        this.height = 0;
+        this.plotWidth = 0;
     }
 
     topOf(canvas) {

@@ -2,12 +2,12 @@
 import { drawArea } from "./area.js";
 import { AllocatorStrip } from "./allocator_strip.js";
 import { BarPanel } from "./bar_panel.js";
-import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
+import { barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
 import { Causes } from "./causes.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
 import { forgetCommand } from "./copy_command.js";
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, setText, shortText, tellDuration } from "./dom.js";
 import { HashKeeper } from "./hash.js";
 import { Icicle } from "./icicle.js";
 import { Legend } from "./legend.js";
@@ -52,15 +52,18 @@ export function makePlots(scene) {
 
 /** Draws everything, at most once a frame. */
 export class Painter {
-    constructor(scene) {
+    constructor(scene, plots) {
         this.scene = scene;
+        this.plots = plots;
+        this.columns = []; // of each area, as they were last drawn (area_raster.js)
+        this.beforeOverlay = () => {}; // updates what is under the pointer
         this.page = byId("page");
         this.waiting = false;
         this.fitted = []; // mapRun and allDepths when the canvases were last resized
         this.measured = []; // the range that is told, with the axis and whether times were exact
-        this.minimap = new Minimap(scene.plots.minimap);
-        this.map = new AddressMap(scene.plots.map);
-        this.overlay = new Overlay(byId("overlay"), byId("charts"));
+        this.minimap = new Minimap(this.plots.minimap);
+        this.map = new AddressMap(this.plots.map);
+        this.overlay = new Overlay(byId("overlay"), byId("charts"), plots);
         this.panels = [
             new WhatIf(scene),
             new Causes(scene),
@@ -99,10 +102,9 @@ export class Painter {
 
     fit() {
         const { scene } = this;
-        scene.barRows = barRows(scene);
         this.nameRun();
-        scene.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
-        const { areas, difference, minimap, bars, map } = scene.plots;
+        this.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
+        const { areas, difference, minimap, bars, map } = this.plots;
         for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
         this.overlay.fit(map.width);
     }
@@ -140,14 +142,14 @@ export class Painter {
         if (this.fitted[0] !== scene.mapRun || this.fitted[1] !== scene.allDepths) this.fit();
         this.fitted = [scene.mapRun, scene.allDepths];
         this.nameAreas();
-        scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
-        if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
-        drawBars(scene.plots.bars, scene);
+        this.columns = this.plots.areas.map((plot, number) => drawArea(plot, scene, number));
+        if (this.plots.difference) drawDifference(this.plots.difference, scene, ...this.columns);
+        drawBars(this.plots.bars, scene);
         this.map.draw(scene);
         this.minimap.draw(scene);
-        scene.rehover?.();
+        this.beforeOverlay();
         this.overlay.draw(scene);
-        scene.told("frame", performance.now() - began);
+        tellDuration("frame", performance.now() - began);
         for (const panel of this.panels) panel.update();
         this.tell();
     }

@@ -6,6 +6,7 @@
  */
 import { momentAt } from "./axis.js";
 import { barAt } from "./bars.js";
+import { tellDuration } from "./dom.js";
 import { insideOf, LEFT } from "./plot.js";
 import { panAddressBy, withRange, zoomAddressAt, zoomAt } from "./view.js";
 
@@ -19,8 +20,13 @@ function chartOf(target) {
 }
 
 export class Pointer {
-    constructor(scene, charts, map) {
-        Object.assign(this, { scene, charts, map, drag: null, last: null });
+    constructor(scene, charts, painter) {
+        this.scene = scene;
+        this.charts = charts;
+        this.painter = painter;
+        this.plots = painter.plots;
+        this.drag = null;
+        this.last = null;
         this.fingers = new Map(); // fingers that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
         charts.addEventListener("pointerdown", (event) => this.press(event));
@@ -34,7 +40,8 @@ export class Pointer {
     /** Returns the position of the pointer: on the page's charts, on the axis, in the chart, among addresses. */
     at(event) {
         const { scene } = this;
-        const { view, plots } = scene;
+        const { view } = scene;
+        const { plots } = this;
         const target = this.drag?.target ?? event.target;
         const [left, top] = insideOf(this.charts);
         const inChart = event.clientY - target.getBoundingClientRect().top;
@@ -54,16 +61,16 @@ export class Pointer {
     /** Returns what the map shows at a point: the ink and the block. */
     mapUnder(at) {
         const began = performance.now();
-        const found = this.map.at(this.scene, at.x, at.address);
-        this.scene.told("hit", performance.now() - began);
+        const found = this.painter.map.at(this.scene, at.x, at.address);
+        tellDuration("hit", performance.now() - began);
         return found;
     }
 
     /** Returns the moments of the pointer's column, one a run. */
     momentsAt(at) {
-        const { scene } = this;
+        const { scene, painter } = this;
         return scene.runs.map((_, number) => {
-            const columns = scene.columns[number];
+            const columns = painter.columns[number];
             const column = Math.floor(Math.min(0.999999, Math.max(0, at.part)) * (columns?.moments.length ?? 0));
             return columns?.moments[column] ?? momentAt(scene.axis, number, at.x);
         });
@@ -80,7 +87,7 @@ export class Pointer {
         if (at.chart === "map" && event.altKey)
             scene.set({ view: zoomAddressAt(scene.view, bytes, at.address, factor) });
         else if (Math.abs(right) > Math.abs(down)) {
-            const by = (right / scene.plots.map.width) * (scene.view.x1 - scene.view.x0);
+            const by = (right / this.plots.map.width) * (scene.view.x1 - scene.view.x0);
             scene.set({ view: this.moved(scene.view, by) });
         } else scene.set({ view: zoomAt(scene.view, scene.axis, at.x, factor) });
     }
@@ -113,7 +120,7 @@ export class Pointer {
         const { scene } = this;
         const { held } = this.drag;
         const parts = [...this.fingers.values()];
-        if (Math.abs(parts[1] - parts[0]) * scene.plots.map.width < LEAST_SPREAD) return;
+        if (Math.abs(parts[1] - parts[0]) * this.plots.map.width < LEAST_SPREAD) return;
         const span = (held[1] - held[0]) / (parts[1] - parts[0]);
         if (!(span > 0)) return; // the fingers crossed
         const begin = held[0] - parts[0] * span;
@@ -154,7 +161,7 @@ export class Pointer {
             next = panAddressBy(
                 next,
                 scene.runs[scene.mapRun].addressBytes,
-                (at.top - from.top) / scene.plots.map.height,
+                (at.top - from.top) / this.plots.map.height,
             );
         scene.set({ view: next });
     }

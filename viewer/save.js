@@ -12,7 +12,7 @@ import { runName } from "./where.js";
 export const FORMATS = ["PNG", "SVG", "CSV"];
 
 /** Returns the categories that the areas show, from the bottom up. */
-function shownCategories({ columns, stack, colors }) {
+function shownCategories({ stack, colors }, columns) {
     return stack.filter((c) =>
         columns.some(({ compositions }) => {
             for (let at = c; at < compositions.length; at += colors.length) if (compositions[at] > 0) return true;
@@ -30,12 +30,12 @@ export function csvField(value) {
 }
 
 /** Returns the highest moment of each column, with its bytes by category. Events are the trace's. */
-export function makeCsv(scene) {
-    const shown = shownCategories(scene);
+export function makeCsv(scene, columns) {
+    const shown = shownCategories(scene, columns);
     const heads = ["run", "event", "time_ns", "allocated_bytes", "reserved_bytes"];
     const rows = [[...heads, ...shown.map((c) => scene.colors[c].name)]];
     scene.runs.forEach((run, number) => {
-        const { moments, compositions } = scene.columns[number];
+        const { moments, compositions } = columns[number];
         moments.forEach((moment, x) => {
             if (moment < 0 || moment >= run.eventCount) return;
             rows.push([
@@ -109,13 +109,13 @@ function svgAxis(top, width, height, theme) {
     return out;
 }
 
-function makeArea(scene, number, fills) {
-    const { theme, colors, columns, stack, areaTop } = scene;
-    const width = columns[number].moments.length;
+function makeArea(scene, columns, number, fills) {
+    const { theme, colors, stack, areaTop } = scene;
+    const width = columns.moments.length;
     const y = (bytes) => (AREA_HEIGHT * (1 - bytes / areaTop)).toFixed(2);
     const below = new Float64Array(width);
     const layers = stack.flatMap((c) => {
-        const d = layerPath(columns[number], c, colors.length, below, y);
+        const d = layerPath(columns, c, colors.length, below, y);
         return d === "" ? [] : [shape("path", { d, fill: fills[c] }, shape("title", {}, colors[c].name))];
     });
     const title = byId(`area-title-${number}`).textContent;
@@ -128,8 +128,8 @@ function makeArea(scene, number, fills) {
     );
 }
 
-function makeKey(scene, fills, left) {
-    const entries = shownCategories(scene)
+function makeKey(scene, columns, fills, left) {
+    const entries = shownCategories(scene, columns)
         .reverse()
         .map((c, i) =>
             shape(
@@ -143,8 +143,8 @@ function makeKey(scene, fills, left) {
 }
 
 /** Returns the areas as a document. */
-export function makeSvg(scene) {
-    const { theme, colors, runs, columns } = scene;
+export function makeSvg(scene, columns) {
+    const { theme, colors, runs } = scene;
     const fills = colors.map(({ css, hatch }, c) => (hatch ? `url(#hatch-${c})` : css));
     const wide = Math.max(...columns.map(({ moments }) => moments.length));
     const width = MARGIN + wide + LEGEND_WIDTH;
@@ -161,8 +161,8 @@ export function makeSvg(scene) {
         shape("title", {}, document.title),
         shape("defs", {}, ...colors.flatMap((color, c) => (color.hatch ? [makePattern(color, `hatch-${c}`)] : []))),
         shape("rect", { width, height, fill: theme.background }),
-        ...runs.map((_, number) => makeArea(scene, number, fills)),
-        makeKey(scene, fills, MARGIN + wide + 24),
+        ...runs.map((_, number) => makeArea(scene, columns[number], number, fills)),
+        makeKey(scene, columns, fills, MARGIN + wide + 24),
     );
     return new XMLSerializer().serializeToString(root);
 }
@@ -217,15 +217,15 @@ export function makePicture({ theme }) {
 }
 
 /** Returns the file of a format as a blob. */
-async function blobOf(scene, format) {
-    if (format === "CSV") return new Blob([makeCsv(scene)], { type: "text/csv" });
-    if (format === "SVG") return new Blob([makeSvg(scene)], { type: "image/svg+xml" });
+async function blobOf(scene, columns, format) {
+    if (format === "CSV") return new Blob([makeCsv(scene, columns)], { type: "text/csv" });
+    if (format === "SVG") return new Blob([makeSvg(scene, columns)], { type: "image/svg+xml" });
     return new Promise((resolve) => makePicture(scene).toBlob(resolve, "image/png"));
 }
 
 /** Saves what is seen as a file of one of FORMATS. */
-export async function saveAs(scene, format) {
-    const url = URL.createObjectURL(await blobOf(scene, format));
+export async function saveAs(scene, columns, format) {
+    const url = URL.createObjectURL(await blobOf(scene, columns, format));
     make("a", { href: url, download: `memtrace.${format.toLowerCase()}` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

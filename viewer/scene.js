@@ -5,13 +5,14 @@
  */
 import { alikeLabels } from "./alike.js";
 import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
+import { makeBarRows } from "./bars.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makeMemory, makePeakIndex } from "./composition.js";
 import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
 import { changesOf, peakOf } from "./store.js";
-import { wholeView } from "./view.js";
+import { revealX, wholeView } from "./view.js";
 
 /** Returns a cache of one value, which is computed again when one of its inputs changes. */
 function remember() {
@@ -33,10 +34,21 @@ function firstAxisKind(runs) {
     return time.at(-1) > time[0] ? "time" : "event";
 }
 
+/** The moments that are kept for x (momentAtX). */
+const MOST_MOMENTS = 8192;
+
 export class Scene {
-    /** @param {Object} description   @param {import("./store.js").Run[]} runs   with blocks; the rest may follow */
-    constructor(description, runs, onChange) {
-        Object.assign(this, { description, runs, onChange });
+    /**
+     * @param {Description} description
+     * @param {Run[]} runs   with blocks; the rest may follow
+     * @param {Theme} theme
+     */
+    constructor(description, runs, theme) {
+        this.description = description;
+        this.runs = runs;
+        this.theme = theme;
+        this.onChange = () => {}; // draws everything in the next frame
+        this.onHover = () => {}; // draws what follows the pointer
         this.colors = categoryColors(description.categories);
         this.stack = stackOrder(description.categories);
         this.uses = runs.map(() => null);
@@ -69,6 +81,8 @@ export class Scene {
             inks: remember(),
             grid: remember(),
             emphasis: remember(),
+            barRows: remember(),
+            moments: remember(),
         };
         this.axis = makeAxis(firstAxisKind(runs), runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
@@ -133,6 +147,30 @@ export class Scene {
     /** Sets the answers. */
     setAnswers(answers) {
         this.set({ answers });
+    }
+
+    /** Sets what is under the pointer; null: nothing. Draws no chart. */
+    setHover(hover) {
+        if (!hover && !this.hover) return;
+        this.hover = hover;
+        this.onHover();
+    }
+
+    /** Selects a block and brings it into view. */
+    reveal(block) {
+        const { blocks } = this.runs[this.mapRun];
+        const xs = this.axis.xs[this.mapRun];
+        const x = (xs[blocks.alloc[block]] + xs[blocks.free[block]]) / 2;
+        const low = blocks.low[block];
+        const view =
+            low >= this.view.low && low < this.view.high
+                ? this.view
+                : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
+        this.set({ selected: block, twins: null, view: revealX(view, this.axis, x) });
+    }
+
+    showX(x) {
+        this.set({ view: revealX(this.view, this.axis, x) });
     }
 
     /** The change that is drawn (answers.js); null: none. */
@@ -247,6 +285,22 @@ export class Scene {
     /** The ink of blocks of the map's run, by label. */
     get inks() {
         return this.cache.inks([this.mapRun, this.emphasis], () => inksOfLabels(this.runs[this.mapRun], this.emphasis));
+    }
+
+    /** The rows of bars of the map's run. */
+    get barRows() {
+        return this.cache.barRows([this.mapRun, this.allDepths], () =>
+            makeBarRows(this.runs[this.mapRun], this.allDepths),
+        );
+    }
+
+    /** Returns the moment at x in the map's run. All rows of bars ask for the same edges of pixels. */
+    momentAtX(x) {
+        const known = this.cache.moments([this.axis, this.mapRun], () => new Map());
+        if (known.size > MOST_MOMENTS) known.clear();
+        let moment = known.get(x);
+        if (moment === undefined) known.set(x, (moment = momentAt(this.axis, this.mapRun, x)));
+        return moment;
     }
 
     grid(place, make) {

@@ -46,11 +46,11 @@ export class Search {
         this.scene = scene;
         this.input = byId("search");
         this.shown = [];
-        this.input.addEventListener("input", () => scene.search(this.input.value));
+        this.input.addEventListener("input", () => scene.set({ query: this.input.value }));
         this.input.addEventListener("keydown", (event) => {
             if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
             else if (event.key === "Escape") {
-                scene.search("");
+                scene.set({ query: "" });
                 this.input.blur();
             } else return;
             event.preventDefault();
