@@ -4,12 +4,21 @@ import { addressText, countText, exactBytes, plural, sizeText, timeText } from "
 import { showStack } from "./stack.js";
 import { blockText, describeMoment, listText, placeText } from "./where.js";
 
-/** Returns the labels that differ from `label` by the layer alone: 1 by label. */
+/**
+ * Returns the labels that differ from `label` by the layer alone: 1 by label.
+ * @param {Uint32Array} alike
+ * @param {number} label
+ */
 function twinLabels(alike, label) {
     return Uint8Array.from(alike, (first) => Number(first === alike[label]));
 }
 
-/** Returns the blocks that are alike, in order of allocation. */
+/**
+ * Returns the blocks that are alike, in order of allocation.
+ * @param {Run} run
+ * @param {Uint32Array} alike
+ * @param {number} block
+ */
 export function twinsOf(run, alike, block) {
     const { blocks } = run;
     const own = alike[blocks.label[block]];
@@ -19,7 +28,11 @@ export function twinsOf(run, alike, block) {
     return twins;
 }
 
-/** Returns the highest number of `twins` that were live at the same time. They are in order of allocation. */
+/**
+ * Returns the highest number of `twins` that were live at the same time. They are in order of allocation.
+ * @param {Run} run
+ * @param {number[]} twins
+ */
 function mostAtOnce(run, twins) {
     const frees = Uint32Array.from(twins, (block) => run.blocks.free[block]).sort();
     let freed = 0;
@@ -31,10 +44,19 @@ function mostAtOnce(run, twins) {
     return most;
 }
 
+/**
+ * @param {string} name
+ * @param {...(Node | string)} value
+ */
 function pair(name, ...value) {
     return [make("dt", {}, name), make("dd", {}, ...value)];
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function lifeText(scene, run, block) {
     const { alloc, free } = run.blocks;
     const ended = free[block] < run.eventCount;
@@ -42,6 +64,11 @@ function lifeText(scene, run, block) {
     return ended ? `${life}, ${plural(free[block] - alloc[block], "event")}` : `${life}, to the end of the run`;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function freeText(scene, run, block) {
     const event = run.blocks.free[block];
     if (event === run.eventCount) return "not in this run";
@@ -49,6 +76,11 @@ function freeText(scene, run, block) {
     return listText(time, placeText(place));
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function useTexts(scene, run, block) {
     const uses = scene.uses[scene.mapRun];
     if (!uses || !(uses.flags[block] & 1)) return [];
@@ -75,6 +107,10 @@ function useTexts(scene, run, block) {
     return out;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {number} block
+ */
 function blockLink(scene, block) {
     const run = scene.runs[scene.mapRun];
     const { texts } = scene.description;
@@ -84,15 +120,24 @@ function blockLink(scene, block) {
     return make("button", attributes, `${name} at ${timeText(run.time[run.blocks.alloc[block]])}`);
 }
 
-/** Returns the path of a span: "model › layers › 7 › ffn › w1". */
+/**
+ * Returns the path of a span: "model › layers › 7 › ffn › w1".
+ * @param {string} path
+ */
 function chainText(path) {
     return shortText(path.split(".").join(" › ")) || "–";
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function facts(scene, run, block) {
     const { texts, categories } = scene.description;
     const { labels, blocks, sizes, segments } = run;
     const label = blocks.label[block];
+    /** @param {string} name */
     const text = (name) => shortText(texts[labels[name][label]]) || "–";
     const requested = sizes.requested[blocks.size[block]];
     const bytes = sizes.block[blocks.size[block]];
@@ -118,6 +163,11 @@ function facts(scene, run, block) {
 
 const TWIN_LINKS = 8;
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function showTwins(scene, run, block) {
     const twins = twinsOf(run, scene.alike(scene.mapRun), block);
     const most = mostAtOnce(run, twins);
@@ -141,6 +191,7 @@ function showTwins(scene, run, block) {
 }
 
 export class BlockPanel {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
         this.shown = "";

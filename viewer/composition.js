@@ -14,12 +14,24 @@
  * @property {Float64Array} changeBytes   [rows of sizes + change]: the block bytes that it adds
  * @property {number} categoryCount
  * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
+ *
+ * @typedef {Pick<Memory, "changes" | "categories" | "sources">} Changes
+ * @typedef {{bytes: number, moment: number}} Highest   the highest of some moments, and its bytes
+ *
+ * @typedef {Object} PeakIndex   the tree of highest moments
+ * @property {Float64Array} before   by leaf: the bytes before its first event
+ * @property {Float64Array[]} bytes   by level, from the leaves up, and by node: of the highest moment below it
+ * @property {Uint32Array[]} moment   the same: that moment
  */
+import { lastOf } from "./marks.js";
 
 export const LEAF = 64;
 const FANOUT = 16;
 
-/** Returns the bytes that each change adds, by [rows + change]: changes go from -rows to rows. */
+/**
+ * Returns the bytes that each change adds, by [rows + change]: changes go from -rows to rows.
+ * @param {Float64Array} sizeBytes
+ */
 function bytesOfChanges(sizeBytes) {
     const rows = sizeBytes.length;
     const bytes = new Float64Array(2 * rows + 1);
@@ -30,7 +42,12 @@ function bytesOfChanges(sizeBytes) {
     return bytes;
 }
 
-/** Returns the bytes by category before every LEAFth event. */
+/**
+ * Returns the bytes by category before every LEAFth event.
+ * @param {Changes} events
+ * @param {Float64Array} changeBytes
+ * @param {number} categoryCount
+ */
 function makeCheckpoints({ changes, categories, sources }, changeBytes, categoryCount) {
     const leaves = Math.ceil(changes.length / LEAF) + 1;
     const checkpoints = new Float64Array(leaves * categoryCount);
@@ -50,6 +67,8 @@ function makeCheckpoints({ changes, categories, sources }, changeBytes, category
 
 /**
  * @param {{changes: Int32Array, categories: Uint8Array, sources: Uint8Array}} events
+ * @param {Float64Array} sizeBytes
+ * @param {number} categoryCount
  * @returns {Memory}
  */
 export function makeMemory(events, sizeBytes, categoryCount) {
@@ -58,7 +77,11 @@ export function makeMemory(events, sizeBytes, categoryCount) {
     return { ...events, changeBytes, categoryCount, checkpoints };
 }
 
-/** Returns the highest sum of all changes, with `sizeBytes` as the bytes of each row of the sizes. */
+/**
+ * Returns the highest sum of all changes, with `sizeBytes` as the bytes of each row of the sizes.
+ * @param {Changes} events
+ * @param {Float64Array} sizeBytes
+ */
 export function highestSum({ changes, categories, sources }, sizeBytes) {
     const changeBytes = bytesOfChanges(sizeBytes);
     const middle = changeBytes.length >> 1;
@@ -73,7 +96,13 @@ export function highestSum({ changes, categories, sources }, sizeBytes) {
     return peak;
 }
 
-/** Sets out[at + category] to the bytes live at the moment. */
+/**
+ * Sets out[at + category] to the bytes live at the moment.
+ * @param {Memory} memory
+ * @param {number} moment
+ * @param {Float64Array} out
+ * @param {number} [at]
+ */
 export function compositionAt(memory, moment, out, at = 0) {
     const { changes, categories, sources, changeBytes, categoryCount, checkpoints } = memory;
     const middle = changeBytes.length >> 1;
@@ -88,7 +117,14 @@ export function compositionAt(memory, moment, out, at = 0) {
     return out;
 }
 
-/** Replays events first to last, all in one leaf, and raises `highest`. */
+/**
+ * Replays events first to last, all in one leaf, and raises `highest`.
+ * @param {Memory} memory
+ * @param {PeakIndex} index
+ * @param {number} first
+ * @param {number} last
+ * @param {Highest} highest
+ */
 function raiseInLeaf(memory, index, first, last, highest) {
     const { changes, categories, sources, changeBytes } = memory;
     const middle = changeBytes.length >> 1;
@@ -102,6 +138,11 @@ function raiseInLeaf(memory, index, first, last, highest) {
     }
 }
 
+/**
+ * @param {Memory} memory
+ * @param {PeakIndex} index
+ * @param {number} leaves
+ */
 function makeLeaves(memory, index, leaves) {
     const highest = { bytes: -1, moment: -1 };
     for (let leaf = 0; leaf < leaves; leaf++) {
@@ -112,6 +153,10 @@ function makeLeaves(memory, index, leaves) {
     }
 }
 
+/**
+ * @param {PeakIndex} index
+ * @param {number} below
+ */
 function makeUpperLevel(index, below) {
     const count = Math.ceil(index.bytes[below].length / FANOUT);
     const bytes = new Float64Array(count).fill(-1);
@@ -138,11 +183,17 @@ export function makePeakIndex(memory) {
         for (let c = 0; c < categoryCount; c++) before[leaf] += checkpoints[leaf * categoryCount + c];
     const index = { before, bytes: [new Float64Array(leaves)], moment: [new Uint32Array(leaves)] };
     makeLeaves(memory, index, leaves);
-    while (index.bytes.at(-1).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);
+    while (lastOf(index.bytes).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);
     return index;
 }
 
-/** Raises `highest` by the whole leaves `first` to `last`, and climbs while a node lies inside the range. */
+/**
+ * Raises `highest` by the whole leaves `first` to `last`, and climbs while a node lies inside the range.
+ * @param {PeakIndex} index
+ * @param {number} first
+ * @param {number} last
+ * @param {Highest} highest
+ */
 function raiseByLeaves(index, first, last, highest) {
     let level = 0;
     while (first <= last) {
@@ -157,6 +208,12 @@ function raiseByLeaves(index, first, last, highest) {
     }
 }
 
+/**
+ * @param {Float64Array} bytes
+ * @param {Uint32Array} moment
+ * @param {number} node
+ * @param {Highest} highest
+ */
 function raiseByNode(bytes, moment, node, highest) {
     // Takes the earliest of equal moments, since nodes are visited from both ends.
     if (bytes[node] < highest.bytes || (bytes[node] === highest.bytes && moment[node] >= highest.moment)) return;
@@ -164,7 +221,13 @@ function raiseByNode(bytes, moment, node, highest) {
     highest.moment = moment[node];
 }
 
-/** Returns the highest of the moments first to last (first >= -1), and its bytes; the earliest of equal ones. */
+/**
+ * Returns the highest of the moments first to last (first >= -1), and its bytes; the earliest of equal ones.
+ * @param {Memory} memory
+ * @param {PeakIndex} index
+ * @param {number} first
+ * @param {number} last
+ */
 export function findHighest(memory, index, first, last) {
     const highest = { bytes: first < 0 ? 0 : -1, moment: first };
     first = Math.max(0, first);

@@ -10,7 +10,10 @@ const ROWS = 40;
 const PRINTED_ROWS = 20; // as in page.css
 const MEMBERS = 200;
 
-/** Returns "and 12 smaller kinds, 1,917 blocks, 2.10 GiB together". */
+/**
+ * Returns "and 12 smaller kinds, 1,917 blocks, 2.10 GiB together".
+ * @param {AlikeGroup[]} rest
+ */
 function restText(rest) {
     const blocks = rest.reduce((sum, group) => sum + group.blocks.length, 0);
     const bytes = rest.reduce((sum, group) => sum + group.bytes * group.blocks.length, 0);
@@ -19,17 +22,25 @@ function restText(rest) {
         : "";
 }
 
-/** Makes a row below an unfolded group. */
+/**
+ * Makes a row below an unfolded group.
+ * @param {Attributes} attributes
+ * @param {Node | string} content
+ */
 function memberRow(attributes, content) {
     return make("tr", { class: "member on-screen", ...attributes }, make("td", { colspan: "3" }, content));
 }
 
 export class LiveList {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
     }
 
-    /** Shows blocks of the map's run, which are largest first. */
+    /**
+     * Shows blocks of the map's run, which are largest first.
+     * @param {number[]} live
+     */
     show(live) {
         const { scene } = this;
         const groups = groupAlikeBlocks(scene.runs[scene.mapRun], scene.alike(scene.mapRun), live);
@@ -44,6 +55,10 @@ export class LiveList {
         setText(byId("live-rest-printed"), restText(groups.slice(PRINTED_ROWS)));
     }
 
+    /**
+     * @param {AlikeGroup} group
+     * @param {string} medium
+     */
     makeRows(group, medium) {
         const { blocks, key } = group;
         const isOpen = blocks.length > 1 && this.scene.unfolded === key;
@@ -55,6 +70,11 @@ export class LiveList {
         return rows;
     }
 
+    /**
+     * @param {AlikeGroup} group
+     * @param {boolean} isOpen
+     * @param {string} medium
+     */
     makeGroup({ key, bytes, blocks }, isOpen, medium) {
         const { scene } = this;
         const { labels, blocks: all } = scene.runs[scene.mapRun];
@@ -95,6 +115,7 @@ export class LiveList {
         );
     }
 
+    /** @param {number} block */
     makeMember(block) {
         const { scene } = this;
         const { labels, blocks } = scene.runs[scene.mapRun];

@@ -26,6 +26,7 @@ const page = byId("page");
 
 const TOLD_SETTINGS = ["model", "batch", "seq", "mode", "autocast"];
 
+/** @param {Scene} scene */
 function showRuns(scene) {
     const names = scene.runs.map((run) => runName(run.info));
     setText(byId("run-title"), shortText(names.join(" and ")));
@@ -51,20 +52,23 @@ function showRuns(scene) {
     byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Painter} painter
+ */
 function listen(scene, painter) {
-    byId("axis").addEventListener("change", (event) => {
-        if (AXIS_KINDS.includes(event.target.value)) scene.setAxis(event.target.value);
-    });
-    byId("map-run").addEventListener("change", (event) => scene.setMapRun(Number(event.target.value)));
+    const [axis, mapRun, save] = [byId("axis"), byId("map-run"), byId("save")];
+    axis.addEventListener("change", () => scene.setAxis(AXIS_KINDS[axis.selectedIndex]));
+    mapRun.addEventListener("change", () => scene.setMapRun(mapRun.selectedIndex));
     byId("depths").addEventListener("click", () => scene.set({ allDepths: !scene.allDepths }));
     byId("each-layer").addEventListener("click", () => toggleLayers(scene));
     byId("leave-module").addEventListener("click", () => scene.set({ within: "" }));
     byId("to-peak").addEventListener("click", () => goToPeak(scene));
     byId("copy").addEventListener("click", () => copyCommand(scene));
-    byId("save").append(...FORMATS.map((format) => make("option", {}, format)));
-    byId("save").addEventListener("change", ({ target }) => {
-        if (FORMATS.includes(target.value)) saveAs(scene, painter.columns, target.value);
-        target.value = "";
+    save.append(...FORMATS.map((format) => make("option", {}, format)));
+    save.addEventListener("change", () => {
+        if (FORMATS.includes(save.value)) saveAs(scene, painter.columns, save.value);
+        save.value = "";
     });
     byId("theme").addEventListener("click", () => toggleTheme(scene));
     byId("help").addEventListener("click", () => byId("keys").showModal());
@@ -76,7 +80,10 @@ function listen(scene, painter) {
     printInLight(scene, painter);
 }
 
-/** Draws again if the window moves to a screen with another resolution. */
+/**
+ * Draws again if the window moves to a screen with another resolution.
+ * @param {Painter} painter
+ */
 function watchPixels(painter) {
     const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
     const changed = () => {
@@ -86,19 +93,28 @@ function watchPixels(painter) {
     query.addEventListener("change", changed, { once: true });
 }
 
-/** Runs a function once the page is idle; several of them one after the other. */
+/**
+ * Runs a function once the page is idle; several of them one after the other.
+ * @param {() => void} body
+ */
 function whenIdle(body) {
     (window.requestIdleCallback ?? window.setTimeout)(body);
 }
 
-/** Makes a scene that is not drawn yet. */
+/**
+ * Makes a scene that is not drawn yet.
+ * @param {Reader} reader
+ */
 function makeScene({ description, runs, rank }) {
-    const scene = new Scene(description, runs, readTheme(document.documentElement));
+    const scene = new Scene(known(description), runs, readTheme(document.documentElement));
     scene.rank = rank;
     return scene;
 }
 
-/** Draws a scene, now and after each change. */
+/**
+ * Draws a scene, now and after each change.
+ * @param {Scene} scene
+ */
 function show(scene) {
     const plots = makePlots(scene);
     showRuns(scene);
@@ -112,21 +128,35 @@ function show(scene) {
     tellDuration("first", performance.now());
 }
 
-/** True if the view needs no exact times: it covers the whole axis, and nothing is selected. */
+/**
+ * True if the view needs no exact times: it covers the whole axis, and nothing is selected.
+ * @param {Scene} scene
+ */
 function isOverview(scene) {
     return scene.isWide && scene.selected < 0 && !scene.bar;
+}
+
+/**
+ * Returns what an earlier message of the worker has brought.
+ * @template T
+ * @param {?T} value
+ */
+function known(value) {
+    if (value === null) throw new Error("the messages of the worker are out of order");
+    return value;
 }
 
 /** Collects the messages of the worker, and makes the scene as soon as it can. */
 class Reader {
     constructor() {
-        Object.assign(this, {
-            description: null,
-            runs: [],
-            scene: null,
-            isShown: false,
-            rank: rankOfHash(location.hash),
-        });
+        /** @type {?Description} */
+        this.description = null;
+        /** @type {Run[]} */
+        this.runs = [];
+        /** @type {?Scene} */
+        this.scene = null;
+        this.isShown = false;
+        this.rank = rankOfHash(location.hash);
     }
 
     /** Has the page show what it opens with, since it lacks the rank of its address. */
@@ -136,36 +166,44 @@ class Reader {
     }
 
     show() {
-        if (!this.isShown) show(this.scene);
+        if (!this.isShown) show(known(this.scene));
         this.isShown = true;
     }
 
+    /** @param {{description: Description}} message */
     takeDescription({ description }) {
         this.description = description;
     }
 
-    /** With one run, makes the map while the worker goes on. The axis of two runs needs both. */
+    /**
+     * With one run, makes the map while the worker goes on. The axis of two runs needs both.
+     * @param {{number: number, run: Run}} message
+     */
     takeRun({ number, run }) {
         const { description, runs } = this;
         runs[number] = Object.assign(run, { time: timesBetween(run.knots, run.info) });
-        if (description.runs.length > 1) return;
+        if (known(description).runs.length > 1) return;
         this.scene = makeScene(this);
         prepareMap(this.scene, byId("map"));
     }
 
+    /** @param {{number: number, memory: Partial<Run>}} message */
     takeMemory({ number, memory }) {
-        const { description, runs } = this;
-        Object.assign(runs[number], memory);
-        setText(byId("progress"), `Read run ${number + 1} of ${description.runs.length} …`);
-        if (number + 1 < description.runs.length) return;
+        const count = known(this.description).runs.length;
+        Object.assign(this.runs[number], memory);
+        setText(byId("progress"), `Read run ${number + 1} of ${count} …`);
+        if (number + 1 < count) return;
         this.scene ??= makeScene(this);
         applyHash(this.scene, location.hash);
         if (isOverview(this.scene)) this.show();
     }
 
-    /** Draws the picture again once all runs have their times. */
+    /**
+     * Draws the picture again once all runs have their times.
+     * @param {{number: number, time: Float64Array}} message
+     */
     takeTime({ number, time }) {
-        const { scene } = this;
+        const scene = known(this.scene);
         scene.setTime(number, time);
         if (!scene.timed) return;
         this.show();
@@ -176,19 +214,23 @@ class Reader {
     /** Has the scene show the answers, which are about the run that the page opens with. */
     async takeAnswers() {
         if (this.rank !== "") return;
-        this.scene.setAnswers(await takeJson("answers-chunk-0"));
-        showAnswer(byId("answer"), this.scene);
+        const scene = known(this.scene);
+        scene.setAnswers(await takeJson("answers-chunk-0"));
+        showAnswer(byId("answer"), scene);
     }
 
+    /** @param {{number: number, uses: ?TableColumns}} message */
     takeUses({ number, uses }) {
-        this.scene.setUses(number, uses);
+        known(this.scene).setUses(number, uses);
     }
 
+    /** @param {{number: number, stacks: ?Stacks}} message */
     takeStacks({ number, stacks }) {
-        this.scene.setStacks(number, stacks);
+        known(this.scene).setStacks(number, stacks);
     }
 }
 
+/** @param {string} text */
 function fail(text) {
     page.dataset.state = "failed";
     byId("answer").replaceChildren(make("p", { class: "alarm", role: "alert" }, `This page can't be shown: ${text}`));
@@ -198,10 +240,12 @@ function fail(text) {
  * Sends the chunks of a rank to the worker while the document is still loading, and removes them, to save memory. A chunk is
  * complete once another node comes after it. A message without text follows the last one. If the page lacks the rank, sends
  * those that it opens with.
+ * @param {Worker} worker
+ * @param {Reader} reader
  */
 function sendChunks(worker, reader) {
     let next = 0;
-    const chunkNow = () => byId(`${reader.rank === "" ? "" : `rank${reader.rank}-`}chunk-${next}`);
+    const chunkNow = () => document.getElementById(`${reader.rank === "" ? "" : `rank${reader.rank}-`}chunk-${next}`);
     const isRead = () => document.readyState !== "loading";
     const sendWhole = () => {
         for (let chunk; (chunk = chunkNow()) && (chunk.nextSibling || isRead()); next++) {
@@ -234,6 +278,7 @@ function start() {
             page.dataset.complete = "true";
         });
     };
+    /** @type {Record<string, (data: any) => void>} */
     const takes = {
         description: (data) => reader.takeDescription(data),
         run: (data) => reader.takeRun(data),

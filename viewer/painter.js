@@ -1,4 +1,8 @@
-/** Drawing: the canvases, their contents, and then the side panel. All changes between two frames are drawn once. */
+/**
+ * Drawing: the canvases, their contents, and then the side panel. All changes between two frames are drawn once.
+ *
+ * @typedef {{minimap: Plot, bars: Plot, areas: Plot[], difference: ?Plot, map: Plot}} Plots   difference: of two runs
+ */
 import { drawArea } from "./area.js";
 import { AllocatorStrip } from "./allocator_strip.js";
 import { BarPanel } from "./bar_panel.js";
@@ -21,7 +25,11 @@ import { measuredText } from "./range.js";
 import { WhatIf } from "./what_if.js";
 import { runName } from "./where.js";
 
-/** Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map. */
+/**
+ * Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map.
+ * @param {Scene} scene
+ * @returns {Plots}
+ */
 export function makePlots(scene) {
     const areas = scene.runs.map((run, number) =>
         make("canvas", {
@@ -34,7 +42,7 @@ export function makePlots(scene) {
     );
     const titles = scene.runs.map((_, number) => make("h2", { class: "chart-title", id: `area-title-${number}` }));
     const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
-    const plots = { areas: areas.map((canvas) => new Plot(canvas)) };
+    let difference = null;
     if (scene.runs.length > 1) {
         const canvas = make("canvas", {
             "data-chart": "difference",
@@ -43,23 +51,35 @@ export function makePlots(scene) {
             "aria-label": "Difference by category",
         });
         children.push(make("h2", { class: "chart-title" }, "Difference: second minus first"), canvas);
-        plots.difference = new Plot(canvas);
+        difference = new Plot(canvas);
     }
     byId("areas").replaceChildren(...children);
-    for (const name of ["minimap", "bars", "map"]) plots[name] = new Plot(byId(name));
-    return plots;
+    return {
+        minimap: new Plot(byId("minimap")),
+        bars: new Plot(byId("bars")),
+        areas: areas.map((canvas) => new Plot(canvas)),
+        difference,
+        map: new Plot(byId("map")),
+    };
 }
 
 /** Draws everything, at most once a frame. */
 export class Painter {
+    /**
+     * @param {Scene} scene
+     * @param {Plots} plots
+     */
     constructor(scene, plots) {
         this.scene = scene;
         this.plots = plots;
+        /** @type {AreaColumns[]} */
         this.columns = []; // of each area, as they were last drawn (area_raster.js)
         this.beforeOverlay = () => {}; // updates what is under the pointer
         this.page = byId("page");
         this.waiting = false;
+        /** @type {unknown[]} */
         this.fitted = []; // mapRun and allDepths when the canvases were last resized
+        /** @type {unknown[]} */
         this.measured = []; // the range that is told, with the axis and whether times were exact
         this.minimap = new Minimap(this.plots.minimap);
         this.map = new AddressMap(this.plots.map);
@@ -143,7 +163,7 @@ export class Painter {
         this.fitted = [scene.mapRun, scene.allDepths];
         this.nameAreas();
         this.columns = this.plots.areas.map((plot, number) => drawArea(plot, scene, number));
-        if (this.plots.difference) drawDifference(this.plots.difference, scene, ...this.columns);
+        if (this.plots.difference) drawDifference(this.plots.difference, scene, this.columns[0], this.columns[1]);
         drawBars(this.plots.bars, scene);
         this.map.draw(scene);
         this.minimap.draw(scene);

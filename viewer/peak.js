@@ -4,7 +4,10 @@ import { sizeText } from "./numbers.js";
 import { withRange } from "./view.js";
 import { describeMoment, momentText } from "./where.js";
 
-/** Returns "Softmax: 1.20 GiB at its peak, step 1 · forward", in the run of the map. */
+/**
+ * Returns "Softmax: 1.20 GiB at its peak, step 1 · forward", in the run of the map.
+ * @param {Scene} scene
+ */
 function shownPeakText(scene) {
     const { bytes, event } = scene.shownPeak(scene.mapRun);
     const place = momentText(describeMoment(scene.description, scene.runs[scene.mapRun], event));
@@ -12,7 +15,10 @@ function shownPeakText(scene) {
     return `${name}: ${sizeText(bytes)} at its peak, ${place}`;
 }
 
-/** Pins the peak of the blocks that are shown, zooms in on it, and announces it. */
+/**
+ * Pins the peak of the blocks that are shown, zooms in on it, and announces it.
+ * @param {Scene} scene
+ */
 export function goToPeak(scene) {
     const moments = scene.runs.map((_, number) => scene.shownPeak(number).event);
     scene.pin(moments, !scene.isFiltered);

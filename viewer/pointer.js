@@ -3,6 +3,34 @@
  * While a button or a finger is down, there is a drag of one of these kinds:
  *
  *   click ──moved──▶ drag         pinch ──one of two fingers is gone──▶ rest ──moved──▶ drag
+ *
+ * @typedef {Object} At   a position of the pointer
+ * @property {string} chart   "minimap", "bars", "area", "difference", "map" or ""
+ * @property {number} number   of the run, of areas
+ * @property {HTMLElement} target
+ * @property {number} part   of the width of the charts
+ * @property {number} left   on the charts, in pixels
+ * @property {number} top
+ * @property {number} inChart   pixels from the upper edge of the chart
+ * @property {number} x   on the axis
+ * @property {number} address
+ *
+ * @typedef {Object} HoverParts   what is there, by chart
+ * @property {number} [ink]
+ * @property {number} [block]
+ * @property {?import("./bars.js").BarInRow} [bar]
+ * @property {number[]} [moments]   of each run
+ * @property {number} [moment]
+ *
+ * @typedef {At & HoverParts} Hover
+ *
+ * @typedef {Object} Drag
+ * @property {"click" | "drag" | "pinch" | "rest"} kind
+ * @property {HTMLElement} target
+ * @property {At} from
+ * @property {View} view   when it began
+ * @property {boolean} measuring
+ * @property {number[]} held   the places on the axis that two fingers hold; none without them
  */
 import { momentAt } from "./axis.js";
 import { barAt } from "./bars.js";
@@ -14,19 +42,38 @@ const CLICK_SLACK = 4; // pixels of movement that still make a click
 const PIXELS_OF_WHEEL = [1, 20, 400]; // pixels in the units of a wheel: pixels, lines, pages
 const LEAST_SPREAD = 20; // pixels between two fingers, below which they do not zoom
 
-/** Returns the chart of a canvas: its data-chart, and for areas the run. */
+/**
+ * Returns the chart of a canvas: its data-chart, and for areas the run.
+ * @param {HTMLElement} target
+ */
 function chartOf(target) {
-    return { chart: target.dataset?.chart ?? "", number: Number(target.dataset?.run ?? 0) };
+    return { chart: target.dataset.chart ?? "", number: Number(target.dataset.run ?? 0) };
+}
+
+/**
+ * Returns the element of an event; the charts as a whole for none.
+ * @param {Pick<Event, "target">} event
+ * @param {HTMLElement} charts
+ */
+function targetOf({ target }, charts) {
+    return target instanceof HTMLElement ? target : charts;
 }
 
 export class Pointer {
+    /**
+     * @param {Scene} scene
+     * @param {HTMLElement} charts
+     * @param {Painter} painter
+     */
     constructor(scene, charts, painter) {
         this.scene = scene;
         this.charts = charts;
         this.painter = painter;
         this.plots = painter.plots;
+        /** @type {?Drag} */
         this.drag = null;
-        this.last = null;
+        /** @type {?Pick<MouseEvent, "clientX" | "clientY" | "target">} */
+        this.last = null; // where the pointer rests
         this.fingers = new Map(); // fingers that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
         charts.addEventListener("pointerdown", (event) => this.press(event));
@@ -37,12 +84,16 @@ export class Pointer {
         charts.addEventListener("dblclick", (event) => this.zoomToBar(event));
     }
 
-    /** Returns the position of the pointer: on the page's charts, on the axis, in the chart, among addresses. */
+    /**
+     * Returns the position of the pointer: on the page's charts, on the axis, in the chart, among addresses.
+     * @param {Pick<MouseEvent, "clientX" | "clientY" | "target">} event
+     * @returns {At}
+     */
     at(event) {
         const { scene } = this;
         const { view } = scene;
         const { plots } = this;
-        const target = this.drag?.target ?? event.target;
+        const target = this.drag?.target ?? targetOf(event, this.charts);
         const [left, top] = insideOf(this.charts);
         const inChart = event.clientY - target.getBoundingClientRect().top;
         const part = (event.clientX - left - LEFT) / plots.map.width;
@@ -58,7 +109,10 @@ export class Pointer {
         };
     }
 
-    /** Returns what the map shows at a point: the ink and the block. */
+    /**
+     * Returns what the map shows at a point: the ink and the block.
+     * @param {At} at
+     */
     mapUnder(at) {
         const began = performance.now();
         const found = this.painter.map.at(this.scene, at.x, at.address);
@@ -66,7 +120,10 @@ export class Pointer {
         return found;
     }
 
-    /** Returns the moments of the pointer's column, one a run. */
+    /**
+     * Returns the moments of the pointer's column, one a run.
+     * @param {At} at
+     */
     momentsAt(at) {
         const { scene, painter } = this;
         return scene.runs.map((_, number) => {
@@ -76,6 +133,7 @@ export class Pointer {
         });
     }
 
+    /** @param {WheelEvent} event */
     wheel(event) {
         event.preventDefault();
         const { scene } = this;
@@ -92,33 +150,48 @@ export class Pointer {
         } else scene.set({ view: zoomAt(scene.view, scene.axis, at.x, factor) });
     }
 
-    /** Returns the view, moved along the axis as far as possible. */
+    /**
+     * Returns the view, moved along the axis as far as possible.
+     * @param {View} view
+     * @param {number} by
+     */
     moved(view, by) {
         const span = view.x1 - view.x0;
         const begin = Math.min(Math.max(0, view.x0 + by), this.scene.axis.length - span);
         return { ...view, x0: begin, x1: begin + span };
     }
 
+    /** @param {PointerEvent} event */
     press(event) {
-        if (event.button !== 0 || !event.target.dataset?.chart) return;
+        if (event.button !== 0 || !targetOf(event, this.charts).dataset.chart) return;
         const at = this.at(event);
         this.fingers.set(event.pointerId, at.part);
-        if (this.fingers.size > 1) return this.pinch();
-        this.drag = { target: event.target, from: at, view: this.scene.view, kind: "click", measuring: event.shiftKey };
+        if (this.drag && this.fingers.size > 1) return this.pinch(this.drag);
+        this.drag = {
+            target: at.target,
+            from: at,
+            view: this.scene.view,
+            kind: "click",
+            measuring: event.shiftKey,
+            held: [],
+        };
         if (at.chart === "minimap") this.dragMinimap(at);
     }
 
-    /** Zooms so that the places under two fingers stay there. */
-    pinch() {
+    /**
+     * Zooms so that the places under two fingers stay there.
+     * @param {Drag} drag
+     */
+    pinch(drag) {
         const { view } = this.scene;
         const span = view.x1 - view.x0;
         const held = [...this.fingers.values()].map((part) => view.x0 + part * span);
-        this.drag = { ...this.drag, kind: "pinch", held };
+        this.drag = { ...drag, kind: "pinch", held };
     }
 
-    movePinch() {
+    /** @param {number[]} held */
+    movePinch(held) {
         const { scene } = this;
-        const { held } = this.drag;
         const parts = [...this.fingers.values()];
         if (Math.abs(parts[1] - parts[0]) * this.plots.map.width < LEAST_SPREAD) return;
         const span = (held[1] - held[0]) / (parts[1] - parts[0]);
@@ -127,20 +200,23 @@ export class Pointer {
         scene.set({ view: withRange(scene.view, scene.axis, begin, begin + span) });
     }
 
-    /** Ends a finger, or the mouse. */
+    /**
+     * Ends a finger, or the mouse.
+     * @param {PointerEvent} event
+     */
     letGo(event) {
         this.fingers.delete(event.pointerId);
-        const isHeld = this.drag?.kind === "pinch" && this.fingers.size > 0;
-        this.drag = isHeld ? { ...this.drag, kind: "rest" } : null;
+        this.drag = this.drag?.kind === "pinch" && this.fingers.size > 0 ? { ...this.drag, kind: "rest" } : null;
     }
 
+    /** @param {PointerEvent} event */
     move(event) {
         // A button that was released outside of the window shows in the buttons of a later event.
         if (event.buttons === 0 && this.fingers.has(event.pointerId)) this.letGo(event);
         const at = this.at(event);
         if (!this.drag) return this.hover(event, at);
         if (this.fingers.has(event.pointerId)) this.fingers.set(event.pointerId, at.part);
-        if (this.drag.kind === "pinch") return this.movePinch();
+        if (this.drag.kind === "pinch") return this.movePinch(this.drag.held);
         if (this.drag.kind === "rest") this.drag = { ...this.drag, kind: "drag", from: at, view: this.scene.view };
         const { from } = this.drag;
         if (this.drag.kind === "click") {
@@ -150,12 +226,15 @@ export class Pointer {
         }
         if (from.chart === "minimap") this.dragMinimap(at);
         else if (this.drag.measuring) this.scene.set({ measured: { x0: from.x, x1: at.x } });
-        else this.dragView(at);
+        else this.dragView(this.drag, at);
     }
 
-    dragView(at) {
+    /**
+     * @param {Drag} drag
+     * @param {At} at
+     */
+    dragView({ from, view }, at) {
         const { scene } = this;
-        const { from, view } = this.drag;
         let next = this.moved(view, (from.part - at.part) * (view.x1 - view.x0));
         if (from.chart === "map" && (view.low > 0 || view.high < scene.runs[scene.mapRun].addressBytes))
             next = panAddressBy(
@@ -166,13 +245,20 @@ export class Pointer {
         scene.set({ view: next });
     }
 
-    /** Centres the window on the pointer. */
+    /**
+     * Centres the window on the pointer.
+     * @param {At} at
+     */
     dragMinimap(at) {
         const { scene } = this;
         const middle = Math.min(1, Math.max(0, at.part)) * scene.axis.length;
         scene.set({ view: this.moved(scene.view, middle - (scene.view.x0 + scene.view.x1) / 2) });
     }
 
+    /**
+     * @param {PointerEvent} event
+     * @param {At} at
+     */
     hover({ clientX, clientY, target }, at) {
         this.last = { clientX, clientY, target };
         this.scene.setHover(this.hoverAt(at));
@@ -183,14 +269,20 @@ export class Pointer {
         if (this.last && !this.drag) this.scene.hover = this.hoverAt(this.at(this.last));
     }
 
-    /** Takes the tip away. A finger that is lifted leaves what its tap showed. */
+    /**
+     * Takes the tip away. A finger that is lifted leaves what its tap showed.
+     * @param {PointerEvent} event
+     */
     leave({ pointerType }) {
         if (pointerType === "touch") return;
         this.last = null;
         this.scene.setHover(null);
     }
 
-    /** Returns the object under the pointer; null if there is none to describe. */
+    /**
+     * Returns the object under the pointer; null if there is none to describe.
+     * @param {At} at
+     */
     hoverAt(at) {
         if (at.part < 0 || at.part > 1 || !at.chart || at.chart === "minimap") return null;
         if (at.chart === "map") return { ...at, ...this.mapUnder(at) };
@@ -199,6 +291,7 @@ export class Pointer {
         return { ...at, moments, moment: moments[at.number] };
     }
 
+    /** @param {PointerEvent} event */
     release(event) {
         if (!this.drag) return;
         const at = this.at(event);
@@ -209,6 +302,7 @@ export class Pointer {
         if (event.pointerType === "touch") this.hover(event, at); // a tap shows what a pointer at rest does
     }
 
+    /** @param {At} at */
     click(at) {
         const { scene } = this;
         if (at.chart === "map") {
@@ -220,6 +314,7 @@ export class Pointer {
         scene.pin(this.momentsAt(at));
     }
 
+    /** @param {MouseEvent} event */
     zoomToBar(event) {
         const at = this.at(event);
         const bar = at.chart === "bars" ? barAt(this.scene, at.x, at.inChart) : null;
