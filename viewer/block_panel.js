@@ -1,5 +1,5 @@
 /** The other part of the side panel: the facts about the selected block, and its twins. */
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, refill, setText, shortText } from "./dom.js";
 import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { showStack } from "./stack.js";
 import { blockText, describeMoment, listText, placeText } from "./where.js";
@@ -116,7 +116,14 @@ function blockLink(scene, block) {
     const { texts } = scene.description;
     const label = run.blocks.label[block];
     const name = shortText(texts[run.labels.span[label]] || texts[run.labels.op[label]]);
-    const attributes = { type: "button", class: "link", onclick: () => scene.reveal(block) };
+    const onclick = () => scene.reveal(block);
+    const attributes = {
+        type: "button",
+        class: "link",
+        "data-key": `block ${block}`,
+        "aria-current": block === scene.selected ? "true" : undefined,
+        onclick,
+    };
     return make("button", attributes, `${name} at ${timeText(run.time[run.blocks.alloc[block]])}`);
 }
 
@@ -181,10 +188,9 @@ function showTwins(scene, run, block) {
     );
     const at = twins.indexOf(block);
     const first = Math.max(0, Math.min(at - TWIN_LINKS / 2, twins.length - TWIN_LINKS));
-    byId("twins").replaceChildren(
-        ...twins
-            .slice(first, first + TWIN_LINKS)
-            .map((twin) => make("li", {}, twin === block ? make("b", {}, "this one") : blockLink(scene, twin))),
+    refill(
+        byId("twins"),
+        twins.slice(first, first + TWIN_LINKS).map((twin) => make("li", {}, blockLink(scene, twin))),
     );
     byId("show-twins").hidden = twins.length === 1;
     byId("show-twins").setAttribute("aria-pressed", String(scene.twins !== null));
@@ -222,7 +228,7 @@ export class BlockPanel {
         const run = scene.runs[scene.mapRun];
         if (this.told !== scene.selected) setText(byId("said"), blockText(scene.description, run, scene.selected));
         this.told = scene.selected;
-        byId("block-facts").replaceChildren(...facts(scene, run, scene.selected));
+        refill(byId("block-facts"), facts(scene, run, scene.selected));
         showStack(scene, scene.selected);
         showTwins(scene, run, scene.selected);
     }

@@ -54,16 +54,17 @@ export function tellDuration(what, ms) {
 }
 
 /**
- * Replaces the children of an element. If the keyboard is on one of them, it stays on the new one with the same data-key.
+ * Replaces the children of an element. If the keyboard is on one of them, it stays on the new one with the same data-key, or
+ * else goes to the first button.
  * @param {HTMLElement} element
  * @param {(Node | string)[]} children
  */
 export function refill(element, children) {
     const focused = document.activeElement;
-    const key = focused instanceof HTMLElement && element.contains(focused) ? focused.dataset.key : undefined;
+    const key = focused instanceof HTMLElement && element.contains(focused) ? (focused.dataset.key ?? "") : null;
     element.replaceChildren(...children);
-    if (key === undefined) return;
-    const next = element.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    if (key === null) return;
+    const next = element.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? element.querySelector("button");
     if (next instanceof HTMLElement) next.focus();
 }
 

@@ -6,9 +6,9 @@ import { groupAlikeBlocks } from "./alike.js";
 import { byId, make, refill, setText, shortText } from "./dom.js";
 import { countText, exactBytes, plural, sizeText } from "./numbers.js";
 
-const ROWS = 40;
-const PRINTED_ROWS = 20; // as in page.css
-const MEMBERS = 200;
+const ROWS = 40; // so many kinds more each time
+const PRINTED_ROWS = 8;
+const MEMBERS = 200; // so many blocks of a kind
 
 /**
  * Returns "and 12 smaller kinds, 1,917 blocks, 2.10 GiB together".
@@ -35,6 +35,15 @@ export class LiveList {
     /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
+        this.rows = ROWS; // kinds that are listed at most
+        this.members = MEMBERS; // blocks of the unfolded kind
+        this.unfolded = scene.unfolded;
+        /** @type {number[]} */
+        this.live = []; // what is shown
+        byId("more-kinds").addEventListener("click", () => {
+            this.rows += ROWS;
+            this.show(this.live);
+        });
     }
 
     /**
@@ -43,15 +52,19 @@ export class LiveList {
      */
     show(live) {
         const { scene } = this;
+        if (scene.unfolded !== this.unfolded) this.members = MEMBERS;
+        this.unfolded = scene.unfolded;
+        this.live = live;
         const groups = groupAlikeBlocks(scene.runs[scene.mapRun], scene.alike(scene.mapRun), live);
         const of = scene.isolated < 0 ? "" : ` of ${scene.colors[scene.isolated].name}`;
         const shown = scene.isFiltered && scene.isolated < 0 ? "shown and " : "";
         setText(byId("live-title"), `${plural(live.length, "block")}${of} ${shown}live, largest first`);
         refill(
             byId("live"),
-            groups.slice(0, ROWS).flatMap((group, i) => this.makeRows(group, i < PRINTED_ROWS ? "" : "on-screen")),
+            groups.slice(0, this.rows).flatMap((group, i) => this.makeRows(group, i < PRINTED_ROWS ? "" : "on-screen")),
         );
-        setText(byId("live-rest"), restText(groups.slice(ROWS)));
+        setText(byId("live-rest"), restText(groups.slice(this.rows)));
+        byId("more-kinds").hidden = groups.length <= this.rows;
         setText(byId("live-rest-printed"), restText(groups.slice(PRINTED_ROWS)));
     }
 
@@ -64,9 +77,8 @@ export class LiveList {
         const isOpen = blocks.length > 1 && this.scene.unfolded === key;
         const rows = [this.makeGroup(group, isOpen, medium)];
         if (!isOpen) return rows;
-        rows.push(...blocks.slice(0, MEMBERS).map((block) => this.makeMember(block)));
-        if (blocks.length > MEMBERS)
-            rows.push(memberRow({}, `and ${countText(blocks.length - MEMBERS)} more: search for them`));
+        rows.push(...blocks.slice(0, this.members).map((block) => this.makeMember(block)));
+        if (blocks.length > this.members) rows.push(this.makeMore(blocks.length - this.members));
         return rows;
     }
 
@@ -113,6 +125,19 @@ export class LiveList {
                 make("span", { class: "faint" }, ` ${shortText(place)}`),
             ),
         );
+    }
+
+    /**
+     * Makes the row that lists more blocks of the unfolded kind.
+     * @param {number} count   that are left
+     */
+    makeMore(count) {
+        const onclick = () => {
+            this.members += MEMBERS;
+            this.show(this.live);
+        };
+        const attributes = { type: "button", class: "link", "data-key": "more", onclick };
+        return memberRow({}, make("button", attributes, `and ${countText(count)} more: list ${MEMBERS} of them`));
     }
 
     /** @param {number} block */

@@ -18,6 +18,7 @@ import { Legend } from "./legend.js";
 import { AddressMap } from "./map.js";
 import { Minimap } from "./minimap.js";
 import { MomentPanel } from "./moment_panel.js";
+import { sizeText } from "./numbers.js";
 import { Overlay } from "./overlay.js";
 import { Plot } from "./plot.js";
 import { Search } from "./search.js";
@@ -129,15 +130,21 @@ export class Painter {
         this.overlay.fit(map.width);
     }
 
+    /** Returns "; the card has 139.21 GiB, above the chart" of a card whose line is not drawn. */
+    capacityText() {
+        const { capacity, card, areaTop } = this.scene;
+        return capacity > areaTop ? `; ${card || "the card"} has ${sizeText(capacity)}, above the chart` : "";
+    }
+
     /** Says of the areas what they show. */
     nameAreas() {
         const { scene } = this;
         const what = scene.isFiltered
             ? "Allocated by category, of what is shown"
-            : "Allocated by category; dashed: reserved";
+            : `Allocated by category; dashed: reserved${this.capacityText()}`;
         scene.runs.forEach((run, number) => {
             const name = scene.runs.length > 1 ? `${shortText(runName(run.info))}: ` : "";
-            setText(byId(`area-title-${number}`), name ? name + what.toLowerCase() : what);
+            setText(byId(`area-title-${number}`), name ? `${name}${what[0].toLowerCase()}${what.slice(1)}` : what);
         });
     }
 

@@ -40,6 +40,7 @@ import { panAddressBy, withRange, zoomAddressAt, zoomAt } from "./view.js";
 
 const CLICK_SLACK = 4; // pixels of movement that still make a click
 const PIXELS_OF_WHEEL = [1, 20, 400]; // pixels in the units of a wheel: pixels, lines, pages
+const SAME_SCROLL_MS = 200; // between two turns of the wheel that scroll on
 const LEAST_SPREAD = 20; // pixels between two fingers, below which they do not zoom
 
 /**
@@ -74,8 +75,10 @@ export class Pointer {
         this.drag = null;
         /** @type {?Pick<MouseEvent, "clientX" | "clientY" | "target">} */
         this.last = null; // where the pointer rests
+        this.scrolled = -Infinity; // when a turn of the wheel scrolled the page
         this.fingers = new Map(); // fingers that are down, or the mouse: part of the charts' width, by pointerId
         charts.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+        window.addEventListener("wheel", (event) => this.wheelElsewhere(event), { passive: true });
         charts.addEventListener("pointerdown", (event) => this.press(event));
         charts.addEventListener("pointermove", (event) => this.move(event));
         charts.addEventListener("pointerup", (event) => this.release(event));
@@ -133,11 +136,37 @@ export class Pointer {
         });
     }
 
+    /**
+     * True if a turn of the wheel scrolls the page: beside the charts, where they show everything and it would zoom out, and as
+     * long as it goes on with that.
+     * @param {WheelEvent} event
+     * @param {At} at
+     */
+    isScroll(event, at) {
+        if (event.ctrlKey || event.altKey) return false;
+        const isBeside = at.chart === "" || at.part < 0 || at.part > 1;
+        const isUpright = Math.abs(event.deltaY) >= Math.abs(event.deltaX);
+        const isAtEnd = isUpright && event.deltaY > 0 && this.scene.isWide;
+        return isBeside || isAtEnd || event.timeStamp - this.scrolled < SAME_SCROLL_MS;
+    }
+
+    /**
+     * Notes a turn of the wheel outside of the charts, which scrolls.
+     * @param {WheelEvent} event
+     */
+    wheelElsewhere({ target, timeStamp }) {
+        if (!(target instanceof Node && this.charts.contains(target))) this.scrolled = timeStamp;
+    }
+
     /** @param {WheelEvent} event */
     wheel(event) {
-        event.preventDefault();
         const { scene } = this;
         const at = this.at(event);
+        if (this.isScroll(event, at)) {
+            this.scrolled = event.timeStamp;
+            return;
+        }
+        event.preventDefault();
         const [right, down] = [event.deltaX, event.deltaY].map((each) => each * PIXELS_OF_WHEEL[event.deltaMode]);
         // A pinch on a trackpad arrives as a wheel with Ctrl and small values.
         const factor = Math.exp(Math.max(-1, Math.min(1, down * (event.ctrlKey ? 0.01 : 0.002))));
