@@ -132,8 +132,10 @@ export class Painter {
 
     /** Returns "; the card has 139.21 GiB, above the chart" of a card whose line is not drawn. */
     capacityText() {
-        const { capacity, card, areaTop } = this.scene;
-        return capacity > areaTop ? `; ${card || "the card"} has ${sizeText(capacity)}, above the chart` : "";
+        const { capacity, card, areaTop, runs } = this.scene;
+        return runs.length === 1 && capacity > areaTop
+            ? `; ${card || "the card"} has ${sizeText(capacity)}, above the chart`
+            : "";
     }
 
     /** Says of the areas what they show. */
