@@ -1,5 +1,6 @@
 /* The page as HTML: one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
 #include "answer/escape.h"
+#include "answer/report_page.h"
 #include "answer/report_parts.h"
 #include "mt_report_css.h"
 

@@ -1,5 +1,6 @@
 /* The page as GitHub's Markdown. Tables are aligned in the source, too, so that it reads well as it is. Charts are left out. */
 #include "answer/escape.h"
+#include "answer/report_page.h"
 #include "answer/report_parts.h"
 #include "base/memory.h"
 

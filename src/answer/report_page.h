@@ -45,8 +45,7 @@ void mt_page_row(struct mt_page *page, const struct mt_row_type *type, const voi
 void mt_page_link(struct mt_page *page, const char *target);
 
 /* Adds a chart of the rows so far to the table that was added last: for each row a bar for each of the columns of those titles,
- * up to MT_PAGE_MOST_BARS; NULL follows the last title. Titles that no column has are left out. */
-enum { MT_PAGE_MOST_BARS = 3 };
+ * three at most; NULL follows the last title. Titles that no column has are left out. */
 void mt_page_chart(struct mt_page *page, ...) __attribute__((sentinel));
 
 /* A field of rows for pages alone: MT_COLUMN(BYTES, uint64_t, struct mt_top_row, bytes, "size"). */

@@ -6,7 +6,13 @@
 #ifndef MT_ANSWER_REPORT_PARTS_H
 #define MT_ANSWER_REPORT_PARTS_H
 
-#include "answer/report_page.h"
+#include "base/text.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MT_PAGE_MOST_BARS = 3 };
 
 struct cell {
     char *text;    /* as shown */
