@@ -5,7 +5,9 @@
  *   event (first + i * width) / 2
  * @typedef {{change: string, command: string, hint: string, proof: string, requested_bytes: number, allocated_bytes: number,
  *   reserved_bytes: number, fits: boolean, curve: ?Curve}} Change
- * @typedef {{as_it_was: Change & {alloc: string}, changes: Change[], cards: {name: string, usable_bytes: number}[], oom: ?{verdict: string, memory: {short_bytes: number}}}} WhatIfAnswer
+ * @typedef {{verdict: string, memory: {short_bytes: number}}} Refused
+ * @typedef {{as_it_was: Change & {alloc: string}, changes: Change[], cards: {name: string, usable_bytes: number}[],
+ *   oom: ?Refused}} WhatIfAnswer
  * @typedef {{causes: {cause: string, bytes: number, evidence: string}[], allocated_delta_bytes: number}} Difference
  * @typedef {{what_if?: ?WhatIfAnswer, diff?: ?Difference, sentence?: string}} Answers
  */

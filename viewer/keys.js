@@ -134,7 +134,7 @@ const KEYS = [
     [["?"], "?", "show this list", () => byId("keys").showModal()],
 ];
 const MOUSE = [
-    ["wheel", "zoom at the pointer"],
+    ["wheel", "zoom at the pointer; beside the charts, scroll"],
     ["Alt wheel", "zoom addresses, over the map"],
     ["drag", "move"],
     ["Shift drag", "measure a range"],

@@ -2,6 +2,16 @@
  * The page: reads its data in a worker, and connects the parts that show it with the parts that change the view.
  *
  * Attributes `data-…` of #page hold its state and timings, for tests and benchmarks.
+ *
+ * @typedef {Object} Message   of the worker, with what its kind has
+ * @property {Description} description
+ * @property {number} number   of the run
+ * @property {Run} run
+ * @property {Partial<Run>} memory
+ * @property {Float64Array} time
+ * @property {?TableColumns} uses
+ * @property {?Stacks} stacks
+ * @property {string} text   of an error
  */
 import { showAnswer } from "./answer.js";
 import { takeJson } from "./answers.js";
@@ -278,7 +288,7 @@ function start() {
             page.dataset.complete = "true";
         });
     };
-    /** @type {Record<string, (data: any) => void>} */
+    /** @type {Record<string, (data: Message) => void>} */
     const takes = {
         description: (data) => reader.takeDescription(data),
         run: (data) => reader.takeRun(data),
