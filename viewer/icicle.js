@@ -1,5 +1,5 @@
 /**
- * The modules at the pinned moment: each as wide as its live bytes, with what it is made of below. A click shows a module
+ * The modules at the pinned moment, or at the cursor while it is over an area: each as wide as its live bytes, with what it is made of below. A click shows a module
  * alone in all charts. Of two runs, widths are those of the one that has more, and colours tell by how much it changed.
  *
  * @typedef {import("./module_tree.js").ModuleNode} ModuleNode
@@ -81,8 +81,12 @@ export class Icicle {
 
     update() {
         const { scene } = this;
+        const moments = scene.cursorMoments;
+        const isPinned = moments.every((moment, number) => moment === scene.moments[number]);
         const from = [
-            scene.moments,
+            moments.join(),
+            isPinned,
+            scene.pinnedAtPeak,
             scene.mapRun,
             scene.timed,
             scene.theme,
@@ -92,14 +96,14 @@ export class Icicle {
         ];
         if (from.length === this.from.length && from.every((each, i) => each === this.from[i])) return;
         this.from = from;
-        const live = scene.runs.map((_, number) => shownBlocks(scene, number, scene.moments[number]));
+        const live = scene.runs.map((_, number) => shownBlocks(scene, number, moments[number]));
         const root = makeModuleTree(scene.description, scene.runs, live, scene.eachLayer);
         const nodes = layOut(root);
         const levels = Math.max(0, ...nodes.map(({ level }) => level + 1));
-        const name = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
+        const pinned = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
         setText(
             byId("icicle-title"),
-            `At ${name}, by module and op${scene.within ? `: ${shortText(scene.within)}` : ""}`,
+            `At ${isPinned ? pinned : "the cursor"}, by module and op${scene.within ? `: ${shortText(scene.within)}` : ""}`,
         );
         byId("icicle").style.height = `${levels * ROW}px`;
         refill(

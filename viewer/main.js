@@ -131,7 +131,7 @@ function show(scene) {
     showAnswer(byId("answer"), scene);
     const painter = new Painter(scene, plots);
     scene.onChange = () => painter.later();
-    scene.onHover = () => painter.overlay.draw(scene);
+    scene.onHover = () => painter.followPointer();
     painter.draw();
     listen(scene, painter);
     page.dataset.state = "ready";

@@ -77,7 +77,8 @@ export class Painter {
         this.columns = []; // of each area, as they were last drawn (area_raster.js)
         this.beforeOverlay = () => {}; // updates what is under the pointer
         this.page = byId("page");
-        this.waiting = false;
+        this.waiting = false; // a frame is asked for
+        this.following = false; // the same, of what follows the pointer
         /** @type {unknown[]} */
         this.fitted = []; // mapRun and allDepths when the canvases were last resized
         /** @type {unknown[]} */
@@ -85,6 +86,7 @@ export class Painter {
         this.minimap = new Minimap(this.plots.minimap);
         this.map = new AddressMap(this.plots.map);
         this.overlay = new Overlay(byId("overlay"), byId("charts"), plots);
+        this.icicle = new Icicle(scene);
         this.panels = [
             new WhatIf(scene),
             new Causes(scene),
@@ -93,7 +95,7 @@ export class Painter {
             new BarPanel(scene),
             new Legend(byId("legend"), scene),
             new AllocatorStrip(scene),
-            new Icicle(scene),
+            this.icicle,
             new Search(scene),
             new HashKeeper(scene),
         ];
@@ -106,6 +108,17 @@ export class Painter {
         requestAnimationFrame(() => {
             this.waiting = false;
             this.draw();
+        });
+    }
+
+    /** Draws what follows the pointer: the overlay now, the modules in the next frame. */
+    followPointer() {
+        this.overlay.draw(this.scene);
+        if (this.following) return;
+        this.following = true;
+        requestAnimationFrame(() => {
+            this.following = false;
+            this.icicle.update();
         });
     }
 

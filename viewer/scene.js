@@ -221,6 +221,11 @@ export class Scene {
         this.set({ view: revealX(this.view, this.axis, x) });
     }
 
+    /** The moments under the pointer, while it is over an area, or else the pinned ones; one a run. */
+    get cursorMoments() {
+        return this.hover?.moments ?? this.moments;
+    }
+
     /** The change that is drawn (answers.js); null: none. */
     get change() {
         return this.answers?.what_if?.changes.find(({ change }) => change === this.whatIf) ?? null;

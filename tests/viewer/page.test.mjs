@@ -426,6 +426,24 @@ test("a group that is hidden is in no chart and no list, in a link too, until Es
         assert.equal(await isOn("parameter"), "true");
     }));
 
+test("the icicle follows the cursor over an area, and goes back to the pinned moment", () =>
+    withPage("one", {}, async (page) => {
+        const shown = async () => [
+            await page.textContent("#icicle-title"),
+            (await page.locator("#icicle > *").evaluateAll((all) => all.map(({ title }) => title))).join("\n"),
+        ];
+        const [pinned, atPeak] = await shown();
+        assert.match(pinned, /^At the peak, /);
+        await page.mouse.move(...(await pointOf(page, "#area-0", 0.02, 0.5)));
+        await settle(page);
+        const [title, modules] = await shown();
+        assert.match(title, /^At the cursor, /);
+        assert.notEqual(modules, atPeak);
+        await page.mouse.move(5, 5);
+        await settle(page);
+        assert.deepEqual(await shown(), [pinned, atPeak]);
+    }));
+
 test("a module of the icicle is shown alone, and layers unfold", () =>
     withPage("one", {}, async (page) => {
         const names = () => page.locator("#icicle > *").allTextContents();
