@@ -10,6 +10,7 @@ import { changeText, sizeText } from "./numbers.js";
 /** The units of a chart (page.html), which its box stretches. */
 const COURSE_WIDTH = 1000;
 const COURSE_HEIGHT = 100;
+const LEVEL_HEIGHT = 8;
 
 /**
  * Returns the outline of the reserved bytes of a curve over the events of its run, as SVG has it.
@@ -24,6 +25,16 @@ export function curvePath(curve, eventCount, most) {
         (bytes, i) => `V${(COURSE_HEIGHT * (1 - bytes / most)).toFixed(1)}H${x(i + 1)}`,
     );
     return `M${x(0)} ${COURSE_HEIGHT}${parts.join("")}V${COURSE_HEIGHT}Z`;
+}
+
+/**
+ * Returns the outline of a line at a peak, of a change whose course is not known.
+ * @param {number} peak
+ * @param {number} most
+ */
+function levelPath(peak, most) {
+    const y = Math.min(COURSE_HEIGHT - LEVEL_HEIGHT, COURSE_HEIGHT * (1 - peak / most));
+    return `M0 ${y.toFixed(1)}H${COURSE_WIDTH}v${LEVEL_HEIGHT}H0Z`;
 }
 
 /**
@@ -136,14 +147,15 @@ export class WhatIf {
      * @param {Change} change
      * @param {Change} before
      */
-    makeChart({ curve }, before) {
+    makeChart(change, before) {
         const chart = copyOf("change-chart");
-        if (!curve || !before.curve) return chart;
         const { eventCount } = this.scene.runs[0];
-        const most = Math.max(1, ...before.curve.reserved_bytes, ...curve.reserved_bytes);
         const [was, is] = chart.children;
-        was.setAttribute("d", curvePath(before.curve, eventCount, most));
-        is.setAttribute("d", curvePath(curve, eventCount, most));
+        const peak = peakOfChange(change);
+        const all = [before, change].flatMap(({ curve }) => curve?.reserved_bytes ?? []);
+        const most = Math.max(1, peak, ...all);
+        if (before.curve) was.setAttribute("d", curvePath(before.curve, eventCount, most));
+        is.setAttribute("d", change.curve ? curvePath(change.curve, eventCount, most) : levelPath(peak, most));
         return chart;
     }
 
