@@ -5,13 +5,15 @@
  *            │██████████████▏ 65.34 GiB */
 #include "answer/escape.h"
 #include "answer/report_parts.h"
+#include "base/memory.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Units of the picture, which are pixels at its full width. */
-enum { WIDTH = 760, LABEL = 270, VALUE = 96, BAR = 13, BETWEEN = 9, LABEL_CHARACTERS = 44 };
+enum { WIDTH = 760, LABEL = 270, VALUE = 96, BAR = 13, BETWEEN = 9, LABEL_CHARACTERS = 40, MOST_ROWS = 100 };
 
 static const char *const classes[MT_PAGE_MOST_BARS] = {"a", "b", "c"};
 
@@ -43,12 +45,34 @@ static struct scale scale_of(const struct element *table)
     return scale;
 }
 
-/* True if a column names rows: it stands before the charted ones, or is of text if none stands there. */
-static bool is_name(const struct element *table, size_t column)
+/* True if a column may name rows: it stands before the charted ones, or is of text if none stands there. */
+static bool may_name(const struct element *table, size_t column)
 {
     if (mt_page_is_constant(table, column))
         return false;
     return column < table->bars[0] || (table->bars[0] == 0 && !table->columns[column].is_number);
+}
+
+/* True if two rows agree in each of the columns that may name them, up to `end`. */
+static bool is_alike(const struct element *table, size_t row, size_t other, size_t end)
+{
+    for (size_t column = 0; column < end; column++)
+        if (may_name(table, column) &&
+            strcmp(mt_page_text_at(table, row, column), mt_page_text_at(table, other, column)) != 0)
+            return false;
+    return true;
+}
+
+/* True if a column tells rows apart that are alike in those before it. Others would only make labels longer. */
+static bool is_name(const struct element *table, size_t column)
+{
+    if (!may_name(table, column))
+        return false;
+    for (size_t row = 2; row <= table->chart_rows; row++)
+        for (size_t other = 1; other < row; other++)
+            if (is_alike(table, row, other, column) && !is_alike(table, row, other, column + 1))
+                return true;
+    return table->chart_rows == 1;
 }
 
 /* Adds the first characters of a text. */
@@ -66,11 +90,11 @@ static void add_cut(struct mt_text *out, const char *text, size_t most)
     mt_text_release(&cut);
 }
 
-static void add_label(struct mt_text *out, const struct element *table, size_t row, double y)
+static void add_label(struct mt_text *out, const struct element *table, const bool *names, size_t row, double y)
 {
     struct mt_text label = {0};
     for (size_t column = 0; column < table->column_count; column++)
-        if (is_name(table, column))
+        if (names[column])
             mt_text_add(&label, "%s%s%s%s", label.length > 0 ? ", " : "",
                         table->columns[column].is_number ? table->columns[column].title : "",
                         table->columns[column].is_number ? " " : "", mt_page_text_at(table, row, column));
@@ -93,7 +117,8 @@ static void add_bar(struct mt_text *out, const struct element *table, size_t row
     mt_text_add(out, "</text>");
 }
 
-static void add_bars(struct mt_text *out, const struct element *table, size_t row, struct scale scale, double y)
+static void add_bars(struct mt_text *out, const struct element *table, const bool *names, size_t row,
+                     struct scale scale, double y)
 {
     const char *link = mt_page_link_of(table, row);
     if (link != NULL) {
@@ -101,7 +126,7 @@ static void add_bars(struct mt_text *out, const struct element *table, size_t ro
         mt_text_add_markup(out, link);
         mt_text_add(out, "\">");
     }
-    add_label(out, table, row, y + (double)table->bar_count * BAR / 2 + 4);
+    add_label(out, table, names, row, y + (double)table->bar_count * BAR / 2 + 4);
     for (size_t i = 0; i < table->bar_count; i++)
         add_bar(out, table, row, i, scale, y + (double)i * BAR);
     mt_text_add(out, "%s\n", link != NULL ? "</a>" : "");
@@ -123,8 +148,11 @@ void mt_page_add_chart(struct mt_text *out, const struct element *table)
 {
     struct scale scale = scale_of(table);
     assert(table->chart_rows <= mt_page_count_rows(table));
-    if (table->bar_count == 0 || scale.high <= scale.low)
+    if (table->bar_count == 0 || table->chart_rows > MOST_ROWS || scale.high <= scale.low)
         return;
+    bool *names = mt_host_alloc(table->column_count * sizeof *names);
+    for (size_t column = 0; column < table->column_count; column++)
+        names[column] = is_name(table, column);
     double pitch = (double)table->bar_count * BAR + BETWEEN;
     mt_text_add(out, "<figure>");
     add_key(out, table);
@@ -134,7 +162,8 @@ void mt_page_add_chart(struct mt_text *out, const struct element *table)
     mt_text_add_markup(out, table->text);
     mt_text_add(out, "\">\n");
     for (size_t row = 1; row <= table->chart_rows; row++)
-        add_bars(out, table, row, scale, (double)(row - 1) * pitch + BETWEEN / 2.0);
+        add_bars(out, table, names, row, scale, (double)(row - 1) * pitch + BETWEEN / 2.0);
     mt_text_add(out, "<path d=\"M%.1f 0V%.0f\"/></svg></figure>\n", place_of(scale, 0),
                 (double)table->chart_rows * pitch);
+    free(names);
 }

@@ -41,7 +41,7 @@ void mt_page_add_title(struct mt_text *out, const struct element *table)
         bool is_known = mt_page_is_constant(table, column) && !json_is_null(table->cells[column].exact);
         if (!is_known || table->columns[column].title[0] == '\0' || table->cells[column].text[0] == '\0')
             continue;
-        mt_text_add(out, "%s%s %s", before, table->columns[column].title, mt_page_text_at(table, 1, column));
-        before = ", ";
+        mt_text_add(out, "%s%s: %s", before, table->columns[column].title, mt_page_text_at(table, 1, column));
+        before = "; ";
     }
 }

@@ -68,10 +68,10 @@ const char *mt_page_link_of(const struct element *table, size_t row);
  * out. Not of columns that the chart shows. */
 bool mt_page_is_constant(const struct element *table, size_t column);
 
-/* Adds the title of a table with what all its rows have in common: "Peaks; in each row time is estimate". */
+/* Adds the title of a table with what all its rows have in common: "Peaks; in each row pass: full step". */
 void mt_page_add_title(struct mt_text *out, const struct element *table);
 
-/* Adds the chart of a table as SVG; nothing if the table has none. */
+/* Adds the chart of a table as SVG; nothing if the table has none, or more than 100 rows. */
 void mt_page_add_chart(struct mt_text *out, const struct element *table);
 
 #endif

@@ -239,8 +239,8 @@ static void add_reason(struct mt_text *out, const struct group *group)
     mt_text_add(out, ".");
 }
 
-/* Says it of a group; of the first one the page begins with that, too. */
-static void say_direction(struct mt_page *page, const struct group *group, size_t begin)
+/* Says by which lengths the peak is higher or lower; of the first group that is told, the page begins with that, too. */
+static void say_direction(struct mt_page *page, const struct group *group, bool is_first)
 {
     struct mt_text text = {0};
     mt_report_describe(group->axes, group->runs[0], &text);
@@ -249,7 +249,7 @@ static void say_direction(struct mt_page *page, const struct group *group, size_
     follows = add_lengths(&text, group, -1, "lower", follows) || follows;
     add_lengths(&text, group, 0, "the same", follows);
     add_reason(&text, group);
-    (begin == 0 ? mt_page_find : mt_page_say)(page, "%s", text.data);
+    (is_first ? mt_page_find : mt_page_say)(page, "%s", text.data);
     mt_text_release(&text);
 }
 
@@ -269,6 +269,7 @@ static mt_status add_groups(struct mt_report *report, const struct mt_report_pai
     const struct mt_report_axes axes = mt_report_axes_of(&pairs->autocast);
     size_t least = longest_group(&pairs->autocast) > 1 ? 2 : 1; /* groups of one length only if no group has more */
     mt_status status = MT_OK;
+    bool is_first = true;
     for (size_t begin = 0, end; begin < pairs->autocast.count && status == MT_OK; begin = end) {
         struct group group = {.axes = &axes};
         end = mt_report_group_end(&pairs->autocast, begin);
@@ -277,7 +278,8 @@ static mt_status add_groups(struct mt_report *report, const struct mt_report_pai
         status = load_group(report, pairs, begin, end, &group);
         if (status == MT_OK) {
             add_causes(report->page, &group);
-            say_direction(report->page, &group, begin);
+            say_direction(report->page, &group, is_first);
+            is_first = false;
         }
         group_release(&group);
     }

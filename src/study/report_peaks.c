@@ -272,7 +272,7 @@ static void add_refusals(struct mt_report *report)
     if (kept > 0) {
         mt_report_table(report, &rows, "out-of-memory", "Runs that ended out of memory, peaks until then",
                         refusal_fields);
-        mt_page_chart(report->page, "card has", "reserved", "asked for", NULL);
+        mt_page_chart(report->page, "card has", "reserved", NULL);
         find_refusal(report, rows.runs[0], kept);
     }
     mt_report_rows_release(&rows);
