@@ -8,7 +8,7 @@ import { countText, exactBytes, plural, sizeText } from "./numbers.js";
 
 const ROWS = 40; // so many kinds more each time
 const PRINTED_ROWS = 8;
-const MEMBERS = 200; // so many blocks of a kind
+const MEMBERS = 50; // so many blocks of a kind
 
 /**
  * Returns "and 12 smaller kinds, 1,917 blocks, 2.10 GiB together".
@@ -137,7 +137,7 @@ export class LiveList {
             this.show(this.live);
         };
         const attributes = { type: "button", class: "link", "data-key": "more", onclick };
-        return memberRow({}, make("button", attributes, `and ${countText(count)} more: list ${MEMBERS} of them`));
+        return memberRow({}, make("button", attributes, `and ${countText(count)} more`));
     }
 
     /** @param {number} block */

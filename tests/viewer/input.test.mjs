@@ -183,6 +183,7 @@ test("every block is in the list, once more of it is listed", async () => {
     await withOpened(started, url, {}, async (page) => {
         const numberIn = (text) => Number(text.replaceAll(",", "").match(/\d+/)[0]);
         const all = numberIn(await page.textContent("#live-title"));
+        assert.equal(await page.isVisible("#more-kinds"), true);
         while (await page.isVisible("#more-kinds")) await page.click("#more-kinds");
         const counts = await page
             .locator("#live .group")
@@ -193,8 +194,10 @@ test("every block is in the list, once more of it is listed", async () => {
         );
         const most = counts.map(numberIn).indexOf(Math.max(...counts.map(numberIn)));
         await page.locator("#live .group").nth(most).locator(".fold").click();
-        for (let more; (more = page.locator('#live [data-key="more"]')) && (await more.count()) > 0;)
-            await more.click();
+        await settle(page);
+        const more = page.locator('#live [data-key="more"]');
+        assert.equal(await more.count(), 1);
+        while ((await more.count()) > 0) await more.click();
         assert.equal(await page.locator("#live .member").count(), numberIn(counts[most]));
     });
 });
