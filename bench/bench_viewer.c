@@ -1,5 +1,6 @@
 /* The timeline page: how long the program takes to write it, and how it is in a browser (tests/viewer/measure.mjs), of a
- * million allocations and of four million: steps of the 2.7B model, with times as a card's clock gives them.
+ * million allocations and of five million: steps of the 2.7B model, with times as a card's clock gives them. Beside it PyTorch's
+ * viewer of the same blocks, if MEMORY_VIZ names a folder with that (tests/viewer/memory_viz.mjs), and of a tenth of them.
  *
  * Without Node, its modules or Chromium, the browser's part is left out. */
 #include "base/clock.h"
@@ -7,6 +8,7 @@
 #include "bench/report.h"
 
 #include <sqlite3.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,13 +20,14 @@ static const double target_seconds = 2;
 struct subject {
     const char *title;
     int steps;
-    bool promised;
+    bool promised, has_peer;
 };
 
-static const struct subject subjects[] = {{"page of 1M allocations", 230, true},
-                                          {"page of 4M allocations", 920, false}};
+static const struct subject subjects[] = {{"page of 100k allocations", 23, false, true},
+                                          {"page of 1M allocations", 230, true, true},
+                                          {"page of 5M allocations", 1150, false, false}};
 
-static const char trace[] = "bench_viewer.db", page[] = "bench_viewer.html";
+static const char trace[] = "bench_viewer.db", page[] = "bench_viewer.html", snapshot[] = "bench_viewer.pickle";
 
 /* Makes each time later than the one before by some microseconds, never the same: a simulated clock repeats itself in
  * every step, and so takes less room than one that is read. */
@@ -72,11 +75,15 @@ static bool measure_writing(const struct asker *asker, const struct subject *sub
 }
 
 /* Runs the browser's part, which prints its figures as rows by itself. False if it fails. */
-static bool measure_showing(const struct subject *subject)
+static bool measure_showing(const struct asker *asker, const struct subject *subject)
 {
     char command[COMMAND_BYTES];
-    snprintf(command, sizeof command, "node '%s/measure.mjs' %s '%s' %s", MT_VIEWER_TESTS,
-             subject->promised ? "--promised" : "--rows", subject->title, page);
+    bool has_peer = subject->has_peer && getenv("MEMORY_VIZ") != NULL;
+    if (has_peer && ask_formatted(asker, NULL, "export --trace %s -o %s", trace, snapshot) != 0)
+        return false;
+    snprintf(command, sizeof command, "node '%s/measure.mjs' %s '%s' %s %s %s", MT_VIEWER_TESTS,
+             subject->promised ? "--promised" : "--rows", subject->title, has_peer ? "--peer" : "",
+             has_peer ? snapshot : "", page);
     return system(command) == 0;
 }
 
@@ -96,9 +103,10 @@ int main(void)
     for (size_t i = 0; i < sizeof subjects / sizeof subjects[0] && all; i++) {
         all = make_trace(&asker, &subjects[i]) && measure_writing(&asker, &subjects[i]);
         if (all && shows)
-            all = measure_showing(&subjects[i]);
+            all = measure_showing(&asker, &subjects[i]);
     }
     unlink(trace);
     unlink(page);
+    unlink(snapshot);
     return all ? 0 : 1;
 }

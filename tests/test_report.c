@@ -90,6 +90,83 @@ static void newest_steady_run_counts(void **state)
     json_decref(page);
 }
 
+/* The page begins with what was found, in every format, and each finding stands in its section, too. */
+static void what_was_found_comes_first(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    run(TINY "--seq 32");
+    json_t *page = report();
+    const json_t *findings = json_object_get(page, "findings");
+    assert_true(json_array_size(findings) >= 3);
+    for (size_t i = 0; i < json_array_size(findings); i++)
+        assert_true(is_said(page, text_of(json_array_get(findings, i), "section"),
+                            text_of(json_array_get(findings, i), "text")));
+    const json_t *table = table_of(page, "peaks", "peaks");
+    assert_says(text_of(json_array_get(findings, 0), "text"), "The highest peak is ");
+    assert_says(text_of(json_array_get(findings, 0), "text"), cell_text(table, 1, "allocated"));
+    json_decref(page);
+    const char *markdown = MEMTRACE("report")->out;
+    assert_true(strstr(markdown, "## What was found") < strstr(markdown, "## Timing"));
+    const char *html = MEMTRACE("report --format html")->out;
+    assert_true(strstr(html, "<li>The highest peak is ") < strstr(html, "<nav>"));
+    assert_says(html, " <a href=\"#peaks\">Peaks in fp32</a></li>");
+}
+
+/* A column in which all rows agree is told in the title alone; one in which no row has anything is not told. */
+static void constant_columns_are_left_out(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    run(TINY "--seq 32");
+    const char *markdown = MEMTRACE("report")->out;
+    assert_says(markdown, "; in each row pass: full step**\n\n| seq | allocated |");
+    assert_says(markdown, "time is: estimate**");
+    assert_null(strstr(markdown, "published reserved"));
+    json_t *page = report();
+    assert_string_equal(cell_text(table_of(page, "peaks", "peaks"), 0, "pass"), "full step");
+    json_decref(page);
+}
+
+/* A bar is as long as its number: the larger of two reaches the end of the scale. */
+static void tables_have_charts(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    run(TINY "--seq 32");
+    json_t *page = report(), *table = table_of(page, "peaks", "peaks");
+    double share = (double)cell_bytes(table, 0, "allocated") / (double)cell_bytes(table, 1, "reserved");
+    const char *chart = strstr(MEMTRACE("report --format html")->out, "aria-label=\"Chart: Peaks");
+    double place, width[3];
+    assert_non_null(chart);
+    for (size_t i = 0; i < 3; i++) {
+        chart = strstr(chart, "<rect class=") + strlen("<rect class=");
+        assert_int_equal(sscanf(chart, "\"%*c\" x=\"%lf\" y=\"%*f\" width=\"%lf\"", &place, &width[i]), 2);
+        assert_true(place == 270);
+    }
+    const double whole = 760 - 270 - 96;
+    assert_true(fabs(width[0] - share * whole) < 0.11 * share * whole + 0.11 || share > 1);
+    assert_true(width[0] < width[2] && width[2] <= whole);
+    assert_null(strstr(MEMTRACE("report")->out, "<svg"));
+    json_decref(page);
+}
+
+static void rows_and_bars_link_to_timelines(void **state)
+{
+    (void)state;
+    run(TINY "--seq 8");
+    run(TINY "--seq 32");
+    run("report -o page.v2.html --timelines");
+    const char *html = shell("cat page.v2.html")->out;
+    assert_says(html, "<td class=\"n\"><a href=\"page.v2-timelines/run-1.html\">8</a></td>");
+    assert_says(html, "<a href=\"page.v2-timelines/run-2.html\"><text");
+    assert_int_equal(shell("grep -q 'id=\"chunk-0\"' page.v2-timelines/run-1.html page.v2-timelines/run-2.html")->code,
+                     0);
+    assert_null(strstr(MEMTRACE("report --format html")->out, "run-1.html"));
+    assert_int_equal(MEMTRACE("report --timelines")->code, MT_USAGE);
+    assert_int_equal(shell("touch a-timelines && \"$M\" report -o a.html --timelines")->code, MT_NOT_WRITTEN);
+}
+
 static void html_holds_names_as_text(void **state)
 {
     (void)state;
@@ -188,7 +265,7 @@ static void runs_that_do_not_say_what_was_trained_are_named(void **state)
     assert_int_equal(said->code, 0);
     assert_null(strstr(said->out, "Kernels"));
     assert_says(said->out, "## Runs that do not say what was trained");
-    assert_says(said->out, "| RMM log | done  | allocated | 4.00 KiB |");
+    assert_says(said->out, "| allocated | 4.00 KiB |");
     assert_int_equal(MEMTRACE("import log.csv")->code, 0);
     said = MEMTRACE("report");
     assert_says(said->out, "further runs that do not say which mode");
@@ -203,6 +280,10 @@ int main(void)
         TEST(forward_passes_are_timed_where_no_full_step_is_of_their_kind),
         TEST(out_of_memory_is_a_row),
         TEST(newest_steady_run_counts),
+        TEST(what_was_found_comes_first),
+        TEST(constant_columns_are_left_out),
+        TEST(tables_have_charts),
+        TEST(rows_and_bars_link_to_timelines),
         TEST(html_holds_names_as_text),
         TEST(markdown_holds_names_as_text),
         TEST(format_is_told_by_the_name),

@@ -240,8 +240,8 @@ static void allocators_are_told_apart(void **state)
     assert_int_equal(json_array_size(rows_of(table_of(page, "peaks", "peaks"))), 2);
     json_decref(page);
     const struct said *said = MEMTRACE("report");
-    assert_says(said->out, "2.7B, forward pass, policy=tight: for 2 times the tokens");
-    assert_says(said->out, "2.7B, forward pass, policy=torch: for 2 times the tokens");
+    assert_says(said->out, "2.7B, forward pass, policy=tight, fp32: for 2 times the tokens");
+    assert_says(said->out, "2.7B, forward pass, policy=torch, fp32: for 2 times the tokens");
     assert_null(strstr(said->out, "± 0.00"));
 }
 

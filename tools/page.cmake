@@ -1,7 +1,8 @@
 # Writes the shell of the timeline page, everything but its data, to OUTPUT, out of the folder VIEWER: page.html with the
 # style sheet, the page's modules and the worker's in it, and the policy that allows exactly these (docs/page.md).
 #
-# Modules are inlined by text: each comes before those that import it, its import lines go, and so does "export".
+# Modules are inlined by text: each comes before those that import it, its import lines go, and so do "export" and
+# the lines of comments.
 cmake_minimum_required(VERSION 3.22)
 
 # Appends the modules that `file` imports, then itself, to the list in the global property `order`, each once.
@@ -28,6 +29,8 @@ function(inline_modules entry out)
         file(READ "${VIEWER}/${file}" text)
         string(REGEX REPLACE "\nimport [^\n]*" "" text "\n${text}")
         string(REPLACE "\nexport " "\n" text "${text}")
+        # Lines of comments go, too: with their types they are a third of the program.
+        string(REGEX REPLACE "(\n *(/\\*\\*|\\*/|\\*|\\* [^\n]*|/\\*\\* [^\n]*\\*/))+\n" "\n" text "${text}")
         if(text MATCHES "</script|\nexport|<!--")
             message(FATAL_ERROR "${file} can't be inlined: it holds \"${CMAKE_MATCH_0}\"")
         endif()

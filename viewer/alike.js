@@ -1,8 +1,13 @@
 /** Blocks that are alike: of one size, with labels that differ by the layer alone. `memtrace top` groups them, too. */
 
+/** @typedef {{key: string, bytes: number, blocks: number[]}} AlikeGroup   bytes of one block */
+
 const COLUMNS = ["category", "role", "op", "phase", "dtype", "shape", "place"];
 
-/** Returns by label the first label that differs from it by the layer alone: equal for labels that are alike. */
+/**
+ * Returns by label the first label that differs from it by the layer alone: equal for labels that are alike.
+ * @param {Run} run
+ */
 export function alikeLabels({ labels }) {
     const firsts = new Map();
     return Uint32Array.from(labels.category, (_, label) => {
@@ -14,7 +19,7 @@ export function alikeLabels({ labels }) {
 
 /**
  * Groups blocks that are alike, the largest first.
- * @param {import("./store.js").Run} run
+ * @param {Run} run
  * @param {Uint32Array} alike   of alikeLabels
  * @param {number[]} blocks   largest first
  * @returns {{key: string, bytes: number, blocks: number[]}[]} bytes of one block of each group
@@ -28,6 +33,7 @@ export function groupAlikeBlocks(run, alike, blocks) {
         if (group) group.blocks.push(block);
         else groups.set(key, { key, bytes: run.sizes.block[size], blocks: [block] });
     }
+    /** @param {AlikeGroup} group */
     const total = ({ bytes, blocks: members }) => bytes * members.length;
     return [...groups.values()].sort((a, b) => b.bytes - a.bytes || total(b) - total(a));
 }

@@ -2,6 +2,7 @@
  * The allocator at the pinned moment: a strip of the map's addresses with blocks, holes and unmapped memory, and in words how
  * much is free, and in how many pieces. A request that was refused then is drawn below the largest hole, to scale.
  */
+import { BEFORE_ALL } from "./axis.js";
 import { byId, setText } from "./dom.js";
 import { holesAt } from "./holes.js";
 import { CACHED, UNMAPPED, wordsOfInks } from "./inks.js";
@@ -14,12 +15,20 @@ import { blockText } from "./where.js";
 const BAR = 22; // pixels: the height of the strip; below it is the refused request
 const LEAST_BOX = 0.3; // pixels: the width of a block that is smaller than that
 
-/** Returns the refusal at a moment: { bytes }; null if there is none. */
+/**
+ * Returns the refusal at a moment: { bytes }; null if there is none.
+ * @param {Run} run
+ * @param {number} moment
+ */
 function refusalAt(run, moment) {
     return run.lanes.ooms.find(({ event }) => event === moment) ?? null;
 }
 
-/** Returns "51.75 GiB in 12 segments; 805.41 MiB free in 40 holes, the largest 20.00 MiB". */
+/**
+ * Returns "51.75 GiB in 12 segments; 805.41 MiB free in 40 holes, the largest 20.00 MiB".
+ * @param {import("./holes.js").Holes} held
+ * @param {?Refusal} refused
+ */
 function holesText({ segments, reserved, holes }, refused) {
     const free = holes.reduce((sum, { bytes }) => sum + bytes, 0);
     const largest = holes.reduce((most, { bytes }) => Math.max(most, bytes), 0);
@@ -29,11 +38,13 @@ function holesText({ segments, reserved, holes }, refused) {
 }
 
 export class AllocatorStrip {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
         this.plot = new Plot(byId("strip"));
+        /** @type {unknown[]} */
         this.from = []; // what the strip shows
-        this.held = null; // Holes at the pinned moment
+        this.held = holesAt(scene, scene.mapRun, BEFORE_ALL); // at the pinned moment
         const { canvas } = this.plot;
         canvas.addEventListener("click", (event) => scene.set({ selected: this.blockUnder(event), twins: null }));
         canvas.addEventListener("pointermove", (event) => this.tell(this.blockUnder(event)));
@@ -56,6 +67,7 @@ export class AllocatorStrip {
         this.draw(refused);
     }
 
+    /** @param {?Refusal} refused */
     draw(refused) {
         const { scene, plot } = this;
         plot.fit();
@@ -68,7 +80,10 @@ export class AllocatorStrip {
         if (refused) this.drawRefused(refused);
     }
 
-    /** Returns the ink of each pixel. */
+    /**
+     * Returns the ink of each pixel.
+     * @param {number} width
+     */
     paintRow(width) {
         const { scene } = this;
         const { blocks, sizes } = scene.runs[scene.mapRun];
@@ -95,18 +110,26 @@ export class AllocatorStrip {
         return row;
     }
 
-    /** Returns the pixel of an address; at an end of the strip for one outside. */
+    /**
+     * Returns the pixel of an address; at an end of the strip for one outside.
+     * @param {number} address
+     * @param {number} width
+     */
     placeOf(address, width) {
         const { low, high } = this.scene.view;
         return Math.min(1, Math.max(0, (address - low) / (high - low))) * width;
     }
 
-    /** Draws what was refused from the beginning of the largest hole on, or else from the end of all memory. */
+    /**
+     * Draws what was refused from the beginning of the largest hole on, or else from the end of all memory.
+     * @param {Refusal} refusal
+     */
     drawRefused({ bytes }) {
         const { scene, plot } = this;
         const { context, width } = plot;
         const { holes, parts } = this.held;
-        const largest = holes.reduce((best, hole) => (hole.bytes > (best?.bytes ?? 0) ? hole : best), null);
+        const most = holes.reduce((best, hole) => Math.max(best, hole.bytes), 0);
+        const largest = holes.find((hole) => hole.bytes === most);
         const from = largest?.low ?? parts.at(-1)?.end ?? 0;
         const left = this.placeOf(from, width);
         const right = this.placeOf(from + bytes, width);
@@ -117,7 +140,10 @@ export class AllocatorStrip {
         context.setLineDash([]);
     }
 
-    /** Returns the block under a pointer; -1 if there is none. */
+    /**
+     * Returns the block under a pointer; -1 if there is none.
+     * @param {MouseEvent} event
+     */
     blockUnder({ clientX }) {
         const { scene, plot } = this;
         const { blocks, sizes } = scene.runs[scene.mapRun];
@@ -139,7 +165,10 @@ export class AllocatorStrip {
         return best;
     }
 
-    /** Says what is under the pointer, in place of the sums. */
+    /**
+     * Says what is under the pointer, in place of the sums.
+     * @param {number} block
+     */
     tell(block) {
         const { scene } = this;
         const run = scene.runs[scene.mapRun];

@@ -10,7 +10,11 @@ import { describeMoment, inPlaceText, runName } from "./where.js";
 /** The largest request that a page stores (docs/page.md). */
 const MOST_REQUESTED = 2 ** 48 - 1;
 
-/** Returns the categories at a run's peak, largest first: [{ name, bytes }]. */
+/**
+ * Returns the categories at a run's peak, largest first: [{ name, bytes }].
+ * @param {Scene} scene
+ * @param {number} number
+ */
 export function peakShares(scene, number) {
     const run = scene.runs[number];
     const bytes = compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length));
@@ -20,6 +24,10 @@ export function peakShares(scene, number) {
         .sort((a, b) => b.bytes - a.bytes);
 }
 
+/**
+ * @param {{name: string, bytes: number}[]} shares
+ * @param {number} whole
+ */
 function sharesText(shares, whole) {
     const most = shares
         .slice(0, 4)
@@ -27,6 +35,7 @@ function sharesText(shares, whole) {
     return shares.length > 4 ? `${most.join(", ")}, and ${shares.length - 4} more` : most.join(", ");
 }
 
+/** @param {Scene} scene */
 function oneRun(scene) {
     const run = scene.runs[0];
     const { allocated, reserved } = run.peaks;
@@ -49,12 +58,21 @@ function oneRun(scene) {
     ];
 }
 
-/** Pins the moment of a refused request in its run, and shows it. */
+/**
+ * Pins the moment of a refused request in its run, and shows it.
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} event
+ */
 function pinRefusal(scene, number, event) {
     scene.pin(scene.moments.map((moment, i) => (i === number ? event : moment)));
     scene.showX(scene.axis.xs[number][event]);
 }
 
+/**
+ * @param {Scene} scene
+ * @param {number} number
+ */
 function outOfMemoryText(scene, number) {
     const run = scene.runs[number];
     const { texts, categories } = scene.description;
@@ -77,6 +95,7 @@ function outOfMemoryText(scene, number) {
     });
 }
 
+/** @param {Scene} scene */
 function twoRuns(scene) {
     const [first, second] = scene.runs.map((run) => run.peaks.allocated.bytes);
     const [from, to] = scene.runs.map((run) => runName(run.info));
@@ -105,7 +124,10 @@ function twoRuns(scene) {
     ];
 }
 
-/** Returns a warning for each measure whose sum on the page differs from the trace's. */
+/**
+ * Returns a warning for each measure whose sum on the page differs from the trace's.
+ * @param {Scene} scene
+ */
 function disagreements(scene) {
     return scene.runs.flatMap((run) =>
         Object.entries(run.info.peaks)
@@ -121,7 +143,10 @@ function disagreements(scene) {
     );
 }
 
-/** Returns a warning for each run with events that are not in the trace. */
+/**
+ * Returns a warning for each run with events that are not in the trace.
+ * @param {Scene} scene
+ */
 function losses(scene) {
     return scene.runs
         .filter(({ info }) => info.lost_events > 0)
@@ -134,7 +159,10 @@ function losses(scene) {
         );
 }
 
-/** Returns what memtrace oom found: what was short, and if it would have done in one piece. */
+/**
+ * Returns what memtrace oom found: what was short, and if it would have done in one piece.
+ * @param {Scene} scene
+ */
 function oomText({ answers }) {
     const oom = answers?.what_if?.oom;
     if (!oom) return [];
@@ -142,7 +170,11 @@ function oomText({ answers }) {
     return [make("p", { id: "verdict" }, short ? `${sizeText(short)} short. ${oom.verdict}` : oom.verdict)];
 }
 
-/** Writes the answer into `element`. */
+/**
+ * Writes the answer into `element`.
+ * @param {HTMLElement} element
+ * @param {Scene} scene
+ */
 export function showAnswer(element, scene) {
     element.replaceChildren(
         ...scene.runs.flatMap((_, number) => outOfMemoryText(scene, number)),

@@ -3,9 +3,16 @@ import { eventOfBin, peakOfChange } from "./answers.js";
 import { columnsOfView, rasterArea } from "./area_raster.js";
 import { lastAtMost } from "./marks.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
-import { drawLabel, drawSizeAxis, fitText, LEFT } from "./plot.js";
+import { drawLabel, drawSizeAxis, fitText, LEFT, strokeOnAny } from "./plot.js";
 
-/** Returns the highest reserved bytes of each column, up to the end of the run. */
+/**
+ * Returns the highest reserved bytes of each column, up to the end of the run.
+ * @param {Run} run
+ * @param {number} number
+ * @param {Axis} axis
+ * @param {View} view
+ * @param {number} width
+ */
 export function reservedByColumn(run, number, axis, view, width) {
     const { event, bytes } = run.reserved;
     const highest = new Float64Array(width);
@@ -28,6 +35,14 @@ export function reservedByColumn(run, number, axis, view, width) {
     return highest.subarray(0, Math.max(0, end));
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Theme} theme
+ * @param {Float64Array} columns
+ * @param {number} top
+ * @param {number} most
+ * @param {number} height
+ */
 function drawReserved(plot, theme, columns, top, most, height) {
     const { context } = plot;
     context.strokeStyle = theme.text;
@@ -45,13 +60,26 @@ function drawReserved(plot, theme, columns, top, most, height) {
     context.setLineDash([]);
 }
 
-/** Returns the left edge of a text beside a mark at x: to its right or, without room there, to its left. */
+/**
+ * Returns the left edge of a text beside a mark at x: to its right or, without room there, to its left.
+ * @param {number} x
+ * @param {number} width
+ * @param {number} plotWidth
+ */
 export function besideMark(x, width, plotWidth) {
     const right = x + MARK_WIDTH;
     return right + width + 6 <= plotWidth ? right : Math.max(6, x - MARK_WIDTH - width);
 }
 
-/** Draws a mark on the peak, if it is in view: a triangle above it, and its size. */
+/**
+ * Draws a mark on the peak, if it is in view: a triangle above it, and its size.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} top
+ * @param {number} most
+ * @param {number} height
+ */
 function drawPeak(plot, scene, number, top, most, height) {
     const { context } = plot;
     const { theme, axis, view } = scene;
@@ -73,7 +101,14 @@ function drawPeak(plot, scene, number, top, most, height) {
     context.font = `11px ${theme.font}`;
 }
 
-/** Draws the capacity of the card. */
+/**
+ * Draws the capacity of the card.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} top
+ * @param {number} most
+ * @param {number} height
+ */
 function drawCapacity(plot, scene, top, most, height) {
     const { context } = plot;
     const { theme, capacity } = scene;
@@ -90,35 +125,40 @@ function drawCapacity(plot, scene, top, most, height) {
     drawLabel(context, theme, text, LEFT + 6, y + 10, theme.alarm);
 }
 
-/** Draws the reserved bytes with the change that is chosen: over the events, or of a simulation its peak alone. */
-function drawChange(plot, scene, number, top, most, height) {
+/**
+ * Draws the reserved bytes with the change that is chosen: over the events, or of a simulation its peak alone.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {Change} change
+ * @param {number} number
+ * @param {number} top
+ * @param {number} most
+ * @param {number} height
+ */
+function drawChange(plot, scene, change, number, top, most, height) {
     const { context } = plot;
-    const { theme, axis, view, change } = scene;
+    const { theme, axis, view } = scene;
     const { eventCount } = scene.runs[number];
+    /** @param {number} bytes */
     const y = (bytes) => top + height - (bytes / most) * height;
+    /** @param {number} event */
     const x = (event) => LEFT + ((axis.xs[number][event] - view.x0) / (view.x1 - view.x0)) * plot.width;
     context.save();
     context.beginPath();
     context.rect(LEFT, 0, plot.width, plot.height);
     context.clip();
     context.beginPath();
-    if (change.curve) {
-        change.curve.reserved_bytes.forEach((bytes, i) => {
-            context.lineTo(x(eventOfBin(change.curve, i, eventCount)), y(bytes));
-            context.lineTo(x(eventOfBin(change.curve, i + 1, eventCount)), y(bytes));
+    const { curve } = change;
+    if (curve) {
+        curve.reserved_bytes.forEach((bytes, i) => {
+            context.lineTo(x(eventOfBin(curve, i, eventCount)), y(bytes));
+            context.lineTo(x(eventOfBin(curve, i + 1, eventCount)), y(bytes));
         });
     } else {
         context.moveTo(LEFT, y(peakOfChange(change)));
         context.lineTo(LEFT + plot.width, y(peakOfChange(change)));
     }
-    for (const [color, width] of [
-        [theme.background, 5], // so that it can be seen on any category
-        [theme.accent, 2],
-    ]) {
-        context.strokeStyle = color;
-        context.lineWidth = width;
-        context.stroke();
-    }
+    strokeOnAny(context, theme);
     context.restore();
     context.font = `600 12px ${theme.font}`;
     const text = fitText(
@@ -130,7 +170,14 @@ function drawChange(plot, scene, number, top, most, height) {
     context.font = `11px ${theme.font}`;
 }
 
-/** Marks the moments at which the run was out of memory. */
+/**
+ * Marks the moments at which the run was out of memory.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} top
+ * @param {number} height
+ */
 function drawOom(plot, scene, number, top, height) {
     const { context } = plot;
     const { theme, axis, view, runs } = scene;
@@ -152,7 +199,10 @@ const ABOVE = 16; // pixels above the highest value, for the mark on the peak
 
 /**
  * Draws run `number` of the scene.
- * @returns {Object} its columns, for the pointer and the difference
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} number
+ * @returns {AreaColumns} its columns, for the pointer and the difference
  */
 export function drawArea(plot, scene, number) {
     const { theme, axis, view, runs, colors, stack } = scene;
@@ -173,8 +223,7 @@ export function drawArea(plot, scene, number) {
         drawReserved(plot, theme, reservedByColumn(run, number, axis, view, plot.width), ABOVE, most, height);
     drawCapacity(plot, scene, ABOVE, most, height);
     drawOom(plot, scene, number, ABOVE, height);
-    if (scene.change && !scene.isFiltered) drawChange(plot, scene, number, ABOVE, most, height);
+    if (scene.change && !scene.isFiltered) drawChange(plot, scene, scene.change, number, ABOVE, most, height);
     drawPeak(plot, scene, number, ABOVE, most, height);
-    columns.scale = picture.scale;
     return columns;
 }

@@ -1,16 +1,38 @@
 /**
  * The stacked area as pixels. Each column of pixels is a bucket of events and shows the composition at the highest of
  * its moments. So a peak that lasted for one event is visible at every zoom.
+ *
+ * @typedef {Object} AreaColumns   the highest moment of each column, and the bytes by category at it
+ * @property {Int32Array} moments
+ * @property {Float64Array} bytes
+ * @property {Float64Array} compositions   [column * categories + category]
+ *
+ * @typedef {Object} AreaPicture
+ * @property {number} width
+ * @property {number} height
+ * @property {CategoryColor[]} colors
+ * @property {number[]} stack   categories from the bottom up
+ * @property {Theme} theme
+ * @property {number} top   the bytes at the upper edge
+ *
+ * @typedef {{r: number, g: number, b: number, hatch: number, plain: number, line: number}} PaintWords   channels, and the
+ *   words of a colour and of its hatch
  */
 import { AFTER_ALL, momentBefore } from "./axis.js";
 import { compositionAt, findHighest } from "./composition.js";
 import { isHatchLine } from "./colors.js";
 import { wordOf } from "./inks.js";
+import { lastOf } from "./marks.js";
 
 /**
  * Returns the highest moment of each column, and the bytes by category at it.
- * @returns {{moments: Int32Array, bytes: Float64Array, compositions: Float64Array}} by column; compositions by [column
- *   * categories + category]
+ * @param {Run} run
+ * @param {{memory: Memory, peakIndex: PeakIndex}} shown
+ * @param {number} number
+ * @param {Axis} axis
+ * @param {View} view
+ * @param {number} width
+ * @returns {AreaColumns}
  */
 export function columnsOfView(run, { memory, peakIndex }, number, axis, view, width) {
     const categories = memory.categoryCount;
@@ -20,7 +42,7 @@ export function columnsOfView(run, { memory, peakIndex }, number, axis, view, wi
         compositions: new Float64Array(width * categories),
     };
     const pixel = (view.x1 - view.x0) / width;
-    const end = axis.xs[number].at(-1);
+    const end = lastOf(axis.xs[number]);
     const reachesEnd = view.x1 >= axis.length; // the last event may lie on the right edge
     let before = momentBefore(axis, number, view.x0);
     for (let x = 0; x < width; x++) {
@@ -37,7 +59,10 @@ export function columnsOfView(run, { memory, peakIndex }, number, axis, view, wi
     return columns;
 }
 
-/** Returns the colours for painting: channels, and the words of the colour and of its hatch. */
+/**
+ * Returns the colours for painting: channels, and the words of the colour and of its hatch.
+ * @param {CategoryColor[]} colors
+ */
 function wordsOf(colors) {
     return colors.map(({ rgb, line, hatch }) => ({
         r: rgb[0],
@@ -49,7 +74,15 @@ function wordsOf(colors) {
     }));
 }
 
-/** Fills one column from `y` upwards by `high` pixels. Neither is an integer; the pixels at both ends are mixed. */
+/**
+ * Fills one column from `y` upwards by `high` pixels. Neither is an integer; the pixels at both ends are mixed.
+ * @param {Uint32Array} pixels
+ * @param {number} width
+ * @param {number} x
+ * @param {number} y
+ * @param {number} high
+ * @param {PaintWords} color
+ */
 function fillPart(pixels, width, x, y, high, color) {
     const top = y - high;
     const firstWhole = Math.ceil(top);
@@ -61,12 +94,26 @@ function fillPart(pixels, width, x, y, high, color) {
     if (endWhole < y && endWhole >= firstWhole) mixPixel(pixels, endWhole * width + x, color, y - endWhole);
 }
 
+/**
+ * @param {Uint32Array} pixels
+ * @param {number} width
+ * @param {number} x
+ * @param {number} begin
+ * @param {number} end
+ * @param {PaintWords} color
+ */
 function fillHatched(pixels, width, x, begin, end, { hatch, plain, line }) {
     for (let row = begin, at = row * width + x; row < end; row++, at += width)
         pixels[at] = isHatchLine(hatch, x, row) ? line : plain;
 }
 
-/** Mixes a share of a colour, from 0 to 1, over a pixel. */
+/**
+ * Mixes a share of a colour, from 0 to 1, over a pixel.
+ * @param {Uint32Array} pixels
+ * @param {number} at
+ * @param {PaintWords} color
+ * @param {number} part
+ */
 function mixPixel(pixels, at, color, part) {
     if (at < 0) return;
     const below = pixels[at];
@@ -80,7 +127,9 @@ function mixPixel(pixels, at, color, part) {
 
 /**
  * Paints the columns, one category above the other.
- * @param {Object} picture   width, height, colors, stack, theme, top: the bytes at the upper edge
+ * @param {AreaPicture} picture
+ * @param {AreaColumns} columns
+ * @param {Uint32Array} pixels
  */
 export function rasterArea(picture, columns, pixels) {
     const { width, height, stack, theme, top } = picture;
@@ -99,7 +148,13 @@ export function rasterArea(picture, columns, pixels) {
     }
 }
 
-/** Paints second minus first: increases grow up from the middle, decreases down. */
+/**
+ * Paints second minus first: increases grow up from the middle, decreases down.
+ * @param {AreaPicture} picture
+ * @param {AreaColumns} first
+ * @param {AreaColumns} second
+ * @param {Uint32Array} pixels
+ */
 export function rasterDifference(picture, first, second, pixels) {
     const { width, height, stack, theme, top } = picture;
     const colors = wordsOf(picture.colors);
@@ -124,7 +179,12 @@ export function rasterDifference(picture, first, second, pixels) {
     }
 }
 
-/** Returns the largest sum of increases, or of decreases, in any column. */
+/**
+ * Returns the largest sum of increases, or of decreases, in any column.
+ * @param {AreaColumns} first
+ * @param {AreaColumns} second
+ * @param {number} categories
+ */
 export function largestDifference(first, second, categories) {
     let largest = 0;
     for (let x = 0; x * categories < first.compositions.length; x++) {

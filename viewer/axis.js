@@ -10,20 +10,32 @@
  * @property {Float64Array[]} xs   by run: x of each event, and of its end
  * @property {number} shortest   the narrowest view that is useful
  * @property {{x: number, text: string}[]} [pieces]   of the phase axis: the beginning and name of each piece
+ *
+ * @typedef {{key: string, class: string, first: number, step: number, name: string}} Piece   of a run, that is aligned with
+ *   another's
  */
-import { intervalAt, lastAtMost } from "./marks.js";
+import { intervalAt, lastAtMost, lastOf } from "./marks.js";
 
+/** @type {AxisKind[]} */
 export const AXIS_KINDS = ["time", "event", "phase"];
 
 /** Moments without an event: before the first of a run, and after its end, while the other run goes on. */
 export const BEFORE_ALL = -1;
 export const AFTER_ALL = -2;
 
+/**
+ * @param {Run[]} runs
+ * @returns {Axis}
+ */
 function timeAxis(runs) {
     const xs = runs.map((run) => run.time);
-    return { kind: "time", length: Math.max(1, ...xs.map((x) => x.at(-1))), xs, shortest: 20 };
+    return { kind: "time", length: Math.max(1, ...xs.map((x) => lastOf(x))), xs, shortest: 20 };
 }
 
+/**
+ * @param {Run[]} runs
+ * @returns {Axis}
+ */
 function eventAxis(runs) {
     const xs = runs.map((run) => Float64Array.from({ length: run.eventCount + 1 }, (_, event) => event));
     return { kind: "event", length: Math.max(1, ...runs.map((run) => run.eventCount)), xs, shortest: 4 };
@@ -32,8 +44,11 @@ function eventAxis(runs) {
 /**
  * Returns the beginnings of pieces in order: [event, step or -1, name]. Each phase begins one, and each step without
  * phases.
+ * @param {Lanes} lanes
+ * @param {string[]} names
  */
 function pieceBegins({ steps, phases }, names) {
+    /** @type {[number, number, string][]} */
     const begins = Array.from(phases.begin, (event, i) => {
         const step = intervalAt(steps, event);
         return [event, step < 0 ? -1 : steps.text[step], names[phases.text[i]] ?? ""];
@@ -48,6 +63,8 @@ function pieceBegins({ steps, phases }, names) {
 /**
  * Returns the pieces of a run that are aligned with another's: key, class, first event, step, name. Events between two
  * phases belong to the first of them. Events before all phases are a piece, too.
+ * @param {Run} run
+ * @param {string[]} names
  */
 function piecesOf(run, names) {
     const pieces = [];
@@ -65,9 +82,14 @@ function piecesOf(run, names) {
     return pieces;
 }
 
-/** Merges the pieces of two runs, each in its own order. Pieces of the second run alone go after their predecessor. */
+/**
+ * Merges the pieces of two runs, each in its own order. Pieces of the second run alone go after their predecessor.
+ * @param {Piece[]} first
+ * @param {Piece[]} second
+ */
 function mergePieces(first, second) {
     const places = new Map(first.map(({ key }, place) => [key, place]));
+    /** @type {Piece[][]} */
     const after = Array.from({ length: first.length + 1 }, () => []); // by place + 1
     let place = -1;
     for (const piece of second) {
@@ -78,13 +100,20 @@ function mergePieces(first, second) {
     return [...after[0], ...first.flatMap((piece, i) => [piece, ...after[i + 1]])];
 }
 
-/** Returns the name of a piece: "3 forward", "init", "step 3" for a step without phases. */
+/**
+ * Returns the name of a piece: "3 forward", "init", "step 3" for a step without phases.
+ * @param {Piece} piece
+ */
 function pieceText({ step, name }) {
     if (step < 0) return name;
     return name ? `${step} ${name}` : `step ${step}`;
 }
 
-/** Returns the width of each class of pieces: the events of its longest piece, so that steps are aligned. */
+/**
+ * Returns the width of each class of pieces: the events of its longest piece, so that steps are aligned.
+ * @param {Run[]} runs
+ * @param {Piece[][]} all
+ */
 function widthsByClass(runs, all) {
     const widths = new Map();
     all.forEach((pieces, number) => {
@@ -96,47 +125,76 @@ function widthsByClass(runs, all) {
     return widths;
 }
 
-/** Spreads the events of each piece evenly over its width. */
+/**
+ * Spreads the events of each piece evenly over its width.
+ * @param {Run} run
+ * @param {Piece[]} pieces
+ * @param {Map<string, number>} begins
+ * @param {Map<string, number>} widths
+ */
 function spreadEvents(run, pieces, begins, widths) {
     const xs = new Float64Array(run.eventCount + 1);
     pieces.forEach((piece, i) => {
         const end = pieces[i + 1]?.first ?? run.eventCount;
-        const begin = begins.get(piece.key);
-        const pitch = widths.get(piece.class) / Math.max(1, end - piece.first);
+        const begin = begins.get(piece.key) ?? 0;
+        const width = widths.get(piece.class) ?? 0;
+        const pitch = width / Math.max(1, end - piece.first);
         for (let event = piece.first; event < end; event++) xs[event] = begin + (event - piece.first) * pitch;
-        xs[end] = begin + widths.get(piece.class);
+        xs[end] = begin + width;
     });
     return xs;
 }
 
+/**
+ * @param {Run[]} runs
+ * @param {string[]} phases
+ * @returns {Axis}
+ */
 function phaseAxis(runs, phases) {
     const all = runs.map((run) => piecesOf(run, phases));
     const widths = widthsByClass(runs, all);
     const begins = new Map();
     let length = 0;
     const pieces = all.reduce(mergePieces).map((piece) => {
-        begins.set(piece.key, length);
-        length += widths.get(piece.class);
-        return { x: begins.get(piece.key), text: pieceText(piece) };
+        const x = length;
+        begins.set(piece.key, x);
+        length += widths.get(piece.class) ?? 0;
+        return { x, text: pieceText(piece) };
     });
     const xs = runs.map((run, number) => spreadEvents(run, all[number], begins, widths));
     return { kind: "phase", length, xs, shortest: 4, pieces };
 }
 
-/** @returns {Axis} */
-export function makeAxis(kind, runs, phases) {
+/**
+ * @param {AxisKind} kind
+ * @param {Run[]} runs
+ * @param {string[]} phases
+ * @returns {Axis}
+ */
+export function makeAxis(kind, runs, phases = []) {
     if (kind === "event") return eventAxis(runs);
     if (kind === "phase") return phaseAxis(runs, phases);
     return timeAxis(runs);
 }
 
-/** Returns the last event of a run at or before x; BEFORE_ALL if there is none. */
+/**
+ * Returns the last event of a run at or before x; BEFORE_ALL if there is none.
+ * @param {Axis} axis
+ * @param {number} run
+ * @param {number} x
+ */
 export function momentAt(axis, run, x) {
     const xs = axis.xs[run];
     return lastAtMost(xs, x, xs.length - 1);
 }
 
-/** Returns the last event before x; -1 if there is none. Searches from the event `from`, which is near it or is -1. */
+/**
+ * Returns the last event before x; -1 if there is none. Searches from the event `from`, which is near it or is -1.
+ * @param {Axis} axis
+ * @param {number} run
+ * @param {number} x
+ * @param {number} [from]
+ */
 export function momentBefore(axis, run, x, from = -1) {
     const xs = axis.xs[run];
     let low = Math.max(0, from);

@@ -11,7 +11,12 @@ import { plural, sizeText, timeText } from "./numbers.js";
 import { withRange } from "./view.js";
 import { describeMoment, listText, placeText } from "./where.js";
 
-/** Returns the latest block that the op of a label allocated up to a moment; -1 if there is none. */
+/**
+ * Returns the latest block that the op of a label allocated up to a moment; -1 if there is none.
+ * @param {Run} run
+ * @param {number} label
+ * @param {number} moment
+ */
 export function blockOfOp(run, label, moment) {
     const { op, span, phase } = run.labels;
     const { alloc, label: labels } = run.blocks;
@@ -22,7 +27,12 @@ export function blockOfOp(run, label, moment) {
     return -1;
 }
 
-/** Returns the latest interval of a span that began up to a moment: { lane, i }; null if there is none. */
+/**
+ * Returns the latest interval of a span that began up to a moment: { lane, i }; null if there is none.
+ * @param {Run} run
+ * @param {number} span
+ * @param {number} moment
+ */
 export function spanBefore(run, span, moment) {
     let latest = null;
     for (const lane of run.lanes.spans) {
@@ -33,16 +43,30 @@ export function spanBefore(run, span, moment) {
     return latest;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Bar} bar
+ */
 function showSpan(scene, { lane, i }) {
     const xs = scene.axis.xs[scene.mapRun];
     scene.set({ view: withRange(scene.view, scene.axis, xs[lane.begin[i]], xs[lane.end[i]]) });
 }
 
+/**
+ * @param {string} text
+ * @param {EventListener} onclick
+ */
 function link(text, onclick) {
     return make("button", { type: "button", class: "link", onclick }, shortText(text));
 }
 
-/** Returns the facts about the launch of a kernel, with links to its op and span. */
+/**
+ * Returns the facts about the launch of a kernel, with links to its op and span.
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} label
+ * @param {number} moment
+ */
 function launcherFacts(scene, run, label, moment) {
     const { texts } = scene.description;
     if (label === 0) return [["launched by", "an unknown op"]];
@@ -56,6 +80,12 @@ function launcherFacts(scene, run, label, moment) {
     ];
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {Lane} lane
+ * @param {number} i
+ */
 function kernelFacts(scene, run, lane, i) {
     const moment = lastAtMost(run.time, lane.begin[i], run.eventCount);
     const place = describeMoment(scene.description, run, moment);
@@ -68,7 +98,13 @@ function kernelFacts(scene, run, lane, i) {
     ];
 }
 
-/** Returns the facts about a step, phase or span: its beginning, duration and highest moment, with a link to that. */
+/**
+ * Returns the facts about a step, phase or span: its beginning, duration and highest moment, with a link to that.
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {Lane} lane
+ * @param {number} i
+ */
 function intervalFacts(scene, run, lane, i) {
     const [begin, end] = [lane.begin[i], lane.end[i]];
     const { time, ...place } = describeMoment(scene.description, run, begin);
@@ -85,8 +121,11 @@ function intervalFacts(scene, run, lane, i) {
 const TITLES = { step: "Step", phase: "Phase", span: "Span", kernel: "Kernel" };
 
 export class BarPanel {
+    /** @param {Scene} scene */
     constructor(scene) {
-        Object.assign(this, { scene, shown: [] });
+        this.scene = scene;
+        /** @type {unknown[]} */
+        this.shown = []; // the bar that is shown, with the axis and whether times were exact
         byId("close-bar").addEventListener("click", () => scene.set({ bar: null }));
     }
 

@@ -2,9 +2,12 @@
  * The bars above the charts: the ticks of the axis, then a row each for steps, phases, the depths of spans, and
  * kernels. Bars narrower than a pixel are drawn as part of one, and the other bars of that pixel are skipped by
  * bisection.
+ *
+ * @typedef {{lane: Lane, height: number, top: number}} BarRow
+ * @typedef {{lane: Lane, i: number}} Bar   an interval of a lane
+ * @typedef {{row: BarRow, i: number, x0: number, x1: number, text: string}} BarInRow   x0 and x1 on the axis
  */
-import { momentAt } from "./axis.js";
-import { allLanes, lastAtMost } from "./marks.js";
+import { allLanes, lastAtMost, lastOf } from "./marks.js";
 import { countText, decimalStep, timeTick } from "./numbers.js";
 import { fitText, LEFT } from "./plot.js";
 
@@ -14,56 +17,66 @@ const ROW_HEIGHT = { step: 18, phase: 17, span: 15, kernel: 15 };
 /** Rows of spans that are shown, unless all are. */
 export const FEW_DEPTHS = 5;
 
-/** Returns the rows of a scene's bars: [{ lane, run, height, top }]. */
-export function barRows(scene) {
+/**
+ * Returns the rows of a run's bars: one for each lane, with all depths of spans or few.
+ * @param {Run} run
+ * @param {boolean} allDepths
+ */
+export function makeBarRows({ lanes }, allDepths) {
     const rows = [];
     let top = TICKS_HEIGHT;
-    const add = (lane, run) => {
-        rows.push({ lane, run, height: ROW_HEIGHT[lane.kind], top });
+    const spans = allDepths ? lanes.spans : lanes.spans.slice(0, FEW_DEPTHS);
+    for (const lane of allLanes({ ...lanes, spans })) {
+        if (lane.begin.length === 0) continue;
+        rows.push({ lane, height: ROW_HEIGHT[lane.kind], top });
         top += ROW_HEIGHT[lane.kind];
-    };
-    const { lanes } = scene.runs[scene.mapRun];
-    const spans = scene.allDepths ? lanes.spans : lanes.spans.slice(0, FEW_DEPTHS);
-    for (const lane of allLanes({ ...lanes, spans })) if (lane.begin.length > 0) add(lane, scene.mapRun);
+    }
     return rows;
 }
 
+/** @param {BarRow[]} rows */
 export function barsHeight(rows) {
-    return rows.length > 0 ? rows.at(-1).top + rows.at(-1).height + 3 : TICKS_HEIGHT;
+    return rows.length > 0 ? lastOf(rows).top + lastOf(rows).height + 3 : TICKS_HEIGHT;
 }
 
-/** Returns the x of a position in a lane: an event, or for kernels a time. */
+/**
+ * Returns the x of a position in a lane: an event, or for kernels a time.
+ * @param {Scene} scene
+ * @param {BarRow} row
+ * @param {number} at
+ */
 function xOf(scene, row, at) {
-    const xs = scene.axis.xs[row.run];
+    const xs = scene.axis.xs[scene.mapRun];
     if (row.lane.kind !== "kernel") return xs[at];
     if (scene.axis.kind === "time") return at;
-    return xs[Math.max(0, lastAtMost(scene.runs[row.run].time, at))];
+    return xs[Math.max(0, lastAtMost(scene.runs[scene.mapRun].time, at))];
 }
 
-/** A cache of the moments at each x, since all rows look up the same edges of pixels: [axis, run, by x]. */
-let known = [null, 0, new Map()];
-
-function momentOf(axis, run, x) {
-    if (known[0] !== axis || known[1] !== run || known[2].size > 8192) known = [axis, run, new Map()];
-    let moment = known[2].get(x);
-    if (moment === undefined) known[2].set(x, (moment = momentAt(axis, run, x)));
-    return moment;
-}
-
-/** Returns the position in a lane at x: the first event after it; for kernels, the time. */
+/**
+ * Returns the position in a lane at x: the first event after it; for kernels, the time.
+ * @param {Scene} scene
+ * @param {BarRow} row
+ * @param {number} x
+ */
 function positionAt(scene, row, x) {
-    const event = momentOf(scene.axis, row.run, x) + 1;
+    const event = scene.momentAtX(x) + 1;
     if (row.lane.kind !== "kernel") return event;
-    return scene.axis.kind === "time" ? x : scene.runs[row.run].time[Math.min(event, scene.runs[row.run].eventCount)];
+    const { time, eventCount } = scene.runs[scene.mapRun];
+    return scene.axis.kind === "time" ? x : time[Math.min(event, eventCount)];
 }
 
 /**
  * Returns the first interval of a row, from `from` on, that ends after x. Searches in doubling steps, since it is
  * mostly near.
+ * @param {Scene} scene
+ * @param {BarRow} row
+ * @param {number} x
+ * @param {number} [from]
  */
 function firstEndingAfter(scene, row, x, from = 0) {
     const { end } = row.lane;
     const position = positionAt(scene, row, x);
+    /** @param {number} i */
     const after = (i) => (row.lane.kind === "kernel" ? end[i] > position : end[i] >= position);
     let low = from;
     let reach = 1;
@@ -80,7 +93,12 @@ function firstEndingAfter(scene, row, x, from = 0) {
     return low;
 }
 
-/** Returns the text of an interval: in full, and as it is written into a bar. */
+/**
+ * Returns the text of an interval: in full, and as it is written into a bar.
+ * @param {Scene} scene
+ * @param {Pick<BarRow, "lane">} row
+ * @param {number} i
+ */
 export function intervalText(scene, row, i) {
     const { lane } = row;
     const { texts, phases } = scene.description;
@@ -89,10 +107,14 @@ export function intervalText(scene, row, i) {
     return texts[lane.text[i]];
 }
 
+/**
+ * @param {BarRow} row
+ * @param {string} text
+ */
 function barText(row, text) {
     if (row.lane.kind !== "span") return text;
     const parts = text.split(".");
-    const last = parts.at(-1);
+    const last = lastOf(parts);
     return /^\d+$/.test(last) && parts.length > 1 ? `${parts.at(-2)}.${last}` : last;
 }
 
@@ -102,6 +124,11 @@ function barText(row, text) {
  */
 export const PHASE_TINTS = ["#5f6670", "#0c74ac", "#533364", "#7d2b3c", "#716e2c"];
 
+/**
+ * @param {Scene} scene
+ * @param {BarRow} row
+ * @param {number} i
+ */
 function fillOf(scene, row, i) {
     if (row.lane.kind === "phase") return PHASE_TINTS[row.lane.text[i] % PHASE_TINTS.length];
     return i % 2 ? scene.theme.bar : scene.theme.barOther;
@@ -109,14 +136,29 @@ function fillOf(scene, row, i) {
 
 /** Draws bars narrower than a pixel as one, while they touch and have the same colour. */
 class NarrowBars {
+    /**
+     * @param {CanvasRenderingContext2D} context
+     * @param {BarRow} row
+     */
     constructor(context, { top, height }) {
-        Object.assign(this, { context, top, height, from: 0, to: 0, fill: "" });
+        this.context = context;
+        this.top = top;
+        this.height = height;
+        this.from = 0;
+        this.to = 0;
+        this.fill = "";
     }
 
+    /**
+     * @param {number} from
+     * @param {number} to
+     * @param {string} fill
+     */
     add(from, to, fill) {
         if (fill !== this.fill || from > this.to) {
             this.draw();
-            Object.assign(this, { from, fill });
+            this.from = from;
+            this.fill = fill;
         }
         this.to = to;
     }
@@ -128,6 +170,14 @@ class NarrowBars {
     }
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {BarRow} row
+ * @param {number} i
+ * @param {number} left
+ * @param {number} right
+ */
 function drawBar(plot, scene, row, i, left, right) {
     const { context } = plot;
     const { lane, top, height } = row;
@@ -144,17 +194,24 @@ function drawBar(plot, scene, row, i, left, right) {
 
 const BESIDE_STEP = 10; // pixels between the numbers of two steps
 
-/** Writes the numbers of steps: of each one, or of every second, fifth, tenth … where they would run into each other. */
+/**
+ * Writes the numbers of steps: of each one, or of every second, fifth, tenth … where they would run into each other.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {BarRow} row
+ */
 function drawStepNumbers(plot, scene, row) {
     const { context } = plot;
     const { view, theme } = scene;
     const { lane, top, height } = row;
     const perX = plot.width / (view.x1 - view.x0);
     const first = firstEndingAfter(scene, row, view.x0);
+    /** @param {number} i */
     const leftOf = (i) => (xOf(scene, row, lane.begin[i]) - view.x0) * perX;
     let last = first;
     while (last < lane.begin.length && leftOf(last) < plot.width) last++;
     const pitch = (Math.min(plot.width, leftOf(last - 1)) - Math.max(0, leftOf(first))) / Math.max(1, last - 1 - first);
+    /** @param {string} prefix */
     const widest = (prefix) => context.measureText(`${prefix}${lane.text[last - 1]}`).width + BESIDE_STEP;
     const prefix = last - first < 2 || widest("step ") <= pitch ? "step " : "";
     const every = Math.max(1, decimalStep(widest(prefix), pitch));
@@ -164,6 +221,11 @@ function drawStepNumbers(plot, scene, row) {
             context.fillText(`${prefix}${lane.text[i]}`, LEFT + Math.max(0, leftOf(i)) + 4, top + height / 2 + 0.5);
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {BarRow} row
+ */
 function drawRowName(plot, scene, { lane, top, height }) {
     const { context } = plot;
     context.fillStyle = scene.theme.faint;
@@ -173,6 +235,11 @@ function drawRowName(plot, scene, { lane, top, height }) {
     context.textAlign = "left";
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {BarRow} row
+ */
 function drawRow(plot, scene, row) {
     const { view } = scene;
     const { lane } = row;
@@ -195,6 +262,12 @@ function drawRow(plot, scene, row) {
     drawRowName(plot, scene, row);
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Theme} theme
+ * @param {number} x
+ * @param {string} text
+ */
 function drawTick(plot, theme, x, text) {
     const { context } = plot;
     context.strokeStyle = theme.line;
@@ -206,15 +279,25 @@ function drawTick(plot, theme, x, text) {
     context.fillText(text, LEFT + placeOfText(plot, x, context.measureText(text).width), 8);
 }
 
-/** Returns the left edge of a text that is centred on x, moved so that it fits into the plot. */
+/**
+ * Returns the left edge of a text that is centred on x, moved so that it fits into the plot.
+ * @param {Plot} plot
+ * @param {number} x
+ * @param {number} width
+ */
 function placeOfText(plot, x, width) {
     return Math.min(plot.width - width, Math.max(0, x - width / 2));
 }
 
-function drawPieces(plot, scene) {
-    const { view, axis, theme } = scene;
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {{x: number, text: string}[]} pieces
+ */
+function drawPieces(plot, scene, pieces) {
+    const { view, theme } = scene;
     let next = -Infinity;
-    for (const piece of axis.pieces) {
+    for (const piece of pieces) {
         const x = ((piece.x - view.x0) / (view.x1 - view.x0)) * plot.width;
         if (x < -1 || x > plot.width) continue;
         const { width } = plot.context.measureText(piece.text);
@@ -225,9 +308,13 @@ function drawPieces(plot, scene) {
     }
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ */
 function drawTicks(plot, scene) {
     const { view, axis, theme } = scene;
-    if (axis.pieces) return drawPieces(plot, scene);
+    if (axis.pieces) return drawPieces(plot, scene, axis.pieces);
     const step = Math.max(axis.kind === "event" ? 1 : 0, decimalStep(view.x1 - view.x0, plot.width / 96));
     for (let i = Math.ceil(view.x0 / step); i * step <= view.x1; i++) {
         const at = i * step;
@@ -236,13 +323,23 @@ function drawTicks(plot, scene) {
     }
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ */
 export function drawBars(plot, scene) {
     plot.begin(scene.theme);
     drawTicks(plot, scene);
     for (const row of scene.barRows) drawRow(plot, scene, row);
 }
 
-/** Returns the part of an interval in view, in CSS pixels; null if it is out of view, or its row is not shown. */
+/**
+ * Returns the part of an interval in view, in CSS pixels; null if it is out of view, or its row is not shown.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {Lane} lane
+ * @param {number} i
+ */
 export function barBox(plot, scene, lane, i) {
     const row = scene.barRows.find((each) => each.lane === lane);
     if (!row) return null;
@@ -253,7 +350,12 @@ export function barBox(plot, scene, lane, i) {
     return { left: Math.max(0, left), right: Math.min(plot.width, right), top: row.top, bottom: row.top + row.height };
 }
 
-/** Returns the row and interval at a point of the bars; null if there is none. */
+/**
+ * Returns the row and interval at a point of the bars; null if there is none.
+ * @param {Scene} scene
+ * @param {number} x
+ * @param {number} y
+ */
 export function barAt(scene, x, y) {
     const row = scene.barRows.find(({ top, height }) => y >= top && y < top + height);
     if (!row) return null;
@@ -262,6 +364,11 @@ export function barAt(scene, x, y) {
     return barOf(scene, row, i);
 }
 
+/**
+ * @param {Scene} scene
+ * @param {BarRow} row
+ * @param {number} i
+ */
 function barOf(scene, row, i) {
     const { lane } = row;
     return {
@@ -273,21 +380,32 @@ function barOf(scene, row, i) {
     };
 }
 
-/** Returns the selected bar; null if there is none, or its row is not shown. */
+/**
+ * Returns the selected bar; null if there is none, or its row is not shown.
+ * @param {Scene} scene
+ */
 export function selectedBar(scene) {
-    const row = scene.bar && scene.barRows.find(({ lane }) => lane === scene.bar.lane);
-    return row ? barOf(scene, row, scene.bar.i) : null;
+    const { bar } = scene;
+    const row = bar && scene.barRows.find(({ lane }) => lane === bar.lane);
+    return row ? barOf(scene, row, bar.i) : null;
 }
 
 /**
  * Returns the bar that is `along` bars further right and `down` rows further down than the selected one, or the nearest
  * to that. In another row, it is the bar under the middle of the selected one. Without a selection, it is the bar in
  * the middle of the view. null if there are no bars.
+ * @param {Scene} scene
+ * @param {number} along
+ * @param {number} down
  */
 export function barBeside(scene, along, down) {
     const { barRows, view } = scene;
     if (barRows.length === 0) return null;
     const from = selectedBar(scene);
+    /**
+     * @param {number} number
+     * @param {number} count
+     */
     const clamp = (number, count) => Math.min(count - 1, Math.max(0, number));
     if (from && down === 0) return barOf(scene, from.row, clamp(from.i + along, from.row.lane.begin.length));
     const row = from ? barRows[clamp(barRows.indexOf(from.row) + down, barRows.length)] : barRows[0];

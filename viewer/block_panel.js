@@ -1,15 +1,24 @@
 /** The other part of the side panel: the facts about the selected block, and its twins. */
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, refill, setText, shortText } from "./dom.js";
 import { addressText, countText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { showStack } from "./stack.js";
 import { blockText, describeMoment, listText, placeText } from "./where.js";
 
-/** Returns the labels that differ from `label` by the layer alone: 1 by label. */
+/**
+ * Returns the labels that differ from `label` by the layer alone: 1 by label.
+ * @param {Uint32Array} alike
+ * @param {number} label
+ */
 function twinLabels(alike, label) {
     return Uint8Array.from(alike, (first) => Number(first === alike[label]));
 }
 
-/** Returns the blocks that are alike, in order of allocation. */
+/**
+ * Returns the blocks that are alike, in order of allocation.
+ * @param {Run} run
+ * @param {Uint32Array} alike
+ * @param {number} block
+ */
 export function twinsOf(run, alike, block) {
     const { blocks } = run;
     const own = alike[blocks.label[block]];
@@ -19,7 +28,11 @@ export function twinsOf(run, alike, block) {
     return twins;
 }
 
-/** Returns the highest number of `twins` that were live at the same time. They are in order of allocation. */
+/**
+ * Returns the highest number of `twins` that were live at the same time. They are in order of allocation.
+ * @param {Run} run
+ * @param {number[]} twins
+ */
 function mostAtOnce(run, twins) {
     const frees = Uint32Array.from(twins, (block) => run.blocks.free[block]).sort();
     let freed = 0;
@@ -31,10 +44,19 @@ function mostAtOnce(run, twins) {
     return most;
 }
 
+/**
+ * @param {string} name
+ * @param {...(Node | string)} value
+ */
 function pair(name, ...value) {
     return [make("dt", {}, name), make("dd", {}, ...value)];
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function lifeText(scene, run, block) {
     const { alloc, free } = run.blocks;
     const ended = free[block] < run.eventCount;
@@ -42,6 +64,11 @@ function lifeText(scene, run, block) {
     return ended ? `${life}, ${plural(free[block] - alloc[block], "event")}` : `${life}, to the end of the run`;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function freeText(scene, run, block) {
     const event = run.blocks.free[block];
     if (event === run.eventCount) return "not in this run";
@@ -49,6 +76,11 @@ function freeText(scene, run, block) {
     return listText(time, placeText(place));
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function useTexts(scene, run, block) {
     const uses = scene.uses[scene.mapRun];
     if (!uses || !(uses.flags[block] & 1)) return [];
@@ -75,24 +107,44 @@ function useTexts(scene, run, block) {
     return out;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {number} block
+ */
 function blockLink(scene, block) {
     const run = scene.runs[scene.mapRun];
     const { texts } = scene.description;
     const label = run.blocks.label[block];
     const name = shortText(texts[run.labels.span[label]] || texts[run.labels.op[label]]);
-    const attributes = { type: "button", class: "link", onclick: () => scene.reveal(block) };
+    const onclick = () => scene.reveal(block);
+    const attributes = {
+        type: "button",
+        class: "link",
+        "data-key": `block ${block}`,
+        "aria-current": block === scene.selected ? "true" : undefined,
+        onclick,
+    };
     return make("button", attributes, `${name} at ${timeText(run.time[run.blocks.alloc[block]])}`);
 }
 
-/** Returns the path of a span: "model › layers › 7 › ffn › w1". */
+/**
+ * Returns the path of a span: "model › layers › 7 › ffn › w1".
+ * @param {string} path
+ */
 function chainText(path) {
     return shortText(path.split(".").join(" › ")) || "–";
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function facts(scene, run, block) {
     const { texts, categories } = scene.description;
     const { labels, blocks, sizes, segments } = run;
     const label = blocks.label[block];
+    /** @param {string} name */
     const text = (name) => shortText(texts[labels[name][label]]) || "–";
     const requested = sizes.requested[blocks.size[block]];
     const bytes = sizes.block[blocks.size[block]];
@@ -118,6 +170,11 @@ function facts(scene, run, block) {
 
 const TWIN_LINKS = 8;
 
+/**
+ * @param {Scene} scene
+ * @param {Run} run
+ * @param {number} block
+ */
 function showTwins(scene, run, block) {
     const twins = twinsOf(run, scene.alike(scene.mapRun), block);
     const most = mostAtOnce(run, twins);
@@ -131,16 +188,16 @@ function showTwins(scene, run, block) {
     );
     const at = twins.indexOf(block);
     const first = Math.max(0, Math.min(at - TWIN_LINKS / 2, twins.length - TWIN_LINKS));
-    byId("twins").replaceChildren(
-        ...twins
-            .slice(first, first + TWIN_LINKS)
-            .map((twin) => make("li", {}, twin === block ? make("b", {}, "this one") : blockLink(scene, twin))),
+    refill(
+        byId("twins"),
+        twins.slice(first, first + TWIN_LINKS).map((twin) => make("li", {}, blockLink(scene, twin))),
     );
     byId("show-twins").hidden = twins.length === 1;
     byId("show-twins").setAttribute("aria-pressed", String(scene.twins !== null));
 }
 
 export class BlockPanel {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
         this.shown = "";
@@ -171,7 +228,7 @@ export class BlockPanel {
         const run = scene.runs[scene.mapRun];
         if (this.told !== scene.selected) setText(byId("said"), blockText(scene.description, run, scene.selected));
         this.told = scene.selected;
-        byId("block-facts").replaceChildren(...facts(scene, run, scene.selected));
+        refill(byId("block-facts"), facts(scene, run, scene.selected));
         showStack(scene, scene.selected);
         showTwins(scene, run, scene.selected);
     }

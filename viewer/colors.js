@@ -5,6 +5,7 @@
  *
  * The categories that fill most memory are plain.
  */
+import { contextOf } from "./dom.js";
 
 /** A colour, and its lines: edges and hatching. A line is nearer to its colour than to any other one. */
 const PLAIN = [
@@ -41,9 +42,13 @@ const OF_OTHERS = [FALLING, CROSSED, UPRIGHT];
 
 /** The width and height, in pixels, after which hatching repeats. */
 export const HATCH_PERIOD = 7;
+/** @param {number} at */
 const isOnLine = (at) => at % HATCH_PERIOD < 2;
 
-/** By hatch, true if it has a line at a pixel. All pictures use it, so that they match. */
+/**
+ * By hatch, true if it has a line at a pixel. All pictures use it, so that they match.
+ * @type {((x: number, y: number) => boolean)[]}
+ */
 const HATCH_LINES = [
     () => false,
     (x, y) => isOnLine(x + y),
@@ -53,7 +58,10 @@ const HATCH_LINES = [
     (x, y) => isOnLine(y),
 ];
 
-/** The colours of memtrace's own categories, in the order of the stack. */
+/**
+ * The colours of memtrace's own categories, in the order of the stack.
+ * @type {Record<string, string[]>}
+ */
 const OWN = {
     Param: PLAIN[0],
     "Opt State": PLAIN[1],
@@ -77,28 +85,43 @@ const OWN = {
 /** The category of blocks without a label. The page adds it behind the trace's categories. */
 export const UNLABELLED = "unlabelled";
 
-/** Returns the categories from the bottom of a stack to its top: long-lived memory below short-lived memory. */
+/**
+ * Returns the categories from the bottom of a stack to its top: long-lived memory below short-lived memory.
+ * @param {string[]} categories
+ */
 export function stackOrder(categories) {
     const own = Object.keys(OWN);
+    /** @param {string} name */
     const place = (name) => (own.includes(name) ? own.indexOf(name) : own.length);
     return categories.map((_, i) => i).sort((a, b) => place(categories[a]) - place(categories[b]) || a - b);
 }
 
+/** @param {string} hex */
 export function channels(hex) {
     return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
+/** @param {Rgb} rgb */
 function luminance(rgb) {
     const [r, g, b] = rgb.map((value) => (value <= 10 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-/** Returns the contrast of two colours, from 1 to 21 (WCAG 2.2, "contrast ratio"). */
+/**
+ * Returns the contrast of two colours, from 1 to 21 (WCAG 2.2, "contrast ratio").
+ * @param {Rgb} first
+ * @param {Rgb} second
+ */
 export function contrastOf(first, second) {
     const [low, high] = [luminance(first), luminance(second)].sort((a, b) => a - b);
     return (high + 0.05) / (low + 0.05);
 }
 
+/**
+ * @param {string} name
+ * @param {string[]} pair
+ * @param {number} hatch
+ */
 function makeColor(name, [css, line], hatch) {
     const rgb = channels(css);
     const isDark = contrastOf(rgb, [255, 255, 255]) > contrastOf(rgb, [0, 0, 0]);
@@ -106,11 +129,13 @@ function makeColor(name, [css, line], hatch) {
 }
 
 /**
+ * @typedef {number[]} Rgb   red, green and blue, from 0 to 255
+ *
  * @typedef {Object} CategoryColor
  * @property {string} name
  * @property {string} css
- * @property {number[]} rgb
- * @property {number[]} line   of edges and hatching
+ * @property {Rgb} rgb
+ * @property {Rgb} line   of edges and hatching
  * @property {number} hatch   0: none
  * @property {string} text   the colour of text on it
  */
@@ -118,6 +143,7 @@ function makeColor(name, [css, line], hatch) {
 /**
  * Returns the colours by position of the category. Categories that programs name have memtrace's colours with another
  * hatching.
+ * @param {string[]} categories
  * @returns {CategoryColor[]}
  */
 export function categoryColors(categories) {
@@ -131,14 +157,23 @@ export function categoryColors(categories) {
     });
 }
 
-/** True if a hatch has a line at a pixel. */
+/**
+ * True if a hatch has a line at a pixel.
+ * @param {number} hatch
+ * @param {number} x
+ * @param {number} y
+ */
 export function isHatchLine(hatch, x, y) {
     return HATCH_LINES[hatch](x, y);
 }
 
-/** Paints the sample of a colour: 14 by 14 pixels. */
+/**
+ * Paints the sample of a colour: 14 by 14 pixels.
+ * @param {HTMLCanvasElement} canvas
+ * @param {CategoryColor} color
+ */
 export function paintSwatch(canvas, { css, line, hatch }) {
-    const context = canvas.getContext("2d");
+    const context = contextOf(canvas);
     context.fillStyle = css;
     context.fillRect(0, 0, canvas.width, canvas.height);
     if (hatch === NO_HATCH) return;
@@ -147,9 +182,32 @@ export function paintSwatch(canvas, { css, line, hatch }) {
         for (let x = 0; x < canvas.width; x++) if (isHatchLine(hatch, x, y)) context.fillRect(x, y, 1, 1);
 }
 
-/** Reads all other colours from the style sheet, so that it alone distinguishes light and dark. */
+/**
+ * @typedef {Object} Theme   all other colours
+ * @property {string} background
+ * @property {string} text
+ * @property {string} faint
+ * @property {string} line
+ * @property {string} accent
+ * @property {string} alarm
+ * @property {string} bar
+ * @property {string} barOther
+ * @property {string} barText
+ * @property {string} font
+ * @property {Rgb} backgroundRgb
+ * @property {Rgb} segmentRgb
+ * @property {Rgb} cachedRgb
+ * @property {Rgb} fadedRgb
+ */
+
+/**
+ * Reads all other colours from the style sheet, so that it alone distinguishes light and dark.
+ * @param {HTMLElement} element
+ * @returns {Theme}
+ */
 export function readTheme(element) {
     const style = getComputedStyle(element);
+    /** @param {string} name */
     const get = (name) => style.getPropertyValue(name).trim();
     return {
         background: get("--plot"),

@@ -14,12 +14,24 @@
  * @property {Float64Array} changeBytes   [rows of sizes + change]: the block bytes that it adds
  * @property {number} categoryCount
  * @property {Float64Array} checkpoints   [leaf * categoryCount + category]: bytes before the leaf's first event
+ *
+ * @typedef {Pick<Memory, "changes" | "categories" | "sources">} Changes
+ * @typedef {{bytes: number, moment: number}} Highest   the highest of some moments, and its bytes
+ *
+ * @typedef {Object} PeakIndex   the tree of highest moments
+ * @property {Float64Array} before   by leaf: the bytes before its first event
+ * @property {Float64Array[]} bytes   by level, from the leaves up, and by node: of the highest moment below it
+ * @property {Uint32Array[]} moment   the same: that moment
  */
+import { lastOf } from "./marks.js";
 
 export const LEAF = 64;
 const FANOUT = 16;
 
-/** Returns the bytes that each change adds, by [rows + change]: changes go from -rows to rows. */
+/**
+ * Returns the bytes that each change adds, by [rows + change]: changes go from -rows to rows.
+ * @param {Float64Array} sizeBytes
+ */
 function bytesOfChanges(sizeBytes) {
     const rows = sizeBytes.length;
     const bytes = new Float64Array(2 * rows + 1);
@@ -30,7 +42,12 @@ function bytesOfChanges(sizeBytes) {
     return bytes;
 }
 
-/** Returns the bytes by category before every LEAFth event. */
+/**
+ * Returns the bytes by category before every LEAFth event.
+ * @param {Changes} events
+ * @param {Float64Array} changeBytes
+ * @param {number} categoryCount
+ */
 function makeCheckpoints({ changes, categories, sources }, changeBytes, categoryCount) {
     const leaves = Math.ceil(changes.length / LEAF) + 1;
     const checkpoints = new Float64Array(leaves * categoryCount);
@@ -50,6 +67,8 @@ function makeCheckpoints({ changes, categories, sources }, changeBytes, category
 
 /**
  * @param {{changes: Int32Array, categories: Uint8Array, sources: Uint8Array}} events
+ * @param {Float64Array} sizeBytes
+ * @param {number} categoryCount
  * @returns {Memory}
  */
 export function makeMemory(events, sizeBytes, categoryCount) {
@@ -58,7 +77,11 @@ export function makeMemory(events, sizeBytes, categoryCount) {
     return { ...events, changeBytes, categoryCount, checkpoints };
 }
 
-/** Returns the highest sum of all changes, with `sizeBytes` as the bytes of each row of the sizes. */
+/**
+ * Returns the highest sum of all changes, with `sizeBytes` as the bytes of each row of the sizes.
+ * @param {Changes} events
+ * @param {Float64Array} sizeBytes
+ */
 export function highestSum({ changes, categories, sources }, sizeBytes) {
     const changeBytes = bytesOfChanges(sizeBytes);
     const middle = changeBytes.length >> 1;
@@ -73,7 +96,13 @@ export function highestSum({ changes, categories, sources }, sizeBytes) {
     return peak;
 }
 
-/** Sets out[at + category] to the bytes live at the moment. */
+/**
+ * Sets out[at + category] to the bytes live at the moment.
+ * @param {Memory} memory
+ * @param {number} moment
+ * @param {Float64Array} out
+ * @param {number} [at]
+ */
 export function compositionAt(memory, moment, out, at = 0) {
     const { changes, categories, sources, changeBytes, categoryCount, checkpoints } = memory;
     const middle = changeBytes.length >> 1;
@@ -88,11 +117,15 @@ export function compositionAt(memory, moment, out, at = 0) {
     return out;
 }
 
-/** The highest moment of a range, and its bytes. The functions below write it here, so that they allocate nothing. */
-export const highest = { bytes: 0, moment: -1 };
-
-/** Replays events first to last, all in one leaf, and raises `highest`. */
-function raiseInLeaf(memory, index, first, last) {
+/**
+ * Replays events first to last, all in one leaf, and raises `highest`.
+ * @param {Memory} memory
+ * @param {PeakIndex} index
+ * @param {number} first
+ * @param {number} last
+ * @param {Highest} highest
+ */
+function raiseInLeaf(memory, index, first, last, highest) {
     const { changes, categories, sources, changeBytes } = memory;
     const middle = changeBytes.length >> 1;
     const leaf = Math.floor(first / LEAF);
@@ -105,15 +138,25 @@ function raiseInLeaf(memory, index, first, last) {
     }
 }
 
+/**
+ * @param {Memory} memory
+ * @param {PeakIndex} index
+ * @param {number} leaves
+ */
 function makeLeaves(memory, index, leaves) {
+    const highest = { bytes: -1, moment: -1 };
     for (let leaf = 0; leaf < leaves; leaf++) {
         highest.bytes = -1;
-        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.changes.length) - 1);
+        raiseInLeaf(memory, index, leaf * LEAF, Math.min((leaf + 1) * LEAF, memory.changes.length) - 1, highest);
         index.bytes[0][leaf] = highest.bytes;
         index.moment[0][leaf] = highest.moment;
     }
 }
 
+/**
+ * @param {PeakIndex} index
+ * @param {number} below
+ */
 function makeUpperLevel(index, below) {
     const count = Math.ceil(index.bytes[below].length / FANOUT);
     const bytes = new Float64Array(count).fill(-1);
@@ -140,50 +183,65 @@ export function makePeakIndex(memory) {
         for (let c = 0; c < categoryCount; c++) before[leaf] += checkpoints[leaf * categoryCount + c];
     const index = { before, bytes: [new Float64Array(leaves)], moment: [new Uint32Array(leaves)] };
     makeLeaves(memory, index, leaves);
-    while (index.bytes.at(-1).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);
+    while (lastOf(index.bytes).length > FANOUT) makeUpperLevel(index, index.bytes.length - 1);
     return index;
 }
 
-/** Raises `highest` by the whole leaves `first` to `last`, and climbs while a node lies inside the range. */
-function raiseByLeaves(index, first, last) {
+/**
+ * Raises `highest` by the whole leaves `first` to `last`, and climbs while a node lies inside the range.
+ * @param {PeakIndex} index
+ * @param {number} first
+ * @param {number} last
+ * @param {Highest} highest
+ */
+function raiseByLeaves(index, first, last, highest) {
     let level = 0;
     while (first <= last) {
         const bytes = index.bytes[level];
         const moment = index.moment[level];
         const top = level + 1 === index.bytes.length;
-        while (first <= last && (top || first % FANOUT !== 0)) raiseByNode(bytes, moment, first++);
-        while (first <= last && (last + 1) % FANOUT !== 0) raiseByNode(bytes, moment, last--);
+        while (first <= last && (top || first % FANOUT !== 0)) raiseByNode(bytes, moment, first++, highest);
+        while (first <= last && (last + 1) % FANOUT !== 0) raiseByNode(bytes, moment, last--, highest);
         first = Math.floor(first / FANOUT);
         last = Math.floor((last + 1) / FANOUT) - 1;
         level++;
     }
 }
 
-function raiseByNode(bytes, moment, node) {
+/**
+ * @param {Float64Array} bytes
+ * @param {Uint32Array} moment
+ * @param {number} node
+ * @param {Highest} highest
+ */
+function raiseByNode(bytes, moment, node, highest) {
     // Takes the earliest of equal moments, since nodes are visited from both ends.
     if (bytes[node] < highest.bytes || (bytes[node] === highest.bytes && moment[node] >= highest.moment)) return;
     highest.bytes = bytes[node];
     highest.moment = moment[node];
 }
 
-/** Sets `highest` to the highest of the moments first to last (first >= -1); the earliest of equal ones. */
+/**
+ * Returns the highest of the moments first to last (first >= -1), and its bytes; the earliest of equal ones.
+ * @param {Memory} memory
+ * @param {PeakIndex} index
+ * @param {number} first
+ * @param {number} last
+ */
 export function findHighest(memory, index, first, last) {
-    highest.bytes = -1;
-    highest.moment = first;
-    if (first < 0) {
-        highest.bytes = 0;
-        first = 0;
-    }
+    const highest = { bytes: first < 0 ? 0 : -1, moment: first };
+    first = Math.max(0, first);
     if (last < first) return highest;
     const firstLeaf = Math.floor(first / LEAF);
     const lastLeaf = Math.floor(last / LEAF);
     if (firstLeaf === lastLeaf) {
-        raiseInLeaf(memory, index, first, last);
+        raiseInLeaf(memory, index, first, last, highest);
         return highest;
     }
-    raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1);
+    raiseByLeaves(index, firstLeaf + 1, lastLeaf - 1, highest);
     // Replays the leaves at the ends only if they may have more bytes, or as many and earlier.
-    if (index.bytes[0][firstLeaf] >= highest.bytes) raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1);
-    if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last);
+    if (index.bytes[0][firstLeaf] >= highest.bytes)
+        raiseInLeaf(memory, index, first, (firstLeaf + 1) * LEAF - 1, highest);
+    if (index.bytes[0][lastLeaf] > highest.bytes) raiseInLeaf(memory, index, lastLeaf * LEAF, last, highest);
     return highest;
 }

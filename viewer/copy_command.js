@@ -1,20 +1,32 @@
 /** "Copy as command": the memtrace command that prints what the page shows. */
 import { setText, byId } from "./dom.js";
 
-/** Quotes an argument for a POSIX shell. */
+/**
+ * Quotes an argument for a POSIX shell.
+ * @param {string} text
+ */
 export function shellQuote(text) {
     return /^[\w.,:/=+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Returns a command on a trace. */
+/**
+ * Returns a command on a trace.
+ * @param {string} trace
+ * @param {...(string | number)} words
+ */
 export function commandOf(trace, ...words) {
     const rest = trace === "memtrace.db" ? [] : ["--trace", trace];
     return ["memtrace", ...words, ...rest].map((word) => shellQuote(String(word))).join(" ");
 }
 
+/** @param {string} name */
 const KIND = (name) => `(SELECT id FROM event_kind WHERE name = '${name}')`;
 
-/** Returns the query for the live bytes after an event, by category. Ids are the trace's. */
+/**
+ * Returns the query for the live bytes after an event, by category. Ids are the trace's.
+ * @param {number} first
+ * @param {number} event
+ */
 function compositionQuery(first, event) {
     const upTo = `event.id BETWEEN ${first} AND ${event}`;
     return (
@@ -25,6 +37,7 @@ function compositionQuery(first, event) {
     );
 }
 
+/** @param {number} event */
 function blockQuery(event) {
     return (
         "SELECT * FROM event LEFT JOIN label ON label.run = :run AND label.id = event.label " +
@@ -32,7 +45,10 @@ function blockQuery(event) {
     );
 }
 
-/** Returns the command for the difference of two runs. The second may be in another trace. */
+/**
+ * Returns the command for the difference of two runs. The second may be in another trace.
+ * @param {RunInfo[]} infos
+ */
 function diffCommand([first, second]) {
     return commandOf(
         first.trace,
@@ -42,7 +58,10 @@ function diffCommand([first, second]) {
     );
 }
 
-/** Returns the command for the selected block or else the pinned moment; for two runs, for their difference. */
+/**
+ * Returns the command for the selected block or else the pinned moment; for two runs, for their difference.
+ * @param {Scene} scene
+ */
 export function commandFor(scene) {
     const { info, blocks } = scene.runs[scene.mapRun];
     if (scene.selected >= 0)
@@ -64,13 +83,19 @@ export function commandFor(scene) {
     );
 }
 
-/** Hides a command that no longer matches the page. */
+/**
+ * Hides a command that no longer matches the page.
+ * @param {Scene} scene
+ */
 export function forgetCommand(scene) {
     const command = byId("command");
     if (!command.hidden && byId("command-text").textContent !== commandFor(scene)) command.hidden = true;
 }
 
-/** Copies and shows a command, and says so. If copying is not allowed, it is there for the user to copy. */
+/**
+ * Copies and shows a command, and says so. If copying is not allowed, it is there for the user to copy.
+ * @param {string} text
+ */
 export async function copyText(text) {
     byId("command").hidden = false;
     setText(byId("command-text"), text);
@@ -82,7 +107,10 @@ export async function copyText(text) {
     }
 }
 
-/** Copies the command for what the page shows. */
+/**
+ * Copies the command for what the page shows.
+ * @param {Scene} scene
+ */
 export function copyCommand(scene) {
     return copyText(commandFor(scene));
 }

@@ -6,6 +6,12 @@ import { largestDifference, rasterDifference } from "./area_raster.js";
 import { binaryStep, sizeTick } from "./numbers.js";
 import { LEFT } from "./plot.js";
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {AreaColumns} first
+ * @param {AreaColumns} second
+ */
 export function drawDifference(plot, scene, first, second) {
     const { theme, colors, stack } = scene;
     plot.begin(theme);
@@ -22,6 +28,11 @@ export function drawDifference(plot, scene, first, second) {
     return top;
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Theme} theme
+ * @param {number} top
+ */
 function drawSignedAxis(plot, theme, top) {
     const { context } = plot;
     const middle = plot.height / 2;

@@ -10,6 +10,8 @@
  * @property {number} unit   width of a column on the axis
  * @property {number} x0, x1   part of the axis that the grid covers
  * @property {number} classes   the classes of blocks (levels.js) in it: those below this one
+ *
+ * @typedef {{cells: Uint16Array, filled: Uint8Array}} Grid   filled: by row, 1 if it is not empty
  */
 import { momentBefore } from "./axis.js";
 import { FADED } from "./inks.js";
@@ -28,7 +30,12 @@ const WORTH_IT = 25000;
 /** The widest columns: a grid of them is 4 times as long as the axis, which lies in its first quarter. */
 const COARSEST = -2;
 
-/** Returns the grid that a view of `width` pixels needs. */
+/**
+ * Returns the grid that a view of `width` pixels needs.
+ * @param {View} view
+ * @param {Axis} axis
+ * @param {number} width
+ */
 export function gridPlace(view, axis, width) {
     const span = view.x1 - view.x0;
     const whole = axis.length / GRID_COLUMNS; // a column of the grid that is as long as the axis
@@ -43,7 +50,15 @@ export function gridPlace(view, axis, width) {
     return { unit, x0, x1: x0 + unit * GRID_COLUMNS, classes };
 }
 
-/** True if there are enough blocks in view for a grid. */
+/**
+ * True if there are enough blocks in view for a grid.
+ * @param {GridPlace} place
+ * @param {Levels} levels
+ * @param {Run} run
+ * @param {Axis} axis
+ * @param {number} number
+ * @param {View} view
+ */
 export function isGridWorthIt(place, levels, run, axis, number, view) {
     let blocks = 0;
     for (let c = 0; c < place.classes; c++) {
@@ -60,19 +75,29 @@ export function isGridWorthIt(place, levels, run, axis, number, view) {
 const WEIGHT_BITS = 6;
 export const MOST_WEIGHT = 2 ** WEIGHT_BITS - 1;
 
+/**
+ * @param {number} ink
+ * @param {number} weight
+ */
 export function cellOf(ink, weight) {
     return (ink << WEIGHT_BITS) | weight;
 }
 
+/** @param {number} cell */
 export function inkOfCell(cell) {
     return cell >>> WEIGHT_BITS;
 }
 
+/** @param {number} cell */
 export function weightOfCell(cell) {
     return cell & MOST_WEIGHT;
 }
 
-/** Returns the weight for a part of a cell. Faded blocks have none, so that others come before them. */
+/**
+ * Returns the weight for a part of a cell. Faded blocks have none, so that others come before them.
+ * @param {number} ink
+ * @param {number} cover
+ */
 export function weightOf(ink, cover) {
     return ink === FADED ? 0 : Math.min(MOST_WEIGHT, Math.max(1, Math.round(cover * MOST_WEIGHT)));
 }
@@ -96,7 +121,14 @@ class Columns {
         this.best = new Uint16Array(OPEN_COLUMNS * GRID_ROWS);
     }
 
-    /** Adds a rectangle, in columns and rows. */
+    /**
+     * Adds a rectangle, in columns and rows.
+     * @param {number} left
+     * @param {number} right
+     * @param {number} bottom
+     * @param {number} top
+     * @param {number} ink
+     */
     add(left, right, bottom, top, ink) {
         const { inks, covers, most, best } = this;
         const firstRow = Math.floor(bottom);
@@ -114,7 +146,11 @@ class Columns {
         }
     }
 
-    /** Writes the cells of a column, and sets what was added up to 0. */
+    /**
+     * Writes the cells of a column, and sets what was added up to 0.
+     * @param {number} column
+     * @param {Uint16Array} cells
+     */
     close(column, cells) {
         const { inks, covers, most, best } = this;
         const first = (column % OPEN_COLUMNS) * GRID_ROWS;
@@ -128,13 +164,22 @@ class Columns {
     }
 }
 
-/** Returns the first block that may reach into the grid. */
+/**
+ * Returns the first block that may reach into the grid.
+ * @param {GridPlace} place
+ * @param {Run} run
+ * @param {Axis} axis
+ * @param {number} number
+ */
 function firstBlock(place, run, axis, number) {
     const before = momentBefore(axis, number, place.x0 - place.unit * LONGEST);
     return lastAtMost(run.blocks.alloc, before) + 1;
 }
 
-/** Returns a flag for each row of the grid: 1 if it is not empty. */
+/**
+ * Returns a flag for each row of the grid: 1 if it is not empty.
+ * @param {Uint16Array} cells
+ */
 function filledRows(cells) {
     const filled = new Uint8Array(GRID_ROWS);
     for (let row = 0; row < GRID_ROWS; row++) {
@@ -149,6 +194,11 @@ function filledRows(cells) {
 /**
  * Returns the cells by row from the bottom, then by column, and a flag for each row that is not empty. A frame reads most
  * of the grid, so it is as small as its picture.
+ * @param {GridPlace} place
+ * @param {Levels} levels
+ * @param {Run} run
+ * @param {Axis} axis
+ * @param {number} number
  * @param {Uint16Array} inks   by label
  * @param {number} inkCount   inks are below this
  * @returns {{cells: Uint16Array, filled: Uint8Array}}

@@ -1,7 +1,12 @@
 /** A grid (grid.js) in a view: what each pixel of a row shows of it. */
 import { cellOf, GRID_COLUMNS, GRID_ROWS, inkOfCell, MOST_WEIGHT, weightOf, weightOfCell } from "./grid.js";
 
-/** Returns the row of the grid for each row of pixels. */
+/**
+ * Returns the row of the grid for each row of pixels.
+ * @param {View} view
+ * @param {Run} run
+ * @param {number} height
+ */
 function gridRows(view, run, height) {
     const perPixel = ((view.high - view.low) / run.addressBytes / height) * GRID_ROWS;
     const top = (view.high / run.addressBytes) * GRID_ROWS;
@@ -10,7 +15,12 @@ function gridRows(view, run, height) {
     );
 }
 
-/** Returns the cells of a row of the grid for each pixel: from [2 * x] to [2 * x + 1], inclusive. */
+/**
+ * Returns the cells of a row of the grid for each pixel: from [2 * x] to [2 * x + 1], inclusive.
+ * @param {GridPlace} place
+ * @param {View} view
+ * @param {number} width
+ */
 export function gridColumns(place, view, width) {
     const perPixel = (view.x1 - view.x0) / width / place.unit;
     const begin = (view.x0 - place.x0) / place.unit;
@@ -23,7 +33,13 @@ export function gridColumns(place, view, width) {
     return columns;
 }
 
-/** Returns a cell with the ink that covers most of cells `first` to `last`. `covers` has a 0 for each ink, as after it. */
+/**
+ * Returns a cell with the ink that covers most of cells `first` to `last`. `covers` has a 0 for each ink, as after it.
+ * @param {Uint16Array} cells
+ * @param {number} first
+ * @param {number} last
+ * @param {Int32Array} covers
+ */
 function mostOfCells(cells, first, last, covers) {
     let ink = 0;
     let most = -1;
@@ -41,7 +57,11 @@ function mostOfCells(cells, first, last, covers) {
     return cellOf(ink, weightOf(ink, most / (last + 1 - first) / MOST_WEIGHT));
 }
 
-/** Returns the same of two cells, which is the usual number. */
+/**
+ * Returns the same of two cells, which is the usual number.
+ * @param {number} p
+ * @param {number} q
+ */
 function mostOfTwo(p, q) {
     if (p === q) return p;
     if (p === 0 || q === 0) return p === 0 ? halfOf(q) : halfOf(p);
@@ -51,13 +71,17 @@ function mostOfTwo(p, q) {
     return own >= other ? halfOf(p) : halfOf(q);
 }
 
+/** @param {number} cell */
 function halfOf(cell) {
     return cellOf(inkOfCell(cell), (weightOfCell(cell) + 1) >> 1);
 }
 
 /**
  * Sets `out` to the cell of each pixel in a row: what covers most of the cells that the pixel touches.
+ * @param {Uint16Array} cells
  * @param {Int32Array} columns   of gridColumns
+ * @param {number} row
+ * @param {Uint16Array} out
  * @param {Int32Array} covers   one for each ink, all 0
  */
 export function sampleGrid(cells, columns, row, out, covers) {
@@ -71,9 +95,15 @@ export function sampleGrid(cells, columns, row, out, covers) {
 
 /** A grid in a view. */
 export class GridView {
-    /** @param {Object} picture   as of MapRaster.draw */
+    /**
+     * @param {GridPlace} place
+     * @param {Grid} grid
+     * @param {MapPicture} picture
+     */
     constructor(place, { cells, filled }, { width, height, view, run, inkCount }) {
-        Object.assign(this, { place, cells, filled });
+        this.place = place;
+        this.cells = cells;
+        this.filled = filled;
         this.rows = gridRows(view, run, height);
         this.columns = gridColumns(place, view, width);
         this.sampled = -1; // the row of the grid of which these are samples
@@ -81,12 +111,18 @@ export class GridView {
         this.covers = new Int32Array(inkCount);
     }
 
-    /** True if a row of pixels has the cells of the row above it. */
+    /**
+     * True if a row of pixels has the cells of the row above it.
+     * @param {number} y
+     */
     isAsAbove(y) {
         return this.rows[y] === this.rows[y - 1];
     }
 
-    /** Returns the cells of a row of pixels; null if there are none. */
+    /**
+     * Returns the cells of a row of pixels; null if there are none.
+     * @param {number} y
+     */
     takeRow(y) {
         const row = this.rows[y];
         if (this.filled[row] === 0) return null;

@@ -1,6 +1,8 @@
 /**
  * The live blocks at the pinned moment, summed by a word of their labels: role, category, module, op, phase or dtype. The
  * sums add up to what is allocated, or to what is live of what was searched for. Each group can be hidden.
+ *
+ * @typedef {{name: string, bytes: number[]}} Group   bytes of each run
  */
 import { byId, make, refill, setText, shortText } from "./dom.js";
 import { GROUP_KEYS, wordOfLabels } from "./filter.js";
@@ -10,8 +12,8 @@ const GROUP_ROWS = 20;
 
 /**
  * Returns the groups of the runs, largest first: [{ name, bytes: [of each run] }].
- * @param {Object} description
- * @param {import("./store.js").Run[]} runs
+ * @param {Description} description
+ * @param {Run[]} runs
  * @param {number[][]} live   the blocks of each run
  * @param {string} key
  */
@@ -25,11 +27,16 @@ export function groupsOf(description, runs, live, key) {
             groups.get(name).bytes[number] += sizes.block[blocks.size[block]];
         }
     });
+    /** @param {Group} group */
     const most = ({ bytes }) => Math.max(...bytes);
     return [...groups.values()].sort((a, b) => most(b) - most(a) || (a.name < b.name ? -1 : 1));
 }
 
-/** Makes the row of a group, with a button that hides its blocks, or shows them again. */
+/**
+ * Makes the row of a group, with a button that hides its blocks, or shows them again.
+ * @param {Scene} scene
+ * @param {Group} group
+ */
 function groupRow(scene, { name, bytes }) {
     const word = `${scene.groupKey}:${name}`;
     const isHidden = scene.hidden.includes(word);
@@ -58,13 +65,20 @@ function groupRow(scene, { name, bytes }) {
     );
 }
 
-/** Fills the list of keys, and shows the groups of another when it is chosen. */
+/**
+ * Fills the list of keys, and shows the groups of another when it is chosen.
+ * @param {Scene} scene
+ */
 export function makeGroupKeys(scene) {
     const select = byId("group-key");
     select.replaceChildren(...GROUP_KEYS.map((key) => make("option", { value: key }, key)));
     select.addEventListener("change", () => scene.set({ groupKey: select.value }));
 }
 
+/**
+ * @param {Scene} scene
+ * @param {number[][]} live
+ */
 export function showGroups(scene, live) {
     const groups = groupsOf(scene.description, scene.runs, live, scene.groupKey);
     const rest = groups.slice(GROUP_ROWS);

@@ -8,7 +8,10 @@ import { allLanes } from "./marks.js";
 import { rankOfHash } from "./ranks.js";
 import { withAddresses, withRange } from "./view.js";
 
-/** Returns the part after "#". */
+/**
+ * Returns the part after "#".
+ * @param {Scene} scene
+ */
 export function hashOf(scene) {
     const { view, axis } = scene;
     const values = new URLSearchParams({ x: axis.kind, from: String(view.x0), to: String(view.x1) });
@@ -39,45 +42,80 @@ export function hashOf(scene) {
     return values.toString();
 }
 
-/** Returns the number in a text; NaN if there is none, also for "". */
+/**
+ * Returns the number in a text; NaN if there is none, also for "".
+ * @param {?string} text
+ */
 function numberOf(text) {
     return text === null || text.trim() === "" ? NaN : Number(text);
 }
 
-/** Returns the two ends of a range from 0 to `most`, rounded into it; null if there is no such range. */
+/**
+ * Returns the two ends of a range from 0 to `most`, rounded into it; null if there is no such range.
+ * @param {URLSearchParams} values
+ * @param {string[]} names
+ * @param {number} most
+ */
 function rangeIn(values, names, most) {
     const [from, to] = names.map((name) => numberOf(values.get(name)));
     return from >= 0 && from < to && from < most ? [from, Math.min(to, most)] : null;
 }
 
-/** Returns a position in a list of `count`; -1 if there is no such position. */
+/**
+ * Returns a position in a list of `count`; -1 if there is no such position.
+ * @param {URLSearchParams} values
+ * @param {string} name
+ * @param {number} count
+ */
 function placeIn(values, name, count) {
     const place = numberOf(values.get(name));
     return Number.isInteger(place) && place >= 0 && place < count ? place : -1;
 }
 
-/** Returns the pinned moments, one a run; null if there are none: then the peaks are pinned. */
+/**
+ * Returns the pinned moments, one a run; null if there are none: then the peaks are pinned.
+ * @param {URLSearchParams} values
+ * @param {Run[]} runs
+ */
 function momentsIn(values, runs) {
     const moments = (values.get("at") ?? "").split(",").map(numberOf);
+    /**
+     * @param {number} at
+     * @param {number} i
+     */
     const fits = (at, i) => Number.isInteger(at) && at >= AFTER_ALL && at < runs[i].eventCount;
     return moments.length === runs.length && moments.every(fits) ? moments : null;
 }
 
-/** Returns the measured range of a hash; null if there is none on the axis. */
+/**
+ * Returns the measured range of a hash; null if there is none on the axis.
+ * @param {URLSearchParams} values
+ * @param {Axis} axis
+ */
 function measuredIn(values, axis) {
     const [x0, x1] = (values.get("range") ?? "").split(",").map(numberOf);
+    /** @param {number} x */
     const isOn = (x) => x >= 0 && x <= axis.length;
     return isOn(x0) && isOn(x1) ? { x0, x1 } : null;
 }
 
-/** Returns the bar that a hash names by its lane and its position there; null if there is none. */
+/**
+ * Returns the bar that a hash names by its lane and its position there; null if there is none.
+ * @param {URLSearchParams} values
+ * @param {Run} run
+ */
 function barIn(values, run) {
     const [number, i] = (values.get("bar") ?? "").split(",").map(numberOf);
     const lane = allLanes(run.lanes)[number];
     return lane?.begin[i] === undefined ? null : { lane, i };
 }
 
-/** Returns the view of a hash, for the current axis and map of the scene. */
+/**
+ * Returns the view of a hash, for the current axis and map of the scene.
+ * @param {URLSearchParams} values
+ * @param {Scene} scene
+ * @param {Run} run
+ */
 function viewIn(values, scene, run) {
     const { axis, view } = scene;
     const [x0, x1] = rangeIn(values, ["from", "to"], axis.length) ?? [0, axis.length];
@@ -85,10 +123,14 @@ function viewIn(values, scene, run) {
     return withAddresses(withRange(view, axis, x0, x1), run.addressBytes, low, high);
 }
 
-/** Sets the scene to the state in a hash. Everything else becomes as in a page that was just opened. */
+/**
+ * Sets the scene to the state in a hash. Everything else becomes as in a page that was just opened.
+ * @param {Scene} scene
+ * @param {string} hash
+ */
 export function applyHash(scene, hash) {
     const values = new URLSearchParams(hash.replace(/^#/, ""));
-    if (AXIS_KINDS.includes(values.get("x"))) scene.setAxis(values.get("x"));
+    scene.setAxis(AXIS_KINDS.find((kind) => kind === values.get("x")) ?? scene.axis.kind);
     scene.setMapRun(Math.max(0, placeIn(values, "map", scene.runs.length)));
     const run = scene.runs[scene.mapRun];
     const moments = momentsIn(values, scene.runs);
@@ -100,7 +142,7 @@ export function applyHash(scene, hash) {
         bar: barIn(values, run),
         measured: measuredIn(values, scene.axis),
         allDepths: values.get("spans") === "all",
-        groupKey: GROUP_KEYS.includes(values.get("by")) ? values.get("by") : GROUP_KEYS[0],
+        groupKey: GROUP_KEYS.find((key) => key === values.get("by")) ?? GROUP_KEYS[0],
         unfolded: values.get("open") ?? "",
         isolated: scene.colors.findIndex(({ name }) => name === values.get("only")),
         within: values.get("in") ?? "",
@@ -112,7 +154,10 @@ export function applyHash(scene, hash) {
     });
 }
 
-/** Returns a hash without the view: what was chosen. */
+/**
+ * Returns a hash without the view: what was chosen.
+ * @param {string} hash
+ */
 function chosenIn(hash) {
     const values = new URLSearchParams(hash);
     for (const name of ["from", "to", "low", "high"]) values.delete(name);
@@ -121,6 +166,7 @@ function chosenIn(hash) {
 
 /** Updates the hash of the page shortly after the last change of the scene. */
 export class HashKeeper {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
         this.timer = 0;

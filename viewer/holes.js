@@ -5,12 +5,17 @@
  * @property {number} segments   with memory
  * @property {number} reserved   bytes
  * @property {number[]} blocks   live ones, by address
+ * @property {{low: number, end: number}[]} parts   of segments that have memory
  * @property {{low: number, bytes: number}[]} holes   free memory in segments, by packed address; pieces of two segments
  *   are two holes
  */
 import { liveBlocks } from "./moment.js";
 
-/** Returns the parts of segments that have memory after a moment, by packed address. */
+/**
+ * Returns the parts of segments that have memory after a moment, by packed address.
+ * @param {Run} run
+ * @param {number} moment
+ */
 function partsAt(run, moment) {
     const { count, low, bytes, mapped, life } = run.parts;
     const parts = [];
@@ -20,6 +25,10 @@ function partsAt(run, moment) {
     return parts.sort((a, b) => a.low - b.low);
 }
 
+/**
+ * @param {Run} run
+ * @param {number} moment
+ */
 function segmentsAt(run, moment) {
     const { count, mapped, life } = run.segments;
     let live = 0;
@@ -28,10 +37,20 @@ function segmentsAt(run, moment) {
     return live;
 }
 
-/** Returns the memory between blocks, which are by address, in parts. Neighbouring parts of one segment are one piece. */
+/**
+ * Returns the memory between blocks, which are by address, in parts. Neighbouring parts of one segment are one piece.
+ * @param {Run} run
+ * @param {{low: number, end: number}[]} parts
+ * @param {number[]} blocks
+ */
 function holesBetween(run, parts, blocks) {
+    /** @type {Holes["holes"]} */
     const holes = [];
     const starts = new Set(run.segments.low);
+    /**
+     * @param {number} low
+     * @param {number} end
+     */
     const add = (low, end) => {
         if (end <= low) return;
         const last = holes.at(-1);
@@ -52,7 +71,12 @@ function holesBetween(run, parts, blocks) {
     return holes;
 }
 
-/** @returns {Holes} after a moment of a run */
+/**
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} moment
+ * @returns {Holes} after a moment of a run
+ */
 export function holesAt(scene, number, moment) {
     const run = scene.runs[number];
     const blocks = liveBlocks(scene, number, moment).sort((a, b) => run.blocks.low[a] - run.blocks.low[b]);

@@ -1,6 +1,9 @@
 /**
- * The modules at the pinned moment: each as wide as its live bytes, with what it is made of below. A click shows a module
+ * The modules at the pinned moment, or at the cursor while it is over an area: each as wide as its live bytes, with what it is made of below. A click shows a module
  * alone in all charts. Of two runs, widths are those of the one that has more, and colours tell by how much it changed.
+ *
+ * @typedef {import("./module_tree.js").ModuleNode} ModuleNode
+ * @typedef {{node: ModuleNode, level: number, left: number, part: number}} LaidNode   left and part of the whole
  */
 import { byId, make, refill, setText, shortText } from "./dom.js";
 import { makeModuleTree } from "./module_tree.js";
@@ -11,11 +14,21 @@ const LEAST_PART = 1 / 400; // of the whole: narrower nodes are left out
 const MOST_LEVELS = 6;
 const ROW = 24; // pixels, as in page.css; a narrower module is no button
 
-/** Returns the nodes that are wide enough: [{ node, level, left, part }], left and part of the whole. */
+/**
+ * Returns the nodes that are wide enough: [{ node, level, left, part }], left and part of the whole.
+ * @param {ModuleNode} root
+ */
 export function layOut(root) {
+    /** @param {ModuleNode} node */
     const most = ({ bytes }) => Math.max(...bytes);
     const whole = most(root);
+    /** @type {LaidNode[]} */
     const out = [];
+    /**
+     * @param {ModuleNode} node
+     * @param {number} level
+     * @param {number} left
+     */
     const visit = (node, level, left) => {
         for (const child of node.children) {
             const part = most(child) / whole;
@@ -30,7 +43,11 @@ export function layOut(root) {
     return out;
 }
 
-/** Returns the colour of a node: of an op its category's; of two runs that of its change. */
+/**
+ * Returns the colour of a node: of an op its category's; of two runs that of its change.
+ * @param {Scene} scene
+ * @param {ModuleNode} node
+ */
 function colorOf(scene, { isOp, bytes, category }) {
     if (bytes.length > 1) {
         const change = (bytes[1] - bytes[0]) / Math.max(bytes[0], bytes[1], 1);
@@ -44,6 +61,10 @@ function colorOf(scene, { isOp, bytes, category }) {
     return isOp && own ? { background: own.css, text: own.text } : { background: "", text: "" };
 }
 
+/**
+ * @param {ModuleNode} node
+ * @param {number} whole
+ */
 function textOf({ name, path, isOp, bytes }, whole) {
     const change = bytes.length > 1 ? `, ${changeText(bytes[1] - bytes[0])} in the second run` : "";
     const where = isOp ? `${name} in ${path || "no module"}` : path || name;
@@ -51,15 +72,21 @@ function textOf({ name, path, isOp, bytes }, whole) {
 }
 
 export class Icicle {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
+        /** @type {unknown[]} */
         this.from = [];
     }
 
     update() {
         const { scene } = this;
+        const moments = scene.cursorMoments;
+        const isPinned = moments.every((moment, number) => moment === scene.moments[number]);
         const from = [
-            scene.moments,
+            moments.join(),
+            isPinned,
+            scene.pinnedAtPeak,
             scene.mapRun,
             scene.timed,
             scene.theme,
@@ -69,14 +96,14 @@ export class Icicle {
         ];
         if (from.length === this.from.length && from.every((each, i) => each === this.from[i])) return;
         this.from = from;
-        const live = scene.runs.map((_, number) => shownBlocks(scene, number, scene.moments[number]));
+        const live = scene.runs.map((_, number) => shownBlocks(scene, number, moments[number]));
         const root = makeModuleTree(scene.description, scene.runs, live, scene.eachLayer);
         const nodes = layOut(root);
         const levels = Math.max(0, ...nodes.map(({ level }) => level + 1));
-        const name = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
+        const pinned = scene.pinnedAtPeak ? "the peak" : "the pinned moment";
         setText(
             byId("icicle-title"),
-            `At ${name}, by module and op${scene.within ? `: ${shortText(scene.within)}` : ""}`,
+            `At ${isPinned ? pinned : "the cursor"}, by module and op${scene.within ? `: ${shortText(scene.within)}` : ""}`,
         );
         byId("icicle").style.height = `${levels * ROW}px`;
         refill(
@@ -87,6 +114,10 @@ export class Icicle {
         byId("each-layer").setAttribute("aria-pressed", String(scene.eachLayer));
     }
 
+    /**
+     * @param {LaidNode} laid
+     * @param {number} whole
+     */
     makeNode({ node, level, left, part }, whole) {
         const { scene } = this;
         const { background, text } = colorOf(scene, node);

@@ -1,24 +1,41 @@
-/** The keyboard, and the list of keys that `?` shows. Both use one table. */
+/**
+ * The keyboard, and the list of keys that `?` shows. Both use one table.
+ *
+ * @typedef {[string[], string, string, (scene: Scene) => void]} Key   keys as in events, keys for people, their effect for
+ *   people, the function
+ */
 import { AFTER_ALL, AXIS_KINDS, BEFORE_ALL } from "./axis.js";
 import { barBeside, selectedBar } from "./bars.js";
+import { copyCommand } from "./copy_command.js";
 import { byId, make, setText } from "./dom.js";
+import { goToPeak } from "./peak.js";
+import { toggleTheme } from "./theme.js";
 import { panAddressBy, panBy, revealX, wholeView, withRange, zoomAt } from "./view.js";
 
 const PAN = 0.15;
 const ZOOM = 0.75;
 
+/**
+ * @param {Scene} scene
+ * @param {number} factor
+ */
 function zoomMiddle(scene, factor) {
     const middle = scene.pinnedX(scene.mapRun);
     const { x0, x1 } = scene.view;
     scene.set({ view: zoomAt(scene.view, scene.axis, middle > x0 && middle < x1 ? middle : (x0 + x1) / 2, factor) });
 }
 
-const pan = (part) => (scene) => scene.set({ view: panBy(scene.view, scene.axis, part) });
-const panAddress = (part) => (scene) =>
+/** @param {number} part */
+const pan = (part) => (/** @type {Scene} */ scene) => scene.set({ view: panBy(scene.view, scene.axis, part) });
+/** @param {number} part */
+const panAddress = (part) => (/** @type {Scene} */ scene) =>
     scene.set({ view: panAddressBy(scene.view, scene.runs[scene.mapRun].addressBytes, part) });
 
-/** Pins the neighbouring event, in the run of the map. */
-const step = (by) => (scene) => {
+/**
+ * Pins the neighbouring event, in the run of the map.
+ * @param {number} by
+ */
+const step = (by) => (/** @type {Scene} */ scene) => {
     const moments = [...scene.moments];
     const count = scene.runs[scene.mapRun].eventCount;
     const at = moments[scene.mapRun] === AFTER_ALL ? count : moments[scene.mapRun];
@@ -27,6 +44,7 @@ const step = (by) => (scene) => {
     scene.showX(scene.pinnedX(scene.mapRun));
 };
 
+/** @param {Scene} scene */
 function letGo(scene) {
     scene.set({
         selected: -1,
@@ -41,34 +59,45 @@ function letGo(scene) {
     byId("command").hidden = true;
 }
 
+/** @param {Scene} scene */
 function nextAxis(scene) {
     scene.setAxis(AXIS_KINDS[(AXIS_KINDS.indexOf(scene.axis.kind) + 1) % AXIS_KINDS.length]);
 }
 
-/** Selects the bar that is `along` bars right and `down` rows down, scrolls to it, and announces it. */
-const goToBar = (along, down) => (scene) => {
+/**
+ * Selects the bar that is `along` bars right and `down` rows down, scrolls to it, and announces it.
+ * @param {number} along
+ * @param {number} down
+ */
+const goToBar = (along, down) => (/** @type {Scene} */ scene) => {
     const bar = barBeside(scene, along, down);
     if (!bar) return;
     scene.set({ bar: { lane: bar.row.lane, i: bar.i }, view: revealX(scene.view, scene.axis, (bar.x0 + bar.x1) / 2) });
     setText(byId("said"), bar.text);
 };
 
+/** @param {Scene} scene */
 function zoomToSelectedBar(scene) {
     const bar = selectedBar(scene);
     if (bar) scene.set({ view: withRange(scene.view, scene.axis, bar.x0, bar.x1) });
 }
 
+/** @param {Scene} scene */
 function zoomToMeasured(scene) {
     if (!scene.measured) return;
     const [x0, x1] = [scene.measured.x0, scene.measured.x1].sort((a, b) => a - b);
     scene.set({ view: withRange(scene.view, scene.axis, x0, x1) });
 }
 
+/** @param {Scene} scene */
 export function toggleLayers(scene) {
     scene.set({ eachLayer: !scene.eachLayer });
 }
 
-/** Keys for the focused bars. They have priority over the others. */
+/**
+ * Keys for the focused bars. They have priority over the others.
+ * @type {Key[]}
+ */
 const BAR_KEYS = [
     [["ArrowLeft"], "Tab ←", "on the bars: the bar before", goToBar(-1, 0)],
     [["ArrowRight"], "Tab →", "on the bars: the bar after", goToBar(1, 0)],
@@ -77,7 +106,7 @@ const BAR_KEYS = [
     [["Enter"], "Tab Enter", "on the bars: zoom to the bar", zoomToSelectedBar],
 ];
 
-/** [keys as in events, keys for people, their effect for people, the function] */
+/** @type {Key[]} */
 const KEYS = [
     [["ArrowLeft", "a"], "← A", "move left", pan(-PAN)],
     [["ArrowRight", "d"], "→ D", "move right", pan(PAN)],
@@ -92,20 +121,20 @@ const KEYS = [
         (scene) => scene.set({ view: wholeView(scene.axis, scene.runs[scene.mapRun].addressBytes) }),
     ],
     [["z"], "Z", "zoom to the measured range", zoomToMeasured],
-    [["p"], "P", "jump to the peak", (scene) => scene.goToPeak()],
+    [["p"], "P", "jump to the peak", goToPeak],
     [[","], ",", "the event before", step(-1)],
     [["."], ".", "the event after", step(1)],
     [["x"], "X", "next x axis: time, event number, phases", nextAxis],
     [["b"], "B", "all rows of spans, or five", (scene) => scene.set({ allDepths: !scene.allDepths })],
     [["l"], "L", "modules: alike layers as one, or each", toggleLayers],
     [["/"], "/", "search words of labels; Enter goes to the next block found", () => byId("search").focus()],
-    [["c"], "C", "copy as command", (scene) => scene.copy()],
-    [["t"], "T", "light or dark", (scene) => scene.toggleTheme()],
+    [["c"], "C", "copy as command", copyCommand],
+    [["t"], "T", "light or dark", toggleTheme],
     [["Escape"], "Esc", "clear the selection", letGo],
     [["?"], "?", "show this list", () => byId("keys").showModal()],
 ];
 const MOUSE = [
-    ["wheel", "zoom at the pointer"],
+    ["wheel", "zoom at the pointer; beside the charts, scroll"],
     ["Alt wheel", "zoom addresses, over the map"],
     ["drag", "move"],
     ["Shift drag", "measure a range"],
@@ -114,11 +143,15 @@ const MOUSE = [
     ["double click", "zoom to a step, phase, span or kernel"],
 ];
 
-/** True if a list of choices needs the key. Letters are not needed, since such lists are short. */
+/**
+ * True if a list of choices needs the key. Letters are not needed, since such lists are short.
+ * @param {string} key
+ */
 function isKeyOfSelect(key) {
     return key === " " || (key.length > 1 && key !== "Escape");
 }
 
+/** @param {Scene} scene */
 export function listenToKeys(scene) {
     byId("key-list").replaceChildren(
         ...[...[...KEYS, ...BAR_KEYS].map(([, shown, text]) => [shown, text]), ...MOUSE].flatMap(([keys, text]) => [
@@ -129,8 +162,9 @@ export function listenToKeys(scene) {
     window.addEventListener("keydown", (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
         const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-        if (event.target.tagName === "INPUT" || (event.target.tagName === "SELECT" && isKeyOfSelect(key))) return;
-        const inReach = event.target.id === "bars" ? [...BAR_KEYS, ...KEYS] : KEYS;
+        const { target } = event;
+        if (target instanceof HTMLInputElement || (target instanceof HTMLSelectElement && isKeyOfSelect(key))) return;
+        const inReach = target === byId("bars") ? [...BAR_KEYS, ...KEYS] : KEYS;
         const found = inReach.find(([keys]) => keys.includes(key));
         if (!found) return;
         event.preventDefault();

@@ -9,13 +9,17 @@ import { allocatedAt, reservedAt } from "./moment.js";
 import { runName } from "./where.js";
 import { changeText, percentText, sizeText } from "./numbers.js";
 
-/** Returns the categories that the runs have, by bytes at the peak. */
+/**
+ * Returns the categories that the runs have, by bytes at the peak.
+ * @param {Scene} scene
+ */
 function categoriesInOrder(scene) {
     const present = new Set();
     for (const { blocks } of scene.runs) blocks.categories.forEach((has, category) => has && present.add(category));
     const atPeak = scene.runs.map((run) =>
         compositionAt(run.memory, run.peaks.allocated.event, new Float64Array(scene.colors.length)),
     );
+    /** @param {number} c */
     const weight = (c) => Math.max(...atPeak.map((bytes) => bytes[c]));
     return scene.colors
         .map((_, c) => c)
@@ -23,7 +27,10 @@ function categoriesInOrder(scene) {
         .sort((a, b) => weight(b) - weight(a));
 }
 
-/** Makes the heads of the columns for two runs. */
+/**
+ * Makes the heads of the columns for two runs.
+ * @param {Scene} scene
+ */
 function makeHeads({ runs }) {
     const names = runs.map((run) => shortText(runName(run.info)));
     return make(
@@ -36,7 +43,12 @@ function makeHeads({ runs }) {
     );
 }
 
-/** Makes the entry of a kind of memory without a block. */
+/**
+ * Makes the entry of a kind of memory without a block.
+ * @param {string} name
+ * @param {string} meaning
+ * @param {...Node} size
+ */
 function makeSurface(name, meaning, ...size) {
     return make(
         "li",
@@ -48,6 +60,10 @@ function makeSurface(name, meaning, ...size) {
 }
 
 export class Legend {
+    /**
+     * @param {HTMLElement} element
+     * @param {Scene} scene
+     */
     constructor(element, scene) {
         this.scene = scene;
         this.entries = categoriesInOrder(scene).map((category) => this.makeEntry(category));
@@ -60,6 +76,7 @@ export class Legend {
         );
     }
 
+    /** @param {number} category */
     makeEntry(category) {
         const { scene } = this;
         const swatch = make("canvas", { width: "14", height: "14", "aria-hidden": "true" });
@@ -93,7 +110,7 @@ export class Legend {
         setText(this.cached, sizeText(reservedAt(run, moment) - allocatedAt(scene, 0, moment)));
         for (const { category, button, size, share } of this.entries) {
             setText(size, sizeText(bytes[0][category]));
-            button.dataset.bytes = bytes[0][category];
+            button.dataset.bytes = String(bytes[0][category]);
             if (bytes.length > 1) {
                 const more = bytes[1][category] - bytes[0][category];
                 setText(share, more === 0 ? "same" : `${changeText(more)}`);

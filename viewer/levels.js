@@ -22,12 +22,20 @@ function classOf(ratio) {
     return ratio < LONGEST_FROM ? 32 - Math.clz32(ratio | 0) : CLASS_COUNT - 1;
 }
 
-/** Returns the limit of class 0: its blocks live for less. */
+/**
+ * Returns the limit of class 0: its blocks live for less.
+ * @param {Axis} axis
+ */
 export function shortestOf(axis) {
     return axis.length / 2 ** (CLASS_COUNT - 1);
 }
 
-/** @returns {Levels} */
+/**
+ * @param {Run} run
+ * @param {Axis} axis
+ * @param {number} number
+ * @returns {Levels}
+ */
 export function makeLevels(run, axis, number) {
     const { count, alloc, free } = run.blocks;
     const xs = axis.xs[number];
@@ -47,7 +55,14 @@ export function makeLevels(run, axis, number) {
     return { order, classes, starts, longest };
 }
 
-/** Returns the first position in [low, high) of `order` with a block that was allocated after `event`. */
+/**
+ * Returns the first position in [low, high) of `order` with a block that was allocated after `event`.
+ * @param {Levels} levels
+ * @param {NumberArray} alloc
+ * @param {number} event
+ * @param {number} low
+ * @param {number} high
+ */
 function firstAfter(levels, alloc, event, low, high) {
     while (low < high) {
         const middle = (low + high) >>> 1;
@@ -57,7 +72,16 @@ function firstAfter(levels, alloc, event, low, high) {
     return low;
 }
 
-/** Returns the positions in `order` of the blocks of a class that may reach into [x0, x1]: [first, end). */
+/**
+ * Returns the positions in `order` of the blocks of a class that may reach into [x0, x1]: [first, end).
+ * @param {Levels} levels
+ * @param {Run} run
+ * @param {Axis} axis
+ * @param {number} number
+ * @param {number} c
+ * @param {number} x0
+ * @param {number} x1
+ */
 export function rangeOfClass(levels, run, axis, number, c, x0, x1) {
     const { alloc } = run.blocks;
     const before = momentBefore(axis, number, x0 - levels.longest[c]);
@@ -66,7 +90,15 @@ export function rangeOfClass(levels, run, axis, number, c, x0, x1) {
     return [first, firstAfter(levels, alloc, last, first, levels.starts[c + 1])];
 }
 
-/** Calls visit(block) for each block that is live after the moment, in any order. */
+/**
+ * Calls visit(block) for each block that is live after the moment, in any order.
+ * @param {Levels} levels
+ * @param {Run} run
+ * @param {Axis} axis
+ * @param {number} number
+ * @param {number} moment
+ * @param {(block: number) => void} visit
+ */
 export function visitLive(levels, run, axis, number, moment, visit) {
     if (moment < 0) return;
     const { alloc, free } = run.blocks;

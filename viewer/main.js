@@ -2,97 +2,41 @@
  * The page: reads its data in a worker, and connects the parts that show it with the parts that change the view.
  *
  * Attributes `data-…` of #page hold its state and timings, for tests and benchmarks.
+ *
+ * @typedef {Object} Message   of the worker, with what its kind has
+ * @property {Description} description
+ * @property {number} number   of the run
+ * @property {Run} run
+ * @property {Partial<Run>} memory
+ * @property {Float64Array} time
+ * @property {?TableColumns} uses
+ * @property {?Stacks} stacks
+ * @property {string} text   of an error
  */
 import { showAnswer } from "./answer.js";
 import { takeJson } from "./answers.js";
 import { AXIS_KINDS } from "./axis.js";
 import { readTheme } from "./colors.js";
 import { copyCommand } from "./copy_command.js";
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, setText, shortText, tellDuration } from "./dom.js";
 import { applyHash } from "./hash.js";
 import { listenToKeys, toggleLayers } from "./keys.js";
 import { prepareMap } from "./map.js";
-import { sizeText } from "./numbers.js";
 import { makePlots, Painter } from "./painter.js";
+import { goToPeak } from "./peak.js";
 import { Pointer } from "./pointer.js";
 import { rankOfHash, showRanks } from "./ranks.js";
 import { FORMATS, saveAs } from "./save.js";
 import { Scene } from "./scene.js";
+import { printInLight, setTheme, toggleTheme } from "./theme.js";
 import { timesBetween } from "./times.js";
-import { revealX, withRange } from "./view.js";
-import { describeMoment, momentText, runName } from "./where.js";
+import { runName } from "./where.js";
 
 const page = byId("page");
 
-/** The scene, with actions that involve several parts of the page. */
-class PageScene extends Scene {
-    /** Sets the position of the pointer. Draws no chart. */
-    setHover(hover) {
-        if (!hover && !this.hover) return;
-        this.hover = hover;
-        this.onHover();
-    }
-
-    search(query) {
-        this.set({ query });
-    }
-
-    /** Selects a block and brings it into view. */
-    reveal(block) {
-        const { blocks } = this.runs[this.mapRun];
-        const xs = this.axis.xs[this.mapRun];
-        const x = (xs[blocks.alloc[block]] + xs[blocks.free[block]]) / 2;
-        const low = blocks.low[block];
-        const view =
-            low >= this.view.low && low < this.view.high
-                ? this.view
-                : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
-        this.set({ selected: block, twins: null, view: revealX(view, this.axis, x) });
-    }
-
-    showX(x) {
-        this.set({ view: revealX(this.view, this.axis, x) });
-    }
-
-    /** Pins the peak of the blocks that are shown, and zooms in on it. */
-    goToPeak() {
-        const moments = this.runs.map((_, number) => this.shownPeak(number).event);
-        this.pin(moments, !this.isFiltered);
-        const x = this.pinnedX(this.mapRun);
-        const span = Math.min(this.view.x1 - this.view.x0, this.axis.length / 8);
-        this.set({ view: withRange(this.view, this.axis, x - span / 2, x + span / 2) });
-        setText(byId("said"), this.isFiltered ? this.shownPeakText() : byId("answer").textContent);
-    }
-
-    /** Returns "Softmax: 1.20 GiB at its peak, step 1 · forward", in the run of the map. */
-    shownPeakText() {
-        const { bytes, event } = this.shownPeak(this.mapRun);
-        const place = momentText(describeMoment(this.description, this.runs[this.mapRun], event));
-        const name = this.isolated < 0 ? "What is shown" : this.colors[this.isolated].name;
-        return `${name}: ${sizeText(bytes)} at its peak, ${place}`;
-    }
-
-    copy() {
-        copyCommand(this);
-    }
-
-    toggleTheme() {
-        setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-        this.set({ theme: readTheme(document.documentElement) });
-    }
-
-    /** Stores a duration in milliseconds. */
-    told(what, ms) {
-        page.dataset[`${what}Ms`] = ms.toFixed(3);
-    }
-}
-
-function setTheme(theme) {
-    document.documentElement.dataset.theme = theme;
-}
-
 const TOLD_SETTINGS = ["model", "batch", "seq", "mode", "autocast"];
 
+/** @param {Scene} scene */
 function showRuns(scene) {
     const names = scene.runs.map((run) => runName(run.info));
     setText(byId("run-title"), shortText(names.join(" and ")));
@@ -118,32 +62,38 @@ function showRuns(scene) {
     byId("map-run").replaceChildren(...names.map((name, i) => make("option", { value: String(i) }, shortText(name))));
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Painter} painter
+ */
 function listen(scene, painter) {
-    byId("axis").addEventListener("change", (event) => {
-        if (AXIS_KINDS.includes(event.target.value)) scene.setAxis(event.target.value);
-    });
-    byId("map-run").addEventListener("change", (event) => scene.setMapRun(Number(event.target.value)));
+    const [axis, mapRun, save] = [byId("axis"), byId("map-run"), byId("save")];
+    axis.addEventListener("change", () => scene.setAxis(AXIS_KINDS[axis.selectedIndex]));
+    mapRun.addEventListener("change", () => scene.setMapRun(mapRun.selectedIndex));
     byId("depths").addEventListener("click", () => scene.set({ allDepths: !scene.allDepths }));
     byId("each-layer").addEventListener("click", () => toggleLayers(scene));
     byId("leave-module").addEventListener("click", () => scene.set({ within: "" }));
-    byId("to-peak").addEventListener("click", () => scene.goToPeak());
-    byId("copy").addEventListener("click", () => scene.copy());
-    byId("save").append(...FORMATS.map((format) => make("option", {}, format)));
-    byId("save").addEventListener("change", ({ target }) => {
-        if (FORMATS.includes(target.value)) saveAs(scene, target.value);
-        target.value = "";
+    byId("to-peak").addEventListener("click", () => goToPeak(scene));
+    byId("copy").addEventListener("click", () => copyCommand(scene));
+    save.append(...FORMATS.map((format) => make("option", {}, format)));
+    save.addEventListener("change", () => {
+        if (FORMATS.includes(save.value)) saveAs(scene, painter.columns, save.value);
+        save.value = "";
     });
-    byId("theme").addEventListener("click", () => scene.toggleTheme());
+    byId("theme").addEventListener("click", () => toggleTheme(scene));
     byId("help").addEventListener("click", () => byId("keys").showModal());
     listenToKeys(scene);
-    const pointer = new Pointer(scene, byId("charts"), painter.map);
-    scene.rehover = () => pointer.rehover();
+    const pointer = new Pointer(scene, byId("charts"), painter);
+    painter.beforeOverlay = () => pointer.rehover();
     new ResizeObserver(() => painter.resized()).observe(byId("charts"));
     watchPixels(painter);
     printInLight(scene, painter);
 }
 
-/** Draws again if the window moves to a screen with another resolution. */
+/**
+ * Draws again if the window moves to a screen with another resolution.
+ * @param {Painter} painter
+ */
 function watchPixels(painter) {
     const query = matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
     const changed = () => {
@@ -153,63 +103,70 @@ function watchPixels(painter) {
     query.addEventListener("change", changed, { once: true });
 }
 
-/** Prints in light colours, since paper is white, and in the size of the paper. */
-function printInLight(scene, painter) {
-    let before = "";
-    const drawAs = (theme) => {
-        setTheme(theme);
-        scene.theme = readTheme(document.documentElement);
-        painter.fitted = [];
-        painter.draw();
-    };
-    matchMedia("print").addEventListener("change", ({ matches }) => {
-        if (matches) before = document.documentElement.dataset.theme;
-        drawAs(matches ? "light" : before);
-    });
-}
-
-/** Runs a function once the page is idle; several of them one after the other. */
+/**
+ * Runs a function once the page is idle; several of them one after the other.
+ * @param {() => void} body
+ */
 function whenIdle(body) {
     (window.requestIdleCallback ?? window.setTimeout)(body);
 }
 
-/** Makes a scene that is not drawn yet. */
+/**
+ * Makes a scene that is not drawn yet.
+ * @param {Reader} reader
+ */
 function makeScene({ description, runs, rank }) {
-    const scene = new PageScene(description, runs, () => {});
+    const scene = new Scene(known(description), runs, readTheme(document.documentElement));
     scene.rank = rank;
-    scene.theme = readTheme(document.documentElement);
     return scene;
 }
 
-/** Draws a scene, now and after each change. */
+/**
+ * Draws a scene, now and after each change.
+ * @param {Scene} scene
+ */
 function show(scene) {
-    scene.plots = makePlots(scene);
+    const plots = makePlots(scene);
     showRuns(scene);
     showAnswer(byId("answer"), scene);
-    const painter = new Painter(scene);
+    const painter = new Painter(scene, plots);
     scene.onChange = () => painter.later();
-    scene.onHover = () => painter.overlay.draw(scene);
+    scene.onHover = () => painter.followPointer();
     painter.draw();
     listen(scene, painter);
     page.dataset.state = "ready";
-    scene.told("first", performance.now());
+    tellDuration("first", performance.now());
 }
 
-/** True if the view needs no exact times: it covers the whole axis, and nothing is selected. */
+/**
+ * True if the view needs no exact times: it covers the whole axis, and nothing is selected.
+ * @param {Scene} scene
+ */
 function isOverview(scene) {
     return scene.isWide && scene.selected < 0 && !scene.bar;
+}
+
+/**
+ * Returns what an earlier message of the worker has brought.
+ * @template T
+ * @param {?T} value
+ */
+function known(value) {
+    if (value === null) throw new Error("the messages of the worker are out of order");
+    return value;
 }
 
 /** Collects the messages of the worker, and makes the scene as soon as it can. */
 class Reader {
     constructor() {
-        Object.assign(this, {
-            description: null,
-            runs: [],
-            scene: null,
-            isShown: false,
-            rank: rankOfHash(location.hash),
-        });
+        /** @type {?Description} */
+        this.description = null;
+        /** @type {Run[]} */
+        this.runs = [];
+        /** @type {?Scene} */
+        this.scene = null;
+        this.isShown = false;
+        this.rank = rankOfHash(location.hash);
     }
 
     /** Has the page show what it opens with, since it lacks the rank of its address. */
@@ -219,36 +176,44 @@ class Reader {
     }
 
     show() {
-        if (!this.isShown) show(this.scene);
+        if (!this.isShown) show(known(this.scene));
         this.isShown = true;
     }
 
+    /** @param {{description: Description}} message */
     takeDescription({ description }) {
         this.description = description;
     }
 
-    /** With one run, makes the map while the worker goes on. The axis of two runs needs both. */
+    /**
+     * With one run, makes the map while the worker goes on. The axis of two runs needs both.
+     * @param {{number: number, run: Run}} message
+     */
     takeRun({ number, run }) {
         const { description, runs } = this;
         runs[number] = Object.assign(run, { time: timesBetween(run.knots, run.info) });
-        if (description.runs.length > 1) return;
+        if (known(description).runs.length > 1) return;
         this.scene = makeScene(this);
         prepareMap(this.scene, byId("map"));
     }
 
+    /** @param {{number: number, memory: Partial<Run>}} message */
     takeMemory({ number, memory }) {
-        const { description, runs } = this;
-        Object.assign(runs[number], memory);
-        setText(byId("progress"), `Read run ${number + 1} of ${description.runs.length} …`);
-        if (number + 1 < description.runs.length) return;
+        const count = known(this.description).runs.length;
+        Object.assign(this.runs[number], memory);
+        setText(byId("progress"), `Read run ${number + 1} of ${count} …`);
+        if (number + 1 < count) return;
         this.scene ??= makeScene(this);
         applyHash(this.scene, location.hash);
         if (isOverview(this.scene)) this.show();
     }
 
-    /** Draws the picture again once all runs have their times. */
+    /**
+     * Draws the picture again once all runs have their times.
+     * @param {{number: number, time: Float64Array}} message
+     */
     takeTime({ number, time }) {
-        const { scene } = this;
+        const scene = known(this.scene);
         scene.setTime(number, time);
         if (!scene.timed) return;
         this.show();
@@ -259,19 +224,23 @@ class Reader {
     /** Has the scene show the answers, which are about the run that the page opens with. */
     async takeAnswers() {
         if (this.rank !== "") return;
-        this.scene.setAnswers(await takeJson("answers-chunk-0"));
-        showAnswer(byId("answer"), this.scene);
+        const scene = known(this.scene);
+        scene.setAnswers(await takeJson("answers-chunk-0"));
+        showAnswer(byId("answer"), scene);
     }
 
+    /** @param {{number: number, uses: ?TableColumns}} message */
     takeUses({ number, uses }) {
-        this.scene.setUses(number, uses);
+        known(this.scene).setUses(number, uses);
     }
 
+    /** @param {{number: number, stacks: ?Stacks}} message */
     takeStacks({ number, stacks }) {
-        this.scene.setStacks(number, stacks);
+        known(this.scene).setStacks(number, stacks);
     }
 }
 
+/** @param {string} text */
 function fail(text) {
     page.dataset.state = "failed";
     byId("answer").replaceChildren(make("p", { class: "alarm", role: "alert" }, `This page can't be shown: ${text}`));
@@ -281,10 +250,12 @@ function fail(text) {
  * Sends the chunks of a rank to the worker while the document is still loading, and removes them, to save memory. A chunk is
  * complete once another node comes after it. A message without text follows the last one. If the page lacks the rank, sends
  * those that it opens with.
+ * @param {Worker} worker
+ * @param {Reader} reader
  */
 function sendChunks(worker, reader) {
     let next = 0;
-    const chunkNow = () => byId(`${reader.rank === "" ? "" : `rank${reader.rank}-`}chunk-${next}`);
+    const chunkNow = () => document.getElementById(`${reader.rank === "" ? "" : `rank${reader.rank}-`}chunk-${next}`);
     const isRead = () => document.readyState !== "loading";
     const sendWhole = () => {
         for (let chunk; (chunk = chunkNow()) && (chunk.nextSibling || isRead()); next++) {
@@ -317,6 +288,7 @@ function start() {
             page.dataset.complete = "true";
         });
     };
+    /** @type {Record<string, (data: Message) => void>} */
     const takes = {
         description: (data) => reader.takeDescription(data),
         run: (data) => reader.takeRun(data),

@@ -1,4 +1,8 @@
-/** The address map: each block is a rectangle, from its allocation to its free, at its address in its segment. */
+/**
+ * The address map: each block is a rectangle, from its allocation to its free, at its address in its segment.
+ *
+ * @typedef {{x0: number, x1: number, low: number, high: number}} Box   of the map: a range of the axis and one of addresses
+ */
 import { GRID_ROWS, gridPlace, makeGrid } from "./grid.js";
 import { FADED, FIRST_INK, wordsOfInks } from "./inks.js";
 import { CLASS_COUNT, rangeOfClass } from "./levels.js";
@@ -7,7 +11,13 @@ import { strokeBlocks, strokeSegments } from "./map_strokes.js";
 import { addressText, addressTicks, binaryStep } from "./numbers.js";
 import { fitText, LEFT, Plot } from "./plot.js";
 
-/** Returns the box of a block on the plot, in CSS pixels. It may reach outside. */
+/**
+ * Returns the box of a block on the plot, in CSS pixels. It may reach outside.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} block
+ */
 export function blockBox(plot, scene, number, block) {
     const { axis, view, runs } = scene;
     const { blocks, sizes } = runs[number];
@@ -23,6 +33,11 @@ export function blockBox(plot, scene, number, block) {
     };
 }
 
+/**
+ * @param {Plot} plot
+ * @param {Scene} scene
+ * @param {number[]} large
+ */
 function writeNames(plot, scene, large) {
     const { context } = plot;
     const run = scene.runs[scene.mapRun];
@@ -54,7 +69,11 @@ function writeNames(plot, scene, large) {
     }
 }
 
-/** Draws the ticks of addresses. If the view is small, they are counted from one that is written above them. */
+/**
+ * Draws the ticks of addresses. If the view is small, they are counted from one that is written above them.
+ * @param {Plot} plot
+ * @param {Scene} scene
+ */
 function drawAddressAxis(plot, scene) {
     const { context } = plot;
     const { view, theme } = scene;
@@ -73,11 +92,18 @@ function drawAddressAxis(plot, scene) {
     context.textAlign = "left";
 }
 
-/** Returns the number that all inks of a scene are below. */
+/**
+ * Returns the number that all inks of a scene are below.
+ * @param {Scene} scene
+ */
 export function inkCountOf(scene) {
     return FIRST_INK + scene.colors.length;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {GridPlace} place
+ */
 function gridOf(scene, place) {
     const { axis, mapRun, runs } = scene;
     return scene.grid(place, () =>
@@ -85,21 +111,34 @@ function gridOf(scene, place) {
     );
 }
 
-/** Computes the slowest part of the picture of a whole run in advance. */
+/**
+ * Computes the slowest part of the picture of a whole run in advance.
+ * @param {Scene} scene
+ * @param {HTMLCanvasElement} canvas
+ */
 export function prepareMap(scene, canvas) {
     const plot = new Plot(canvas);
     plot.fit();
     gridOf(scene, gridPlace(scene.view, scene.axis, plot.width * plot.scale));
 }
 
-/** A rectangle of the map: a range of the axis and a range of addresses. */
+/**
+ * A rectangle of the map: a range of the axis and a range of addresses.
+ * @param {number} x
+ * @param {number} address
+ * @param {number} wide
+ * @param {number} high
+ */
 function around(x, address, wide, high) {
     return { x0: x - wide / 2, x1: x + wide / 2, low: address - high / 2, high: address + high / 2 };
 }
 
 /**
  * Returns the block of an ink that covers most of a rectangle; -1 if there is none.
+ * @param {Scene} scene
  * @param {Uint16Array} inks   by label
+ * @param {number} ink
+ * @param {Box} box
  */
 export function blockIn(scene, inks, ink, { x0, x1, low, high }) {
     const number = scene.mapRun;
@@ -129,11 +168,13 @@ export function blockIn(scene, inks, ink, { x0, x1, low, high }) {
 
 /** The address map on its canvas. */
 export class AddressMap {
+    /** @param {Plot} plot */
     constructor(plot) {
         this.plot = plot;
         this.raster = new MapRaster();
     }
 
+    /** @param {Scene} scene */
     draw(scene) {
         const { plot, raster } = this;
         const { theme, axis, view, mapRun: number, inks } = scene;
@@ -141,6 +182,7 @@ export class AddressMap {
         plot.begin(theme);
         const { pixels, width, height } = plot.takePixels(plot.height);
         const levels = scene.levels(number);
+        /** @param {GridPlace} place */
         const grid = (place) => gridOf(scene, place);
         const picture = { width, height, view, axis, run, number, levels, grid, inks, inkCount: inkCountOf(scene) };
         const large = raster.draw(picture);
@@ -156,6 +198,9 @@ export class AddressMap {
     /**
      * Returns the ink at a point of the map, and the block that it stands for: the one of the ink that covers most of the
      * pixel there. -1: cached or unmapped memory.
+     * @param {Scene} scene
+     * @param {number} x
+     * @param {number} address
      */
     at(scene, x, address) {
         const { raster } = this;
@@ -165,7 +210,7 @@ export class AddressMap {
         const row = Math.min(raster.height - 1, Math.max(0, Math.floor((view.high - address) / pixelBytes)));
         const ink = raster.inks[row * raster.width + column];
         if (ink < FADED) return { ink, block: -1 };
-        const middle = [view.x0 + (column + 0.5) * pixelX, view.high - (row + 0.5) * pixelBytes];
+        const middle = /** @type {const} */ ([view.x0 + (column + 0.5) * pixelX, view.high - (row + 0.5) * pixelBytes]);
         const block = blockIn(scene, inks, ink, around(...middle, pixelX, pixelBytes));
         if (block >= 0 || !raster.place) return { ink, block };
         // Of the grid, a pixel shows what lies in cells around it.

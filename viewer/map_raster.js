@@ -8,6 +8,18 @@
  * Rows between two edges are equal, and are copied. Integers keep the sums exact.
  *
  *   boxes, by first row ──▶ boxes in this row ──▶ edges by pixel ──▶ sums by ink ──▶ inks
+ *
+ * @typedef {Object} MapPicture   a view of a run that is painted
+ * @property {number} width
+ * @property {number} height
+ * @property {View} view
+ * @property {Axis} axis
+ * @property {Run} run
+ * @property {number} number   of the run
+ * @property {Levels} levels
+ * @property {(place: GridPlace) => Grid} grid
+ * @property {Uint16Array} inks   by label
+ * @property {number} inkCount
  */
 import { GRID_ROWS, gridPlace, inkOfCell, isGridWorthIt, LEAST_WIDTH, MOST_WEIGHT, weightOfCell } from "./grid.js";
 import { GridView } from "./grid_view.js";
@@ -20,24 +32,38 @@ const EDGED = 4;
 /** The grid is too coarse for views in which its rows are taller than this, in pixels. */
 const TALLEST_ROW = 4;
 
+const FIRST_BOXES = 256;
+
 /** The blocks of a view in pixels, cut at its sides. */
 class Boxes {
     constructor() {
         this.count = 0;
-        this.resize(256);
+        this.left = new Float64Array(FIRST_BOXES);
+        this.right = new Float64Array(FIRST_BOXES);
+        this.top = new Float64Array(FIRST_BOXES);
+        this.bottom = new Float64Array(FIRST_BOXES);
+        this.ink = new Uint16Array(FIRST_BOXES);
     }
 
+    /** @param {number} room */
     resize(room) {
-        for (const side of ["left", "right", "top", "bottom"]) {
+        for (const side of /** @type {const} */ (["left", "right", "top", "bottom"])) {
             const values = new Float64Array(room);
-            if (this[side]) values.set(this[side]);
+            values.set(this[side]);
             this[side] = values;
         }
         const inks = new Uint16Array(room);
-        if (this.ink) inks.set(this.ink);
+        inks.set(this.ink);
         this.ink = inks;
     }
 
+    /**
+     * @param {number} left
+     * @param {number} right
+     * @param {number} top
+     * @param {number} bottom
+     * @param {number} ink
+     */
     add(left, right, top, bottom, ink) {
         if (this.count === this.ink.length) this.resize(2 * this.count);
         const at = this.count++;
@@ -48,7 +74,10 @@ class Boxes {
         this.ink[at] = ink;
     }
 
-    /** Returns the boxes in the order of their first row, and where those of each row begin. */
+    /**
+     * Returns the boxes in the order of their first row, and where those of each row begin.
+     * @param {number} height
+     */
     byRow(height) {
         const starts = new Uint32Array(height + 1);
         for (let i = 0; i < this.count; i++) starts[Math.floor(this.top[i]) + 1]++;
@@ -66,20 +95,23 @@ export class MapRaster {
         this.width = 0;
         this.height = 0;
         this.inks = new Uint16Array(0); // by row from the top, then by pixel
+        /** @type {?GridPlace} */
         this.place = null; // of the grid that the picture was made with; null: none
     }
 
     /**
      * Draws the blocks and segments of a view.
-     * @param {Object} picture   width, height, view, axis, run, its number, levels, grid(place), by label inks, inkCount
+     * @param {MapPicture} picture
      * @returns {number[]} the blocks that are large enough for an edge and a text
      */
     draw(picture) {
         const { width, height } = picture;
         if (this.width !== width || this.height !== height) this.inks = new Uint16Array(width * height);
-        Object.assign(this, { width, height });
+        this.width = width;
+        this.height = height;
         const grid = this.chooseGrid(picture);
         const boxes = new Boxes();
+        /** @type {number[]} */
         const large = [];
         for (let c = grid ? grid.place.classes : 0; c < CLASS_COUNT; c++) addClass(picture, c, boxes, large);
         const edges = this.paintParts(picture);
@@ -87,7 +119,10 @@ export class MapRaster {
         return large;
     }
 
-    /** Returns the grid as this view needs it; null if the view is better off without one. */
+    /**
+     * Returns the grid as this view needs it; null if the view is better off without one.
+     * @param {MapPicture} picture
+     */
     chooseGrid(picture) {
         const { width, height, view, axis, run, number, levels, grid } = picture;
         const place = gridPlace(view, axis, width);
@@ -97,7 +132,10 @@ export class MapRaster {
         return serves ? new GridView(place, grid(place), picture) : null;
     }
 
-    /** Paints memory of segments. Returns 1 for each row that may differ from the one above by that. */
+    /**
+     * Paints memory of segments. Returns 1 for each row that may differ from the one above by that.
+     * @param {MapPicture} picture
+     */
     paintParts({ view, axis, run, number }) {
         const { width, height, inks } = this;
         const xs = axis.xs[number];
@@ -119,10 +157,17 @@ export class MapRaster {
         return edges;
     }
 
+    /**
+     * @param {Boxes} boxes
+     * @param {?GridView} grid
+     * @param {Uint8Array} edges
+     * @param {number} inkCount
+     */
     paintRows(boxes, grid, edges, inkCount) {
         const { width, height, inks } = this;
         const { order, starts } = boxes.byRow(height);
         const row = new RowSums(width, inkCount);
+        /** @type {number[]} */
         let live = []; // the boxes in this row
         let isWhole = false; // each of them covers the row above from edge to edge, and this one has the same
         for (let y = 0; y < height; y++) {
@@ -141,7 +186,12 @@ export class MapRaster {
         }
     }
 
-    /** Paints a row from `begin` on, of the sums and the samples of the grid, or null, over what is there. */
+    /**
+     * Paints a row from `begin` on, of the sums and the samples of the grid, or null, over what is there.
+     * @param {number} begin
+     * @param {RowSums} row
+     * @param {?Uint16Array} sampled
+     */
     paintRow(begin, row, sampled) {
         const { width, inks } = this;
         let ink = UNMAPPED;
@@ -157,13 +207,27 @@ export class MapRaster {
     }
 }
 
-/** Returns how much of a row of pixels a box covers. */
+/**
+ * Returns how much of a row of pixels a box covers.
+ * @param {Boxes} boxes
+ * @param {number} box
+ * @param {number} y
+ */
 function coverOf(boxes, box, y) {
     const high = Math.min(y + 1, boxes.bottom[box]) - Math.max(y, boxes.top[box]);
     return Math.max(1, (high * ONE) | 0);
 }
 
-/** Paints the cells of the grid over pixels that have the same sums and show `ink`, where they cover more. */
+/**
+ * Paints the cells of the grid over pixels that have the same sums and show `ink`, where they cover more.
+ * @param {Uint16Array} inks
+ * @param {number} begin
+ * @param {number} from
+ * @param {number} end
+ * @param {number} ink
+ * @param {Int32Array} sums
+ * @param {Uint16Array} cells
+ */
 function layOver(inks, begin, from, end, ink, sums, cells) {
     const isFree = ink === UNMAPPED || ink === FADED;
     for (let x = from; x < end; x++) {
@@ -176,7 +240,13 @@ function layOver(inks, begin, from, end, ink, sums, cells) {
     }
 }
 
-/** Adds the blocks of a class, and appends to `large` those with edges of their own. */
+/**
+ * Adds the blocks of a class, and appends to `large` those with edges of their own.
+ * @param {MapPicture} picture
+ * @param {number} c
+ * @param {Boxes} boxes
+ * @param {number[]} large
+ */
 function addClass(picture, c, boxes, large) {
     const { width, height, view, axis, run, number, levels, inks } = picture;
     const { alloc, free, low, size, label } = run.blocks;

@@ -8,9 +8,13 @@ import { FADED, FIRST_INK, wordOf } from "./inks.js";
 /** The lowest segment, in pixels, that gets an outline. */
 const OUTLINED = 5;
 
-/** Returns the pixels of a block that lie in the picture, whole ones only. */
+/**
+ * Returns the pixels of a block that lie in the picture, whole ones only.
+ * @param {MapPicture} picture
+ * @param {number} block
+ */
 function insideOfBlock({ width, height, view, axis, run, number }, block) {
-    const { alloc, free, low, size } = run.blocks;
+    const { alloc, free, low } = run.blocks;
     const xs = axis.xs[number];
     const perX = width / (view.x1 - view.x0);
     const perByte = height / (view.high - view.low);
@@ -25,8 +29,11 @@ function insideOfBlock({ width, height, view, axis, run, number }, block) {
 
 /**
  * Draws the strokes of blocks into the pixels of a picture, where the picture shows the block's category.
- * @param {Object} picture   as of MapRaster.draw
+ * @param {MapPicture} picture   as of MapRaster.draw
+ * @param {CategoryColor[]} colors
  * @param {Uint16Array} shown   the picture's inks
+ * @param {Uint32Array} pixels
+ * @param {number[]} blocks
  */
 export function strokeBlocks(picture, colors, shown, pixels, blocks) {
     const { width, run, inks } = picture;
@@ -36,6 +43,10 @@ export function strokeBlocks(picture, colors, shown, pixels, blocks) {
         const { line, hatch } = colors[ink - FIRST_INK];
         const word = wordOf(line);
         const { left, right, top, bottom } = insideOfBlock(picture, block);
+        /**
+         * @param {number} x
+         * @param {number} y
+         */
         const put = (x, y) => {
             if (shown[y * width + x] === ink) pixels[y * width + x] = word;
         };
@@ -47,13 +58,23 @@ export function strokeBlocks(picture, colors, shown, pixels, blocks) {
     }
 }
 
-/** Outlines segments, where the picture shows memory without a block. */
+/**
+ * Outlines segments, where the picture shows memory without a block.
+ * @param {MapPicture} picture
+ * @param {Rgb} color
+ * @param {Uint16Array} shown
+ * @param {Uint32Array} pixels
+ */
 export function strokeSegments({ width, height, view, axis, run, number }, color, shown, pixels) {
     const xs = axis.xs[number];
     const { count, low, bytes, mapped, life } = run.segments;
     const perX = width / (view.x1 - view.x0);
     const perByte = height / (view.high - view.low);
     const word = wordOf(color);
+    /**
+     * @param {number} x
+     * @param {number} y
+     */
     const put = (x, y) => {
         if (x < 0 || x >= width || y < 0 || y >= height || shown[y * width + x] >= FADED) return;
         pixels[y * width + x] = word;

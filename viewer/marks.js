@@ -10,7 +10,11 @@
  * @property {Uint32Array | Float64Array} begin   event; for kernels, nanoseconds
  * @property {Uint32Array | Float64Array} end     the first event after it; for kernels, nanoseconds
  * @property {Uint32Array} text     number of a step; position in the phases; position in the texts
- * @property {Uint32Array} [label]   of kernels: row of the labels, 0: launched by no known op
+ * @property {Uint32Array} label   of kernels: row of the labels, 0: launched by no known op; of others empty
+ *
+ * @typedef {{event: number, kind: number, value: number, span: number, label: number}} Mark
+ * @typedef {{event: number, bytes: number, span: number, label: number}} Refusal   of memory
+ * @typedef {{steps: Lane, phases: Lane, spans: Lane[], kernels: Lane[], ooms: Refusal[]}} Lanes
  */
 
 const STEP_BEGIN = 0,
@@ -22,20 +26,46 @@ const STEP_BEGIN = 0,
 
 const FIRST_ROOM = 256;
 
+/**
+ * Returns a larger or smaller array with the first `count` values of one.
+ * @template {Uint32Array | Float64Array} Values
+ * @param {Values} values
+ * @param {number} count
+ * @param {number} room
+ */
+function resized(values, count, room) {
+    const next = /** @type {Values} */ (
+        values instanceof Float64Array ? new Float64Array(room) : new Uint32Array(room)
+    );
+    next.set(values.subarray(0, count));
+    return next;
+}
+
 /** A lane while it grows. Its arrays are typed from the start, since half a million spans are common. */
 class GrowingLane {
+    /**
+     * @param {string} name
+     * @param {Lane["kind"]} kind
+     */
     constructor(name, kind) {
         this.name = name;
         this.kind = kind;
         this.count = 0;
         const Position = kind === "kernel" ? Float64Array : Uint32Array;
+        /** @type {Lane["begin"]} */
         this.begin = new Position(FIRST_ROOM);
+        /** @type {Lane["end"]} */
         this.end = new Position(FIRST_ROOM);
         this.text = new Uint32Array(FIRST_ROOM);
         this.label = new Uint32Array(kind === "kernel" ? FIRST_ROOM : 0);
     }
 
-    /** @returns {number} the position of the new interval in the lane */
+    /**
+     * @param {number} begin
+     * @param {number} end
+     * @param {number} text
+     * @returns {number} the position of the new interval in the lane
+     */
     push(begin, end, text) {
         if (this.count === this.begin.length) this.resize(2 * this.count);
         this.begin[this.count] = begin;
@@ -44,30 +74,40 @@ class GrowingLane {
         return this.count++;
     }
 
+    /**
+     * @param {number} begin
+     * @param {number} end
+     * @param {number} text
+     * @param {number} label
+     */
     pushKernel(begin, end, text, label) {
         const at = this.push(begin, end, text);
         this.label[at] = label;
     }
 
-    /** Gives the columns room for `room` intervals, and keeps the first `count`. */
+    /**
+     * Gives the columns room for `room` intervals, and keeps the first `count`.
+     * @param {number} room
+     */
     resize(room) {
-        for (const name of ["begin", "end", "text", "label"]) {
-            const column = this[name];
-            if (column.length === 0) continue;
-            this[name] = new column.constructor(room);
-            this[name].set(column.subarray(0, this.count));
-        }
+        this.begin = resized(this.begin, this.count, room);
+        this.end = resized(this.end, this.count, room);
+        this.text = resized(this.text, this.count, room);
+        if (this.label.length > 0) this.label = resized(this.label, this.count, room);
     }
 
     /** @returns {Lane} */
     finish() {
         this.resize(this.count);
         const { name, kind, begin, end, text, label } = this;
-        return kind === "kernel" ? { name, kind, begin, end, text, label } : { name, kind, begin, end, text };
+        return { name, kind, begin, end, text, label };
     }
 }
 
-/** Returns the marks that are not about spans. They are few, so searches in them are fast. */
+/**
+ * Returns the marks that are not about spans. They are few, so searches in them are fast.
+ * @param {TableColumns} marks
+ */
 function marksBesideSpans({ event, kind, value, span, label }) {
     const few = [];
     for (let i = 0; i < kind.length; i++)
@@ -76,6 +116,10 @@ function marksBesideSpans({ event, kind, value, span, label }) {
     return few;
 }
 
+/**
+ * @param {Mark[]} marks
+ * @param {number} eventCount
+ */
 function stepLane(marks, eventCount) {
     const lane = new GrowingLane("step", "step");
     let open = null;
@@ -92,10 +136,16 @@ function stepLane(marks, eventCount) {
     return lane.finish();
 }
 
-/** Returns the phases. A phase lasts until the next one, or until its step begins or ends. */
+/**
+ * Returns the phases. A phase lasts until the next one, or until its step begins or ends.
+ * @param {Mark[]} marks
+ * @param {number} eventCount
+ */
 function phaseLane(marks, eventCount) {
     const lane = new GrowingLane("phase", "phase");
+    /** @type {?{event: number, phase: number}} */
     let open = null;
+    /** @param {number} event */
     const end = (event) => {
         if (open && event > open.event) lane.push(open.event, event, open.phase);
         open = null;
@@ -114,11 +164,18 @@ function phaseLane(marks, eventCount) {
 /** The open spans, which are nested: the end of one ends those inside it. */
 class OpenSpans {
     constructor() {
+        /** @type {GrowingLane[]} */
         this.lanes = []; // by depth
+        /** @type {number[]} */
         this.begins = [];
+        /** @type {number[]} */
         this.texts = [];
     }
 
+    /**
+     * @param {number} event
+     * @param {number} text
+     */
     open(event, text) {
         if (this.texts.length === this.lanes.length)
             this.lanes.push(new GrowingLane(`span ${this.lanes.length + 1}`, "span"));
@@ -126,20 +183,30 @@ class OpenSpans {
         this.texts.push(text);
     }
 
+    /** @param {number} end */
     closeInnermost(end) {
-        this.lanes[this.texts.length - 1].push(this.begins.pop(), end, this.texts.pop());
+        this.lanes[this.texts.length - 1].push(this.begins.pop() ?? 0, end, this.texts.pop() ?? 0);
     }
 
+    /**
+     * @param {number} end
+     * @param {number} text
+     */
     close(end, text) {
         const depth = this.texts.lastIndexOf(text); // mostly the innermost, where the search begins
         while (depth >= 0 && this.texts.length > depth) this.closeInnermost(end);
     }
 
+    /** @param {number} end */
     closeAll(end) {
         while (this.texts.length > 0) this.closeInnermost(end);
     }
 }
 
+/**
+ * @param {TableColumns} marks
+ * @param {number} eventCount
+ */
 function spanLanes(marks, eventCount) {
     const open = new OpenSpans();
     const { event, kind, span } = marks;
@@ -154,6 +221,8 @@ function spanLanes(marks, eventCount) {
 /**
  * Returns one lane for each stream. Where kernels of a stream overlap, the later one begins at the end of the earlier
  * one.
+ * @param {TableColumns} kernels
+ * @param {number} unitNs
  */
 function kernelLanes(kernels, unitNs) {
     const lanes = new Map();
@@ -170,9 +239,11 @@ function kernelLanes(kernels, unitNs) {
 }
 
 /**
- * @param {Object<string, ArrayLike<number>>} marks    columns as in docs/page.md
- * @param {Object<string, ArrayLike<number>>} [kernels]
- * @returns {{steps: Lane, phases: Lane, spans: Lane[], kernels: Lane[], ooms: Object[]}}
+ * @param {TableColumns} marks    columns as in docs/page.md
+ * @param {TableColumns | undefined} kernels
+ * @param {number} eventCount
+ * @param {number} unitNs
+ * @returns {Lanes}
  */
 export function makeLanes(marks, kernels, eventCount, unitNs) {
     const few = marksBesideSpans(marks);
@@ -187,12 +258,30 @@ export function makeLanes(marks, kernels, eventCount, unitNs) {
     };
 }
 
-/** Returns the lanes from the top row of bars to the last. */
+/**
+ * Returns the lanes from the top row of bars to the last.
+ * @param {Pick<Lanes, "steps" | "phases" | "spans" | "kernels">} lanes
+ */
 export function allLanes({ steps, phases, spans, kernels }) {
     return [steps, phases, ...spans, ...kernels];
 }
 
-/** Returns the position of the last value <= x in ascending values; -1 if there is none. */
+/**
+ * Returns the last element of a list that has any.
+ * @template T
+ * @param {{length: number, [at: number]: T}} list
+ * @returns {T}
+ */
+export function lastOf(list) {
+    return list[list.length - 1];
+}
+
+/**
+ * Returns the position of the last value <= x in ascending values; -1 if there is none.
+ * @param {ArrayLike<number>} values
+ * @param {number} x
+ * @param {number} [count]
+ */
 export function lastAtMost(values, x, count = values.length) {
     let low = 0;
     let high = count;
@@ -204,7 +293,11 @@ export function lastAtMost(values, x, count = values.length) {
     return low - 1;
 }
 
-/** Returns the interval of a lane that covers `at`; -1 if there is none. */
+/**
+ * Returns the interval of a lane that covers `at`; -1 if there is none.
+ * @param {Lane} lane
+ * @param {number} at
+ */
 export function intervalAt(lane, at) {
     const i = lastAtMost(lane.begin, at);
     return i >= 0 && at < lane.end[i] ? i : -1;

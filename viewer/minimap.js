@@ -4,11 +4,14 @@ import { LEFT } from "./plot.js";
 
 /** The picture changes only with the colours and the axis. Otherwise only the window moves. */
 export class Minimap {
+    /** @param {Plot} plot */
     constructor(plot) {
         this.plot = plot;
+        /** @type {unknown[]} */
         this.madeFrom = [];
     }
 
+    /** @param {Scene} scene */
     draw(scene) {
         const { plot } = this;
         const { theme, axis, view, colors, stack, mapRun } = scene;
@@ -29,6 +32,11 @@ export class Minimap {
         this.drawWindow(theme, view.x0 / axis.length, view.x1 / axis.length);
     }
 
+    /**
+     * @param {Theme} theme
+     * @param {number} from
+     * @param {number} to
+     */
     drawWindow(theme, from, to) {
         const { context, width, height } = this.plot;
         context.fillStyle = theme.background;

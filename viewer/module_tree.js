@@ -8,33 +8,71 @@
  * @property {number[]} bytes   of each run
  * @property {ModuleNode[]} children   largest first
  * @property {number} category   that has most of the bytes in the first run with any
+ *
+ * @typedef {Object} GrowingNode
+ * @property {string} name
+ * @property {string} path
+ * @property {boolean} isOp
+ * @property {number[]} bytes
+ * @property {Map<number, number>} byCategory   bytes
+ * @property {Map<string, GrowingNode>} next   children
  */
+import { lastOf } from "./marks.js";
 
+/**
+ * @param {string} name
+ * @param {string} path
+ * @param {boolean} isOp
+ * @param {number} runs
+ * @returns {GrowingNode}
+ */
 function makeNode(name, path, isOp, runs) {
     return { name, path, isOp, bytes: new Array(runs).fill(0), byCategory: new Map(), next: new Map() };
 }
 
+/**
+ * @param {GrowingNode} node
+ * @param {string} name
+ * @param {string} path
+ * @param {boolean} isOp
+ * @param {number} runs
+ */
 function childOf(node, name, path, isOp, runs) {
     const key = isOp ? `op ${name}` : name;
-    if (!node.next.has(key)) node.next.set(key, makeNode(name, path, isOp, runs));
-    return node.next.get(key);
+    const known = node.next.get(key);
+    if (known) return known;
+    const made = makeNode(name, path, isOp, runs);
+    node.next.set(key, made);
+    return made;
 }
 
-/** Returns the nodes from the root to an op. */
+/**
+ * Returns the nodes from the root to an op.
+ * @param {GrowingNode} root
+ * @param {string} module
+ * @param {string} op
+ * @param {number} runs
+ */
 function chainOf(root, module, op, runs) {
     const chain = [root];
     let path = "";
     for (const part of module.split(".")) {
         if (part === "") continue;
         path = path === "" ? part : `${path}.${part}`;
-        chain.push(childOf(chain.at(-1), part, path, false, runs));
+        chain.push(childOf(lastOf(chain), part, path, false, runs));
     }
-    chain.push(childOf(chain.at(-1), op || "block", path, true, runs));
+    chain.push(childOf(lastOf(chain), op || "block", path, true, runs));
     return chain;
 }
 
-/** Makes a node of plain lists; a module with one module in it and nothing else is one node with that. */
+/**
+ * Makes a node of plain lists; a module with one module in it and nothing else is one node with that.
+ * @param {GrowingNode} node
+ * @param {boolean} first
+ * @returns {ModuleNode}
+ */
 function finish(node, first) {
+    /** @param {{bytes: number[]}} each */
     const most = (each) => Math.max(...each.bytes);
     let [name, path, next] = [node.name, node.path, node.next];
     for (;;) {
@@ -48,8 +86,8 @@ function finish(node, first) {
 }
 
 /**
- * @param {Object} description
- * @param {import("./store.js").Run[]} runs
+ * @param {Description} description
+ * @param {Run[]} runs
  * @param {number[][]} live   the blocks of each run
  * @param {boolean} eachLayer   true: alike layers are nodes of their own
  * @returns {ModuleNode} the root, whose name and path are ""
@@ -60,13 +98,12 @@ export function makeModuleTree({ texts }, runs, live, eachLayer) {
         const chains = new Map();
         for (const block of live[number]) {
             const label = blocks.label[block];
-            if (!chains.has(label)) {
-                const module = texts[(eachLayer ? labels.span : labels.place)[label]];
-                chains.set(label, chainOf(root, module, texts[labels.op[label]], runs.length));
-            }
+            const module = texts[(eachLayer ? labels.span : labels.place)[label]];
+            const chain = chains.get(label) ?? chainOf(root, module, texts[labels.op[label]], runs.length);
+            chains.set(label, chain);
             const bytes = sizes.block[blocks.size[block]];
             const category = labels.category[label];
-            for (const node of chains.get(label)) {
+            for (const node of chain) {
                 node.bytes[number] += bytes;
                 node.byCategory.set(category, (node.byCategory.get(category) ?? 0) + bytes);
             }

@@ -9,6 +9,10 @@ import { allocatedAt, reservedAt, shownBlocks } from "./moment.js";
 import { exactBytes, sizeText } from "./numbers.js";
 import { describeMoment, momentText, runName } from "./where.js";
 
+/**
+ * @param {string} name
+ * @param {number[]} values
+ */
 function sizeRow(name, values) {
     return make(
         "tr",
@@ -20,6 +24,7 @@ function sizeRow(name, values) {
     );
 }
 
+/** @param {Scene} scene */
 function showSizes(scene) {
     const allocated = scene.runs.map((_, number) => allocatedAt(scene, number, scene.moments[number]));
     const reserved = scene.runs.map((run, number) => reservedAt(run, scene.moments[number]));
@@ -46,6 +51,7 @@ function showSizes(scene) {
 }
 
 export class MomentPanel {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
         this.shown = "";

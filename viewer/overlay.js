@@ -2,16 +2,25 @@
  * The layer over the charts that changes with every move of the pointer: the pinned moment, the pointer's line, the
  * selected block, the measured range, and the tip beside the pointer. So the charts need not be drawn again.
  */
+import { BEFORE_ALL } from "./axis.js";
 import { barBox } from "./bars.js";
 import { compositionAt } from "./composition.js";
-import { byId, setText } from "./dom.js";
+import { byId, contextOf, setText } from "./dom.js";
 import { CACHED } from "./inks.js";
 import { blockBox } from "./map.js";
 import { changeText, countText, sizeText, timeText } from "./numbers.js";
-import { insideOf, LEFT } from "./plot.js";
+import { insideOf, LEFT, strokeOnAny } from "./plot.js";
 import { describeMoment, launcherText, momentText } from "./where.js";
 
-/** Draws a vertical line through all charts. */
+/**
+ * Draws a vertical line through all charts.
+ * @param {Overlay} overlay
+ * @param {Scene} scene
+ * @param {number} x
+ * @param {string} color
+ * @param {number} width
+ * @param {number[]} [dash]
+ */
 function line(overlay, scene, x, color, width, dash = []) {
     const { context, plotWidth, height } = overlay;
     const at = ((x - scene.view.x0) / (scene.view.x1 - scene.view.x0)) * plotWidth;
@@ -26,8 +35,12 @@ function line(overlay, scene, x, color, width, dash = []) {
     context.setLineDash([]);
 }
 
+/**
+ * @param {Overlay} overlay
+ * @param {Scene} scene
+ */
 function outlineSelected(overlay, scene) {
-    const plot = scene.plots.map;
+    const plot = overlay.plots.map;
     const box = blockBox(plot, scene, scene.mapRun, scene.selected);
     const { context } = overlay;
     const top = overlay.topOf(plot.canvas);
@@ -37,20 +50,20 @@ function outlineSelected(overlay, scene) {
     context.clip();
     const width = Math.max(3, box.right - box.left);
     const high = Math.max(3, box.bottom - box.top);
-    for (const [color, thick] of [
-        [scene.theme.background, 4],
-        [scene.theme.accent, 2],
-    ]) {
-        context.strokeStyle = color;
-        context.lineWidth = thick;
-        context.strokeRect(LEFT + box.left - 1, top + box.top - 1, width + 2, high + 2);
-    }
+    context.beginPath();
+    context.rect(LEFT + box.left - 1, top + box.top - 1, width + 2, high + 2);
+    strokeOnAny(context, scene.theme);
     context.restore();
 }
 
-function outlineBar(overlay, scene) {
-    const plot = scene.plots.bars;
-    const box = barBox(plot, scene, scene.bar.lane, scene.bar.i);
+/**
+ * @param {Overlay} overlay
+ * @param {Scene} scene
+ * @param {Bar} bar
+ */
+function outlineBar(overlay, scene, bar) {
+    const plot = overlay.plots.bars;
+    const box = barBox(plot, scene, bar.lane, bar.i);
     if (!box) return;
     const { context } = overlay;
     const top = overlay.topOf(plot.canvas) + box.top;
@@ -59,9 +72,14 @@ function outlineBar(overlay, scene) {
     context.strokeRect(LEFT + box.left - 1, top, Math.max(3, box.right - box.left) + 2, box.bottom - box.top);
 }
 
-function shadeMeasured(overlay, scene) {
+/**
+ * @param {Overlay} overlay
+ * @param {Scene} scene
+ * @param {{x0: number, x1: number}} measured
+ */
+function shadeMeasured(overlay, scene, measured) {
     const { context, plotWidth, height } = overlay;
-    const { view, measured } = scene;
+    const { view } = scene;
     const [from, to] = [measured.x0, measured.x1].map((x) =>
         Math.min(plotWidth, Math.max(0, ((x - view.x0) / (view.x1 - view.x0)) * plotWidth)),
     );
@@ -73,101 +91,140 @@ function shadeMeasured(overlay, scene) {
     line(overlay, scene, measured.x1, scene.theme.accent, 1);
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Hover} hover
+ */
 function areaTip(scene, hover) {
     const number = hover.number;
     const run = scene.runs[number];
-    const bytes = compositionAt(scene.shown(number).memory, hover.moment, new Float64Array(scene.colors.length));
+    const moment = hover.moment ?? BEFORE_ALL;
+    const bytes = compositionAt(scene.shown(number).memory, moment, new Float64Array(scene.colors.length));
     const all = bytes.reduce((sum, each) => sum + each, 0);
     const most = scene.colors
-        .map(({ name }, i) => [name, bytes[i]])
-        .filter(([, each]) => each > 0)
-        .sort((a, b) => b[1] - a[1]);
+        .map(({ name }, i) => ({ name, each: bytes[i] }))
+        .filter(({ each }) => each > 0)
+        .sort((a, b) => b.each - a.each);
     return [
         `${sizeText(all)} allocated`,
-        momentText(describeMoment(scene.description, run, hover.moment)),
-        ...most.slice(0, 5).map(([name, each]) => `${sizeText(each)}  ${name}`),
+        momentText(describeMoment(scene.description, run, moment)),
+        ...most.slice(0, 5).map(({ name, each }) => `${sizeText(each)}  ${name}`),
     ];
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Hover} hover
+ */
 function mapTip(scene, hover) {
     const run = scene.runs[scene.mapRun];
     if (hover.ink === CACHED) return ["cached: reserved, in no block"];
-    if (hover.block < 0) return [];
+    const { block = -1 } = hover;
+    if (block < 0) return [];
     const { texts, categories } = scene.description;
     const { labels, blocks, sizes } = run;
-    const label = blocks.label[hover.block];
+    const label = blocks.label[block];
     return [
-        `${sizeText(sizes.block[blocks.size[hover.block]])}  ${categories[labels.category[label]]}`,
+        `${sizeText(sizes.block[blocks.size[block]])}  ${categories[labels.category[label]]}`,
         `${texts[labels.op[label]]}  ${texts[labels.span[label]]}`,
         `${texts[labels.dtype[label]]} [${texts[labels.shape[label]]}], ${texts[labels.phase[label]]}`,
     ];
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Hover} hover
+ */
 function differenceTip(scene, hover) {
-    const [a, b] = hover.moments.map((moment, i) =>
+    const [a, b] = (hover.moments ?? []).map((moment, i) =>
         compositionAt(scene.shown(i).memory, moment, new Float64Array(scene.colors.length)),
     );
     const changes = scene.colors
-        .map(({ name }, i) => [name, b[i] - a[i]])
-        .filter(([, each]) => each !== 0)
-        .sort((first, second) => Math.abs(second[1]) - Math.abs(first[1]));
-    const all = changes.reduce((sum, [, each]) => sum + each, 0);
+        .map(({ name }, i) => ({ name, each: b[i] - a[i] }))
+        .filter(({ each }) => each !== 0)
+        .sort((first, second) => Math.abs(second.each) - Math.abs(first.each));
+    const all = changes.reduce((sum, { each }) => sum + each, 0);
     return [
         `${changeText(all)} allocated`,
-        ...changes.slice(0, 6).map(([name, each]) => `${changeText(each)}  ${name}`),
+        ...changes.slice(0, 6).map(({ name, each }) => `${changeText(each)}  ${name}`),
     ];
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Hover} hover
+ */
 function barTip(scene, hover) {
     if (!hover.bar) return [];
     const { x0, x1, text, row, i } = hover.bar;
     const kind = scene.axis.kind;
     const length = kind === "time" ? timeText(x1 - x0) : `${countText(x1 - x0)} events`;
     return row.lane.kind === "kernel"
-        ? [text, length, launcherText(scene.description, scene.runs[row.run], row.lane.label[i])]
+        ? [text, length, launcherText(scene.description, scene.runs[scene.mapRun], row.lane.label[i])]
         : [text, length];
 }
 
+/** @type {Record<string, (scene: Scene, hover: Hover) => string[]>} */
 const TIPS = { area: areaTip, map: mapTip, bars: barTip, difference: differenceTip };
 
 export class Overlay {
-    constructor(canvas, charts) {
-        Object.assign(this, { canvas, charts, context: canvas.getContext("2d"), tip: byId("tip"), isEmpty: true });
+    /**
+     * @param {HTMLCanvasElement} canvas
+     * @param {HTMLElement} charts   that the canvas lies over
+     * @param {Plots} plots   in them
+     */
+    constructor(canvas, charts, plots) {
+        this.canvas = canvas;
+        this.charts = charts;
+        this.plots = plots;
+        this.context = contextOf(canvas);
+        this.tip = byId("tip");
+        this.isEmpty = true;
+        this.width = 0;
+        this.height = 0;
+        this.plotWidth = 0;
     }
 
+    /** @param {HTMLCanvasElement} canvas */
     topOf(canvas) {
         return canvas.getBoundingClientRect().top - insideOf(this.charts)[1];
     }
 
+    /** @param {number} plotWidth */
     fit(plotWidth) {
         const { width, height } = this.canvas.getBoundingClientRect();
         const ratio = Math.min(2, window.devicePixelRatio || 1);
         this.canvas.width = Math.round(width * ratio);
         this.canvas.height = Math.round(height * ratio);
         this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
-        Object.assign(this, { width, height, plotWidth, isEmpty: true });
+        this.width = width;
+        this.height = height;
+        this.plotWidth = plotWidth;
+        this.isEmpty = true;
     }
 
+    /** @param {Scene} scene */
     draw(scene) {
         // Does not clear on paper, where that would erase the charts below. There, the overlay is new.
         if (!this.isEmpty) this.context.clearRect(0, 0, this.width, this.height);
         this.isEmpty = false;
-        if (scene.measured) shadeMeasured(this, scene);
+        if (scene.measured) shadeMeasured(this, scene, scene.measured);
         scene.runs.forEach((_, number) => {
             if (scene.moments[number] >= 0 && (scene.axis.kind !== "phase" || number === scene.mapRun))
                 line(this, scene, scene.pinnedX(number), scene.theme.accent, 1.5);
         });
         if (scene.selected >= 0) outlineSelected(this, scene);
-        if (scene.bar) outlineBar(this, scene);
+        if (scene.bar) outlineBar(this, scene, scene.bar);
         if (scene.hover) line(this, scene, scene.hover.x, scene.theme.faint, 1, [3, 3]);
         this.drawTip(scene);
     }
 
+    /** @param {Scene} scene */
     drawTip(scene) {
         const { hover } = scene;
         const lines = hover ? (TIPS[hover.chart]?.(scene, hover) ?? []) : [];
         this.tip.hidden = lines.length === 0;
-        if (lines.length === 0) return;
+        if (!hover || lines.length === 0) return;
         setText(this.tip, lines.map((text) => (text.length > 120 ? `${text.slice(0, 118)}…` : text)).join("\n"));
         const box = this.tip.getBoundingClientRect();
         const left = hover.left + 16 + box.width > this.width ? hover.left - box.width - 12 : hover.left + 16;

@@ -1,19 +1,24 @@
-/** Drawing: the canvases, their contents, and then the side panel. All changes between two frames are drawn once. */
+/**
+ * Drawing: the canvases, their contents, and then the side panel. All changes between two frames are drawn once.
+ *
+ * @typedef {{minimap: Plot, bars: Plot, areas: Plot[], difference: ?Plot, map: Plot}} Plots   difference: of two runs
+ */
 import { drawArea } from "./area.js";
 import { AllocatorStrip } from "./allocator_strip.js";
 import { BarPanel } from "./bar_panel.js";
-import { barRows, barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
+import { barsHeight, drawBars, FEW_DEPTHS } from "./bars.js";
 import { Causes } from "./causes.js";
 import { BlockPanel } from "./block_panel.js";
 import { drawDifference } from "./difference.js";
 import { forgetCommand } from "./copy_command.js";
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, make, setText, shortText, tellDuration } from "./dom.js";
 import { HashKeeper } from "./hash.js";
 import { Icicle } from "./icicle.js";
 import { Legend } from "./legend.js";
 import { AddressMap } from "./map.js";
 import { Minimap } from "./minimap.js";
 import { MomentPanel } from "./moment_panel.js";
+import { sizeText } from "./numbers.js";
 import { Overlay } from "./overlay.js";
 import { Plot } from "./plot.js";
 import { Search } from "./search.js";
@@ -21,7 +26,11 @@ import { measuredText } from "./range.js";
 import { WhatIf } from "./what_if.js";
 import { runName } from "./where.js";
 
-/** Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map. */
+/**
+ * Makes the canvases: a minimap, bars, an area for each run, the difference of two runs, and the map.
+ * @param {Scene} scene
+ * @returns {Plots}
+ */
 export function makePlots(scene) {
     const areas = scene.runs.map((run, number) =>
         make("canvas", {
@@ -34,7 +43,7 @@ export function makePlots(scene) {
     );
     const titles = scene.runs.map((_, number) => make("h2", { class: "chart-title", id: `area-title-${number}` }));
     const children = areas.flatMap((canvas, i) => [titles[i], canvas]);
-    const plots = { areas: areas.map((canvas) => new Plot(canvas)) };
+    let difference = null;
     if (scene.runs.length > 1) {
         const canvas = make("canvas", {
             "data-chart": "difference",
@@ -43,24 +52,41 @@ export function makePlots(scene) {
             "aria-label": "Difference by category",
         });
         children.push(make("h2", { class: "chart-title" }, "Difference: second minus first"), canvas);
-        plots.difference = new Plot(canvas);
+        difference = new Plot(canvas);
     }
     byId("areas").replaceChildren(...children);
-    for (const name of ["minimap", "bars", "map"]) plots[name] = new Plot(byId(name));
-    return plots;
+    return {
+        minimap: new Plot(byId("minimap")),
+        bars: new Plot(byId("bars")),
+        areas: areas.map((canvas) => new Plot(canvas)),
+        difference,
+        map: new Plot(byId("map")),
+    };
 }
 
 /** Draws everything, at most once a frame. */
 export class Painter {
-    constructor(scene) {
+    /**
+     * @param {Scene} scene
+     * @param {Plots} plots
+     */
+    constructor(scene, plots) {
         this.scene = scene;
+        this.plots = plots;
+        /** @type {AreaColumns[]} */
+        this.columns = []; // of each area, as they were last drawn (area_raster.js)
+        this.beforeOverlay = () => {}; // updates what is under the pointer
         this.page = byId("page");
-        this.waiting = false;
+        this.waiting = false; // a frame is asked for
+        this.following = false; // the same, of what follows the pointer
+        /** @type {unknown[]} */
         this.fitted = []; // mapRun and allDepths when the canvases were last resized
+        /** @type {unknown[]} */
         this.measured = []; // the range that is told, with the axis and whether times were exact
-        this.minimap = new Minimap(scene.plots.minimap);
-        this.map = new AddressMap(scene.plots.map);
-        this.overlay = new Overlay(byId("overlay"), byId("charts"));
+        this.minimap = new Minimap(this.plots.minimap);
+        this.map = new AddressMap(this.plots.map);
+        this.overlay = new Overlay(byId("overlay"), byId("charts"), plots);
+        this.icicle = new Icicle(scene);
         this.panels = [
             new WhatIf(scene),
             new Causes(scene),
@@ -69,7 +95,7 @@ export class Painter {
             new BarPanel(scene),
             new Legend(byId("legend"), scene),
             new AllocatorStrip(scene),
-            new Icicle(scene),
+            this.icicle,
             new Search(scene),
             new HashKeeper(scene),
         ];
@@ -82,6 +108,17 @@ export class Painter {
         requestAnimationFrame(() => {
             this.waiting = false;
             this.draw();
+        });
+    }
+
+    /** Draws what follows the pointer: the overlay now, the modules in the next frame. */
+    followPointer() {
+        this.overlay.draw(this.scene);
+        if (this.following) return;
+        this.following = true;
+        requestAnimationFrame(() => {
+            this.following = false;
+            this.icicle.update();
         });
     }
 
@@ -99,12 +136,19 @@ export class Painter {
 
     fit() {
         const { scene } = this;
-        scene.barRows = barRows(scene);
         this.nameRun();
-        scene.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
-        const { areas, difference, minimap, bars, map } = scene.plots;
+        this.plots.bars.canvas.style.height = `${barsHeight(scene.barRows)}px`;
+        const { areas, difference, minimap, bars, map } = this.plots;
         for (const plot of [...areas, difference, minimap, bars, map]) plot?.fit();
         this.overlay.fit(map.width);
+    }
+
+    /** Returns "; the card has 139.21 GiB, above the chart" of a card whose line is not drawn. */
+    capacityText() {
+        const { capacity, card, areaTop, runs } = this.scene;
+        return runs.length === 1 && capacity > areaTop
+            ? `; ${card || "the card"} has ${sizeText(capacity)}, above the chart`
+            : "";
     }
 
     /** Says of the areas what they show. */
@@ -112,10 +156,10 @@ export class Painter {
         const { scene } = this;
         const what = scene.isFiltered
             ? "Allocated by category, of what is shown"
-            : "Allocated by category; dashed: reserved";
+            : `Allocated by category; dashed: reserved${this.capacityText()}`;
         scene.runs.forEach((run, number) => {
             const name = scene.runs.length > 1 ? `${shortText(runName(run.info))}: ` : "";
-            setText(byId(`area-title-${number}`), name ? name + what.toLowerCase() : what);
+            setText(byId(`area-title-${number}`), name ? `${name}${what[0].toLowerCase()}${what.slice(1)}` : what);
         });
     }
 
@@ -140,14 +184,14 @@ export class Painter {
         if (this.fitted[0] !== scene.mapRun || this.fitted[1] !== scene.allDepths) this.fit();
         this.fitted = [scene.mapRun, scene.allDepths];
         this.nameAreas();
-        scene.columns = scene.plots.areas.map((plot, number) => drawArea(plot, scene, number));
-        if (scene.plots.difference) drawDifference(scene.plots.difference, scene, ...scene.columns);
-        drawBars(scene.plots.bars, scene);
+        this.columns = this.plots.areas.map((plot, number) => drawArea(plot, scene, number));
+        if (this.plots.difference) drawDifference(this.plots.difference, scene, this.columns[0], this.columns[1]);
+        drawBars(this.plots.bars, scene);
         this.map.draw(scene);
         this.minimap.draw(scene);
-        scene.rehover?.();
+        this.beforeOverlay();
         this.overlay.draw(scene);
-        scene.told("frame", performance.now() - began);
+        tellDuration("frame", performance.now() - began);
         for (const panel of this.panels) panel.update();
         this.tell();
     }

@@ -3,11 +3,16 @@
  * below lines and text.
  */
 
+import { contextOf } from "./dom.js";
+
 /** The margins of all charts, so that their x agree. */
 export const LEFT = 78;
 export const RIGHT = 12;
 
-/** Returns the origin of an element's contents, inside its border: [left, top]. */
+/**
+ * Returns the origin of an element's contents, inside its border: [left, top].
+ * @param {Element} element
+ */
 export function insideOf(element) {
     const { left, top } = element.getBoundingClientRect();
     return [left + element.clientLeft, top + element.clientTop];
@@ -17,8 +22,12 @@ export class Plot {
     /** @param {HTMLCanvasElement} canvas */
     constructor(canvas) {
         this.canvas = canvas;
-        this.context = canvas.getContext("2d");
-        this.image = null;
+        this.context = contextOf(canvas);
+        this.ratio = 1; // pixels of the canvas for each CSS pixel
+        this.width = 1; // of the area between the margins
+        this.height = 1;
+        this.image = new ImageData(1, 1);
+        this.pixels = new Uint32Array(this.image.data.buffer);
     }
 
     /** Fits the canvas to its box. Sets width and height of the area between the margins. */
@@ -40,7 +49,10 @@ export class Plot {
         return this.ratio >= 1.5 ? 2 : 1;
     }
 
-    /** Clears the canvas. From here on, units are CSS pixels. */
+    /**
+     * Clears the canvas. From here on, units are CSS pixels.
+     * @param {Theme} theme
+     */
     begin(theme) {
         this.context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
         this.context.clearRect(0, 0, this.width + LEFT + RIGHT, this.height);
@@ -51,33 +63,43 @@ export class Plot {
 
     /**
      * Returns pixels for the box between the margins from `top` on, an integral number of them for each CSS pixel.
-     * @returns {{pixels: Uint32Array, width: number, height: number}}
+     * @param {number} height
+     * @returns {{pixels: Uint32Array, width: number, height: number, scale: number}}
      */
     takePixels(height) {
         const { scale } = this;
         const width = this.width * scale;
         const rows = Math.max(1, Math.floor(height) * scale);
-        if (!this.image || this.image.width !== width || this.image.height !== rows) {
+        if (this.image.width !== width || this.image.height !== rows) {
             this.image = new ImageData(width, rows);
             this.pixels = new Uint32Array(this.image.data.buffer);
         }
         return { pixels: this.pixels, width, height: rows, scale };
     }
 
-    /** Puts them on the canvas: directly if the scale is 1, else through another canvas that scales them. */
+    /**
+     * Puts them on the canvas: directly if the scale is 1, else through another canvas that scales them.
+     * @param {number} top
+     * @param {number} height
+     */
     putPixels(top, height) {
         if (this.image.width === this.width * this.ratio) {
             this.context.putImageData(this.image, LEFT * this.ratio, top * this.ratio);
             return;
         }
         const sheet = new OffscreenCanvas(this.image.width, this.image.height);
-        sheet.getContext("2d").putImageData(this.image, 0, 0);
+        sheet.getContext("2d")?.putImageData(this.image, 0, 0);
         this.context.imageSmoothingEnabled = false;
         this.context.drawImage(sheet, LEFT, top, this.width, Math.floor(height));
     }
 }
 
-/** Returns the text, cut to fit into `width`; "" if nothing fits. */
+/**
+ * Returns the text, cut to fit into `width`; "" if nothing fits.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} width
+ */
 export function fitText(context, text, width) {
     if (text.length * 3 > width && context.measureText(text.slice(0, 200)).width > width) {
         let keep = Math.floor(width / 5.5) - 1;
@@ -87,7 +109,29 @@ export function fitText(context, text, width) {
     return context.measureText(text).width <= width ? text : "";
 }
 
-/** Draws a text that can be read on any picture: on a box of the background. x and y are its left and its middle. */
+/**
+ * Strokes the path of a context so that it can be seen on any picture.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Theme} theme
+ */
+export function strokeOnAny(context, theme) {
+    context.strokeStyle = theme.background;
+    context.lineWidth = 5;
+    context.stroke();
+    context.strokeStyle = theme.accent;
+    context.lineWidth = 2;
+    context.stroke();
+}
+
+/**
+ * Draws a text that can be read on any picture: on a box of the background. x and y are its left and its middle.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Theme} theme
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ * @param {string} color
+ */
 export function drawLabel(context, theme, text, x, y, color) {
     const { width } = context.measureText(text);
     context.fillStyle = theme.background;
@@ -96,7 +140,16 @@ export function drawLabel(context, theme, text, x, y, color) {
     context.fillText(text, x, y);
 }
 
-/** Draws lines and sizes along a vertical axis of bytes, from 0 at `bottom` to `most` at `top`. */
+/**
+ * Draws lines and sizes along a vertical axis of bytes, from 0 at `bottom` to `most` at `top`.
+ * @param {Plot} plot
+ * @param {Theme} theme
+ * @param {number} top
+ * @param {number} bottom
+ * @param {number} most
+ * @param {number} step
+ * @param {(bytes: number) => string} label
+ */
 export function drawSizeAxis(plot, theme, top, bottom, most, step, label) {
     const { context } = plot;
     context.strokeStyle = theme.line;

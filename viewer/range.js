@@ -6,7 +6,12 @@ import { allocatedAt } from "./moment.js";
 import { changeText, plural, sizeText, timeText } from "./numbers.js";
 import { runName } from "./where.js";
 
-/** Returns the blocks that were allocated after one moment and up to another, and the bytes of those that lived on. */
+/**
+ * Returns the blocks that were allocated after one moment and up to another, and the bytes of those that lived on.
+ * @param {Run} run
+ * @param {number} first
+ * @param {number} last
+ */
 export function allocatedIn({ blocks, sizes }, first, last) {
     const from = lastAtMost(blocks.alloc, first) + 1;
     const end = lastAtMost(blocks.alloc, last) + 1;
@@ -15,6 +20,12 @@ export function allocatedIn({ blocks, sizes }, first, last) {
     return { count: end - from, left };
 }
 
+/**
+ * @param {Scene} scene
+ * @param {number} number
+ * @param {number} x0
+ * @param {number} x1
+ */
 function rangeOfRun(scene, number, x0, x1) {
     const run = scene.runs[number];
     const { axis } = scene;
@@ -30,7 +41,10 @@ function rangeOfRun(scene, number, x0, x1) {
     );
 }
 
-/** Returns "12.300 ms, 345 events, allocated +1.20 GiB, at most 3.20 GiB; 120 allocations, of which 1.20 GiB was left". */
+/**
+ * Returns "12.300 ms, 345 events, allocated +1.20 GiB, at most 3.20 GiB; 120 allocations, of which 1.20 GiB was left".
+ * @param {Scene} scene
+ */
 export function measuredText(scene) {
     const { measured } = scene;
     if (!measured) return "";

@@ -6,10 +6,11 @@
  *   phase: string, span: string, above_median_bytes: number, excess: ?{category: string, bytes: number},
  *   is_whole: boolean, duration_ns: number, bin_ns: number, bytes: number[]}} Rank
  * @typedef {{job: string, place: string, shown: number, missing: number[], ranks: Rank[]}} Job
+ * @typedef {Job & {current: number, length: number, most: number}} ShownJob   current: the rank that is shown
  */
 import { takeJson } from "./answers.js";
 import { commandOf, copyText } from "./copy_command.js";
-import { byId, make, setText, shortText } from "./dom.js";
+import { byId, copyOf, make, setText, shortText } from "./dom.js";
 import { changeText, exactBytes, plural, sizeText, timeText } from "./numbers.js";
 import { placeText } from "./where.js";
 
@@ -18,14 +19,21 @@ const CHART_WIDTH = 1000;
 const CHART_HEIGHT = 100;
 const MOST_RANGES = 4;
 
-/** Returns the rank that a hash names, as text; "" if it names none: then the page shows that which it opens with. */
+/**
+ * Returns the rank that a hash names, as text; "" if it names none: then the page shows that which it opens with.
+ * @param {string} hash
+ */
 export function rankOfHash(hash) {
     const rank = new URLSearchParams(hash.replace(/^#/, "")).get("rank") ?? "";
     return /^\d+$/.test(rank) ? rank : "";
 }
 
-/** Returns "0–3, 7" for ascending numbers. */
+/**
+ * Returns "0–3, 7" for ascending numbers.
+ * @param {number[]} numbers
+ */
 export function rangesText(numbers) {
+    /** @type {[number, number][]} */
     const ranges = [];
     for (const number of numbers) {
         const last = ranges.at(-1);
@@ -41,9 +49,14 @@ export function rangesText(numbers) {
 /**
  * Returns the outline of an area, as SVG has it: bins of equal width from 0 on, each as high as its bytes. `only` leaves one
  * bin.
+ * @param {Rank} rank
+ * @param {ShownJob} job
+ * @param {number} [only]
  */
 export function areaPath({ bin_ns: bin, bytes }, job, only = -1) {
+    /** @param {number} i */
     const x = (i) => ((Math.min(i * bin, job.length) / job.length) * CHART_WIDTH).toFixed(1);
+    /** @param {number} value */
     const y = (value) => (CHART_HEIGHT * (1 - value / job.most)).toFixed(1);
     const first = Math.max(0, only);
     const end = only < 0 ? bytes.length : only + 1;
@@ -52,21 +65,29 @@ export function areaPath({ bin_ns: bin, bytes }, job, only = -1) {
     return `${parts.join("")}V${CHART_HEIGHT}Z`;
 }
 
-/** Makes the chart of a rank, with the bin of its peak in another colour. Its row says in words what it shows. */
+/**
+ * Makes the chart of a rank, with the bin of its peak in another colour. Its row says in words what it shows.
+ * @param {Rank} rank
+ * @param {ShownJob} job
+ */
 function makeChart(rank, job) {
     const peak = rank.bytes.indexOf(rank.bytes.reduce((most, each) => Math.max(most, each), 0));
-    const chart = byId("rank-chart").content.firstElementChild.cloneNode(true);
+    const chart = copyOf("rank-chart");
     const [area, bar] = chart.children;
     area.setAttribute("d", areaPath(rank, job));
     if (peak >= 0) bar.setAttribute("d", areaPath(rank, job, peak));
     return chart;
 }
 
-/** Returns "step 1, backward, model.layers.7"; "" if the trace has none of it. */
+/**
+ * Returns "step 1, backward, model.layers.7"; "" if the trace has none of it.
+ * @param {Rank} rank
+ */
 function whereText({ step, phase, span }) {
     return placeText({ step: step >= 0 ? `step ${step}` : "", phase, span });
 }
 
+/** @param {Rank} rank */
 function detailText(rank) {
     const { excess, state, host } = rank;
     return [
@@ -81,11 +102,19 @@ function detailText(rank) {
         .join(" · ");
 }
 
+/**
+ * @param {Rank} rank
+ * @param {ShownJob} job
+ */
 function copyRankCommand(rank, job) {
     return copyText(commandOf(job.place, "timeline", "--run", rank.run));
 }
 
-/** Makes the link, or button, that opens a rank. */
+/**
+ * Makes the link, or button, that opens a rank.
+ * @param {Rank} rank
+ * @param {ShownJob} job
+ */
 function makeOpener(rank, job) {
     const name = `rank ${rank.rank}`;
     if (!rank.is_whole)
@@ -103,6 +132,10 @@ function makeOpener(rank, job) {
     return make("a", { href: hash, "aria-current": rank.rank === job.current ? "page" : undefined }, name);
 }
 
+/**
+ * @param {Rank} rank
+ * @param {ShownJob} job
+ */
 function makeRow(rank, job) {
     return make(
         "div",
@@ -114,7 +147,11 @@ function makeRow(rank, job) {
     );
 }
 
-/** Makes the rows of ranks that are alike, all but the first of them folded; they are made when they are unfolded. */
+/**
+ * Makes the rows of ranks that are alike, all but the first of them folded; they are made when they are unfolded.
+ * @param {Rank[]} ranks
+ * @param {ShownJob} job
+ */
 function makeGroup(ranks, job) {
     const [first, ...others] = ranks;
     const item = make("li", {}, makeRow(first, job));
@@ -133,6 +170,7 @@ function makeGroup(ranks, job) {
     return item;
 }
 
+/** @param {ShownJob} job */
 function titleText(job) {
     const { ranks, missing } = job;
     const name = job.job ? ` of ${job.job}` : "";
@@ -141,19 +179,23 @@ function titleText(job) {
     return `${plural(ranks.length, "rank")}${name}, the highest peak first${without}`;
 }
 
-/** Groups ranks by what `alike` says, in their order. */
+/**
+ * Groups ranks by what `alike` says, in their order.
+ * @param {Rank[]} ranks
+ */
 function groupAlike(ranks) {
     const groups = new Map();
     for (const rank of ranks) groups.set(rank.alike, [...(groups.get(rank.alike) ?? []), rank]);
     return [...groups.values()];
 }
 
+/** @param {ShownJob} job */
 function showJob(job) {
     setText(byId("ranks-title"), shortText(titleText(job)));
     setText(byId("ranks-axis"), `each from its start, 0 to ${timeText(job.length)}, and 0 to ${sizeText(job.most)}`);
     byId("rank-list").replaceChildren(...groupAlike(job.ranks).map((ranks) => makeGroup(ranks, job)));
     byId("ranks").hidden = false;
-    byId("rank-list").querySelector("[aria-current]")?.closest(".rank").scrollIntoView({ block: "nearest" });
+    byId("rank-list").querySelector("[aria-current]")?.closest(".rank")?.scrollIntoView({ block: "nearest" });
 }
 
 /**
@@ -161,10 +203,13 @@ function showJob(job) {
  * @param {string} rank that is shown, as rankOfHash returns it
  */
 export async function showRanks(rank) {
+    /** @type {?Job} */
     const job = await takeJson("ranks-chunk-0");
     if (!job) return;
-    job.current = rank === "" ? job.shown : Number(rank);
-    job.length = Math.max(1, ...job.ranks.map(({ duration_ns: duration }) => duration));
-    job.most = Math.max(1, ...job.ranks.map(({ peak_bytes: peak }) => peak));
-    showJob(job);
+    showJob({
+        ...job,
+        current: rank === "" ? job.shown : Number(rank),
+        length: Math.max(1, ...job.ranks.map(({ duration_ns: duration }) => duration)),
+        most: Math.max(1, ...job.ranks.map(({ peak_bytes: peak }) => peak)),
+    });
 }

@@ -7,9 +7,14 @@ const LEAST = 0.5; // below the cover of anything
 
 /** The edges of a row: lists of changes by pixel, and the sums so far by ink. Between two rows all are empty. */
 export class RowSums {
+    /**
+     * @param {number} width
+     * @param {number} inkCount
+     */
     constructor(width, inkCount) {
         this.heads = new Int32Array(width + 2).fill(-1); // by pixel, its latest change; -1: none
         this.sums = new Int32Array(inkCount);
+        /** @type {number[]} */
         this.present = []; // inks whose sum may be above 0
         this.count = 0;
         this.next = new Int32Array(256);
@@ -18,13 +23,20 @@ export class RowSums {
     }
 
     grow() {
-        for (const name of ["next", "change", "ink"]) {
-            const values = new this[name].constructor(2 * this.count);
-            values.set(this[name]);
-            this[name] = values;
-        }
+        const { next, change, ink } = this;
+        this.next = new Int32Array(2 * this.count);
+        this.change = new Int32Array(2 * this.count);
+        this.ink = new Uint16Array(2 * this.count);
+        this.next.set(next);
+        this.change.set(change);
+        this.ink.set(ink);
     }
 
+    /**
+     * @param {number} pixel
+     * @param {number} ink
+     * @param {number} change
+     */
     push(pixel, ink, change) {
         if (change === 0) return;
         if (this.count === this.next.length) this.grow();
@@ -35,7 +47,13 @@ export class RowSums {
         this.heads[pixel] = at;
     }
 
-    /** Adds a box of which `cover` of each pixel's height is in this row. Its sides need not be integers. */
+    /**
+     * Adds a box of which `cover` of each pixel's height is in this row. Its sides need not be integers.
+     * @param {number} left
+     * @param {number} right
+     * @param {number} ink
+     * @param {number} cover
+     */
     add(left, right, ink, cover) {
         const l = left | 0;
         const r = right | 0;
@@ -53,7 +71,10 @@ export class RowSums {
         this.push(r + 1, ink, -afterRight);
     }
 
-    /** Makes the changes at a pixel. Returns the ink with the highest sum, the first one of equals; UNMAPPED if none has any. */
+    /**
+     * Makes the changes at a pixel. Returns the ink with the highest sum, the first one of equals; UNMAPPED if none has any.
+     * @param {number} pixel
+     */
     changeAt(pixel) {
         const { sums, present } = this;
         for (let at = this.heads[pixel]; at >= 0; at = this.next[at]) {
@@ -80,7 +101,10 @@ export class RowSums {
         return best;
     }
 
-    /** Makes the rest of the changes, after which all sums are 0. */
+    /**
+     * Makes the rest of the changes, after which all sums are 0.
+     * @param {number} width
+     */
     end(width) {
         this.changeAt(width);
         this.changeAt(width + 1);

@@ -3,7 +3,7 @@
  * for each column of pixels (CSV).
  */
 import { isHatchLine, HATCH_PERIOD } from "./colors.js";
-import { byId, make } from "./dom.js";
+import { byId, contextOf, copyOf, make } from "./dom.js";
 import { allocatedAt, reservedAt } from "./moment.js";
 import { binaryStep, sizeText, sizeTick } from "./numbers.js";
 import { insideOf } from "./plot.js";
@@ -11,8 +11,12 @@ import { runName } from "./where.js";
 
 export const FORMATS = ["PNG", "SVG", "CSV"];
 
-/** Returns the categories that the areas show, from the bottom up. */
-function shownCategories({ columns, stack, colors }) {
+/**
+ * Returns the categories that the areas show, from the bottom up.
+ * @param {Scene} scene
+ * @param {AreaColumns[]} columns
+ */
+function shownCategories({ stack, colors }, columns) {
     return stack.filter((c) =>
         columns.some(({ compositions }) => {
             for (let at = c; at < compositions.length; at += colors.length) if (compositions[at] > 0) return true;
@@ -23,19 +27,27 @@ function shownCategories({ columns, stack, colors }) {
 
 /* ---- CSV ---- */
 
-/** Returns a field of CSV, which no spreadsheet takes for a formula. */
+/**
+ * Returns a field of CSV, which no spreadsheet takes for a formula.
+ * @param {string | number} value
+ */
 export function csvField(value) {
-    const text = /^[=+\-@\t\r]/.test(value) && typeof value === "string" ? `'${value}` : String(value);
+    const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Returns the highest moment of each column, with its bytes by category. Events are the trace's. */
-export function makeCsv(scene) {
-    const shown = shownCategories(scene);
+/**
+ * Returns the highest moment of each column, with its bytes by category. Events are the trace's.
+ * @param {Scene} scene
+ * @param {AreaColumns[]} columns
+ */
+export function makeCsv(scene, columns) {
+    const shown = shownCategories(scene, columns);
     const heads = ["run", "event", "time_ns", "allocated_bytes", "reserved_bytes"];
+    /** @type {(string | number)[][]} */
     const rows = [[...heads, ...shown.map((c) => scene.colors[c].name)]];
     scene.runs.forEach((run, number) => {
-        const { moments, compositions } = scene.columns[number];
+        const { moments, compositions } = columns[number];
         moments.forEach((moment, x) => {
             if (moment < 0 || moment >= run.eventCount) return;
             rows.push([
@@ -58,16 +70,24 @@ const AREA_HEIGHT = 320;
 const TITLE = 28;
 const LEGEND_WIDTH = 220;
 
-/** Makes an element of SVG, in the namespace of those that the page has: the page itself holds no address. */
+/**
+ * Makes an element of SVG, in the namespace of those that the page has: the page itself holds no address.
+ * @param {string} tag
+ * @param {Record<string, string | number>} attributes
+ * @param {...(Node | string)} children
+ */
 function shape(tag, attributes, ...children) {
-    const { namespaceURI } = byId("rank-chart").content.firstElementChild;
-    const element = document.createElementNS(namespaceURI, tag);
+    const element = document.createElementNS(copyOf("rank-chart").namespaceURI, tag);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
     element.append(...children);
     return element;
 }
 
-/** Makes the pattern of a hatched category. */
+/**
+ * Makes the pattern of a hatched category.
+ * @param {CategoryColor} color
+ * @param {string} id
+ */
 function makePattern({ css, line, hatch }, id) {
     const dots = [];
     for (let y = 0; y < HATCH_PERIOD; y++)
@@ -81,7 +101,14 @@ function makePattern({ css, line, hatch }, id) {
     );
 }
 
-/** Returns the outline of a category in the stack; "" if it has no bytes. `below` is raised by it. */
+/**
+ * Returns the outline of a category in the stack; "" if it has no bytes. `below` is raised by it.
+ * @param {AreaColumns} columns
+ * @param {number} category
+ * @param {number} categories
+ * @param {Float64Array} below
+ * @param {(bytes: number) => string} y
+ */
 function layerPath({ compositions }, category, categories, below, y) {
     const upper = [];
     const lower = [];
@@ -96,6 +123,12 @@ function layerPath({ compositions }, category, categories, below, y) {
     return any ? `M0 ${y(0)}${upper.join("")}${lower.reverse().join("")}Z` : "";
 }
 
+/**
+ * @param {number} top
+ * @param {number} width
+ * @param {number} height
+ * @param {Theme} theme
+ */
 function svgAxis(top, width, height, theme) {
     const step = binaryStep(top, height / 34);
     const out = [];
@@ -109,13 +142,20 @@ function svgAxis(top, width, height, theme) {
     return out;
 }
 
-function makeArea(scene, number, fills) {
-    const { theme, colors, columns, stack, areaTop } = scene;
-    const width = columns[number].moments.length;
+/**
+ * @param {Scene} scene
+ * @param {AreaColumns} columns
+ * @param {number} number
+ * @param {string[]} fills
+ */
+function makeArea(scene, columns, number, fills) {
+    const { theme, colors, stack, areaTop } = scene;
+    const width = columns.moments.length;
+    /** @param {number} bytes */
     const y = (bytes) => (AREA_HEIGHT * (1 - bytes / areaTop)).toFixed(2);
     const below = new Float64Array(width);
     const layers = stack.flatMap((c) => {
-        const d = layerPath(columns[number], c, colors.length, below, y);
+        const d = layerPath(columns, c, colors.length, below, y);
         return d === "" ? [] : [shape("path", { d, fill: fills[c] }, shape("title", {}, colors[c].name))];
     });
     const title = byId(`area-title-${number}`).textContent;
@@ -128,8 +168,14 @@ function makeArea(scene, number, fills) {
     );
 }
 
-function makeKey(scene, fills, left) {
-    const entries = shownCategories(scene)
+/**
+ * @param {Scene} scene
+ * @param {AreaColumns[]} columns
+ * @param {string[]} fills
+ * @param {number} left
+ */
+function makeKey(scene, columns, fills, left) {
+    const entries = shownCategories(scene, columns)
         .reverse()
         .map((c, i) =>
             shape(
@@ -142,9 +188,13 @@ function makeKey(scene, fills, left) {
     return shape("g", {}, ...entries);
 }
 
-/** Returns the areas as a document. */
-export function makeSvg(scene) {
-    const { theme, colors, runs, columns } = scene;
+/**
+ * Returns the areas as a document.
+ * @param {Scene} scene
+ * @param {AreaColumns[]} columns
+ */
+export function makeSvg(scene, columns) {
+    const { theme, colors, runs } = scene;
     const fills = colors.map(({ css, hatch }, c) => (hatch ? `url(#hatch-${c})` : css));
     const wide = Math.max(...columns.map(({ moments }) => moments.length));
     const width = MARGIN + wide + LEGEND_WIDTH;
@@ -161,30 +211,39 @@ export function makeSvg(scene) {
         shape("title", {}, document.title),
         shape("defs", {}, ...colors.flatMap((color, c) => (color.hatch ? [makePattern(color, `hatch-${c}`)] : []))),
         shape("rect", { width, height, fill: theme.background }),
-        ...runs.map((_, number) => makeArea(scene, number, fills)),
-        makeKey(scene, fills, MARGIN + wide + 24),
+        ...runs.map((_, number) => makeArea(scene, columns[number], number, fills)),
+        makeKey(scene, columns, fills, MARGIN + wide + 24),
     );
     return new XMLSerializer().serializeToString(root);
 }
 
 /* ---- PNG ---- */
 
-/** Draws the legend with the bytes at the pinned moment. */
+/**
+ * Draws the legend with the bytes at the pinned moment.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Theme} theme
+ * @param {number} left
+ */
 function drawLegend(context, theme, left) {
     let y = 20;
     context.font = `600 12px ${theme.font}`;
     context.fillStyle = theme.text;
     context.fillText(byId("moment-title").textContent, left, y);
     context.font = `11px ${theme.font}`;
-    for (const button of byId("legend").querySelectorAll("button:not(.none)")) {
+    for (const button of byId("legend").querySelectorAll("button")) {
+        if (button.classList.contains("none")) continue;
         y += 20;
         const [swatch, name] = button.children;
-        context.drawImage(swatch, left, y - 7, 14, 14);
+        if (swatch instanceof HTMLCanvasElement) context.drawImage(swatch, left, y - 7, 14, 14);
         context.fillText(`${name.textContent}  ${sizeText(Number(button.dataset.bytes))}`, left + 20, y);
     }
 }
 
-/** Returns a canvas with all charts as they are, their titles and the legend. */
+/**
+ * Returns a canvas with all charts as they are, their titles and the legend.
+ * @param {Scene} scene
+ */
 export function makePicture({ theme }) {
     const charts = byId("charts");
     const { width, height } = charts.getBoundingClientRect();
@@ -194,7 +253,7 @@ export function makePicture({ theme }) {
         width: String(Math.round((width + LEGEND_WIDTH) * ratio)),
         height: String(Math.round((height + TITLE) * ratio)),
     });
-    const context = canvas.getContext("2d");
+    const context = contextOf(canvas);
     context.scale(ratio, ratio);
     context.fillStyle = theme.background;
     context.fillRect(0, 0, width + LEGEND_WIDTH, height + TITLE);
@@ -205,7 +264,8 @@ export function makePicture({ theme }) {
     context.translate(0, TITLE);
     for (const each of charts.querySelectorAll("canvas, h2:not([hidden])")) {
         const box = each.getBoundingClientRect();
-        if (each.tagName === "CANVAS") context.drawImage(each, box.left - left, box.top - top, box.width, box.height);
+        if (each instanceof HTMLCanvasElement)
+            context.drawImage(each, box.left - left, box.top - top, box.width, box.height);
         else {
             context.font = `600 11px ${theme.font}`;
             context.fillStyle = theme.faint;
@@ -216,16 +276,26 @@ export function makePicture({ theme }) {
     return canvas;
 }
 
-/** Returns the file of a format as a blob. */
-async function blobOf(scene, format) {
-    if (format === "CSV") return new Blob([makeCsv(scene)], { type: "text/csv" });
-    if (format === "SVG") return new Blob([makeSvg(scene)], { type: "image/svg+xml" });
+/**
+ * Returns the file of a format as a blob.
+ * @param {Scene} scene
+ * @param {AreaColumns[]} columns
+ * @param {string} format
+ */
+async function blobOf(scene, columns, format) {
+    if (format === "CSV") return new Blob([makeCsv(scene, columns)], { type: "text/csv" });
+    if (format === "SVG") return new Blob([makeSvg(scene, columns)], { type: "image/svg+xml" });
     return new Promise((resolve) => makePicture(scene).toBlob(resolve, "image/png"));
 }
 
-/** Saves what is seen as a file of one of FORMATS. */
-export async function saveAs(scene, format) {
-    const url = URL.createObjectURL(await blobOf(scene, format));
+/**
+ * Saves what is seen as a file of one of FORMATS.
+ * @param {Scene} scene
+ * @param {AreaColumns[]} columns
+ * @param {string} format
+ */
+export async function saveAs(scene, columns, format) {
+    const url = URL.createObjectURL(await blobOf(scene, columns, format));
     make("a", { href: url, download: `memtrace.${format.toLowerCase()}` }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

@@ -5,59 +5,90 @@
  */
 import { alikeLabels } from "./alike.js";
 import { BEFORE_ALL, makeAxis, momentAt } from "./axis.js";
+import { makeBarRows } from "./bars.js";
 import { categoryColors, stackOrder } from "./colors.js";
 import { makeMemory, makePeakIndex } from "./composition.js";
 import { categoryMask, findLabels, foundMask, hiddenMask, joinMasks, moduleMask } from "./filter.js";
 import { makeLevels } from "./levels.js";
 import { inksOfLabels } from "./inks.js";
+import { lastOf } from "./marks.js";
 import { changesOf, peakOf } from "./store.js";
-import { wholeView } from "./view.js";
+import { revealX, wholeView } from "./view.js";
 
 /** Returns a cache of one value, which is computed again when one of its inputs changes. */
 function remember() {
+    /** @type {unknown[]} */
     let madeFrom = [];
+    /** @type {unknown} */
     let value;
+    /**
+     * @template T
+     * @param {unknown[]} from
+     * @param {() => T} make
+     * @returns {T}
+     */
     return (from, make) => {
         if (value === undefined || from.some((each, i) => each !== madeFrom[i])) {
             madeFrom = from;
             value = make();
         }
-        return value;
+        return /** @type {T} */ (value);
     };
 }
 
-/** Returns the initial axis: phases for two runs, events for a run without duration, else time. */
+/**
+ * Returns the initial axis: phases for two runs, events for a run without duration, else time.
+ * @param {Run[]} runs
+ */
 function firstAxisKind(runs) {
     if (runs.length > 1) return "phase";
     const { time } = runs[0];
-    return time.at(-1) > time[0] ? "time" : "event";
+    return lastOf(time) > time[0] ? "time" : "event";
 }
 
+/** The moments that are kept for x (momentAtX). */
+const MOST_MOMENTS = 8192;
+
 export class Scene {
-    /** @param {Object} description   @param {import("./store.js").Run[]} runs   with blocks; the rest may follow */
-    constructor(description, runs, onChange) {
-        Object.assign(this, { description, runs, onChange });
+    /**
+     * @param {Description} description
+     * @param {Run[]} runs   with blocks; the rest may follow
+     * @param {Theme} theme
+     */
+    constructor(description, runs, theme) {
+        this.description = description;
+        this.runs = runs;
+        this.theme = theme;
+        this.onChange = () => {}; // draws everything in the next frame
+        this.onHover = () => {}; // draws what follows the pointer
         this.colors = categoryColors(description.categories);
         this.stack = stackOrder(description.categories);
+        /** @type {(?TableColumns)[]} */
         this.uses = runs.map(() => null);
+        /** @type {(?Stacks)[]} */
         this.stacks = runs.map(() => null);
         this.rank = ""; // of the job's ranks, the one that the hash names; "": none, so that which the page opens with
         this.mapRun = 0;
         this.isolated = -1; // category that is isolated; -1: none, all are shown
-        this.groupKey = "role"; // one of GROUP_KEYS
+        this.groupKey = "role"; // one of GROUP_KEYS (filter.js)
         this.unfolded = ""; // key of the group of live blocks that lists each of them; "": none
         this.query = "";
         this.within = ""; // path of the module whose blocks are shown alone; "": of all
         this.eachLayer = false; // true if alike layers are modules of their own
+        /** @type {string[]} */
         this.hidden = []; // words of labels whose blocks are not shown: ["role:parameter"]
+        /** @type {?Answers} */
         this.answers = null; // of other commands (answers.js), which follow after the first picture
         this.whatIf = ""; // the change that is drawn; "": none
         this.card = ""; // name of the card whose capacity is drawn; "": that of the run
+        /** @type {Mask} */
         this.twins = null; // by label, 1 for twins of the selected block; null: not shown
         this.selected = -1; // block of run mapRun; -1: none
-        this.bar = null; // { lane, i } of the selected bar of run mapRun; null: none
+        /** @type {?Bar} */
+        this.bar = null; // the selected one of run mapRun; null: none
         this.allDepths = false; // true if the bars have a row for each depth of spans
-        this.measured = null; // { x0, x1 }
+        /** @type {?{x0: number, x1: number}} */
+        this.measured = null;
         this.timed = false; // true if all runs have their exact times, which follow after the first picture
         this.cache = {
             levels: runs.map(() => remember()),
@@ -69,20 +100,28 @@ export class Scene {
             inks: remember(),
             grid: remember(),
             emphasis: remember(),
+            barRows: remember(),
+            moments: remember(),
         };
         this.axis = makeAxis(firstAxisKind(runs), runs, description.phases);
         this.view = wholeView(this.axis, runs[0].addressBytes);
+        /** @type {number[]} */
         this.moments = runs.map(() => BEFORE_ALL); // pinned moments, one a run
         this.pinnedAtPeak = false;
-        this.hover = null; // { x, y, … } of the pointer; null: none
+        /** @type {?Hover} */
+        this.hover = null; // what is under the pointer; null: nothing
     }
 
-    /** Changes state, and draws it. */
+    /**
+     * Changes state, and draws it.
+     * @param {Partial<Scene>} changes
+     */
     set(changes) {
         Object.assign(this, changes);
         this.onChange();
     }
 
+    /** @param {AxisKind} kind */
     setAxis(kind) {
         if (kind === this.axis.kind) return;
         // Keeps the same events at both ends of the view.
@@ -95,6 +134,7 @@ export class Scene {
         this.set({ axis, view, measured: null });
     }
 
+    /** @param {number} mapRun */
     setMapRun(mapRun) {
         const whole = Math.max(1, this.runs[mapRun].addressBytes);
         this.set({
@@ -106,11 +146,15 @@ export class Scene {
         });
     }
 
-    /** Sets the exact times of a run. The first picture uses approximate ones. Draws nothing. */
+    /**
+     * Sets the exact times of a run. The first picture uses approximate ones. Draws nothing.
+     * @param {number} number
+     * @param {Float64Array} time
+     */
     setTime(number, time) {
         Object.assign(this.runs[number], { time, timed: true });
         this.timed = this.runs.every((run) => run.timed);
-        if (this.axis.kind === "time") this.axis = makeAxis("time", this.runs);
+        if (this.axis.kind === "time") this.axis = makeAxis("time", this.runs, this.description.phases);
     }
 
     /** True if the view covers the whole axis. */
@@ -118,21 +162,68 @@ export class Scene {
         return this.view.x0 === 0 && this.view.x1 === this.axis.length;
     }
 
-    /** Sets the uses of blocks, which follow after the first picture. Only a selected block shows them. */
+    /**
+     * Sets the uses of blocks, which follow after the first picture. Only a selected block shows them.
+     * @param {number} number
+     * @param {?TableColumns} uses
+     */
     setUses(number, uses) {
         this.uses[number] = uses;
         if (this.selected >= 0) this.onChange();
     }
 
-    /** Sets the call stacks and which block has which, as setUses does. */
+    /**
+     * Sets the call stacks and which block has which, as setUses does.
+     * @param {number} number
+     * @param {?Stacks} stacks
+     */
     setStacks(number, stacks) {
         this.stacks[number] = stacks;
         if (this.selected >= 0) this.onChange();
     }
 
-    /** Sets the answers. */
+    /**
+     * Sets the answers.
+     * @param {?Answers} answers
+     */
     setAnswers(answers) {
         this.set({ answers });
+    }
+
+    /**
+     * Sets what is under the pointer; null: nothing. Draws no chart.
+     * @param {?Hover} hover
+     */
+    setHover(hover) {
+        if (!hover && !this.hover) return;
+        this.hover = hover;
+        this.onHover();
+    }
+
+    /**
+     * Selects a block and brings it into view.
+     * @param {number} block
+     */
+    reveal(block) {
+        const { blocks } = this.runs[this.mapRun];
+        const xs = this.axis.xs[this.mapRun];
+        const x = (xs[blocks.alloc[block]] + xs[blocks.free[block]]) / 2;
+        const low = blocks.low[block];
+        const view =
+            low >= this.view.low && low < this.view.high
+                ? this.view
+                : { ...this.view, low: 0, high: Math.max(1, this.runs[this.mapRun].addressBytes) };
+        this.set({ selected: block, twins: null, view: revealX(view, this.axis, x) });
+    }
+
+    /** @param {number} x */
+    showX(x) {
+        this.set({ view: revealX(this.view, this.axis, x) });
+    }
+
+    /** The moments under the pointer, while it is over an area, or else the pinned ones; one a run. */
+    get cursorMoments() {
+        return this.hover?.moments ?? this.moments;
     }
 
     /** The change that is drawn (answers.js); null: none. */
@@ -146,7 +237,11 @@ export class Scene {
         return card?.usable_bytes ?? this.runs[0].info.capacity_bytes;
     }
 
-    /** Pins the moment of a column of the area; for two runs, one for each. */
+    /**
+     * Pins the moment of a column of the area; for two runs, one for each.
+     * @param {number[]} moments
+     * @param {boolean} [atPeak]
+     */
     pin(moments, atPeak = false) {
         this.set({ moments, pinnedAtPeak: atPeak });
     }
@@ -158,19 +253,28 @@ export class Scene {
         );
     }
 
-    /** Returns the x of the pinned moment of a run. */
+    /**
+     * Returns the x of the pinned moment of a run.
+     * @param {number} number
+     */
     pinnedX(number) {
         return this.moments[number] < 0 ? 0 : this.axis.xs[number][this.moments[number]];
     }
 
-    /** By label, the word of it that the query is in (filter.js); null: no query. */
+    /**
+     * By label, the word of it that the query is in (filter.js); null: no query.
+     * @param {number} number
+     */
     found(number) {
         return this.cache.found[number]([this.query], () =>
             findLabels(this.description, this.runs[number], this.query),
         );
     }
 
-    /** Returns the mask of labels without that of what is hidden. */
+    /**
+     * Returns the mask of labels without that of what is hidden.
+     * @param {number} number
+     */
     chosen(number) {
         const { labels } = this.runs[number];
         return this.cache.chosen[number]([this.isolated, this.query, this.within], () =>
@@ -182,7 +286,10 @@ export class Scene {
         );
     }
 
-    /** Returns the mask of labels that are shown (filter.js). */
+    /**
+     * Returns the mask of labels that are shown (filter.js).
+     * @param {number} number
+     */
     mask(number) {
         const { labels } = this.runs[number];
         return this.cache.mask[number]([this.chosen(number), this.hidden], () =>
@@ -195,7 +302,10 @@ export class Scene {
         return this.isolated >= 0 || this.query.trim() !== "" || this.within !== "" || this.hidden.length > 0;
     }
 
-    /** Returns the memory of a run's blocks that are shown, its index and its peak. */
+    /**
+     * Returns the memory of a run's blocks that are shown, its index and its peak.
+     * @param {number} number
+     */
     shown(number) {
         const run = this.runs[number];
         const mask = this.mask(number);
@@ -208,7 +318,10 @@ export class Scene {
         });
     }
 
-    /** Returns the highest moment of the blocks that are shown. */
+    /**
+     * Returns the highest moment of the blocks that are shown.
+     * @param {number} number
+     */
     shownPeak(number) {
         return this.shown(number).peak;
     }
@@ -224,16 +337,23 @@ export class Scene {
         return (this.showsCapacity(most) ? Math.max(most, this.capacity) : most) * 1.02;
     }
 
-    /** True if the capacity is drawn above runs that need so much: if it was asked for, or is not far above. */
+    /**
+     * True if the capacity is drawn above runs that need so much: if it was asked for, or is not far above.
+     * @param {number} most
+     */
     showsCapacity(most) {
         return !this.isFiltered && this.capacity > 0 && (this.card !== "" || this.capacity <= 1.5 * most);
     }
 
+    /** @param {number} number */
     levels(number) {
         return this.cache.levels[number]([this.axis], () => makeLevels(this.runs[number], this.axis, number));
     }
 
-    /** By label of a run, the first label that is alike. */
+    /**
+     * By label of a run, the first label that is alike.
+     * @param {number} number
+     */
     alike(number) {
         return this.cache.alike[number]([], () => alikeLabels(this.runs[number]));
     }
@@ -249,6 +369,29 @@ export class Scene {
         return this.cache.inks([this.mapRun, this.emphasis], () => inksOfLabels(this.runs[this.mapRun], this.emphasis));
     }
 
+    /** The rows of bars of the map's run. */
+    get barRows() {
+        return this.cache.barRows([this.mapRun, this.allDepths], () =>
+            makeBarRows(this.runs[this.mapRun], this.allDepths),
+        );
+    }
+
+    /**
+     * Returns the moment at x in the map's run. All rows of bars ask for the same edges of pixels.
+     * @param {number} x
+     */
+    momentAtX(x) {
+        const known = this.cache.moments([this.axis, this.mapRun], () => new Map());
+        if (known.size > MOST_MOMENTS) known.clear();
+        let moment = known.get(x);
+        if (moment === undefined) known.set(x, (moment = momentAt(this.axis, this.mapRun, x)));
+        return moment;
+    }
+
+    /**
+     * @param {GridPlace} place
+     * @param {() => Grid} make
+     */
     grid(place, make) {
         return this.cache.grid([this.inks, this.axis, place.x0, place.unit], make);
     }

@@ -1,6 +1,8 @@
 /**
  * The search: finds words of labels with a text, lists what has them, and steps from one block to the next. All charts show what
  * was found alone.
+ *
+ * @typedef {{kind: string, text: string, count: number, live: number, first: number}} FoundGroup
  */
 import { byId, make, refill, setText, shortText } from "./dom.js";
 import { foundKind } from "./filter.js";
@@ -8,7 +10,14 @@ import { plural, sizeText } from "./numbers.js";
 
 const MOST_RESULTS = 40;
 
-/** Returns the word of a label that was found: of a span its place, which has "*" for the layer, unless the layer was asked for. */
+/**
+ * Returns the word of a label that was found: of a span its place, which has "*" for the layer, unless the layer was asked for.
+ * @param {Description} description
+ * @param {TableColumns} labels
+ * @param {number} label
+ * @param {string} kind
+ * @param {string} wanted
+ */
 function foundWord({ texts, categories }, labels, label, kind, wanted) {
     if (kind === "category") return categories[labels.category[label]];
     if (kind !== "span") return texts[labels[kind][label]];
@@ -18,6 +27,11 @@ function foundWord({ texts, categories }, labels, label, kind, wanted) {
 
 /**
  * Groups found blocks by the word that was found, most bytes at the moment first.
+ * @param {Description} description
+ * @param {Run} run
+ * @param {string} query
+ * @param {Uint8Array} found
+ * @param {number} moment
  * @returns {{kind: string, text: string, count: number, live: number, first: number}[]} count: blocks of the whole run;
  *   live: bytes at the moment; first: the first block
  */
@@ -42,15 +56,17 @@ export function groupFound(description, { labels, blocks, sizes }, query, found,
 }
 
 export class Search {
+    /** @param {Scene} scene */
     constructor(scene) {
         this.scene = scene;
         this.input = byId("search");
+        /** @type {unknown[]} */
         this.shown = [];
-        this.input.addEventListener("input", () => scene.search(this.input.value));
+        this.input.addEventListener("input", () => scene.set({ query: this.input.value }));
         this.input.addEventListener("keydown", (event) => {
             if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
             else if (event.key === "Escape") {
-                scene.search("");
+                scene.set({ query: "" });
                 this.input.blur();
             } else return;
             event.preventDefault();
@@ -58,7 +74,10 @@ export class Search {
         });
     }
 
-    /** Selects the next found block after the selected one. From the last it goes to the first. */
+    /**
+     * Selects the next found block after the selected one. From the last it goes to the first.
+     * @param {number} direction
+     */
     next(direction) {
         const { scene } = this;
         const run = scene.runs[scene.mapRun];
@@ -89,13 +108,21 @@ export class Search {
     }
 }
 
-/** Returns "1.20 GiB live, of 640 blocks in 12 groups". */
+/**
+ * Returns "1.20 GiB live, of 640 blocks in 12 groups".
+ * @param {FoundGroup[]} groups
+ */
 function sumText(groups) {
+    /** @param {"live" | "count"} name */
     const sum = (name) => groups.reduce((total, group) => total + group[name], 0);
     if (groups.length === 0) return "nothing found";
     return `${sizeText(sum("live"))} live at the pinned moment; ${plural(sum("count"), "block")} in ${plural(groups.length, "group")}`;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {FoundGroup} group
+ */
 function makeResult(scene, { kind, text, count, live, first }) {
     return make(
         "li",

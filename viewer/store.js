@@ -7,36 +7,67 @@
  * are closed. On a real card the gaps can be terabytes.
  *
  * @typedef {Object} Run
- * @property {Object} info   the run's entry in the description
+ * @property {RunInfo} info   the run's entry in the description
  * @property {number} eventCount
  * @property {Float64Array} time   of each event, ns, never falling; then the time of the run's end
- * @property {Object} knots   columns as in docs/page.md
+ * @property {TableColumns} knots   columns as in docs/page.md
  * @property {boolean} timed   true if the times are exact, and not interpolated between knots
- * @property {Object<string, ArrayLike<number>>} labels   columns as in docs/page.md
+ * @property {TableColumns} labels   columns as in docs/page.md
  * @property {{requested: Float64Array, block: Float64Array}} sizes
  * @property {Blocks} blocks
- * @property {Object} segments
- * @property {Object} parts   of segments with memory: low, bytes, mapped, life
+ * @property {Segments} segments
+ * @property {Parts} parts   of segments with memory
  * @property {number} addressBytes   the packed addresses are below this
  * @property {{event: Float64Array, bytes: Float64Array}} reserved   the reserved bytes from these events on
- * @property {Object} peaks   by measure: bytes and event, computed from the blocks
- * @property {Object} lanes   steps, phases, spans, kernels as intervals (marks.js)
- * @property {import("./composition.js").Memory} memory
+ * @property {Record<string, Peak>} peaks   by measure, computed from the blocks
+ * @property {Lanes} lanes   steps, phases, spans, kernels as intervals (marks.js)
+ * @property {Memory} memory
+ * @property {PeakIndex} peakIndex
  *
  * @typedef {Object} Blocks
  * @property {number} count
- * @property {Uint32Array} alloc   event
- * @property {Uint32Array} free    event; the run's event count for a block that was not freed
+ * @property {NumberArray} alloc   event
+ * @property {NumberArray} free    event; the run's event count for a block that was not freed
  * @property {Float64Array} low    packed address of the first byte
- * @property {ArrayLike<number>} segment
- * @property {ArrayLike<number>} size   row of sizes
- * @property {ArrayLike<number>} label
+ * @property {NumberArray} segment
+ * @property {NumberArray} size   row of sizes
+ * @property {NumberArray} label
  * @property {Uint8Array} categories   by category, 1 if any block has it
+ *
+ * @typedef {{bytes: number, event: number}} Peak   event -1: nothing was ever live
+ * @typedef {{event: Float64Array, bytes: Float64Array}} Reserved
+ *
+ * @typedef {Object} Parts
+ * @property {number} count
+ * @property {Float64Array} low   packed address of the first byte
+ * @property {NumberArray} bytes
+ * @property {NumberArray} mapped   event
+ * @property {NumberArray} life   0: until the run ended
+ *
+ * @typedef {Parts & {address: NumberArray}} Segments
+ *
+ * @typedef {Omit<Run, "time" | "memory" | "peakIndex" | "peaks" | "lanes">} BuiltRun   without what follows
+ * @typedef {Changes & {sizes: Run["sizes"], reservedPeak: Peak}} BuiltEvents
  */
 import { highestSum, makeMemory, makePeakIndex } from "./composition.js";
-import { makeLanes } from "./marks.js";
+import { lastOf, makeLanes } from "./marks.js";
 
-/** Returns the packed address of each segment. Segments that had the same address at different times still have. */
+/**
+ * Returns a table that every run has.
+ * @param {TableReader} table
+ * @param {string} name
+ */
+async function needed(table, name) {
+    const columns = await table(name);
+    if (!columns) throw new Error(`the page is damaged: it has no table ${name}`);
+    return columns;
+}
+
+/**
+ * Returns the packed address of each segment. Segments that had the same address at different times still have.
+ * @param {TableColumns} segments
+ * @param {number} count
+ */
 function packSegments(segments, count) {
     const byAddress = Array.from({ length: count }, (_, i) => i).sort(
         (a, b) => segments.address[a] - segments.address[b],
@@ -54,9 +85,17 @@ function packSegments(segments, count) {
     return { low, addressBytes: packedEnd };
 }
 
-/** Returns the parts of segments with memory; without a table of parts, each segment as a whole. */
+/**
+ * Returns the parts of segments with memory; without a table of parts, each segment as a whole.
+ * @param {TableColumns | undefined} parts
+ * @param {TableColumns} segments
+ * @param {Float64Array} segmentLow
+ */
 function makeParts(parts, segments, segmentLow) {
-    if (!parts) return { ...segments, count: segmentLow.length, low: segmentLow };
+    if (!parts) {
+        const { bytes, mapped, life } = segments;
+        return { count: segmentLow.length, low: segmentLow, bytes, mapped, life };
+    }
     checkRows("part of segment", parts.segment, segmentLow.length);
     const count = parts.segment.length;
     const low = new Float64Array(count);
@@ -64,7 +103,11 @@ function makeParts(parts, segments, segmentLow) {
     return { count, low, bytes: parts.bytes, mapped: parts.mapped, life: parts.life };
 }
 
-/** Returns the events at which reserved memory changes, and the bytes from then on. */
+/**
+ * Returns the events at which reserved memory changes, and the bytes from then on.
+ * @param {Parts} parts
+ * @param {number} eventCount
+ */
 function reservedOverTime(parts, eventCount) {
     const changes = [];
     for (let i = 0; i < parts.count; i++) {
@@ -84,6 +127,11 @@ function reservedOverTime(parts, eventCount) {
     return { reserved, peak };
 }
 
+/**
+ * @param {string} what
+ * @param {ArrayLike<number>} column
+ * @param {number} rows
+ */
 function checkRows(what, column, rows) {
     for (let i = 0; i < column.length; i++)
         if (column[i] >= rows) throw new Error(`the page is damaged: a ${what} ${column[i]} of ${rows}`);
@@ -92,6 +140,10 @@ function checkRows(what, column, rows) {
 /**
  * Returns the change by each event, of the blocks whose label passes a mask. A block whose label changed is a row for each of its
  * labels: the event at which one ends and the next begins adds its bytes to a category, and takes them from another.
+ * @param {Blocks} blocks
+ * @param {TableColumns} labels
+ * @param {number} eventCount
+ * @param {Mask} [mask]
  */
 export function changesOf({ count, alloc, free, size, label }, { category }, eventCount, mask = null) {
     const changes = new Int32Array(eventCount);
@@ -113,7 +165,14 @@ export function changesOf({ count, alloc, free, size, label }, { category }, eve
     return { changes, categories, sources };
 }
 
-/** Returns the blocks, with ends of lifetimes as events. */
+/**
+ * Returns the blocks, with ends of lifetimes as events.
+ * @param {TableColumns} table
+ * @param {TableColumns} labels
+ * @param {Run["sizes"]} sizes
+ * @param {Float64Array} segmentLow
+ * @param {number} eventCount
+ */
 function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     const { alloc, life, segment, offset, size, label } = table;
     const count = alloc.length;
@@ -135,40 +194,43 @@ function makeBlocks(table, labels, sizes, segmentLow, eventCount) {
     return { count, alloc, free, low, segment, size, label, categories: present };
 }
 
-/** Returns the highest moment of all: bytes, and the event; -1: nothing was ever live. */
+/**
+ * Returns the highest moment of all: bytes, and the event; -1: nothing was ever live.
+ * @param {PeakIndex} index
+ */
 export function peakOf(index) {
-    const bytes = index.bytes.at(-1);
+    const bytes = lastOf(index.bytes);
     let best = -1;
     bytes.forEach((value, i) => {
         if (value > 0 && (best < 0 || value > bytes[best])) best = i;
     });
-    return best < 0 ? { bytes: 0, event: -1 } : { bytes: bytes[best], event: index.moment.at(-1)[best] };
+    return best < 0 ? { bytes: 0, event: -1 } : { bytes: bytes[best], event: lastOf(index.moment)[best] };
 }
 
 /**
  * Builds a run's blocks and everything that the address map shows.
- * @param {Object} description chunk 0; its last category is that of blocks without a label
- * @param {Object} info the run's entry in it
- * @param {(name: string) => Promise<Object<string, ArrayLike<number>> | undefined>} table decodes a table, if the run
- *   has it; called in the order of the file
- * @returns {Promise<{run: Run, events: Object}>} the run so far, with knots in place of times, which the page computes
+ * @param {Description} description chunk 0; its last category is that of blocks without a label
+ * @param {RunInfo} info the run's entry in it
+ * @param {TableReader} table decodes a table, if the run has it; called in the order of the file
+ * @returns {Promise<{run: BuiltRun, events: BuiltEvents}>} the run so far, with knots in place of times, which the page computes
  *   from them; and the input of buildMemory
  */
 export async function buildBlocks(description, info, table) {
     const eventCount = info.event_count;
-    const { requested, block } = await table("sizes");
+    const { requested, block } = await needed(table, "sizes");
     const sizes = { requested: Float64Array.from(requested), block: Float64Array.from(block) };
-    const labels = await table("labels");
+    const labels = await needed(table, "labels");
     labels.category[0] = description.categories.length - 1; // instead of the first, which 0 would be
-    const segments = await table("segments");
-    const count = segments.address.length;
+    const segments = await needed(table, "segments");
+    const { address, bytes, mapped, life } = segments;
+    const count = address.length;
     const { low, addressBytes } = packSegments(segments, count);
     const parts = makeParts(await table("parts"), segments, low);
     const { reserved, peak } = reservedOverTime(parts, eventCount);
-    const knots = await table("knots");
-    if (eventCount > 0 && knots.event.at(-1) !== eventCount - 1)
+    const knots = await needed(table, "knots");
+    if (eventCount > 0 && lastOf(knots.event) !== eventCount - 1)
         throw new Error("the page is damaged: its knots end before the run does");
-    const blocks = makeBlocks(await table("blocks"), labels, sizes, low, eventCount);
+    const blocks = makeBlocks(await needed(table, "blocks"), labels, sizes, low, eventCount);
     const events = changesOf(blocks, labels, eventCount);
     const run = {
         info,
@@ -178,7 +240,7 @@ export async function buildBlocks(description, info, table) {
         labels,
         sizes,
         blocks,
-        segments: { ...segments, count, low },
+        segments: { count, low, address, bytes, mapped, life },
         parts,
         addressBytes,
         reserved,
@@ -187,7 +249,13 @@ export async function buildBlocks(description, info, table) {
     return { run, events: { ...events, sizes: copied, reservedPeak: peak } };
 }
 
-/** Builds the rest of a run: live bytes over time, peaks, and bars. */
+/**
+ * Builds the rest of a run: live bytes over time, peaks, and bars.
+ * @param {Description} description
+ * @param {RunInfo} info
+ * @param {TableReader} table
+ * @param {BuiltEvents} made
+ */
 export async function buildMemory(description, info, table, { sizes, reservedPeak, ...events }) {
     const memory = makeMemory(events, sizes.block, description.categories.length);
     const peakIndex = makePeakIndex(memory);
@@ -196,11 +264,15 @@ export async function buildMemory(description, info, table, { sizes, reservedPea
         requested: highestSum(memory, sizes.requested),
         reserved: reservedPeak,
     };
-    const lanes = makeLanes(await table("marks"), await table("kernels"), info.event_count, info.time_unit_ns);
+    const lanes = makeLanes(await needed(table, "marks"), await table("kernels"), info.event_count, info.time_unit_ns);
     return { memory, peakIndex, peaks, lanes };
 }
 
-/** Returns the buffers of an object, to be transferred instead of copied. */
+/**
+ * Returns the buffers of an object, to be transferred instead of copied.
+ * @param {unknown} value
+ * @param {Set<ArrayBufferLike>} [found]
+ */
 export function buffersOf(value, found = new Set()) {
     if (ArrayBuffer.isView(value)) found.add(value.buffer);
     else if (value && typeof value === "object") for (const inner of Object.values(value)) buffersOf(inner, found);

@@ -3,14 +3,23 @@
  * first picture.
  */
 
-/** Converts the times of `count` events to nanoseconds, in place, and appends the run's end. */
+/**
+ * Converts the times of `count` events to nanoseconds, in place, and appends the run's end.
+ * @param {Float64Array} time
+ * @param {number} count
+ * @param {number} unitNs
+ */
 export function timesOf(time, count, unitNs) {
     if (unitNs !== 1) for (let i = 0; i < count; i++) time[i] *= unitNs;
     time[count] = count > 0 ? time[count - 1] : 0;
     return time;
 }
 
-/** Returns the times of a run's events, interpolated between knots: close enough for a picture of the whole run. */
+/**
+ * Returns the times of a run's events, interpolated between knots: close enough for a picture of the whole run.
+ * @param {TableColumns} knots
+ * @param {RunInfo} info
+ */
 export function timesBetween({ event, time }, { event_count: count, time_unit_ns: unitNs }) {
     const times = new Float64Array(count + 1);
     for (let knot = 1; knot < event.length; knot++) {

@@ -1,53 +1,14 @@
-/* The page, and its writers of JSON, HTML and Markdown.
- *
- * Invariants: every table is complete, so cell_count is a multiple of column_count, which is above 0. The first section is the
- * introduction, whose key and title are NULL; all others have both. */
+/* The page and its JSON. */
 #include "answer/report_page.h"
 
-#include "answer/escape.h"
+#include "answer/report_parts.h"
 #include "base/memory.h"
-#include "mt_report_css.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct cell {
-    char *text;    /* as shown */
-    json_t *exact; /* an integer of bytes, another number, or null for what is not known; NULL: the text is all */
-};
-
-struct column {
-    char *title;
-    bool is_number; /* aligned right */
-};
-
-typedef enum element_kind { ELEMENT_SAY, ELEMENT_HINT, ELEMENT_TABLE } element_kind;
-
-struct element {
-    element_kind kind;
-    char *text;             /* paragraph, reason or the table's title */
-    char *command;          /* of a hint */
-    char *key;              /* of a table, as the rest */
-    struct column *columns; /* column_count of them */
-    size_t column_count;
-    struct cell *cells; /* row by row */
-    size_t cell_count;
-};
-
-struct section {
-    char *key, *title;
-    struct element *elements;
-    size_t element_count;
-};
-
-struct mt_page {
-    char *title;
-    struct section *sections;
-    size_t section_count;
-};
 
 static void add_section(struct mt_page *page, char *key, char *title)
 {
@@ -71,6 +32,9 @@ static void element_release(struct element *element)
     }
     for (size_t i = 0; i < element->column_count; i++)
         free(element->columns[i].title);
+    for (size_t i = 0; i < element->link_count; i++)
+        free(element->links[i]);
+    free(element->links);
     free(element->cells);
     free(element->columns);
     free(element->key);
@@ -119,15 +83,29 @@ static struct element *add_element(struct mt_page *page, element_kind kind, char
     return element;
 }
 
+static char *sentence_of(const char *format, va_list arguments)
+{
+    char *text;
+    if (vasprintf(&text, format, arguments) < 0)
+        mt_host_exhausted("a sentence");
+    return text;
+}
+
 void mt_page_say(struct mt_page *page, const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    if (vasprintf(&text, format, arguments) < 0)
-        mt_host_exhausted("a sentence");
+    add_element(page, ELEMENT_SAY, sentence_of(format, arguments));
     va_end(arguments);
-    add_element(page, ELEMENT_SAY, text);
+}
+
+void mt_page_find(struct mt_page *page, const char *format, ...)
+{
+    va_list arguments;
+    assert(page->section_count > 1);
+    va_start(arguments, format);
+    add_element(page, ELEMENT_SAY, sentence_of(format, arguments))->is_found = true;
+    va_end(arguments);
 }
 
 void mt_page_hint(struct mt_page *page, const char *command, const char *reason)
@@ -162,12 +140,19 @@ static struct cell cell_of(const struct mt_field *field, const void *row)
     return cell;
 }
 
-void mt_page_row(struct mt_page *page, const struct mt_row_type *type, const void *row)
+/* Returns the table that was added last. */
+static struct element *last_table(const struct mt_page *page)
 {
     const struct section *section = &page->sections[page->section_count - 1];
     assert(section->element_count > 0);
     struct element *table = &section->elements[section->element_count - 1];
     assert(table->kind == ELEMENT_TABLE && table->cell_count % table->column_count == 0);
+    return table;
+}
+
+void mt_page_row(struct mt_page *page, const struct mt_row_type *type, const void *row)
+{
+    struct element *table = last_table(page);
     for (const struct mt_field *field = type->fields; field->name != NULL; field++) {
         table->cells = mt_host_room(table->cells, table->cell_count, sizeof *table->cells);
         table->cells[table->cell_count++] = cell_of(field, row);
@@ -190,17 +175,30 @@ void mt_page_table(struct mt_page *page, const char *key, const char *title, con
         mt_page_row(page, type, (const char *)rows + i * type->bytes);
 }
 
-/* Returns the text of a cell; row 0 is the header. */
-static const char *text_at(const struct element *table, size_t row, size_t column)
+void mt_page_link(struct mt_page *page, const char *target)
 {
-    assert(column < table->column_count && row * table->column_count <= table->cell_count);
-    return row == 0 ? table->columns[column].title : table->cells[(row - 1) * table->column_count + column].text;
+    struct element *table = last_table(page);
+    assert(mt_page_count_rows(table) > table->link_count);
+    while (table->link_count < mt_page_count_rows(table)) {
+        table->links = mt_host_room(table->links, table->link_count, sizeof *table->links);
+        table->links[table->link_count++] = NULL;
+    }
+    table->links[table->link_count - 1] = mt_host_strdup(target);
 }
 
-static size_t count_rows(const struct element *table)
+void mt_page_chart(struct mt_page *page, ...)
 {
-    assert(table->kind == ELEMENT_TABLE && table->cell_count % table->column_count == 0);
-    return table->cell_count / table->column_count;
+    struct element *table = last_table(page);
+    va_list titles;
+    va_start(titles, page);
+    for (const char *title; (title = va_arg(titles, const char *)) != NULL && table->bar_count < MT_PAGE_MOST_BARS;)
+        for (size_t column = 0; column < table->column_count; column++)
+            if (strcmp(table->columns[column].title, title) == 0) {
+                table->bars[table->bar_count++] = column;
+                break;
+            }
+    va_end(titles);
+    table->chart_rows = mt_page_count_rows(table);
 }
 
 /* JSON has the text that is shown, and beside it the exact number. */
@@ -220,7 +218,7 @@ static json_t *table_json(const struct element *table)
     json_t *columns = json_array(), *rows = json_array();
     for (size_t column = 0; column < table->column_count; column++)
         json_array_append_new(columns, mt_json_text(table->columns[column].title));
-    for (size_t row = 0; row < count_rows(table); row++) {
+    for (size_t row = 0; row < mt_page_count_rows(table); row++) {
         json_t *cells = json_array();
         for (size_t column = 0; column < table->column_count; column++)
             json_array_append_new(cells, cell_json(&table->cells[row * table->column_count + column]));
@@ -247,223 +245,27 @@ static json_t *section_json(const struct section *section)
                      mt_json_text(section->title), "tables", tables, "text", text, "hints", hints);
 }
 
+/* Returns what was found, with the sections that tell more. */
+static json_t *findings_json(const struct mt_page *page)
+{
+    json_t *findings = json_array();
+    for (size_t i = 1; i < page->section_count; i++)
+        for (size_t j = 0; j < page->sections[i].element_count; j++)
+            if (page->sections[i].elements[j].is_found)
+                json_array_append_new(findings, json_pack("{s:s, s:o}", "section", page->sections[i].key, "text",
+                                                          mt_json_text(page->sections[i].elements[j].text)));
+    return findings;
+}
+
 json_t *mt_page_json(const struct mt_page *page)
 {
     json_t *sections = json_array();
     for (size_t i = 1; i < page->section_count; i++)
         json_array_append_new(sections, section_json(&page->sections[i]));
     json_t *introduction = section_json(&page->sections[0]);
-    json_t *answer =
-        json_pack("{s:s, s:o, s:O, s:o}", "schema", "memtrace.report/1", "title", mt_json_text(page->title),
-                  "introduction", json_object_get(introduction, "text"), "sections", sections);
+    json_t *answer = json_pack("{s:s, s:o, s:o, s:O, s:o}", "schema", "memtrace.report/1", "title",
+                               mt_json_text(page->title), "findings", findings_json(page), "introduction",
+                               json_object_get(introduction, "text"), "sections", sections);
     json_decref(introduction);
     return answer;
-}
-
-/* HTML is one file, with its styles inside, no scripts, and a policy that lets nothing be fetched or run. */
-
-static const char html_head[] =
-    "<!DOCTYPE html>\n"
-    "<html lang=\"en\">\n"
-    "<head>\n"
-    "<meta charset=\"utf-8\">\n"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-
-/* Adds "<p>text</p>\n", of any tags. */
-static void add_html(struct mt_text *out, const char *begin, const char *text, const char *end)
-{
-    mt_text_add(out, "%s", begin);
-    mt_text_add_markup(out, text);
-    mt_text_add(out, "%s", end);
-}
-
-static const char *class_of(const struct column *column)
-{
-    return column->is_number ? " class=\"n\"" : "";
-}
-
-/* Sizes are rounded; pointing at one shows its bytes. */
-static void add_html_row(struct mt_text *out, const struct element *table, size_t row)
-{
-    mt_text_add(out, "<tr>");
-    for (size_t column = 0; column < table->column_count; column++) {
-        const json_t *exact = table->cells[row * table->column_count + column].exact;
-        mt_text_add(out, "<td%s", class_of(&table->columns[column]));
-        if (json_is_integer(exact))
-            mt_text_add(out, " title=\"%" JSON_INTEGER_FORMAT " bytes\"", json_integer_value(exact));
-        add_html(out, ">", text_at(table, row + 1, column), "</td>");
-    }
-    mt_text_add(out, "</tr>\n");
-}
-
-static void add_html_table(struct mt_text *out, const struct element *table)
-{
-    add_html(out, "<div class=\"scroll\"><table>\n<caption>", table->text, "</caption>\n<thead><tr>");
-    for (size_t i = 0; i < table->column_count; i++) {
-        mt_text_add(out, "<th scope=\"col\"%s", class_of(&table->columns[i]));
-        add_html(out, ">", table->columns[i].title, "</th>");
-    }
-    mt_text_add(out, "</tr></thead>\n<tbody>\n");
-    for (size_t row = 0; row < count_rows(table); row++)
-        add_html_row(out, table, row);
-    mt_text_add(out, "</tbody></table></div>\n");
-}
-
-static void add_html_element(struct mt_text *out, const struct element *element)
-{
-    if (element->kind == ELEMENT_TABLE) {
-        add_html_table(out, element);
-    } else if (element->kind == ELEMENT_SAY) {
-        add_html(out, "<p>", element->text, "</p>\n");
-    } else {
-        add_html(out, "<p class=\"hint\">", element->text, ": <code>");
-        add_html(out, "", element->command, "</code></p>\n");
-    }
-}
-
-static void add_html_links(struct mt_text *out, const struct mt_page *page)
-{
-    mt_text_add(out, "<nav>");
-    for (size_t i = 1; i < page->section_count; i++) {
-        mt_text_add(out, "<a href=\"#%s", page->sections[i].key);
-        add_html(out, "\">", page->sections[i].title, "</a> ");
-    }
-    mt_text_add(out, "</nav>\n");
-}
-
-void mt_page_write_html(const struct mt_page *page, struct mt_text *out)
-{
-    mt_text_add(out, "%s", html_head);
-    add_html(out, "<title>", page->title, "</title>\n<style>\n");
-    mt_text_add(out, "%s</style>\n</head>\n<body>\n<main>\n", mt_report_css);
-    add_html(out, "<h1>", page->title, "</h1>\n");
-    for (size_t i = 0; i < page->section_count; i++) {
-        const struct section *section = &page->sections[i];
-        if (section->title != NULL) {
-            mt_text_add(out, "<h2 id=\"%s", section->key);
-            add_html(out, "\">", section->title, "</h2>\n");
-        }
-        for (size_t j = 0; j < section->element_count; j++)
-            add_html_element(out, &section->elements[j]);
-        if (i == 0)
-            add_html_links(out, page);
-    }
-    mt_text_add(out, "</main>\n</body>\n</html>\n");
-}
-
-/* Markdown is GitHub's. Tables are aligned in the source, too, so that it reads well as it is. */
-
-/* The rule under a header has three characters at least. */
-enum { NARROWEST_COLUMN = 3 };
-
-static int markdown_width(const char *text)
-{
-    struct mt_text escaped = {0};
-    mt_text_add_markdown(&escaped, text);
-    int width = (int)mt_text_width(mt_text_get(&escaped), escaped.length);
-    mt_text_release(&escaped);
-    return width;
-}
-
-static int column_width(const struct element *table, size_t column)
-{
-    int widest = NARROWEST_COLUMN;
-    for (size_t row = 0; row <= count_rows(table); row++) {
-        int width = markdown_width(text_at(table, row, column));
-        widest = width > widest ? width : widest;
-    }
-    return widest;
-}
-
-static void add_markdown_row(struct mt_text *out, const struct element *table, const int *widths, size_t row)
-{
-    for (size_t column = 0; column < table->column_count; column++) {
-        const char *text = text_at(table, row, column);
-        int padding = widths[column] - markdown_width(text);
-        bool is_number = table->columns[column].is_number;
-        mt_text_add(out, "| %*s", is_number ? padding : 0, "");
-        mt_text_add_markdown(out, text);
-        mt_text_add(out, "%*s ", is_number ? 0 : padding, "");
-    }
-    mt_text_add(out, "|\n");
-}
-
-/* Adds the line under the header, which says how columns are aligned. */
-static void add_rule(struct mt_text *out, const struct element *table, const int *widths)
-{
-    for (size_t column = 0; column < table->column_count; column++) {
-        bool is_number = table->columns[column].is_number;
-        mt_text_add(out, "| ");
-        for (int i = 0; i < widths[column] - is_number; i++)
-            mt_text_add(out, "-");
-        mt_text_add(out, is_number ? ": " : " ");
-    }
-    mt_text_add(out, "|\n");
-}
-
-/* Adds a text between marks. */
-static void add_marked(struct mt_text *out, const char *begin, const char *text, const char *end)
-{
-    mt_text_add(out, "%s", begin);
-    mt_text_add_markdown(out, text);
-    mt_text_add(out, "%s", end);
-}
-
-static void add_markdown_table(struct mt_text *out, const struct element *table)
-{
-    int *widths = mt_host_alloc(table->column_count * sizeof *widths);
-    for (size_t column = 0; column < table->column_count; column++)
-        widths[column] = column_width(table, column);
-    add_marked(out, "**", table->text, "**\n\n");
-    add_markdown_row(out, table, widths, 0);
-    add_rule(out, table, widths);
-    for (size_t row = 1; row <= count_rows(table); row++)
-        add_markdown_row(out, table, widths, row);
-    mt_text_add(out, "\n");
-    free(widths);
-}
-
-/* Adds ": `command`", between more backticks than the command has in a row. */
-static void add_code(struct mt_text *out, const char *command)
-{
-    size_t ticks = 1;
-    for (const char *at = strchr(command, '`'); at != NULL; at = strchr(at, '`')) {
-        size_t row = strspn(at, "`");
-        ticks = row >= ticks ? row + 1 : ticks;
-        at += row;
-    }
-    const char *space = ticks > 1 ? " " : "";
-    mt_text_add(out, ": ");
-    for (size_t i = 0; i < ticks; i++)
-        mt_text_add(out, "`");
-    mt_text_add(out, "%s%s%s", space, command, space);
-    for (size_t i = 0; i < ticks; i++)
-        mt_text_add(out, "`");
-}
-
-static void add_markdown_element(struct mt_text *out, const struct element *element)
-{
-    if (element->kind == ELEMENT_TABLE) {
-        add_markdown_table(out, element);
-        return;
-    }
-    if (element->text[0] != '\0' && strchr("#+-=", element->text[0]) != NULL) /* it would begin a list or a heading */
-        mt_text_add(out, "\\");
-    mt_text_add_markdown(out, element->text);
-    if (element->kind == ELEMENT_HINT)
-        add_code(out, element->command);
-    mt_text_add(out, "\n\n");
-}
-
-void mt_page_write_markdown(const struct mt_page *page, struct mt_text *out)
-{
-    add_marked(out, "# ", page->title, "\n\n");
-    for (size_t i = 0; i < page->section_count; i++) {
-        const struct section *section = &page->sections[i];
-        if (section->title != NULL)
-            add_marked(out, "## ", section->title, "\n\n");
-        for (size_t j = 0; j < section->element_count; j++)
-            add_markdown_element(out, &section->elements[j]);
-    }
 }

@@ -2,6 +2,9 @@
  *
  *   page ─▶ section ─▶ elements: table (made from rows by their fields), sentence, hint (a command that adds what is missing)
  *
+ * It begins with the sentences that were added as findings. Markdown and HTML leave out columns that show the same in each row;
+ * the title says it. HTML has charts beside tables.
+ *
  * Texts are kept as they are. Each writer escapes them for its own format, so that a name in a trace stays a name.
  *
  * Threads: a page belongs to its caller. */
@@ -23,6 +26,9 @@ void mt_page_section(struct mt_page *page, const char *key, const char *title);
 /* Adds a paragraph of plain text. */
 void mt_page_say(struct mt_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same of a sentence that says what was found: the page begins with all of these, too. */
+void mt_page_find(struct mt_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Adds the reason why something is absent, and the command that adds it. Copies both texts. */
 void mt_page_hint(struct mt_page *page, const char *command, const char *reason);
 
@@ -34,6 +40,13 @@ void mt_page_table(struct mt_page *page, const char *key, const char *title, con
 
 /* Adds a row to the table that was added last, and after which nothing else was. The type is the table's. */
 void mt_page_row(struct mt_page *page, const struct mt_row_type *type, const void *row);
+
+/* Links the row that was added last: its first cell, and its bars. Copies the target, a path relative to the page. */
+void mt_page_link(struct mt_page *page, const char *target);
+
+/* Adds a chart of the rows so far to the table that was added last: for each row a bar for each of the columns of those titles,
+ * three at most; NULL follows the last title. Titles that no column has are left out. */
+void mt_page_chart(struct mt_page *page, ...) __attribute__((sentinel));
 
 /* A field of rows for pages alone: MT_COLUMN(BYTES, uint64_t, struct mt_top_row, bytes, "size"). */
 #define MT_COLUMN(kind, type, row, member, title) MT_SHOWN(kind, type, row, member, title, title)

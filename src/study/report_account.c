@@ -72,6 +72,7 @@ static mt_status add_account(struct mt_report *report, const struct mt_report_ru
     mt_text_add(&title, "Live when forward ends, in step %" PRId64 ": %s, %s, seq %s, %s", account.step, run->model,
                 run->pass, run->seq_text, run->steps.precision);
     mt_page_table(report->page, "account", title.data, &term_type, account.terms, account.count);
+    mt_page_chart(report->page, "in the trace", NULL);
     mt_page_row(report->page, &term_type, &account.sum);
     mt_text_release(&title);
     say_symbols(report->page, &plan.config, &account);
@@ -103,8 +104,9 @@ static mt_status say_exact(struct mt_report *report)
     }
     assert(exact <= known);
     if (status == MT_OK && known > 0)
-        mt_page_say(report->page, "In %zu of the %zu runs with such formulas every term is exact, to the byte.", exact,
-                    known);
+        mt_page_find(report->page,
+                     "In %zu of the %zu runs whose live bytes have formulas every term is exact, to the byte.", exact,
+                     known);
     else if (status == MT_OK)
         mt_page_say(report->page, "No run is of a kind with such formulas.");
     return status;

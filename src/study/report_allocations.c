@@ -293,6 +293,7 @@ static void add_categories(struct mt_report *report, const struct comparison *co
     mt_report_describe(&axes, comparison->baseline, &title);
     mt_text_add(&title, ", seq %s", comparison->baseline->seq_text);
     mt_page_table(report->page, "categories", title.data, &type, comparison->pairs, comparison->count);
+    mt_page_chart(report->page, "largest in forward, fp32", "autocast", NULL);
     mt_text_release(&title);
     if (is_pair)
         say_changes(report->page, comparison);

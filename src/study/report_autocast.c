@@ -149,12 +149,15 @@ static void add_causes(struct mt_page *page, const struct group *group)
             find_or_add(&causes, cause->kind, mt_text_get(&cause_title))->bytes[i] += cause->bytes;
             mt_text_release(&cause_title);
         }
+    size_t count = causes.count;
     struct cause_row *sum = find_or_add(&causes, MT_CAUSE_COUNT, "sum");
     for (size_t i = 0; i < group->count; i++)
         sum->bytes[i] = group->diffs[i].allocated.delta_bytes;
     mt_text_add(&title, "What autocast adds and takes: ");
     mt_report_describe(group->axes, group->runs[0], &title);
-    mt_page_table(page, "causes", title.data, &causes.type, causes.rows, causes.count);
+    mt_page_table(page, "causes", title.data, &causes.type, causes.rows, count);
+    mt_page_chart(page, fields[1].heading, fields[group->count > 1 ? group->count : 1].heading, NULL);
+    mt_page_row(page, &causes.type, row_at(&causes, count));
     for (size_t i = 1; i <= group->count; i++)
         free((char *)fields[i].heading);
     for (size_t i = 0; i < causes.count; i++)
@@ -236,7 +239,8 @@ static void add_reason(struct mt_text *out, const struct group *group)
     mt_text_add(out, ".");
 }
 
-static void say_direction(struct mt_page *page, const struct group *group)
+/* Says by which lengths the peak is higher or lower; of the first group that is told, the page begins with that, too. */
+static void say_direction(struct mt_page *page, const struct group *group, bool is_first)
 {
     struct mt_text text = {0};
     mt_report_describe(group->axes, group->runs[0], &text);
@@ -245,7 +249,7 @@ static void say_direction(struct mt_page *page, const struct group *group)
     follows = add_lengths(&text, group, -1, "lower", follows) || follows;
     add_lengths(&text, group, 0, "the same", follows);
     add_reason(&text, group);
-    mt_page_say(page, "%s", text.data);
+    (is_first ? mt_page_find : mt_page_say)(page, "%s", text.data);
     mt_text_release(&text);
 }
 
@@ -265,6 +269,7 @@ static mt_status add_groups(struct mt_report *report, const struct mt_report_pai
     const struct mt_report_axes axes = mt_report_axes_of(&pairs->autocast);
     size_t least = longest_group(&pairs->autocast) > 1 ? 2 : 1; /* groups of one length only if no group has more */
     mt_status status = MT_OK;
+    bool is_first = true;
     for (size_t begin = 0, end; begin < pairs->autocast.count && status == MT_OK; begin = end) {
         struct group group = {.axes = &axes};
         end = mt_report_group_end(&pairs->autocast, begin);
@@ -273,7 +278,8 @@ static mt_status add_groups(struct mt_report *report, const struct mt_report_pai
         status = load_group(report, pairs, begin, end, &group);
         if (status == MT_OK) {
             add_causes(report->page, &group);
-            say_direction(report->page, &group);
+            say_direction(report->page, &group, is_first);
+            is_first = false;
         }
         group_release(&group);
     }
@@ -287,9 +293,10 @@ mt_status mt_report_autocast(struct mt_report *report)
     mt_page_section(report->page, "autocast", "Peaks under autocast");
     mt_report_peak_tables(report, "bf16");
     if (pairs.autocast.count > 0) {
-        mt_report_table(report->page, &pairs.autocast, "comparison",
+        mt_report_table(report, &pairs.autocast, "comparison",
                         "fp32 against bf16 autocast; PyTorch's and the published difference are of reserved bytes",
                         pair_fields);
+        mt_page_chart(report->page, "allocated, fp32", "allocated, autocast", NULL);
         say_nearness(report->page, &pairs);
         status = add_groups(report, &pairs);
     } else {

@@ -79,10 +79,10 @@ static void say_range(struct mt_page *page, const struct twin *twins, size_t cou
         most_saved = fmax(most_saved, twins[i].saved_share);
     }
     if (isfinite(least_saved))
-        mt_page_say(page, "The fused model's peak is %.0f to %.0f %% below the eager one's.", 100 * least_saved,
-                    100 * most_saved);
+        mt_page_find(page, "The fused model's peak is %.0f to %.0f %% below the eager one's.", 100 * least_saved,
+                     100 * most_saved);
     if (isfinite(least_speed_up))
-        mt_page_say(page, "Its step is %.2f to %.2f times as fast.", least_speed_up, most_speed_up);
+        mt_page_find(page, "The fused model's step is %.2f to %.2f times as fast.", least_speed_up, most_speed_up);
 }
 
 mt_status mt_report_implementations(struct mt_report *report)
@@ -104,8 +104,9 @@ mt_status mt_report_implementations(struct mt_report *report)
     rows.count = count;
     mt_page_section(report->page, "implementations", "Eager against compiled-like");
     if (count > 0) {
-        mt_report_table(report->page, &rows, "implementations", "Op by op (eager) against compiled-like (fused)",
+        mt_report_table(report, &rows, "implementations", "Op by op (eager) against compiled-like (fused)",
                         twin_fields);
+        mt_page_chart(report->page, "allocated, eager", "allocated, fused", NULL);
         say_range(report->page, twins, count);
     } else {
         mt_page_hint(report->page, report->remedies[MT_LACKS_IMPLEMENTATIONS],

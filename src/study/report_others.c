@@ -69,8 +69,10 @@ static mt_status add_peaks(const struct mt_report *report, const struct mt_run *
     for (int measure = 0; measure < MT_MEASURE_COUNT && status == MT_OK; measure++) {
         struct peak_row row = {.run = *run, .measure = mt_measure_name((mt_measure)measure)};
         status = mt_trace_peak(report->trace, run, (mt_measure)measure, &row.peak);
-        if (status == MT_OK)
+        if (status == MT_OK) {
             mt_page_row(report->page, &peak_type, &row);
+            mt_report_link(report, run);
+        }
         mt_peak_row_release(&row.peak);
     }
     return status;
@@ -131,6 +133,7 @@ static mt_status add_group_table(const struct mt_report *report, size_t first, m
     mt_page_table(report->page, name, title, &group_type, NULL, 0);
     for (size_t i = first; i < report->other_count && status == MT_OK; i++)
         status = add_groups(report, report->others[i], key);
+    mt_page_chart(report->page, "allocated", NULL);
     return status;
 }
 
@@ -146,6 +149,7 @@ mt_status mt_report_others(struct mt_report *report)
     mt_page_table(report->page, "other-peaks", "Their peaks", &peak_type, NULL, 0);
     for (size_t i = first; i < report->other_count && status == MT_OK; i++)
         status = add_peaks(report, report->others[i]);
+    mt_page_chart(report->page, "size", NULL);
     if (status == MT_OK)
         status = add_group_table(report, first, MT_GROUP_ROLE, "other-roles", "The allocated peak by role");
     if (status == MT_OK)
@@ -157,5 +161,6 @@ mt_status mt_report_others(struct mt_report *report)
     mt_page_table(report->page, "other-phases", "The highest moment of each phase", &phase_type, NULL, 0);
     for (size_t i = first; i < report->other_count && status == MT_OK; i++)
         status = add_phases(report, report->others[i]);
+    mt_page_chart(report->page, "allocated", NULL);
     return status;
 }

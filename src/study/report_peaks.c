@@ -101,20 +101,21 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
         return;
     mt_format_bytes((uint64_t)llabs(distance.allocated), allocated);
     mt_format_bytes((uint64_t)llabs(distance.reserved), reserved);
-    if (distance.with_workspace > 0)
-        mt_page_say(page,
-                    "Of the forward rows that PyTorch measured, %zu ran in a process that had run backward before, and "
-                    "held the %s workspace of its matrix products, which ours did not need.",
-                    distance.with_workspace, mt_format_bytes(BACKWARD_WORKSPACE_BYTES, workspace));
     struct mt_text text = {0};
-    mt_text_add(&text, "%s allocated peaks are ", distance.with_workspace > 0 ? "But for that," : "The");
+    mt_text_add(&text, "Allocated peaks are ");
     if (distance.allocated == 0)
         mt_text_add(&text, "what PyTorch measured on an H200, to the byte;");
     else
         mt_text_add(&text, "within %s (%.3f %%) of what PyTorch measured on an H200,", allocated,
                     distance.allocated_percent);
-    mt_page_say(page, "%s reserved ones are within %s (%.3f %%), and within %.2f GiB of the published figures.",
-                text.data, reserved, distance.reserved_percent, distance.published_gib);
+    mt_page_find(page, "%s reserved ones are within %s (%.3f %%), and within %.2f GiB of the published figures.",
+                 text.data, reserved, distance.reserved_percent, distance.published_gib);
+    if (distance.with_workspace > 0)
+        mt_page_say(
+            page,
+            "Of the forward rows that PyTorch measured, %zu ran in a process that had run backward before, and "
+            "held the %s workspace of its matrix products, which ours did not need; these figures leave it out.",
+            distance.with_workspace, mt_format_bytes(BACKWARD_WORKSPACE_BYTES, workspace));
     mt_text_release(&text);
 }
 
@@ -142,9 +143,12 @@ static void add_two_sizes(struct mt_text *out, const struct mt_report_run *const
         mt_text_add(out, "%s (at %s) and %s (at %s)", a, runs[0]->seq_text, b, runs[1]->seq_text);
 }
 
+/* Adds a sentence: mt_page_say or mt_page_find. */
+typedef void say_function(struct mt_page *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Says how the peak grows from the shortest sequence of a group to the longest. */
-static void say_growth(struct mt_page *page, const struct mt_report_axes *axes, const struct mt_report_run *first,
-                       const struct mt_report_run *last)
+static void say_growth(struct mt_page *page, say_function *say, const struct mt_report_axes *axes,
+                       const struct mt_report_run *first, const struct mt_report_run *last)
 {
     struct mt_text text = {0};
     char from[MT_BYTES_TEXT], to[MT_BYTES_TEXT];
@@ -156,27 +160,31 @@ static void say_growth(struct mt_page *page, const struct mt_report_axes *axes, 
     const uint64_t state[] = {state_bytes(first), state_bytes(last)};
     const uint64_t rest[] = {first->allocated.bytes - state[0], last->allocated.bytes - state[1]};
     mt_report_describe(axes, first, &text);
-    mt_text_add(&text, ": for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
-                (double)last->seq / (double)first->seq, first->seq_text, last->seq_text,
+    mt_text_add(&text,
+                ", %s: for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
+                first->steps.precision, (double)last->seq / (double)first->seq, first->seq_text, last->seq_text,
                 (double)last->allocated.bytes / (double)first->allocated.bytes,
                 mt_format_bytes(first->allocated.bytes, from), mt_format_bytes(last->allocated.bytes, to));
     mt_text_add(&text, "Of it %s take ", is_step ? "parameters, gradients and optimizer state" : "the parameters");
     add_two_sizes(&text, runs, state);
     mt_text_add(&text, "; the rest is ");
     add_two_sizes(&text, runs, rest);
-    mt_page_say(page, "%s.", text.data);
+    say(page, "%s.", text.data);
     mt_text_release(&text);
 }
 
-/* Says so of each group, which is named by the axes in which runs of the page differ. */
+/* Says so of each group, which is named by the axes in which runs of the page differ. With that of most runs the page begins,
+ * too. */
 static void say_group_growth(const struct mt_report *report, const struct mt_report_rows *rows)
 {
     const struct mt_report_axes axes = mt_report_all_axes(report);
+    size_t lead, lead_end;
+    mt_report_lead(rows, &lead, &lead_end);
     for (size_t begin = 0, end; begin < rows->count; begin = end) {
         end = mt_report_group_end(rows, begin);
         const struct mt_report_run *last = mt_report_last_whole(rows, begin, end);
         if (last != NULL && !rows->runs[begin]->is_oom)
-            say_growth(report->page, &axes, rows->runs[begin], last);
+            say_growth(report->page, begin == lead ? mt_page_find : mt_page_say, &axes, rows->runs[begin], last);
     }
 }
 
@@ -210,15 +218,16 @@ void mt_report_peak_tables(struct mt_report *report, const char *autocast)
     struct mt_report_rows published = select_rows(report, autocast, ORIGIN_PUBLISHED);
     struct mt_report_rows other = select_rows(report, autocast, ORIGIN_OTHER);
     if (published.count > 0) {
-        mt_report_table(report->page, &published, "published", "Peaks of the published configuration",
-                        published_fields);
+        mt_report_table(report, &published, "published", "Peaks of the published configuration", published_fields);
+        mt_page_chart(report->page, "allocated", "PyTorch on H200", NULL);
         say_distance(report->page, &published);
         say_group_growth(report, &published);
     }
     hint_at_study(report, &published, autocast);
     if (other.count > 0) {
-        mt_report_table(report->page, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks",
+        mt_report_table(report, &other, "peaks", published.count > 0 ? "Peaks of other configurations" : "Peaks",
                         plain_fields);
+        mt_page_chart(report->page, "allocated", "reserved", NULL);
         say_group_growth(report, &other);
     }
     mt_report_rows_release(&published);
@@ -239,6 +248,18 @@ static const struct mt_field refusal_fields[] = {
     MT_FIELDS_END,
 };
 
+/* Says how many runs did not fit, and of the first what was asked for. */
+static void find_refusal(struct mt_report *report, const struct mt_report_run *run, size_t count)
+{
+    char refused[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
+    mt_page_find(
+        report->page,
+        "%zu of %zu runs ended out of memory. %s, %s, seq %s, %s on %s asked for %s (%s) with %s of %s reserved.",
+        count, report->run_count, run->model, run->pass, run->seq_text, run->steps.precision, run->run.device,
+        mt_format_bytes(run->refused_bytes, refused), run->steps.oom_category,
+        mt_format_bytes(run->reserved.bytes, reserved), mt_format_bytes(run->run.capacity_bytes, capacity));
+}
+
 /* Adds the runs that did not fit. */
 static void add_refusals(struct mt_report *report)
 {
@@ -248,9 +269,12 @@ static void add_refusals(struct mt_report *report)
         if (rows.runs[i]->is_oom)
             rows.runs[kept++] = rows.runs[i];
     rows.count = kept;
-    if (kept > 0)
-        mt_report_table(report->page, &rows, "out-of-memory", "Runs that ended out of memory, peaks until then",
+    if (kept > 0) {
+        mt_report_table(report, &rows, "out-of-memory", "Runs that ended out of memory, peaks until then",
                         refusal_fields);
+        mt_page_chart(report->page, "card has", "reserved", NULL);
+        find_refusal(report, rows.runs[0], kept);
+    }
     mt_report_rows_release(&rows);
 }
 
@@ -273,9 +297,42 @@ static void say_narrow_fits(struct mt_report *report)
     }
 }
 
+/* Adds what a peak is made of, the largest categories first: "Opt State has 25.38 GiB of it, Param 12.69 GiB, …". */
+static void add_largest_shares(struct mt_text *out, const struct mt_peak_row *peak)
+{
+    enum { SHARES_SAID = 4 };
+    size_t said = peak->share_count < SHARES_SAID ? peak->share_count : SHARES_SAID;
+    char size[MT_BYTES_TEXT];
+    for (size_t i = 0; i < said; i++) {
+        mt_report_join(out, i, said);
+        mt_text_add(out, i == 0 ? "%s has %s of it" : "%s %s", peak->shares[i].name,
+                    mt_format_bytes(peak->shares[i].allocated_bytes, size));
+    }
+}
+
+/* Says which run has the highest peak of those that fit, and what it is made of. */
+static void find_highest(struct mt_report *report)
+{
+    const struct mt_report_run *highest = NULL;
+    struct mt_text shares = {0};
+    char allocated[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
+    for (size_t i = 0; i < report->run_count; i++)
+        if (!report->runs[i].is_oom && (highest == NULL || report->runs[i].allocated.bytes > highest->allocated.bytes))
+            highest = &report->runs[i];
+    if (highest == NULL || highest->allocated.share_count == 0)
+        return;
+    add_largest_shares(&shares, &highest->allocated);
+    mt_page_find(report->page, "The highest peak is %s allocated, %s reserved: %s, %s, seq %s, %s on %s. %s.",
+                 mt_format_bytes(highest->allocated.bytes, allocated),
+                 mt_format_bytes(highest->reserved.bytes, reserved), highest->model, highest->pass, highest->seq_text,
+                 highest->steps.precision, highest->run.device, mt_text_get(&shares));
+    mt_text_release(&shares);
+}
+
 mt_status mt_report_peaks(struct mt_report *report)
 {
     mt_page_section(report->page, "peaks", "Peaks in fp32");
+    find_highest(report);
     mt_report_peak_tables(report, "off");
     add_refusals(report);
     say_narrow_fits(report);

@@ -5,6 +5,7 @@
 #include "device/device.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -446,8 +447,18 @@ static struct mt_field axis_field(mt_setting axis)
                              .offset = offsetof(struct mt_report_run, axis) + axis * sizeof(const char *)};
 }
 
-void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const char *key, const char *title,
-                     const struct mt_field *fields)
+void mt_report_link(const struct mt_report *report, const struct mt_run *run)
+{
+    struct mt_text target = {0};
+    if (report->timelines == NULL)
+        return;
+    mt_text_add(&target, "%s/run-%" PRId64 ".html", report->timelines, run->id);
+    mt_page_link(report->page, mt_text_get(&target));
+    mt_text_release(&target);
+}
+
+void mt_report_table(const struct mt_report *report, const struct mt_report_rows *rows, const char *key,
+                     const char *title, const struct mt_field *fields)
 {
     enum { MOST_COLUMNS = 2 * MT_SETTING_COUNT };
     struct mt_field columns[MOST_COLUMNS + 1] = {0};
@@ -464,9 +475,11 @@ void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, co
     mt_text_add(&whole, "%s", title);
     add_common(&whole, rows, &axes);
     const struct mt_row_type type = MT_ROW_TYPE(struct mt_report_run, columns);
-    mt_page_table(page, key, whole.data, &type, NULL, 0);
-    for (size_t i = 0; i < rows->count; i++)
-        mt_page_row(page, &type, rows->runs[i]);
+    mt_page_table(report->page, key, whole.data, &type, NULL, 0);
+    for (size_t i = 0; i < rows->count; i++) {
+        mt_page_row(report->page, &type, rows->runs[i]);
+        mt_report_link(report, &rows->runs[i]->run);
+    }
     mt_text_release(&whole);
 }
 

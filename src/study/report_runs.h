@@ -52,6 +52,8 @@ typedef enum mt_report_lack {
 /* The data that the sections of a report share. */
 struct mt_report {
     const char *const *remedies; /* by mt_report_lack: the command that adds it; borrowed */
+    const char
+        *timelines; /* the folder of the runs' timelines, as the page links to it; NULL: there is none. Borrowed */
     struct mt_trace *trace;
     struct mt_page *page;
     struct mt_report_run *runs; /* by axes, mode, precision, sequence length, warm-up */
@@ -61,7 +63,7 @@ struct mt_report {
 };
 
 /* Loads the newest run of each configuration that ended, also one that ended out of memory. Of full steps it prefers a
- * run with a second step, since the first makes the optimizer's state. Leaves out->page and out->remedies as they are.
+ * run with a second step, since the first makes the optimizer's state. Leaves out->page, out->remedies and out->timelines as they are.
  * Release in any case. */
 mt_status mt_report_load(struct mt_trace *trace, struct mt_report *out);
 void mt_report_release(struct mt_report *report);
@@ -122,9 +124,12 @@ struct mt_report_axes mt_report_all_axes(const struct mt_report *report); /* of 
 
 /* Adds a table of rows, each a struct that begins with its run. The first columns are the axes in which the runs differ,
  * then come the fields, which end with MT_FIELDS_END. The title goes on with what all runs have in common: "…: 2.7B, batch
- * 4, sim:h200". */
-void mt_report_table(struct mt_page *page, const struct mt_report_rows *rows, const char *key, const char *title,
-                     const struct mt_field *fields);
+ * 4, sim:h200". Each row links to its run's timeline. */
+void mt_report_table(const struct mt_report *report, const struct mt_report_rows *rows, const char *key,
+                     const char *title, const struct mt_field *fields);
+
+/* Links the row that was added last to the timeline of a run, "FOLDER/run-3.html", if there is a folder. */
+void mt_report_link(const struct mt_report *report, const struct mt_run *run);
 
 /* Adds a run for a sentence, its model, its mode and those axes: "2.7B, forward pass, sim:h200". */
 void mt_report_describe(const struct mt_report_axes *axes, const struct mt_report_run *run, struct mt_text *out);

@@ -178,7 +178,8 @@ static void add_warmup(struct mt_report *report)
             rows.count++;
         }
     if (rows.count > 0) {
-        mt_report_table(report->page, &rows, "warm-up", "A step without and with warm-up", warmth_fields);
+        mt_report_table(report, &rows, "warm-up", "A step without and with warm-up", warmth_fields);
+        mt_page_chart(report->page, "without warm-up, ms", "with, ms", NULL);
         say_warmth(report->page, pairs, rows.count);
     } else {
         mt_page_hint(report->page, report->remedies[MT_LACKS_WARMUP],
@@ -193,8 +194,9 @@ mt_status mt_report_timing(struct mt_report *report)
     struct mt_report_rows rows = select_timed(report);
     mt_page_section(report->page, "timing", "Timing");
     if (rows.count > 0) {
-        mt_report_table(report->page, &rows, "steps", "Time of a step, mean ± standard deviation where there is one",
+        mt_report_table(report, &rows, "steps", "Time of a step, mean ± standard deviation where there is one",
                         step_fields);
+        mt_page_chart(report->page, "forward ms", "backward ms", "optimizer ms", NULL);
         say_estimates(report->page, &rows);
         say_times(report->page, &rows);
     }
@@ -341,6 +343,7 @@ static void add_kernels(struct mt_page *page, const struct mt_run *run, const st
     mt_page_table(page, "kernels", title.data, type_of_phases(kernels, cell), NULL, 0);
     for (size_t i = 0; i < kernels->phase_count; i++)
         add_phase(page, kernels, cell, &kernels->phases[i]);
+    mt_page_chart(page, "ms", "products", NULL);
     if (is_estimated)
         mt_page_say(page, "Nothing ran on %s: each op counts as a kernel of its name and of its estimated time.",
                     run->device);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { settle, startBrowser } from "./browser.mjs";
-import { factsOf, numbers, pointOf, press, withOpened } from "./hands.mjs";
+import { factsOf, numbers, press, withOpened } from "./hands.mjs";
 import { makeSyntheticPage, PHASES } from "./synthetic.mjs";
 
 let started;

@@ -1,7 +1,6 @@
 /** Decoding: encoded data comes back, and damaged data is refused. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { deflateSync } from "node:zlib";
 import { inflate, readDescription, readTable } from "../../viewer/decode.js";
 import { encodeChunks } from "./encode.mjs";
 import { makeSyntheticPage } from "./synthetic.mjs";

@@ -16,6 +16,7 @@ const urls = {};
 before(async () => {
     started = await startBrowser();
     urls.one = started.write("one", makeSyntheticPage(3000, ["small", "kernels"]));
+    urls.two = started.write("two", makeSyntheticPage(3000, ["small", "diff"]));
 });
 after(() => started.close());
 
@@ -121,6 +122,86 @@ test("wheels that count in lines or pages, and a trackpad's pinch, zoom and move
         assert.ok(after.from - before.from > spanOf(before) * 0.03, "lines sideways");
     }));
 
+test("the wheel scrolls the page beside the charts, where all is shown, and as long as it goes on", () =>
+    withPage({ height: 500 }, async (page) => {
+        const scrolled = () => page.evaluate(() => document.querySelector("main").scrollTop);
+        const turn = async (point, by, waitMs = 300) => {
+            await page.waitForTimeout(waitMs);
+            await page.mouse.move(...point);
+            const [before, view] = [await scrolled(), await numbers(page)];
+            await page.mouse.wheel(0, by);
+            await page.waitForTimeout(100);
+            return { by: (await scrolled()) - before, zoomed: spanOf(await numbers(page)) !== spanOf(view) };
+        };
+        const inside = await pointOf(page, "#area-0", 0.5, 0.2);
+        const { x } = await page.locator("#area-0").boundingBox();
+        assert.deepEqual(await turn(inside, -60), { by: 0, zoomed: true }, "in");
+        assert.deepEqual(await turn(inside, 40), { by: 0, zoomed: true }, "out");
+        await press(page, "0");
+        assert.deepEqual(await turn(inside, 40), { by: 40, zoomed: false }, "out, of all that there is");
+        assert.deepEqual(await turn(inside, -20, 0), { by: -20, zoomed: false }, "on with it");
+        assert.deepEqual(await turn([x + 20, inside[1]], -20), { by: -20, zoomed: false }, "beside the charts");
+    }));
+
+test("on a narrow page the panel of what was chosen is in view", () =>
+    withPage({ width: 800, height: 700 }, async (page) => {
+        await clickAt(page, "#area-0", 0.5, 0.9);
+        await page.evaluate(() => document.getElementById("map").scrollIntoView({ block: "start" }));
+        await clickAt(page, "#map", 0.5, 0.2);
+        const { y, height } = await page.locator("#block").boundingBox();
+        assert.ok(y > 0 && y + height <= 700, `${y} ${height}`);
+        assert.equal(await page.evaluate(() => document.activeElement?.tagName), "BODY");
+        await page.click("#close-block");
+        assert.equal(await page.isVisible("#block"), false);
+    }));
+
+test("the keyboard stays where it is when a list is made anew", () =>
+    withPage({}, async (page) => {
+        const focused = () => page.evaluate(() => document.activeElement?.getAttribute("data-key"));
+        await page.locator("#live .fold").first().click();
+        const member = page.locator("#live .member button").first();
+        const key = await member.getAttribute("data-key");
+        await member.press("Enter");
+        await settle(page);
+        assert.equal(await focused(), key);
+        assert.equal(await page.textContent("#block-facts dd"), await page.textContent("#live .group td:nth-child(2)"));
+        const twin = page.locator("#twins button:not([aria-current])").first();
+        const other = await twin.getAttribute("data-key");
+        await twin.press("Enter");
+        await settle(page);
+        assert.equal(await focused(), other);
+        assert.equal(await page.locator("#twins [aria-current]").getAttribute("data-key"), other);
+        const count = await page.locator("#icicle button").count();
+        assert.ok(count > 1);
+        await page.locator("#icicle button").nth(1).press("Enter");
+        await settle(page);
+        assert.equal(await page.evaluate(() => document.activeElement?.closest("#icicle")?.id), "icicle");
+    }));
+
+test("every block is in the list, once more of it is listed", async () => {
+    const url = started.write("many", makeSyntheticPage(20000, ["noise"]));
+    await withOpened(started, url, {}, async (page) => {
+        const numberIn = (text) => Number(text.replaceAll(",", "").match(/\d+/)[0]);
+        const all = numberIn(await page.textContent("#live-title"));
+        assert.equal(await page.isVisible("#more-kinds"), true);
+        while (await page.isVisible("#more-kinds")) await page.click("#more-kinds");
+        const counts = await page
+            .locator("#live .group")
+            .evaluateAll((rows) => rows.map((row) => row.querySelector(".each")?.textContent ?? "1"));
+        assert.equal(
+            counts.map(numberIn).reduce((sum, count) => sum + count, 0),
+            all,
+        );
+        const most = counts.map(numberIn).indexOf(Math.max(...counts.map(numberIn)));
+        await page.locator("#live .group").nth(most).locator(".fold").click();
+        await settle(page);
+        const more = page.locator('#live [data-key="more"]');
+        assert.equal(await more.count(), 1);
+        while ((await more.count()) > 0) await more.click();
+        assert.equal(await page.locator("#live .member").count(), numberIn(counts[most]));
+    });
+});
+
 test("a button that was let go outside of the window drags nothing", () =>
     withPage({}, async (page) => {
         await press(page, "w", "w", "w");
@@ -209,7 +290,7 @@ test("on the screen and on paper the list of blocks and what it leaves out sum u
             });
         for (const [media, rows] of [
             ["screen", 40],
-            ["print", 20],
+            ["print", 8],
         ]) {
             await page.emulateMedia({ media });
             const { counts, rest, title } = await tell();
@@ -239,6 +320,18 @@ test("paper shows the charts, in light colours", { skip: noPoppler }, async () =
             const path = join(started.folder, `${scheme}.pdf`);
             await page.pdf({ path, format: "A4", printBackground: true });
             assert.ok(colouredShare(path) > 0.1, `${scheme}: ${colouredShare(path)}`);
+        });
+});
+
+test("a page is printed on one sheet, with its legend", { skip: noPoppler }, async () => {
+    for (const [name, url] of Object.entries(urls))
+        await withOpened(started, url, {}, async (page) => {
+            const path = join(started.folder, `${name}.pdf`);
+            await page.pdf({ path, format: "A4", printBackground: true });
+            assert.match(execFileSync("pdfinfo", [path], { encoding: "utf8" }), /^Pages: +1$/m, name);
+            const text = execFileSync("pdftotext", [path, "-"], { encoding: "utf8" });
+            for (const each of await page.locator("#legend button > span:first-of-type").allTextContents())
+                assert.ok(text.includes(each), `${name}: ${each}`);
         });
 });
 

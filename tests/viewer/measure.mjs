@@ -1,5 +1,5 @@
 /**
- * Prints how large and how fast pages are: node measure.mjs [--rows TITLE | --promised TITLE] PAGE.html …
+ * Prints how large and how fast pages are: node measure.mjs [--rows TITLE | --promised TITLE] [--peer SNAPSHOT] PAGE.html …
  *
  * What was promised holds for the page of a million allocations that tools/bench viewer has the program write; other
  * pages of as many may be lighter or heavier, since a frame's work depends on spans and sizes, too.
@@ -9,11 +9,13 @@
  * until it is there; and, since that is how tests see it, with one from the beginning. A frame's work is the median of
  * FRAMES, each after a turn of the wheel that came through the browser; "from frame to frame" is how the browser presents
  * them while one turns on.
+ * With a snapshot of the same run, PyTorch's own viewer is measured beside (memory_viz.mjs).
  * The heap is the page's and the worker's is gone by then; arrays' own memory counts.
  */
 import { statSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { openPage, settle, startBrowser, startUnwatchedBrowser, stateOf } from "./browser.mjs";
+import { measurePeer } from "./memory_viz.mjs";
 
 const OPENINGS = 5;
 const LOADS_MS = 4000; /* longer than any page takes that is measured */
@@ -125,14 +127,18 @@ async function measure({ browser, unwatched }, url) {
 
 function printTable(title, rows) {
     console.log(title);
-    for (const { what, unit, value, target } of rows)
-        console.log(`  ${what.padEnd(32)}${value.toFixed(2).padStart(9)} ${unit}${target ? `, target ${target}` : ""}`);
+    for (const { what, unit, value, target, peer } of rows) {
+        const beside = peer === undefined ? "" : `, PyTorch's ${peer.toFixed(2)}`;
+        console.log(
+            `  ${what.padEnd(36)}${value.toFixed(2).padStart(9)} ${unit}${target ? `, target ${target}` : ""}${beside}`,
+        );
+    }
 }
 
 function printRows({ title, promised }, rows) {
-    for (const { what, unit, value, target } of rows) {
+    for (const { what, unit, value, target, peer } of rows) {
         const bound = promised && target ? ["<=", target] : ["", ""];
-        console.log([`${title}: ${what}`, unit, value.toPrecision(6), "", ...bound].join("\t"));
+        console.log([`${title}: ${what}`, unit, value.toPrecision(6), peer?.toPrecision(6) ?? "", ...bound].join("\t"));
     }
 }
 
@@ -140,10 +146,25 @@ const words = process.argv.slice(2);
 const form = ["--rows", "--promised"].includes(words[0])
     ? { promised: words[0] === "--promised", title: words.splice(0, 2)[1] }
     : null;
+const snapshot = words[0] === "--peer" ? words.splice(0, 2)[1] : "";
+
+/** Returns the figures of PyTorch's viewer; none if it is not there, or shows nothing. */
+async function measureBeside(browser) {
+    if (!snapshot || !process.env.MEMORY_VIZ) return {};
+    try {
+        return await measurePeer(browser, process.env.MEMORY_VIZ, snapshot, { count: FRAMES, median });
+    } catch (error) {
+        console.error(`MemoryViz.js does not show ${snapshot}: ${String(error.message).split("\n")[0]}`);
+        return {};
+    }
+}
+
 const started = await startBrowser();
 const unwatched = await startUnwatchedBrowser();
 for (const path of words) {
+    const peers = await measureBeside(started.browser);
     const rows = await measure({ browser: started.browser, unwatched }, pathToFileURL(path).href);
+    for (const row of rows) row.peer = peers[row.what];
     if (form) printRows(form, rows);
     else printTable(path, rows);
 }

@@ -198,7 +198,7 @@ test("a click on the map tells all about a block, and its twins can be shown", (
         await page.click("#show-twins");
         await settle(page);
         assert.equal(await page.getAttribute("#show-twins", "aria-pressed"), "true");
-        await page.click("#twins li button");
+        await page.click("#twins li button:not([aria-current])");
         await settle(page);
         assert.notEqual((await numbers(page)).selected, selected);
         await press(page, "Escape");
@@ -424,6 +424,24 @@ test("a group that is hidden is in no chart and no list, in a link too, until Es
         assert.equal(await isOn("parameter"), "false");
         await press(page, "Escape");
         assert.equal(await isOn("parameter"), "true");
+    }));
+
+test("the icicle follows the cursor over an area, and goes back to the pinned moment", () =>
+    withPage("one", {}, async (page) => {
+        const shown = async () => [
+            await page.textContent("#icicle-title"),
+            (await page.locator("#icicle > *").evaluateAll((all) => all.map(({ title }) => title))).join("\n"),
+        ];
+        const [pinned, atPeak] = await shown();
+        assert.match(pinned, /^At the peak, /);
+        await page.mouse.move(...(await pointOf(page, "#area-0", 0.02, 0.5)));
+        await settle(page);
+        const [title, modules] = await shown();
+        assert.match(title, /^At the cursor, /);
+        assert.notEqual(modules, atPeak);
+        await page.mouse.move(5, 5);
+        await settle(page);
+        assert.deepEqual(await shown(), [pinned, atPeak]);
     }));
 
 test("a module of the icicle is shown alone, and layers unfold", () =>

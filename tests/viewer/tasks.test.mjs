@@ -50,6 +50,8 @@ const tasks = [
             const [first] = ask(started.folder, "advise", "--run", "one").simulated;
             assert.equal(await page.textContent("#what-if-line"), first.command);
             assert.ok((await page.textContent("#what-if-text")).includes(sizeText(first.peak.reserved_bytes)));
+            const course = page.locator("#changes button").first().locator("path").nth(1);
+            assert.match(await course.getAttribute("d"), /^M0 [\d.]+/);
         },
     },
     {

@@ -69,7 +69,8 @@ static const struct remark {
     {"check", NULL,
      "Exits with 1 if the run does not keep to the budget. `check --self-test` answers with\n"
      "memtrace.check_self_test/1: `works`, and `rows[]` of `criterion`, `expected` and `held`."},
-    {"report", NULL, "The page of `memtrace report`, with exact numbers where the page rounds."},
+    {"report", NULL,
+     "The page of `memtrace report`, with exact numbers where the page rounds, and `findings`, with which it begins."},
     {"attention", NULL, "Memory is without the workspaces of matrix products."},
     {"export", "export_blocks",
      "`export events` and `export peaks` are memtrace.export_events/2 and memtrace.export_peaks/1, with the columns "

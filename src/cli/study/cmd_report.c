@@ -5,16 +5,20 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/run/told_session.h"
+#include "page/page.h"
 #include "study/report_runs.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 typedef enum format { FORMAT_MARKDOWN, FORMAT_HTML, FORMAT_BY_NAME } format;
 static const char *const format_names[] = {[FORMAT_MARKDOWN] = "markdown", [FORMAT_HTML] = "html", NULL};
 
 struct report_options {
-    bool help, json, study;
+    bool help, json, study, timelines;
     const char *trace, *device, *output;
     int format;
 };
@@ -27,6 +31,8 @@ static const struct mt_option options[] = {
     OPTION(FLAG, study, .name = "--study", .help = "first run what the published study needs and the trace lacks"),
     OPTION(TEXT, device, .name = "--device", .value = "DEVICE", .help = "where the study runs (sim)",
            .takes = MT_TAKES_DEVICE),
+    OPTION(FLAG, timelines, .name = "--timelines",
+           .help = "also write the timeline of each run beside FILE, which its rows and bars link to"),
     OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
            .help = "how the page is written (by the ending of FILE, else markdown)", .choices = format_names),
     OPTION(TEXT, output, .name = "-o", .value = "FILE", .help = "where the page goes (standard output)",
@@ -50,6 +56,8 @@ static format format_of(const struct report_options *report)
 
 static mt_status check_output(const struct report_options *report)
 {
+    if (report->timelines && (report->output == NULL || strcmp(report->output, "-") == 0))
+        return mt_fail(MT_USAGE, "--timelines writes beside the page, so it needs -o FILE");
     if (report->output != NULL && report->json)
         return mt_fail(MT_USAGE, "--json prints on standard output: -o is for a page");
     return mt_output_file_check("-o", report->output, NULL);
@@ -121,8 +129,58 @@ static mt_status fill_page(struct mt_report *report)
     if (status == MT_OK)
         status = mt_report_others(report);
     mt_page_section(report->page, "runs", "Runs");
-    mt_page_table(report->page, "runs", "The runs of this page", &run_type, report->runs, report->run_count);
+    mt_page_table(report->page, "runs", "The runs of this page", &run_type, NULL, 0);
+    for (size_t i = 0; i < report->run_count; i++) {
+        mt_page_row(report->page, &run_type, &report->runs[i]);
+        mt_report_link(report, &report->runs[i].run);
+    }
     return status;
+}
+
+static void write_part(void *context, const void *data, size_t bytes)
+{
+    mt_output_file_write(context, data, bytes);
+}
+
+/* Writes the timeline of a run into a folder. */
+static mt_status write_timeline(const struct mt_report *report, const struct mt_run *run, const char *trace,
+                                const char *folder)
+{
+    struct mt_text path = {0};
+    struct mt_output_file *file;
+    const struct mt_page_plan plan = {
+        .program = "memtrace " MT_VERSION, .sources = {{report->trace, run, trace}}, .source_count = 1};
+    mt_text_add(&path, "%s/run-%" PRId64 ".html", folder, run->id);
+    mt_status status = mt_output_file_open(mt_text_get(&path), MT_OUTPUT_BY_NAME, &file);
+    if (status == MT_OK) {
+        const struct mt_page_output output = {.context = file, .write = write_part};
+        status = mt_output_file_close(file, mt_page_write(&plan, &output));
+    }
+    mt_text_release(&path);
+    return status;
+}
+
+/* Writes the timelines that the page links to. */
+static mt_status write_timelines(const struct mt_report *report, const char *trace, const char *folder)
+{
+    mt_status status = MT_OK;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return mt_fail(MT_NOT_WRITTEN, "cannot make the folder %s: %s", folder, strerror(errno));
+    for (size_t i = 0; i < report->run_count && status == MT_OK; i++)
+        status = write_timeline(report, &report->runs[i].run, trace, folder);
+    for (size_t i = 0; i < report->other_count && status == MT_OK; i++)
+        status = write_timeline(report, report->others[i], trace, folder);
+    if (status == MT_OK)
+        mt_note("wrote %zu timelines into %s", report->run_count + report->other_count, folder);
+    return status;
+}
+
+/* Adds the folder of timelines: "out/report.html" has "out/report-timelines". */
+static void add_folder(struct mt_text *out, const char *output)
+{
+    const char *name = strrchr(output, '/'), *ending = strrchr(output, '.');
+    bool has_ending = ending != NULL && (name == NULL || ending > name + 1) && ending > output;
+    mt_text_add(out, "%.*s-timelines", (int)(has_ending ? ending - output : (ptrdiff_t)strlen(output)), output);
 }
 
 static mt_status load(const struct report_options *options_given, struct mt_trace *trace, struct mt_report *report)
@@ -148,7 +206,7 @@ static mt_status run_report(const void *given)
 {
     const struct report_options *report_options = given;
     struct mt_trace *trace = NULL;
-    struct mt_text study = {0};
+    struct mt_text study = {0}, folder = {0};
     mt_text_add(&study, "memtrace report --study --trace ");
     mt_text_add_shell_word(&study, report_options->trace);
     const char *const remedies[MT_REPORT_LACK_COUNT] = {
@@ -160,6 +218,11 @@ static mt_status run_report(const void *given)
         [MT_LACKS_IMPLEMENTATIONS] = "memtrace sweep --impl eager,fused --model small,medium,large,xl,2.7B"};
     struct mt_report report = {.remedies = remedies, .page = mt_page_create("Memory of transformer training")};
     mt_status status = check_output(report_options);
+    if (status == MT_OK && report_options->timelines) {
+        add_folder(&folder, report_options->output);
+        const char *name = strrchr(mt_text_get(&folder), '/');
+        report.timelines = name != NULL ? name + 1 : mt_text_get(&folder);
+    }
     if (status == MT_OK && report_options->study)
         status = run_study(report_options);
     if (status == MT_OK)
@@ -168,21 +231,25 @@ static mt_status run_report(const void *given)
         status = load(report_options, trace, &report);
     if (status == MT_OK)
         status = fill_page(&report);
+    if (status == MT_OK && report_options->timelines)
+        status = write_timelines(&report, report_options->trace, mt_text_get(&folder));
     if (status == MT_OK)
         status = write_page(report_options, report.page);
     mt_report_release(&report);
     mt_page_destroy(report.page);
     mt_trace_close(trace);
     mt_text_release(&study);
+    mt_text_release(&folder);
     return status;
 }
 
 const struct mt_command mt_command_report = {
     .name = "report",
-    .summary = "Writes a page of tables from the runs of a trace, with what their numbers show.",
+    .summary = "Writes a page of findings, tables and charts from the runs of a trace.",
     .usage = "[OPTIONS]",
     .details =
-        "Timing with and without warm-up; eager against compiled-like (fused) steps; peaks by sequence length, "
+        "It begins with what was found. Then come timing with and without warm-up; eager against compiled-like (fused) "
+        "steps; peaks by sequence length, "
         "in fp32 and under autocast, and what the\n"
         "difference is made of; the whole model by formula, term by term; the residual stream; categories and\n"
         "largest blocks; kernels; dtypes under autocast; and the accumulation experiment. Published figures "
@@ -192,6 +259,7 @@ const struct mt_command mt_command_report = {
         "command that adds it; --study runs all of it, on sim\n"
         "within seconds.\n",
     .examples = "  memtrace report --study -o report.html\n"
+                "  memtrace report -o report.html --timelines\n"
                 "  memtrace report --trace memtrace.db > report.md\n"
                 "  memtrace report --json\n",
     .options = options,

@@ -1,0 +1,169 @@
+/* Charts of tables as SVG: a row of the table is a label and a bar for each charted column, each as long as its number. All
+ * bars of a chart have one scale, and begin at its zero.
+ *
+ *   label ──▶│███████████████ 63.36 GiB
+ *            │██████████████▏ 65.34 GiB */
+#include "answer/escape.h"
+#include "answer/report_parts.h"
+#include "base/memory.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Units of the picture, which are pixels at its full width. */
+enum { WIDTH = 760, LABEL = 270, VALUE = 96, BAR = 13, BETWEEN = 9, LABEL_CHARACTERS = 40, MOST_ROWS = 100 };
+
+static const char *const classes[MT_PAGE_MOST_BARS] = {"a", "b", "c"};
+
+/* Returns the number of a cell; NAN if it has none. */
+static double number_at(const struct element *table, size_t row, size_t column)
+{
+    const json_t *exact = table->cells[(row - 1) * table->column_count + column].exact;
+    return json_is_number(exact) ? json_number_value(exact) : (double)NAN;
+}
+
+/* The scale of a chart: low <= 0 <= high. */
+struct scale {
+    double low, high;
+};
+
+static double place_of(struct scale scale, double number)
+{
+    return LABEL + (number - scale.low) / (scale.high - scale.low) * (WIDTH - LABEL - VALUE);
+}
+
+static struct scale scale_of(const struct element *table)
+{
+    struct scale scale = {0};
+    for (size_t row = 1; row <= table->chart_rows; row++)
+        for (size_t i = 0; i < table->bar_count; i++) {
+            scale.low = fmin(scale.low, number_at(table, row, table->bars[i]));
+            scale.high = fmax(scale.high, number_at(table, row, table->bars[i]));
+        }
+    return scale;
+}
+
+/* True if a column may name rows: it stands before the charted ones, or is of text if none stands there. */
+static bool may_name(const struct element *table, size_t column)
+{
+    if (mt_page_is_constant(table, column))
+        return false;
+    return column < table->bars[0] || (table->bars[0] == 0 && !table->columns[column].is_number);
+}
+
+/* True if two rows agree in each of the columns that may name them, up to `end`. */
+static bool is_alike(const struct element *table, size_t row, size_t other, size_t end)
+{
+    for (size_t column = 0; column < end; column++)
+        if (may_name(table, column) &&
+            strcmp(mt_page_text_at(table, row, column), mt_page_text_at(table, other, column)) != 0)
+            return false;
+    return true;
+}
+
+/* True if a column tells rows apart that are alike in those before it. Others would only make labels longer. */
+static bool is_name(const struct element *table, size_t column)
+{
+    if (!may_name(table, column))
+        return false;
+    for (size_t row = 2; row <= table->chart_rows; row++)
+        for (size_t other = 1; other < row; other++)
+            if (is_alike(table, row, other, column) && !is_alike(table, row, other, column + 1))
+                return true;
+    return table->chart_rows == 1;
+}
+
+/* Adds the first characters of a text. */
+static void add_cut(struct mt_text *out, const char *text, size_t most)
+{
+    size_t end = 0;
+    for (size_t characters = 0; text[end] != '\0'; end++) {
+        characters += !mt_continues_character(text[end]);
+        if (characters > most)
+            break;
+    }
+    struct mt_text cut = {0};
+    mt_text_add(&cut, "%.*s%s", (int)end, text, text[end] != '\0' ? "…" : "");
+    mt_text_add_markup(out, mt_text_get(&cut));
+    mt_text_release(&cut);
+}
+
+static void add_label(struct mt_text *out, const struct element *table, const bool *names, size_t row, double y)
+{
+    struct mt_text label = {0};
+    for (size_t column = 0; column < table->column_count; column++)
+        if (names[column])
+            mt_text_add(&label, "%s%s%s%s", label.length > 0 ? ", " : "",
+                        table->columns[column].is_number ? table->columns[column].title : "",
+                        table->columns[column].is_number ? " " : "", mt_page_text_at(table, row, column));
+    mt_text_add(out, "<text class=\"l\" x=\"%d\" y=\"%.1f\">", LABEL - 8, y);
+    add_cut(out, mt_text_get(&label), LABEL_CHARACTERS);
+    mt_text_add(out, "</text>");
+    mt_text_release(&label);
+}
+
+/* Adds a bar and its number at its end; of a cell without a number its words. */
+static void add_bar(struct mt_text *out, const struct element *table, size_t row, size_t i, struct scale scale,
+                    double y)
+{
+    double number = number_at(table, row, table->bars[i]), end = place_of(scale, fmax(number, 0));
+    if (!isnan(number))
+        mt_text_add(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>", classes[i],
+                    place_of(scale, fmin(number, 0)), y, fmax(1, end - place_of(scale, fmin(number, 0))), BAR - 2);
+    mt_text_add(out, "<text x=\"%.1f\" y=\"%.1f\">", (isnan(number) ? place_of(scale, 0) : end) + 5, y + BAR - 4);
+    mt_text_add_markup(out, mt_page_text_at(table, row, table->bars[i]));
+    mt_text_add(out, "</text>");
+}
+
+static void add_bars(struct mt_text *out, const struct element *table, const bool *names, size_t row,
+                     struct scale scale, double y)
+{
+    const char *link = mt_page_link_of(table, row);
+    if (link != NULL) {
+        mt_text_add(out, "<a href=\"");
+        mt_text_add_markup(out, link);
+        mt_text_add(out, "\">");
+    }
+    add_label(out, table, names, row, y + (double)table->bar_count * BAR / 2 + 4);
+    for (size_t i = 0; i < table->bar_count; i++)
+        add_bar(out, table, row, i, scale, y + (double)i * BAR);
+    mt_text_add(out, "%s\n", link != NULL ? "</a>" : "");
+}
+
+/* Adds which colour stands for which column. */
+static void add_key(struct mt_text *out, const struct element *table)
+{
+    mt_text_add(out, "<figcaption>");
+    for (size_t i = 0; i < table->bar_count; i++) {
+        mt_text_add(out, "<i class=\"%s\"></i>", classes[i]);
+        mt_text_add_markup(out, table->columns[table->bars[i]].title);
+        mt_text_add(out, " ");
+    }
+    mt_text_add(out, "</figcaption>");
+}
+
+void mt_page_add_chart(struct mt_text *out, const struct element *table)
+{
+    struct scale scale = scale_of(table);
+    assert(table->chart_rows <= mt_page_count_rows(table));
+    if (table->bar_count == 0 || table->chart_rows > MOST_ROWS || scale.high <= scale.low)
+        return;
+    bool *names = mt_host_alloc(table->column_count * sizeof *names);
+    for (size_t column = 0; column < table->column_count; column++)
+        names[column] = is_name(table, column);
+    double pitch = (double)table->bar_count * BAR + BETWEEN;
+    mt_text_add(out, "<figure>");
+    add_key(out, table);
+    /* A reader of screens has the table; the links are there, too. */
+    mt_text_add(out, "<svg viewBox=\"0 0 %d %.0f\" role=\"%s\" aria-label=\"Chart: ", WIDTH,
+                (double)table->chart_rows * pitch, table->link_count > 0 ? "group" : "img");
+    mt_text_add_markup(out, table->text);
+    mt_text_add(out, "\">\n");
+    for (size_t row = 1; row <= table->chart_rows; row++)
+        add_bars(out, table, names, row, scale, (double)(row - 1) * pitch + BETWEEN / 2.0);
+    mt_text_add(out, "<path d=\"M%.1f 0V%.0f\"/></svg></figure>\n", place_of(scale, 0),
+                (double)table->chart_rows * pitch);
+    free(names);
+}
