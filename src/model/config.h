@@ -77,6 +77,7 @@ struct mt_training_config {
     bool cuda_graph; /* a card queues forward and backward as one graph, once it has seen them */
     mt_optimizer_in_backward optimizer_in_backward;
     mt_optimizer optimizer;
+    mtk_moments moments;    /* of AdamW */
     mt_zero_grad zero_grad; /* the time at which gradients of the last step are released */
     bool keep_output; /* eager: logits and loss, and the graph that they hold, live until the next ones are there */
     mt_init init;

@@ -71,6 +71,7 @@ struct mt_fused_model {
     struct mt_tensor *logits;       /* (B,T,V), held until backward has used them; after the loss, their gradient */
     struct mt_tensor *loss;         /* a scalar, held until the step ends */
     struct mtk_adamw adamw;         /* the numbers of the step's update */
+    int64_t update;                 /* the step's, from 1 */
     struct mt_gradient_watch watch; /* of the backward that runs */
     bool has_updates_beside;        /* for which the model's stream does not wait yet */
 };

@@ -36,6 +36,9 @@ bool mt_change_is_of_kept_gradients(const struct mt_run_plan *plan);
 /* True if all gradients wait for the optimizer, and an update in backward is known. */
 bool mt_change_is_of_late_updates(const struct mt_run_plan *plan);
 
+/* True if AdamW keeps moments of more than 8 bits, and parameters are of fp32. */
+bool mt_change_is_to_small_moments(const struct mt_run_plan *plan);
+
 /* True if layers keep blocks for backward that could be computed again. */
 bool mt_change_is_to_checkpoints(const struct mt_run_plan *plan);
 
