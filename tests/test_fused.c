@@ -216,43 +216,116 @@ static const struct setup {
     mt_checkpoint checkpoint;
     mt_optimizer_in_backward optimizer_in_backward;
     mtk_math math;
+    mtk_moments moments;
 } setups[] = {
-    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0,
-     MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0,
-     MTK_MATH_FP32},
-    {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0,
-     MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_BLOCK, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD,
-     "policy=torch", MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_BLOCK,
-     MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP32},
-    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_BLOCK, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF,
-     MT_OPTIMIZER_IN_BACKWARD_BESIDE, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_BESIDE, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "", MT_CHECKPOINT_BLOCK, 0,
-     MTK_MATH_TF32},
-    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=torch",
-     MT_CHECKPOINT_OFF, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_TF32},
+    {.mode = MT_MODE_FWD_BWD, .attention = MT_ATTENTION_WEIGHTS, .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "policy=torch"},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = ""},
+    {.mode = MT_MODE_FWD, .autocast = true, .attention = MT_ATTENTION_WEIGHTS, .alloc = ""},
+    {.mode = MT_MODE_FWD, .attention = MT_ATTENTION_FLASH, .alloc = ""},
+    {.mode = MT_MODE_INFER, .autocast = true, .rope = true, .attention = MT_ATTENTION_FLASH, .alloc = ""},
+    {.mode = MT_MODE_INFER, .attention = MT_ATTENTION_WEIGHTS, .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "policy=torch",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON},
+    {.mode = MT_MODE_FWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .math = MTK_MATH_TF32},
+    {.mode = MT_MODE_FWD_BWD,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = "policy=torch",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .math = MTK_MATH_TF32},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .moments = MTK_MOMENTS_BF16},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "policy=torch",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .moments = MTK_MOMENTS_8BIT},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE,
+     .moments = MTK_MOMENTS_8BIT},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -268,6 +341,7 @@ static struct mt_training_config config_of_setup(size_t i)
     config.checkpoint = setups[i].checkpoint;
     config.optimizer_in_backward = setups[i].optimizer_in_backward;
     config.math = setups[i].math;
+    config.moments = setups[i].moments;
     config.warmup = 1;
     return config;
 }
@@ -384,6 +458,31 @@ static void a_device_without_the_kernels_is_refused(void **state)
     recording_close(&recording);
 }
 
+static void expect_refused(const struct mt_training_config *config, const char *hint)
+{
+    assert_int_equal(mt_training_config_check(config), MT_USAGE);
+    if (strstr(mt_last_error(), hint) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", mt_last_error(), hint);
+}
+
+static void moments_that_nobody_keeps_are_refused(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        assert_int_equal(mt_training_config_check(&config), MT_OK);
+        config.implementation = MT_IMPLEMENTATION_EAGER;
+        expect_refused(&config, "impl fused knows moments bf16 and 8bit");
+        config.implementation = MT_IMPLEMENTATION_FUSED;
+        config.optimizer = MT_OPTIMIZER_NONE;
+        expect_refused(&config, "it takes moments fp32");
+        config.optimizer = MT_OPTIMIZER_ADAMW;
+        config.parameter_dtype = MT_F64;
+        expect_refused(&config, "not of fp64");
+        config.parameter_dtype = MT_F32;
+    }
+}
+
 static void settings_that_exclude_each_other_are_refused(void **state)
 {
     (void)state;
@@ -428,6 +527,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(casts_of_a_layer_leave_the_peak_to_the_state),
         cmocka_unit_test(a_device_without_the_kernels_is_refused),
         cmocka_unit_test(settings_that_exclude_each_other_are_refused),
+        cmocka_unit_test(moments_that_nobody_keeps_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,75 @@ static void an_update_moves_28_bytes_a_parameter(void **state)
                      28 * mt_model_parameter_count(&config.model) + 2 * (uint64_t)multiplied_weights(&config.model));
 }
 
+/* Counts the blocks of moments that share a scale, of the weights that products read. */
+static uint64_t scaled_blocks(const struct mt_model_config *m)
+{
+    const int64_t of_layer[] = {3 * m->d_model * m->d_model, m->d_model * m->d_model, 2 * m->d_model * m->d_ff,
+                                m->d_model * m->d_ff};
+    int64_t blocks = (m->vocab * m->d_model + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK;
+    for (int i = 0; i < 4; i++)
+        blocks += m->layers * ((of_layer[i] + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK);
+    return (uint64_t)blocks;
+}
+
+/* Both moments, by their form: in 8 bits those of the weights that products read, with two scales a block. */
+static uint64_t state_by_formula(const struct mt_training_config *config)
+{
+    uint64_t all = mt_model_parameter_count(&config->model), multiplied = (uint64_t)multiplied_weights(&config->model);
+    if (config->moments == MTK_MOMENTS_8BIT)
+        return 2 * multiplied + 8 * scaled_blocks(&config->model) + 8 * (all - multiplied);
+    return (config->moments == MTK_MOMENTS_BF16 ? 4 : 8) * all;
+}
+
+/* Returns the bytes of optimizer state that are live when training ends. */
+static uint64_t state_of(const struct mt_training_config *config)
+{
+    struct recording recording;
+    uint64_t live = 0, most = 0;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        bool is_block = event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_FREE;
+        if (!is_block || mt_label_category(event->label) != MT_CATEGORY_OPT_STATE)
+            continue;
+        live += event->kind == MT_EVENT_ALLOC ? event->requested_bytes : -event->requested_bytes;
+        most = live > most ? live : most;
+    }
+    recording_close(&recording);
+    return most;
+}
+
+/* An update reads and writes the value and both moments, and reads the gradient. */
+static void moments_take_and_move_the_bytes_of_their_form(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    for (config.moments = MTK_MOMENTS_FULL; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        config.steps = 2;
+        assert_int_equal(state_of(&config), state_by_formula(&config));
+        spend(&config);
+        assert_int_equal(spent.last.bytes,
+                         12 * mt_model_parameter_count(&config.model) + 2 * state_by_formula(&config));
+    }
+}
+
+/* The bytes that a form saves are those that the peak falls by, where the state makes the peak. */
+static void a_peak_falls_by_what_moments_save(void **state)
+{
+    (void)state;
+    struct mt_training_config config = course_config(512);
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    const uint64_t full = peak_of(config), full_state = state_by_formula(&config);
+    for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        uint64_t peak = peak_of(config), saved = full_state - state_by_formula(&config);
+        print_message("moments %s: %.2f GiB, full %.2f\n", config.moments == MTK_MOMENTS_BF16 ? "bf16" : "8bit",
+                      (double)peak / 0x1p30, (double)full / 0x1p30);
+        assert_true(fabs((double)(full - peak) - (double)saved) < 0.001 * (double)full);
+    }
+}
+
 /* ---- uses ---- */
 
 static bool is_one_of(const char *op, const char *const *ops)
@@ -158,6 +227,8 @@ int main(void)
         cmocka_unit_test(operations_of_a_step_are_their_formula),
         cmocka_unit_test(a_checkpointed_block_is_multiplied_once_more),
         cmocka_unit_test(an_update_moves_28_bytes_a_parameter),
+        cmocka_unit_test(moments_take_and_move_the_bytes_of_their_form),
+        cmocka_unit_test(a_peak_falls_by_what_moments_save),
         cmocka_unit_test(every_block_is_written_as_often_as_ops_write_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

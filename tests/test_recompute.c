@@ -110,6 +110,8 @@ static void what_is_recomputed_or_updated_early_has_the_same_bits(void **state)
             config.weight_cast = casts[j];
             compare_bits(config);
         }
+        for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++)
+            compare_bits(config);
     }
 }
 
