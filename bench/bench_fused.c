@@ -1,7 +1,7 @@
 /* Times and memory of the fused model on a card: a step, AdamW and a layer of attention. The same model of PyTorch's
  * own operations is measured in the same run. card.h says how to start the program; the names are
  *
- *   fused      a step beside PyTorch's eager mode, and a layer of attention
+ *   fused      a step beside PyTorch's eager mode, a layer of attention, and moments of fewer bits beside those of fp32
  *   memory     peaks with the settings that make the model small, and bytes reserved over allocated
  *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers */
 #include "bench/turns.h"
@@ -142,11 +142,71 @@ static void measure_layer(struct bench *bench)
     report_layers(bench, forward, backward, kept_bytes);
 }
 
+/* ---- moments ---- */
+
+/* The forms of AdamW's moments, and the memory that a step may take with them. */
+static const struct {
+    const char *form;
+    double gib;
+} moments[] = {{"fp32", 51.5}, {"bf16", 38.5}, {"8bit", 32.5}};
+
+enum { FORMS = sizeof moments / sizeof moments[0] };
+
+/* The figures of a form; of memory one is enough, since it is the same in every run. */
+struct moments_figures {
+    double step_ms[TURNS], adamw_ms[TURNS], gib;
+};
+
+static bool run_form(struct bench *bench, const struct setup *setup, int form, int turn, struct moments_figures *out)
+{
+    char options[LONGEST];
+    double ms[PARTS];
+    snprintf(options, sizeof options,
+             "--impl fused --weight-cast layer --zero-grad before-forward --warmup 3 --steps 8 --moments %s",
+             moments[form].form);
+    if (!run_once(bench, setup, options, ms))
+        return false;
+    json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
+    out->gib = number_at(answer, "allocated_bytes") / GIB;
+    json_decref(answer);
+    out->step_ms[turn] = ms[STEP];
+    out->adamw_ms[turn] = ms[OPTIMIZER];
+    return true;
+}
+
+/* Reports a form beside fp32, whose time it may take. */
+static void report_form(struct bench *bench, int form, struct moments_figures *figures, struct moments_figures *full)
+{
+    char what[LONGEST];
+    double step_ms = median_of(full->step_ms, TURNS), adamw_ms = median_of(full->adamw_ms, TURNS);
+    snprintf(what, sizeof what, "fused: 2.7B 512 bf16, step with moments %s beside fp32", moments[form].form);
+    report(bench, what, "ms", median_of(figures->step_ms, TURNS), step_ms, BENCH_AT_MOST, step_ms);
+    snprintf(what, sizeof what, "fused: 2.7B 512 bf16, AdamW with moments %s beside fp32", moments[form].form);
+    report(bench, what, "ms", median_of(figures->adamw_ms, TURNS), adamw_ms, BENCH_AT_MOST, adamw_ms);
+    snprintf(what, sizeof what, "fused: 2.7B 512 bf16, peak with moments %s beside fp32", moments[form].form);
+    report(bench, what, "GiB", figures->gib, full->gib, BENCH_AT_MOST, moments[form].gib);
+}
+
+static void measure_moments(struct bench *bench)
+{
+    const struct setup setup = {"2.7B", 512, "bf16"};
+    struct moments_figures figures[FORMS];
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int form = 0; form < FORMS; form++)
+            if (!run_form(bench, &setup, form, turn, &figures[form])) {
+                fail(bench, "moments");
+                return;
+            }
+    for (int form = 1; form < FORMS; form++)
+        report_form(bench, form, &figures[form], &figures[0]);
+}
+
 static void measure_fused(struct bench *bench)
 {
     for (int i = 0; i < STEPS; i++)
         measure_step(bench, &steps[i], "fused", "");
     measure_layer(bench);
+    measure_moments(bench);
 }
 
 static void measure_compiled(struct bench *bench)
