@@ -71,12 +71,13 @@ static void expect_operations(double expected)
 static void operations_of_a_step_are_their_formula(void **state)
 {
     (void)state;
-    for (int way = 0; way < 8; way++) {
+    for (int way = 0; way < 16; way++) {
         struct mt_training_config config = small_config();
         config.steps = 1;
         config.attention = way & 1 ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
         config.autocast = (way & 2) != 0;
         config.math = way & 4 ? MTK_MATH_TF32 : MTK_MATH_FP32;
+        config.loss_slices = way & 8 ? 4 : 1;
         spend(&config);
         expect_operations(step_operations(&config));
     }
@@ -180,6 +181,61 @@ static void a_peak_falls_by_what_moments_save(void **state)
     }
 }
 
+/* ---- logits ---- */
+
+/* Returns the bytes of the largest block that the head takes for logits in a full step. */
+static uint64_t logits_of(const struct mt_training_config *config)
+{
+    struct recording recording;
+    uint64_t largest = 0;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        if (event->kind != MT_EVENT_ALLOC)
+            continue;
+        const struct mt_label *label = recording_label_of(&recording, event);
+        const char *path = mt_interner_find_span(recording.interner, label->span)->path;
+        bool is_of_head = strstr(path, "lm_head") != NULL && label->category == MT_CATEGORY_EINSUM;
+        if (is_of_head && label->role != MT_ROLE_WEIGHT_CAST && label->phase <= MT_PHASE_LOSS)
+            largest = event->requested_bytes > largest ? event->requested_bytes : largest;
+    }
+    recording_close(&recording);
+    return largest;
+}
+
+static void a_slice_of_logits_is_what_there_is_of_them(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    uint64_t tokens = (uint64_t)(config.batch * config.seq), row = 4 * (uint64_t)config.model.vocab;
+    for (config.loss_slices = 1; config.loss_slices <= 40; config.loss_slices += 3) {
+        uint64_t slices = (uint64_t)config.loss_slices;
+        assert_int_equal(logits_of(&config), (tokens + slices - 1) / slices * row);
+    }
+}
+
+/* With a vocabulary of 128,256 whole logits would be 4,096 times that, in bf16. */
+static void a_large_vocabulary_costs_a_slice(void **state)
+{
+    (void)state;
+    struct mt_training_config config = course_config(1024);
+    config.model.vocab = 128256;
+    config.model.layers = 4;
+    config.batch = 16;
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
+    config.moments = MTK_MOMENTS_8BIT;
+    uint64_t whole = peak_of(config), logits = 2 * (uint64_t)(config.batch * config.seq * config.model.vocab);
+    config.loss_slices = 16;
+    uint64_t sliced = peak_of(config);
+    print_message("vocabulary 128,256: %.2f GiB, with slices %.2f; logits are %.2f\n", (double)whole / 0x1p30,
+                  (double)sliced / 0x1p30, (double)logits / 0x1p30);
+    assert_true(whole - sliced > logits / 2);
+}
+
 /* ---- uses ---- */
 
 static bool is_one_of(const char *op, const char *const *ops)
@@ -229,6 +285,8 @@ int main(void)
         cmocka_unit_test(an_update_moves_28_bytes_a_parameter),
         cmocka_unit_test(moments_take_and_move_the_bytes_of_their_form),
         cmocka_unit_test(a_peak_falls_by_what_moments_save),
+        cmocka_unit_test(a_slice_of_logits_is_what_there_is_of_them),
+        cmocka_unit_test(a_large_vocabulary_costs_a_slice),
         cmocka_unit_test(every_block_is_written_as_often_as_ops_write_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,7 @@ static void updates_and_backward_never_meet(void **state)
     for (int way = 0; way < 6; way++) {
         struct mt_training_config config = beside_config(way % 2 == 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF);
         config.moments = (mtk_moments)(way / 2);
+        config.loss_slices = 1 + way;
         card_open(&card, 0);
         assert_int_equal(train(&card, &config), MT_OK);
         assert_int_equal(card.queues.hazards, 0);

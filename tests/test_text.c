@@ -69,6 +69,23 @@ static void fused_losses_follow_eager_ones_in_bf16(void **state)
     expect_fused_near_eager(config, attentions, 1, 3e-3);
 }
 
+/* Only the head's gradient is summed in another order. */
+static void losses_of_a_sliced_loss_follow_those_of_the_whole(void **state)
+{
+    (void)state;
+    struct mt_training_config config = config_of_text();
+    int step;
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_FLASH;
+    const struct text_losses whole = train(&config);
+    config.loss_slices = 8;
+    const struct text_losses sliced = train(&config);
+    double deviation = text_deviation(&whole, &sliced, &step);
+    print_message("loss in 8 slices: farthest at step %d, by %.2g of %.4f\n", step, deviation, whole.of[step]);
+    if (!(deviation <= 1e-5))
+        fail_msg("%.3g where 1e-5 is allowed", deviation);
+}
+
 /* Losses with narrow moments go their own way, since every step is a little different; what they reach does not. */
 static void losses_with_narrow_moments_stay_near(void **state)
 {
@@ -97,6 +114,7 @@ int main(void)
         cmocka_unit_test(fused_losses_follow_eager_ones),
         cmocka_unit_test(fused_losses_follow_eager_ones_in_tf32),
         cmocka_unit_test(fused_losses_follow_eager_ones_in_bf16),
+        cmocka_unit_test(losses_of_a_sliced_loss_follow_those_of_the_whole),
         cmocka_unit_test(losses_with_narrow_moments_stay_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

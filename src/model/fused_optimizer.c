@@ -169,6 +169,8 @@ void mt_fused_update(struct mt_runtime *rt, void *fused, int64_t step)
 void mt_fused_zero_grad(struct mt_runtime *rt, void *fused)
 {
     struct mt_fused_model *model = fused;
+    if (model->has_head_grad) /* what there is belongs to the step */
+        return;
     for (int64_t i = 0; i < model->weight_count; i++)
         mt_tensor_drop(rt, &model->weights[i].parameter.grad);
 }
