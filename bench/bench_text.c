@@ -1,6 +1,7 @@
 /* Differences between the losses of the fused and the eager model over 200 steps of training on real text, byte by
- * byte. Both train in fp32, in TF32 and under bf16 autocast; the fused model also with the least kept, and with moments
- * of fewer bits. For comparison, the losses of both models are set beside those of the eager model in fp32.
+ * byte. Both train in fp32, in TF32 and under bf16 autocast; the fused model also with the least kept, with the loss in
+ * slices, and with moments of fewer bits. For comparison, the losses of both models are set beside those of the eager
+ * model in fp32.
  *
  *   bench_text [FILE [DEVICE]]
  *
@@ -32,17 +33,21 @@ static struct mt_training_config config_of(const struct text_subject *subject, i
     return config;
 }
 
-/* The losses of one precision: of the eager model, of the fused one, of that with the least kept, and of that with
- * moments in bf16 and in 8 bits. */
+/* The losses of one precision: of the eager model, of the fused one, of that with the least kept, of that with the
+ * loss in slices, and of that with moments in bf16 and in 8 bits. */
 struct text_kinds {
-    struct text_losses eager, fused, least, bf16_moments, codes;
+    struct text_losses eager, fused, least, sliced, bf16_moments, codes;
 };
 
-static mt_status train_with_moments(const struct text_subject *subject, struct mt_training_config config,
-                                    struct text_kinds *out)
+static mt_status train_smaller(const struct text_subject *subject, struct mt_training_config config,
+                               struct text_kinds *out)
 {
+    config.loss_slices = 8;
+    mt_status status = text_train(subject->device, &config, &out->sliced);
+    config.loss_slices = 1;
     config.moments = MTK_MOMENTS_BF16;
-    mt_status status = text_train(subject->device, &config, &out->bf16_moments);
+    if (status == MT_OK)
+        status = text_train(subject->device, &config, &out->bf16_moments);
     config.moments = MTK_MOMENTS_8BIT;
     return status == MT_OK ? text_train(subject->device, &config, &out->codes) : status;
 }
@@ -56,7 +61,7 @@ static mt_status train_all(const struct text_subject *subject, int precision, st
     if (status == MT_OK)
         status = text_train(subject->device, &config, &out->fused);
     if (status == MT_OK)
-        status = train_with_moments(subject, config, out);
+        status = train_smaller(subject, config, out);
     config.weight_cast = MT_WEIGHT_CAST_LAYER;
     config.checkpoint = MT_CHECKPOINT_BLOCK;
     config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
@@ -94,6 +99,8 @@ static void report(const char *name, const struct text_kinds *losses, const stru
             losses->eager.of[step]);
     snprintf(what, sizeof what, "text: recomputed and updated early beside kept, %s", name);
     bench_report(what, "relative", text_deviation(&losses->fused, &losses->least, &other_step), NAN, BENCH_AT_MOST, 0);
+    snprintf(what, sizeof what, "text: loss in 8 slices beside whole, %s, farthest of %d steps", name, TEXT_STEPS);
+    bench_report(what, "relative", text_deviation(&losses->fused, &losses->sliced, &other_step), NAN, "", 0);
     report_moments(name, "bf16", &losses->fused, &losses->bf16_moments);
     report_moments(name, "8bit", &losses->fused, &losses->codes);
 }
