@@ -129,7 +129,7 @@ static void options_that_are_named_have_the_figures_of_a_run_with_them(void **st
     (void)state;
     assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
     assert_int_equal(check_simulated("--model small --seq 64"), 5); /* fused, and with it all four */
-    assert_int_equal(check_simulated("--model small --seq 64 --impl fused --autocast bf16"), 3);
+    assert_int_equal(check_simulated("--model small --seq 64 --impl fused --autocast bf16"), 4);
     assert_says(MEMTRACE("advise")->out, "--checkpoint block");
     assert_says(MEMTRACE("advise")->out, "--moments 8bit");
     assert_true(check_simulated("--model small --seq 64 --mode fwd") > 0);
