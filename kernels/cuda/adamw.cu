@@ -48,12 +48,24 @@ __device__ __forceinline__ double root(double x)
     return sqrt(x);
 }
 
-/* Updates an element and its moments. */
+/* Returns a * b + c, rounded once. */
+__device__ __forceinline__ float fused(float a, float b, float c)
+{
+    return __fmaf_rn(a, b, c);
+}
+
+__device__ __forceinline__ double fused(double a, double b, double c)
+{
+    return __fma_rn(a, b, c);
+}
+
+/* Updates an element and its moments. Nothing is left to the compiler to fuse, so that a parameter has the same bits
+ * whichever kernel updates it: alone it may be another than among others. */
 template <typename T> __device__ __forceinline__ void step(const rates<T> &r, T grad, T *value, T *mean, T *square)
 {
-    *mean += r.mean_share * (grad - *mean);
-    *square += r.square_share * (grad * grad - *square);
-    *value = r.keep * *value - r.step_size * *mean / (root(*square) + r.epsilon);
+    *mean = fused(r.mean_share, grad - *mean, *mean);
+    *square = fused(r.square_share, fused(grad, grad, -*square), *square);
+    *value = fused(r.keep, *value, -(r.step_size * *mean / (root(*square) + r.epsilon)));
 }
 
 /* Writes V neighbours of the value, and of the cast if there is one. */
