@@ -1,7 +1,7 @@
 /* Times and memory of the fused model on a card: a step, AdamW and a layer of attention. The same model of PyTorch's
  * own operations is measured in the same run. card.h says how to start the program; the names are
  *
- *   fused      a step beside PyTorch's eager mode, and a layer of attention
+ *   fused      a step beside PyTorch's eager mode, a layer of attention, and settings that save memory beside the usual
  *   memory     peaks with the settings that make the model small, and bytes reserved over allocated
  *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers
  *   length-small, length-medium, length-2.7B
@@ -144,11 +144,85 @@ static void measure_layer(struct bench *bench)
     report_layers(bench, forward, backward, kept_bytes);
 }
 
+/* ---- settings that save memory, beside the usual ---- */
+
+/* A setting beside the usual value of it: what it may take, in memory, and in time over the usual. */
+static const struct rival {
+    const char *what;
+    struct setup setup;
+    const char *usual, *option;
+    double gib, time_share;
+} rivals[] = {
+    {"moments bf16 beside fp32", {"2.7B", 512, "bf16"}, "", "--moments bf16", 38.5, 1},
+    {"moments 8bit beside fp32", {"2.7B", 512, "bf16"}, "", "--moments 8bit", 32.5, 1},
+    {"vocabulary 128,256, loss in 8 slices beside whole",
+     {"medium", 1024, "bf16"},
+     "--vocab 128256 --batch 16",
+     "--loss-slices 8",
+     21,
+     1.05},
+};
+
+enum { RIVALS = sizeof rivals / sizeof rivals[0] };
+
+/* The figures of one side; of memory one is enough, since it is the same in every run. */
+struct rival_figures {
+    double step_ms[TURNS], adamw_ms[TURNS], gib;
+};
+
+static bool run_rival(struct bench *bench, const struct rival *rival, const char *option, int turn,
+                      struct rival_figures *out)
+{
+    char options[LONGEST];
+    double ms[PARTS];
+    snprintf(options, sizeof options,
+             "--impl fused --weight-cast layer --zero-grad before-forward --warmup 3 --steps 8 %s %s", rival->usual,
+             option);
+    if (!run_once(bench, &rival->setup, options, ms))
+        return false;
+    json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
+    out->gib = number_at(answer, "allocated_bytes") / GIB;
+    json_decref(answer);
+    out->step_ms[turn] = ms[STEP];
+    out->adamw_ms[turn] = ms[OPTIMIZER];
+    return true;
+}
+
+static void report_rival(struct bench *bench, const struct rival *rival, struct rival_figures *ours,
+                         struct rival_figures *usual)
+{
+    char what[2 * LONGEST], name[LONGEST];
+    double step_ms = median_of(usual->step_ms, TURNS), adamw_ms = median_of(usual->adamw_ms, TURNS);
+    setup_name(&rival->setup, name);
+    snprintf(what, sizeof what, "fused: %s, %s, step", name, rival->what);
+    report(bench, what, "ms", median_of(ours->step_ms, TURNS), step_ms, BENCH_AT_MOST, rival->time_share * step_ms);
+    snprintf(what, sizeof what, "fused: %s, %s, AdamW", name, rival->what);
+    report(bench, what, "ms", median_of(ours->adamw_ms, TURNS), adamw_ms, BENCH_AT_MOST, 1.02 * adamw_ms);
+    snprintf(what, sizeof what, "fused: %s, %s, peak", name, rival->what);
+    report(bench, what, "GiB", ours->gib, usual->gib, BENCH_AT_MOST, rival->gib);
+}
+
+static void measure_rivals(struct bench *bench)
+{
+    for (int i = 0; i < RIVALS; i++) {
+        struct rival_figures ours, usual;
+        bool good = true;
+        for (int turn = 0; turn < TURNS && good; turn++)
+            good = run_rival(bench, &rivals[i], "", turn, &usual) &&
+                   run_rival(bench, &rivals[i], rivals[i].option, turn, &ours);
+        if (good)
+            report_rival(bench, &rivals[i], &ours, &usual);
+        else
+            fail(bench, rivals[i].what);
+    }
+}
+
 static void measure_fused(struct bench *bench)
 {
     for (int i = 0; i < STEPS; i++)
         measure_step(bench, &steps[i], "fused", "");
     measure_layer(bench);
+    measure_rivals(bench);
 }
 
 static void measure_compiled(struct bench *bench)

@@ -1,6 +1,7 @@
 /* Differences between the losses of the fused and the eager model over 200 steps of training on real text, byte by
- * byte. Both train in fp32, in TF32 and under bf16 autocast; the fused model also with the least kept. For comparison,
- * the losses of both models are set beside those of the eager model in fp32.
+ * byte. Both train in fp32, in TF32 and under bf16 autocast; the fused model also with the least kept, with the loss in
+ * slices, and with moments of fewer bits. For comparison, the losses of both models are set beside those of the eager
+ * model in fp32.
  *
  *   bench_text [FILE [DEVICE]]
  *
@@ -32,10 +33,24 @@ static struct mt_training_config config_of(const struct text_subject *subject, i
     return config;
 }
 
-/* The losses of one precision: of the eager model, of the fused one, and of that with the least kept. */
+/* The losses of one precision: of the eager model, of the fused one, of that with the least kept, of that with the
+ * loss in slices, and of that with moments in bf16 and in 8 bits. */
 struct text_kinds {
-    struct text_losses eager, fused, least;
+    struct text_losses eager, fused, least, sliced, bf16_moments, codes;
 };
+
+static mt_status train_smaller(const struct text_subject *subject, struct mt_training_config config,
+                               struct text_kinds *out)
+{
+    config.loss_slices = 8;
+    mt_status status = text_train(subject->device, &config, &out->sliced);
+    config.loss_slices = 1;
+    config.moments = MTK_MOMENTS_BF16;
+    if (status == MT_OK)
+        status = text_train(subject->device, &config, &out->bf16_moments);
+    config.moments = MTK_MOMENTS_8BIT;
+    return status == MT_OK ? text_train(subject->device, &config, &out->codes) : status;
+}
 
 static mt_status train_all(const struct text_subject *subject, int precision, struct text_kinds *out)
 {
@@ -45,10 +60,24 @@ static mt_status train_all(const struct text_subject *subject, int precision, st
     config.attention = MT_ATTENTION_FLASH;
     if (status == MT_OK)
         status = text_train(subject->device, &config, &out->fused);
+    if (status == MT_OK)
+        status = train_smaller(subject, config, out);
     config.weight_cast = MT_WEIGHT_CAST_LAYER;
     config.checkpoint = MT_CHECKPOINT_BLOCK;
     config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
     return status == MT_OK ? text_train(subject->device, &config, &out->least) : status;
+}
+
+/* Reports how far losses with narrow moments are from those with full ones, and in their end. */
+static void report_moments(const char *name, const char *form, const struct text_losses *full,
+                           const struct text_losses *narrow)
+{
+    char what[128];
+    int step;
+    snprintf(what, sizeof what, "text: moments %s beside fp32, %s, farthest of %d steps", form, name, TEXT_STEPS);
+    bench_report(what, "relative", text_deviation(full, narrow, &step), NAN, "", 0);
+    snprintf(what, sizeof what, "text: moments %s beside fp32, %s, last %d losses", form, name, TEXT_LAST_STEPS);
+    bench_report(what, "relative", fabs(text_last_loss(narrow) / text_last_loss(full) - 1), NAN, BENCH_AT_MOST, 0.01);
 }
 
 /* `exact` are the eager model's losses in fp32: what its losses are away from those, in another precision, is the
@@ -70,6 +99,10 @@ static void report(const char *name, const struct text_kinds *losses, const stru
             losses->eager.of[step]);
     snprintf(what, sizeof what, "text: recomputed and updated early beside kept, %s", name);
     bench_report(what, "relative", text_deviation(&losses->fused, &losses->least, &other_step), NAN, BENCH_AT_MOST, 0);
+    snprintf(what, sizeof what, "text: loss in 8 slices beside whole, %s, farthest of %d steps", name, TEXT_STEPS);
+    bench_report(what, "relative", text_deviation(&losses->fused, &losses->sliced, &other_step), NAN, "", 0);
+    report_moments(name, "bf16", &losses->fused, &losses->bf16_moments);
+    report_moments(name, "8bit", &losses->fused, &losses->codes);
 }
 
 int main(int count, char **arguments)

@@ -124,11 +124,25 @@ struct mtk_norm_grad {
 };
 enum { MTK_NORM_PARTS = 256 };
 
-/* One parameter of AdamW: `count` elements each of one dtype (F32 or F64), contiguous. */
+/* The forms in which AdamW keeps the two moments of a parameter between steps. moments.h has the codes. */
+typedef enum mtk_moments {
+    MTK_MOMENTS_FULL, /* in the parameter's dtype */
+    MTK_MOMENTS_BF16, /* in bf16, rounded at random */
+    MTK_MOMENTS_8BIT, /* as codes of 8 bits, with scales */
+} mtk_moments;
+
+/* Elements that share a scale, from the first of a parameter on; the last may be fewer. */
+enum { MTK_MOMENTS_BLOCK = 256 };
+
+/* One parameter of AdamW: `count` elements each, contiguous; value and grad of one dtype (F32 or F64), mean and square as
+ * `moments` says. What is not FULL takes a dtype of F32. */
 struct mtk_adamw_item {
     int64_t count;
     mt_addr value, grad, mean, square;
-    mt_addr cast; /* bf16, or 0 */
+    mt_addr cast;   /* bf16, or 0 */
+    mt_addr scales; /* of 8BIT: F32, of the mean and of the square for each block of elements; else 0 */
+    mtk_moments moments;
+    uint64_t generator; /* of BF16: another one for each parameter and step, so that all of them round apart */
 };
 struct mtk_adamw {
     mt_dtype dtype;
@@ -187,7 +201,8 @@ struct mtk_adamw {
  *                     target (n,1) have any strides. Optional.
  *   adamw             One step of AdamW over `count` parameters: mean += (1 - beta1) (grad - mean), square += (1 -
  *                     beta2) (grad² - square), value = keep * value - step_size * mean / (sqrt(square) + epsilon),
- *                     cast = value. Loshchilov, Hutter, 2019. Optional. */
+ *                     cast = value. Loshchilov, Hutter, 2019. Moments are rounded as they are stored, after the value
+ *                     has been updated. Optional. */
 #define MTK_OPS(X)                                                                                                     \
     MTK_VIEW_OPS(X)                                                                                                    \
     X(adamw, (const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, struct mtk_queue *queue), ())

@@ -56,11 +56,14 @@ static mt_status listening_adamw(const struct mtk_adamw *how, int count, const s
         const struct mtk_adamw_item *item = &items[i];
         const struct mtk_view value = listening_row(item->value, how->dtype, item->count);
         const struct mtk_view grad = listening_row(item->grad, how->dtype, item->count);
-        const struct mtk_view mean = listening_row(item->mean, how->dtype, item->count);
-        const struct mtk_view square = listening_row(item->square, how->dtype, item->count);
+        const mt_dtype form[] = {how->dtype, MT_BF16, MT_U8};
+        const int64_t blocks = (item->count + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK;
+        const struct mtk_view mean = listening_row(item->mean, form[item->moments], item->count);
+        const struct mtk_view square = listening_row(item->square, form[item->moments], item->count);
+        const struct mtk_view scales = listening_row(item->scales, MT_F32, 2 * blocks);
         const struct mtk_view cast = listening_row(item->cast, MT_BF16, item->count);
-        status =
-            LISTENING_LAUNCH(queue, LISTENING_adamw, &value, &grad, &mean, &square, item->cast != 0 ? &cast : NULL);
+        status = LISTENING_LAUNCH(queue, LISTENING_adamw, &value, &grad, &mean, &square,
+                                  item->scales != 0 ? &scales : NULL, item->cast != 0 ? &cast : NULL);
     }
     return status;
 }

@@ -128,9 +128,10 @@ static void options_that_are_named_have_the_figures_of_a_run_with_them(void **st
 {
     (void)state;
     assert_int_equal(shell("ln -s \"$M\" memtrace")->code, 0);
-    assert_int_equal(check_simulated("--model small --seq 64"), 3); /* fused, and with it both */
-    assert_int_equal(check_simulated("--model small --seq 64 --impl fused --autocast bf16"), 2);
+    assert_int_equal(check_simulated("--model small --seq 64"), 5); /* fused, and with it all four */
+    assert_int_equal(check_simulated("--model small --seq 64 --impl fused --autocast bf16"), 4);
     assert_says(MEMTRACE("advise")->out, "--checkpoint block");
+    assert_says(MEMTRACE("advise")->out, "--moments 8bit");
     assert_true(check_simulated("--model small --seq 64 --mode fwd") > 0);
 }
 
@@ -200,7 +201,7 @@ static void the_headline_names_savings_of_the_tables(void **state)
     assert_true(most > first);
     const struct said *said = shell("\"$M\" advise | head -5 | tr '\\n' ' '");
     assert_headline(said, " requested can fall by ", first, ": gradients");
-    assert_headline(said, "--optimizer-in-backward on, the peak of requested bytes falls by ", most, ".");
+    assert_headline(said, "--moments 8bit, the peak of requested bytes falls by ", most, ".");
     json_decref(answer);
 }
 

@@ -100,6 +100,8 @@ static const struct setup {
     mt_weight_cast weight_cast;
     mt_checkpoint checkpoint;
     mt_optimizer_in_backward optimizer_in_backward;
+    mtk_moments moments;
+    int64_t loss_slices; /* 0: 1 */
 } setups[] = {
     {.attention = MT_ATTENTION_CUSTOM, .mode = MT_MODE_FWD_BWD},
     {.attention = MT_ATTENTION_CUSTOM, .mode = MT_MODE_FWD_BWD, .autocast = true, .rope = true},
@@ -127,6 +129,16 @@ static const struct setup {
      .autocast = true,
      .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
      .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE},
+    {.implementation = MT_IMPLEMENTATION_FUSED,
+     .attention = MT_ATTENTION_FLASH,
+     .mode = MT_MODE_FWD_BWD,
+     .moments = MTK_MOMENTS_8BIT},
+    {.implementation = MT_IMPLEMENTATION_FUSED,
+     .attention = MT_ATTENTION_FLASH,
+     .mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .loss_slices = 3},
     {.implementation = MT_IMPLEMENTATION_FUSED, .attention = MT_ATTENTION_WEIGHTS, .mode = MT_MODE_INFER},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
@@ -147,6 +159,9 @@ static struct mt_training_config config_of(const struct setup *setup)
     config.weight_cast = setup->weight_cast;
     config.checkpoint = setup->checkpoint;
     config.optimizer_in_backward = setup->optimizer_in_backward;
+    config.moments = setup->moments;
+    if (setup->loss_slices != 0)
+        config.loss_slices = setup->loss_slices;
     return config;
 }
 

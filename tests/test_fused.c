@@ -59,6 +59,9 @@ static void every_case_of_the_golden_file_is_followed(void **state)
         config.attention = MT_ATTENTION_WEIGHTS;
         print_message("%s\n", json_string_value(json_object_get(golden, "name")));
         check_golden(golden, &config);
+        config.loss_slices = 3;
+        check_golden(golden, &config);
+        config.loss_slices = 1;
         if (!mt_attention_takes_flash(&config.model))
             continue;
         config.attention = MT_ATTENTION_FLASH;
@@ -138,6 +141,11 @@ static void every_element_of_every_gradient_is_the_eager_models(void **state)
     mt_transformer_destroy(&m.rt, &transformer);
     train_step(&m, 0, compare_with_eager, &eager);
     close_model(&m);
+    config.loss_slices = 4;
+    open_model(&m, &config);
+    train_step(&m, 0, compare_with_eager, &eager);
+    close_model(&m);
+    config.loss_slices = 1;
     config.attention = MT_ATTENTION_FLASH;
     if (strcmp(test_device, "cuda") != 0) { /* whose flash attention knows no fp64; the golden cases test it in fp32 */
         open_model(&m, &config);
@@ -153,7 +161,8 @@ static void every_element_of_every_gradient_is_the_eager_models(void **state)
 static void backward_once_more(struct bench_model *m, void *context)
 {
     struct mt_tensor *inputs, *targets;
-    const struct mt_fused_part *part = &m->model.parts[*(int *)context];
+    int64_t which = *(int *)context % 12 == 11 ? m->model.part_count - 1 : *(int *)context % 12; /* the head, too */
+    const struct mt_fused_part *part = &m->model.parts[which];
     double *once = read_part(m, part, true), *twice;
     mt_fused_end_step(&m->rt, &m->model);
     mt_token_source_next(&m->rt, m->tokens, 0, &inputs, &targets);
@@ -176,8 +185,10 @@ static void a_second_backward_adds_to_the_gradients_that_are_there(void **state)
     (void)state;
     struct mt_training_config config = small_config();
     config.parameter_dtype = MT_F64;
-    for (int part = 0; part < 12; part++) {
+    config.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD; /* a sliced loss would release what is there */
+    for (int part = 0; part < 24; part++) {
         struct bench_model m;
+        config.loss_slices = 1 + part / 12;
         open_model(&m, &config);
         train_step(&m, 0, backward_once_more, &part);
         close_model(&m);
@@ -190,16 +201,17 @@ static void weights_that_are_cast_once_or_often_give_the_same_losses(void **stat
     (void)state;
     static const mt_weight_cast casts[] = {MT_WEIGHT_CAST_REGION, MT_WEIGHT_CAST_LAYER, MT_WEIGHT_CAST_PERSISTENT};
     double losses[3][GOLDEN_STEPS];
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
         struct mt_training_config config = small_config();
         struct bench_model m;
         config.autocast = true;
-        config.weight_cast = casts[i];
+        config.weight_cast = casts[i % 3];
+        config.loss_slices = i < 3 ? 1 : 3;
         open_model(&m, &config);
         for (int64_t step = 0; step < GOLDEN_STEPS; step++)
-            losses[i][step] = train_step(&m, step, NULL, NULL);
+            losses[i % 3][step] = train_step(&m, step, NULL, NULL);
         close_model(&m);
-        assert_memory_equal(losses[i], losses[0], sizeof losses[0]);
+        assert_memory_equal(losses[i % 3], losses[0], sizeof losses[0]);
     }
     assert_true(losses[0][GOLDEN_STEPS - 1] < losses[0][0] - 0.2);
 }
@@ -216,43 +228,147 @@ static const struct setup {
     mt_checkpoint checkpoint;
     mt_optimizer_in_backward optimizer_in_backward;
     mtk_math math;
+    mtk_moments moments;
+    int64_t loss_slices; /* 0: 1 */
 } setups[] = {
-    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0,
-     MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD, false, false, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0,
-     MTK_MATH_FP32},
-    {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP32},
-    {MT_MODE_INFER, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF, 0,
-     MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_OFF, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_BLOCK, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD,
-     "policy=torch", MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_BLOCK,
-     MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP32},
-    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
-     MT_CHECKPOINT_BLOCK, 0, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "", MT_CHECKPOINT_OFF,
-     MT_OPTIMIZER_IN_BACKWARD_BESIDE, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
-     MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_BESIDE, MTK_MATH_FP32},
-    {MT_MODE_FWD_BWD, false, true, 0, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "", MT_CHECKPOINT_BLOCK, 0,
-     MTK_MATH_TF32},
-    {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=torch",
-     MT_CHECKPOINT_OFF, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_TF32},
+    {.mode = MT_MODE_FWD_BWD, .attention = MT_ATTENTION_WEIGHTS, .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "policy=torch"},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = ""},
+    {.mode = MT_MODE_FWD, .autocast = true, .attention = MT_ATTENTION_WEIGHTS, .alloc = ""},
+    {.mode = MT_MODE_FWD, .attention = MT_ATTENTION_FLASH, .alloc = ""},
+    {.mode = MT_MODE_INFER, .autocast = true, .rope = true, .attention = MT_ATTENTION_FLASH, .alloc = ""},
+    {.mode = MT_MODE_INFER, .attention = MT_ATTENTION_WEIGHTS, .alloc = ""},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "policy=torch",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON},
+    {.mode = MT_MODE_FWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .math = MTK_MATH_TF32},
+    {.mode = MT_MODE_FWD_BWD,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = "policy=torch",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .math = MTK_MATH_TF32},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .moments = MTK_MOMENTS_BF16},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "policy=torch",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .moments = MTK_MOMENTS_8BIT},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE,
+     .moments = MTK_MOMENTS_8BIT},
+    {.mode = MT_MODE_FWD_BWD,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .loss_slices = 4},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_REGION,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "policy=torch",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .loss_slices = 3},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = "",
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE,
+     .moments = MTK_MOMENTS_BF16,
+     .loss_slices = 1000},
+    {.mode = MT_MODE_FWD_BWD,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_BACKWARD,
+     .alloc = "",
+     .math = MTK_MATH_TF32,
+     .loss_slices = 2},
+    {.mode = MT_MODE_FWD, .attention = MT_ATTENTION_FLASH, .alloc = "", .loss_slices = 4},
+    {.mode = MT_MODE_INFER, .autocast = true, .attention = MT_ATTENTION_FLASH, .alloc = "", .loss_slices = 4},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -268,6 +384,9 @@ static struct mt_training_config config_of_setup(size_t i)
     config.checkpoint = setups[i].checkpoint;
     config.optimizer_in_backward = setups[i].optimizer_in_backward;
     config.math = setups[i].math;
+    config.moments = setups[i].moments;
+    if (setups[i].loss_slices != 0)
+        config.loss_slices = setups[i].loss_slices;
     config.warmup = 1;
     return config;
 }
@@ -384,6 +503,43 @@ static void a_device_without_the_kernels_is_refused(void **state)
     recording_close(&recording);
 }
 
+static void expect_refused(const struct mt_training_config *config, const char *hint)
+{
+    assert_int_equal(mt_training_config_check(config), MT_USAGE);
+    if (strstr(mt_last_error(), hint) == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", mt_last_error(), hint);
+}
+
+static void slices_are_of_the_fused_model(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    config.loss_slices = 8;
+    assert_int_equal(mt_training_config_check(&config), MT_OK);
+    config.implementation = MT_IMPLEMENTATION_EAGER;
+    expect_refused(&config, "impl fused knows loss-slices");
+    config.loss_slices = 0;
+    expect_refused(&config, "it must be from 1 to");
+}
+
+static void moments_that_nobody_keeps_are_refused(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        assert_int_equal(mt_training_config_check(&config), MT_OK);
+        config.implementation = MT_IMPLEMENTATION_EAGER;
+        expect_refused(&config, "impl fused knows moments bf16 and 8bit");
+        config.implementation = MT_IMPLEMENTATION_FUSED;
+        config.optimizer = MT_OPTIMIZER_NONE;
+        expect_refused(&config, "it takes moments fp32");
+        config.optimizer = MT_OPTIMIZER_ADAMW;
+        config.parameter_dtype = MT_F64;
+        expect_refused(&config, "not of fp64");
+        config.parameter_dtype = MT_F32;
+    }
+}
+
 static void settings_that_exclude_each_other_are_refused(void **state)
 {
     (void)state;
@@ -428,6 +584,8 @@ int main(int count, char **arguments)
         cmocka_unit_test(casts_of_a_layer_leave_the_peak_to_the_state),
         cmocka_unit_test(a_device_without_the_kernels_is_refused),
         cmocka_unit_test(settings_that_exclude_each_other_are_refused),
+        cmocka_unit_test(slices_are_of_the_fused_model),
+        cmocka_unit_test(moments_that_nobody_keeps_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

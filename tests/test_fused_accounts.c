@@ -71,12 +71,13 @@ static void expect_operations(double expected)
 static void operations_of_a_step_are_their_formula(void **state)
 {
     (void)state;
-    for (int way = 0; way < 8; way++) {
+    for (int way = 0; way < 16; way++) {
         struct mt_training_config config = small_config();
         config.steps = 1;
         config.attention = way & 1 ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
         config.autocast = (way & 2) != 0;
         config.math = way & 4 ? MTK_MATH_TF32 : MTK_MATH_FP32;
+        config.loss_slices = way & 8 ? 4 : 1;
         spend(&config);
         expect_operations(step_operations(&config));
     }
@@ -109,6 +110,130 @@ static void an_update_moves_28_bytes_a_parameter(void **state)
     spend(&config);
     assert_int_equal(spent.last.bytes,
                      28 * mt_model_parameter_count(&config.model) + 2 * (uint64_t)multiplied_weights(&config.model));
+}
+
+/* Counts the blocks of moments that share a scale, of the weights that products read. */
+static uint64_t scaled_blocks(const struct mt_model_config *m)
+{
+    const int64_t of_layer[] = {3 * m->d_model * m->d_model, m->d_model * m->d_model, 2 * m->d_model * m->d_ff,
+                                m->d_model * m->d_ff};
+    int64_t blocks = (m->vocab * m->d_model + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK;
+    for (int i = 0; i < 4; i++)
+        blocks += m->layers * ((of_layer[i] + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK);
+    return (uint64_t)blocks;
+}
+
+/* Both moments, by their form: in 8 bits those of the weights that products read, with two scales a block. */
+static uint64_t state_by_formula(const struct mt_training_config *config)
+{
+    uint64_t all = mt_model_parameter_count(&config->model), multiplied = (uint64_t)multiplied_weights(&config->model);
+    if (config->moments == MTK_MOMENTS_8BIT)
+        return 2 * multiplied + 8 * scaled_blocks(&config->model) + 8 * (all - multiplied);
+    return (config->moments == MTK_MOMENTS_BF16 ? 4 : 8) * all;
+}
+
+/* Returns the bytes of optimizer state that are live when training ends. */
+static uint64_t state_of(const struct mt_training_config *config)
+{
+    struct recording recording;
+    uint64_t live = 0, most = 0;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        bool is_block = event->kind == MT_EVENT_ALLOC || event->kind == MT_EVENT_FREE;
+        if (!is_block || mt_label_category(event->label) != MT_CATEGORY_OPT_STATE)
+            continue;
+        live += event->kind == MT_EVENT_ALLOC ? event->requested_bytes : -event->requested_bytes;
+        most = live > most ? live : most;
+    }
+    recording_close(&recording);
+    return most;
+}
+
+/* An update reads and writes the value and both moments, and reads the gradient. */
+static void moments_take_and_move_the_bytes_of_their_form(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    for (config.moments = MTK_MOMENTS_FULL; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        config.steps = 2;
+        assert_int_equal(state_of(&config), state_by_formula(&config));
+        spend(&config);
+        assert_int_equal(spent.last.bytes,
+                         12 * mt_model_parameter_count(&config.model) + 2 * state_by_formula(&config));
+    }
+}
+
+/* The bytes that a form saves are those that the peak falls by, where the state makes the peak. */
+static void a_peak_falls_by_what_moments_save(void **state)
+{
+    (void)state;
+    struct mt_training_config config = course_config(512);
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    const uint64_t full = peak_of(config), full_state = state_by_formula(&config);
+    for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        uint64_t peak = peak_of(config), saved = full_state - state_by_formula(&config);
+        print_message("moments %s: %.2f GiB, full %.2f\n", config.moments == MTK_MOMENTS_BF16 ? "bf16" : "8bit",
+                      (double)peak / 0x1p30, (double)full / 0x1p30);
+        assert_true(fabs((double)(full - peak) - (double)saved) < 0.001 * (double)full);
+    }
+}
+
+/* ---- logits ---- */
+
+/* Returns the bytes of the largest block that the head takes for logits in a full step. */
+static uint64_t logits_of(const struct mt_training_config *config)
+{
+    struct recording recording;
+    uint64_t largest = 0;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        if (event->kind != MT_EVENT_ALLOC)
+            continue;
+        const struct mt_label *label = recording_label_of(&recording, event);
+        const char *path = mt_interner_find_span(recording.interner, label->span)->path;
+        bool is_of_head = strstr(path, "lm_head") != NULL && label->category == MT_CATEGORY_EINSUM;
+        if (is_of_head && label->role != MT_ROLE_WEIGHT_CAST && label->phase <= MT_PHASE_LOSS)
+            largest = event->requested_bytes > largest ? event->requested_bytes : largest;
+    }
+    recording_close(&recording);
+    return largest;
+}
+
+static void a_slice_of_logits_is_what_there_is_of_them(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    uint64_t tokens = (uint64_t)(config.batch * config.seq), row = 4 * (uint64_t)config.model.vocab;
+    for (config.loss_slices = 1; config.loss_slices <= 40; config.loss_slices += 3) {
+        uint64_t slices = (uint64_t)config.loss_slices;
+        assert_int_equal(logits_of(&config), (tokens + slices - 1) / slices * row);
+    }
+}
+
+/* With a vocabulary of 128,256 whole logits would be 4,096 times that, in bf16. */
+static void a_large_vocabulary_costs_a_slice(void **state)
+{
+    (void)state;
+    struct mt_training_config config = course_config(1024);
+    config.model.vocab = 128256;
+    config.model.layers = 4;
+    config.batch = 16;
+    config.autocast = true;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON;
+    config.moments = MTK_MOMENTS_8BIT;
+    uint64_t whole = peak_of(config), logits = 2 * (uint64_t)(config.batch * config.seq * config.model.vocab);
+    config.loss_slices = 16;
+    uint64_t sliced = peak_of(config);
+    print_message("vocabulary 128,256: %.2f GiB, with slices %.2f; logits are %.2f\n", (double)whole / 0x1p30,
+                  (double)sliced / 0x1p30, (double)logits / 0x1p30);
+    assert_true(whole - sliced > logits / 2);
 }
 
 /* ---- uses ---- */
@@ -158,6 +283,10 @@ int main(void)
         cmocka_unit_test(operations_of_a_step_are_their_formula),
         cmocka_unit_test(a_checkpointed_block_is_multiplied_once_more),
         cmocka_unit_test(an_update_moves_28_bytes_a_parameter),
+        cmocka_unit_test(moments_take_and_move_the_bytes_of_their_form),
+        cmocka_unit_test(a_peak_falls_by_what_moments_save),
+        cmocka_unit_test(a_slice_of_logits_is_what_there_is_of_them),
+        cmocka_unit_test(a_large_vocabulary_costs_a_slice),
         cmocka_unit_test(every_block_is_written_as_often_as_ops_write_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -141,6 +141,54 @@ static void without_gradients_the_residual_stream_is_one_tensor(void **state)
     recording_close(&recording);
 }
 
+/* ---- a sliced loss ---- */
+
+/* Beside the slice there is one tensor of the stream's width, the input of the head, from forward to backward. */
+static void slices_of_logits_go_before_backward(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    int64_t live = 0, taken = 0;
+    config.loss_slices = 4;
+    record(&recording, &config);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD)
+            assert_int_equal(live, 0);
+        if (change_of(event) == 0 || strcmp(recording_label_of(&recording, event)->op, "einsum.slice") != 0)
+            continue;
+        assert_int_equal(recording_label_of(&recording, event)->phase, MT_PHASE_LOSS);
+        live += change_of(event);
+        taken += event->kind == MT_EVENT_ALLOC;
+    }
+    assert_int_equal(taken, config.steps);
+    recording_close(&recording);
+}
+
+/* Gradients of the last step go when the loss begins to make those of the next, or did before forward. */
+static void a_sliced_loss_leaves_one_gradient_of_a_weight(void **state)
+{
+    (void)state;
+    for (int early = 0; early < 2; early++) {
+        struct mt_training_config config = small_config();
+        struct recording recording;
+        int64_t live = 0, most = 0;
+        config.loss_slices = 4;
+        config.zero_grad = early == 1 ? MT_ZERO_GRAD_BEFORE_FORWARD : MT_ZERO_GRAD_BEFORE_BACKWARD;
+        record(&recording, &config);
+        for (size_t i = 0; i < recording.count; i++) {
+            const struct mt_event *event = &recording.events[i];
+            if (change_of(event) == 0 || mt_label_category(event->label) != MT_CATEGORY_GRADIENT)
+                continue;
+            live += change_of(event);
+            most = live > most ? live : most;
+        }
+        assert_int_equal(most, 6 * config.model.layers + 3);
+        recording_close(&recording);
+    }
+}
+
 /* ---- casts ---- */
 
 static int64_t casts_at_the_end_of_steps(const struct mt_training_config *config, int64_t *out_made)
@@ -166,10 +214,12 @@ static int64_t casts_at_the_end_of_steps(const struct mt_training_config *config
 static void casts_live_as_long_as_they_are_told_to(void **state)
 {
     (void)state;
-    for (mt_mode mode = MT_MODE_INFER; mode <= MT_MODE_FWD_BWD; mode++) {
+    for (int way = 0; way < 6; way++) {
         struct mt_training_config config = small_config();
+        mt_mode mode = (mt_mode)(MT_MODE_INFER + way % 3);
         int64_t weights = 4 * config.model.layers + 1, made, passes = mode == MT_MODE_FWD_BWD ? 2 : 1;
         config.mode = mode;
+        config.loss_slices = 1 + way / 3 * 4;
         config.autocast = true;
         config.steps = 3;
         config.weight_cast = MT_WEIGHT_CAST_PERSISTENT;
@@ -180,7 +230,8 @@ static void casts_live_as_long_as_they_are_told_to(void **state)
         assert_int_equal(made, weights * config.steps);
         config.weight_cast = MT_WEIGHT_CAST_LAYER;
         assert_int_equal(casts_at_the_end_of_steps(&config, &made), 0);
-        assert_int_equal(made, weights * config.steps * passes);
+        int64_t shared = config.loss_slices > 1 && passes == 2 ? 1 : 0; /* the head's serves both passes */
+        assert_int_equal(made, (weights * passes - shared) * config.steps);
     }
 }
 
@@ -218,6 +269,8 @@ int main(void)
         cmocka_unit_test(forward_keeps_of_a_block_what_the_table_says),
         cmocka_unit_test(backward_lets_go_of_a_block_before_the_next),
         cmocka_unit_test(without_gradients_the_residual_stream_is_one_tensor),
+        cmocka_unit_test(slices_of_logits_go_before_backward),
+        cmocka_unit_test(a_sliced_loss_leaves_one_gradient_of_a_weight),
         cmocka_unit_test(casts_live_as_long_as_they_are_told_to),
         cmocka_unit_test(operands_are_turned_for_one_product_at_a_time),
     };

@@ -109,8 +109,10 @@ static void updates_and_backward_never_meet(void **state)
 {
     (void)state;
     static struct card card;
-    for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
-        const struct mt_training_config config = beside_config(checkpoint ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF);
+    for (int way = 0; way < 6; way++) {
+        struct mt_training_config config = beside_config(way % 2 == 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF);
+        config.moments = (mtk_moments)(way / 2);
+        config.loss_slices = 1 + way;
         card_open(&card, 0);
         assert_int_equal(train(&card, &config), MT_OK);
         assert_int_equal(card.queues.hazards, 0);

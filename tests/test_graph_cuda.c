@@ -66,12 +66,14 @@ static const struct {
     mt_weight_cast weight_cast;
     mt_checkpoint checkpoint;
     const char *alloc;
+    int64_t loss_slices;
 } setups[] = {
-    {MT_IMPLEMENTATION_FUSED, false, MTK_MATH_FP32, MT_WEIGHT_CAST_REGION, MT_CHECKPOINT_OFF, ""},
-    {MT_IMPLEMENTATION_FUSED, true, MTK_MATH_FP32, MT_WEIGHT_CAST_PERSISTENT, MT_CHECKPOINT_OFF, ""},
-    {MT_IMPLEMENTATION_FUSED, false, MTK_MATH_TF32, MT_WEIGHT_CAST_REGION, MT_CHECKPOINT_OFF, "policy=torch"},
-    {MT_IMPLEMENTATION_FUSED, true, MTK_MATH_FP32, MT_WEIGHT_CAST_LAYER, MT_CHECKPOINT_BLOCK, ""},
-    {MT_IMPLEMENTATION_EAGER, false, MTK_MATH_FP32, MT_WEIGHT_CAST_REGION, MT_CHECKPOINT_OFF, ""},
+    {MT_IMPLEMENTATION_FUSED, false, MTK_MATH_FP32, MT_WEIGHT_CAST_REGION, MT_CHECKPOINT_OFF, "", 1},
+    {MT_IMPLEMENTATION_FUSED, true, MTK_MATH_FP32, MT_WEIGHT_CAST_PERSISTENT, MT_CHECKPOINT_OFF, "", 1},
+    {MT_IMPLEMENTATION_FUSED, false, MTK_MATH_TF32, MT_WEIGHT_CAST_REGION, MT_CHECKPOINT_OFF, "policy=torch", 1},
+    {MT_IMPLEMENTATION_FUSED, true, MTK_MATH_FP32, MT_WEIGHT_CAST_LAYER, MT_CHECKPOINT_BLOCK, "", 1},
+    {MT_IMPLEMENTATION_EAGER, false, MTK_MATH_FP32, MT_WEIGHT_CAST_REGION, MT_CHECKPOINT_OFF, "", 1},
+    {MT_IMPLEMENTATION_FUSED, true, MTK_MATH_FP32, MT_WEIGHT_CAST_LAYER, MT_CHECKPOINT_OFF, "", 4},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -89,6 +91,7 @@ static struct mt_training_config config_of(size_t setup)
     config.weight_cast = setups[setup].weight_cast;
     config.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD /* else gradients move from step to step */;
     config.checkpoint = setups[setup].checkpoint;
+    config.loss_slices = setups[setup].loss_slices;
     config.attention = config.implementation == MT_IMPLEMENTATION_FUSED ? MT_ATTENTION_FLASH : MT_ATTENTION_CUSTOM;
     return config;
 }

@@ -22,14 +22,17 @@ static const struct setup {
     const char *alloc;
     int64_t vocab, d_model, seq;
     bool has_plan;
+    int64_t loss_slices;
 } setups[] = {
-    {MT_IMPLEMENTATION_EAGER, false, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 1024, 64, 128, false},
-    {MT_IMPLEMENTATION_EAGER, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 256, 128, 512, false},
-    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 64, 128, 32, false},
-    {MT_IMPLEMENTATION_FUSED, false, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 256, 128, 64, true},
-    {MT_IMPLEMENTATION_EAGER, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=torch", 256, 64, 64, true},
-    {MT_IMPLEMENTATION_EAGER, false, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch", 1024, 64, 128, false},
-    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=tight", 1024, 64, 128, false},
+    {MT_IMPLEMENTATION_EAGER, false, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 1024, 64, 128, false, 1},
+    {MT_IMPLEMENTATION_EAGER, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 256, 128, 512, false, 1},
+    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 64, 128, 32, false, 1},
+    {MT_IMPLEMENTATION_FUSED, false, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 256, 128, 64, true, 1},
+    {MT_IMPLEMENTATION_EAGER, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=torch", 256, 64, 64, true, 1},
+    {MT_IMPLEMENTATION_EAGER, false, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch", 1024, 64, 128, false, 1},
+    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=tight", 1024, 64, 128, false, 1},
+    {MT_IMPLEMENTATION_FUSED, true, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=tight", 256, 128, 64, true, 3},
+    {MT_IMPLEMENTATION_FUSED, false, MT_ZERO_GRAD_BEFORE_FORWARD, "policy=torch", 1024, 64, 128, false, 4},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -51,6 +54,7 @@ static struct mt_training_config config_of(const struct setup *setup)
     config.zero_grad = setup->zero_grad;
     config.attention = is_fused ? MT_ATTENTION_FLASH : MT_ATTENTION_CUSTOM;
     config.cuda_graph = true;
+    config.loss_slices = setup->loss_slices;
     return config;
 }
 

@@ -231,7 +231,7 @@ static void bash_completes_what_can_be_meant(void **state)
         const char *breaks, *line, *offered;
     } cases[] = {
         {" =:", "memtrace ru", "run runs "},
-        {" =:", "memtrace run --mo", "--mode --model "},
+        {" =:", "memtrace run --mo", "--mode --model --moments "},
         {" =:", "memtrace run --mode ", "fwd fwd_bwd infer "},
         {" =:", "memtrace run --json --mode f", "fwd fwd_bwd "},
         {" =:", "memtrace run --mode=f", "fwd fwd_bwd "},

@@ -66,7 +66,7 @@ struct op_case {
     const char *name;
     void (*call)(struct mt_tensor *const *t);
     struct shape tensors[MOST_TENSORS]; /* up to one without a dtype */
-    struct wrong wrongs[6];
+    struct wrong wrongs[8];
     int wrong_count;
 };
 
@@ -188,6 +188,14 @@ static void call_adamw(struct mt_tensor *const *t)
     mt_op_adamw(&lab.rt, &how, 1, &parameter);
 }
 
+static void call_adamw_in_8_bits(struct mt_tensor *const *t)
+{
+    const struct mtk_adamw how = {.dtype = MT_F32};
+    const struct mt_adamw_tensors parameter = {
+        .value = t[0], .grad = t[1], .mean = t[2], .square = t[3], .scales = t[4]};
+    mt_op_adamw(&lab.rt, &how, 1, &parameter);
+}
+
 static const struct op_case cases[] = {
     {"add",
      call_add,
@@ -300,8 +308,19 @@ static const struct op_case cases[] = {
       {4, IS_ANOTHER, {MT_F32, 2, {4, 4}}},
       {1, IS_TURNED, {0}},
       {1, IS_FIRST, {0}},
-      {3, IS_FIRST, {0}}},
-     6},
+      {3, IS_FIRST, {0}},
+      {2, IS_ANOTHER, {MT_BF16, 2, {4, 4}}},
+      {3, IS_ANOTHER, {MT_U8, 2, {4, 4}}}},
+     8},
+    {"adamw",
+     call_adamw_in_8_bits,
+     {{MT_F32, 2, {4, 70}}, {MT_F32, 2, {4, 70}}, {MT_U8, 2, {4, 70}}, {MT_U8, 2, {4, 70}}, {MT_F32, 2, {2, 2}}},
+     {{2, IS_ANOTHER, {MT_F32, 2, {4, 70}}},
+      {3, IS_ANOTHER, {MT_BF16, 2, {4, 70}}},
+      {4, IS_ANOTHER, {MT_F32, 2, {1, 2}}},
+      {4, IS_ANOTHER, {MT_F32, 2, {2, 1}}},
+      {4, IS_ANOTHER, {MT_BF16, 2, {2, 2}}}},
+     5},
 };
 
 static void what_does_not_fit_is_refused_with_the_ops_name(void **state)

@@ -32,6 +32,7 @@ static const struct {
     {"--impl fused --autocast bf16", 1.001},
     {"--impl fused --autocast bf16 --weight-cast layer --zero-grad before-forward --seq 512", 1.001},
     {"--impl fused --autocast bf16 --optimizer-in-backward on --checkpoint block", 1.001},
+    {"--impl fused --autocast bf16 --moments 8bit --loss-slices 4", 1.001},
 #ifndef __SANITIZE_ADDRESS__ /* seconds each, where nothing is optimized, and nothing that the others don't run */
     {"--impl eager", 1.001},
     {"--impl eager --autocast bf16", 1.001},
@@ -64,7 +65,8 @@ static void losses_are_the_same_to_the_bit(void **unused)
 {
     (void)unused;
     static const char *const options[] = {"--impl eager", "--impl eager --autocast bf16", "--impl fused",
-                                          "--impl fused --autocast bf16 --zero-grad before-forward"};
+                                          "--impl fused --autocast bf16 --zero-grad before-forward",
+                                          "--impl fused --moments bf16 --loss-slices 3"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char text[256];
         snprintf(text, sizeof text, "--device cpu " TINY " %s", options[i]);

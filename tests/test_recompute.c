@@ -110,6 +110,63 @@ static void what_is_recomputed_or_updated_early_has_the_same_bits(void **state)
             config.weight_cast = casts[j];
             compare_bits(config);
         }
+        config.loss_slices = 3;
+        compare_bits(config);
+        config.loss_slices = 1;
+        for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++)
+            compare_bits(config);
+    }
+}
+
+/* Returns the largest difference of two lists of numbers, over the largest of the first. */
+static double difference(const double *a, const double *b, size_t count)
+{
+    double most = 0, largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, fabs(a[i] - b[i]));
+        largest = fmax(largest, fabs(a[i]));
+    }
+    return most / largest;
+}
+
+/* Checks that the losses of two trainings differ by `loss` at most, and the gradients of the first step by `gradient`. */
+static void expect_near(const struct trace_of_numbers *whole, const struct trace_of_numbers *sliced, double loss,
+                        double gradient, const struct mt_training_config *config)
+{
+    struct bench_model m;
+    double most[2] = {difference(whole->losses, sliced->losses, STEPS), 0};
+    open_model(&m, config);
+    for (int64_t i = 0; i < whole->count; i++) {
+        const struct mt_fused_part *part = &m.model.parts[i];
+        double differs = difference(whole->gradients[i], sliced->gradients[i], part_count(part));
+        most[1] = fmax(most[1], differs);
+        if (!(differs <= gradient))
+            fail_msg("the gradient of %s differs by %.3g", part->name, differs);
+    }
+    close_model(&m);
+    print_message("%d slices: losses differ by %.2g, gradients by %.2g\n", (int)config->loss_slices, most[0], most[1]);
+    if (!(most[0] <= loss))
+        fail_msg("losses differ by %.3g", most[0]);
+}
+
+/* The head's gradient is summed slice by slice, which rounds otherwise. */
+static void a_sliced_loss_has_the_numbers_of_the_whole(void **state)
+{
+    (void)state;
+    static const int64_t slices[] = {2, 5, 26};
+    for (int way = 0; way < 3; way++) {
+        struct mt_training_config config = small_config();
+        struct trace_of_numbers whole, sliced;
+        config.autocast = way == 2;
+        config.math = way == 1 ? MTK_MATH_TF32 : MTK_MATH_FP32;
+        train_and_keep(&config, &whole);
+        for (int i = 0; i < 3; i++) {
+            config.loss_slices = slices[i];
+            train_and_keep(&config, &sliced);
+            expect_near(&whole, &sliced, way == 0 ? 1e-5 : 1e-3, way == 0 ? 1e-5 : 1e-2, &config);
+            release_numbers(&sliced);
+        }
+        release_numbers(&whole);
     }
 }
 
@@ -290,6 +347,7 @@ int main(int count, char **arguments)
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_recomputed_or_updated_early_has_the_same_bits),
+        cmocka_unit_test(a_sliced_loss_has_the_numbers_of_the_whole),
         cmocka_unit_test(a_forward_that_keeps_nothing_has_the_same_logits),
         cmocka_unit_test(a_checkpointed_forward_keeps_the_inputs_of_blocks),
         cmocka_unit_test(what_is_recomputed_is_labelled_as_in_forward),

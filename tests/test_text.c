@@ -69,12 +69,53 @@ static void fused_losses_follow_eager_ones_in_bf16(void **state)
     expect_fused_near_eager(config, attentions, 1, 3e-3);
 }
 
+/* Only the head's gradient is summed in another order. */
+static void losses_of_a_sliced_loss_follow_those_of_the_whole(void **state)
+{
+    (void)state;
+    struct mt_training_config config = config_of_text();
+    int step;
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_FLASH;
+    const struct text_losses whole = train(&config);
+    config.loss_slices = 8;
+    const struct text_losses sliced = train(&config);
+    double deviation = text_deviation(&whole, &sliced, &step);
+    print_message("loss in 8 slices: farthest at step %d, by %.2g of %.4f\n", step, deviation, whole.of[step]);
+    if (!(deviation <= 1e-5))
+        fail_msg("%.3g where 1e-5 is allowed", deviation);
+}
+
+/* Losses with narrow moments go their own way, since every step is a little different; what they reach does not. */
+static void losses_with_narrow_moments_stay_near(void **state)
+{
+    (void)state;
+    static const double most_ends[] = {[MTK_MOMENTS_BF16] = 0.01, [MTK_MOMENTS_8BIT] = 0.02};
+    struct mt_training_config config = config_of_text();
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_FLASH;
+    const struct text_losses full = train(&config);
+    for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
+        const struct text_losses narrow = train(&config);
+        int step;
+        double deviation = text_deviation(&full, &narrow, &step), end = text_last_loss(&narrow) / text_last_loss(&full);
+        print_message("moments of form %d: at the end %.4f, full %.4f; farthest at step %d, by %.2g of %.4f\n",
+                      (int)config.moments, text_last_loss(&narrow), text_last_loss(&full), step, deviation,
+                      full.of[step]);
+        assert_true(deviation > 0); /* moments were rounded */
+        if (!(fabs(end - 1) <= most_ends[config.moments]))
+            fail_msg("the last losses are %.4f of those with full moments", end);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fused_losses_follow_eager_ones),
         cmocka_unit_test(fused_losses_follow_eager_ones_in_tf32),
         cmocka_unit_test(fused_losses_follow_eager_ones_in_bf16),
+        cmocka_unit_test(losses_of_a_sliced_loss_follow_those_of_the_whole),
+        cmocka_unit_test(losses_with_narrow_moments_stay_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

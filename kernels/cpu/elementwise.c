@@ -1,5 +1,5 @@
-/* The elementwise ops: of one, two or three operands, constants, random numbers, the gate of SwiGLU and AdamW. Every
- * element is computed from the elements at its place, so `out` may be the same view as an operand. */
+/* The elementwise ops: of one, two or three operands, constants, random numbers and the gate of SwiGLU. Every element is
+ * computed from the elements at its place, so `out` may be the same view as an operand. */
 #include "base/random.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -227,52 +227,5 @@ mt_status mtk_cpu_swiglu_grad(const struct mtk_view *in, const struct mtk_view *
             mtk_store(mtk_element(in, tile.right), in->dtype, 1, tile.count, tile.b);
             mtk_store(mtk_element(grad, tile.out), grad->dtype, 1, tile.count, g);
         }
-    return MT_OK;
-}
-
-/* ---- AdamW: each element of a parameter is read once and written once ---- */
-
-/* A tile of the four tensors of a parameter. */
-struct adamw_tile {
-    double value[MTK_TILE], grad[MTK_TILE], mean[MTK_TILE], square[MTK_TILE];
-};
-
-static void update(const struct mtk_adamw *how, int64_t count, struct adamw_tile *t)
-{
-    for (int64_t i = 0; i < count; i++) {
-        t->mean[i] += (1 - how->beta1) * (t->grad[i] - t->mean[i]);
-        t->square[i] += (1 - how->beta2) * (t->grad[i] * t->grad[i] - t->square[i]);
-        t->value[i] = how->keep * t->value[i] - how->step_size * t->mean[i] / (sqrt(t->square[i]) + how->epsilon);
-    }
-}
-
-static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item *item)
-{
-    assert(item->count >= 0 && item->value != 0 && item->grad != 0 && item->mean != 0 && item->square != 0);
-    struct adamw_tile t;
-    int64_t size = (int64_t)mt_dtype_bytes(how->dtype);
-    MTK_EACH_TILE (first, count, item->count) {
-        mtk_load(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value);
-        mtk_load(mtk_pointer(item->grad) + first * size, how->dtype, 1, count, t.grad);
-        mtk_load(mtk_pointer(item->mean) + first * size, how->dtype, 1, count, t.mean);
-        mtk_load(mtk_pointer(item->square) + first * size, how->dtype, 1, count, t.square);
-        update(how, count, &t);
-        mtk_store(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value);
-        mtk_store(mtk_pointer(item->mean) + first * size, how->dtype, 1, count, t.mean);
-        mtk_store(mtk_pointer(item->square) + first * size, how->dtype, 1, count, t.square);
-        if (item->cast == 0)
-            continue;
-        mtk_load(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value); /* as it was rounded */
-        mtk_store(mtk_pointer(item->cast) + first * (int64_t)mt_dtype_bytes(MT_BF16), MT_BF16, 1, count, t.value);
-    }
-}
-
-mt_status mtk_cpu_adamw(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
-                        struct mtk_queue *queue)
-{
-    (void)queue;
-    assert(how->dtype == MT_F32 || how->dtype == MT_F64);
-    for (int i = 0; i < count; i++)
-        update_item(how, &items[i]);
     return MT_OK;
 }

@@ -1,22 +1,29 @@
 /* One step of AdamW over a list of parameters. An element of fp32 takes 28 bytes, read or written once, and 2 for the
- * cast.
+ * cast; with moments in bf16 20, in 8 bits 16 and its share of the scales.
  *
  * The list is a parameter of the launch. Parameters of the model are cut into chunks of CHUNK elements, numbered from 0
  * over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
- * four neighbours at a time if the tensors are aligned to that. */
+ * four neighbours at a time if the tensors are aligned to that.
+ *
+ *   chunk of 8-bit moments  | 256 elements of warp 0 | … of warp 7 | … of warp 0 | … | of warp 7 |   each with its scales
+ */
+#include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/moments.h"
 
 constexpr int THREADS = 256, VEC = 4, ROUNDS = 4, CHUNK = THREADS * VEC * ROUNDS;
 
 /* The most items of a launch, whose parameters are limited to 4 KiB. */
-constexpr int MOST_ITEMS = 70;
+constexpr int MOST_ITEMS = 55;
 
 struct item {
-    char *value, *mean, *square, *cast;
+    char *value, *mean, *square, *cast, *scales;
     const char *grad;
     int64_t count;
+    uint64_t generator;
     uint32_t first_chunk;
+    uint8_t moments;
     bool in_fours;
 };
 
@@ -41,7 +48,36 @@ __device__ __forceinline__ double root(double x)
     return sqrt(x);
 }
 
-/* Updates V neighbours of a parameter from element `first` on. */
+/* Returns a * b + c, rounded once. */
+__device__ __forceinline__ float fused(float a, float b, float c)
+{
+    return __fmaf_rn(a, b, c);
+}
+
+__device__ __forceinline__ double fused(double a, double b, double c)
+{
+    return __fma_rn(a, b, c);
+}
+
+/* Updates an element and its moments. Nothing is left to the compiler to fuse, so that a parameter has the same bits
+ * whichever kernel updates it: alone it may be another than among others. */
+template <typename T> __device__ __forceinline__ void step(const rates<T> &r, T grad, T *value, T *mean, T *square)
+{
+    *mean = fused(r.mean_share, grad - *mean, *mean);
+    *square = fused(r.square_share, fused(grad, grad, -*square), *square);
+    *value = fused(r.keep, *value, -(r.step_size * *mean / (root(*square) + r.epsilon)));
+}
+
+/* Writes V neighbours of the value, and of the cast if there is one. */
+template <typename T, int V>
+__device__ __forceinline__ void write_value(const item &p, int64_t first, int dtype, const T *value)
+{
+    mtk_write<T, V>(p.value + first * (int64_t)sizeof(T), dtype, mtk_encode<T, V>(value, dtype));
+    if (p.cast != nullptr)
+        mtk_write<T, V>(p.cast + first * mtk_size_of(MT_BF16), MT_BF16, mtk_encode<T, V>(value, MT_BF16));
+}
+
+/* Updates V neighbours of a parameter from element `first` on, with moments of the parameter's dtype. */
 template <typename T, int V> __device__ __forceinline__ void update(const item &p, const rates<T> &r, int64_t first)
 {
     constexpr int dtype = sizeof(T) == 8 ? MT_F64 : MT_F32;
@@ -54,16 +90,134 @@ template <typename T, int V> __device__ __forceinline__ void update(const item &
     mtk_decode<T, V>(raw_mean, dtype, mean);
     mtk_decode<T, V>(raw_square, dtype, square);
 #pragma unroll
-    for (int e = 0; e < V; e++) {
-        mean[e] += r.mean_share * (grad[e] - mean[e]);
-        square[e] += r.square_share * (grad[e] * grad[e] - square[e]);
-        value[e] = r.keep * value[e] - r.step_size * mean[e] / (root(square[e]) + r.epsilon);
-    }
-    mtk_write<T, V>(p.value + at, dtype, mtk_encode<T, V>(value, dtype));
+    for (int e = 0; e < V; e++)
+        step(r, grad[e], &value[e], &mean[e], &square[e]);
+    write_value<T, V>(p, first, dtype, value);
     mtk_write<T, V>(p.mean + at, dtype, mtk_encode<T, V>(mean, dtype));
     mtk_write<T, V>(p.square + at, dtype, mtk_encode<T, V>(square, dtype));
-    if (p.cast != nullptr)
-        mtk_write<T, V>(p.cast + first * mtk_size_of(MT_BF16), MT_BF16, mtk_encode<T, V>(value, MT_BF16));
+}
+
+/* Updates V neighbours with moments in bf16, which are rounded at random. */
+template <int V> __device__ __forceinline__ void update_bf16(const item &p, const rates<float> &r, int64_t first)
+{
+    int64_t at = first * (int64_t)sizeof(float), narrow_at = first * mtk_size_of(MT_BF16);
+    mtk_words<float, V> raw_value = mtk_read<float, V>(p.value + at, MT_F32);
+    mtk_words<float, V> raw_grad = mtk_read<float, V>(p.grad + at, MT_F32);
+    mtk_words<float, V> raw_mean = mtk_read<float, V>(p.mean + narrow_at, MT_BF16);
+    mtk_words<float, V> raw_square = mtk_read<float, V>(p.square + narrow_at, MT_BF16);
+    mtk_words<float, V> out_mean = {}, out_square = {};
+    float value[V], grad[V], mean[V], square[V];
+    uint64_t pairs[(V + 1) / 2];
+    mtk_decode<float, V>(raw_value, MT_F32, value);
+    mtk_decode<float, V>(raw_grad, MT_F32, grad);
+    mtk_decode<float, V>(raw_mean, MT_BF16, mean);
+    mtk_decode<float, V>(raw_square, MT_BF16, square);
+#pragma unroll
+    for (int i = 0; i < (V + 1) / 2; i++)
+        pairs[i] = mtk_moment_bits(p.generator, first / 2 + i);
+#pragma unroll
+    for (int e = 0; e < V; e++) {
+        uint32_t random = (uint32_t)(pairs[e / 2] >> 32 * (V == 1 ? first % 2 : e % 2));
+        step(r, grad[e], &value[e], &mean[e], &square[e]);
+        out_mean.word[e / 2] |= (uint32_t)mtk_bf16_at_random(__float_as_uint(mean[e]), random) << 16 * (e % 2);
+        out_square.word[e / 2] |= (uint32_t)mtk_bf16_at_random(__float_as_uint(square[e]), random >> 16)
+                                  << 16 * (e % 2);
+    }
+    write_value<float, V>(p, first, MT_F32, value);
+    mtk_write<float, V>(p.mean + narrow_at, MT_BF16, out_mean);
+    mtk_write<float, V>(p.square + narrow_at, MT_BF16, out_square);
+}
+
+/* Returns the largest value of the warp, in all of its lanes. */
+__device__ __forceinline__ float warp_largest(float value)
+{
+#pragma unroll
+    for (int distance = MTK_WARP / 2; distance > 0; distance /= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
+    return value;
+}
+
+/* The numbers that codes stand for, by code. */
+struct code_table {
+    float mean[256], square[256];
+};
+
+/* A block of moments in a warp: each lane has GROUPS times V neighbours. */
+constexpr int LANE_ELEMENTS = MTK_MOMENTS_BLOCK / MTK_WARP;
+
+struct lane_moments {
+    float mean[LANE_ELEMENTS], square[LANE_ELEMENTS];
+};
+
+/* Returns the first element of the lane's group number `group` of a block that begins at `first`. */
+template <int V> __device__ __forceinline__ int64_t group_at(int64_t first, int group)
+{
+    return first + (group * MTK_WARP + (int)threadIdx.x % MTK_WARP) * V;
+}
+
+/* Writes codes and scales of the block of moments from element `first` up to `end`, in 8 bits. */
+template <int V>
+__device__ __forceinline__ void write_codes(const item &p, int64_t first, int64_t end, const lane_moments &lane)
+{
+    float largest_mean = 0, largest_square = 0;
+#pragma unroll
+    for (int i = 0; i < LANE_ELEMENTS; i++) {
+        largest_mean = fmaxf(largest_mean, fabsf(lane.mean[i]));
+        largest_square = fmaxf(largest_square, lane.square[i]);
+    }
+    largest_mean = warp_largest(largest_mean);
+    largest_square = warp_largest(largest_square);
+    float mean_factor = mtk_code_factor(largest_mean), square_factor = mtk_code_factor(largest_square);
+#pragma unroll
+    for (int group = 0; group < LANE_ELEMENTS / V; group++) {
+        int64_t at = group_at<V>(first, group);
+        uint32_t mean = 0, square = 0;
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            mean |= (uint32_t)mtk_code_of_mean(lane.mean[group * V + e] * mean_factor) << 8 * e;
+            square |= (uint32_t)mtk_code_of_square(lane.square[group * V + e] * square_factor) << 8 * e;
+        }
+        if (at < end) {
+            mtk_write_bytes<V>(p.mean + at, &mean);
+            mtk_write_bytes<V>(p.square + at, &square);
+        }
+    }
+    if (threadIdx.x % MTK_WARP == 0) {
+        float *scales = reinterpret_cast<float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
+        scales[0] = largest_mean;
+        scales[1] = largest_square;
+    }
+}
+
+/* Updates the elements from `first` up to `end`, which share their scales, as one warp. */
+template <int V>
+__device__ __forceinline__ void update_8bit(const item &p, const rates<float> &r, const code_table &codes,
+                                            int64_t first, int64_t end)
+{
+    const float *scales = reinterpret_cast<const float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
+    float mean_scale = scales[0], square_scale = scales[1];
+    lane_moments lane = {};
+#pragma unroll
+    for (int group = 0; group < LANE_ELEMENTS / V; group++) {
+        int64_t at = group_at<V>(first, group), bytes = at * (int64_t)sizeof(float);
+        float value[V], grad[V];
+        uint32_t mean = 0, square = 0;
+        if (at >= end)
+            continue;
+        mtk_decode<float, V>(mtk_read<float, V>(p.value + bytes, MT_F32), MT_F32, value);
+        mtk_decode<float, V>(mtk_read<float, V>(p.grad + bytes, MT_F32), MT_F32, grad);
+        mtk_read_bytes<V>(p.mean + at, &mean);
+        mtk_read_bytes<V>(p.square + at, &square);
+#pragma unroll
+        for (int e = 0; e < V; e++) {
+            float *mean_at = &lane.mean[group * V + e], *square_at = &lane.square[group * V + e];
+            *mean_at = codes.mean[mean >> 8 * e & 0xFF] * mean_scale;
+            *square_at = codes.square[square >> 8 * e & 0xFF] * square_scale;
+            step(r, grad[e], &value[e], mean_at, square_at);
+        }
+        write_value<float, V>(p, at, MT_F32, value);
+    }
+    write_codes<V>(p, first, end, lane);
 }
 
 /* Returns the index of the last item that begins at this chunk or before. */
@@ -80,16 +234,10 @@ __device__ __forceinline__ int item_of(const update_call &call, uint32_t chunk)
     return low;
 }
 
-/* mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square), value = keep * value - step_size * mean /
- * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread ROUNDS times VEC
- * neighbours of it. Every element of value, mean, square and, if there is one, cast is written. */
+/* Updates the elements from `begin` up to `end`, at most CHUNK, with moments of the parameter's dtype. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
+__device__ __forceinline__ void update_full(const item &p, const rates<T> &r, int64_t begin, int64_t end)
 {
-    mtk_await_turn();
-    const item &p = call.items[item_of(call, blockIdx.x)];
-    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
-    int64_t end = begin + CHUNK < p.count ? begin + CHUNK : p.count;
     if (p.in_fours) {
 #pragma unroll
         for (int round = 0; round < ROUNDS; round++) {
@@ -103,23 +251,83 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ 
         update<T, 1>(p, r, first);
 }
 
+/* mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square), value = keep * value - step_size * mean /
+ * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread ROUNDS times VEC
+ * neighbours of it. Every element of value, mean, square and, if there is one, cast is written. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
+{
+    mtk_await_turn();
+    const item &p = call.items[item_of(call, blockIdx.x)];
+    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
+    update_full(p, r, begin, begin + CHUNK < p.count ? begin + CHUNK : p.count);
+}
+
+/* Updates the elements from `begin` up to `end`, at most CHUNK, with moments in bf16 or in 8 bits. A warp takes a block
+ * that shares scales at a time. */
+template <int V>
+__device__ __forceinline__ void update_narrow(const item &p, const rates<float> &r, const code_table &codes,
+                                              int64_t begin, int64_t end)
+{
+    constexpr int WARPS = THREADS / MTK_WARP;
+    if (p.moments == MTK_MOMENTS_BF16) {
+#pragma unroll 4
+        for (int64_t first = begin + (int64_t)threadIdx.x * V; first < end; first += THREADS * V)
+            update_bf16<V>(p, r, first);
+        return;
+    }
+    int64_t first = begin + (int64_t)(threadIdx.x / MTK_WARP) * MTK_MOMENTS_BLOCK;
+    for (; first < end; first += WARPS * MTK_MOMENTS_BLOCK)
+        update_8bit<V>(p, r, codes, first, first + MTK_MOMENTS_BLOCK < end ? first + MTK_MOMENTS_BLOCK : end);
+}
+
+/* Does what adamw_kernel does where moments have several forms. The scales of 8-bit moments are written, too. */
+__global__ void __launch_bounds__(THREADS) adamw_narrow_kernel(const __grid_constant__ update_call call, rates<float> r)
+{
+    static_assert(THREADS == 256 && CHUNK % MTK_MOMENTS_BLOCK == 0, "a thread a code, and whole blocks in a chunk");
+    __shared__ code_table codes;
+    codes.mean[threadIdx.x] = mtk_mean_of_code((uint8_t)threadIdx.x);
+    codes.square[threadIdx.x] = mtk_square_of_code((uint8_t)threadIdx.x);
+    mtk_await_turn();
+    __syncthreads();
+    const item &p = call.items[item_of(call, blockIdx.x)];
+    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
+    int64_t end = begin + CHUNK < p.count ? begin + CHUNK : p.count;
+    if (p.moments == MTK_MOMENTS_FULL)
+        update_full(p, r, begin, end);
+    else if (p.in_fours)
+        update_narrow<VEC>(p, r, codes, begin, end);
+    else
+        update_narrow<1>(p, r, codes, begin, end);
+}
+
 static bool is_aligned(mt_addr address, size_t size)
 {
     return address % (VEC * size) == 0;
 }
 
+/* Returns the bytes of an element of a moment. */
+static size_t moment_size(const struct mtk_adamw_item *from, size_t size)
+{
+    return from->moments == MTK_MOMENTS_FULL ? size : from->moments == MTK_MOMENTS_BF16 ? 2 : 1;
+}
+
 static item item_from(const struct mtk_adamw_item *from, size_t size, uint32_t first_chunk)
 {
+    size_t of_moment = moment_size(from, size);
     bool in_fours = from->count % VEC == 0 && is_aligned(from->value, size) && is_aligned(from->grad, size) &&
-                    is_aligned(from->mean, size) && is_aligned(from->square, size) &&
+                    is_aligned(from->mean, of_moment) && is_aligned(from->square, of_moment) &&
                     is_aligned(from->cast, (size_t)mtk_size_of(MT_BF16));
     return {mtk_device_pointer(from->value),
             mtk_device_pointer(from->mean),
             mtk_device_pointer(from->square),
             from->cast != 0 ? mtk_device_pointer(from->cast) : nullptr,
+            from->scales != 0 ? mtk_device_pointer(from->scales) : nullptr,
             mtk_device_pointer(from->grad),
             from->count,
+            from->generator,
             first_chunk,
+            (uint8_t)from->moments,
             in_fours};
 }
 
@@ -134,6 +342,7 @@ static mt_status launch_some(const struct mtk_adamw *how, int count, const struc
 {
     update_call call = {};
     int64_t chunks = 0;
+    bool is_narrow = false;
     size_t size = how->dtype == MT_F64 ? sizeof(double) : sizeof(float);
     for (*taken = 0; *taken < count && call.count < MOST_ITEMS; ++*taken) {
         const struct mtk_adamw_item *from = &items[*taken];
@@ -142,6 +351,7 @@ static mt_status launch_some(const struct mtk_adamw *how, int count, const struc
             break;
         if (more > 0)
             call.items[call.count++] = item_from(from, size, (uint32_t)chunks);
+        is_narrow = is_narrow || from->moments != MTK_MOMENTS_FULL;
         chunks += more;
     }
     if (*taken == 0)
@@ -149,6 +359,8 @@ static mt_status launch_some(const struct mtk_adamw *how, int count, const struc
                        (long long)items[0].count);
     if (call.count == 0)
         return MT_OK;
+    if (is_narrow)
+        return mtk_launch("adamw", adamw_narrow_kernel, (unsigned)chunks, THREADS, queue, call, rates_of<float>(how));
     if (how->dtype == MT_F64)
         return mtk_launch("adamw", adamw_kernel<double>, (unsigned)chunks, THREADS, queue, call, rates_of<double>(how));
     return mtk_launch("adamw", adamw_kernel<float>, (unsigned)chunks, THREADS, queue, call, rates_of<float>(how));

@@ -36,7 +36,8 @@ static mt_status simulate(const struct mt_question *question, const struct mt_al
                           struct mt_simulated_advice *out)
 {
     static const mt_setting changes[MT_MOST_SIMULATED_OPTIONS] = {MT_SETTING_IMPL, MT_SETTING_OPTIMIZER_IN_BACKWARD,
-                                                                  MT_SETTING_CHECKPOINT};
+                                                                  MT_SETTING_CHECKPOINT, MT_SETTING_MOMENTS,
+                                                                  MT_SETTING_LOSS_SLICES};
     struct mt_run_plan plan;
     mt_status status = plan_simulation(question, out, &plan);
     if (status != MT_OK)

@@ -16,7 +16,7 @@ struct mt_simulated_option {
     struct mt_simulation simulation;
 };
 
-enum { MT_MOST_SIMULATED_OPTIONS = 3 };
+enum { MT_MOST_SIMULATED_OPTIONS = 5 };
 
 /* Invariant: if count is 0, as_it_is was not simulated. Owns no memory. */
 struct mt_simulated_advice {

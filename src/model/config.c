@@ -42,6 +42,7 @@ struct mt_training_config mt_training_config_default(void)
                                        .batch = 4,
                                        .seq = 256,
                                        .steps = 3,
+                                       .loss_slices = 1,
                                        .parameter_dtype = MT_F32};
 }
 

@@ -74,9 +74,11 @@ struct mt_training_config {
     mt_weight_cast weight_cast; /* of autocast; the eager model only has region */
     mt_attention_kind attention;
     mt_checkpoint checkpoint;
-    bool cuda_graph; /* a card queues forward and backward as one graph, once it has seen them */
+    int64_t loss_slices; /* the fused model's logits exist for one of so many parts of the tokens at a time */
+    bool cuda_graph;     /* a card queues forward and backward as one graph, once it has seen them */
     mt_optimizer_in_backward optimizer_in_backward;
     mt_optimizer optimizer;
+    mtk_moments moments;    /* of AdamW */
     mt_zero_grad zero_grad; /* the time at which gradients of the last step are released */
     bool keep_output; /* eager: logits and loss, and the graph that they hold, live until the next ones are there */
     mt_init init;

@@ -69,6 +69,17 @@ static mt_status check_implementation(const struct mt_training_config *config)
     if (!is_fused && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_OFF)
         return mt_fail(MT_USAGE, "the eager model updates parameters after backward; "
                                  "impl fused knows optimizer-in-backward on and beside");
+    if (!is_fused && config->moments != MTK_MOMENTS_FULL)
+        return mt_fail(MT_USAGE, "the eager model's AdamW keeps moments in the parameters' dtype; "
+                                 "impl fused knows moments bf16 and 8bit");
+    if (!is_fused && config->loss_slices > 1)
+        return mt_fail(MT_USAGE,
+                       "the eager model makes the logits of all tokens at once; impl fused knows loss-slices");
+    if (config->parameter_dtype != MT_F32 && config->moments != MTK_MOMENTS_FULL)
+        return mt_fail(MT_USAGE, "moments in bf16 or 8 bits are those of fp32 parameters, not of %s",
+                       mt_dtype_name(config->parameter_dtype));
+    if (config->optimizer == MT_OPTIMIZER_NONE && config->moments != MTK_MOMENTS_FULL)
+        return mt_fail(MT_USAGE, "optimizer none keeps no moments: it takes moments fp32");
     if (is_fused && config->autocast == MT_AUTOCAST_FP16)
         return mt_fail(MT_USAGE, "the fused model has no loss scaler: autocast bf16");
     if (is_fused && config->keep_output)

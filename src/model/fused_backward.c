@@ -66,13 +66,32 @@ static void normalize_grad(struct mt_runtime *rt, struct mt_fused_model *model, 
     mt_scope_leave(rt, outer);
 }
 
-static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct residual_grad *residual)
+/* Ends the backward of the head that a sliced loss has begun. */
+static void sliced_head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct residual_grad *residual)
+{
+    normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, model->head_input, residual);
+    mt_tensor_drop(rt, &model->head_input);
+    struct mt_scope outer = mt_scope_enter(rt, "lm_head", MT_CATEGORY_EINSUM, "einsum");
+    mt_fused_gradient_complete(rt, model, model->lm_head);
+    mt_scope_leave(rt, outer);
+}
+
+static void whole_head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct residual_grad *residual)
 {
     struct mt_tensor *normed = mt_fused_input_grad(rt, model, "lm_head", model->logits, model->lm_head);
     normalize_grad(rt, model, "ln_final", model->ln_final, &model->norm_final, normed, residual);
     mt_fused_weight_grad(rt, model, "lm_head", model->logits, normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_tensor_drop(rt, &model->logits);
+}
+
+static void head_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct residual_grad *residual)
+{
+    model->has_head_grad = false;
+    if (mt_fused_slices_loss(model))
+        sliced_head_grad(rt, model, residual);
+    else
+        whole_head_grad(rt, model, residual);
     mt_fused_block_complete(rt, model, 2, (struct mt_fused_weight *[]){model->ln_final, model->lm_head});
 }
 
@@ -187,6 +206,8 @@ void mt_fused_end_step(struct mt_runtime *rt, void *fused)
         drop_layer(rt, &model->layers[i]);
     drop_norm(rt, &model->norm_final);
     mt_tensor_drop(rt, &model->logits);
+    mt_tensor_drop(rt, &model->head_input);
+    model->has_head_grad = false;
     mt_tensor_drop(rt, &model->loss);
     for (int64_t i = 0; i < model->weight_count; i++)
         if (model->config->weight_cast != MT_WEIGHT_CAST_PERSISTENT)

@@ -1,4 +1,4 @@
-/* Forward and loss of the fused model, and the second forward of a block whose tensors were not kept. A block keeps
+/* Forward of the fused model, and the second forward of a block whose tensors were not kept. A block keeps
  * its tensors while the runtime's gradients are enabled. A block that keeps only its input disables them while it
  * runs; its second forward, which computes the same bits, runs with them enabled. */
 #include "model/fused_model.h"
@@ -152,7 +152,7 @@ static struct mt_tensor *embed(struct mt_runtime *rt, const struct mt_fused_mode
 
 void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs)
 {
-    assert(model->inputs == NULL && model->logits == NULL); /* the last step has ended */
+    assert(model->inputs == NULL && model->logits == NULL && model->head_input == NULL); /* the last step has ended */
     struct mt_scope outermost = mt_scope_enter(rt, "model", MT_CATEGORY_BLOCK, "model");
     model->inputs = mt_tensor_retain(inputs);
     struct stream stream = {.sum = embed(rt, model, inputs)};
@@ -165,22 +165,11 @@ void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struc
     mt_scope_leave(rt, model_scope);
     struct mt_tensor *normed = normalize(rt, model, "ln_final", model->ln_final, &model->norm_final, &stream);
     MT_RELEASE(rt, stream.sum, stream.addend);
-    model->logits =
-        mt_fused_linear(rt, model, "lm_head", mt_effective_role(rt, MT_ROLE_ACTIVATION), normed, model->lm_head);
+    if (mt_fused_slices_loss(model))
+        model->head_input = mt_tensor_retain(normed);
+    else
+        model->logits =
+            mt_fused_linear(rt, model, "lm_head", mt_effective_role(rt, MT_ROLE_ACTIVATION), normed, model->lm_head);
     mt_tensor_release(rt, normed);
     mt_scope_leave(rt, outermost);
-}
-
-void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets)
-{
-    if (rt->status != MT_OK)
-        return;
-    struct mt_scope outer = mt_scope_enter(rt, "loss", MT_CATEGORY_LOSS, "cross_entropy");
-    mt_dtype dtype = model->config->parameter_dtype;
-    struct mt_tensor *losses = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "each", dtype, targets->dims, targets->shape);
-    mt_op_cross_entropy(rt, 1 / (double)mt_tensor_count(targets), model->logits, losses, targets);
-    model->loss = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "mean", dtype, 0, NULL);
-    mt_op_reduce(rt, MTK_MEAN, model->loss, losses);
-    mt_tensor_release(rt, losses);
-    mt_scope_leave(rt, outer);
 }

@@ -165,8 +165,8 @@ void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model)
     mt_fused_end_step(rt, model);
     for (int64_t i = 0; i < model->weight_count; i++) {
         struct mt_fused_weight *weight = &model->weights[i];
-        MT_RELEASE(rt, weight->parameter.moments[0], weight->parameter.moments[1], weight->parameter.grad, weight->cast,
-                   weight->parameter.value);
+        mt_parameter_release_moments(rt, &weight->parameter);
+        MT_RELEASE(rt, weight->parameter.grad, weight->cast, weight->parameter.value);
     }
     free(model->weights);
     free(model->parts);

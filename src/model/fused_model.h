@@ -7,13 +7,14 @@
  * outputs of the norms and of the gate are not kept: backward computes them again, in place of tensors that have served.
  * With config->checkpoint forward keeps only a layer's input, norm1.x, and backward first computes the rest again. With
  * config->optimizer_in_backward on, a gradient is released as soon as it is complete and its parameter updated. With it
- * beside, updates are queued on another stream on the way: they are bound by memory, and backward by arithmetic.
+ * beside, updates are queued on another stream on the way: they are bound by memory, and backward by arithmetic. With
+ * config->loss_slices the loss makes logits for some tokens at a time, and the gradients of the head at once.
  *
  * Weights that read the same input are stored side by side, so that they are one product: the reference model's
  * parameters are parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary.
  *
  * The model's files are fused_model (parameters), fused_products (products with them), fused_attention, fused_forward,
- * fused_backward and fused_optimizer. Their functions do nothing, and return NULL, once the runtime has failed. */
+ * fused_loss, fused_backward and fused_optimizer. Their functions do nothing, and return NULL, once the runtime has failed. */
 #ifndef MT_MODEL_FUSED_MODEL_H
 #define MT_MODEL_FUSED_MODEL_H
 
@@ -69,8 +70,11 @@ struct mt_fused_model {
     struct mt_fused_norm norm_final;
     struct mt_tensor *inputs;       /* (B,T), held for the embedding's backward */
     struct mt_tensor *logits;       /* (B,T,V), held until backward has used them; after the loss, their gradient */
+    struct mt_tensor *head_input;   /* (B,T,C), of a sliced loss, held until backward; after the loss, its gradient */
+    bool has_head_grad;             /* a sliced loss has added to the head's gradient, and backward is to come */
     struct mt_tensor *loss;         /* a scalar, held until the step ends */
     struct mtk_adamw adamw;         /* the numbers of the step's update */
+    int64_t update;                 /* the step's, from 1 */
     struct mt_gradient_watch watch; /* of the backward that runs */
     bool has_updates_beside;        /* for which the model's stream does not wait yet */
 };
@@ -80,11 +84,19 @@ struct mt_fused_model {
 void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *config, struct mt_fused_model *out);
 void mt_fused_destroy(struct mt_runtime *rt, struct mt_fused_model *model);
 
-/* Computes the logits of inputs (B,T), which the model keeps. */
+/* True if the loss makes the logits, a slice at a time. */
+static inline bool mt_fused_slices_loss(const struct mt_fused_model *model)
+{
+    return model->config->loss_slices > 1 && model->config->mode == MT_MODE_FWD_BWD;
+}
+
+/* Computes the logits of inputs (B,T), which the model keeps; if the loss is sliced, the input of the head. */
 void mt_fused_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *inputs);
 
-/* Computes the mean loss against targets (B,T), and turns the logits into their gradient. */
-void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, const struct mt_tensor *targets);
+/* Computes the mean loss against targets (B,T), and turns the logits into their gradient. A sliced loss turns the input
+ * of the head into its gradient, and adds to that of the head's weight. Gradients that are to go before backward go
+ * first. */
+void mt_fused_loss(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_tensor *targets);
 
 /* The functions down to end_step are in the table of the implementation, whose model is any. */
 
@@ -95,6 +107,7 @@ void mt_fused_backward(struct mt_runtime *rt, void *model, int64_t step, struct 
 /* Makes AdamW number `step` (from 1) of all parameters that have a gradient, as one op. With optimizer_in_backward
  * beside it only lets the model's stream wait for the updates that were made beside backward, also after a failure. */
 void mt_fused_update(struct mt_runtime *rt, void *model, int64_t step);
+/* Releases the gradients, if backward has not begun with a sliced loss. */
 void mt_fused_zero_grad(struct mt_runtime *rt, void *model);
 
 /* Releases the tensors that the step made. */
@@ -124,6 +137,22 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
 /* Adds gradᵀ · x to the weight's gradient, which is complete then. */
 void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
                           struct mt_tensor *x, struct mt_fused_weight *weight);
+
+/* Does without completing it, in the current span. */
+void mt_fused_weight_grad_add(struct mt_runtime *rt, struct mt_tensor *grad, struct mt_tensor *x,
+                              struct mt_fused_weight *weight);
+
+/* Returns a weight as products read it; a new reference. */
+struct mt_tensor *mt_fused_operand(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                   struct mt_fused_weight *weight);
+
+/* Tells that no product of the step reads the weight any more. */
+void mt_fused_operand_done(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight);
+
+/* Compute y = x · operandᵀ, and dx = grad · operand, in the current span; into tensors that are there. */
+void mt_fused_linear_into(struct mt_runtime *rt, struct mt_tensor *y, struct mt_tensor *x, struct mt_tensor *operand);
+void mt_fused_input_grad_into(struct mt_runtime *rt, struct mt_tensor *dx, struct mt_tensor *grad,
+                              struct mt_tensor *operand);
 
 /* Returns the gradient of a weight, borrowed, taken if there is none. *out_beta is its factor before the next
  * addition: 1, or 0 if it was taken now. */

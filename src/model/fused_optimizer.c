@@ -6,6 +6,7 @@
  *
  * AdamW also writes the bf16 copies of weights that are kept between steps. */
 #include "base/memory.h"
+#include "base/random.h"
 #include "model/fused_model.h"
 #include "model/ops.h"
 #include "model/optimizer.h"
@@ -19,36 +20,52 @@ static mt_span_id moments_span(struct mt_runtime *rt, const struct mt_parameter 
     return mt_alloc_intern_span(rt->alloc, mt_alloc_intern_span(rt->alloc, 0, "optimizer"), parameter->name);
 }
 
-/* Takes the moments of a parameter at its first step. */
-static void begin_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
+/* Returns the form of a weight's moments. Norms and the embedding keep theirs in full where others have 8 bits: of an
+ * embedding most rows have no gradient in a step, and share their scale with one that has (Dettmers et al., 2022). */
+static mtk_moments form_of(const struct mt_fused_model *model, const struct mt_fused_weight *weight)
+{
+    mtk_moments form = model->config->moments;
+    return form == MTK_MOMENTS_8BIT && !weight->is_multiplied ? MTK_MOMENTS_FULL : form;
+}
+
+/* Takes the moments of a weight at its first step. */
+static void begin_moments(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
 {
     struct mt_scope outer = rt->scope;
-    rt->scope.span = moments_span(rt, parameter);
-    rt->scope.layer = parameter->layer;
-    mt_parameter_moments(rt, parameter);
+    rt->scope.span = moments_span(rt, &weight->parameter);
+    rt->scope.layer = weight->parameter.layer;
+    mt_parameter_moments(rt, form_of(model, weight), &weight->parameter);
     rt->scope = outer;
 }
 
 void mt_fused_update_begin(struct mt_fused_model *model, int64_t step)
 {
     model->adamw = mt_adamw_of_step(step);
+    model->update = step;
     model->adamw.dtype = model->config->parameter_dtype;
 }
 
-/* Returns the tensors of a parameter that the op takes. Its moments must be there. */
-static struct mt_adamw_tensors tensors_of(const struct mt_fused_weight *weight)
+/* Returns the tensors of a parameter that the op takes. Its moments must be there. They round alike whenever in a step
+ * the parameter is updated, and beside whatever others. */
+static struct mt_adamw_tensors tensors_of(const struct mt_fused_model *model, const struct mt_fused_weight *weight)
 {
     const struct mt_parameter *p = &weight->parameter;
-    return (struct mt_adamw_tensors){
-        .value = p->value, .mean = p->moments[0], .square = p->moments[1], .cast = weight->cast, .grad = p->grad};
+    uint64_t number = (uint64_t)(weight - model->weights);
+    return (struct mt_adamw_tensors){.value = p->value,
+                                     .mean = p->moments[0],
+                                     .square = p->moments[1],
+                                     .scales = p->scales,
+                                     .cast = weight->cast,
+                                     .grad = p->grad,
+                                     .generator = mt_splitmix64((uint64_t)model->update << 32 | number)};
 }
 
 /* Updates one parameter and releases its gradient. */
 static void update_one(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
 {
     struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
-    begin_moments(rt, &weight->parameter);
-    const struct mt_adamw_tensors tensors = tensors_of(weight);
+    begin_moments(rt, model, weight);
+    const struct mt_adamw_tensors tensors = tensors_of(model, weight);
     if (rt->status == MT_OK)
         mt_op_adamw(rt, &model->adamw, 1, &tensors);
     mt_tensor_drop(rt, &weight->parameter.grad);
@@ -104,8 +121,8 @@ void mt_fused_block_complete(struct mt_runtime *rt, struct mt_fused_model *model
         return;
     struct mt_scope outer = mt_scope_enter(rt, "optimizer", MT_CATEGORY_OPTIMIZER, "adamw");
     for (int i = 0; i < count; i++) {
-        begin_moments(rt, &weights[i]->parameter);
-        parameters[i] = tensors_of(weights[i]);
+        begin_moments(rt, model, weights[i]);
+        parameters[i] = tensors_of(model, weights[i]);
     }
     if (rt->status == MT_OK)
         update_beside(rt, model, count, parameters);
@@ -123,8 +140,8 @@ static void update_all(struct mt_runtime *rt, struct mt_fused_model *model, int6
         struct mt_fused_weight *weight = &model->weights[i];
         if (weight->parameter.grad == NULL)
             continue;
-        begin_moments(rt, &weight->parameter);
-        parameters[count++] = tensors_of(weight);
+        begin_moments(rt, model, weight);
+        parameters[count++] = tensors_of(model, weight);
     }
     if (rt->status == MT_OK && count > 0)
         mt_op_adamw(rt, &model->adamw, count, parameters);
@@ -152,6 +169,8 @@ void mt_fused_update(struct mt_runtime *rt, void *fused, int64_t step)
 void mt_fused_zero_grad(struct mt_runtime *rt, void *fused)
 {
     struct mt_fused_model *model = fused;
+    if (model->has_head_grad) /* what there is belongs to the step */
+        return;
     for (int64_t i = 0; i < model->weight_count; i++)
         mt_tensor_drop(rt, &model->weights[i].parameter.grad);
 }

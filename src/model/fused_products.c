@@ -46,9 +46,8 @@ void mt_fused_cast_begin(struct mt_runtime *rt, struct mt_fused_weight *weight)
     weight->cast = cast_weight(rt, MT_CATEGORY_PARAM, weight);
 }
 
-/* Returns the weight as products read it; a new reference. */
-static struct mt_tensor *operand(struct mt_runtime *rt, const struct mt_fused_model *model,
-                                 struct mt_fused_weight *weight)
+struct mt_tensor *mt_fused_operand(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                   struct mt_fused_weight *weight)
 {
     if (!model->config->autocast)
         return mt_tensor_retain(weight->parameter.value);
@@ -57,6 +56,12 @@ static struct mt_tensor *operand(struct mt_runtime *rt, const struct mt_fused_mo
     if (weight->cast == NULL)
         weight->cast = cast_weight(rt, MT_CATEGORY_EINSUM, weight);
     return mt_tensor_retain(weight->cast);
+}
+
+void mt_fused_operand_done(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
+{
+    if (model->config->weight_cast == MT_WEIGHT_CAST_REGION)
+        mt_tensor_drop(rt, &weight->cast);
 }
 
 /* Computes x · weight, or x · weightᵀ, in a span `name`; `op` is appended to the output's op. */
@@ -68,12 +73,12 @@ static struct mt_tensor *project(struct mt_runtime *rt, const struct mt_fused_mo
     assert(x->dims == 3 && weight->is_multiplied && x->shape[2] == weight_shape[turn == TRANSPOSED]);
     const int64_t shape[] = {x->shape[0], x->shape[1], weight_shape[turn != TRANSPOSED]};
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
-    struct mt_tensor *w = operand(rt, model, weight);
+    struct mt_tensor *w = mt_fused_operand(rt, model, weight);
     struct mt_tensor *y = mt_tensor_empty(rt, role, op, model->compute, 3, shape);
     multiply(rt, 0, y, x, AS_IT_IS, w, turn);
     mt_tensor_release(rt, w);
-    if (turn == AS_IT_IS && model->config->weight_cast == MT_WEIGHT_CAST_REGION)
-        mt_tensor_drop(rt, &weight->cast); /* the gradient of the input is the last product with a weight */
+    if (turn == AS_IT_IS) /* the gradient of the input is the last product with a weight */
+        mt_fused_operand_done(rt, model, weight);
     mt_scope_leave(rt, outer);
     return y;
 }
@@ -92,6 +97,17 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
     if (grad == NULL || rt->status != MT_OK)
         return NULL;
     return project(rt, model, name, MT_ROLE_TEMPORARY, "grad", grad, weight, AS_IT_IS);
+}
+
+void mt_fused_linear_into(struct mt_runtime *rt, struct mt_tensor *y, struct mt_tensor *x, struct mt_tensor *operand)
+{
+    multiply(rt, 0, y, x, AS_IT_IS, operand, TRANSPOSED);
+}
+
+void mt_fused_input_grad_into(struct mt_runtime *rt, struct mt_tensor *dx, struct mt_tensor *grad,
+                              struct mt_tensor *operand)
+{
+    multiply(rt, 0, dx, grad, AS_IT_IS, operand, AS_IT_IS);
 }
 
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta)
@@ -134,15 +150,23 @@ static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_t
     MT_RELEASE(rt, right, left);
 }
 
-void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
-                          struct mt_tensor *x, struct mt_fused_weight *weight)
+void mt_fused_weight_grad_add(struct mt_runtime *rt, struct mt_tensor *grad, struct mt_tensor *x,
+                              struct mt_fused_weight *weight)
 {
     double beta;
     if (rt->status != MT_OK)
         return;
-    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
     multiply_over_tokens(rt, beta, sum, grad, x);
+}
+
+void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, struct mt_tensor *grad,
+                          struct mt_tensor *x, struct mt_fused_weight *weight)
+{
+    if (rt->status != MT_OK)
+        return;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    mt_fused_weight_grad_add(rt, grad, x, weight);
     mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }

@@ -115,8 +115,10 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
 /* A parameter as the optimizer takes it. */
 struct mt_adamw_tensors {
     struct mt_tensor *value, *mean, *square;
-    struct mt_tensor *cast; /* bf16; NULL: not wanted */
+    struct mt_tensor *scales; /* of 8-bit moments, (blocks, 2); NULL without */
+    struct mt_tensor *cast;   /* bf16; NULL: not wanted */
     const struct mt_tensor *grad;
+    uint64_t generator; /* of the rounding of moments in bf16 */
 };
 /* Makes one step of AdamW over `count` parameters. */
 void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,

@@ -201,32 +201,61 @@ void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *
                  MT_OP_COLUMN_VIEW(targets));
 }
 
-/* Checks one parameter: tensors of its shape in memory of their own, of `dtype`, but the cast of bf16. */
+static mtk_moments form_of(const struct mt_adamw_tensors *p)
+{
+    return p->mean->dtype == MT_BF16 ? MTK_MOMENTS_BF16 : p->mean->dtype == MT_U8 ? MTK_MOMENTS_8BIT : MTK_MOMENTS_FULL;
+}
+
+/* Checks that 8-bit moments, and no others, have two scales of fp32 for each block of elements. */
+static bool scales_fit(struct mt_runtime *rt, const struct mt_adamw_tensors *p)
+{
+    int64_t blocks = (mt_tensor_count(p->value) + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK;
+    const struct mt_tensor *scales = p->scales;
+    if (form_of(p) != MTK_MOMENTS_8BIT || scales == NULL)
+        return mt_op_expect(rt, scales == NULL && form_of(p) != MTK_MOMENTS_8BIT, "adamw", p->value, p->mean);
+    if (!mt_op_ready(rt, "adamw", &scales, 1))
+        return false;
+    bool fits = scales->dtype == MT_F32 && scales->dims == 2 && scales->shape[0] == blocks && scales->shape[1] == 2 &&
+                mt_tensor_is_contiguous(scales);
+    return mt_op_expect(rt, fits, "adamw", p->value, scales);
+}
+
+/* Checks one parameter: tensors of its shape in memory of their own, of `dtype`, but the cast of bf16 and both moments of
+ * one form, which is not `dtype` only where that is fp32. */
 static bool adamw_fits(struct mt_runtime *rt, mt_dtype dtype, const struct mt_adamw_tensors *p)
 {
     const struct mt_tensor *const tensors[] = {p->value, p->grad, p->mean, p->square, p->cast};
     int count = p->cast != NULL ? 5 : 4;
     if (!mt_op_ready(rt, "adamw", tensors, count))
         return false;
+    mt_dtype of_moments = dtype == MT_F32 && form_of(p) != MTK_MOMENTS_FULL ? p->mean->dtype : dtype;
+    const mt_dtype expected[] = {dtype, dtype, of_moments, of_moments, MT_BF16};
     for (int i = 0; i < count; i++) {
         bool fits = mt_tensor_same_shape(tensors[i], p->value) && mt_tensor_is_contiguous(tensors[i]) &&
-                    tensors[i]->dtype == (i == 4 ? MT_BF16 : dtype);
+                    tensors[i]->dtype == expected[i];
         for (int j = 0; fits && j < i; j++)
             fits = tensors[i]->storage != tensors[j]->storage;
         if (!mt_op_expect(rt, fits, "adamw", p->value, tensors[i]))
             return false;
     }
-    return true;
+    return scales_fit(rt, p);
+}
+
+static uint64_t bytes_of(const struct mt_tensor *tensor)
+{
+    return tensor != NULL ? mt_tensor_bytes(tensor) : 0;
 }
 
 static void note_adamw(struct mt_runtime *rt, const struct mt_adamw_tensors *p, struct mt_work *work)
 {
-    mt_use_note(rt, p->value, (const struct mt_tensor *[]){p->value, p->grad, p->mean, p->square}, 4);
+    mt_use_note(rt, p->value, (const struct mt_tensor *[]){p->value, p->grad, p->mean, p->square, p->scales}, 5);
     mt_use_write(rt, p->mean);
     mt_use_write(rt, p->square);
+    mt_use_write(rt, p->scales);
     mt_use_write(rt, p->cast);
     work->operations += 12.0 * (double)mt_tensor_count(p->value);
-    work->bytes += 7 * mt_tensor_bytes(p->value) + (p->cast != NULL ? mt_tensor_bytes(p->cast) : 0);
+    work->bytes += 3 * bytes_of(p->value) + 2 * (bytes_of(p->mean) + bytes_of(p->square) + bytes_of(p->scales)) +
+                   bytes_of(p->cast);
 }
 
 static struct mtk_adamw_item item_of(const struct mt_adamw_tensors *p)
@@ -236,7 +265,10 @@ static struct mtk_adamw_item item_of(const struct mt_adamw_tensors *p)
                                    .grad = p->grad->address,
                                    .mean = p->mean->address,
                                    .square = p->square->address,
-                                   .cast = p->cast != NULL ? p->cast->address : 0};
+                                   .cast = p->cast != NULL ? p->cast->address : 0,
+                                   .scales = p->scales != NULL ? p->scales->address : 0,
+                                   .moments = form_of(p),
+                                   .generator = p->generator};
 }
 
 void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,

@@ -24,7 +24,8 @@ struct mtk_adamw mt_adamw_of_step(int64_t step)
 static struct mt_tensor *update(struct mt_runtime *rt, struct mt_parameter *parameter, double step_size)
 {
     struct mt_tensor *value = parameter->value, *grad = parameter->grad;
-    struct mt_tensor *const *moments = mt_parameter_moments(rt, parameter), *mean = moments[0], *square = moments[1];
+    struct mt_tensor *const *moments = mt_parameter_moments(rt, MTK_MOMENTS_FULL, parameter), *mean = moments[0],
+                            *square = moments[1];
     mt_op_binary(rt, MTK_LERP, 1 - BETA1, mean, mean, grad);
     mt_op_binary(rt, MTK_LERP_SQUARE, 1 - BETA2, square, square, grad);
     struct mt_tensor *denominator = mt_tensor_empty_like(rt, MT_ROLE_TEMPORARY, "sqrt", value->dtype, value);

@@ -55,24 +55,46 @@ void mt_parameter_add_leaf(struct mt_runtime *rt, struct mt_parameter *parameter
     mt_graph_add_leaf(rt, parameter->value, parameter->span, parameter->layer, &parameter->grad);
 }
 
-static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, const struct mt_tensor *like)
+static mt_dtype moment_dtype(mtk_moments form, const struct mt_tensor *value)
 {
-    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPTIMIZER_STATE, name, like->dtype, like);
+    return form == MTK_MOMENTS_FULL ? value->dtype : form == MTK_MOMENTS_BF16 ? MT_BF16 : MT_U8;
+}
+
+static struct mt_tensor *zero_moment(struct mt_runtime *rt, const char *name, mtk_moments form,
+                                     const struct mt_tensor *like)
+{
+    struct mt_tensor *moment = mt_tensor_empty_like(rt, MT_ROLE_OPTIMIZER_STATE, name, moment_dtype(form, like), like);
     mt_op_fill(rt, moment, 0);
     return moment;
 }
 
-struct mt_tensor *const *mt_parameter_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
+/* Takes the scales of the blocks of a parameter's moments. */
+static struct mt_tensor *zero_scales(struct mt_runtime *rt, const struct mt_tensor *value)
+{
+    const int64_t shape[] = {(mt_tensor_count(value) + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK, 2};
+    struct mt_tensor *scales = mt_tensor_empty(rt, MT_ROLE_OPTIMIZER_STATE, "scales", MT_F32, 2, shape);
+    mt_op_fill(rt, scales, 0);
+    return scales;
+}
+
+struct mt_tensor *const *mt_parameter_moments(struct mt_runtime *rt, mtk_moments form, struct mt_parameter *parameter)
 {
     struct mt_tensor **moments = parameter->moments;
     assert(rt->status != MT_OK || (moments[0] == NULL) == (moments[1] == NULL));
     if (moments[0] != NULL)
         return moments;
     struct mt_scope outer = mt_scope_category(rt, MT_CATEGORY_OPT_STATE, "adamw");
-    moments[0] = zero_moment(rt, "exp_avg", parameter->value);
-    moments[1] = zero_moment(rt, "exp_avg_sq", parameter->value);
+    moments[0] = zero_moment(rt, "exp_avg", form, parameter->value);
+    moments[1] = zero_moment(rt, "exp_avg_sq", form, parameter->value);
+    if (form == MTK_MOMENTS_8BIT)
+        parameter->scales = zero_scales(rt, parameter->value);
     rt->scope = outer;
     return moments;
+}
+
+void mt_parameter_release_moments(struct mt_runtime *rt, struct mt_parameter *parameter)
+{
+    MT_RELEASE(rt, parameter->moments[0], parameter->moments[1], parameter->scales);
 }
 
 uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parameter)
@@ -83,5 +105,6 @@ uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parame
 void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter)
 {
     assert(parameter->cast == NULL); /* the autocast region has ended */
-    MT_RELEASE(rt, parameter->moments[0], parameter->moments[1], parameter->grad, parameter->value);
+    mt_parameter_release_moments(rt, parameter);
+    MT_RELEASE(rt, parameter->grad, parameter->value);
 }

@@ -7,7 +7,8 @@
 
 enum { MT_PARAMETER_NAME = 64 };
 
-/* Invariants: the gradient and the moments have the shape of `value`; either both moments are there or none. */
+/* Invariants: the gradient and the moments have the shape of `value`; either both moments are there or none; there are
+ * scales if they are codes of 8 bits. */
 struct mt_parameter {
     char name[MT_PARAMETER_NAME]; /* "layers.0.attn.q_proj.weight" */
     mt_span_id span;              /* of the module that it belongs to */
@@ -17,6 +18,7 @@ struct mt_parameter {
     struct mt_tensor *cast;       /* in bf16, held by an autocast region (autocast.h); NULL outside of one */
     struct mt_tensor *grad;       /* held; NULL: none since zero_grad */
     struct mt_tensor *moments[2]; /* of AdamW: exp_avg and exp_avg_sq, held; NULL before its first step */
+    struct mt_tensor *scales;     /* of 8-bit moments: (blocks, 2) of F32, held; NULL without */
 };
 
 /* The use of a parameter, which decides about its first values. */
@@ -47,8 +49,12 @@ void mt_parameter_create(struct mt_runtime *rt, const struct mt_training_config 
  * where it is. */
 void mt_parameter_add_leaf(struct mt_runtime *rt, struct mt_parameter *parameter);
 
-/* Returns the moments of AdamW, and takes them, as zeros for the current scope, before the first step. */
-struct mt_tensor *const *mt_parameter_moments(struct mt_runtime *rt, struct mt_parameter *parameter);
+/* Returns the moments of AdamW, and takes them, as zeros for the current scope, before the first step; and their scales,
+ * if `form` has some. */
+struct mt_tensor *const *mt_parameter_moments(struct mt_runtime *rt, mtk_moments form, struct mt_parameter *parameter);
+
+/* Releases the moments and their scales. */
+void mt_parameter_release_moments(struct mt_runtime *rt, struct mt_parameter *parameter);
 
 /* Folds the address of the gradient into `sum`: the result differs for another address, or for none. */
 uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parameter);

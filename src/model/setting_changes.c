@@ -93,6 +93,17 @@ bool mt_change_is_of_late_updates(const struct mt_run_plan *plan)
            plan->config.optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON;
 }
 
+bool mt_change_is_to_small_moments(const struct mt_run_plan *plan)
+{
+    return is_full_step(plan) && has_fused_twin(plan) && plan->config.optimizer != MT_OPTIMIZER_NONE &&
+           plan->config.parameter_dtype == MT_F32 && plan->config.moments != MTK_MOMENTS_8BIT;
+}
+
+bool mt_change_is_to_more_slices(const struct mt_run_plan *plan)
+{
+    return is_full_step(plan) && has_fused_twin(plan) && plan->config.loss_slices < MT_FEW_LOSS_SLICES;
+}
+
 bool mt_change_is_to_checkpoints(const struct mt_run_plan *plan)
 {
     return plan->config.mode != MT_MODE_INFER && has_fused_twin(plan) && plan->config.checkpoint != MT_CHECKPOINT_BLOCK;

@@ -36,6 +36,15 @@ bool mt_change_is_of_kept_gradients(const struct mt_run_plan *plan);
 /* True if all gradients wait for the optimizer, and an update in backward is known. */
 bool mt_change_is_of_late_updates(const struct mt_run_plan *plan);
 
+/* True if AdamW keeps moments of more than 8 bits, and parameters are of fp32. */
+bool mt_change_is_to_small_moments(const struct mt_run_plan *plan);
+
+/* The slices of logits that `fit` tries: an eighth is left of them, and products have rows enough. */
+enum { MT_FEW_LOSS_SLICES = 8 };
+
+/* True if the logits of a full step are in fewer slices. */
+bool mt_change_is_to_more_slices(const struct mt_run_plan *plan);
+
 /* True if layers keep blocks for backward that could be computed again. */
 bool mt_change_is_to_checkpoints(const struct mt_run_plan *plan);
 

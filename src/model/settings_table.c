@@ -35,6 +35,9 @@ static const char *const optimizer_in_backward_names[] = {[MT_OPTIMIZER_IN_BACKW
                                                           [MT_OPTIMIZER_IN_BACKWARD_BESIDE] = "beside",
                                                           NULL};
 
+static const char *const moments_names[] = {
+    [MTK_MOMENTS_FULL] = "fp32", [MTK_MOMENTS_BF16] = "bf16", [MTK_MOMENTS_8BIT] = "8bit", NULL};
+
 static bool is_always_told(const struct mt_run_plan *plan)
 {
     (void)plan;
@@ -374,6 +377,28 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
          .is_of_fused = true,
          RANKS(150, 100, 70, 70),
          .change = {.is_one = mt_change_is_of_late_updates, .value = MT_OPTIMIZER_IN_BACKWARD_ON}},
+    [MT_SETTING_MOMENTS] = {.name = "moments",
+                            CHOICE(config.moments),
+                            .choices = moments_names,
+                            .help = "of fused: how AdamW keeps both moments; 8bit: of the weights of products (fp32)",
+                            .former = "fp32",
+                            .title = "moments",
+                            .axis = MT_AXIS_IF_VARIED,
+                            .is_of_fused = true,
+                            RANKS(155, 102, 85, 72),
+                            .change = {.is_one = mt_change_is_to_small_moments,
+                                       .value = MTK_MOMENTS_8BIT,
+                                       .is_felt = true}},
+    [MT_SETTING_LOSS_SLICES] = {.name = "loss_slices",
+                                INTEGER(config.loss_slices, 1, 1 << 20),
+                                .help = "of fused: a full step makes logits for one of N parts of the tokens at a "
+                                        "time (1)",
+                                .former = "1",
+                                .title = "loss slices",
+                                .axis = MT_AXIS_IF_VARIED,
+                                .is_of_fused = true,
+                                RANKS(158, 104, 65, 74),
+                                .change = {.is_one = mt_change_is_to_more_slices, .value = MT_FEW_LOSS_SLICES}},
     [MT_SETTING_CUDA_GRAPH] = {.name = "cuda_graph",
                                SWITCH(config.cuda_graph),
                                .choices = switch_names,

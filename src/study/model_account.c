@@ -113,7 +113,7 @@ bool mt_model_account_is_known(const struct mt_run_plan *plan)
     const struct mt_training_config *config = &plan->config;
     return config->mode != MT_MODE_INFER && config->autocast != MT_AUTOCAST_FP16 && !config->keep_output &&
            config->checkpoint == MT_CHECKPOINT_OFF && config->optimizer_in_backward != MT_OPTIMIZER_IN_BACKWARD_ON &&
-           config->parameter_dtype == MT_F32;
+           config->loss_slices == 1 && config->moments == MTK_MOMENTS_FULL && config->parameter_dtype == MT_F32;
 }
 
 static unsigned properties_of(const struct mt_training_config *config, int64_t step)

@@ -31,7 +31,7 @@ static const struct hint_words hints[MT_HINT_COUNT] = {
                                     "the optimizer",
                                     "--impl fused --optimizer-in-backward on", "register_post_accumulate_grad_hook"},
     [MT_HINT_OFFLOAD_STATE] = {"move it to the host between two updates, shard it over cards, or keep it in 8 bits",
-                               NULL, "ZeRO-Offload, ZeRO or FSDP, an 8-bit optimizer"},
+                               "--impl fused --moments 8bit", "ZeRO-Offload, ZeRO or FSDP, an 8-bit optimizer"},
     [MT_HINT_CHECKPOINT] = {"compute it again in backward, or move it to the host until then",
                             "--impl fused --checkpoint block",
                             "torch.utils.checkpoint, torch.autograd.graph.save_on_cpu"},

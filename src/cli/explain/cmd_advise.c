@@ -64,7 +64,8 @@ const struct mt_command mt_command_advise = {
         "its place by the reserved bytes that it saves.\n"
         "Savings do not add up: two findings may speak of the same bytes. Of a run of memtrace run, options with "
         "which\n"
-        "it makes other requests are simulated: the fused implementation, checkpointing, the optimizer in backward.\n"
+        "it makes other requests are simulated: the fused implementation, checkpointing, the optimizer in backward,\n"
+        "moments of fewer bits, logits in slices.\n"
         "To the blocks of another program changes are made, and these replayed: other settings of its allocator,\n"
         "gradients that go earlier, checkpointed modules, an optimizer with less state. Each says what it rests on.\n",
     .examples = "  memtrace advise\n"

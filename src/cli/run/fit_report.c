@@ -78,8 +78,9 @@ static const struct mt_field answer_fields[] = {
     MT_COUNT(struct answer, parameters, "parameters", NULL, NULL),
     MT_MEMBERS(struct answer, settings,
                "settings of the run by name: `mode`, `autocast`, `autocast_end`, `attention`, `impl`, `weight_cast`, "
-               "`checkpoint`, `optimizer_in_backward`, `optimizer`, `zero_grad`, `keep_output`, `batch`, `seq`, "
-               "`alloc`, `plan`"),
+               "`checkpoint`, `optimizer_in_backward`, `moments`, `loss_slices`, `optimizer`, `zero_grad`, "
+               "`keep_output`, `batch`, "
+               "`seq`, `alloc`, `plan`"),
     MT_TEXT(struct answer, device, "device", NULL, NULL),
     MT_TEXT(struct answer, simulated_device, "simulated_device", NULL, "one of `capacity_bytes`, for `memtrace run`"),
     MT_BYTES(struct answer, memory_bytes, "memory_bytes", NULL, "all that the device has, as its driver tells"),

@@ -57,8 +57,8 @@ static const struct mt_field row_fields[] = {
     MT_MEMBERS(
         struct row, axes,
         "the cell: `model`, `mode`, `autocast`, `autocast_end`, `attention`, `seq`, `batch`, `optimizer`, `zero_grad`, "
-        "`keep_output`, `warmup`, `impl`, `weight_cast`, `checkpoint`, `optimizer_in_backward`, `alloc`; `seq`, "
-        "`batch` and `warmup` are numbers"),
+        "`keep_output`, `warmup`, `impl`, `weight_cast`, `checkpoint`, `optimizer_in_backward`, `moments`, "
+        "`loss_slices`, `alloc`; `seq`, `batch`, `warmup` and `loss_slices` are numbers"),
     MT_FIELDS_OF(&result_type),
     MT_FLAG(struct row, time_is_estimated, "time_is_estimated", NULL, "on sim"),
     MT_ROW_OR_NULL(struct row, oom, "oom", &mt_steps_oom_type, NULL),
