@@ -83,6 +83,8 @@ struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *
 {
     if (x == NULL || rt->status != MT_OK)
         return NULL;
+    if (mt_fused_is_fp8(model, weight))
+        return mt_fused_linear_fp8(rt, model, name, role, x, weight);
     return project(rt, model, name, role, NULL, x, weight, TRANSPOSED);
 }
 
@@ -91,6 +93,8 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
 {
     if (grad == NULL || rt->status != MT_OK)
         return NULL;
+    if (mt_fused_is_fp8(model, weight))
+        return mt_fused_input_grad_fp8(rt, model, name, grad, weight);
     return project(rt, model, name, MT_ROLE_TEMPORARY, "grad", grad, weight, AS_IT_IS);
 }
 
@@ -140,6 +144,10 @@ void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, c
     double beta;
     if (rt->status != MT_OK)
         return;
+    if (mt_fused_is_fp8(model, weight)) {
+        mt_fused_weight_grad_fp8(rt, model, name, x, weight);
+        return;
+    }
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
     multiply_over_tokens(rt, beta, sum, grad, x);

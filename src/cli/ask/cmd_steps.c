@@ -63,7 +63,7 @@ static const struct mt_field row_fields[] = {
     MT_DIGITS(struct row, steps.batch, "batch", "batch", NULL),
     MT_DIGITS(struct row, steps.seq, "seq", "seq", NULL),
     MT_TEXT(struct row, steps.mode, "mode", "mode", NULL),
-    MT_TEXT(struct row, steps.precision, "precision", "precision", "fp32, tf32, bf16 or fp16 autocast, or empty"),
+    MT_TEXT(struct row, steps.precision, "precision", "precision", "fp32, tf32, bf16 or fp16 autocast, fp8 and bf16 autocast, or empty"),
     MT_INTEGER(struct row, steps.warmup, "warmup", "warm-up", "steps that do not count"),
     MT_FLAG(struct row, is_estimated, "estimated", NULL, "true on sim"),
     MT_ROW(struct row, steps, "ms", &times_type, NULL),

@@ -1,0 +1,148 @@
+/* Products of the fused model in fp8: those of a layer with its weights. Products with the embeddings stay in bf16, as is
+ * usual: they are few, and losses depend on them most.
+ *
+ *   forward          y  = x · Wᵀ     x e4m3 (n,in)    W  e4m3 (out,in)
+ *   input's gradient dx = g · W      g e5m2 (n,out)   Wᵀ e4m3 (in,out)
+ *   weight's         dW = gᵀ · x     gᵀ e5m2 (out,n)  xᵀ e4m3 (in,n)
+ *
+ * Matrix units read both operands along the dimension that is summed over. So backward reads transposed copies, which
+ * are written by the pass that casts. A gradient is cast once for both of its products. Inputs are not kept in fp8 from
+ * forward to backward: backward has them in bf16, kept or computed again, and casts them to the same bits.
+ *
+ * A weight is cast once a step, and its copies go after their last products: as it lies after forward, transposed after
+ * backward. They are not written with the parameter, since their scale follows from all of the new values. */
+#include "model/fused_model.h"
+#include "model/ops.h"
+
+#include "kernels/fp8.h"
+
+#include <assert.h>
+
+/* The copies of a matrix that a cast makes. */
+enum copies { AS_IT_IS = 1, TRANSPOSED = 2, BOTH = AS_IT_IS | TRANSPOSED };
+
+bool mt_fused_is_fp8(const struct mt_fused_model *model, const struct mt_fused_weight *weight)
+{
+    return model->config->math == MTK_MATH_FP8 && weight->is_multiplied && weight->parameter.layer >= 0;
+}
+
+static struct mt_fused_codes retain(const struct mt_fused_codes *codes)
+{
+    return (struct mt_fused_codes){mt_tensor_retain(codes->as_it_is), mt_tensor_retain(codes->transposed),
+                                   mt_tensor_retain(codes->scale)};
+}
+
+void mt_fused_codes_drop(struct mt_runtime *rt, struct mt_fused_codes *codes)
+{
+    mt_tensor_drop(rt, &codes->as_it_is);
+    mt_tensor_drop(rt, &codes->transposed);
+    mt_tensor_drop(rt, &codes->scale);
+}
+
+/* Returns copies of `in`, seen as one matrix; new references. */
+static struct mt_fused_codes cast(struct mt_runtime *rt, mt_role role, mt_dtype dtype, enum copies copies,
+                                  const struct mt_tensor *in)
+{
+    struct mt_fused_codes out = {0};
+    const int64_t numbers = MTK_FP8_NUMBERS, columns = in->shape[in->dims - 1];
+    const int64_t transposed[] = {columns, mtk_fp8_padded(mt_tensor_count(in) / columns)};
+    out.scale = mt_tensor_empty(rt, role, "scale", MT_F32, 1, &numbers);
+    if (copies & AS_IT_IS)
+        out.as_it_is = mt_tensor_empty_like(rt, role, "fp8", dtype, in);
+    if (copies & TRANSPOSED)
+        out.transposed = mt_tensor_empty(rt, role, "fp8_turned", dtype, 2, transposed);
+    mt_op_cast_fp8(rt, out.scale, out.as_it_is, out.transposed, in);
+    return out;
+}
+
+/* Returns the copies of a weight that a product reads; new references. Without weight-cast layer the weight holds them
+ * until their last products, and both are made at once, if there will be a backward. */
+static struct mt_fused_codes weight_codes(struct mt_runtime *rt, const struct mt_fused_model *model,
+                                          struct mt_fused_weight *weight, enum copies wanted)
+{
+    const bool is_kept = model->config->weight_cast != MT_WEIGHT_CAST_LAYER;
+    if (weight->codes.scale != NULL)
+        return retain(&weight->codes);
+    const bool has_backward = model->config->mode != MT_MODE_INFER;
+    const struct mt_fused_codes codes =
+        cast(rt, MT_ROLE_WEIGHT_CAST, MT_F8_E4M3FN, is_kept && has_backward ? BOTH : wanted, weight->parameter.value);
+    if (is_kept)
+        weight->codes = retain(&codes);
+    return codes;
+}
+
+/* Returns `tensor` as one matrix, its last dimension by all others, or that transposed; a new reference. */
+static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, enum copies turn)
+{
+    if (tensor == NULL)
+        return NULL;
+    const int64_t columns = tensor->shape[tensor->dims - 1], rows = mt_tensor_count(tensor) / columns;
+    const int64_t shape[] = {1, rows, columns}, stride[] = {rows * columns, columns, 1};
+    const int64_t turned_shape[] = {1, columns, rows}, turned_stride[] = {rows * columns, 1, columns};
+    return turn == AS_IT_IS ? mt_tensor_view(rt, tensor, 3, shape, stride, 0)
+                            : mt_tensor_view(rt, tensor, 3, turned_shape, turned_stride, 0);
+}
+
+/* Computes out = a · bᵀ + beta * out, with the scales of both. */
+static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
+                     const struct mt_tensor *a_scale, struct mt_tensor *b, const struct mt_tensor *b_scale)
+{
+    struct mt_tensor *to = matrix_view(rt, out, AS_IT_IS);
+    struct mt_tensor *left = matrix_view(rt, a, AS_IT_IS), *right = matrix_view(rt, b, TRANSPOSED);
+    mt_op_product_fp8(rt, beta, to, left, a_scale, right, b_scale);
+    MT_RELEASE(rt, to, left, right);
+}
+
+/* Drops the copy of a weight that forward has read, unless a block is computed again. */
+static void end_forward(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
+{
+    if (model->config->mode != MT_MODE_INFER && model->config->checkpoint == MT_CHECKPOINT_OFF)
+        mt_tensor_drop(rt, &weight->codes.as_it_is);
+}
+
+struct mt_tensor *mt_fused_linear_fp8(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                      mt_role role, struct mt_tensor *x, struct mt_fused_weight *weight)
+{
+    const int64_t shape[] = {x->shape[0], x->shape[1], weight->parameter.value->shape[0]};
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_fused_codes w = weight_codes(rt, model, weight, AS_IT_IS);
+    struct mt_fused_codes left = cast(rt, MT_ROLE_TEMPORARY, MT_F8_E4M3FN, AS_IT_IS, x);
+    struct mt_tensor *y = mt_tensor_empty(rt, role, NULL, model->compute, 3, shape);
+    multiply(rt, 0, y, left.as_it_is, left.scale, w.as_it_is, w.scale);
+    mt_fused_codes_drop(rt, &left);
+    mt_fused_codes_drop(rt, &w);
+    end_forward(rt, model, weight);
+    mt_scope_leave(rt, outer);
+    return y;
+}
+
+struct mt_tensor *mt_fused_input_grad_fp8(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                          struct mt_tensor *grad, struct mt_fused_weight *weight)
+{
+    const int64_t shape[] = {grad->shape[0], grad->shape[1], weight->parameter.value->shape[1]};
+    assert(model->grad_codes.scale == NULL); /* the last weight's gradient has been computed */
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    model->grad_codes = cast(rt, MT_ROLE_TEMPORARY, MT_F8_E5M2, BOTH, grad);
+    struct mt_fused_codes w = weight_codes(rt, model, weight, TRANSPOSED);
+    struct mt_tensor *dx = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "grad", model->compute, 3, shape);
+    multiply(rt, 0, dx, model->grad_codes.as_it_is, model->grad_codes.scale, w.transposed, w.scale);
+    mt_tensor_drop(rt, &model->grad_codes.as_it_is);
+    mt_fused_codes_drop(rt, &w);
+    mt_fused_codes_drop(rt, &weight->codes);
+    mt_scope_leave(rt, outer);
+    return dx;
+}
+
+void mt_fused_weight_grad_fp8(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                              struct mt_tensor *x, struct mt_fused_weight *weight)
+{
+    double beta;
+    struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
+    struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
+    struct mt_fused_codes right = cast(rt, MT_ROLE_TEMPORARY, MT_F8_E4M3FN, TRANSPOSED, x);
+    multiply(rt, beta, sum, model->grad_codes.transposed, model->grad_codes.scale, right.transposed, right.scale);
+    mt_fused_codes_drop(rt, &right);
+    mt_fused_codes_drop(rt, &model->grad_codes);
+    mt_fused_gradient_complete(rt, model, weight);
+    mt_scope_leave(rt, outer);
+}
