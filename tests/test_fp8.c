@@ -392,22 +392,9 @@ static void a_product_of_what_is_not_finite_is_nan(void **state)
     }
 }
 
-/* True if the device has what fp8 needs; otherwise prints the reason. */
-static bool takes_fp8(void)
-{
-    struct mt_device *device;
-    if (mt_device_open(test_device, &device) != MT_OK)
-        return true; /* the tests tell why */
-    mt_status status = mt_op_fp8_check(device);
-    mt_device_close(device);
-    if (status != MT_OK)
-        printf("skipped: %s\n", mt_last_error());
-    return status == MT_OK;
-}
-
 int main(int count, char **arguments)
 {
-    if (!take_device(count, arguments, &test_device) || !takes_fp8())
+    if (!take_device(count, arguments, &test_device) || !takes_fp8(test_device))
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_becomes_the_nearest_code),

@@ -185,15 +185,15 @@ static void a_second_backward_adds_to_the_gradients_that_are_there(void **state)
 }
 
 /* The lifetime of casts changes the time at which they are computed, and nothing else. */
-static void weights_that_are_cast_once_or_often_give_the_same_losses(void **state)
+static void expect_losses_of_any_cast(mtk_math math)
 {
-    (void)state;
     static const mt_weight_cast casts[] = {MT_WEIGHT_CAST_REGION, MT_WEIGHT_CAST_LAYER, MT_WEIGHT_CAST_PERSISTENT};
     double losses[3][GOLDEN_STEPS];
     for (int i = 0; i < 3; i++) {
         struct mt_training_config config = small_config();
         struct bench_model m;
         config.autocast = true;
+        config.math = math;
         config.weight_cast = casts[i];
         open_model(&m, &config);
         for (int64_t step = 0; step < GOLDEN_STEPS; step++)
@@ -202,6 +202,14 @@ static void weights_that_are_cast_once_or_often_give_the_same_losses(void **stat
         assert_memory_equal(losses[i], losses[0], sizeof losses[0]);
     }
     assert_true(losses[0][GOLDEN_STEPS - 1] < losses[0][0] - 0.2);
+}
+
+static void weights_that_are_cast_once_or_often_give_the_same_losses(void **state)
+{
+    (void)state;
+    expect_losses_of_any_cast(MTK_MATH_FP32);
+    if (takes_fp8(test_device))
+        expect_losses_of_any_cast(MTK_MATH_FP8);
 }
 
 /* ---- runs ---- */
@@ -253,6 +261,14 @@ static const struct setup {
      MTK_MATH_TF32},
     {MT_MODE_FWD_BWD, false, false, 0, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD, "policy=torch",
      MT_CHECKPOINT_OFF, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_TF32},
+    {MT_MODE_FWD_BWD, true, true, MT_WEIGHT_CAST_PERSISTENT, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_FORWARD, "",
+     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP8},
+    {MT_MODE_FWD_BWD, true, false, MT_WEIGHT_CAST_LAYER, MT_ATTENTION_WEIGHTS, MT_ZERO_GRAD_BEFORE_BACKWARD,
+     "policy=torch", MT_CHECKPOINT_BLOCK, MT_OPTIMIZER_IN_BACKWARD_ON, MTK_MATH_FP8},
+    {MT_MODE_FWD, true, false, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP8},
+    {MT_MODE_INFER, true, true, MT_WEIGHT_CAST_REGION, MT_ATTENTION_FLASH, MT_ZERO_GRAD_BEFORE_BACKWARD, "",
+     MT_CHECKPOINT_OFF, 0, MTK_MATH_FP8},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -290,6 +306,8 @@ static void sim_and_the_device_emit_one_sequence(void **state)
     mt_device_close(device);
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording planned, executed;
+        if (setups[setup].math == MTK_MATH_FP8 && !takes_fp8(test_device))
+            continue;
         record(&planned, setup, sim);
         record(&executed, setup, test_device);
         long differs = recording_first_difference(&planned, &executed);
@@ -411,6 +429,27 @@ static void settings_that_exclude_each_other_are_refused(void **state)
     assert_non_null(strstr(mt_last_error(), "cuda-graph on"));
 }
 
+static void fp8_takes_bf16_sizes_in_sixteens_and_a_card_with_units(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    config.math = MTK_MATH_FP8;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "autocast bf16"));
+    config.autocast = MT_AUTOCAST_BF16;
+    assert_int_equal(mt_training_config_check(&config), MT_OK);
+    config.model.d_ff += 8;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "d_ff 88"));
+    config.model.d_ff -= 8;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim:a100-80gb", "", &config, NULL, NULL), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "compute capability 8.0"));
+    assert_int_equal(recording_train(&recording, "sim:l4", "", &config, NULL, NULL), MT_OK);
+    recording_close(&recording);
+}
+
 int main(int count, char **arguments)
 {
     if (count > 2)
@@ -428,6 +467,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(casts_of_a_layer_leave_the_peak_to_the_state),
         cmocka_unit_test(a_device_without_the_kernels_is_refused),
         cmocka_unit_test(settings_that_exclude_each_other_are_refused),
+        cmocka_unit_test(fp8_takes_bf16_sizes_in_sixteens_and_a_card_with_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
