@@ -109,8 +109,9 @@ static void updates_and_backward_never_meet(void **state)
 {
     (void)state;
     static struct card card;
-    for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
-        const struct mt_training_config config = beside_config(checkpoint ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF);
+    for (int way = 0; way < 4; way++) {
+        struct mt_training_config config = beside_config(way & 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF);
+        config.math = way & 2 ? MTK_MATH_FP8 : MTK_MATH_FP32;
         card_open(&card, 0);
         assert_int_equal(train(&card, &config), MT_OK);
         assert_int_equal(card.queues.hazards, 0);
