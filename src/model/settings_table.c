@@ -300,8 +300,8 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
                            CHOICE(config.math),
                            .choices = mt_matmul_names,
                            .help =
-                               "how products of fp32 are computed (fp32); fp8, of fused under bf16: those of layers "
-                               "have operands of 8 bits",
+                               "how products of fp32 are computed (fp32); fp8: those of a layer with its weights, of "
+                               "fused under autocast bf16",
                            .title = "products",
                            .axis = MT_AXIS_IF_VARIED,
                            RANKS(180, 40, 0, 0)},
