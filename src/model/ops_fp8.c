@@ -54,6 +54,14 @@ static bool cast_fits(struct mt_runtime *rt, const char *op, const struct mt_ten
     return turned == NULL || mt_op_expect(rt, copy_fits(turned, in) && is_turned(turned, in) && is_one, op, turned, in);
 }
 
+/* Notes a copy of `in` that the op writes. NULL is allowed. */
+static void note_copy(struct mt_runtime *rt, const struct mt_tensor *copy, const struct mt_tensor *in)
+{
+    mt_use_write(rt, copy);
+    if (copy != NULL)
+        mt_use_copy(copy, in);
+}
+
 void mt_op_cast_fp8(struct mt_runtime *rt, struct mt_tensor *scale, struct mt_tensor *codes, struct mt_tensor *turned,
                     const struct mt_tensor *in)
 {
@@ -61,8 +69,8 @@ void mt_op_cast_fp8(struct mt_runtime *rt, struct mt_tensor *scale, struct mt_te
     if (!cast_fits(rt, "cast_fp8", scale, codes, turned, in))
         return;
     mt_use_note(rt, scale, &in, 1);
-    mt_use_write(rt, codes);
-    mt_use_write(rt, turned);
+    note_copy(rt, codes, in);
+    note_copy(rt, turned, in);
     mt_op_spend_work(rt,
                      &(struct mt_work){.op = "cast_fp8",
                                        .operations = 2.0 * (double)mt_tensor_count(in),
