@@ -19,8 +19,9 @@
 #define MTK_ANYWHERE static inline
 #endif
 
-/* Rows and columns of the matrices that products in fp8 read are in sixteens, and so are addresses. */
-enum { MTK_FP8_UNIT = 16 };
+/* Rows and columns of the matrices that products in fp8 read are in sixteens, and cublasLt chooses its kernels for
+ * addresses in 256 bytes. */
+enum { MTK_FP8_UNIT = 16, MTK_FP8_ALIGNMENT = 256 };
 
 /* The numbers of a scale in memory: the scale itself, and scratch for the largest magnitudes of parts of the tensor. */
 enum { MTK_FP8_PARTS = 511, MTK_FP8_NUMBERS = MTK_FP8_PARTS + 1 };

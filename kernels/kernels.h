@@ -150,7 +150,8 @@ struct mtk_adamw {
  *                     have one dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in
  *                     fp32 or better. The workspace may be used. Of operands in fp8, at most one of e5m2, the product
  *                     is multiplied by both scales: it is single, out is BF16 or F32 with dense rows, a has dense rows,
- *                     b dense columns, and n and k are in sixteens (fp8.h).
+ *                     b dense columns, n and k are in sixteens and addresses
+ *                     in 256 bytes (fp8.h).
  *   cast_fp8          With the scale s that follows from the largest |in| (fp8.h): codes = in / s, rounded and held to the
  *                     range of their dtype, turned = codes transposed as one matrix, and scale[0] = s. in (n,C), F32 or
  *                     BF16, C in sixteens, codes (n,C), turned (C, n rounded up to sixteens, zeros past n) and scale

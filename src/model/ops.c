@@ -232,7 +232,7 @@ static bool fp8_operand_fits(const struct mt_tensor *operand, int dense, const s
     const int across = 3 - dense;
     return mtk_is_fp8(operand->dtype) && operand->dims == 3 && operand->shape[0] == 1 && operand->stride[dense] == 1 &&
            operand->shape[dense] % MTK_FP8_UNIT == 0 && operand->stride[across] % MTK_FP8_UNIT == 0 &&
-           operand->address % MTK_FP8_UNIT == 0 && mt_op_fp8_scale_fits(scale);
+           operand->address % MTK_FP8_ALIGNMENT == 0 && mt_op_fp8_scale_fits(scale);
 }
 
 void mt_op_product_fp8(struct mt_runtime *rt, double beta, struct mt_tensor *out, const struct mt_tensor *a,
@@ -241,9 +241,10 @@ void mt_op_product_fp8(struct mt_runtime *rt, double beta, struct mt_tensor *out
     const int row = 1, column = 2;
     if (!mt_op_ready(rt, "matmul", (const struct mt_tensor *[]){out, a, b, a_scale, b_scale}, 5) ||
         !mt_op_expect(rt, matmul_fits(out, a, b) && fp8_operand_fits(a, column, a_scale), "matmul", out, a) ||
-        !mt_op_expect(
-            rt, fp8_operand_fits(b, row, b_scale) && out->stride[column] == 1 && out->shape[column] % MTK_FP8_UNIT == 0,
-            "matmul", out, b))
+        !mt_op_expect(rt,
+                      fp8_operand_fits(b, row, b_scale) && out->stride[column] == 1 &&
+                          out->shape[column] % MTK_FP8_UNIT == 0 && out->address % MTK_FP8_ALIGNMENT == 0,
+                      "matmul", out, b))
         return;
     const struct mtk_product product = {.math = rt->math,
                                         .alpha = 1,

@@ -30,7 +30,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
 
 /* Computes out = product of a and b, each times its scale, + beta * out. a and b are fp8, of e4m3 or one of e5m2, and
  * `out` is bf16 or fp32, of 3 dimensions and the first 1. a and out have dense rows, b dense columns. The inner size and
- * that of out's rows are in sixteens. Scales are those of mt_op_cast_fp8. */
+ * that of out's rows are in sixteens, addresses in MTK_FP8_ALIGNMENT. Scales are those of mt_op_cast_fp8. */
 void mt_op_product_fp8(struct mt_runtime *rt, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                        const struct mt_tensor *a_scale, const struct mt_tensor *b, const struct mt_tensor *b_scale);
 

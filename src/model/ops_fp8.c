@@ -6,17 +6,14 @@
 
 #include <assert.h>
 
-/* The first compute capability whose matrix units take fp8, times ten: Ada and Hopper. */
-enum { LEAST_CAPABILITY = 89 };
-
 mt_status mt_op_fp8_check(const struct mt_device *device)
 {
-    const int capability = device->card.capability;
-    if (capability < LEAST_CAPABILITY)
+    const int capability = device->card.capability, least = MT_LEAST_FP8_CAPABILITY;
+    if (!mt_card_takes_fp8(&device->card))
         return mt_fail(MT_USAGE,
                        "%s is of compute capability %d.%d, and matrix units take fp8 from %d.%d on: use matmul fp32, "
                        "or a card such as sim:h100",
-                       device->name, capability / 10, capability % 10, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+                       device->name, capability / 10, capability % 10, least / 10, least % 10);
     if (device->kernels == NULL || device->kernels->cast_fp8 != NULL)
         return MT_OK;
     return mt_fail(MT_USAGE, "the kernels of %s have no casts to fp8: use matmul fp32", device->name);
