@@ -31,7 +31,7 @@ struct cast {
     int parts;
     uint8_t *codes, *turned; /* nullptr: not wanted */
     const char *in;
-    int in_dtype, dtype;
+    int dtype; /* of the codes */
     int64_t rows, columns, padded;
     struct mtk_divisor column_tiles;
 };
@@ -57,20 +57,30 @@ static __device__ __forceinline__ uint32_t largest_of_block(uint32_t mine)
 }
 
 /* part[b] = the bits of the largest |in| of block b, which as whole numbers have the order of the magnitudes; nan is
- * above all. A block takes THREADS * COLUMNS neighbours at a time, of `groups` groups of COLUMNS. */
-__global__ void __launch_bounds__(THREADS) largest_kernel(const char *in, int dtype, int64_t groups, uint32_t *part)
+ * above all. A block takes THREADS * COLUMNS neighbours at a time, of `groups` groups of COLUMNS, and a thread reads
+ * AT_ONCE groups before it looks at the first. */
+template <int IN>
+__global__ void __launch_bounds__(THREADS) largest_kernel(const char *in, int64_t groups, uint32_t *part)
 {
     mtk_await_turn();
     constexpr uint32_t MAGNITUDE = 0x7FFFFFFF;
+    constexpr int AT_ONCE = 4;
     uint32_t mine = 0;
     int64_t step = (int64_t)gridDim.x * THREADS;
-    for (int64_t group = (int64_t)blockIdx.x * THREADS + threadIdx.x; group < groups; group += step) {
-        float value[COLUMNS];
-        mtk_decode<float, COLUMNS>(mtk_read<float, COLUMNS>(in + group * COLUMNS * mtk_size_of(dtype), dtype), dtype,
-                                   value);
+    for (int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x; first < groups; first += AT_ONCE * step) {
+        mtk_words<float, COLUMNS> words[AT_ONCE] = {};
 #pragma unroll
-        for (int e = 0; e < COLUMNS; e++)
-            mine = larger(mine, __float_as_uint(value[e]) & MAGNITUDE);
+        for (int i = 0; i < AT_ONCE; i++)
+            if (first + i * step < groups)
+                words[i] = mtk_read<float, COLUMNS>(in + (first + i * step) * COLUMNS * mtk_size_of(IN), IN);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            float value[COLUMNS];
+            mtk_decode<float, COLUMNS>(words[i], IN, value);
+#pragma unroll
+            for (int e = 0; e < COLUMNS; e++)
+                mine = larger(mine, __float_as_uint(value[e]) & MAGNITUDE);
+        }
     }
     mine = largest_of_block(mine);
     if (threadIdx.x == 0)
@@ -96,19 +106,17 @@ static __device__ __forceinline__ uint32_t codes_of(float first, float second, i
                                     dtype == MT_F8_E4M3FN ? __NV_E4M3 : __NV_E5M2);
 }
 
-/* Reads COLUMNS neighbours of a row and returns their codes in two words; zeros past the matrix. */
-static __device__ __forceinline__ uint2 cast_neighbours(const cast &c, float inverse, int64_t row, int64_t column)
+/* Returns the codes of COLUMNS neighbours in two words. */
+template <int IN>
+static __device__ __forceinline__ uint2 encode(const mtk_words<float, COLUMNS> &words, float inverse, int dtype)
 {
-    if (row >= c.rows || column >= c.columns)
-        return make_uint2(0, 0);
     float v[COLUMNS];
-    const char *from = c.in + (row * c.columns + column) * mtk_size_of(c.in_dtype);
-    mtk_decode<float, COLUMNS>(mtk_read<float, COLUMNS>(from, c.in_dtype), c.in_dtype, v);
+    mtk_decode<float, COLUMNS>(words, IN, v);
 #pragma unroll
     for (int e = 0; e < COLUMNS; e++)
         v[e] *= inverse;
-    return make_uint2(codes_of(v[0], v[1], c.dtype) | codes_of(v[2], v[3], c.dtype) << 16,
-                      codes_of(v[4], v[5], c.dtype) | codes_of(v[6], v[7], c.dtype) << 16);
+    return make_uint2(codes_of(v[0], v[1], dtype) | codes_of(v[2], v[3], dtype) << 16,
+                      codes_of(v[4], v[5], dtype) | codes_of(v[6], v[7], dtype) << 16);
 }
 
 /* Turns four rows of four codes into four columns, in place. */
@@ -122,17 +130,25 @@ static __device__ __forceinline__ void turn(uint32_t (&word)[ROWS])
     word[3] = __byte_perm(c, d, 0x7632);
 }
 
-/* Casts the thread's rows of one pass. Writes their codes, and turned into shared memory. */
+/* Casts the thread's rows of one pass. Writes their codes, and turned into shared memory: zeros past the matrix. */
+template <int IN>
 static __device__ __forceinline__ void cast_rows(const cast &c, float inverse, int64_t row, int64_t column,
                                                  uint32_t (*tile)[PITCH])
 {
-    uint32_t left[ROWS], right[ROWS];
+    mtk_words<float, COLUMNS> words[ROWS] = {};
+    uint32_t left[ROWS] = {}, right[ROWS] = {};
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (row + r < c.rows && column < c.columns)
+            words[r] = mtk_read<float, COLUMNS>(c.in + ((row + r) * c.columns + column) * mtk_size_of(IN), IN);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        uint2 codes = cast_neighbours(c, inverse, row + r, column);
+        if (row + r >= c.rows || column >= c.columns)
+            break;
+        uint2 codes = encode<IN>(words[r], inverse, c.dtype);
         left[r] = codes.x;
         right[r] = codes.y;
-        if (c.codes != nullptr && row + r < c.rows && column < c.columns)
+        if (c.codes != nullptr)
             *reinterpret_cast<uint2 *>(c.codes + (row + r) * c.columns + column) = codes;
     }
     turn(left);
@@ -161,7 +177,7 @@ static __device__ __forceinline__ void write_columns(const cast &c, int64_t row,
 
 /* codes = in / scale, turned = codes transposed. A block casts one tile, a thread PASSES pieces of ROWS x COLUMNS.
  * Everything is written. */
-__global__ void __launch_bounds__(THREADS) cast_kernel(const __grid_constant__ cast c)
+template <int IN> __global__ void __launch_bounds__(THREADS) cast_kernel(const __grid_constant__ cast c)
 {
     mtk_await_turn();
     __shared__ uint32_t tile[TILE][PITCH];
@@ -173,8 +189,8 @@ __global__ void __launch_bounds__(THREADS) cast_kernel(const __grid_constant__ c
 #pragma unroll
     for (int pass = 0; pass < PASSES; pass++) {
         int piece = pass * (THREADS / LANES) + first;
-        cast_rows(c, inverse, row + piece * ROWS, column + lane * COLUMNS,
-                  reinterpret_cast<uint32_t(*)[PITCH]>(&tile[lane * COLUMNS][piece]));
+        cast_rows<IN>(c, inverse, row + piece * ROWS, column + lane * COLUMNS,
+                      reinterpret_cast<uint32_t(*)[PITCH]>(&tile[lane * COLUMNS][piece]));
     }
     if (c.turned == nullptr)
         return;
@@ -189,6 +205,21 @@ static int parts_of(int64_t groups)
     return (int)(blocks < most ? blocks : most);
 }
 
+static int64_t tiles_of(int64_t rows, int64_t columns)
+{
+    return mtk_ceiling(columns, TILE) * mtk_ceiling(rows, TILE);
+}
+
+/* Queues both kernels for `in` of dtype IN. */
+template <int IN> static mt_status launch(const cast &c, struct mtk_queue *queue)
+{
+    mt_status status = mtk_launch("largest", largest_kernel<IN>, (unsigned)c.parts, THREADS, queue, c.in,
+                                  c.rows * c.columns / COLUMNS, c.scale + 1);
+    if (status != MT_OK)
+        return status;
+    return mtk_launch("cast_fp8", cast_kernel<IN>, (unsigned)tiles_of(c.rows, c.columns), THREADS, queue, c);
+}
+
 static uint8_t *place_of(const struct mtk_view *view)
 {
     return view != nullptr ? reinterpret_cast<uint8_t *>(mtk_device_pointer(view->address)) : nullptr;
@@ -198,23 +229,18 @@ mt_status mtk_cuda_cast_fp8(const struct mtk_view *scale, const struct mtk_view 
                             const struct mtk_view *in, struct mtk_queue *queue)
 {
     int64_t rows = in->shape[0] * in->shape[1] * in->shape[2], columns = in->shape[3];
-    int64_t tiles = mtk_ceiling(columns, TILE) * mtk_ceiling(rows, TILE), groups = rows * columns / COLUMNS;
-    uint32_t *numbers = reinterpret_cast<uint32_t *>(mtk_device_pointer(scale->address));
-    if (tiles > MTK_MOST_UNITS)
+    if (tiles_of(rows, columns) > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "cast_fp8: %lld x %lld elements are more than one launch casts", (long long)rows,
                        (long long)columns);
-    const cast c = {.scale = numbers,
-                    .parts = parts_of(groups),
+    const cast c = {.scale = reinterpret_cast<uint32_t *>(mtk_device_pointer(scale->address)),
+                    .parts = parts_of(rows * columns / COLUMNS),
                     .codes = place_of(codes),
                     .turned = place_of(turned),
                     .in = mtk_device_pointer(in->address),
-                    .in_dtype = in->dtype,
                     .dtype = codes != nullptr ? codes->dtype : turned->dtype,
                     .rows = rows,
                     .columns = columns,
                     .padded = mtk_fp8_padded(rows),
                     .column_tiles = mtk_divisor_of(mtk_ceiling(columns, TILE))};
-    mt_status status =
-        mtk_launch("largest", largest_kernel, (unsigned)c.parts, THREADS, queue, c.in, c.in_dtype, groups, numbers + 1);
-    return status == MT_OK ? mtk_launch("cast_fp8", cast_kernel, (unsigned)tiles, THREADS, queue, c) : status;
+    return in->dtype == MT_BF16 ? launch<MT_BF16>(c, queue) : launch<MT_F32>(c, queue);
 }
