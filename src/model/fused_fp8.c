@@ -71,24 +71,13 @@ static struct mt_fused_codes weight_codes(struct mt_runtime *rt, const struct mt
     return codes;
 }
 
-/* Returns `tensor` as one matrix, its last dimension by all others, or that transposed; a new reference. */
-static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, enum copies turn)
-{
-    if (tensor == NULL)
-        return NULL;
-    const int64_t columns = tensor->shape[tensor->dims - 1], rows = mt_tensor_count(tensor) / columns;
-    const int64_t shape[] = {1, rows, columns}, stride[] = {rows * columns, columns, 1};
-    const int64_t turned_shape[] = {1, columns, rows}, turned_stride[] = {rows * columns, 1, columns};
-    return turn == AS_IT_IS ? mt_tensor_view(rt, tensor, 3, shape, stride, 0)
-                            : mt_tensor_view(rt, tensor, 3, turned_shape, turned_stride, 0);
-}
-
 /* Computes out = a · bᵀ + beta * out, with the scales of both. */
 static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
                      const struct mt_tensor *a_scale, struct mt_tensor *b, const struct mt_tensor *b_scale)
 {
-    struct mt_tensor *to = matrix_view(rt, out, AS_IT_IS);
-    struct mt_tensor *left = matrix_view(rt, a, AS_IT_IS), *right = matrix_view(rt, b, TRANSPOSED);
+    struct mt_tensor *to = mt_fused_matrix_view(rt, out, MT_FUSED_AS_IT_IS);
+    struct mt_tensor *left = mt_fused_matrix_view(rt, a, MT_FUSED_AS_IT_IS);
+    struct mt_tensor *right = mt_fused_matrix_view(rt, b, MT_FUSED_TRANSPOSED);
     mt_op_product_fp8(rt, beta, to, left, a_scale, right, b_scale);
     MT_RELEASE(rt, to, left, right);
 }

@@ -121,6 +121,12 @@ static inline struct mt_scope mt_fused_enter_layer(struct mt_runtime *rt, int64_
     return mt_scope_enter_layer(rt, i, MT_CATEGORY_BLOCK, "residual");
 }
 
+/* A matrix in a product: as it is stored, or with rows and columns exchanged. */
+typedef enum mt_fused_turn { MT_FUSED_AS_IT_IS, MT_FUSED_TRANSPOSED } mt_fused_turn;
+
+/* Returns `tensor` as one matrix, its last dimension by all others; a new reference. NULL if `tensor` is. */
+struct mt_tensor *mt_fused_matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, mt_fused_turn turn);
+
 /* Computes (B,T,out) = x (B,T,in) · weightᵀ, in a span `name`. */
 struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, mt_role role,
                                   struct mt_tensor *x, struct mt_fused_weight *weight);
