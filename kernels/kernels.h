@@ -101,6 +101,10 @@ struct mtk_attention_grad {
  * results, unless another order of sums is much faster. A library that offers one kernel guesses in both cases. */
 typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 
+/* The origin of the scale of a cast to fp8: it is found, or that of another cast of the same tensor, which saves reading
+ * the tensor once. */
+typedef enum mtk_scale_origin { MTK_SCALE_IS_FOUND, MTK_SCALE_IS_GIVEN } mtk_scale_origin;
+
 /* The settings of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
 struct mtk_product {
     mtk_math math;
@@ -152,11 +156,11 @@ struct mtk_adamw {
  *                     is multiplied by both scales: it is single, out is BF16 or F32 with dense rows, a has dense rows,
  *                     b dense columns, n and k are in sixteens and addresses
  *                     in 256 bytes (fp8.h).
- *   cast_fp8          With the scale s that follows from the largest |in| (fp8.h): codes = in / s, rounded and held to the
- *                     range of their dtype, turned = codes transposed as one matrix, and scale[0] = s. in (n,C), F32 or
- *                     BF16, C in sixteens, codes (n,C), turned (C, n rounded up to sixteens, zeros past n) and scale
- *                     (MTK_FP8_NUMBERS) of F32, whose other numbers are scratch, are contiguous, with addresses in
- *                     sixteens. One of codes and turned may be NULL. Optional.
+ *   cast_fp8          With the scale s that follows from the largest |in| (fp8.h), or that is given as scale[0]: codes =
+ *                     in / s, rounded and held to the range of their dtype, turned = codes transposed as one matrix, and
+ *                     scale[0] = s. in (n,C), F32 or BF16, C in sixteens, codes (n,C), turned (C, n rounded up to
+ *                     sixteens, zeros past n) and scale (MTK_FP8_NUMBERS) of F32, whose other numbers are scratch, are
+ *                     contiguous, with addresses in sixteens. One of codes and turned may be NULL. Optional.
  *   lower_triangle    out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0.
  *   rotate            Rotary embedding on interleaved pairs of the last dimension, with positions along the third:
  *                     (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of the angle
@@ -263,8 +267,8 @@ struct mtk_adamw {
       (&call->dx, &call->before, &call->cast, &call->grad, &call->dweight, &call->x, &call->rstd, &call->weight,       \
        &call->partial_sum))                                                                                            \
     X(cast_fp8,                                                                                                        \
-      (const struct mtk_view *scale, const struct mtk_view *codes, const struct mtk_view *turned,                      \
-       const struct mtk_view *in, struct mtk_queue *queue),                                                            \
+      (mtk_scale_origin origin, const struct mtk_view *scale, const struct mtk_view *codes,                            \
+       const struct mtk_view *turned, const struct mtk_view *in, struct mtk_queue *queue),                             \
       (scale, codes, turned, in))                                                                                      \
     X(swiglu, (const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue), (out, in))             \
     X(swiglu_grad, (const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue), (in, grad))      \

@@ -125,7 +125,7 @@ static struct casting cast(mt_dtype dtype, const struct mtk_view *in)
                         .scale = place_view(MT_F32, 1, MTK_FP8_NUMBERS),
                         .codes = place_view(dtype, rows, columns),
                         .turned = place_view(dtype, columns, mtk_fp8_padded(rows))};
-    done(ops()->cast_fp8(&c.scale, &c.codes, &c.turned, &c.in, queue()));
+    done(ops()->cast_fp8(MTK_SCALE_IS_FOUND, &c.scale, &c.codes, &c.turned, &c.in, queue()));
     float *numbers = read_from(&c.scale);
     c.of_scale = numbers[0];
     free(numbers);
@@ -228,13 +228,13 @@ static void expect_codes(const struct casting *c, const double *values)
         }
 }
 
-/* One of the copies alone is the same as beside the other. */
+/* One of the copies alone is the same as beside the other, and with a scale that is given. */
 static void expect_same_alone(const struct casting *c)
 {
     const struct mtk_view codes = place_view(c->codes.dtype, c->in.shape[2], c->in.shape[3]);
     const struct mtk_view turned = place_view(c->codes.dtype, c->turned.shape[2], c->turned.shape[3]);
-    done(ops()->cast_fp8(&c->scale, &codes, NULL, &c->in, queue()));
-    done(ops()->cast_fp8(&c->scale, NULL, &turned, &c->in, queue()));
+    done(ops()->cast_fp8(MTK_SCALE_IS_FOUND, &c->scale, &codes, NULL, &c->in, queue()));
+    done(ops()->cast_fp8(MTK_SCALE_IS_GIVEN, &c->scale, NULL, &turned, &c->in, queue()));
     uint8_t *as_it_is = read_from(&codes), *transposed = read_from(&turned);
     assert_memory_equal(as_it_is, c->as_it_is, (size_t)(c->in.shape[2] * c->in.shape[3]));
     assert_memory_equal(transposed, c->transposed, (size_t)(c->turned.shape[2] * c->turned.shape[3]));

@@ -21,19 +21,20 @@ static int change_of(const struct mt_event *event)
     return event->kind == MT_EVENT_ALLOC ? 1 : event->kind == MT_EVENT_FREE ? -1 : 0;
 }
 
-/* The attentions with each precision and with RoPE, checkpointed or not. */
+/* The attentions with each precision and with RoPE, checkpointed or not; at last under autocast in fp8. */
 static struct mt_training_config config_of_way(int way)
 {
     struct mt_training_config config = small_config();
     config.attention = attentions[way % ATTENTIONS];
-    config.autocast = way / 2 % 2 == 1;
+    config.autocast = way / 2 % 2 == 1 || way / 16 == 1;
+    config.math = way / 16 == 1 ? MTK_MATH_FP8 : MTK_MATH_FP32;
     config.model.rope = way / 4 % 2 == 1;
     config.checkpoint = way / 8 % 2 == 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF;
     config.steps = 2;
     return config;
 }
 
-enum { WAYS_THAT_KEEP_ALL = 8, WAYS = 16 };
+enum { WAYS_THAT_KEEP_ALL = 8, WAYS = 32 };
 
 /* ---- how much ---- */
 

@@ -136,7 +136,7 @@ static void call_product_fp8(struct mt_tensor *const *t)
 
 static void call_cast_fp8(struct mt_tensor *const *t)
 {
-    mt_op_cast_fp8(&lab.rt, t[0], t[1], t[2], t[3]);
+    mt_op_cast_fp8(&lab.rt, MTK_SCALE_IS_FOUND, t[0], t[1], t[2], t[3]);
 }
 
 static void call_gather_rows(struct mt_tensor *const *t)

@@ -18,14 +18,20 @@ static float largest_of(const struct mtk_view *in)
     return (float)largest;
 }
 
-/* Writes the scale. Returns 1 / scale. */
-static double write_scale(const struct mtk_view *scale, mt_dtype dtype, float largest)
+/* Writes the scale of a tensor with that largest magnitude. */
+static void write_scale(const struct mtk_view *scale, mt_dtype dtype, float largest)
 {
     uint32_t bits;
-    float inverse;
     memcpy(&bits, &largest, sizeof bits);
     bits = mtk_fp8_scale_bits(dtype, bits & 0x7FFFFFFF);
     memcpy(mtk_pointer(scale->address), &bits, sizeof bits);
+}
+
+static double inverse_of(const struct mtk_view *scale)
+{
+    uint32_t bits;
+    float inverse;
+    memcpy(&bits, mtk_pointer(scale->address), sizeof bits);
     bits = mtk_fp8_inverse_bits(bits);
     memcpy(&inverse, &bits, sizeof inverse);
     return (double)inverse;
@@ -55,15 +61,17 @@ static void pad(const struct mtk_view *turned, int64_t rows)
         memset(mtk_at(turned, 0, 0, column, rows), 0, (size_t)(turned->shape[3] - rows));
 }
 
-mt_status mtk_cpu_cast_fp8(const struct mtk_view *scale, const struct mtk_view *codes, const struct mtk_view *turned,
-                           const struct mtk_view *in, struct mtk_queue *queue)
+mt_status mtk_cpu_cast_fp8(mtk_scale_origin origin, const struct mtk_view *scale, const struct mtk_view *codes,
+                           const struct mtk_view *turned, const struct mtk_view *in, struct mtk_queue *queue)
 {
     (void)queue;
     mt_dtype dtype = codes != NULL ? codes->dtype : turned->dtype;
     int64_t rows = mtk_row_count(in);
     assert(mtk_is_fp8(dtype) && mtk_is_contiguous(in) && (codes == NULL || mtk_same_shape(codes, in)));
     assert(turned == NULL || (turned->shape[2] == in->shape[3] && turned->shape[3] == mtk_fp8_padded(rows)));
-    double inverse = write_scale(scale, dtype, largest_of(in));
+    if (origin == MTK_SCALE_IS_FOUND)
+        write_scale(scale, dtype, largest_of(in));
+    double inverse = inverse_of(scale);
     for (int64_t row = 0; row < rows; row++)
         cast_row(codes, turned, in, row, inverse);
     if (turned != NULL)

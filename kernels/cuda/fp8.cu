@@ -5,7 +5,7 @@
  *                                         ▼
  *                          shared memory: a word holds 4 rows of a column ──read columns──▶ turned
  *
- * A first kernel finds the largest magnitudes of parts, and each block of the second the largest of those: it takes no
+ * Unless the scale is given, a first kernel finds the largest magnitudes of parts, and each block of the second the largest of those: it takes no
  * launch between the two. A maximum does not depend on the order in which it is found. All is aligned to sixteens
  * (kernels.h), and accesses are of 8 or 16 bytes. */
 #include "kernels/cuda/element.cuh"
@@ -27,8 +27,8 @@ constexpr int WORDS = TILE / ROWS, PITCH = WORDS + 1;
 
 /* The parameters of a cast. `turned` has `padded` elements a row. */
 struct cast {
-    uint32_t *scale; /* the number of the scale, and behind it those of `parts` parts */
-    int parts;
+    uint32_t *scale;         /* the number of the scale, and behind it those of `parts` parts */
+    int parts;               /* 0: the scale is given */
     uint8_t *codes, *turned; /* nullptr: not wanted */
     const char *in;
     int dtype; /* of the codes */
@@ -87,9 +87,11 @@ __global__ void __launch_bounds__(THREADS) largest_kernel(const char *in, int64_
         part[blockIdx.x] = mine;
 }
 
-/* Returns 1 / scale, to all threads of the block. The first block writes the scale. */
+/* Returns 1 / scale, to all threads of the block. The first block writes a scale that was found. */
 static __device__ __forceinline__ float inverse_scale(const cast &c)
 {
+    if (c.parts == 0)
+        return __uint_as_float(mtk_fp8_inverse_bits(c.scale[0]));
     uint32_t mine = 0;
     for (int i = threadIdx.x; i < c.parts; i += THREADS)
         mine = larger(mine, c.scale[1 + i]);
@@ -210,11 +212,13 @@ static int64_t tiles_of(int64_t rows, int64_t columns)
     return mtk_ceiling(columns, TILE) * mtk_ceiling(rows, TILE);
 }
 
-/* Queues both kernels for `in` of dtype IN. */
+/* Queues the kernels for `in` of dtype IN. */
 template <int IN> static mt_status launch(const cast &c, struct mtk_queue *queue)
 {
-    mt_status status = mtk_launch("largest", largest_kernel<IN>, (unsigned)c.parts, THREADS, queue, c.in,
-                                  c.rows * c.columns / COLUMNS, c.scale + 1);
+    mt_status status = MT_OK;
+    if (c.parts > 0)
+        status = mtk_launch("largest", largest_kernel<IN>, (unsigned)c.parts, THREADS, queue, c.in,
+                            c.rows * c.columns / COLUMNS, c.scale + 1);
     if (status != MT_OK)
         return status;
     return mtk_launch("cast_fp8", cast_kernel<IN>, (unsigned)tiles_of(c.rows, c.columns), THREADS, queue, c);
@@ -225,15 +229,15 @@ static uint8_t *place_of(const struct mtk_view *view)
     return view != nullptr ? reinterpret_cast<uint8_t *>(mtk_device_pointer(view->address)) : nullptr;
 }
 
-mt_status mtk_cuda_cast_fp8(const struct mtk_view *scale, const struct mtk_view *codes, const struct mtk_view *turned,
-                            const struct mtk_view *in, struct mtk_queue *queue)
+mt_status mtk_cuda_cast_fp8(mtk_scale_origin origin, const struct mtk_view *scale, const struct mtk_view *codes,
+                            const struct mtk_view *turned, const struct mtk_view *in, struct mtk_queue *queue)
 {
     int64_t rows = in->shape[0] * in->shape[1] * in->shape[2], columns = in->shape[3];
     if (tiles_of(rows, columns) > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "cast_fp8: %lld x %lld elements are more than one launch casts", (long long)rows,
                        (long long)columns);
     const cast c = {.scale = reinterpret_cast<uint32_t *>(mtk_device_pointer(scale->address)),
-                    .parts = parts_of(rows * columns / COLUMNS),
+                    .parts = origin == MTK_SCALE_IS_FOUND ? parts_of(rows * columns / COLUMNS) : 0,
                     .codes = place_of(codes),
                     .turned = place_of(turned),
                     .in = mtk_device_pointer(in->address),

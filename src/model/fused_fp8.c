@@ -7,7 +7,8 @@
  *
  * Matrix units read both operands along the dimension that is summed over. So backward reads transposed copies, which
  * are written by the pass that casts. A gradient is cast once for both of its products. Inputs are not kept in fp8 from
- * forward to backward: backward has them in bf16, kept or computed again, and casts them to the same bits.
+ * forward to backward: backward has them in bf16, kept or computed again, and casts them to the same bits. Only their
+ * scales are kept, so that they are found once.
  *
  * A weight is cast once a step, and its copies go after their last products: as it lies after forward, transposed after
  * backward. They are not written with the parameter, since their scale follows from all of the new values. */
@@ -26,6 +27,11 @@ bool mt_fused_is_fp8(const struct mt_fused_model *model, const struct mt_fused_w
     return model->config->math == MTK_MATH_FP8 && weight->is_multiplied && weight->parameter.layer >= 0;
 }
 
+static bool has_backward(const struct mt_fused_model *model)
+{
+    return model->config->mode != MT_MODE_INFER;
+}
+
 static struct mt_fused_codes retain(const struct mt_fused_codes *codes)
 {
     return (struct mt_fused_codes){mt_tensor_retain(codes->as_it_is), mt_tensor_retain(codes->transposed),
@@ -39,35 +45,50 @@ void mt_fused_codes_drop(struct mt_runtime *rt, struct mt_fused_codes *codes)
     mt_tensor_drop(rt, &codes->scale);
 }
 
-/* Returns copies of `in`, seen as one matrix; new references. */
-static struct mt_fused_codes cast(struct mt_runtime *rt, mt_role role, mt_dtype dtype, enum copies copies,
-                                  const struct mt_tensor *in)
+/* The tensors that are cast: the roles of their copies and of their scales, and the dtype of the codes. */
+struct kind {
+    mt_role role, scale_role;
+    mt_dtype dtype;
+};
+static const struct kind of_weight = {MT_ROLE_WEIGHT_CAST, MT_ROLE_WEIGHT_CAST, MT_F8_E4M3FN};
+static const struct kind of_input = {MT_ROLE_TEMPORARY, MT_ROLE_ACTIVATION, MT_F8_E4M3FN};
+static const struct kind of_last_input = {MT_ROLE_TEMPORARY, MT_ROLE_TEMPORARY, MT_F8_E4M3FN}; /* without backward */
+static const struct kind of_grad = {MT_ROLE_TEMPORARY, MT_ROLE_TEMPORARY, MT_F8_E5M2};
+
+/* Returns copies of `in`, seen as one matrix; new references. `scale` is its own, NULL if it is to be found. */
+static struct mt_fused_codes cast(struct mt_runtime *rt, const struct kind *kind, enum copies copies,
+                                  struct mt_tensor *scale, const struct mt_tensor *in)
 {
-    struct mt_fused_codes out = {0};
+    struct mt_fused_codes out = {.scale = mt_tensor_retain(scale)};
     const int64_t numbers = MTK_FP8_NUMBERS, columns = in->shape[in->dims - 1];
     const int64_t transposed[] = {columns, mtk_fp8_padded(mt_tensor_count(in) / columns)};
-    out.scale = mt_tensor_empty(rt, role, "scale", MT_F32, 1, &numbers);
+    if (scale == NULL)
+        out.scale = mt_tensor_empty(rt, kind->scale_role, "scale", MT_F32, 1, &numbers);
     if (copies & AS_IT_IS)
-        out.as_it_is = mt_tensor_empty_like(rt, role, "fp8", dtype, in);
+        out.as_it_is = mt_tensor_empty_like(rt, kind->role, "fp8", kind->dtype, in);
     if (copies & TRANSPOSED)
-        out.transposed = mt_tensor_empty(rt, role, "fp8_turned", dtype, 2, transposed);
-    mt_op_cast_fp8(rt, out.scale, out.as_it_is, out.transposed, in);
+        out.transposed = mt_tensor_empty(rt, kind->role, "fp8_turned", kind->dtype, 2, transposed);
+    mt_op_cast_fp8(rt, scale == NULL ? MTK_SCALE_IS_FOUND : MTK_SCALE_IS_GIVEN, out.scale, out.as_it_is, out.transposed,
+                   in);
     return out;
 }
 
-/* Returns the copies of a weight that a product reads; new references. Without weight-cast layer the weight holds them
- * until their last products, and both are made at once, if there will be a backward. */
+/* Returns the copies of a weight that a product reads; new references. With weight-cast layer the weight keeps their
+ * scale, else the copies, of which those that backward reads are made at once. */
 static struct mt_fused_codes weight_codes(struct mt_runtime *rt, const struct mt_fused_model *model,
                                           struct mt_fused_weight *weight, enum copies wanted)
 {
+    const struct mt_fused_codes *kept = &weight->codes;
     const bool is_kept = model->config->weight_cast != MT_WEIGHT_CAST_LAYER;
-    if (weight->codes.scale != NULL)
-        return retain(&weight->codes);
-    const bool has_backward = model->config->mode != MT_MODE_INFER;
+    if ((wanted == AS_IT_IS ? kept->as_it_is : kept->transposed) != NULL)
+        return retain(kept);
     const struct mt_fused_codes codes =
-        cast(rt, MT_ROLE_WEIGHT_CAST, MT_F8_E4M3FN, is_kept && has_backward ? BOTH : wanted, weight->parameter.value);
+        cast(rt, &of_weight, is_kept && has_backward(model) ? BOTH : wanted, kept->scale, weight->parameter.value);
+    mt_fused_codes_drop(rt, &weight->codes);
     if (is_kept)
         weight->codes = retain(&codes);
+    else if (has_backward(model))
+        weight->codes.scale = mt_tensor_retain(codes.scale);
     return codes;
 }
 
@@ -85,7 +106,7 @@ static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, 
 /* Drops the copy of a weight that forward has read, unless a block is computed again. */
 static void end_forward(struct mt_runtime *rt, const struct mt_fused_model *model, struct mt_fused_weight *weight)
 {
-    if (model->config->mode != MT_MODE_INFER && model->config->checkpoint == MT_CHECKPOINT_OFF)
+    if (has_backward(model) && model->config->checkpoint == MT_CHECKPOINT_OFF)
         mt_tensor_drop(rt, &weight->codes.as_it_is);
 }
 
@@ -95,9 +116,12 @@ struct mt_tensor *mt_fused_linear_fp8(struct mt_runtime *rt, struct mt_fused_mod
     const int64_t shape[] = {x->shape[0], x->shape[1], weight->parameter.value->shape[0]};
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_fused_codes w = weight_codes(rt, model, weight, AS_IT_IS);
-    struct mt_fused_codes left = cast(rt, MT_ROLE_TEMPORARY, MT_F8_E4M3FN, AS_IT_IS, x);
+    struct mt_fused_codes left =
+        cast(rt, has_backward(model) ? &of_input : &of_last_input, AS_IT_IS, weight->input_scale, x);
     struct mt_tensor *y = mt_tensor_empty(rt, role, NULL, model->compute, 3, shape);
     multiply(rt, 0, y, left.as_it_is, left.scale, w.as_it_is, w.scale);
+    if (has_backward(model) && weight->input_scale == NULL)
+        weight->input_scale = mt_tensor_retain(left.scale);
     mt_fused_codes_drop(rt, &left);
     mt_fused_codes_drop(rt, &w);
     end_forward(rt, model, weight);
@@ -111,7 +135,7 @@ struct mt_tensor *mt_fused_input_grad_fp8(struct mt_runtime *rt, struct mt_fused
     const int64_t shape[] = {grad->shape[0], grad->shape[1], weight->parameter.value->shape[1]};
     assert(model->grad_codes.scale == NULL); /* the last weight's gradient has been computed */
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
-    model->grad_codes = cast(rt, MT_ROLE_TEMPORARY, MT_F8_E5M2, BOTH, grad);
+    model->grad_codes = cast(rt, &of_grad, BOTH, NULL, grad);
     struct mt_fused_codes w = weight_codes(rt, model, weight, TRANSPOSED);
     struct mt_tensor *dx = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, "grad", model->compute, 3, shape);
     multiply(rt, 0, dx, model->grad_codes.as_it_is, model->grad_codes.scale, w.transposed, w.scale);
@@ -128,10 +152,11 @@ void mt_fused_weight_grad_fp8(struct mt_runtime *rt, struct mt_fused_model *mode
     double beta;
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *sum = mt_fused_gradient(rt, weight, &beta);
-    struct mt_fused_codes right = cast(rt, MT_ROLE_TEMPORARY, MT_F8_E4M3FN, TRANSPOSED, x);
+    struct mt_fused_codes right = cast(rt, &of_input, TRANSPOSED, weight->input_scale, x);
     multiply(rt, beta, sum, model->grad_codes.transposed, model->grad_codes.scale, right.transposed, right.scale);
     mt_fused_codes_drop(rt, &right);
     mt_fused_codes_drop(rt, &model->grad_codes);
+    mt_tensor_drop(rt, &weight->input_scale);
     mt_fused_gradient_complete(rt, model, weight);
     mt_scope_leave(rt, outer);
 }

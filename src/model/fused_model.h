@@ -35,6 +35,7 @@ struct mt_fused_weight {
     struct mt_parameter parameter; /* its `number` is not used: parts have their own */
     struct mt_tensor *cast;
     struct mt_fused_codes codes; /* of a layer's weight with matmul fp8, from its first product of a step to its last */
+    struct mt_tensor *input_scale;  /* of what is multiplied with it then, from forward to the weight's gradient */
     int64_t first_part, part_count; /* in the model's list of parts */
     bool is_multiplied;             /* read by products, so that autocast casts it */
 };

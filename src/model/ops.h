@@ -34,11 +34,11 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
 void mt_op_product_fp8(struct mt_runtime *rt, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                        const struct mt_tensor *a_scale, const struct mt_tensor *b, const struct mt_tensor *b_scale);
 
-/* Computes the scale (MTK_FP8_NUMBERS) of `in` (…, C), fp32 or bf16, and from it codes (…, C) and turned (C, n rounded
+/* Computes the scale (MTK_FP8_NUMBERS) of `in` (…, C), fp32 or bf16, unless it is given, and with it codes (…, C) and turned (C, n rounded
  * up to sixteens), the same transposed, n the rows of `in` as one matrix. Both have one dtype of fp8, and one may be
  * NULL. C is in sixteens. */
-void mt_op_cast_fp8(struct mt_runtime *rt, struct mt_tensor *scale, struct mt_tensor *codes, struct mt_tensor *turned,
-                    const struct mt_tensor *in);
+void mt_op_cast_fp8(struct mt_runtime *rt, mtk_scale_origin origin, struct mt_tensor *scale, struct mt_tensor *codes,
+                    struct mt_tensor *turned, const struct mt_tensor *in);
 
 /* Fails with MT_USAGE if the device's card has no matrix units for fp8, or the device computes and lacks the kernel. */
 mt_status mt_op_fp8_check(const struct mt_device *device);

@@ -59,24 +59,28 @@ static void note_copy(struct mt_runtime *rt, const struct mt_tensor *copy, const
         mt_use_copy(copy, in);
 }
 
-void mt_op_cast_fp8(struct mt_runtime *rt, struct mt_tensor *scale, struct mt_tensor *codes, struct mt_tensor *turned,
-                    const struct mt_tensor *in)
+void mt_op_cast_fp8(struct mt_runtime *rt, mtk_scale_origin origin, struct mt_tensor *scale, struct mt_tensor *codes,
+                    struct mt_tensor *turned, const struct mt_tensor *in)
 {
-    const int launches = 2; /* one reads `in` for its largest magnitude, one casts */
+    const int passes = origin == MTK_SCALE_IS_FOUND ? 2 : 1; /* one finds the largest magnitude, one casts */
     if (!cast_fits(rt, "cast_fp8", scale, codes, turned, in))
         return;
-    mt_use_note(rt, scale, &in, 1);
+    mt_use_read(rt, in);
+    if (origin == MTK_SCALE_IS_FOUND)
+        mt_use_write(rt, scale);
+    else
+        mt_use_read(rt, scale);
     note_copy(rt, codes, in);
     note_copy(rt, turned, in);
-    mt_op_spend_work(rt,
-                     &(struct mt_work){.op = "cast_fp8",
-                                       .operations = 2.0 * (double)mt_tensor_count(in),
-                                       .bytes = 2 * mt_tensor_bytes(in) + (codes != NULL ? mt_tensor_bytes(codes) : 0) +
-                                                (turned != NULL ? mt_tensor_bytes(turned) : 0),
-                                       .dtype = in->dtype,
-                                       .math = rt->math,
-                                       .launches = launches,
-                                       .host_ns = (uint64_t)launches * rt->launch_ns});
-    MT_OP_LAUNCH(rt, "cast_fp8", cast_fp8, MT_OP_VIEW(scale), MT_OP_OPTIONAL_VIEW(codes), MT_OP_OPTIONAL_VIEW(turned),
-                 MT_OP_VIEW(in));
+    mt_op_spend_work(rt, &(struct mt_work){.op = "cast_fp8",
+                                           .operations = passes * (double)mt_tensor_count(in),
+                                           .bytes = (uint64_t)passes * mt_tensor_bytes(in) +
+                                                    (codes != NULL ? mt_tensor_bytes(codes) : 0) +
+                                                    (turned != NULL ? mt_tensor_bytes(turned) : 0),
+                                           .dtype = in->dtype,
+                                           .math = rt->math,
+                                           .launches = passes,
+                                           .host_ns = (uint64_t)passes * rt->launch_ns});
+    MT_OP_LAUNCH(rt, "cast_fp8", cast_fp8, origin, MT_OP_VIEW(scale), MT_OP_OPTIONAL_VIEW(codes),
+                 MT_OP_OPTIONAL_VIEW(turned), MT_OP_VIEW(in));
 }
