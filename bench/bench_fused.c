@@ -2,6 +2,7 @@
  * own operations is measured in the same run. card.h says how to start the program; the names are
  *
  *   fused      a step beside PyTorch's eager mode, a layer of attention, and settings that save memory beside the usual
+ *   fp8        a step in fp8 beside the same in bf16, and its peak
  *   memory     peaks with the settings that make the model small, and bytes reserved over allocated
  *   compiled   a step beside torch.compile, which takes minutes to compile; nothing without peers
  *   length-small, length-medium, length-2.7B
@@ -307,16 +308,20 @@ static void measure_length_large(struct bench *bench)
 
 /* ---- memory ---- */
 
-/* The peak of bytes that were allocated, in GiB; NAN if the run failed. */
-static double peak_gib(struct bench *bench, const struct setup *setup, const char *options)
+/* The peak of bytes that the newest run allocated, in GiB; NAN if it can't be had. */
+static double allocated_gib(struct bench *bench)
 {
-    remove_trace();
-    if (run(bench, setup, bench->device, options, NULL) != 0)
-        return NAN;
     json_t *answer = ask_json(&bench->asker, "peak --json --trace " TRACE);
     double bytes = number_at(answer, "allocated_bytes");
     json_decref(answer);
     return bytes / GIB;
+}
+
+/* That of a run; NAN if it failed. */
+static double peak_gib(struct bench *bench, const struct setup *setup, const char *options)
+{
+    remove_trace();
+    return run(bench, setup, bench->device, options, NULL) == 0 ? allocated_gib(bench) : NAN;
 }
 
 /* Each setting added to those above it. */
@@ -374,9 +379,45 @@ static void measure_memory(struct bench *bench)
     measure_reserved(bench);
 }
 
+/* ---- fp8 ---- */
+
+/* Reports a step in fp8, with the same step in bf16 in the column of the peer. */
+static void measure_fp8_step(struct bench *bench, const char *model, int seq)
+{
+    static const char options[] = "--impl fused --warmup 3 --steps 8 --zero-grad before-forward";
+    const struct setup setups[] = {{model, seq, "fp8"}, {model, seq, "bf16"}};
+    double ms[2][PARTS][TURNS], gib[2], turn_ms[PARTS];
+    char what[2 * LONGEST], name[LONGEST];
+    setup_name(&setups[0], name);
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; i < 2; i++) {
+            if (!run_once(bench, &setups[i], options, turn_ms)) {
+                fail(bench, name);
+                return;
+            }
+            gib[i] = allocated_gib(bench);
+            for (int part = 0; part < PARTS; part++)
+                ms[i][part][turn] = turn_ms[part];
+        }
+    for (int part = 0; part < OPTIMIZER; part++) {
+        snprintf(what, sizeof what, "fp8: %s beside bf16, %s", name, part_names[part]);
+        report(bench, what, "ms", median_of(ms[0][part], TURNS), median_of(ms[1][part], TURNS), "", NAN);
+    }
+    snprintf(what, sizeof what, "fp8: %s beside bf16, peak", name);
+    report(bench, what, "GiB", gib[0], gib[1], "", NAN);
+}
+
+static void measure_fp8(struct bench *bench)
+{
+    measure_fp8_step(bench, "2.7B", 256);
+    measure_fp8_step(bench, "2.7B", 2048);
+    measure_fp8_step(bench, "medium", 4096);
+}
+
 int main(int count, char **arguments)
 {
     static const struct measurement measurements[] = {{"fused", measure_fused},
+                                                      {"fp8", measure_fp8},
                                                       {"memory", measure_memory},
                                                       {"compiled", measure_compiled},
                                                       {"length-small", measure_length_small},

@@ -124,8 +124,10 @@ static void compare_settings(struct bench *bench)
     compare(bench, "fused, 16 settings, fp32", FUSED);
     compare(bench, "fused, 16 settings, tf32", FUSED " --matmul tf32");
     compare(bench, "fused, 48 settings, bf16", FUSED CASTS);
+    compare(bench, "fused, 48 settings, fp8", FUSED CASTS " --matmul fp8");
     compare(bench, "fused, 48 settings, bf16, plan", FUSED CASTS " --plan on");
     compare(bench, "fused, 12 settings, bf16, cuda-graph", GRAPHED CASTS " --cuda-graph on");
+    compare(bench, "fused, 12 settings, fp8, cuda-graph", GRAPHED CASTS " --matmul fp8 --cuda-graph on");
 }
 
 /* ---- peaks ---- */

@@ -38,7 +38,7 @@ struct measurement {
 struct setup {
     const char *model;
     int seq;
-    const char *precision; /* fp32, tf32, bf16 */
+    const char *precision; /* fp32, tf32, bf16, fp8 */
 };
 
 /* "2.7B 256 fp32" */
@@ -52,6 +52,8 @@ static inline const char *precision_options(const char *precision)
 {
     if (strcmp(precision, "bf16") == 0)
         return "--autocast bf16";
+    if (strcmp(precision, "fp8") == 0)
+        return "--autocast bf16 --matmul fp8";
     return strcmp(precision, "tf32") == 0 ? "--matmul tf32" : "--matmul fp32";
 }
 

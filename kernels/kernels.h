@@ -81,8 +81,8 @@ typedef enum mtk_keys { MTK_KEYS_ALL, MTK_KEYS_UP_TO_QUERY } mtk_keys;
 enum { MTK_MOST_HEAD_FEATURES = 128 };
 
 /* The precision in which products read fp32 operands: as they are, or rounded to tf32 for the matrix units of a
- * card. */
-typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32 } mtk_math;
+ * card. With fp8 they are read as they are: it is a model's choice to cast the operands of some products. */
+typedef enum mtk_math { MTK_MATH_FP32, MTK_MATH_TF32, MTK_MATH_FP8 } mtk_math;
 
 /* The gradients of `attention` and their operands. All are (B,H,T,D) of one dtype with dense rows (a last stride of 1),
  * except lse and delta: these are (B,H,T,1) of F32, or of F64 where the others are. */
@@ -103,11 +103,16 @@ struct mtk_attention_grad {
  * results, unless another order of sums is much faster. A library that offers one kernel guesses in both cases. */
 typedef enum mtk_choosing { MTK_CHOOSING_GUESSES, MTK_CHOOSING_MEASURES } mtk_choosing;
 
+/* The origin of the scale of a cast to fp8: it is found, or that of another cast of the same tensor, which saves reading
+ * the tensor once. */
+typedef enum mtk_scale_origin { MTK_SCALE_IS_FOUND, MTK_SCALE_IS_GIVEN } mtk_scale_origin;
+
 /* The settings of a product: out = alpha * product + beta * out. With a beta of 0, out is not read. */
 struct mtk_product {
     mtk_math math;
     double alpha, beta;
     mtk_choosing choosing;
+    mt_addr a_scale, b_scale; /* of operands in fp8: a factor in fp32, in the device's memory; else 0 */
 };
 
 /* The gradients of `rms_norm` and their operands. All but rstd are contiguous rows of C elements. */
@@ -163,7 +168,15 @@ struct mtk_adamw {
  *   matmul            out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n], one product
  *                     for each o and g. Views are strided; of each matrix one of the two last strides is 1. a and b
  *                     have one dtype (F32, BF16, F64). out has the same, or F32 where they are BF16. Sums are kept in
- *                     fp32 or better. The workspace may be used.
+ *                     fp32 or better. The workspace may be used. Of operands in fp8, at most one of e5m2, the product
+ *                     is multiplied by both scales: it is single, out is BF16 or F32 with dense rows, a has dense rows,
+ *                     b dense columns, n and k are in sixteens and addresses
+ *                     in 256 bytes (fp8.h).
+ *   cast_fp8          With the scale s that follows from the largest |in| (fp8.h), or that is given as scale[0]: codes =
+ *                     in / s, rounded and held to the range of their dtype, turned = codes transposed as one matrix, and
+ *                     scale[0] = s. in (n,C), F32 or BF16, C in sixteens, codes (n,C), turned (C, n rounded up to
+ *                     sixteens, zeros past n) and scale (MTK_FP8_NUMBERS) of F32, whose other numbers are scratch, are
+ *                     contiguous, with addresses in sixteens. One of codes and turned may be NULL. Optional.
  *   lower_triangle    out(i, j, q, k) = k <= q ? in(i, j, q, k) : 0.
  *   rotate            Rotary embedding on interleaved pairs of the last dimension, with positions along the third:
  *                     (a, b) = (in[…,t,2i], in[…,t,2i+1]) becomes (a cos - b sin, a sin + b cos) of the angle
@@ -229,7 +242,8 @@ struct mtk_adamw {
     X(matmul,                                                                                                          \
       (const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,                        \
        const struct mtk_view *b, mt_addr workspace, uint64_t workspace_bytes, struct mtk_queue *queue),                \
-      (out, a, b, MTK_BYTES(workspace, workspace_bytes)))                                                              \
+      (out, a, b, MTK_BYTES(workspace, workspace_bytes), MTK_BYTES(product->a_scale, sizeof(float)),                   \
+       MTK_BYTES(product->b_scale, sizeof(float))))                                                                    \
     X(lower_triangle, (const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue), (out, in))     \
     X(rotate,                                                                                                          \
       (double theta, int direction, const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue),   \
@@ -269,6 +283,10 @@ struct mtk_adamw {
     X(rms_norm_grad, (const struct mtk_norm_grad *call, struct mtk_queue *queue),                                      \
       (&call->dx, &call->before, &call->cast, &call->grad, &call->dweight, &call->x, &call->rstd, &call->weight,       \
        &call->partial_sum))                                                                                            \
+    X(cast_fp8,                                                                                                        \
+      (mtk_scale_origin origin, const struct mtk_view *scale, const struct mtk_view *codes,                            \
+       const struct mtk_view *turned, const struct mtk_view *in, struct mtk_queue *queue),                             \
+      (scale, codes, turned, in))                                                                                      \
     X(swiglu, (const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue), (out, in))             \
     X(swiglu_grad, (const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue), (in, grad))      \
     X(cross_entropy,                                                                                                   \

@@ -3,6 +3,7 @@
 #define MT_TESTS_GPU_H
 
 #include "device/device.h"
+#include "model/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,19 @@ static inline bool take_device(int count, char **arguments, const char **device)
     if (count > 1)
         *device = arguments[1];
     return strcmp(*device, "cuda") != 0 || gpu_is_there();
+}
+
+/* True if the device has what fp8 needs, or can't be opened, which the tests then tell; otherwise prints the reason. */
+static inline bool takes_fp8(const char *spelling)
+{
+    struct mt_device *device;
+    if (mt_device_open(spelling, &device) != MT_OK)
+        return true;
+    mt_status status = mt_op_fp8_check(device);
+    mt_device_close(device);
+    if (status != MT_OK)
+        printf("without fp8: %s\n", mt_last_error());
+    return status == MT_OK;
 }
 
 #endif

@@ -89,6 +89,7 @@ static void every_listed_card_opens_under_its_name(void **state)
         assert_true(device->card.context_bytes > 0 && device->capacity_bytes == mt_card_usable_bytes(&device->card));
         assert_true(device->card.bytes_per_second >= 0.3e12);
         assert_true(device->card.fp32_rate > 0);
+        assert_int_equal(mt_card_takes_fp8(&device->card), device->card.fp8_matrix_rate > 0);
         mt_device_close(device);
     }
     assert_true(cards >= 10);
@@ -133,6 +134,17 @@ static void bf16_products_run_at_the_fp32_rate_on_cards_without_units_for_them(v
     mt_device_close(device);
 }
 
+static void fp8_products_run_at_the_rate_of_their_units(void **state)
+{
+    (void)state;
+    struct mt_device *device = open_device("sim:h100");
+    struct mt_work product = {.operations = 0.67 * 1978.9e9, .dtype = MT_F8_E4M3FN, .matrix_product = true};
+    assert_true(time_of(device, product) == 1000000);
+    product.dtype = MT_F8_E5M2;
+    assert_true(time_of(device, product) == 1000000);
+    mt_device_close(device);
+}
+
 /* Kernels that take less than their launches wait for the host. Work that is queued hides launches. */
 static void work_begins_when_the_host_has_launched_it(void **state)
 {
@@ -159,6 +171,7 @@ int main(void)
         cmocka_unit_test(every_listed_card_opens_under_its_name),
         cmocka_unit_test(an_op_takes_the_longer_of_computing_and_moving_and_at_least_a_launch),
         cmocka_unit_test(bf16_products_run_at_the_fp32_rate_on_cards_without_units_for_them),
+        cmocka_unit_test(fp8_products_run_at_the_rate_of_their_units),
         cmocka_unit_test(work_begins_when_the_host_has_launched_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -360,6 +360,21 @@ static void the_largest_model_and_the_smallest_card_are_the_edge(void **state)
     json_decref(answer);
 }
 
+/* The T4 and the RTX 3080 have room, and no units for fp8. Sequences need not be in sixteens. */
+static void a_run_in_fp8_is_looked_for_on_cards_that_take_it(void **state)
+{
+    (void)state;
+    json_t *answer =
+        fit("--device sim:5GiB --impl fused --autocast bf16 --matmul fp8 --model small --seq 1000 --steps 1");
+    const char *card = text_of(answer, "smallest_card");
+    assert_string_equal(card, "rtx5080");
+    assert_fits(text_of(answer, "command"), "--seq 250");
+    json_decref(answer);
+    const struct said *said = MEMTRACE("fit --device sim:t4 --impl fused --autocast bf16 --matmul fp8 --model small");
+    assert_int_equal(said->code, MT_USAGE);
+    assert_says(said->err, "compute capability 7.5");
+}
+
 static void the_trace_is_asked_where_no_option_describes_a_run(void **state)
 {
     (void)state;
@@ -477,6 +492,7 @@ int main(void)
         TEST(changes_are_combined_where_no_single_one_suffices),
         TEST(a_model_too_large_for_any_change_is_said_to_be),
         TEST(the_largest_model_and_the_smallest_card_are_the_edge),
+        TEST(a_run_in_fp8_is_looked_for_on_cards_that_take_it),
         TEST(the_trace_is_asked_where_no_option_describes_a_run),
         TEST(a_run_that_ended_out_of_memory_is_asked_about_on_its_device),
         TEST(a_trace_from_before_attention_was_a_setting_reads_as_custom),

@@ -196,15 +196,15 @@ static void a_second_backward_adds_to_the_gradients_that_are_there(void **state)
 }
 
 /* The lifetime of casts changes the time at which they are computed, and nothing else. */
-static void weights_that_are_cast_once_or_often_give_the_same_losses(void **state)
+static void expect_losses_of_any_cast(mtk_math math)
 {
-    (void)state;
     static const mt_weight_cast casts[] = {MT_WEIGHT_CAST_REGION, MT_WEIGHT_CAST_LAYER, MT_WEIGHT_CAST_PERSISTENT};
     double losses[3][GOLDEN_STEPS];
     for (int i = 0; i < 6; i++) {
         struct mt_training_config config = small_config();
         struct bench_model m;
         config.autocast = true;
+        config.math = math;
         config.weight_cast = casts[i % 3];
         config.loss_slices = i < 3 ? 1 : 3;
         open_model(&m, &config);
@@ -214,6 +214,14 @@ static void weights_that_are_cast_once_or_often_give_the_same_losses(void **stat
         assert_memory_equal(losses[i % 3], losses[0], sizeof losses[0]);
     }
     assert_true(losses[0][GOLDEN_STEPS - 1] < losses[0][0] - 0.2);
+}
+
+static void weights_that_are_cast_once_or_often_give_the_same_losses(void **state)
+{
+    (void)state;
+    expect_losses_of_any_cast(MTK_MATH_FP32);
+    if (takes_fp8(test_device))
+        expect_losses_of_any_cast(MTK_MATH_FP8);
 }
 
 /* ---- runs ---- */
@@ -369,6 +377,36 @@ static const struct setup {
      .loss_slices = 2},
     {.mode = MT_MODE_FWD, .attention = MT_ATTENTION_FLASH, .alloc = "", .loss_slices = 4},
     {.mode = MT_MODE_INFER, .autocast = true, .attention = MT_ATTENTION_FLASH, .alloc = "", .loss_slices = 4},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .rope = true,
+     .weight_cast = MT_WEIGHT_CAST_PERSISTENT,
+     .attention = MT_ATTENTION_FLASH,
+     .zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD,
+     .alloc = "",
+     .math = MTK_MATH_FP8},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .weight_cast = MT_WEIGHT_CAST_LAYER,
+     .attention = MT_ATTENTION_WEIGHTS,
+     .alloc = "policy=torch",
+     .checkpoint = MT_CHECKPOINT_BLOCK,
+     .optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_ON,
+     .math = MTK_MATH_FP8},
+    {.mode = MT_MODE_FWD, .autocast = true, .attention = MT_ATTENTION_FLASH, .alloc = "", .math = MTK_MATH_FP8},
+    {.mode = MT_MODE_INFER,
+     .autocast = true,
+     .rope = true,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .math = MTK_MATH_FP8},
+    {.mode = MT_MODE_FWD_BWD,
+     .autocast = true,
+     .attention = MT_ATTENTION_FLASH,
+     .alloc = "",
+     .math = MTK_MATH_FP8,
+     .moments = MTK_MOMENTS_8BIT,
+     .loss_slices = 3},
 };
 enum { SETUPS = sizeof setups / sizeof setups[0] };
 
@@ -409,6 +447,8 @@ static void sim_and_the_device_emit_one_sequence(void **state)
     mt_device_close(device);
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording planned, executed;
+        if (setups[setup].math == MTK_MATH_FP8 && !takes_fp8(test_device))
+            continue;
         record(&planned, setup, sim);
         record(&executed, setup, test_device);
         long differs = recording_first_difference(&planned, &executed);
@@ -567,6 +607,27 @@ static void settings_that_exclude_each_other_are_refused(void **state)
     assert_non_null(strstr(mt_last_error(), "cuda-graph on"));
 }
 
+static void fp8_takes_bf16_sizes_in_sixteens_and_a_card_with_units(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    config.math = MTK_MATH_FP8;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "autocast bf16"));
+    config.autocast = MT_AUTOCAST_BF16;
+    assert_int_equal(mt_training_config_check(&config), MT_OK);
+    config.model.d_ff += 8;
+    assert_int_equal(mt_training_config_check(&config), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "d_ff 88"));
+    config.model.d_ff -= 8;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim:a100-80gb", "", &config, NULL, NULL), MT_USAGE);
+    assert_non_null(strstr(mt_last_error(), "compute capability 8.0"));
+    assert_int_equal(recording_train(&recording, "sim:l4", "", &config, NULL, NULL), MT_OK);
+    recording_close(&recording);
+}
+
 int main(int count, char **arguments)
 {
     if (count > 2)
@@ -586,6 +647,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(settings_that_exclude_each_other_are_refused),
         cmocka_unit_test(slices_are_of_the_fused_model),
         cmocka_unit_test(moments_that_nobody_keeps_are_refused),
+        cmocka_unit_test(fp8_takes_bf16_sizes_in_sixteens_and_a_card_with_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

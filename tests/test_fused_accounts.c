@@ -71,12 +71,13 @@ static void expect_operations(double expected)
 static void operations_of_a_step_are_their_formula(void **state)
 {
     (void)state;
-    for (int way = 0; way < 16; way++) {
+    for (int way = 0; way < 18; way++) {
         struct mt_training_config config = small_config();
         config.steps = 1;
         config.attention = way & 1 ? MT_ATTENTION_FLASH : MT_ATTENTION_WEIGHTS;
-        config.autocast = (way & 2) != 0;
-        config.math = way & 4 ? MTK_MATH_TF32 : MTK_MATH_FP32;
+        config.autocast = (way & 2) != 0 || way >= 16;
+        config.seq = way >= 16 ? 16 : config.seq; /* sums over tokens are padded to sixteens */
+        config.math = way >= 16 ? MTK_MATH_FP8 : way & 4 ? MTK_MATH_TF32 : MTK_MATH_FP32;
         config.loss_slices = way & 8 ? 4 : 1;
         spend(&config);
         expect_operations(step_operations(&config));
@@ -277,6 +278,32 @@ static void every_block_is_written_as_often_as_ops_write_it(void **state)
     recording_close(&recording);
 }
 
+/* So that advice knows what could be made again. */
+static void a_copy_in_fp8_is_known_as_a_copy(void **state)
+{
+    (void)state;
+    struct mt_training_config config = small_config();
+    struct recording recording;
+    int copies = 0;
+    config.autocast = MT_AUTOCAST_BF16;
+    config.math = MTK_MATH_FP8;
+    recording_open(&recording);
+    assert_int_equal(recording_train(&recording, "sim", "", &config, NULL, NULL), MT_OK);
+    for (size_t i = 0; i < recording.use_count; i++) {
+        const struct mt_use *use = &recording.uses[i];
+        const struct mt_label *label = recording_label_of(&recording, &recording.events[use->block]);
+        if (label->dtype != MT_F8_E4M3FN && label->dtype != MT_F8_E5M2)
+            continue;
+        const struct mt_label *of = recording_label_of(&recording, &recording.events[use->copied_from]);
+        bool is_weight = label->role == MT_ROLE_WEIGHT_CAST;
+        assert_int_equal(of->dtype, is_weight ? MT_F32 : MT_BF16);
+        assert_true(!is_weight || of->role == MT_ROLE_PARAMETER);
+        copies++;
+    }
+    assert_true(copies > 100);
+    recording_close(&recording);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_slice_of_logits_is_what_there_is_of_them),
         cmocka_unit_test(a_large_vocabulary_costs_a_slice),
         cmocka_unit_test(every_block_is_written_as_often_as_ops_write_it),
+        cmocka_unit_test(a_copy_in_fp8_is_known_as_a_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

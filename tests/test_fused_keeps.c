@@ -21,19 +21,20 @@ static int change_of(const struct mt_event *event)
     return event->kind == MT_EVENT_ALLOC ? 1 : event->kind == MT_EVENT_FREE ? -1 : 0;
 }
 
-/* The attentions with each precision and with RoPE, checkpointed or not. */
+/* The attentions with each precision and with RoPE, checkpointed or not; at last under autocast in fp8. */
 static struct mt_training_config config_of_way(int way)
 {
     struct mt_training_config config = small_config();
     config.attention = attentions[way % ATTENTIONS];
-    config.autocast = way / 2 % 2 == 1;
+    config.autocast = way / 2 % 2 == 1 || way / 16 == 1;
+    config.math = way / 16 == 1 ? MTK_MATH_FP8 : MTK_MATH_FP32;
     config.model.rope = way / 4 % 2 == 1;
     config.checkpoint = way / 8 % 2 == 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF;
     config.steps = 2;
     return config;
 }
 
-enum { WAYS_THAT_KEEP_ALL = 8, WAYS = 16 };
+enum { WAYS_THAT_KEEP_ALL = 8, WAYS = 32 };
 
 /* ---- how much ---- */
 
@@ -263,6 +264,63 @@ static void operands_are_turned_for_one_product_at_a_time(void **state)
         }
 }
 
+/* ---- copies in fp8 ---- */
+
+/* The bytes of copies in fp8 that are live: of weights, and of what is multiplied with them. */
+struct live_codes {
+    uint64_t of_weights, most_of_others, of_others;
+    uint64_t of_weights_after_forward, at_step_ends;
+};
+
+static struct live_codes codes_of(const struct mt_training_config *config)
+{
+    struct recording recording;
+    struct live_codes live = {0};
+    record(&recording, config);
+    for (size_t i = 0; i < recording.count; i++) {
+        const struct mt_event *event = &recording.events[i];
+        if (event->kind == MT_EVENT_PHASE && event->value == MT_PHASE_BACKWARD)
+            live.of_weights_after_forward = live.of_weights;
+        if (event->kind == MT_EVENT_STEP_END)
+            live.at_step_ends += live.of_weights + live.of_others;
+        if (change_of(event) == 0)
+            continue;
+        const struct mt_label *label = recording_label_of(&recording, event);
+        if (label->dtype != MT_F8_E4M3FN && label->dtype != MT_F8_E5M2)
+            continue;
+        assert_true(label->layer >= 0); /* not the embeddings */
+        uint64_t *of = label->role == MT_ROLE_WEIGHT_CAST ? &live.of_weights : &live.of_others;
+        *of += (uint64_t)change_of(event) * event->requested_bytes;
+        if (live.of_others > live.most_of_others)
+            live.most_of_others = live.of_others;
+    }
+    recording_close(&recording);
+    return live;
+}
+
+/* A layer's weights have a byte an element between forward and backward, two if a block is computed again, and none with
+ * weight-cast layer. The largest of the rest is the gate's gradient, twice. */
+static void copies_in_fp8_go_after_their_last_product(void **state)
+{
+    (void)state;
+    for (mt_weight_cast cast = MT_WEIGHT_CAST_REGION; cast <= MT_WEIGHT_CAST_PERSISTENT; cast++)
+        for (mt_checkpoint checkpoint = MT_CHECKPOINT_OFF; checkpoint <= MT_CHECKPOINT_BLOCK; checkpoint++) {
+            struct mt_training_config config = small_config();
+            const struct mt_model_config *m = &config.model;
+            uint64_t weights = (uint64_t)(m->layers * (4 * m->d_model * m->d_model + 3 * m->d_model * m->d_ff));
+            config.seq = 16;
+            config.autocast = MT_AUTOCAST_BF16;
+            config.math = MTK_MATH_FP8;
+            config.weight_cast = cast;
+            config.checkpoint = checkpoint;
+            const struct live_codes live = codes_of(&config);
+            uint64_t copies = cast == MT_WEIGHT_CAST_LAYER ? 0 : checkpoint == MT_CHECKPOINT_OFF ? 1 : 2;
+            assert_int_equal(live.of_weights_after_forward, copies * weights);
+            assert_int_equal(live.most_of_others, 2 * 2 * config.batch * config.seq * m->d_ff);
+            assert_int_equal(live.of_weights + live.of_others + live.at_step_ends, 0);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +331,7 @@ int main(void)
         cmocka_unit_test(a_sliced_loss_leaves_one_gradient_of_a_weight),
         cmocka_unit_test(casts_live_as_long_as_they_are_told_to),
         cmocka_unit_test(operands_are_turned_for_one_product_at_a_time),
+        cmocka_unit_test(copies_in_fp8_go_after_their_last_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,10 +109,11 @@ static void updates_and_backward_never_meet(void **state)
 {
     (void)state;
     static struct card card;
-    for (int way = 0; way < 6; way++) {
+    for (int way = 0; way < 8; way++) {
         struct mt_training_config config = beside_config(way % 2 == 1 ? MT_CHECKPOINT_BLOCK : MT_CHECKPOINT_OFF);
-        config.moments = (mtk_moments)(way / 2);
-        config.loss_slices = 1 + way;
+        config.moments = way < 6 ? (mtk_moments)(way / 2) : MTK_MOMENTS_FULL;
+        config.loss_slices = way < 6 ? 1 + way : 1;
+        config.math = way < 6 ? MTK_MATH_FP32 : MTK_MATH_FP8;
         card_open(&card, 0);
         assert_int_equal(train(&card, &config), MT_OK);
         assert_int_equal(card.queues.hazards, 0);

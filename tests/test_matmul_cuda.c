@@ -31,8 +31,8 @@ static void check_product(struct dice *dice, mt_dtype dtype, mtk_math math, int6
         strided_create_matrix(dice, dtype, (int64_t[]){outer, batch, k, n}, roll_order(dice))};
     if (roll(dice, 4) == 0)
         all[1 + roll(dice, 2)].view.stride[1] = 0; /* one matrix for the whole batch */
-    const struct mtk_product product = {math, roll(dice, 2) == 0 ? 1 : 0.75, roll(dice, 2) == 0 ? 0 : 0.5,
-                                        MTK_CHOOSING_GUESSES};
+    const double alpha = roll(dice, 2) == 0 ? 1 : 0.75, beta = roll(dice, 2) == 0 ? 0 : 0.5;
+    const struct mtk_product product = {.math = math, .alpha = alpha, .beta = beta};
     struct mtk_view views[3];
     upload_all(all, 3, views);
     uint64_t bytes = roll(dice, 3) == 0 ? 0 : CARD_WORKSPACE_BYTES;
@@ -108,7 +108,7 @@ static void check_measured_product(struct dice *dice, mt_dtype dtype, mtk_math m
     struct mtk_view views[3];
     for (int i = 0; i < 3; i++)
         views[i] = place_matrix(&all[i], card.memory + (mt_addr)i * APART);
-    struct mtk_product product = {math, 1, 0, MTK_CHOOSING_GUESSES};
+    struct mtk_product product = {.math = math, .alpha = 1};
     expect_done("matmul", mtk_cpu.matmul(&product, &all[0].view, &all[1].view, &all[2].view, 0, 0, NULL));
     for (int time = 0; time < TIMES; time++) {
         product.beta = time == TIMES - 1 ? 1 : 0;

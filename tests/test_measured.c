@@ -179,7 +179,8 @@ static void precision_is_what_products_are_computed_in(void **state)
     static const char *const cases[][3] = {{"off", "fp32", "fp32"},
                                            {"off", "tf32", "tf32"},
                                            {"bf16", "fp32", "bf16 autocast"},
-                                           {"bf16", "tf32", "bf16 autocast"}};
+                                           {"bf16", "tf32", "bf16 autocast"},
+                                           {"bf16", "fp8", "fp8 and bf16 autocast"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct mt_run_setting settings[] = {{"autocast", cases[i][0]}, {"matmul", cases[i][1]}};
         struct mt_steps_row row;

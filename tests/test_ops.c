@@ -1,6 +1,7 @@
 /* Operands that ops refuse, on a device that computes nothing: they do not fit, have the wrong dtype, share memory
  * with an output, or are NULL. Each case is an op that is accepted, and then the same op with one thing wrong. */
 #include "base/interner.h"
+#include "kernels/fp8.h"
 #include "model/ops.h"
 
 #include <setjmp.h>
@@ -126,6 +127,18 @@ static void call_matmul(struct mt_tensor *const *t)
     mt_op_product(&lab.rt, 1, 0, t[0], t[1], t[2]);
 }
 
+static void call_product_fp8(struct mt_tensor *const *t)
+{
+    struct mt_tensor *right = turn(t[2]);
+    mt_op_product_fp8(&lab.rt, 0, t[0], t[1], t[3], right, t[4]);
+    mt_tensor_release(&lab.rt, right);
+}
+
+static void call_cast_fp8(struct mt_tensor *const *t)
+{
+    mt_op_cast_fp8(&lab.rt, MTK_SCALE_IS_FOUND, t[0], t[1], t[2], t[3]);
+}
+
 static void call_gather_rows(struct mt_tensor *const *t)
 {
     mt_op_gather_rows(&lab.rt, t[0], t[1], t[2]);
@@ -219,6 +232,42 @@ static const struct op_case cases[] = {
       {0, IS_ANOTHER, {MT_F64, 3, {2, 4, 4}}},
       {1, IS_TURNED, {0}}},
      5},
+    {"matmul",
+     call_product_fp8,
+     {{MT_BF16, 3, {1, 5, 16}},
+      {MT_F8_E5M2, 3, {1, 5, 32}},
+      {MT_F8_E4M3FN, 3, {1, 16, 32}},
+      {MT_F32, 1, {MTK_FP8_NUMBERS}},
+      {MT_F32, 1, {MTK_FP8_NUMBERS}}},
+     {{0, IS_ANOTHER, {MT_F64, 3, {1, 5, 16}}},
+      {0, IS_ANOTHER, {MT_F32, 3, {1, 5, 32}}},
+      {1, IS_ANOTHER, {MT_BF16, 3, {1, 5, 32}}},
+      {2, IS_ANOTHER, {MT_F8_E5M2, 3, {1, 16, 32}}},
+      {3, IS_ANOTHER, {MT_F32, 1, {1}}},
+      {4, IS_MISSING, {0}}},
+     6},
+    {"matmul", /* in sixteens */
+     call_product_fp8,
+     {{MT_F32, 3, {1, 16, 48}},
+      {MT_F8_E4M3FN, 3, {1, 16, 16}},
+      {MT_F8_E4M3FN, 3, {1, 48, 16}},
+      {MT_F32, 1, {MTK_FP8_NUMBERS}},
+      {MT_F32, 1, {MTK_FP8_NUMBERS}}},
+     {{1, IS_ANOTHER, {MT_F8_E4M3FN, 3, {1, 16, 8}}}, {2, IS_ANOTHER, {MT_F8_E4M3FN, 3, {1, 40, 16}}}},
+     2},
+    {"cast_fp8",
+     call_cast_fp8,
+     {{MT_F32, 1, {MTK_FP8_NUMBERS}},
+      {MT_F8_E4M3FN, 3, {2, 9, 32}},
+      {MT_F8_E4M3FN, 2, {32, 32}},
+      {MT_BF16, 3, {2, 9, 32}}},
+     {{0, IS_ANOTHER, {MT_F32, 1, {2}}},
+      {1, IS_ANOTHER, {MT_BF16, 3, {2, 9, 32}}},
+      {2, IS_ANOTHER, {MT_F8_E4M3FN, 2, {32, 18}}},
+      {2, IS_ANOTHER, {MT_F8_E5M2, 2, {32, 32}}},
+      {3, IS_ANOTHER, {MT_F64, 3, {2, 9, 32}}},
+      {3, IS_MISSING, {0}}},
+     6},
     {"gather_rows",
      call_gather_rows,
      {{MT_F32, 3, {2, 3, 4}}, {MT_F32, 2, {9, 4}}, {MT_I64, 2, {2, 3}}},

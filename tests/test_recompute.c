@@ -108,7 +108,11 @@ static void what_is_recomputed_or_updated_early_has_the_same_bits(void **state)
         config.autocast = true;
         for (int j = 0; j < 3; j++) {
             config.weight_cast = casts[j];
+            config.math = MTK_MATH_FP32;
             compare_bits(config);
+            config.math = MTK_MATH_FP8;
+            if (takes_fp8(test_device))
+                compare_bits(config);
         }
         config.loss_slices = 3;
         compare_bits(config);

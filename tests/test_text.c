@@ -108,6 +108,25 @@ static void losses_with_narrow_moments_stay_near(void **state)
     }
 }
 
+/* Of what training in fp8 is away from bf16 in single losses, most is what training makes of any rounding; what it has
+ * learned in the end is as much. */
+static void fused_losses_in_fp8_follow_those_in_bf16(void **state)
+{
+    (void)state;
+    struct mt_training_config config = config_of_text();
+    config.autocast = true;
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_FLASH;
+    const struct text_losses bf16 = train(&config);
+    config.math = MTK_MATH_FP8;
+    const struct text_losses fp8 = train(&config);
+    int step;
+    double deviation = text_deviation(&bf16, &fp8, &step);
+    print_message("loss %.4f, at the end %.4f, and %.4f in bf16; farthest at step %d, by %.2g of %.4f\n", fp8.of[0],
+                  text_last_loss(&fp8), text_last_loss(&bf16), step, deviation, bf16.of[step]);
+    assert_true(deviation <= 0.03 && fabs(text_last_loss(&fp8) / text_last_loss(&bf16) - 1) <= 0.01);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +135,7 @@ int main(void)
         cmocka_unit_test(fused_losses_follow_eager_ones_in_bf16),
         cmocka_unit_test(losses_of_a_sliced_loss_follow_those_of_the_whole),
         cmocka_unit_test(losses_with_narrow_moments_stay_near),
+        cmocka_unit_test(fused_losses_in_fp8_follow_those_in_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

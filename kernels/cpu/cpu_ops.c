@@ -1,6 +1,8 @@
 /* The CPU's table, tiles of elements of any dtype, and walks through strided views. */
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/fp8.h"
 
+#include <math.h>
 #include <string.h>
 
 #define X(op, parameters, views) .op = mtk_cpu_##op,
@@ -51,6 +53,43 @@ float mtk_round_to_tf32(float value)
     return float_of_bits((bits + (cut + 1) / 2) & ~cut);
 }
 
+/* A format of fp8. Its bias is that of exponents; codes above `largest` are infinite or nan. */
+struct fp8_format {
+    int fraction_bits, bias;
+    uint8_t largest;
+    double most; /* the value of `largest` */
+};
+static const struct fp8_format e4m3 = {3, 7, 0x7E, 448}, e5m2 = {2, 15, 0x7B, 57344};
+enum { FP8_SIGN = 0x80, FP8_NAN = 0x7F };
+
+static double double_of_fp8(uint8_t code, const struct fp8_format *format)
+{
+    int size = code & FP8_NAN, exponent = size >> format->fraction_bits;
+    int fraction = size & ((1 << format->fraction_bits) - 1);
+    double value = exponent > 0 ? ldexp(fraction + (1 << format->fraction_bits), exponent - 1) : fraction;
+    value = ldexp(value, 1 - format->bias - format->fraction_bits);
+    if (size > format->largest) /* e4m3 has no infinity, and e5m2's has no fraction */
+        value = format == &e5m2 && fraction == 0 ? INFINITY : NAN;
+    return (code & FP8_SIGN) != 0 ? -value : value;
+}
+
+/* Returns the nearest code, ties to even; that of the largest value for any beyond it. nan has one code. */
+static uint8_t fp8_of_double(double value, const struct fp8_format *format)
+{
+    int exponent, sign = signbit(value) ? FP8_SIGN : 0;
+    if (value != value)
+        return FP8_NAN;
+    if (value == 0)
+        return (uint8_t)sign;
+    if (fabs(value) >= format->most)
+        return (uint8_t)(sign | format->largest);
+    frexp(value, &exponent);
+    int binade =
+        exponent - 1 + format->bias > 1 ? exponent - 1 + format->bias : 1; /* the lowest is also of subnormals */
+    int units = (int)rint(ldexp(fabs(value), format->bias + format->fraction_bits - binade));
+    return (uint8_t)(sign | (((binade - 1) << format->fraction_bits) + units));
+}
+
 static int64_t int64_of_double(double value)
 {
     if (value != value)
@@ -74,7 +113,9 @@ static uint8_t uint8_of_double(double value)
     X(MT_F64, double, e, v)                                                                                            \
     X(MT_I64, int64_t, (double)e, int64_of_double(v))                                                                  \
     X(MT_BOOL, uint8_t, e != 0 ? 1.0 : 0.0, v != 0)                                                                    \
-    X(MT_U8, uint8_t, (double)e, uint8_of_double(v))
+    X(MT_U8, uint8_t, (double)e, uint8_of_double(v))                                                                   \
+    X(MT_F8_E4M3FN, uint8_t, double_of_fp8(e, &e4m3), fp8_of_double(v, &e4m3))                                         \
+    X(MT_F8_E5M2, uint8_t, double_of_fp8(e, &e5m2), fp8_of_double(v, &e5m2))
 
 /* Does `body` for each element, number i of the tile and number `at` in memory. A stride of 1 has its own loop, which the
  * compiler can vectorize. */
@@ -90,9 +131,14 @@ static uint8_t uint8_of_double(double value)
             body;                                                                                                      \
         }
 
+static inline bool has_tiles(mt_dtype dtype)
+{
+    return (dtype > MT_NONE && dtype < MT_COMPUTED_DTYPE_COUNT) || mtk_is_fp8(dtype);
+}
+
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
 {
-    assert(dtype > MT_NONE && dtype < MT_COMPUTED_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
+    assert(has_tiles(dtype) && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
 #define X(name, type, value, stored)                                                                                   \
     case name: {                                                                                                       \
@@ -109,7 +155,7 @@ void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, d
 
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *restrict tile)
 {
-    assert(dtype > MT_NONE && dtype < MT_COMPUTED_DTYPE_COUNT && count >= 0 && count <= MTK_TILE);
+    assert(has_tiles(dtype) && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
 #define X(name, type, value, stored)                                                                                   \
     case name: {                                                                                                       \

@@ -84,8 +84,8 @@ static inline int64_t mtk_tile_count(int64_t left)
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *tile);
 
 /* Stores a tile, rounding to the nearest value of dtype, ties to even; bf16 in one step, never by way of fp32. For an
- * integer the fraction is cut off, a value out of range becomes the nearest one in range, and nan becomes 0. A bool is
- * 1 if the value is not 0. */
+ * integer the fraction is cut off, a value out of range becomes the nearest one in range, and nan becomes 0. fp8 has the
+ * nearest value in range, too. A bool is 1 if the value is not 0. */
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *tile);
 
 static inline double mtk_load_one(const char *from, mt_dtype dtype)

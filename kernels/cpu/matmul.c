@@ -1,9 +1,9 @@
 /* out[o,g,m,n] = alpha * sum over k of a[o,g,m,k] * b[o,g,k,n] + beta * out[o,g,m,n]. Every element of `out` is
  * written.
  *
- * fp32 and fp64 go to OpenBLAS. It reads a matrix by rows or by columns, so a transposed view needs no copy. bf16 is
- * read as fp32, and fp32 as tf32 where that is asked for: such operands are converted on the stack, tile by tile, and
- * the sums are rounded once:
+ * fp32 and fp64 go to OpenBLAS. It reads a matrix by rows or by columns, so a transposed view needs no copy. bf16
+ * and fp8 are read as fp32, and fp32 as tf32 where that is asked for: such operands are converted on the stack, tile by
+ * tile, and the sums are rounded once:
  *
  *   a ──BLOCK_M x BLOCK_K──┐
  *                          ├─sgemm─▶ fp32 sums, BLOCK_M x BLOCK_N ──round──▶ out
@@ -15,6 +15,7 @@
  * OpenBLAS starts its threads as it is loaded, which takes milliseconds. So it is loaded when a product is first
  * computed: a program that computes none does not need it. */
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/fp8.h"
 
 #include <cblas.h>
 #include <dlfcn.h>
@@ -237,14 +238,22 @@ static void multiply_blocks(const struct mtk_product *product, const struct matr
 static void multiply(const struct mtk_product *product, const struct matrix *out, const struct matrix *a,
                      const struct matrix *b)
 {
-    assert(a->rows == out->rows && b->columns == out->columns && a->columns == b->rows && a->dtype == b->dtype);
-    bool is_converted = a->dtype == MT_BF16 || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
+    assert(a->rows == out->rows && b->columns == out->columns && a->columns == b->rows);
+    assert(a->dtype == b->dtype || (mtk_is_fp8(a->dtype) && mtk_is_fp8(b->dtype)));
+    bool is_converted =
+        a->dtype == MT_BF16 || mtk_is_fp8(a->dtype) || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
     if (is_converted)
         multiply_blocks(product, out, a, b);
     else if (layout_of(out).order == NEITHER || layout_of(a).order == NEITHER || layout_of(b).order == NEITHER)
         multiply_plainly(product, out, a, b);
     else
         multiply_blas(product, out, a, b);
+}
+
+/* Returns the factor at an address of the product's settings, 1 if there is none. */
+static double scale_at(mt_addr scale)
+{
+    return scale != 0 ? mtk_load_one(mtk_pointer(scale), MT_F32) : 1;
 }
 
 mt_status mtk_cpu_matmul(const struct mtk_product *product, const struct mtk_view *out, const struct mtk_view *a,
@@ -255,11 +264,13 @@ mt_status mtk_cpu_matmul(const struct mtk_product *product, const struct mtk_vie
     (void)queue;
     assert(a->shape[0] == out->shape[0] && a->shape[1] == out->shape[1]);
     assert(b->shape[0] == out->shape[0] && b->shape[1] == out->shape[1]);
+    struct mtk_product scaled = *product;
+    scaled.alpha *= scale_at(product->a_scale) * scale_at(product->b_scale);
     mt_status status = need_blas();
     for (int64_t o = 0; o < out->shape[0] && status == MT_OK; o++)
         for (int64_t g = 0; g < out->shape[1]; g++) {
             struct matrix to = matrix_of(out, o, g), left = matrix_of(a, o, g), right = matrix_of(b, o, g);
-            multiply(product, &to, &left, &right);
+            multiply(&scaled, &to, &left, &right);
         }
     return status;
 }

@@ -7,12 +7,14 @@
  *   out by columns   out = a b
  *
  * and an operand is read transposed if its layout differs from out's. fp32 is computed in fp32, or in tf32 if asked
- * for. bf16 is summed in fp32 and rounded once, or not at all if out is fp32. */
+ * for. bf16 and fp8 are summed in fp32 and rounded once, or not at all if out is fp32. fp8 is multiplied by cublasLt
+ * alone, and only as the matrix units of Hopper read it: both operands dense along k. */
 #include "kernels/cuda/launch.cuh"
 
 #include "kernels/cuda/cuda_call.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/product_choice.h"
+#include "kernels/fp8.h"
 
 /* The order in which cuBLAS can read the last two dimensions of a view: by rows or by columns, `leading` elements
  * apart; or neither. */
@@ -67,6 +69,7 @@ struct product {
     const struct mtk_view *a, *b, *c;
     cublasOperation_t turn_a, turn_b;
     int64_t m, n, k, a_leading, b_leading, c_leading;
+    mt_addr a_scale, b_scale;
 };
 
 static cublasOperation_t turn(struct layout operand, struct layout out)
@@ -74,18 +77,34 @@ static cublasOperation_t turn(struct layout operand, struct layout out)
     return operand.order == out.order ? CUBLAS_OP_N : CUBLAS_OP_T;
 }
 
-static product product_of(const struct mtk_view *out, const struct mtk_view *a, const struct mtk_view *b)
+static product product_of(const mtk_product *how, const struct mtk_view *out, const struct mtk_view *a,
+                          const struct mtk_view *b)
 {
     struct layout to = layout_of(out), left = layout_of(a), right = layout_of(b);
     int64_t rows = out->shape[2], columns = out->shape[3], k = a->shape[3];
     if (to.order == layout::BY_ROWS)
-        return {b, a, out, turn(right, to), turn(left, to), columns, rows, k, right.leading, left.leading, to.leading};
-    return {a, b, out, turn(left, to), turn(right, to), rows, columns, k, left.leading, right.leading, to.leading};
+        return {b,           a, out,           turn(right, to), turn(left, to), columns,
+                rows,        k, right.leading, left.leading,    to.leading,     how->b_scale,
+                how->a_scale};
+    return {a,           b, out,          turn(left, to), turn(right, to), rows,
+            columns,     k, left.leading, right.leading,  to.leading,      how->a_scale,
+            how->b_scale};
 }
 
 static cudaDataType_t data_type(mt_dtype dtype)
 {
-    return dtype == MT_F64 ? CUDA_R_64F : dtype == MT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    switch (dtype) {
+    case MT_F64:
+        return CUDA_R_64F;
+    case MT_BF16:
+        return CUDA_R_16BF;
+    case MT_F8_E4M3FN:
+        return CUDA_R_8F_E4M3;
+    case MT_F8_E5M2:
+        return CUDA_R_8F_E5M2;
+    default:
+        return CUDA_R_32F;
+    }
 }
 
 static cublasComputeType_t compute_type(mtk_math math, mt_dtype dtype)
@@ -128,27 +147,49 @@ static bool is_single(const mtk_product *how, const struct mtk_view *out, const 
     return how->choosing == MTK_CHOOSING_MEASURES && on_matrix_units && out->shape[0] * out->shape[1] == 1;
 }
 
-/* Queues the product on the fastest kernel. Returns false if there is none to choose. */
-static bool multiply_fastest(const mtk_product *how, const product *p, mt_addr workspace, uint64_t workspace_bytes,
-                             struct mtk_queue *queue)
+static mtk_blas_product blas_product_of(const mtk_product *how, const product *p)
 {
-    const mtk_blas_product product = {.m = p->m,
-                                      .n = p->n,
-                                      .k = p->k,
-                                      .a_leading = p->a_leading,
-                                      .b_leading = p->b_leading,
-                                      .c_leading = p->c_leading,
-                                      .turn_a = p->turn_a,
-                                      .turn_b = p->turn_b,
-                                      .type = data_type(p->a->dtype),
-                                      .out_type = data_type(p->c->dtype),
-                                      .compute = compute_type(how->math, p->a->dtype),
-                                      .alpha = (float)how->alpha,
-                                      .beta = (float)how->beta,
-                                      .a = mtk_device_pointer(p->a->address),
-                                      .b = mtk_device_pointer(p->b->address),
-                                      .c = mtk_device_pointer(p->c->address)};
-    return mtk_choice_multiply(queue, &product, workspace, workspace_bytes);
+    return {.m = p->m,
+            .n = p->n,
+            .k = p->k,
+            .a_leading = p->a_leading,
+            .b_leading = p->b_leading,
+            .c_leading = p->c_leading,
+            .turn_a = p->turn_a,
+            .turn_b = p->turn_b,
+            .a_type = data_type(p->a->dtype),
+            .b_type = data_type(p->b->dtype),
+            .out_type = data_type(p->c->dtype),
+            .compute = compute_type(how->math, p->a->dtype),
+            .alpha = (float)how->alpha,
+            .beta = (float)how->beta,
+            .a = mtk_device_pointer(p->a->address),
+            .b = mtk_device_pointer(p->b->address),
+            .c = mtk_device_pointer(p->c->address),
+            .a_scale = mtk_device_pointer(p->a_scale),
+            .b_scale = mtk_device_pointer(p->b_scale)};
+}
+
+/* Adds the sizes and dtypes of a product to the error that it failed with. */
+static mt_status fail_product(mt_status status, const struct mtk_view *out, const struct mtk_view *a,
+                              const struct mtk_view *b)
+{
+    return mt_fail_context(status, "product of %lld matrices, %lld x %lld by %lld x %lld, of %s and %s to %s",
+                           (long long)out->shape[1], (long long)out->shape[2], (long long)a->shape[3],
+                           (long long)a->shape[3], (long long)out->shape[3], mt_dtype_name(a->dtype),
+                           mt_dtype_name(b->dtype), mt_dtype_name(out->dtype));
+}
+
+/* Queues a product of fp8, on the fastest kernel or on the one that cuBLAS guesses. */
+static mt_status multiply_fp8(const mtk_product *how, const product *p, mt_addr workspace, uint64_t workspace_bytes,
+                              struct mtk_queue *queue)
+{
+    const mtk_blas_product product = blas_product_of(how, p);
+    if (p->turn_a != CUBLAS_OP_T || p->turn_b != CUBLAS_OP_N || p->c->shape[0] * p->c->shape[1] > 1)
+        return mt_fail(MT_FAILED, "operands in fp8 are not one product of dense rows by dense columns");
+    if (how->choosing == MTK_CHOOSING_MEASURES && mtk_choice_multiply(queue, &product, workspace, workspace_bytes))
+        return MT_OK;
+    return mtk_choice_guess(queue, &product, workspace, workspace_bytes);
 }
 
 mt_status mtk_cuda_matmul(const struct mtk_product *how, const struct mtk_view *out, const struct mtk_view *a,
@@ -164,16 +205,16 @@ mt_status mtk_cuda_matmul(const struct mtk_product *how, const struct mtk_view *
     mt_status status = use_workspace(queue, workspace, workspace_bytes);
     if (status != MT_OK)
         return status;
-    product p = product_of(out, a, b);
-    if (is_single(how, out, a) && multiply_fastest(how, &p, workspace, workspace_bytes, queue))
+    product p = product_of(how, out, a, b);
+    if (mtk_is_fp8(a->dtype)) {
+        status = multiply_fp8(how, &p, workspace, workspace_bytes, queue);
+        return status == MT_OK ? MT_OK : fail_product(status, out, a, b);
+    }
+    const mtk_blas_product single = blas_product_of(how, &p);
+    if (is_single(how, out, a) && mtk_choice_multiply(queue, &single, workspace, workspace_bytes))
         return MT_OK;
     cublasStatus_t outcome = CUBLAS_STATUS_SUCCESS;
     for (int64_t o = 0; o < out->shape[0] && outcome == CUBLAS_STATUS_SUCCESS; o++)
         outcome = multiply(how, &p, o, queue);
-    if (outcome == CUBLAS_STATUS_SUCCESS)
-        return MT_OK;
-    return mt_fail_context(mtk_blas_fail(outcome, "cuBLAS"),
-                           "product of %lld matrices, %lld x %lld by %lld x %lld, of %s", (long long)out->shape[1],
-                           (long long)out->shape[2], (long long)a->shape[3], (long long)a->shape[3],
-                           (long long)out->shape[3], mt_dtype_name(out->dtype));
+    return outcome == CUBLAS_STATUS_SUCCESS ? MT_OK : fail_product(mtk_blas_fail(outcome, "cuBLAS"), out, a, b);
 }

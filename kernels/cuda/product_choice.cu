@@ -24,7 +24,7 @@ constexpr float AS_GOOD = 1.02f, WORTH_OTHER_BITS = 0.875f;
 constexpr uint64_t ALIGNMENT = 256;
 
 /* The key of a product: products are of one kind if all of these numbers are equal. */
-enum { KEY_NUMBERS = 11 };
+enum { KEY_NUMBERS = 13 };
 struct key {
     int64_t number[KEY_NUMBERS];
 };
@@ -39,10 +39,14 @@ struct mtk_choice {
     struct mtk_choice *next;
 };
 
-static key key_of(const mtk_blas_product *p)
+/* The way in which a kernel was chosen. Both may be there for one kind of product: what can't be measured now is
+ * guessed. */
+enum way { MEASURED, GUESSED };
+
+static key key_of(const mtk_blas_product *p, way way)
 {
-    return {{p->m, p->n, p->k, p->a_leading, p->b_leading, p->c_leading, p->turn_a, p->turn_b, p->type, p->out_type,
-             p->compute}};
+    return {{p->m, p->n, p->k, p->a_leading, p->b_leading, p->c_leading, p->turn_a, p->turn_b, p->a_type, p->b_type,
+             p->out_type, p->compute, way}};
 }
 
 static mtk_choice *find(mtk_choice *choices, const key &key)
@@ -103,13 +107,19 @@ static bool describe(const mtk_blas_product *p, mtk_choice *out)
                CUBLAS_STATUS_SUCCESS &&
            cublasLtMatmulDescSetAttribute(out->how, CUBLASLT_MATMUL_DESC_TRANSB, &p->turn_b, sizeof p->turn_b) ==
                CUBLAS_STATUS_SUCCESS &&
-           describe_matrix(&out->a, p->type, p->turn_a, p->m, p->k, p->a_leading) &&
-           describe_matrix(&out->b, p->type, p->turn_b, p->k, p->n, p->b_leading) &&
+           describe_matrix(&out->a, p->a_type, p->turn_a, p->m, p->k, p->a_leading) &&
+           describe_matrix(&out->b, p->b_type, p->turn_b, p->k, p->n, p->b_leading) &&
            describe_matrix(&out->c, p->out_type, CUBLAS_OP_N, p->m, p->n, p->c_leading);
 }
 
-/* Lists the kernels that sum in fp32 throughout. Returns their number. */
-static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uint64_t workspace_bytes,
+/* Returns the bytes of a workspace that products use: not the end, which holds a digest. */
+static uint64_t usable(uint64_t workspace_bytes)
+{
+    return workspace_bytes > ALIGNMENT ? workspace_bytes - ALIGNMENT : 0;
+}
+
+/* Lists at most `most` kernels that sum in fp32 throughout. Returns their number. */
+static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uint64_t workspace_bytes, int most,
                            cublasLtMatmulHeuristicResult_t *out)
 {
     const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -121,9 +131,8 @@ static int list_candidates(const mtk_queue *queue, const mtk_choice *choice, uin
                                                        sizeof workspace_bytes) == CUBLAS_STATUS_SUCCESS &&
                   cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums,
                                                        sizeof sums) == CUBLAS_STATUS_SUCCESS;
-    if (!is_set ||
-        cublasLtMatmulAlgoGetHeuristic(library(queue), choice->how, choice->a, choice->b, choice->c, choice->c, wish,
-                                       MOST_CANDIDATES, out, &count) != CUBLAS_STATUS_SUCCESS)
+    if (!is_set || cublasLtMatmulAlgoGetHeuristic(library(queue), choice->how, choice->a, choice->b, choice->c,
+                                                  choice->c, wish, most, out, &count) != CUBLAS_STATUS_SUCCESS)
         count = 0;
     cublasLtMatmulPreferenceDestroy(wish);
     return count;
@@ -156,11 +165,23 @@ struct trial {
     cudaEvent_t begin, end;
 };
 
+/* Tells cuBLAS where the scales of this product are, if it has some. */
+static bool set_scales(const mtk_choice *choice, const mtk_blas_product *p)
+{
+    return p->a_scale == nullptr ||
+           (cublasLtMatmulDescSetAttribute(choice->how, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->a_scale,
+                                           sizeof p->a_scale) == CUBLAS_STATUS_SUCCESS &&
+            cublasLtMatmulDescSetAttribute(choice->how, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->b_scale,
+                                           sizeof p->b_scale) == CUBLAS_STATUS_SUCCESS);
+}
+
 static cublasStatus_t multiply(const trial &t, const cublasLtMatmulAlgo_t *algorithm)
 {
     const mtk_blas_product *p = t.product;
+    if (!set_scales(t.choice, p))
+        return CUBLAS_STATUS_INVALID_VALUE;
     return cublasLtMatmul(library(t.queue), t.choice->how, &p->alpha, p->a, t.choice->a, p->b, t.choice->b, &p->beta,
-                          p->c, t.choice->c, p->c, t.choice->c, algorithm, t.workspace, t.workspace_bytes - ALIGNMENT,
+                          p->c, t.choice->c, p->c, t.choice->c, algorithm, t.workspace, usable(t.workspace_bytes),
                           t.queue->stream);
 }
 
@@ -277,7 +298,10 @@ static int choose(const trial &t, const cublasLtMatmulHeuristicResult_t *candida
 static bool measure(trial t, mtk_choice *choice)
 {
     cublasLtMatmulHeuristicResult_t candidates[MOST_CANDIDATES];
-    int count = list_candidates(t.queue, choice, t.workspace_bytes - ALIGNMENT, candidates), chosen = -1;
+    int count = set_scales(choice, t.product)
+                    ? list_candidates(t.queue, choice, usable(t.workspace_bytes), MOST_CANDIDATES, candidates)
+                    : 0;
+    int chosen = -1;
     if (cudaEventCreate(&t.begin) == cudaSuccess && cudaEventCreate(&t.end) == cudaSuccess)
         chosen = choose(t, candidates, count);
     if (t.begin != nullptr)
@@ -307,25 +331,63 @@ static bool is_captured(const mtk_queue *queue)
     return cudaStreamIsCapturing(queue->stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
 }
 
+/* Adds a choice, which describes the product but has no kernel yet. It is usable if the description is. Returns nullptr
+ * if there is no memory for it. */
+static mtk_choice *add(mtk_queue *queue, const mtk_blas_product *product, way way)
+{
+    mtk_choice *choice = static_cast<mtk_choice *>(calloc(1, sizeof *choice));
+    if (choice == nullptr)
+        return nullptr;
+    choice->key = key_of(product, way);
+    choice->is_usable = describe(product, choice);
+    choice->next = queue->choices;
+    queue->choices = choice;
+    return choice;
+}
+
 bool mtk_choice_multiply(struct mtk_queue *queue, const struct mtk_blas_product *product, mt_addr workspace,
                          uint64_t workspace_bytes)
 {
     if (!is_eligible(product, workspace, workspace_bytes))
         return false;
-    const key key = key_of(product);
-    mtk_choice *choice = find(queue->choices, key);
+    mtk_choice *choice = find(queue->choices, key_of(product, MEASURED));
     if (choice == nullptr && (product->beta != 0 || is_captured(queue)))
         return false;
     trial t = {queue, choice, product, mtk_device_pointer(workspace), workspace_bytes, nullptr, nullptr};
     if (choice == nullptr) {
-        choice = static_cast<mtk_choice *>(calloc(1, sizeof *choice));
+        choice = add(queue, product, MEASURED);
         if (choice == nullptr)
             return false;
-        choice->key = key;
-        choice->next = queue->choices;
-        queue->choices = choice;
         t.choice = choice;
-        choice->is_usable = describe(product, choice) && measure(t, choice);
+        choice->is_usable = choice->is_usable && measure(t, choice);
     }
     return choice->is_usable && multiply(t, &choice->algorithm) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Asks cuBLAS for the kernel that it thinks the fastest. Returns false if there is none. */
+static bool guess(const trial &t, mtk_choice *choice)
+{
+    cublasLtMatmulHeuristicResult_t first;
+    if (!set_scales(choice, t.product) || list_candidates(t.queue, choice, usable(t.workspace_bytes), 1, &first) < 1)
+        return false;
+    choice->algorithm = first.algo;
+    return true;
+}
+
+mt_status mtk_choice_guess(struct mtk_queue *queue, const struct mtk_blas_product *product, mt_addr workspace,
+                           uint64_t workspace_bytes)
+{
+    mtk_choice *choice = find(queue->choices, key_of(product, GUESSED));
+    trial t = {queue, choice, product, mtk_device_pointer(workspace), workspace_bytes, nullptr, nullptr};
+    if (choice == nullptr) {
+        choice = add(queue, product, GUESSED);
+        if (choice == nullptr)
+            return mt_fail(MT_FAILED, "cublasLt: there is no memory to describe a product");
+        t.choice = choice;
+        choice->is_usable = choice->is_usable && guess(t, choice);
+    }
+    if (!choice->is_usable)
+        return mt_fail(MT_FAILED, "cublasLt has no kernel for it on this card");
+    cublasStatus_t outcome = multiply(t, &choice->algorithm);
+    return outcome == CUBLAS_STATUS_SUCCESS ? MT_OK : mtk_blas_fail(outcome, "cublasLtMatmul");
 }

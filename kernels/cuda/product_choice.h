@@ -16,15 +16,16 @@ extern "C" {
 #endif
 
 /* c (m,n) = alpha a (m,k) b (k,n) + beta c, by columns that lie `leading` elements apart. a and b are read as they are
- * or transposed. */
+ * or transposed. Operands in fp8 are multiplied by their scales, which are on the card. */
 struct mtk_blas_product {
     int64_t m, n, k, a_leading, b_leading, c_leading;
     cublasOperation_t turn_a, turn_b;
-    cudaDataType_t type, out_type; /* of a and b; of c */
+    cudaDataType_t a_type, b_type, out_type;
     cublasComputeType_t compute;
     float alpha, beta;
     const void *a, *b;
     void *c;
+    const void *a_scale, *b_scale; /* NULL: none */
 };
 
 /* Queues the product on the kernel that was measured to be the fastest. The first product of its sizes is measured
@@ -33,6 +34,11 @@ struct mtk_blas_product {
  * now, since c is added to or the queue is being captured. */
 bool mtk_choice_multiply(struct mtk_queue *queue, const struct mtk_blas_product *product, mt_addr workspace,
                          uint64_t workspace_bytes);
+
+/* Queues the product on the kernel that cuBLAS thinks the fastest, which it is asked once: for operands that only
+ * cublasLt multiplies. The workspace is used. Fails with MT_FAILED if there is no kernel for it. */
+mt_status mtk_choice_guess(struct mtk_queue *queue, const struct mtk_blas_product *product, mt_addr workspace,
+                           uint64_t workspace_bytes);
 
 /* Frees what was measured. `choices` may be NULL. */
 void mtk_choices_destroy(struct mtk_choice *choices);

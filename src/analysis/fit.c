@@ -233,8 +233,16 @@ static uint64_t card_bytes(const struct mt_card *card, uint64_t reserve_bytes)
     return card->memory_bytes > reserve_bytes ? card->memory_bytes - reserve_bytes : 0;
 }
 
-/* Finds the card with the least room above *bytes, and sets *bytes to it. Returns its name, NULL if there is none. */
-static const char *next_card(uint64_t reserve_bytes, struct mt_card *card, uint64_t *bytes)
+/* True if the card can compute the run at all. */
+static bool can_compute(const struct mt_card *card, const struct mt_run_plan *plan)
+{
+    return plan->config.math != MTK_MATH_FP8 || mt_card_takes_fp8(card);
+}
+
+/* Finds the card with the least room above *bytes that can compute the run, and sets *bytes to it. Returns its name, NULL
+ * if there is none. */
+static const char *next_card(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_card *card,
+                             uint64_t *bytes)
 {
     const char *found = NULL;
     uint64_t least_bytes = UINT64_MAX;
@@ -242,7 +250,7 @@ static const char *next_card(uint64_t reserve_bytes, struct mt_card *card, uint6
         struct mt_card other;
         (void)mt_card_find(*name, &other);
         uint64_t room = card_bytes(&other, reserve_bytes);
-        if (room <= *bytes || room >= least_bytes)
+        if (room <= *bytes || room >= least_bytes || !can_compute(&other, plan))
             continue;
         least_bytes = room;
         *card = other;
@@ -257,7 +265,7 @@ mt_status mt_fit_find_smallest_card(const struct mt_run_plan *plan, uint64_t res
     struct mt_card card;
     uint64_t bytes = 0;
     bool fits = false;
-    while (!fits && (*out = next_card(reserve_bytes, &card, &bytes)) != NULL)
+    while (!fits && (*out = next_card(plan, reserve_bytes, &card, &bytes)) != NULL)
         MT_TRY(check_card(plan, &card, bytes, &fits));
     return MT_OK;
 }

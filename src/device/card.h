@@ -43,6 +43,14 @@ static inline uint64_t mt_card_usable_bytes(const struct mt_card *card)
     return card->memory_bytes - card->context_bytes;
 }
 
+/* The first compute capability, times ten, whose matrix units take fp8: that of Ada, before Hopper. */
+enum { MT_LEAST_FP8_CAPABILITY = 89 };
+
+static inline bool mt_card_takes_fp8(const struct mt_card *card)
+{
+    return card->capability >= MT_LEAST_FP8_CAPABILITY;
+}
+
 /* Sets what is the same for all cards, the times of a launch, and what follows from the compute capability. The times
  * were measured on hosts with an H200: launches of empty kernels, and a training step of a small model (docs/cards.md).
  * The rest are the threads of a multiprocessor (CUDA C++ programming guide, technical specifications), and PyTorch's

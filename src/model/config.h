@@ -69,7 +69,7 @@ struct mt_training_config {
     mt_dtype parameter_dtype; /* MT_F32; MT_F64 for checks of the formulas */
     mt_autocast autocast;
     mt_region_end autocast_end;
-    mtk_math math; /* of matrix products of fp32 */
+    mtk_math math; /* of matrix products of fp32; fp8: of the fused model's layers, under bf16 autocast */
     mt_implementation_kind implementation;
     mt_weight_cast weight_cast; /* of autocast; the eager model only has region */
     mt_attention_kind attention;

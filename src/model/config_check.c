@@ -1,5 +1,6 @@
 /* Checks of a configuration: ranges, sizes that must fit each other, and settings that exclude each other. */
 #include "base/checked.h"
+#include "kernels/fp8.h"
 #include "model/settings.h"
 
 #include <inttypes.h>
@@ -55,6 +56,19 @@ static mt_status check_flash(const struct mt_model_config *m)
                    LEAST_FEATURES, MTK_MOST_HEAD_FEATURES, m->d_model, m->heads, m->d_model / m->heads);
 }
 
+/* Checks that products may have operands of 8 bits. */
+static mt_status check_fp8(const struct mt_training_config *config)
+{
+    const struct mt_model_config *m = &config->model;
+    if (config->implementation != MT_IMPLEMENTATION_FUSED || config->autocast != MT_AUTOCAST_BF16)
+        return mt_fail(MT_USAGE, "matmul fp8 casts what the fused model computes in bf16: it takes impl fused and "
+                                 "autocast bf16");
+    if (m->d_model % MTK_FP8_UNIT == 0 && m->d_ff % MTK_FP8_UNIT == 0)
+        return MT_OK;
+    return mt_fail(MT_USAGE, "products in fp8 take sizes in sixteens; d_model is %" PRId64 " and d_ff %" PRId64,
+                   m->d_model, m->d_ff);
+}
+
 static mt_status check_implementation(const struct mt_training_config *config)
 {
     bool is_fused = config->implementation == MT_IMPLEMENTATION_FUSED;
@@ -107,6 +121,8 @@ mt_status mt_training_config_check(const struct mt_training_config *config)
     if (config->attention == MT_ATTENTION_FLASH)
         MT_TRY(check_flash(m));
     MT_TRY(check_implementation(config));
+    if (config->math == MTK_MATH_FP8)
+        MT_TRY(check_fp8(config));
     if (config->data == MT_DATA_FILE && m->vocab < 256)
         return mt_fail(MT_USAGE, "the bytes of a file need a vocabulary of 256; this model has %" PRId64, m->vocab);
     if (config->parameter_dtype != MT_F32 && config->parameter_dtype != MT_F64)

@@ -209,6 +209,11 @@ void mt_fused_end_step(struct mt_runtime *rt, void *fused)
     mt_tensor_drop(rt, &model->head_input);
     model->has_head_grad = false;
     mt_tensor_drop(rt, &model->loss);
+    mt_fused_codes_drop(rt, &model->grad_codes);
+    for (int64_t i = 0; i < model->weight_count; i++) {
+        mt_fused_codes_drop(rt, &model->weights[i].codes);
+        mt_tensor_drop(rt, &model->weights[i].input_scale);
+    }
     for (int64_t i = 0; i < model->weight_count; i++)
         if (model->config->weight_cast != MT_WEIGHT_CAST_PERSISTENT)
             mt_tensor_drop(rt, &model->weights[i].cast);

@@ -71,7 +71,7 @@ static struct mt_fused_weight *add_weight(struct builder *builder, const char *m
         add_part(builder, weight, &parts[i], kind, row);
     weight->is_multiplied = kind == MT_PARAMETER_LINEAR;
     if (weight->is_multiplied && builder->config->autocast && weight->parameter.value != NULL &&
-        builder->config->weight_cast == MT_WEIGHT_CAST_PERSISTENT)
+        !mt_fused_is_fp8(builder->model, weight) && builder->config->weight_cast == MT_WEIGHT_CAST_PERSISTENT)
         mt_fused_cast_begin(rt, weight);
     mt_scope_leave(rt, outer);
     return weight;
@@ -117,11 +117,13 @@ static void add_layers(struct builder *builder)
     mt_scope_leave(rt, outer);
 }
 
-/* Fails with MT_USAGE if the device computes and lacks a kernel that the model will call. */
-static mt_status check_kernels(const struct mt_device *device, mt_attention_kind attention)
+/* Fails with MT_USAGE if the device computes and lacks a kernel that the model will call, or its card lacks the units. */
+static mt_status check_device(const struct mt_device *device, mtk_math math, mt_attention_kind attention)
 {
     const struct mtk_table *kernels = device->kernels;
     mt_status status = mt_ops_fused_check(device);
+    if (status == MT_OK && math == MTK_MATH_FP8)
+        status = mt_op_fp8_check(device);
     if (status != MT_OK || kernels == NULL)
         return status;
     bool has_flash = kernels->attention != NULL && kernels->attention_grad != NULL;
@@ -146,7 +148,7 @@ void mt_fused_create(struct mt_runtime *rt, const struct mt_training_config *con
         .layers = mt_host_alloc(layers * sizeof *out->layers)};
     rt->choosing = MTK_CHOOSING_MEASURES;
     if (rt->status == MT_OK)
-        mt_runtime_fail(rt, check_kernels(rt->device, config->attention));
+        mt_runtime_fail(rt, check_device(rt->device, config->math, config->attention));
     struct builder builder = {.rt = rt, .config = config, .model = out};
     const struct part embeddings = {"token_embeddings", 0, model->vocab};
     struct mt_scope outer = mt_scope_enter(rt, "model", MT_CATEGORY_PARAM, "parameter");

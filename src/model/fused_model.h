@@ -13,8 +13,9 @@
  * Weights that read the same input are stored side by side, so that they are one product: the reference model's
  * parameters are parts of them. B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary.
  *
- * The model's files are fused_model (parameters), fused_products (products with them), fused_attention, fused_forward,
- * fused_loss, fused_backward and fused_optimizer. Their functions do nothing, and return NULL, once the runtime has failed. */
+ * The model's files are fused_model (parameters), fused_products (products with them), fused_fp8 (those in fp8),
+ * fused_attention, fused_forward, fused_loss, fused_backward and fused_optimizer. Their functions do nothing, and return
+ * NULL, once the runtime has failed. */
 #ifndef MT_MODEL_FUSED_MODEL_H
 #define MT_MODEL_FUSED_MODEL_H
 
@@ -23,11 +24,20 @@
 
 enum { MT_FUSED_WEIGHTS_PER_LAYER = 6 };
 
+/* Copies of a matrix in fp8, and their scale. All held, or NULL. */
+struct mt_fused_codes {
+    struct mt_tensor *as_it_is;
+    struct mt_tensor *transposed; /* of as many columns as the matrix has rows, rounded up to sixteens */
+    struct mt_tensor *scale;
+};
+
 /* A stored parameter, and its copy in bf16. config->weight_cast says how long the copy is held; it is NULL at other
  * times. */
 struct mt_fused_weight {
     struct mt_parameter parameter; /* its `number` is not used: parts have their own */
     struct mt_tensor *cast;
+    struct mt_fused_codes codes; /* of a layer's weight with matmul fp8, from its first product of a step to its last */
+    struct mt_tensor *input_scale;  /* of what is multiplied with it then, from forward to the weight's gradient */
     int64_t first_part, part_count; /* in the model's list of parts */
     bool is_multiplied;             /* read by products, so that autocast casts it */
 };
@@ -68,15 +78,16 @@ struct mt_fused_model {
     struct mt_fused_layer *layers;
     struct mt_fused_weight *token_embeddings, *ln_final, *lm_head; /* (V, C), (C), (V, C) */
     struct mt_fused_norm norm_final;
-    struct mt_tensor *inputs;       /* (B,T), held for the embedding's backward */
-    struct mt_tensor *logits;       /* (B,T,V), held until backward has used them; after the loss, their gradient */
-    struct mt_tensor *head_input;   /* (B,T,C), of a sliced loss, held until backward; after the loss, its gradient */
-    bool has_head_grad;             /* a sliced loss has added to the head's gradient, and backward is to come */
-    struct mt_tensor *loss;         /* a scalar, held until the step ends */
-    struct mtk_adamw adamw;         /* the numbers of the step's update */
-    int64_t update;                 /* the step's, from 1 */
-    struct mt_gradient_watch watch; /* of the backward that runs */
-    bool has_updates_beside;        /* for which the model's stream does not wait yet */
+    struct mt_tensor *inputs;         /* (B,T), held for the embedding's backward */
+    struct mt_tensor *logits;         /* (B,T,V), held until backward has used them; after the loss, their gradient */
+    struct mt_tensor *head_input;     /* (B,T,C), of a sliced loss, held until backward; after the loss, its gradient */
+    bool has_head_grad;               /* a sliced loss has added to the head's gradient, and backward is to come */
+    struct mt_tensor *loss;           /* a scalar, held until the step ends */
+    struct mt_fused_codes grad_codes; /* of the gradient that the next weight's gradient reads, in backward */
+    struct mtk_adamw adamw;           /* the numbers of the step's update */
+    int64_t update;                   /* the step's, from 1 */
+    struct mt_gradient_watch watch;   /* of the backward that runs */
+    bool has_updates_beside;          /* for which the model's stream does not wait yet */
 };
 
 /* Takes and initializes every parameter. Borrows config. After a failure of the runtime the model is partly filled
@@ -125,6 +136,12 @@ static inline struct mt_scope mt_fused_enter_layer(struct mt_runtime *rt, int64_
     return mt_scope_enter_layer(rt, i, MT_CATEGORY_BLOCK, "residual");
 }
 
+/* A matrix in a product: as it is stored, or with rows and columns exchanged. */
+typedef enum mt_fused_turn { MT_FUSED_AS_IT_IS, MT_FUSED_TRANSPOSED } mt_fused_turn;
+
+/* Returns `tensor` as one matrix, its last dimension by all others; a new reference. NULL if `tensor` is. */
+struct mt_tensor *mt_fused_matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, mt_fused_turn turn);
+
 /* Computes (B,T,out) = x (B,T,in) · weightᵀ, in a span `name`. */
 struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *model, const char *name, mt_role role,
                                   struct mt_tensor *x, struct mt_fused_weight *weight);
@@ -153,6 +170,21 @@ void mt_fused_operand_done(struct mt_runtime *rt, const struct mt_fused_model *m
 void mt_fused_linear_into(struct mt_runtime *rt, struct mt_tensor *y, struct mt_tensor *x, struct mt_tensor *operand);
 void mt_fused_input_grad_into(struct mt_runtime *rt, struct mt_tensor *dx, struct mt_tensor *grad,
                               struct mt_tensor *operand);
+
+/* True if the products with a weight are computed in fp8. */
+bool mt_fused_is_fp8(const struct mt_fused_model *model, const struct mt_fused_weight *weight);
+
+/* Compute the three products above in fp8, of tensors that are there. The gradient of the input also casts `grad` for
+ * the gradient of the weight, which comes next: that reads `grad` no more. */
+struct mt_tensor *mt_fused_linear_fp8(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                      mt_role role, struct mt_tensor *x, struct mt_fused_weight *weight);
+struct mt_tensor *mt_fused_input_grad_fp8(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                                          struct mt_tensor *grad, struct mt_fused_weight *weight);
+void mt_fused_weight_grad_fp8(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
+                              struct mt_tensor *x, struct mt_fused_weight *weight);
+
+/* Releases copies in fp8, if there are some. */
+void mt_fused_codes_drop(struct mt_runtime *rt, struct mt_fused_codes *codes);
 
 /* Returns the gradient of a weight, borrowed, taken if there is none. *out_beta is its factor before the next
  * addition: 1, or 0 if it was taken now. */

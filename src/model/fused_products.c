@@ -4,16 +4,12 @@
 
 #include <assert.h>
 
-/* A matrix in a product: as it is stored, or with rows and columns exchanged. */
-enum turn { AS_IT_IS, TRANSPOSED };
-
-/* Returns `tensor` as one matrix, its last dimension by all others; a new reference. */
-static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, enum turn turn)
+struct mt_tensor *mt_fused_matrix_view(struct mt_runtime *rt, struct mt_tensor *tensor, mt_fused_turn turn)
 {
     if (tensor == NULL)
         return NULL;
     int64_t columns = tensor->shape[tensor->dims - 1], rows = mt_tensor_count(tensor) / columns;
-    if (turn == AS_IT_IS)
+    if (turn == MT_FUSED_AS_IT_IS)
         return mt_tensor_view(rt, tensor, 3, (const int64_t[]){1, rows, columns},
                               (const int64_t[]){rows * columns, columns, 1}, 0);
     return mt_tensor_view(rt, tensor, 3, (const int64_t[]){1, columns, rows},
@@ -21,11 +17,11 @@ static struct mt_tensor *matrix_view(struct mt_runtime *rt, struct mt_tensor *te
 }
 
 /* Computes out = a · b + beta * out, each seen as one matrix: its last dimension by all others. */
-static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a, enum turn turn_a,
-                     struct mt_tensor *b, enum turn turn_b)
+static void multiply(struct mt_runtime *rt, double beta, struct mt_tensor *out, struct mt_tensor *a,
+                     mt_fused_turn turn_a, struct mt_tensor *b, mt_fused_turn turn_b)
 {
-    struct mt_tensor *to = matrix_view(rt, out, AS_IT_IS);
-    struct mt_tensor *left = matrix_view(rt, a, turn_a), *right = matrix_view(rt, b, turn_b);
+    struct mt_tensor *to = mt_fused_matrix_view(rt, out, MT_FUSED_AS_IT_IS);
+    struct mt_tensor *left = mt_fused_matrix_view(rt, a, turn_a), *right = mt_fused_matrix_view(rt, b, turn_b);
     mt_op_product(rt, 1, beta, to, left, right);
     MT_RELEASE(rt, to, left, right);
 }
@@ -67,17 +63,17 @@ void mt_fused_operand_done(struct mt_runtime *rt, const struct mt_fused_model *m
 /* Computes x · weight, or x · weightᵀ, in a span `name`; `op` is appended to the output's op. */
 static struct mt_tensor *project(struct mt_runtime *rt, const struct mt_fused_model *model, const char *name,
                                  mt_role role, const char *op, struct mt_tensor *x, struct mt_fused_weight *weight,
-                                 enum turn turn)
+                                 mt_fused_turn turn)
 {
     const int64_t *weight_shape = weight->parameter.value->shape;
-    assert(x->dims == 3 && weight->is_multiplied && x->shape[2] == weight_shape[turn == TRANSPOSED]);
-    const int64_t shape[] = {x->shape[0], x->shape[1], weight_shape[turn != TRANSPOSED]};
+    assert(x->dims == 3 && weight->is_multiplied && x->shape[2] == weight_shape[turn == MT_FUSED_TRANSPOSED]);
+    const int64_t shape[] = {x->shape[0], x->shape[1], weight_shape[turn != MT_FUSED_TRANSPOSED]};
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     struct mt_tensor *w = mt_fused_operand(rt, model, weight);
     struct mt_tensor *y = mt_tensor_empty(rt, role, op, model->compute, 3, shape);
-    multiply(rt, 0, y, x, AS_IT_IS, w, turn);
+    multiply(rt, 0, y, x, MT_FUSED_AS_IT_IS, w, turn);
     mt_tensor_release(rt, w);
-    if (turn == AS_IT_IS) /* the gradient of the input is the last product with a weight */
+    if (turn == MT_FUSED_AS_IT_IS) /* the gradient of the input is the last product with a weight */
         mt_fused_operand_done(rt, model, weight);
     mt_scope_leave(rt, outer);
     return y;
@@ -88,7 +84,9 @@ struct mt_tensor *mt_fused_linear(struct mt_runtime *rt, struct mt_fused_model *
 {
     if (x == NULL || rt->status != MT_OK)
         return NULL;
-    return project(rt, model, name, role, NULL, x, weight, TRANSPOSED);
+    if (mt_fused_is_fp8(model, weight))
+        return mt_fused_linear_fp8(rt, model, name, role, x, weight);
+    return project(rt, model, name, role, NULL, x, weight, MT_FUSED_TRANSPOSED);
 }
 
 struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_model *model, const char *name,
@@ -96,18 +94,20 @@ struct mt_tensor *mt_fused_input_grad(struct mt_runtime *rt, struct mt_fused_mod
 {
     if (grad == NULL || rt->status != MT_OK)
         return NULL;
-    return project(rt, model, name, MT_ROLE_TEMPORARY, "grad", grad, weight, AS_IT_IS);
+    if (mt_fused_is_fp8(model, weight))
+        return mt_fused_input_grad_fp8(rt, model, name, grad, weight);
+    return project(rt, model, name, MT_ROLE_TEMPORARY, "grad", grad, weight, MT_FUSED_AS_IT_IS);
 }
 
 void mt_fused_linear_into(struct mt_runtime *rt, struct mt_tensor *y, struct mt_tensor *x, struct mt_tensor *operand)
 {
-    multiply(rt, 0, y, x, AS_IT_IS, operand, TRANSPOSED);
+    multiply(rt, 0, y, x, MT_FUSED_AS_IT_IS, operand, MT_FUSED_TRANSPOSED);
 }
 
 void mt_fused_input_grad_into(struct mt_runtime *rt, struct mt_tensor *dx, struct mt_tensor *grad,
                               struct mt_tensor *operand)
 {
-    multiply(rt, 0, dx, grad, AS_IT_IS, operand, AS_IT_IS);
+    multiply(rt, 0, dx, grad, MT_FUSED_AS_IT_IS, operand, MT_FUSED_AS_IT_IS);
 }
 
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta)
@@ -126,7 +126,7 @@ struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weigh
 /* Returns a dense copy of `tensor`, transposed as one matrix; a new reference. */
 static struct mt_tensor *turned_copy(struct mt_runtime *rt, struct mt_tensor *tensor)
 {
-    struct mt_tensor *turned = matrix_view(rt, tensor, TRANSPOSED);
+    struct mt_tensor *turned = mt_fused_matrix_view(rt, tensor, MT_FUSED_TRANSPOSED);
     if (turned == NULL)
         return NULL;
     struct mt_tensor *copy =
@@ -142,11 +142,11 @@ static void multiply_over_tokens(struct mt_runtime *rt, double beta, struct mt_t
                                  struct mt_tensor *x)
 {
     if (rt->math != MTK_MATH_TF32 || grad == NULL || grad->dtype != MT_F32) {
-        multiply(rt, beta, sum, grad, TRANSPOSED, x, AS_IT_IS);
+        multiply(rt, beta, sum, grad, MT_FUSED_TRANSPOSED, x, MT_FUSED_AS_IT_IS);
         return;
     }
     struct mt_tensor *left = turned_copy(rt, grad), *right = turned_copy(rt, x);
-    multiply(rt, beta, sum, left, AS_IT_IS, right, TRANSPOSED);
+    multiply(rt, beta, sum, left, MT_FUSED_AS_IT_IS, right, MT_FUSED_TRANSPOSED);
     MT_RELEASE(rt, right, left);
 }
 
@@ -165,6 +165,10 @@ void mt_fused_weight_grad(struct mt_runtime *rt, struct mt_fused_model *model, c
 {
     if (rt->status != MT_OK)
         return;
+    if (mt_fused_is_fp8(model, weight)) {
+        mt_fused_weight_grad_fp8(rt, model, name, x, weight);
+        return;
+    }
     struct mt_scope outer = mt_scope_enter(rt, name, MT_CATEGORY_EINSUM, "einsum");
     mt_fused_weight_grad_add(rt, grad, x, weight);
     mt_fused_gradient_complete(rt, model, weight);

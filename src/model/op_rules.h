@@ -3,6 +3,7 @@
 #ifndef MT_MODEL_OP_RULES_H
 #define MT_MODEL_OP_RULES_H
 
+#include "kernels/fp8.h"
 #include "model/use.h"
 
 /* True if an op may run: nothing has failed and every tensor is there and alive. Fails with MT_FAILED if one is not. */
@@ -21,6 +22,12 @@ bool mt_op_repeats(const struct mt_tensor *tensor);
 /* Computes the view of `tensor` broadcast to `dims` dimensions of `shape`, padded to the kernels' four. False if it
  * can't be broadcast so. */
 bool mt_op_broadcast(const struct mt_tensor *tensor, int dims, const int64_t *shape, struct mtk_view *out);
+
+/* True if a tensor is the scale of another in fp8 (kernels/fp8.h). */
+static inline bool mt_op_fp8_scale_fits(const struct mt_tensor *scale)
+{
+    return scale->dtype == MT_F32 && scale->dims == 1 && scale->shape[0] == MTK_FP8_NUMBERS && scale->stride[0] == 1;
+}
 
 /* Returns the view of a tensor, padded to the kernels' four dimensions; a view without an address for NULL. */
 struct mtk_view mt_op_view(const struct mt_tensor *tensor);

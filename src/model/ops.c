@@ -163,12 +163,20 @@ static bool is_readable_matrix(const struct mt_tensor *m)
     return m->stride[row] == 1 || m->stride[column] == 1 || m->shape[row] == 1 || m->shape[column] == 1;
 }
 
+/* True if operands of these dtypes have products of that. */
+static bool matmul_dtypes_fit(mt_dtype out, mt_dtype a, mt_dtype b)
+{
+    if (mtk_is_fp8(a))
+        return mtk_is_fp8(b) && (a == MT_F8_E4M3FN || b == MT_F8_E4M3FN) && (out == MT_F32 || out == MT_BF16);
+    return a == b && (out == a || (out == MT_F32 && a == MT_BF16));
+}
+
 /* True if the last two dimensions are those of a product, and the dimensions before are equal. */
 static bool matmul_fits(const struct mt_tensor *out, const struct mt_tensor *a, const struct mt_tensor *b)
 {
     int dims = out->dims;
-    return (dims == 3 || dims == 4) && a->dims == dims && b->dims == dims && a->dtype == b->dtype &&
-           (out->dtype == a->dtype || (out->dtype == MT_F32 && a->dtype == MT_BF16)) && out->storage != a->storage &&
+    return (dims == 3 || dims == 4) && a->dims == dims && b->dims == dims &&
+           matmul_dtypes_fit(out->dtype, a->dtype, b->dtype) && out->storage != a->storage &&
            out->storage != b->storage && !mt_op_repeats(out) && is_readable_matrix(out) && is_readable_matrix(a) &&
            is_readable_matrix(b) && mt_tensor_same_leading(out, a, dims - 1) &&
            mt_tensor_same_leading(out, b, dims - 2) && out->shape[dims - 1] == b->shape[dims - 1] &&
@@ -194,21 +202,59 @@ void mt_op_workspaces_release(struct mt_runtime *rt)
         mt_tensor_drop(rt, &rt->workspaces[i]);
 }
 
-void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
-                   const struct mt_tensor *b)
+/* Accounts for a product that fits, and launches it. */
+static void multiply(struct mt_runtime *rt, const struct mtk_product *product, struct mt_tensor *out,
+                     const struct mt_tensor *a, const struct mt_tensor *b)
 {
-    const struct mt_tensor *const tensors[] = {out, a, b};
-    if (!mt_op_ready(rt, "matmul", tensors, 3) || !mt_op_expect(rt, matmul_fits(out, a, b), "matmul", out, a))
-        return;
     const struct mt_tensor *workspace = take_workspace(rt);
     if (workspace == NULL)
         return;
     mt_use_scratch(rt, workspace);
-    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, out}, beta != 0 ? 3 : 2);
-    mt_op_spend(rt, "matmul", 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1], tensors, 3, true);
-    const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
-    MT_OP_LAUNCH(rt, "matmul", matmul, &product, MT_OP_VIEW(out), MT_OP_VIEW(a), MT_OP_VIEW(b), workspace->address,
+    mt_use_note(rt, out, (const struct mt_tensor *[]){a, b, out}, product->beta != 0 ? 3 : 2);
+    mt_op_spend(rt, "matmul", 2.0 * (double)mt_tensor_count(out) * (double)a->shape[a->dims - 1],
+                (const struct mt_tensor *[]){out, a, b}, 3, true);
+    MT_OP_LAUNCH(rt, "matmul", matmul, product, MT_OP_VIEW(out), MT_OP_VIEW(a), MT_OP_VIEW(b), workspace->address,
                  rt->device->card.matmul_workspace_bytes);
+}
+
+void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
+                   const struct mt_tensor *b)
+{
+    const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
+    if (mt_op_ready(rt, "matmul", (const struct mt_tensor *[]){out, a, b}, 3) &&
+        mt_op_expect(rt, matmul_fits(out, a, b) && !mtk_is_fp8(a->dtype), "matmul", out, a))
+        multiply(rt, &product, out, a, b);
+}
+
+/* True if the scale is one, and a matrix in fp8, dense along dimension `dense`, lies as products read it. */
+static bool fp8_operand_fits(const struct mt_tensor *operand, int dense, const struct mt_tensor *scale)
+{
+    const int across = 3 - dense;
+    return mtk_is_fp8(operand->dtype) && operand->dims == 3 && operand->shape[0] == 1 && operand->stride[dense] == 1 &&
+           operand->shape[dense] % MTK_FP8_UNIT == 0 && operand->stride[across] % MTK_FP8_UNIT == 0 &&
+           operand->address % MTK_FP8_ALIGNMENT == 0 && mt_op_fp8_scale_fits(scale);
+}
+
+void mt_op_product_fp8(struct mt_runtime *rt, double beta, struct mt_tensor *out, const struct mt_tensor *a,
+                       const struct mt_tensor *a_scale, const struct mt_tensor *b, const struct mt_tensor *b_scale)
+{
+    const int row = 1, column = 2;
+    if (!mt_op_ready(rt, "matmul", (const struct mt_tensor *[]){out, a, b, a_scale, b_scale}, 5) ||
+        !mt_op_expect(rt, matmul_fits(out, a, b) && fp8_operand_fits(a, column, a_scale), "matmul", out, a) ||
+        !mt_op_expect(rt,
+                      fp8_operand_fits(b, row, b_scale) && out->stride[column] == 1 &&
+                          out->shape[column] % MTK_FP8_UNIT == 0 && out->address % MTK_FP8_ALIGNMENT == 0,
+                      "matmul", out, b))
+        return;
+    const struct mtk_product product = {.math = rt->math,
+                                        .alpha = 1,
+                                        .beta = beta,
+                                        .choosing = rt->choosing,
+                                        .a_scale = a_scale->address,
+                                        .b_scale = b_scale->address};
+    mt_use_read(rt, a_scale);
+    mt_use_read(rt, b_scale);
+    multiply(rt, &product, out, a, b);
 }
 
 /* Checks an op that selects by an index: `wide` is (…, c), `index` is (…) of int64. */

@@ -28,6 +28,21 @@ void mt_op_lower_triangle(struct mt_runtime *rt, struct mt_tensor *out, const st
 void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_tensor *out, const struct mt_tensor *a,
                    const struct mt_tensor *b);
 
+/* Computes out = product of a and b, each times its scale, + beta * out. a and b are fp8, of e4m3 or one of e5m2, and
+ * `out` is bf16 or fp32, of 3 dimensions and the first 1. a and out have dense rows, b dense columns. The inner size and
+ * that of out's rows are in sixteens, addresses in MTK_FP8_ALIGNMENT. Scales are those of mt_op_cast_fp8. */
+void mt_op_product_fp8(struct mt_runtime *rt, double beta, struct mt_tensor *out, const struct mt_tensor *a,
+                       const struct mt_tensor *a_scale, const struct mt_tensor *b, const struct mt_tensor *b_scale);
+
+/* Computes the scale (MTK_FP8_NUMBERS) of `in` (…, C), fp32 or bf16, unless it is given, and with it codes (…, C) and turned (C, n rounded
+ * up to sixteens), the same transposed, n the rows of `in` as one matrix. Both have one dtype of fp8, and one may be
+ * NULL. C is in sixteens. */
+void mt_op_cast_fp8(struct mt_runtime *rt, mtk_scale_origin origin, struct mt_tensor *scale, struct mt_tensor *codes,
+                    struct mt_tensor *turned, const struct mt_tensor *in);
+
+/* Fails with MT_USAGE if the device's card has no matrix units for fp8, or the device computes and lacks the kernel. */
+mt_status mt_op_fp8_check(const struct mt_device *device);
+
 /* Gives the workspaces of matrix products back. */
 void mt_op_workspaces_release(struct mt_runtime *rt);
 

@@ -39,7 +39,7 @@ struct mt_runtime {
     mt_phase phase;
     struct mt_scope scope;
     int scope_depth;                 /* scopes that were entered and not left yet */
-    mtk_math math;                   /* of matrix products of fp32 */
+    mtk_math math;                   /* of matrix products of fp32, and of the fused model's in fp8 */
     mtk_choosing choosing;           /* of their kernels */
     bool grad_enabled;               /* ops add nodes to the tape and keep what backward needs */
     struct mt_cast_cache *casts;     /* of the autocast region that is open; NULL: none */

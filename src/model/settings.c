@@ -151,6 +151,8 @@ const char *mt_precision_words(const struct mt_training_config *config)
 {
     if (config->autocast == MT_AUTOCAST_OFF)
         return mt_matmul_names[config->math];
+    if (config->math == MTK_MATH_FP8)
+        return "fp8 and bf16 autocast";
     return config->autocast == MT_AUTOCAST_FP16 ? "fp16 autocast" : "bf16 autocast";
 }
 

@@ -12,7 +12,8 @@ const char *const mt_attention_names[] = {[MT_ATTENTION_CUSTOM] = "custom",
                                           [MT_ATTENTION_WEIGHTS] = "weights",
                                           [MT_ATTENTION_FLASH] = "flash",
                                           NULL};
-const char *const mt_matmul_names[] = {[MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", NULL};
+const char *const mt_matmul_names[] = {
+    [MTK_MATH_FP32] = "fp32", [MTK_MATH_TF32] = "tf32", [MTK_MATH_FP8] = "fp8", NULL};
 const char *const mt_implementation_names[] = {
     [MT_IMPLEMENTATION_EAGER] = "eager", [MT_IMPLEMENTATION_FUSED] = "fused", NULL};
 static const char *const switch_names[] = {"off", "on", NULL};
@@ -301,8 +302,11 @@ const struct mt_setting_entry mt_setting_table[MT_SETTING_COUNT] = {
     [MT_SETTING_MATMUL] = {.name = "matmul",
                            CHOICE(config.math),
                            .choices = mt_matmul_names,
-                           .help = "how matrix products of fp32 are computed (fp32)",
+                           .help =
+                               "how products of fp32 are computed (fp32); fp8: those of a layer with its weights, of "
+                               "fused under autocast bf16",
                            .title = "products",
+                           .axis = MT_AXIS_IF_VARIED,
                            RANKS(180, 40, 0, 0)},
     [MT_SETTING_STEPS] = {.name = "steps",
                           INTEGER(config.steps, 1, 1000000),

@@ -1,5 +1,7 @@
 #include "model/use.h"
 
+#include "kernels/fp8.h"
+
 #include <assert.h>
 
 /* Notes a use at `moment`; the pause before it may be the longest so far. */
@@ -64,11 +66,16 @@ void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
     mt_use_read(rt, scratch);
 }
 
+static bool has_precision(mt_dtype dtype)
+{
+    return mt_is_floating(dtype) || mtk_is_fp8(dtype);
+}
+
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input)
 {
     struct mt_use *use = &output->storage->use;
     assert(use->writes > 0);
-    if (output->dtype == input->dtype || !mt_is_floating(output->dtype) || !mt_is_floating(input->dtype))
+    if (output->dtype == input->dtype || !has_precision(output->dtype) || !has_precision(input->dtype))
         return;
     if (use->writes == 1 && use->reads == 0)
         use->copied_from = input->storage->use.block;

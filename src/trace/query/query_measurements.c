@@ -212,6 +212,8 @@ static const char *precision(const char *autocast, const char *matmul)
 {
     if (autocast[0] == '\0' && matmul[0] == '\0')
         return "";
+    if (strcmp(matmul, "fp8") == 0)
+        return "fp8 and bf16 autocast";
     if (strcmp(autocast, "bf16") == 0)
         return "bf16 autocast";
     if (strcmp(autocast, "fp16") == 0)

@@ -298,7 +298,7 @@ struct mt_time_statistics {
 /* The duration of a run's steps after the warm-up. Texts are settings, "" if there is none. */
 struct mt_steps_row {
     const char *model, *batch, *seq, *mode;
-    const char *precision; /* fp32, tf32, bf16 autocast, fp16 autocast, or "" */
+    const char *precision; /* fp32, tf32, bf16 autocast, fp16 autocast, fp8 and bf16 autocast, or "" */
     int64_t warmup;        /* steps that are not measured */
     struct mt_time_statistics part[MT_TIMED_PART_COUNT];
     int64_t oom_bytes; /* requested last, of a run that ended out of memory; otherwise -1 */
