@@ -1,4 +1,4 @@
-/* What attention takes on a card besides its operands, by its shape: the same for a card, a simulated one and the host. */
+/* The workspace that attention takes on a card, by its shape: the same for a card, a simulated one and the host. */
 #ifndef MTK_ATTENTION_PLAN_H
 #define MTK_ATTENTION_PLAN_H
 

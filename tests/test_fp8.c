@@ -368,7 +368,7 @@ static void a_product_whose_kernel_was_measured_is_the_same(void **state)
     bench.taken_bytes = 0;
 }
 
-/* What is not finite may not vanish in a cast that holds values to a range. */
+/* Values that are not finite may not vanish in a cast that holds values to a range. */
 static void a_product_of_what_is_not_finite_is_nan(void **state)
 {
     (void)state;

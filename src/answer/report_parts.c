@@ -1,4 +1,4 @@
-/* What the writers of a page ask of its tables. */
+/* The questions that writers of a page ask of its tables. */
 #include "answer/report_parts.h"
 
 #include <assert.h>

@@ -15,7 +15,7 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-/* What a statement has taken since its first step. */
+/* The time, rows and memory that a statement has taken since its first step. */
 struct mt_work {
     int64_t time_ms, rows;
     int64_t seen_ms;      /* the clock when time_ms was counted */
