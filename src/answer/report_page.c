@@ -186,6 +186,11 @@ void mt_page_link(struct mt_page *page, const char *target)
     table->links[table->link_count - 1] = mt_host_strdup(target);
 }
 
+void mt_page_keep_columns(struct mt_page *page)
+{
+    last_table(page)->keeps_columns = true;
+}
+
 void mt_page_chart(struct mt_page *page, ...)
 {
     struct element *table = last_table(page);

@@ -44,6 +44,9 @@ void mt_page_row(struct mt_page *page, const struct mt_row_type *type, const voi
 /* Links the row that was added last: its first cell, and its bars. Copies the target, a path relative to the page. */
 void mt_page_link(struct mt_page *page, const char *target);
 
+/* Has pages show all columns of the table that was added last, also those that are the same in each row. */
+void mt_page_keep_columns(struct mt_page *page);
+
 /* Adds a chart of the rows so far to the table that was added last: for each row a bar for each of the columns of those titles,
  * three at most; NULL follows the last title. Titles that no column has are left out. */
 void mt_page_chart(struct mt_page *page, ...) __attribute__((sentinel));

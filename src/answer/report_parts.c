@@ -24,6 +24,8 @@ const char *mt_page_link_of(const struct element *table, size_t row)
 bool mt_page_is_constant(const struct element *table, size_t column)
 {
     size_t rows = mt_page_count_rows(table);
+    if (table->keeps_columns)
+        return false;
     for (size_t i = 0; i < table->bar_count; i++)
         if (table->bars[i] == column)
             return false;

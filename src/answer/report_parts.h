@@ -34,6 +34,7 @@ struct element {
     char *key;              /* of a table, as the rest */
     struct column *columns; /* column_count of them */
     size_t column_count;
+    bool keeps_columns; /* none is left out */
     struct cell *cells; /* row by row */
     size_t cell_count;
     char **links; /* by row: what it links to, or NULL; rows past link_count link to nothing */
@@ -65,7 +66,7 @@ size_t mt_page_count_rows(const struct element *table);
 const char *mt_page_link_of(const struct element *table, size_t row);
 
 /* True if all rows of a table show the same in a column, and there are several, or if none has anything there. Pages leave it
- * out. Not of columns that the chart shows. */
+ * out. Not of columns that the chart shows, nor of a table that keeps its columns. */
 bool mt_page_is_constant(const struct element *table, size_t column);
 
 /* Adds the title of a table with what all its rows have in common: "Peaks; in each row pass: full step". */

@@ -37,6 +37,7 @@ mt_status mt_rows_print_markdown(const char *page_title, const char *key, const 
     struct mt_text text = {0};
     struct mt_page *page = mt_page_create(page_title);
     mt_page_table(page, key, title, type, rows, count);
+    mt_page_keep_columns(page);
     mt_page_write_markdown(page, &text);
     mt_status status = mt_output_file_put(NULL, MT_OUTPUT_BY_NAME, mt_text_get(&text));
     mt_text_release(&text);
