@@ -152,6 +152,7 @@ test("on a narrow page the panel of what was chosen is in view", () =>
         assert.ok(y > 0 && y + height <= 700, `${y} ${height}`);
         assert.equal(await page.evaluate(() => document.activeElement?.tagName), "BODY");
         await page.click("#close-block");
+        await settle(page);
         assert.equal(await page.isVisible("#block"), false);
     }));
 
@@ -184,7 +185,10 @@ test("every block is in the list, once more of it is listed", async () => {
         const numberIn = (text) => Number(text.replaceAll(",", "").match(/\d+/)[0]);
         const all = numberIn(await page.textContent("#live-title"));
         assert.equal(await page.isVisible("#more-kinds"), true);
-        while (await page.isVisible("#more-kinds")) await page.click("#more-kinds");
+        while (await page.isVisible("#more-kinds")) {
+            await page.click("#more-kinds");
+            await settle(page);
+        }
         const counts = await page
             .locator("#live .group")
             .evaluateAll((rows) => rows.map((row) => row.querySelector(".each")?.textContent ?? "1"));
