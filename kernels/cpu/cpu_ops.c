@@ -131,14 +131,12 @@ static uint8_t uint8_of_double(double value)
             body;                                                                                                      \
         }
 
-static inline bool has_tiles(mt_dtype dtype)
-{
-    return (dtype > MT_NONE && dtype < MT_COMPUTED_DTYPE_COUNT) || mtk_is_fp8(dtype);
-}
+/* True if elements of a dtype are read into tiles. A macro, since only asserts use it. */
+#define HAS_TILES(dtype) (((dtype) > MT_NONE && (dtype) < MT_COMPUTED_DTYPE_COUNT) || mtk_is_fp8(dtype))
 
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
 {
-    assert(has_tiles(dtype) && count >= 0 && count <= MTK_TILE);
+    assert(HAS_TILES(dtype) && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
 #define X(name, type, value, stored)                                                                                   \
     case name: {                                                                                                       \
@@ -155,7 +153,7 @@ void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, d
 
 void mtk_store(char *to, mt_dtype dtype, int64_t stride, int64_t count, const double *restrict tile)
 {
-    assert(has_tiles(dtype) && count >= 0 && count <= MTK_TILE);
+    assert(HAS_TILES(dtype) && count >= 0 && count <= MTK_TILE);
     switch (dtype) {
 #define X(name, type, value, stored)                                                                                   \
     case name: {                                                                                                       \
