@@ -95,7 +95,6 @@ static mt_status read_value(const struct mt_option *option, const char *text, vo
     case MT_OPTION_CHOICE:
         return name_option(option, parse_choice(option, text, field));
     case MT_OPTION_LIST:
-        return add_to_list(option, text, field);
     case MT_OPTION_FLAG:
     case MT_OPTION_REST:
         break;
@@ -113,7 +112,6 @@ mt_status mt_option_check(const struct mt_option *option, const char *text)
         double percent;
         int choice;
     } ignored;
-    assert(option->kind != MT_OPTION_LIST);
     return read_value(option, text, &ignored);
 }
 
@@ -129,6 +127,8 @@ static mt_status store_value(struct parser *parser, const struct mt_option *opti
         parser->next = parser->count;
         return MT_OK;
     }
+    if (option->kind == MT_OPTION_LIST)
+        return add_to_list(option, text, field);
     if (!option->keeps_text)
         return read_value(option, text, field);
     *(const char **)field = text;
