@@ -210,7 +210,7 @@ static mt_status run_attention(const struct mtk_table *ops, const struct mtk_vie
     return ops->attention(0.25, MTK_MATH_FP32, &v[3], &v[4], &v[0], &v[1], &v[2], on);
 }
 
-/* Of noise as well: values are the queries, and the output the keys. */
+/* Of noise as well: values are the queries, and the output the keys. What is left of the memory is the workspace. */
 static mt_status run_attention_grad(const struct mtk_table *ops, const struct mtk_view *v, struct mtk_queue *on)
 {
     const struct mtk_attention_grad call = {.scale = 0.25,
@@ -223,7 +223,9 @@ static mt_status run_attention_grad(const struct mtk_table *ops, const struct mt
                                             .k = v[1],
                                             .v = v[0],
                                             .out = v[1],
-                                            .lse = v[3]};
+                                            .lse = v[3],
+                                            .workspace = card.memory + card.taken_bytes,
+                                            .workspace_bytes = card.arena_bytes - card.taken_bytes};
     return ops->attention_grad(&call, on);
 }
 
