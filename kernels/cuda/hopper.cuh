@@ -244,8 +244,7 @@ __device__ __forceinline__ void mtk_product(float (&sum)[COUNT], const uint32_t 
         MTK_WGMMA_LEFT(128, MTK_N_64, "%64, %65, %66, %67", "%68", "%69", "%70", MTK_F32(sum, 0), MTK_F32(sum, 32));
 }
 
-/* Stores four 8 x 8 pieces of bf16, each with its rows at the addresses that 8 lanes give. `turned` exchanges rows and
- * columns of each. */
+/* Stores four 8 x 8 pieces of bf16, each with its rows at the addresses that 8 lanes give. */
 __device__ __forceinline__ void mtk_pieces_store(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
