@@ -209,6 +209,11 @@ struct mtk_adamw {
  *                     half. Contiguous. Shazeer, "GLU variants improve transformer", 2020. Optional.
  *   swiglu_grad       In place: in becomes its gradient, da = g b s (1 + a (1 - s)) and db = g silu(a), where s = 1 /
  *                     (1 + e^-a) and g = grad; grad becomes out, silu(a) * b. Optional.
+ *   swiglu_product    in = x weightᵀ, and out = swiglu of in, which is not written if it has no address. in (n,2F), out
+ *                     (n,F), x (n,C) and weight (2F,C) are contiguous and of one dtype. Only for shapes that gate_plan.h
+ *                     names for the card. Optional.
+ *   swiglu_product_grad  As swiglu_grad, with grad weight for the gradient of out: in becomes its gradient, and out is
+ *                     written. grad (n,C), weight (C,F). Only for the same shapes. Optional.
  *   cross_entropy     Of rows: loss = ln of the sum of e^logits - logits[target], and logits become their gradient,
  *                     scale * (e^logits / their sum - (1 at target)). logits (n,V) are contiguous; loss (n,1) and
  *                     target (n,1) have any strides. Optional.
@@ -289,6 +294,14 @@ struct mtk_adamw {
       (scale, codes, turned, in))                                                                                      \
     X(swiglu, (const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue), (out, in))             \
     X(swiglu_grad, (const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue), (in, grad))      \
+    X(swiglu_product,                                                                                                  \
+      (const struct mtk_view *in, const struct mtk_view *out, const struct mtk_view *x, const struct mtk_view *weight, \
+       struct mtk_queue *queue),                                                                                       \
+      (in, out, x, weight))                                                                                            \
+    X(swiglu_product_grad,                                                                                             \
+      (const struct mtk_view *in, const struct mtk_view *out, const struct mtk_view *grad,                             \
+       const struct mtk_view *weight, struct mtk_queue *queue),                                                        \
+      (in, out, grad, weight))                                                                                         \
     X(cross_entropy,                                                                                                   \
       (double scale, const struct mtk_view *logits, const struct mtk_view *loss, const struct mtk_view *target,        \
        struct mtk_queue *queue),                                                                                       \

@@ -3,6 +3,7 @@
 #include "fused_bench.h"
 #include "golden_cases.h"
 #include "gpu.h"
+#include "kernels/gate_plan.h"
 #include "model/graph.h"
 #include "model/optimizer.h"
 #include "model/transformer.h"
@@ -222,6 +223,51 @@ static void weights_that_are_cast_once_or_often_give_the_same_losses(void **stat
     expect_losses_of_any_cast(MTK_MATH_FP32);
     if (takes_fp8(test_device))
         expect_losses_of_any_cast(MTK_MATH_FP8);
+}
+
+/* A wide feed-forward net, whose gate a card of compute capability 9.0 computes with its products. */
+static struct mt_training_config config_of_wide_gate(void)
+{
+    struct mt_training_config config = small_config();
+    config.model.d_model = 32;
+    config.model.heads = 2;
+    config.model.layers = 1;
+    config.model.d_ff = 4104;
+    config.batch = 8;
+    config.seq = 256;
+    config.autocast = true;
+    config.attention = MT_ATTENTION_WEIGHTS;
+    return config;
+}
+
+/* Trains on the device as if it had that compute capability. */
+static void losses_of_capability(int capability, const struct mt_training_config *config, int steps, double *losses)
+{
+    struct bench_model m;
+    open_model(&m, config);
+    m.device->card.capability = capability;
+    for (int64_t step = 0; step < steps; step++)
+        losses[step] = train_step(&m, step, NULL, NULL);
+    close_model(&m);
+}
+
+static void a_gate_within_its_products_gives_the_same_losses(void **state)
+{
+    (void)state;
+    enum { STEPS = 3, APART = 80, WITHIN = 90 };
+    double apart[STEPS], within[STEPS], again[STEPS];
+    struct mt_training_config config = config_of_wide_gate();
+    const int64_t rows = config.batch * config.seq;
+    assert_true(mtk_gate_in_product(WITHIN, MT_BF16, rows, config.model.d_model, config.model.d_ff));
+    assert_false(mtk_gate_in_product(APART, MT_BF16, rows, config.model.d_model, config.model.d_ff));
+    losses_of_capability(APART, &config, STEPS, apart);
+    losses_of_capability(WITHIN, &config, STEPS, within);
+    for (int step = 0; step < STEPS; step++)
+        assert_true(fabs(within[step] / apart[step] - 1) < 1e-3);
+    assert_true(within[STEPS - 1] < within[0] - 0.05);
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    losses_of_capability(WITHIN, &config, STEPS, again);
+    assert_memory_equal(again, within, sizeof within);
 }
 
 /* ---- runs ---- */
@@ -639,6 +685,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(every_element_of_every_gradient_is_the_eager_models),
         cmocka_unit_test(a_second_backward_adds_to_the_gradients_that_are_there),
         cmocka_unit_test(weights_that_are_cast_once_or_often_give_the_same_losses),
+        cmocka_unit_test(a_gate_within_its_products_gives_the_same_losses),
         cmocka_unit_test(sim_and_the_device_emit_one_sequence),
         cmocka_unit_test(every_block_is_known),
         cmocka_unit_test(a_step_takes_less_than_the_eager_one),

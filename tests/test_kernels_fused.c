@@ -2,6 +2,7 @@
  * dtypes and alignments. The device may be given as an argument (default: cpu). */
 #include "gpu.h"
 #include "kernel_bench.h"
+#include "kernels/gate_plan.h"
 
 /* ---- the gate ---- */
 
@@ -35,6 +36,111 @@ static void the_gate_and_its_gradient_are_their_formulas(void **state)
     struct dice dice = dice_of_seed(SEED + 2);
     for (int round = 0; round < ROUNDS; round++)
         check_gate(&dice);
+}
+
+/* ---- the gate with the products around it ---- */
+
+/* Returns a buffer of bf16 at a multiple of 16 bytes, as tensors are. */
+static struct buffer buffer_aligned(struct dice *dice, const char *name, int64_t rows, int64_t columns, double spread)
+{
+    for (;;) {
+        struct buffer b = buffer_create(dice, name, MT_BF16, rows, columns, spread);
+        if (b.address % 16 == 0)
+            return b;
+        free(b.before);
+        free(b.expected);
+    }
+}
+
+/* Returns the sum over k of left[row,k] times right[k], whose elements are `apart`. */
+static double product_of(const struct buffer *left, int64_t row, const double *right, int64_t apart)
+{
+    double sum = 0;
+    for (int64_t k = 0; k < left->columns; k++)
+        sum += left->before[row * left->columns + k] * right[k * apart];
+    return sum;
+}
+
+/* The operands of one gate and of the products before and after it. */
+struct gate_buffers {
+    struct buffer in, out, x, w13, grad, w2;
+};
+
+static struct gate_buffers roll_gate(struct dice *dice)
+{
+    static const int64_t all_rows[] = {1, 40, 129, 300, 531}, widths[] = {8, 64, 200, 264},
+                         hiddens[] = {8, 120, 136, 264};
+    int64_t rows = all_rows[roll(dice, 5)], C = widths[roll(dice, 4)], F = hiddens[roll(dice, 4)];
+    double small = 0.5 / sqrt((double)C);
+    return (struct gate_buffers){.in = buffer_aligned(dice, "in", rows, 2 * F, 1),
+                                 .out = buffer_aligned(dice, "out", rows, F, 1),
+                                 .x = buffer_aligned(dice, "x", rows, C, 1),
+                                 .w13 = buffer_aligned(dice, "w13", 2 * F, C, small),
+                                 .grad = buffer_aligned(dice, "grad", rows, C, 1),
+                                 .w2 = buffer_aligned(dice, "w2", C, F, small)};
+}
+
+static void expect_unchanged(struct gate_buffers *b)
+{
+    struct buffer *const operands[] = {&b->x, &b->w13, &b->grad, &b->w2};
+    for (int i = 0; i < 4; i++)
+        expect(operands[i], 0);
+    bench.taken_bytes = 0;
+}
+
+/* Results are computed from sums that differ in the last bit of bf16 where the sum lies half-way. */
+enum { THOUSANDS_OF_SUMS = 6000 };
+
+static void check_product_before_gate(struct dice *dice, bool wants_out)
+{
+    struct gate_buffers b = roll_gate(dice);
+    const int64_t F = b.out.columns, C = b.x.columns;
+    for (int64_t i = 0; i < b.out.rows * F; i++) {
+        int64_t row = i / F, column = i % F, left = row * 2 * F + column;
+        b.in.expected[left] = product_of(&b.x, row, b.w13.before + column * C, 1);
+        b.in.expected[left + F] = product_of(&b.x, row, b.w13.before + (F + column) * C, 1);
+        double a = round_to_dtype(b.in.expected[left], MT_BF16);
+        if (wants_out)
+            b.out.expected[i] = a / (1 + exp(-a)) * round_to_dtype(b.in.expected[left + F], MT_BF16);
+    }
+    struct mtk_view in = view_of(&b.in), out = view_of(&b.out), x = view_of(&b.x), w13 = view_of(&b.w13);
+    const struct mtk_view none = {0};
+    done(ops()->swiglu_product(&in, wants_out ? &out : &none, &x, &w13, queue()));
+    expect(&b.in, THOUSANDS_OF_SUMS);
+    expect(&b.out, wants_out ? THOUSANDS_OF_SUMS : 0);
+    expect_unchanged(&b);
+}
+
+static void check_product_after_gate(struct dice *dice)
+{
+    struct gate_buffers b = roll_gate(dice);
+    const int64_t F = b.out.columns;
+    for (int64_t i = 0; i < b.out.rows * F; i++) {
+        int64_t row = i / F, column = i % F, left = row * 2 * F + column;
+        double g = product_of(&b.grad, row, b.w2.before + column, F);
+        double a = b.in.before[left], v = b.in.before[left + F], s = 1 / (1 + exp(-a));
+        b.out.expected[i] = a * s * v;
+        b.in.expected[left] = g * v * s * (1 + a * (1 - s));
+        b.in.expected[left + F] = g * a * s;
+    }
+    struct mtk_view in = view_of(&b.in), out = view_of(&b.out), grad = view_of(&b.grad), w2 = view_of(&b.w2);
+    done(ops()->swiglu_product_grad(&in, &out, &grad, &w2, queue()));
+    expect(&b.in, THOUSANDS_OF_SUMS);
+    expect(&b.out, 8);
+    expect_unchanged(&b);
+}
+
+static void the_gate_within_a_product_is_its_formula(void **state)
+{
+    (void)state;
+    const int capability = bench.device->card.capability, rounds = 24;
+    struct dice dice = dice_of_seed(SEED + 7);
+    if (strncmp(test_device, "cuda", 4) == 0 && !mtk_gate_fits_product(capability, MT_BF16, 8, 8))
+        skip();
+    for (int round = 0; round < rounds; round++) {
+        check_product_before_gate(&dice, round % 3 > 0);
+        check_product_after_gate(&dice);
+    }
 }
 
 /* ---- the loss ---- */
@@ -194,6 +300,7 @@ int main(int count, char **arguments)
         return SKIPPED;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gate_and_its_gradient_are_their_formulas),
+        cmocka_unit_test(the_gate_within_a_product_is_its_formula),
         cmocka_unit_test(the_loss_and_its_gradient_are_their_formulas),
         cmocka_unit_test(the_loss_of_large_logits_is_finite),
         cmocka_unit_test(an_update_of_many_parameters_is_its_formula),

@@ -189,6 +189,16 @@ static void call_swiglu(struct mt_tensor *const *t)
     mt_op_swiglu(&lab.rt, t[0], t[1]);
 }
 
+static void call_swiglu_product(struct mt_tensor *const *t)
+{
+    mt_op_swiglu_product(&lab.rt, t[0], t[1], t[2], t[3]);
+}
+
+static void call_swiglu_product_grad(struct mt_tensor *const *t)
+{
+    mt_op_swiglu_product_grad(&lab.rt, t[0], t[1], t[2], t[3]);
+}
+
 static void call_cross_entropy(struct mt_tensor *const *t)
 {
     mt_op_cross_entropy(&lab.rt, 1, t[0], t[1], t[2]);
@@ -341,6 +351,23 @@ static const struct op_case cases[] = {
      {{MT_F32, 2, {4, 4}}, {MT_F32, 2, {4, 8}}},
      {{1, IS_ANOTHER, {MT_F32, 2, {4, 4}}}, {1, IS_ANOTHER, {MT_BF16, 2, {4, 8}}}},
      2},
+    {"matmul",
+     call_swiglu_product,
+     {{MT_BF16, 3, {2, 3, 8}}, {MT_BF16, 3, {2, 3, 4}}, {MT_BF16, 3, {2, 3, 5}}, {MT_BF16, 2, {8, 5}}},
+     {{1, IS_ANOTHER, {MT_BF16, 3, {2, 3, 8}}},
+      {2, IS_ANOTHER, {MT_BF16, 3, {2, 2, 5}}},
+      {2, IS_ANOTHER, {MT_F32, 3, {2, 3, 5}}},
+      {3, IS_ANOTHER, {MT_BF16, 2, {8, 4}}},
+      {3, IS_ANOTHER, {MT_BF16, 2, {4, 5}}}},
+     5},
+    {"matmul",
+     call_swiglu_product_grad,
+     {{MT_BF16, 3, {2, 3, 8}}, {MT_BF16, 3, {2, 3, 4}}, {MT_BF16, 3, {2, 3, 5}}, {MT_BF16, 2, {5, 4}}},
+     {{0, IS_ANOTHER, {MT_BF16, 3, {2, 3, 4}}},
+      {2, IS_ANOTHER, {MT_BF16, 3, {2, 2, 5}}},
+      {3, IS_ANOTHER, {MT_BF16, 2, {5, 8}}},
+      {3, IS_ANOTHER, {MT_F32, 2, {5, 4}}}},
+     4},
     {"cross_entropy",
      call_cross_entropy,
      {{MT_BF16, 3, {2, 3, 9}}, {MT_F32, 2, {2, 3}}, {MT_I64, 2, {2, 3}}},

@@ -72,6 +72,34 @@ __device__ __forceinline__ void mtk_named_pass(int name, int threads)
     asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+/* ---- Clusters: blocks that run at once and reach each other's shared memory. */
+
+/* Returns the number of this block in its cluster. */
+__device__ __forceinline__ uint32_t mtk_cluster_rank()
+{
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Waits until all threads of the cluster have come. */
+__device__ __forceinline__ void mtk_cluster_wait()
+{
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/* Arrives at the barrier at this place in a block of the cluster. Nothing that the thread wrote is made visible by it:
+ * a release would cost a fence of the whole card. */
+__device__ __forceinline__ void mtk_barrier_arrive_in(uint32_t block, uint64_t *barrier)
+{
+    asm volatile(
+        "{\n.reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there];\n}\n" ::"r"(mtk_shared_address(barrier)),
+        "r"(block)
+        : "memory");
+}
+
 /* Gives registers of this warpgroup's threads back, or takes more. COUNT is a multiple of 8. */
 template <int COUNT> __device__ __forceinline__ void mtk_registers_give()
 {
@@ -81,6 +109,18 @@ template <int COUNT> __device__ __forceinline__ void mtk_registers_give()
 template <int COUNT> __device__ __forceinline__ void mtk_registers_take()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+/* True in one thread of the warp, always the same. All of its threads call it. The compiler knows that one is left, and
+ * so hands operands to the copy engine without a loop over the threads. */
+__device__ __forceinline__ bool mtk_is_elected()
+{
+    uint32_t elected;
+    asm volatile("{\n.reg .pred elected;\n"
+                 "elect.sync _|elected, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, elected;\n}\n"
+                 : "=r"(elected));
+    return elected != 0;
 }
 
 /* ---- Copies by the copy engine */
@@ -96,6 +136,25 @@ __device__ __forceinline__ void mtk_tensor_copy(uint32_t to, const mtk_tensor_ma
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, "
                  "%5, %6}], [%2];" ::"r"(to),
                  "l"(map), "r"(mtk_shared_address(barrier)), "r"(column), "r"(row), "r"(head), "r"(batch)
+                 : "memory");
+}
+
+/* The same of a matrix, to the same place in each block of the cluster whose bit is set in `blocks`; there the barrier at
+ * this place counts. */
+__device__ __forceinline__ void mtk_tensor_copy_to(uint16_t blocks, uint32_t to, const mtk_tensor_map *map,
+                                                   uint64_t *barrier, int column, int row)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4, %5, %5}], [%2], %6;" ::"r"(to),
+                 "l"(map), "r"(mtk_shared_address(barrier)), "r"(column), "r"(row), "r"(0), "h"(blocks)
+                 : "memory");
+}
+
+/* Begins to write rows `row` on of a matrix, as mtk_tensor_copy reads them. What lies outside of it is not written. */
+__device__ __forceinline__ void mtk_tensor_write(const mtk_tensor_map *map, uint32_t from, int column, int row)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %4}], [%1];" ::"l"(map),
+                 "r"(from), "r"(column), "r"(row), "r"(0)
                  : "memory");
 }
 
@@ -121,18 +180,19 @@ __device__ __forceinline__ void mtk_floats_add(float *to, uint32_t from, uint32_
                  : "memory");
 }
 
-__device__ __forceinline__ void mtk_floats_commit()
+__device__ __forceinline__ void mtk_writes_commit()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Returns when the thread's writes have read shared memory, or are complete. */
-__device__ __forceinline__ void mtk_floats_wait_read()
+/* Returns when all but PENDING of the thread's groups of writes have read shared memory. */
+template <int PENDING = 0> __device__ __forceinline__ void mtk_writes_wait_read()
 {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
 
-__device__ __forceinline__ void mtk_floats_wait()
+/* Returns when the thread's writes are complete. */
+__device__ __forceinline__ void mtk_writes_wait()
 {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
@@ -193,6 +253,11 @@ template <int PENDING> __device__ __forceinline__ void mtk_products_wait()
 #define MTK_N_16 MTK_N_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define MTK_N_32 MTK_N_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define MTK_N_40 MTK_N_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define MTK_N_128                                                                                                      \
+    MTK_N_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "  \
+             "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "      \
+             "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, "  \
+             "%120, %121, %122, %123, %124, %125, %126, %127"
 #define MTK_N_64                                                                                                       \
     MTK_N_40 ", %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, "  \
              "%60, %61, %62, %63"
@@ -216,7 +281,8 @@ template <int PENDING> __device__ __forceinline__ void mtk_products_wait()
 template <int LEFT_TURNED, int RIGHT_TURNED, int COUNT>
 __device__ __forceinline__ void mtk_product(float (&sum)[COUNT], uint64_t a, uint64_t b, int adds)
 {
-    static_assert(COUNT == 8 || COUNT == 16 || COUNT == 32 || COUNT == 40 || COUNT == 64, "there is an instruction");
+    static_assert(COUNT == 8 || COUNT == 16 || COUNT == 32 || COUNT == 40 || COUNT == 64 || COUNT == 128,
+                  "there is an instruction");
     if constexpr (COUNT == 8)
         MTK_WGMMA_SHARED(16, MTK_N_8, "%8", "%9", "%10", "%11", "%12", MTK_F4(sum, 0), MTK_F4(sum, 4));
     if constexpr (COUNT == 16)
@@ -228,6 +294,9 @@ __device__ __forceinline__ void mtk_product(float (&sum)[COUNT], uint64_t a, uin
                          MTK_F4(sum, 36));
     if constexpr (COUNT == 64)
         MTK_WGMMA_SHARED(128, MTK_N_64, "%64", "%65", "%66", "%67", "%68", MTK_F32(sum, 0), MTK_F32(sum, 32));
+    if constexpr (COUNT == 128)
+        MTK_WGMMA_SHARED(256, MTK_N_128, "%128", "%129", "%130", "%131", "%132", MTK_F32(sum, 0), MTK_F32(sum, 32),
+                         MTK_F32(sum, 64), MTK_F32(sum, 96));
 }
 
 /* The same with the left operand in registers: a[0] and a[2] are columns of row g, a[1] and a[3] of row g + 8. */
@@ -249,6 +318,15 @@ __device__ __forceinline__ void mtk_pieces_store(uint32_t address, uint32_t a, u
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(a), "r"(b),
                  "r"(c), "r"(d)
+                 : "memory");
+}
+
+/* Loads four such pieces. */
+__device__ __forceinline__ void mtk_pieces_load(uint32_t address, uint32_t (&piece)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(piece[0]), "=r"(piece[1]), "=r"(piece[2]), "=r"(piece[3])
+                 : "r"(address)
                  : "memory");
 }
 

@@ -140,10 +140,10 @@ __device__ __forceinline__ void add_sums(shared_memory<WIDTH> &shared, const bac
             mtk_floats_write(call.sums + n * S::SUMS, from, bytes);
         else
             mtk_floats_add(call.sums + n * S::SUMS, from, bytes);
-        mtk_floats_commit();
-        mtk_floats_wait_read();
+        mtk_writes_commit();
+        mtk_writes_wait_read();
         mtk_barrier_arrive(&b.sums_empty[adder]);
-        mtk_floats_wait();
+        mtk_writes_wait();
         write_turn(&call.turns[n], turn + 1);
     }
 }

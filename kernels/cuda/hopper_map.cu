@@ -1,4 +1,4 @@
-/* Maps of heads for the copy engine. The driver makes them; its function is looked up by name, since the module is not
+/* Maps of heads and matrices for the copy engine. The driver makes them; its function is looked up by name, since the module is not
  * linked with the driver. */
 #include "kernels/cuda/flash_hopper.cuh"
 
@@ -27,7 +27,7 @@ mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int 
     static const encode_function encode = find_encode();
     constexpr cuuint64_t BYTES = sizeof(mtk_bf16);
     if (encode == nullptr)
-        return mt_fail(MT_FAILED, "attention: the driver has no cuTensorMapEncodeTiled");
+        return mt_fail(MT_FAILED, "the driver has no cuTensorMapEncodeTiled");
     cuuint64_t shape[4], stride[3];
     const cuuint32_t box[4] = {MTK_CHUNK, (cuuint32_t)rows, 1, 1}, step[4] = {1, 1, 1, 1};
     for (int d = 0; d < 4; d++)
@@ -39,7 +39,7 @@ mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int 
                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result == CUDA_SUCCESS)
         return MT_OK;
-    return mt_fail(MT_FAILED, "attention: the driver makes no map of heads (%lld,%lld,%lld,%lld): error %d",
+    return mt_fail(MT_FAILED, "the driver makes no map of heads (%lld,%lld,%lld,%lld): error %d",
                    (long long)heads->shape[0], (long long)heads->shape[1], (long long)heads->shape[2],
                    (long long)heads->shape[3], (int)result);
 }

@@ -99,8 +99,7 @@ static void feed_forward_grad(struct mt_runtime *rt, struct mt_fused_model *mode
                               struct residual_grad *residual)
 {
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    struct mt_tensor *gated = mt_fused_input_grad(rt, model, "w2", operand(residual), layer->down);
-    mt_op_swiglu_grad(rt, layer->gates, gated);
+    struct mt_tensor *gated = mt_fused_gate_grad(rt, model, layer, operand(residual));
     mt_fused_weight_grad(rt, model, "w2", operand(residual), gated, layer->down);
     mt_tensor_release(rt, gated);
     struct mt_tensor *normed = mt_fused_input_grad(rt, model, "w13", layer->gates, layer->gate_up);

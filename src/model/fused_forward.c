@@ -74,27 +74,14 @@ static void attend(struct mt_runtime *rt, struct mt_fused_model *model, struct m
     mt_scope_leave(rt, outer);
 }
 
-/* Returns the gate's output from both of its operands, which lie side by side in `gates`. */
-static struct mt_tensor *gate(struct mt_runtime *rt, struct mt_tensor *gates)
-{
-    if (gates == NULL)
-        return NULL;
-    assert(gates->shape[2] % 2 == 0);
-    const int64_t shape[] = {gates->shape[0], gates->shape[1], gates->shape[2] / 2};
-    struct mt_tensor *gated = mt_tensor_empty(rt, MT_ROLE_TEMPORARY, NULL, gates->dtype, 3, shape);
-    mt_op_swiglu(rt, gated, gates);
-    return gated;
-}
-
-/* Computes both operands of the gate from the stream. Enters the span of the feed-forward net and returns the scope
- * to go back to. */
+/* Computes the operands of the gate from the stream and, unless `gated` is NULL, the gate's output. Enters the span of the
+ * feed-forward net and returns the scope to go back to. */
 static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused_model *model,
-                                          struct mt_fused_layer *layer, struct stream *stream)
+                                          struct mt_fused_layer *layer, struct stream *stream, struct mt_tensor **gated)
 {
     struct mt_tensor *normed = normalize(rt, model, "ln2", layer->ln2, &layer->norm2, stream);
     struct mt_scope outer = mt_scope_enter(rt, "ffn", MT_CATEGORY_FFN, "swiglu");
-    layer->gates = mt_fused_linear(rt, model, "w13", mt_effective_role(rt, MT_ROLE_ACTIVATION), normed, layer->gate_up);
-    mt_tensor_release(rt, normed);
+    mt_fused_gate(rt, model, layer, normed, gated);
     return outer;
 }
 
@@ -102,8 +89,8 @@ static struct mt_scope enter_feed_forward(struct mt_runtime *rt, struct mt_fused
 static void feed_forward(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
                          struct stream *stream)
 {
-    struct mt_scope outer = enter_feed_forward(rt, model, layer, stream);
-    struct mt_tensor *gated = gate(rt, layer->gates);
+    struct mt_tensor *gated = NULL;
+    struct mt_scope outer = enter_feed_forward(rt, model, layer, stream, &gated);
     if (!rt->grad_enabled)
         mt_tensor_drop(rt, &layer->gates);
     stream->addend = mt_fused_linear(rt, model, "w2", MT_ROLE_TEMPORARY, gated, layer->down);
@@ -132,7 +119,7 @@ void mt_fused_recompute_layer(struct mt_runtime *rt, struct mt_fused_model *mode
     layer->norm1.x = NULL;
     struct mt_tensor *normed = normalize(rt, model, "ln1", layer->ln1, &layer->norm1, &stream);
     attend(rt, model, layer, normed, &stream);
-    mt_scope_leave(rt, enter_feed_forward(rt, model, layer, &stream));
+    mt_scope_leave(rt, enter_feed_forward(rt, model, layer, &stream, NULL));
     MT_RELEASE(rt, stream.sum, stream.addend);
 }
 

@@ -186,6 +186,16 @@ void mt_fused_weight_grad_fp8(struct mt_runtime *rt, struct mt_fused_model *mode
 /* Releases copies in fp8, if there are some. */
 void mt_fused_codes_drop(struct mt_runtime *rt, struct mt_fused_codes *codes);
 
+/* Computes the operands of a layer's gate, which the layer keeps, and its output *gated, (B,T,F), a new reference; a NULL
+ * `gated` is not computed. Takes over `normed`, (B,T,C). */
+void mt_fused_gate(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                   struct mt_tensor *normed, struct mt_tensor **gated);
+
+/* Computes the gradient of the gate's operands in their place, from that of the layer's output. Returns the gate's output
+ * again, a new reference. */
+struct mt_tensor *mt_fused_gate_grad(struct mt_runtime *rt, struct mt_fused_model *model, struct mt_fused_layer *layer,
+                                     struct mt_tensor *grad);
+
 /* Returns the gradient of a weight, borrowed, taken if there is none. *out_beta is its factor before the next
  * addition: 1, or 0 if it was taken now. */
 struct mt_tensor *mt_fused_gradient(struct mt_runtime *rt, struct mt_fused_weight *weight, double *out_beta);

@@ -122,6 +122,14 @@ void mt_op_swiglu(struct mt_runtime *rt, struct mt_tensor *out, const struct mt_
 /* Computes the gradient in place: `in` becomes its gradient, and `grad`, of out, becomes out again. */
 void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *grad);
 
+/* Compute the product before the gate with it, in = x (…, C) · weight (2F, C)ᵀ and out as above, and the gradient of the
+ * product after it: as above, `grad` (…, C) · weight (C, F) being the gradient of out, which is written. For shapes that
+ * mtk_gate_in_product names for the card. */
+void mt_op_swiglu_product(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *out /* NULL: not wanted */,
+                          const struct mt_tensor *x, const struct mt_tensor *weight);
+void mt_op_swiglu_product_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *out,
+                               const struct mt_tensor *grad, const struct mt_tensor *weight);
+
 /* Computes losses (…) of logits (…, V) by targets (…). The logits become `scale` times the gradient of the sum of
  * losses. */
 void mt_op_cross_entropy(struct mt_runtime *rt, double scale, struct mt_tensor *logits, struct mt_tensor *losses,

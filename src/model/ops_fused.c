@@ -177,6 +177,63 @@ void mt_op_swiglu_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_te
     MT_OP_LAUNCH(rt, "swiglu_grad", swiglu_grad, MT_OP_VIEW(in), MT_OP_VIEW(grad));
 }
 
+/* Checks the operands of a product with a gate over `both` (…, 2F): `rows` (…, C) and a weight of rows x columns, of one
+ * dtype, in memory of their own. */
+static bool gate_product_fits(struct mt_runtime *rt, const char *op, const struct mt_tensor *both,
+                              const struct mt_tensor *rows, const struct mt_tensor *weight, int64_t weight_rows,
+                              int64_t weight_columns)
+{
+    if (!mt_op_ready(rt, op, (const struct mt_tensor *[]){both, rows, weight}, 3))
+        return false;
+    bool fits = rows->dims == both->dims && mt_tensor_same_leading(rows, both, rows->dims - 1) &&
+                rows->dtype == both->dtype && rows->storage != both->storage && mt_tensor_is_contiguous(rows) &&
+                mt_tensor_is_contiguous(both);
+    bool weight_fits = weight->dims == 2 && weight->shape[0] == weight_rows && weight->shape[1] == weight_columns &&
+                       weight->dtype == both->dtype && weight->storage != both->storage &&
+                       mt_tensor_is_contiguous(weight);
+    return mt_op_expect(rt, fits, op, both, rows) && mt_op_expect(rt, weight_fits, op, both, weight);
+}
+
+/* Counts the operations of a product of `rows` with a matrix of so many columns, and of the gate over its results. */
+static double gate_product_operations(const struct mt_tensor *rows, int64_t columns, double gate)
+{
+    return 2.0 * (double)mt_tensor_count(rows) * (double)columns + gate;
+}
+
+void mt_op_swiglu_product(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *out, const struct mt_tensor *x,
+                          const struct mt_tensor *weight)
+{
+    const char *op = "matmul";
+    if (!mt_op_ready(rt, op, (const struct mt_tensor *[]){in, x}, 2))
+        return;
+    int64_t columns = in->shape[in->dims - 1];
+    if (!gate_product_fits(rt, op, in, x, weight, columns, x->shape[x->dims - 1]) ||
+        (out != NULL && !halves_fit(rt, op, out, in)))
+        return;
+    mt_use_note(rt, in, (const struct mt_tensor *[]){x, weight}, 2);
+    mt_use_write(rt, out);
+    mt_op_spend(rt, op, gate_product_operations(x, columns, out != NULL ? 5.0 * (double)mt_tensor_count(out) : 0),
+                (const struct mt_tensor *[]){out, in, weight, x}, 4, true);
+    MT_OP_LAUNCH(rt, op, swiglu_product, MT_OP_VIEW(in), MT_OP_VIEW(out), MT_OP_VIEW(x), MT_OP_VIEW(weight));
+}
+
+void mt_op_swiglu_product_grad(struct mt_runtime *rt, struct mt_tensor *in, struct mt_tensor *out,
+                               const struct mt_tensor *grad, const struct mt_tensor *weight)
+{
+    const char *op = "matmul";
+    if (!mt_op_ready(rt, op, (const struct mt_tensor *[]){out, grad}, 2))
+        return;
+    int64_t columns = out->shape[out->dims - 1];
+    if (!gate_product_fits(rt, op, out, grad, weight, grad->shape[grad->dims - 1], columns) ||
+        !halves_fit(rt, op, out, in))
+        return;
+    mt_use_note(rt, in, (const struct mt_tensor *[]){in, grad, weight}, 3);
+    mt_use_write(rt, out);
+    mt_op_spend(rt, op, gate_product_operations(grad, columns, 10.0 * (double)mt_tensor_count(out)),
+                (const struct mt_tensor *[]){in, in, out, weight, grad}, 5, true);
+    MT_OP_LAUNCH(rt, op, swiglu_product_grad, MT_OP_VIEW(in), MT_OP_VIEW(out), MT_OP_VIEW(grad), MT_OP_VIEW(weight));
+}
+
 /* True if each row of `rows` has one element of `narrow`. */
 static bool has_one_a_row(const struct mt_tensor *narrow, const struct mt_tensor *rows)
 {
