@@ -18,7 +18,8 @@ __host__ __device__ constexpr uint32_t mtk_tile_bytes(int rows, int width)
     return (uint32_t)(mtk_chunks(width) * rows) * MTK_CHUNK_ROW;
 }
 
-/* Describes heads (B,H,T,D) to the copy engine, for copies of `rows` rows and one chunk of columns. */
+/* Describes heads (B,H,T,D) of bf16 to the copy engine, for copies of `rows` rows and one chunk of columns. Heads of fp32,
+ * of at most 256 columns, are copied with all of their columns, and as they are. */
 mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int rows);
 
 /* Begins to copy a tile of ROWS rows, all of its chunks. The barrier expects mtk_tile_bytes(ROWS, WIDTH). */

@@ -158,14 +158,6 @@ __device__ __forceinline__ void mtk_tensor_write(const mtk_tensor_map *map, uint
                  : "memory");
 }
 
-/* Begins to copy `bytes`, a multiple of 16, from memory of the card. */
-__device__ __forceinline__ void mtk_bytes_copy(uint32_t to, const void *from, uint64_t *barrier, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-                 "l"(from), "r"(bytes), "r"(mtk_shared_address(barrier))
-                 : "memory");
-}
-
 /* Begins to write floats to memory of the card, or to add them to what is there. */
 __device__ __forceinline__ void mtk_floats_write(float *to, uint32_t from, uint32_t bytes)
 {

@@ -44,7 +44,7 @@ template <int WIDTH> struct shape {
 /* A launch. `rows` are, for each tile of queries, lse times log2(e) and delta; `sums` are dq without its factor, for each
  * tile as the threads of consumers have it. */
 struct backward_call {
-    mtk_tensor_map q, k, v, grad;
+    mtk_tensor_map q, k, v, grad, lse_and_delta; /* the last of `rows` */
     mtk_flash<mtk_bf16> call;
     float *rows, *sums;
     unsigned *turns; /* for each tile of queries, the blocks that have added to it */
@@ -66,7 +66,7 @@ template <int WIDTH> struct shared_memory {
     alignas(MTK_TILE_ALIGN) char grads[shape<WIDTH>::STAGES][shape<WIDTH>::QUERY_BYTES];
     alignas(MTK_TILE_ALIGN) char slopes[2][mtk_tile_bytes(KEYS, QUERIES)];
     alignas(MTK_TILE_ALIGN) float sums[shape<WIDTH>::ADDERS][shape<WIDTH>::SUMS];
-    alignas(16) float rows[shape<WIDTH>::STAGES][2 * QUERIES];
+    alignas(128) float rows[shape<WIDTH>::STAGES][2 * QUERIES];
     barriers<WIDTH> barrier;
     unsigned block;
 };
@@ -98,10 +98,9 @@ __device__ __forceinline__ void produce(shared_memory<WIDTH> &shared, const back
     for (use<WIDTH> at = {0}; at.n < part.count; at.n++) {
         int s = at.stage(), tile = call.query_tiles - 1 - at.n;
         mtk_barrier_wait(&b.empty[s], at.phase() ^ 1);
-        mtk_bytes_copy(mtk_shared_address(shared.rows[s]),
-                       call.rows + ((int64_t)part.head * call.query_tiles + tile) * 2 * QUERIES, &b.full[s],
-                       S::ROW_BYTES);
         mtk_barrier_expect(&b.full[s], 2 * S::QUERY_BYTES + S::ROW_BYTES);
+        mtk_tensor_copy(mtk_shared_address(shared.rows[s]), &call.lse_and_delta, &b.full[s], 0,
+                        part.head * call.query_tiles + tile, 0, 0);
         mtk_tile_load<WIDTH, QUERIES>(mtk_shared_address(shared.queries[s]), &call.q, &b.full[s], tile * QUERIES,
                                       part.keys);
         mtk_tile_load<WIDTH, QUERIES>(mtk_shared_address(shared.grads[s]), &call.grad, &b.full[s], tile * QUERIES,
@@ -501,6 +500,12 @@ mt_status launch(backward_call &call, const struct mtk_attention_grad *grad, str
         status = mtk_hopper_map(&call.k, &grad->k, KEYS);
     if (status == MT_OK)
         status = mtk_hopper_map(&call.v, &grad->v, KEYS);
+    const struct mtk_view rows = {grad->workspace + (mt_addr)(tiles * S::SUMS * (int64_t)sizeof(float)),
+                                  MT_F32,
+                                  {1, 1, tiles, 2 * QUERIES},
+                                  {tiles * 2 * QUERIES, tiles * 2 * QUERIES, 2 * QUERIES, 1}};
+    if (status == MT_OK)
+        status = mtk_hopper_map(&call.lse_and_delta, &rows, 1);
     if (status == MT_OK)
         status = mtk_launch("attention_grad (delta)", prepare,
                             blocks_of(tiles * QUERIES * PREPARE_LANES, PREPARE_THREADS), PREPARE_THREADS, queue, call);
