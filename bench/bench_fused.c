@@ -330,7 +330,8 @@ static void measure_length_medium(struct bench *bench)
 
 static void measure_length_large(struct bench *bench)
 {
-    measure_length(bench, &(struct size){"2.7B", 2560, 10240, 32, "--optimizer-in-backward beside"});
+    measure_length(
+        bench, &(struct size){"2.7B", 2560, 10240, 32, "--optimizer-in-backward beside --zero-grad before-forward"});
 }
 
 /* ---- memory ---- */
