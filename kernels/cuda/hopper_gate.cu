@@ -219,17 +219,6 @@ __device__ __forceinline__ uint32_t lane_address(const char *strip, int k)
     return mtk_piece_address(mtk_shared_address(strip), lane % 16, 2 * k + lane / 16);
 }
 
-/* Has the copy engine write a strip that the warp has filled. */
-__device__ __forceinline__ void write_strip(const mtk_tensor_map *map, const char *strip, int row, int column)
-{
-    mtk_shared_publish();
-    __syncwarp();
-    if (!mtk_is_elected())
-        return;
-    mtk_tensor_write(map, mtk_shared_address(strip), column, row);
-    mtk_writes_commit();
-}
-
 /* Fills the next of the warp's two strips, once what was in it has been read, and has it written. */
 __device__ __forceinline__ void put_strip(shared_memory<FORWARD> &shared, warp_place &w, const mtk_tensor_map *map,
                                           const uint32_t (&words)[4][4], int row, int column)
@@ -240,7 +229,12 @@ __device__ __forceinline__ void put_strip(shared_memory<FORWARD> &shared, warp_p
 #pragma unroll
     for (int k = 0; k < 4; k++)
         mtk_pieces_store(lane_address(strip, k), words[k][0], words[k][1], words[k][2], words[k][3]);
-    write_strip(map, strip, row, column);
+    mtk_shared_publish();
+    __syncwarp();
+    if (!mtk_is_elected())
+        return;
+    mtk_tensor_write(map, mtk_shared_address(strip), column, row);
+    mtk_writes_commit();
 }
 
 /* Writes a, b and, if wanted, gated of a tile. Columns of a are the first half of the sums, of b the second. */
@@ -356,6 +350,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
         mtk_registers_give<PRODUCER_REGISTERS>();
         if (warp == 0 && mtk_is_elected())
             produce<WAY>(shared, call);
+        __syncwarp();
     } else {
         mtk_registers_take<CONSUMER_REGISTERS>();
         consume<WAY>(shared, call);
