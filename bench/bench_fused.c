@@ -247,7 +247,6 @@ static double allocated_gib(struct bench *bench)
 struct size {
     const char *name;
     int width, hidden, layers;
-    const char *options; /* beside those of all */
 };
 
 enum { TOKENS = 16384, VOCABULARY = 10000 };
@@ -309,8 +308,10 @@ static void measure_length(struct bench *bench, const struct size *size)
         if (seq == 2048)
             continue;
         snprintf(theirs, sizeof theirs, "--compile --batch %d", TOKENS / seq);
-        snprintf(ours, sizeof ours, "--impl fused --attention flash --warmup 3 --steps 8 --batch %d %s", TOKENS / seq,
-                 size->options);
+        snprintf(ours, sizeof ours,
+                 "--impl fused --attention flash --optimizer-in-backward beside --zero-grad before-forward --warmup 3 "
+                 "--steps 8 --batch %d",
+                 TOKENS / seq);
         if (measure_around(bench, &setup, ours, theirs, ms, gib))
             report_length(bench, size, seq, ms, gib);
         else
@@ -320,18 +321,17 @@ static void measure_length(struct bench *bench, const struct size *size)
 
 static void measure_length_small(struct bench *bench)
 {
-    measure_length(bench, &(struct size){"small", 768, 3072, 12, "--cuda-graph on --zero-grad before-forward"});
+    measure_length(bench, &(struct size){"small", 768, 3072, 12});
 }
 
 static void measure_length_medium(struct bench *bench)
 {
-    measure_length(bench, &(struct size){"medium", 1024, 4096, 24, "--cuda-graph on --zero-grad before-forward"});
+    measure_length(bench, &(struct size){"medium", 1024, 4096, 24});
 }
 
 static void measure_length_large(struct bench *bench)
 {
-    measure_length(
-        bench, &(struct size){"2.7B", 2560, 10240, 32, "--optimizer-in-backward beside --zero-grad before-forward"});
+    measure_length(bench, &(struct size){"2.7B", 2560, 10240, 32});
 }
 
 /* ---- memory ---- */
