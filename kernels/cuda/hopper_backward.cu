@@ -386,7 +386,7 @@ __global__ void __launch_bounds__(THREADS, 1) gradients_hopper(const __grid_cons
     }
 }
 
-constexpr int PIECE = 8, PREPARE_LANES = 8, PREPARE_THREADS = 256, FINISH_THREADS = 256;
+constexpr int PIECE = 8, PREPARE_LANES = 8, PREPARE_THREADS = 256;
 
 __device__ __forceinline__ float product_of(uint32_t a, uint32_t b)
 {
@@ -439,46 +439,33 @@ __global__ void __launch_bounds__(PREPARE_THREADS) prepare(const __grid_constant
         *call.begun = 0;
 }
 
-/* dq = scale times the sums. A thread takes two rows of 8 columns, of four threads' results. Every row is written. */
-template <int WIDTH>
-__global__ void __launch_bounds__(FINISH_THREADS) finish(const __grid_constant__ backward_call call)
+/* Returns the part of a tile of queries that a block has. */
+__device__ __forceinline__ mtk_part queries_of(const backward_call &call)
 {
-    using S = shape<WIDTH>;
-    constexpr int TILE = S::SUMS / 16; /* threads of a tile */
-    mtk_await_turn();
-    int64_t n = (int64_t)blockIdx.x * FINISH_THREADS + (int)threadIdx.x, tile = n / TILE;
-    int at = (int)(n % TILE), head = (int)(tile / call.query_tiles);
-    if (head >= call.call.total)
-        return;
-    /* A group's part is in pieces of 8 columns, each of which its 128 threads hold together. */
-    constexpr int QUADS = MTK_WARPGROUP / 4;
-    int column = at / QUADS * PIECE, own = at % QUADS / 8 * 16 + at % 8;
-    mtk_part part = {0, head / call.call.heads, head % call.call.heads};
-    mtk_head<mtk_bf16> dq = mtk_head_of(call.call.dq, part);
-    const float4 *sums = reinterpret_cast<const float4 *>(call.sums) + n * 4;
-    float4 four[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        four[i] = sums[i];
-    if (column >= call.call.features)
-        return;
-    float scale = call.call.scale;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int row = (int)(tile % call.query_tiles) * QUERIES + own + half * 8;
-        uint32_t two[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            two[i] = half == 0 ? mtk_pack(four[i].x * scale, four[i].y * scale)
-                               : mtk_pack(four[i].z * scale, four[i].w * scale);
-        if (row < call.call.length)
-            *reinterpret_cast<uint4 *>(dq.base + row * dq.row + column) = make_uint4(two[0], two[1], two[2], two[3]);
-    }
+    int tile = (int)blockIdx.x, head = tile / call.query_tiles;
+    return {tile % call.query_tiles, head / call.call.heads, head % call.call.heads};
 }
 
-unsigned blocks_of(int64_t threads, int each)
+/* dq = scale times the sums. A block takes a tile of queries. A thread reads its own results of the product, a warp 512
+ * bytes at once, and rows are written by way of shared memory. Every row is written. */
+template <int WIDTH> __global__ void __launch_bounds__(MTK_WARPGROUP) finish(const __grid_constant__ backward_call call)
 {
-    return (unsigned)mtk_ceiling(threads, each);
+    __shared__ __align__(MTK_TILE_ALIGN) char tile[mtk_tile_bytes(QUERIES, WIDTH)];
+    const mtk_flash<mtk_bf16> &flash = call.call;
+    float sum[WIDTH / 2];
+    mtk_await_turn();
+    mtk_part part = queries_of(call);
+    int own = (int)threadIdx.x / 32 * 16;
+    const float4 *sums =
+        reinterpret_cast<const float4 *>(call.sums + (int64_t)blockIdx.x * shape<WIDTH>::SUMS) + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < WIDTH / 8; i++) {
+        float4 four = sums[i * MTK_WARPGROUP];
+        sum[4 * i] = four.x, sum[4 * i + 1] = four.y, sum[4 * i + 2] = four.z, sum[4 * i + 3] = four.w;
+    }
+    mtk_rows_store<WIDTH, QUERIES>(mtk_shared_address(tile), own, mtk_head_of(flash.dq, part),
+                                   part.tile * QUERIES + own, flash.length, flash.features, sum, flash.scale,
+                                   flash.scale);
 }
 
 template <int WIDTH>
@@ -503,14 +490,14 @@ mt_status launch(backward_call &call, const struct mtk_attention_grad *grad, str
         status = mtk_hopper_map(&call.v, &grad->v, KEYS);
     if (status == MT_OK)
         status = mtk_launch("attention_grad (delta)", prepare,
-                            blocks_of(tiles * QUERIES * PREPARE_LANES, PREPARE_THREADS), PREPARE_THREADS, queue, call);
+                            (unsigned)mtk_ceiling(tiles * QUERIES * PREPARE_LANES, PREPARE_THREADS), PREPARE_THREADS,
+                            queue, call);
     if (status == MT_OK)
         status =
             mtk_launch_shared("attention_grad", gradients_hopper<WIDTH>, (unsigned)(call.key_tiles * call.call.total),
                               THREADS, sizeof(shared_memory<WIDTH>), queue, call);
     if (status == MT_OK)
-        status = mtk_launch("attention_grad (dq)", finish<WIDTH>, blocks_of(tiles * S::SUMS / 16, FINISH_THREADS),
-                            FINISH_THREADS, queue, call);
+        status = mtk_launch("attention_grad (dq)", finish<WIDTH>, (unsigned)tiles, MTK_WARPGROUP, queue, call);
     return status;
 }
 
