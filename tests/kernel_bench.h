@@ -148,10 +148,10 @@ static inline void done(mt_status status)
 /* Few and many rows, narrow and wide. Many wide ones take the longest and show what either does: they are rare. */
 static inline void roll_sizes(struct dice *dice, int64_t *out_rows, int64_t *out_columns)
 {
-    static const int64_t rows[] = {1, 2, 7, 40, 300, 531}, columns[] = {1, 3, 4, 31, 64, 100, 768, 1030, 2560};
+    static const int64_t rows[] = {1, 2, 7, 40, 300, 531}, columns[] = {1, 3, 4, 31, 64, 100, 768, 1024, 1030, 2560};
     const int64_t many = 100000;
     *out_rows = rows[roll(dice, 6)];
-    *out_columns = columns[roll(dice, 9)];
+    *out_columns = columns[roll(dice, 10)];
     if (*out_rows * *out_columns > many && roll(dice, 8) > 0)
         *out_rows = 1 + (int64_t)roll(dice, 20);
 }

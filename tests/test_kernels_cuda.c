@@ -296,6 +296,26 @@ static void scattered_rows_are_added_in_order(void **state)
     }
 }
 
+/* As many rows as a text has tokens, half of them of one token: a block of threads lists them in several turns. */
+static void rows_of_a_frequent_index_are_added_in_order(void **state)
+{
+    (void)state;
+    enum { ROWS = 20000, TABLE = 1500 };
+    struct dice dice = dice_of_seed(SEED + 35);
+    int64_t shape[] = {1, 2, ROWS / 2, 33}, table[] = {1, 1, TABLE, 33};
+    struct strided all[] = {strided_create(&dice, MT_F32, table), strided_create_indices(&dice, shape, TABLE),
+                            strided_create_operand(&dice, MT_F32, shape)};
+    for (int64_t i = 0; i < ROWS / 2; i++)
+        element_set(&all[1], (struct place){{0, i % 2, i, 0}}, TABLE / 3);
+    memcpy(all[1].before, all[1].buffer, all[1].bytes);
+    struct call call = {"scatter_add_rows", all, 3};
+    struct mtk_view views[3];
+    upload_all(call.all, call.count, views);
+    expect_done(call.name, mtk_cpu.scatter_add_rows(&all[0].view, &all[1].view, &all[2].view, NULL));
+    expect_done(call.name, ops()->scatter_add_rows(&views[0], &views[1], &views[2], queue()));
+    finish(&call, &views[0], exact);
+}
+
 static void picked_and_placed_elements_are_the_indexed_ones(void **state)
 {
     (void)state;
@@ -389,6 +409,7 @@ int main(void)
         cmocka_unit_test(the_lower_triangle_is_its_twin),
         cmocka_unit_test(gathered_rows_are_the_tables),
         cmocka_unit_test(scattered_rows_are_added_in_order),
+        cmocka_unit_test(rows_of_a_frequent_index_are_added_in_order),
         cmocka_unit_test(picked_and_placed_elements_are_the_indexed_ones),
         cmocka_unit_test(rotation_is_its_twin),
         cmocka_unit_test(rotation_at_more_places_than_a_launch_has_is_its_twin),

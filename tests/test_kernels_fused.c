@@ -157,11 +157,9 @@ static void expect_loss_row(struct buffer *logits, struct buffer *loss, int64_t 
         x[c] = scale * (exp(x[c] - maximum) / sum - (c == target ? 1 : 0));
 }
 
-static void check_loss(struct dice *dice, double spread)
+static void check_loss(struct dice *dice, int64_t rows, int64_t V, double spread)
 {
     mt_dtype dtype = roll_float_dtype(dice);
-    int64_t rows, V;
-    roll_sizes(dice, &rows, &V);
     double scale = roll(dice, 2) == 0 ? 1 : 0.125;
     struct buffer logits = buffer_create(dice, "logits", dtype, rows, V, spread);
     struct buffer loss =
@@ -188,8 +186,22 @@ static void the_loss_and_its_gradient_are_their_formulas(void **state)
 {
     (void)state;
     struct dice dice = dice_of_seed(SEED + 3);
-    for (int round = 0; round < ROUNDS; round++)
-        check_loss(&dice, round % 3 == 0 ? 30 : round % 3 == 1 ? 1 : 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t rows, V;
+        roll_sizes(&dice, &rows, &V);
+        check_loss(&dice, rows, V, round % 3 == 0 ? 30 : round % 3 == 1 ? 1 : 0);
+    }
+}
+
+/* Rows as long as vocabularies: of one part of a block of threads, and of several, in eights and not. */
+static void the_loss_of_long_rows_is_its_formula(void **state)
+{
+    (void)state;
+    static const int64_t vocabularies[] = {10000, 12289, 32000, 50257, 50304};
+    struct dice dice = dice_of_seed(SEED + 6);
+    for (size_t i = 0; i < sizeof vocabularies / sizeof vocabularies[0]; i++)
+        for (int round = 0; round < 4; round++)
+            check_loss(&dice, 3, vocabularies[i], round % 2 == 0 ? 4 : 1);
 }
 
 /* Puts `values` into a buffer that shall hold `expected` in the end. */
@@ -218,6 +230,30 @@ static void the_loss_of_large_logits_is_finite(void **state)
     done(ops()->cross_entropy(1, &in_view, &loss_view, &target_view, queue()));
     expect(&in, THOUSANDS);
     expect(&loss, THOUSANDS);
+    expect(&target, 0);
+    bench.taken_bytes = 0;
+}
+
+/* Logits of -inf have no share. In a row with nan or inf, or of nothing but -inf, nothing is a number. */
+static void the_loss_of_infinite_logits_is_nan_or_leaves_them_out(void **state)
+{
+    (void)state;
+    static const float logits[] = {-INFINITY, 0,         0,         -INFINITY, 0, NAN, 0,        0,
+                                   -INFINITY, -INFINITY, -INFINITY, -INFINITY, 0, 0,   INFINITY, 0},
+                       zeros[4] = {0};
+    static const int64_t targets[] = {1, 3, 0, 2};
+    struct dice dice = dice_of_seed(SEED + 7);
+    struct buffer in = buffer_create(&dice, "logits", MT_F32, 4, 4, 1);
+    struct buffer loss = buffer_create(&dice, "loss", MT_F32, 4, 1, 1);
+    struct buffer target = buffer_create(&dice, "target", MT_I64, 4, 1, 1);
+    buffer_put(&in, logits,
+               (const double[]){0, -0.5, 0.5, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN});
+    buffer_put(&loss, zeros, (const double[]){0.69314718, NAN, NAN, NAN});
+    buffer_put(&target, targets, (const double[]){1, 3, 0, 2});
+    struct mtk_view in_view = view_of(&in), loss_view = view_of(&loss), target_view = view_of(&target);
+    done(ops()->cross_entropy(1, &in_view, &loss_view, &target_view, queue()));
+    expect(&in, 1);
+    expect(&loss, 1);
     expect(&target, 0);
     bench.taken_bytes = 0;
 }
@@ -302,7 +338,9 @@ int main(int count, char **arguments)
         cmocka_unit_test(the_gate_and_its_gradient_are_their_formulas),
         cmocka_unit_test(the_gate_within_a_product_is_its_formula),
         cmocka_unit_test(the_loss_and_its_gradient_are_their_formulas),
+        cmocka_unit_test(the_loss_of_long_rows_is_its_formula),
         cmocka_unit_test(the_loss_of_large_logits_is_finite),
+        cmocka_unit_test(the_loss_of_infinite_logits_is_nan_or_leaves_them_out),
         cmocka_unit_test(an_update_of_many_parameters_is_its_formula),
     };
     return cmocka_run_group_tests(tests, open_bench, close_bench);

@@ -385,7 +385,7 @@ __global__ void __launch_bounds__(THREADS, 1) gradients_hopper(const __grid_cons
     }
 }
 
-constexpr int PIECE = 8, PREPARE_LANES = 8, PREPARE_THREADS = 256, FINISH_THREADS = 256;
+constexpr int PIECE = 8, PREPARE_LANES = 8, PREPARE_THREADS = 128, PREPARE_STEP = PREPARE_THREADS / PREPARE_LANES;
 
 __device__ __forceinline__ float product_of(uint32_t a, uint32_t b)
 {
@@ -394,90 +394,89 @@ __device__ __forceinline__ float product_of(uint32_t a, uint32_t b)
     return x.x * y.x + x.y * y.y;
 }
 
-/* Returns lane's part of grad·out of a row. */
-__device__ __forceinline__ float delta_part(const mtk_flash<mtk_bf16> &call, const mtk_part &part, int row, int lane)
+/* Returns the part of a tile of queries that a block has. */
+__device__ __forceinline__ mtk_part queries_of(const backward_call &call)
 {
-    mtk_head<mtk_bf16> grads = mtk_head_of(call.grad, part), outs = mtk_head_of(call.out, part);
-    float sum = 0;
-    for (int d = lane * PIECE; d < call.features; d += PREPARE_LANES * PIECE) {
-        uint4 grad = *reinterpret_cast<const uint4 *>(grads.base + row * grads.row + d);
-        uint4 out = *reinterpret_cast<const uint4 *>(outs.base + row * outs.row + d);
-        sum += product_of(grad.x, out.x) + product_of(grad.y, out.y) + product_of(grad.z, out.z) +
-               product_of(grad.w, out.w);
-    }
-    return sum;
+    int tile = (int)blockIdx.x, head = tile / call.query_tiles;
+    return {tile % call.query_tiles, head / call.call.heads, head % call.call.heads};
 }
 
-/* Fills the rows of lse and delta: eight threads take a row, of as many rows as there are in whole tiles. Rows after the
- * last query get an lse of inf, so that their weights are 0. Clears the counts. */
+/* Adds this thread's part of grad·out to `sum`, for every PREPARE_STEP-th row from `row` on. Rows after the last get its
+ * values. All rows are read before the first is used. */
+template <int ROWS>
+__device__ __forceinline__ void add_deltas(float (&sum)[ROWS], const mtk_flash<mtk_bf16> &call, const mtk_part &part,
+                                           int row)
+{
+    mtk_head<mtk_bf16> grads = mtk_head_of(call.grad, part), outs = mtk_head_of(call.out, part);
+    for (int d = (int)threadIdx.x % PREPARE_LANES * PIECE; d < call.features; d += PREPARE_LANES * PIECE) {
+        uint4 grad[ROWS], out[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            int64_t at = min(row + i * PREPARE_STEP, call.length - 1);
+            grad[i] = *reinterpret_cast<const uint4 *>(grads.base + at * grads.row + d);
+            out[i] = *reinterpret_cast<const uint4 *>(outs.base + at * outs.row + d);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++)
+            sum[i] += product_of(grad[i].x, out[i].x) + product_of(grad[i].y, out[i].y) +
+                      product_of(grad[i].z, out[i].z) + product_of(grad[i].w, out[i].w);
+    }
+}
+
+/* Fills the rows of lse and delta, and clears the counts. A block takes a tile of queries, eight threads a row. Rows after
+ * the last query get an lse of inf, so that their weights are 0. */
 __global__ void __launch_bounds__(PREPARE_THREADS) prepare(const __grid_constant__ backward_call call)
 {
+    constexpr int ROWS = QUERIES / PREPARE_STEP;
+    __shared__ float deltas[QUERIES];
+    float sum[ROWS] = {};
     mtk_await_turn();
-    int64_t n = (int64_t)blockIdx.x * (PREPARE_THREADS / PREPARE_LANES) + (int)threadIdx.x / PREPARE_LANES;
-    int64_t tile = n / QUERIES;
-    int lane = (int)threadIdx.x % PREPARE_LANES, at = (int)(n % QUERIES);
-    int head = (int)(tile / call.query_tiles), row = (int)(tile % call.query_tiles) * QUERIES + at;
-    if (head >= call.call.total)
+    mtk_part part = queries_of(call);
+    int own = (int)threadIdx.x / PREPARE_LANES, at = (int)threadIdx.x, row = part.tile * QUERIES + at;
+    add_deltas(sum, call.call, part, part.tile * QUERIES + own);
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        for (int step = 1; step < PREPARE_LANES; step *= 2)
+            sum[i] += __shfl_xor_sync(~0u, sum[i], step);
+        if (threadIdx.x % PREPARE_LANES == 0)
+            deltas[own + i * PREPARE_STEP] = sum[i];
+    }
+    __syncthreads();
+    if (at >= QUERIES)
         return;
-    mtk_part part = {0, head / call.call.heads, head % call.call.heads};
-    float delta = row < call.call.length ? delta_part(call.call, part, row, lane) : 0;
-    for (int step = 1; step < PREPARE_LANES; step *= 2)
-        delta += __shfl_xor_sync(~0u, delta, step);
-    if (lane != 0)
-        return;
-    mtk_head<float> lse = mtk_head_of(call.call.lse, part);
-    float *rows = call.rows + tile * 2 * QUERIES;
-    rows[at] = row < call.call.length ? lse.base[row * lse.row] * MTK_LOG2_E : CUDART_INF_F;
-    rows[QUERIES + at] = delta;
-    mtk_head<float> deltas = mtk_head_of(call.call.delta, part);
-    if (row < call.call.length)
-        deltas.base[row * deltas.row] = delta;
+    bool is_there = row < call.call.length;
+    mtk_head<float> lse = mtk_head_of(call.call.lse, part), delta = mtk_head_of(call.call.delta, part);
+    float *rows = call.rows + (int64_t)blockIdx.x * 2 * QUERIES;
+    rows[at] = is_there ? lse.base[row * lse.row] * MTK_LOG2_E : CUDART_INF_F;
+    rows[QUERIES + at] = is_there ? deltas[at] : 0;
+    if (is_there)
+        delta.base[row * delta.row] = deltas[at];
     if (at == 0)
-        call.turns[tile] = 0;
-    if (n == 0)
+        call.turns[blockIdx.x] = 0;
+    if (at == 0 && blockIdx.x == 0)
         *call.begun = 0;
 }
 
-/* dq = scale times the sums. A thread takes two rows of 8 columns, of four threads' results. Every row is written. */
-template <int WIDTH>
-__global__ void __launch_bounds__(FINISH_THREADS) finish(const __grid_constant__ backward_call call)
+/* dq = scale times the sums. A block takes a tile of queries. A thread reads its own results of the product, a warp 512
+ * bytes at once, and rows are written by way of shared memory. Every row is written. */
+template <int WIDTH> __global__ void __launch_bounds__(MTK_WARPGROUP) finish(const __grid_constant__ backward_call call)
 {
-    using S = shape<WIDTH>;
-    constexpr int TILE = S::SUMS / 16; /* threads of a tile */
+    __shared__ __align__(MTK_TILE_ALIGN) char tile[mtk_tile_bytes(QUERIES, WIDTH)];
+    const mtk_flash<mtk_bf16> &flash = call.call;
+    float sum[WIDTH / 2];
     mtk_await_turn();
-    int64_t n = (int64_t)blockIdx.x * FINISH_THREADS + (int)threadIdx.x, tile = n / TILE;
-    int at = (int)(n % TILE), head = (int)(tile / call.query_tiles);
-    if (head >= call.call.total)
-        return;
-    /* A group's part is in pieces of 8 columns, each of which its 128 threads hold together. */
-    constexpr int QUADS = MTK_WARPGROUP / 4;
-    int column = at / QUADS * PIECE, own = at % QUADS / 8 * 16 + at % 8;
-    mtk_part part = {0, head / call.call.heads, head % call.call.heads};
-    mtk_head<mtk_bf16> dq = mtk_head_of(call.call.dq, part);
-    const float4 *sums = reinterpret_cast<const float4 *>(call.sums) + n * 4;
-    float4 four[4];
+    mtk_part part = queries_of(call);
+    int own = (int)threadIdx.x / 32 * 16;
+    const float4 *sums =
+        reinterpret_cast<const float4 *>(call.sums + (int64_t)blockIdx.x * shape<WIDTH>::SUMS) + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        four[i] = sums[i];
-    if (column >= call.call.features)
-        return;
-    float scale = call.call.scale;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int row = (int)(tile % call.query_tiles) * QUERIES + own + half * 8;
-        uint32_t two[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            two[i] = half == 0 ? mtk_pack(four[i].x * scale, four[i].y * scale)
-                               : mtk_pack(four[i].z * scale, four[i].w * scale);
-        if (row < call.call.length)
-            *reinterpret_cast<uint4 *>(dq.base + row * dq.row + column) = make_uint4(two[0], two[1], two[2], two[3]);
+    for (int i = 0; i < WIDTH / 8; i++) {
+        float4 four = sums[i * MTK_WARPGROUP];
+        sum[4 * i] = four.x, sum[4 * i + 1] = four.y, sum[4 * i + 2] = four.z, sum[4 * i + 3] = four.w;
     }
-}
-
-unsigned blocks_of(int64_t threads, int each)
-{
-    return (unsigned)mtk_ceiling(threads, each);
+    mtk_rows_store<WIDTH, QUERIES>(mtk_shared_address(tile), own, mtk_head_of(flash.dq, part),
+                                   part.tile * QUERIES + own, flash.length, flash.features, sum, flash.scale,
+                                   flash.scale);
 }
 
 template <int WIDTH>
@@ -507,15 +506,13 @@ mt_status launch(backward_call &call, const struct mtk_attention_grad *grad, str
     if (status == MT_OK)
         status = mtk_hopper_map(&call.lse_and_delta, &rows, 1);
     if (status == MT_OK)
-        status = mtk_launch("attention_grad (delta)", prepare,
-                            blocks_of(tiles * QUERIES * PREPARE_LANES, PREPARE_THREADS), PREPARE_THREADS, queue, call);
+        status = mtk_launch("attention_grad (delta)", prepare, (unsigned)tiles, PREPARE_THREADS, queue, call);
     if (status == MT_OK)
         status =
             mtk_launch_shared("attention_grad", gradients_hopper<WIDTH>, (unsigned)(call.key_tiles * call.call.total),
                               THREADS, sizeof(shared_memory<WIDTH>), queue, call);
     if (status == MT_OK)
-        status = mtk_launch("attention_grad (dq)", finish<WIDTH>, blocks_of(tiles * S::SUMS / 16, FINISH_THREADS),
-                            FINISH_THREADS, queue, call);
+        status = mtk_launch("attention_grad (dq)", finish<WIDTH>, (unsigned)tiles, MTK_WARPGROUP, queue, call);
     return status;
 }
 

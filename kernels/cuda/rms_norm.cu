@@ -37,10 +37,16 @@ struct norm_grad_call {
 constexpr int ANY = -1;
 
 template <typename T, int VEC, int DTYPE>
-__device__ __forceinline__ void load(const struct rows &rows, int64_t element, T *value)
+__device__ __forceinline__ mtk_words<T, VEC> read(const struct rows &rows, int64_t element)
 {
     const int dtype = DTYPE == ANY ? rows.dtype : DTYPE;
-    mtk_decode<T, VEC>(mtk_read<T, VEC>(rows.base + element * mtk_size_of(dtype), dtype), dtype, value);
+    return mtk_read<T, VEC>(rows.base + element * mtk_size_of(dtype), dtype);
+}
+
+template <typename T, int VEC, int DTYPE>
+__device__ __forceinline__ void load(const struct rows &rows, int64_t element, T *value)
+{
+    mtk_decode<T, VEC>(read<T, VEC, DTYPE>(rows, element), DTYPE == ANY ? rows.dtype : DTYPE, value);
 }
 
 template <typename T, int VEC, int DTYPE>
@@ -121,28 +127,27 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
     }
 }
 
+/* What a thread has of a row. dx begins as what is added to it. */
+template <typename T, int VEC, int UNITS> struct grad_row {
+    T grad[UNITS][VEC], x[UNITS][VEC], dx[UNITS][VEC], scale;
+};
+
 /* Computes one row: dx, its cast, and out in the place of the gradient. Adds grad * x * scale to `sums`. */
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
-__device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t row, const T (&weight)[UNITS][VEC],
-                                            T (&sums)[UNITS][VEC], T *of_warp)
+__device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t row, grad_row<T, VEC, UNITS> &r,
+                                            const T (&weight)[UNITS][VEC], T (&sums)[UNITS][VEC], T *of_warp)
 {
-    T grad[UNITS][VEC], x[UNITS][VEC], dx[UNITS][VEC] = {}, projection = 0;
+    T projection = 0;
     int64_t first = (int64_t)row * c.columns;
-    T scale = mtk_load<T>(c.rstd.at(row), c.rstd.dtype);
 #pragma unroll
     for (int u = 0; u < UNITS; u++) {
-        uint32_t column = column_of<VEC>(u);
-        if (column >= c.columns)
+        if (column_of<VEC>(u) >= c.columns)
             break;
-        load<T, VEC, NARROW>(c.grad, first + column, grad[u]);
-        load<T, VEC, WIDE>(c.x, first + column, x[u]);
-        if (c.before.base != nullptr)
-            load<T, VEC, WIDE>(c.before, first + column, dx[u]);
 #pragma unroll
         for (int e = 0; e < VEC; e++) {
-            x[u][e] *= scale;
-            sums[u][e] += grad[u][e] * x[u][e];
-            projection += grad[u][e] * weight[u][e] * x[u][e];
+            r.x[u][e] *= r.scale;
+            sums[u][e] += r.grad[u][e] * r.x[u][e];
+            projection += r.grad[u][e] * weight[u][e] * r.x[u][e];
         }
     }
     projection = mtk_block_sum(projection, of_warp) / (T)c.columns;
@@ -153,14 +158,32 @@ __device__ __forceinline__ void grad_of_row(const norm_grad_call &c, uint32_t ro
             break;
 #pragma unroll
         for (int e = 0; e < VEC; e++)
-            dx[u][e] += scale * (grad[u][e] * weight[u][e] - x[u][e] * projection);
-        store<T, VEC, WIDE>(c.dx, first + column, dx[u]);
+            r.dx[u][e] += r.scale * (r.grad[u][e] * weight[u][e] - r.x[u][e] * projection);
+        store<T, VEC, WIDE>(c.dx, first + column, r.dx[u]);
         if (c.cast.base != nullptr)
-            store<T, VEC, (WIDE == ANY ? ANY : (int)MT_BF16)>(c.cast, first + column, dx[u]);
+            store<T, VEC, (WIDE == ANY ? ANY : (int)MT_BF16)>(c.cast, first + column, r.dx[u]);
 #pragma unroll
         for (int e = 0; e < VEC; e++)
-            x[u][e] *= weight[u][e];
-        store<T, VEC, NARROW>(c.grad, first + column, x[u]);
+            r.x[u][e] *= weight[u][e];
+        store<T, VEC, NARROW>(c.grad, first + column, r.x[u]);
+    }
+}
+
+/* Reads a row, dx only if there is something that is added to it. */
+template <typename T, int VEC, int UNITS, int WIDE, int NARROW>
+__device__ __forceinline__ void read_row(const norm_grad_call &c, uint32_t row, grad_row<T, VEC, UNITS> *out)
+{
+    int64_t first = (int64_t)row * c.columns;
+    out->scale = mtk_load<T>(c.rstd.at(row), c.rstd.dtype);
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        uint32_t column = column_of<VEC>(u);
+        if (column >= c.columns)
+            break;
+        load<T, VEC, NARROW>(c.grad, first + column, out->grad[u]);
+        load<T, VEC, WIDE>(c.x, first + column, out->x[u]);
+        if (c.before.base != nullptr)
+            load<T, VEC, WIDE>(c.before, first + column, out->dx[u]);
     }
 }
 
@@ -179,12 +202,83 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1)
         if (column_of<VEC>(u) < c.columns)
             load<T, VEC, WIDE>(c.weight, column_of<VEC>(u), weight[u]);
     int turn = 0;
-    for (uint32_t row = blockIdx.x; row < c.count; row += gridDim.x, turn ^= 1)
-        grad_of_row<T, VEC, UNITS, WIDE, NARROW>(c, row, weight, sums, of_warp[turn]);
+    for (uint32_t row = blockIdx.x; row < c.count; row += gridDim.x, turn ^= 1) {
+        grad_row<T, VEC, UNITS> r;
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                r.dx[u][e] = 0;
+        read_row<T, VEC, UNITS, WIDE, NARROW>(c, row, &r);
+        grad_of_row<T, VEC, UNITS, WIDE, NARROW>(c, row, r, weight, sums, of_warp[turn]);
+    }
 #pragma unroll
     for (int u = 0; u < UNITS; u++)
         if (column_of<VEC>(u) < c.columns)
             store<T, VEC, WIDE>(c.partial_sum, (int64_t)blockIdx.x * c.columns + column_of<VEC>(u), sums[u]);
+}
+
+/* ---- Narrow rows of fp32, with gradients in bf16 or fp32. A block has little of such a row under way. So it reads the
+ * next row before it adds up this one. */
+
+constexpr int MOST_THREADS_AHEAD = 256, AHEAD_VEC = 4;
+
+/* A thread's part of a row as it was read. */
+struct row_words {
+    mtk_words<float, AHEAD_VEC> grad, x, before;
+    float scale;
+};
+
+template <int NARROW> __device__ __forceinline__ void read_words(const norm_grad_call &c, uint32_t row, row_words *out)
+{
+    uint32_t column = column_of<AHEAD_VEC>(0);
+    int64_t element = (int64_t)row * c.columns + column;
+    out->scale = mtk_load<float>(c.rstd.at(row), c.rstd.dtype);
+    if (column >= c.columns)
+        return;
+    out->grad = read<float, AHEAD_VEC, NARROW>(c.grad, element);
+    out->x = read<float, AHEAD_VEC, MT_F32>(c.x, element);
+    if (c.before.base != nullptr)
+        out->before = read<float, AHEAD_VEC, MT_F32>(c.before, element);
+}
+
+/* Decodes a thread's part of a row. */
+template <int NARROW>
+__device__ __forceinline__ grad_row<float, AHEAD_VEC, 1> row_of(const norm_grad_call &c, const row_words &words)
+{
+    grad_row<float, AHEAD_VEC, 1> r;
+    r.scale = words.scale;
+    mtk_decode<float, AHEAD_VEC>(words.grad, NARROW, r.grad[0]);
+    mtk_decode<float, AHEAD_VEC>(words.x, MT_F32, r.x[0]);
+    mtk_decode<float, AHEAD_VEC>(words.before, MT_F32, r.dx[0]);
+#pragma unroll
+    for (int e = 0; e < AHEAD_VEC; e++)
+        r.dx[0][e] = c.before.base != nullptr ? r.dx[0][e] : 0;
+    return r;
+}
+
+/* Computes what norm_grad_kernel does, a thread AHEAD_VEC columns. */
+template <int NARROW>
+__global__ void __launch_bounds__(MOST_THREADS, 2) norm_grad_ahead_kernel(const __grid_constant__ norm_grad_call c)
+{
+    __shared__ float of_warp[2][MTK_WARP];
+    float weight[1][AHEAD_VEC], sums[1][AHEAD_VEC] = {};
+    uint32_t column = column_of<AHEAD_VEC>(0);
+    row_words words, next;
+    mtk_await_turn();
+    if (column < c.columns)
+        load<float, AHEAD_VEC, MT_F32>(c.weight, column, weight[0]);
+    int turn = 0;
+    read_words<NARROW>(c, blockIdx.x, &next);
+    for (uint32_t row = blockIdx.x; row < c.count; row += gridDim.x, turn ^= 1) {
+        words = next;
+        if (row + gridDim.x < c.count)
+            read_words<NARROW>(c, row + gridDim.x, &next);
+        grad_row<float, AHEAD_VEC, 1> r = row_of<NARROW>(c, words);
+        grad_of_row<float, AHEAD_VEC, 1, MT_F32, NARROW>(c, row, r, weight, sums, of_warp[turn]);
+    }
+    if (column < c.columns)
+        store<float, AHEAD_VEC, MT_F32>(c.partial_sum, (int64_t)blockIdx.x * c.columns + column, sums[0]);
 }
 
 /* dweight = beta * dweight + the sum of `parts` rows of partial_sum. A block takes 32 columns. A group of its threads
@@ -313,6 +407,9 @@ template <typename T, int VEC, int UNITS, int WIDE, int NARROW> struct norm_laun
 template <typename T, int VEC, int UNITS, int WIDE, int NARROW> struct norm_grad_launch {
     static mt_status launch(const norm_grad_call &call, unsigned blocks, unsigned threads, struct mtk_queue *queue)
     {
+        if constexpr (WIDE == MT_F32)
+            if (threads <= MOST_THREADS_AHEAD)
+                return mtk_launch("rms_norm_grad", norm_grad_ahead_kernel<NARROW>, blocks, threads, queue, call);
         return mtk_launch("rms_norm_grad", norm_grad_kernel<T, VEC, UNITS, WIDE, NARROW>, blocks, threads, queue, call);
     }
 };

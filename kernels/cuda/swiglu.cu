@@ -16,23 +16,30 @@ struct gate {
     struct mtk_divisor row_units; /* of out */
 };
 
-__device__ __forceinline__ float sigmoid(float x)
+/* A dtype that is looked at when the kernel runs. Other kernels are compiled for bf16. */
+constexpr int ANY = -1;
+
+/* Returns 1 / (1 + e^-x). bf16 does not show the last bits of a float, so the card's own units will do for it. */
+template <int DTYPE> __device__ __forceinline__ float sigmoid(float x)
 {
+    if (DTYPE == MT_BF16)
+        return __fdividef(1, 1 + __expf(-x));
     return 1 / (1 + expf(-x));
 }
 
-__device__ __forceinline__ double sigmoid(double x)
+template <int DTYPE> __device__ __forceinline__ double sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
 }
 
 /* Sets the places of a thread's neighbours, in bytes. Returns false beyond the last. */
-template <int VEC> __device__ __forceinline__ bool locate(const gate &g, int64_t *left, int64_t *right, int64_t *out)
+template <int VEC>
+__device__ __forceinline__ bool locate(const gate &g, int dtype, int64_t *left, int64_t *right, int64_t *out)
 {
     uint32_t unit = blockIdx.x * THREADS + threadIdx.x;
     if (unit >= g.units)
         return false;
-    int64_t bytes = VEC * mtk_size_of(g.dtype), row = g.row_units.divide(unit);
+    int64_t bytes = VEC * mtk_size_of(dtype), row = g.row_units.divide(unit);
     *out = unit * bytes;
     *left = *out + row * g.row_units.divisor * bytes;
     *right = *left + g.row_units.divisor * bytes;
@@ -40,54 +47,57 @@ template <int VEC> __device__ __forceinline__ bool locate(const gate &g, int64_t
 }
 
 /* out = silu(a) * b. A thread takes VEC neighbours, a block THREADS times as many. Every element of out is written. */
-template <typename T, int VEC> __global__ void __launch_bounds__(THREADS) swiglu_kernel(const __grid_constant__ gate g)
+template <typename T, int VEC, int DTYPE>
+__global__ void __launch_bounds__(THREADS) swiglu_kernel(const __grid_constant__ gate g)
 {
+    const int dtype = DTYPE == ANY ? g.dtype : DTYPE;
     int64_t left, right, out;
     mtk_await_turn();
-    if (!locate<VEC>(g, &left, &right, &out))
+    if (!locate<VEC>(g, dtype, &left, &right, &out))
         return;
-    mtk_words<T, VEC> raw_a = mtk_read<T, VEC>(g.in + left, g.dtype), raw_b = mtk_read<T, VEC>(g.in + right, g.dtype);
+    mtk_words<T, VEC> raw_a = mtk_read<T, VEC>(g.in + left, dtype), raw_b = mtk_read<T, VEC>(g.in + right, dtype);
     T a[VEC], b[VEC];
-    mtk_decode<T, VEC>(raw_a, g.dtype, a);
-    mtk_decode<T, VEC>(raw_b, g.dtype, b);
+    mtk_decode<T, VEC>(raw_a, dtype, a);
+    mtk_decode<T, VEC>(raw_b, dtype, b);
 #pragma unroll
     for (int e = 0; e < VEC; e++)
-        a[e] *= sigmoid(a[e]) * b[e];
-    mtk_write<T, VEC>(g.out + out, g.dtype, mtk_encode<T, VEC>(a, g.dtype));
+        a[e] *= sigmoid<DTYPE>(a[e]) * b[e];
+    mtk_write<T, VEC>(g.out + out, dtype, mtk_encode<T, VEC>(a, dtype));
 }
 
 /* With s = 1 / (1 + e^-a) and g = grad: da = g b s (1 + a (1 - s)), db = g a s, out = silu(a) * b. They replace a, b
  * and grad. A thread takes VEC neighbours, a block THREADS times as many. Every element of in and grad is written. */
-template <typename T, int VEC>
+template <typename T, int VEC, int DTYPE>
 __global__ void __launch_bounds__(THREADS) swiglu_grad_kernel(const __grid_constant__ gate g)
 {
+    const int dtype = DTYPE == ANY ? g.dtype : DTYPE;
     int64_t left, right, out;
     mtk_await_turn();
-    if (!locate<VEC>(g, &left, &right, &out))
+    if (!locate<VEC>(g, dtype, &left, &right, &out))
         return;
-    mtk_words<T, VEC> raw_a = mtk_read<T, VEC>(g.in + left, g.dtype), raw_b = mtk_read<T, VEC>(g.in + right, g.dtype);
-    mtk_words<T, VEC> raw_grad = mtk_read<T, VEC>(g.out + out, g.dtype);
+    mtk_words<T, VEC> raw_a = mtk_read<T, VEC>(g.in + left, dtype), raw_b = mtk_read<T, VEC>(g.in + right, dtype);
+    mtk_words<T, VEC> raw_grad = mtk_read<T, VEC>(g.out + out, dtype);
     T a[VEC], b[VEC], grad[VEC];
-    mtk_decode<T, VEC>(raw_a, g.dtype, a);
-    mtk_decode<T, VEC>(raw_b, g.dtype, b);
-    mtk_decode<T, VEC>(raw_grad, g.dtype, grad);
+    mtk_decode<T, VEC>(raw_a, dtype, a);
+    mtk_decode<T, VEC>(raw_b, dtype, b);
+    mtk_decode<T, VEC>(raw_grad, dtype, grad);
 #pragma unroll
     for (int e = 0; e < VEC; e++) {
-        T s = sigmoid(a[e]), silu = a[e] * s, gated = silu * b[e];
+        T s = sigmoid<DTYPE>(a[e]), silu = a[e] * s, gated = silu * b[e];
         a[e] = grad[e] * b[e] * s * (1 + a[e] * (1 - s));
         b[e] = grad[e] * silu;
         grad[e] = gated;
     }
-    mtk_write<T, VEC>(g.in + left, g.dtype, mtk_encode<T, VEC>(a, g.dtype));
-    mtk_write<T, VEC>(g.in + right, g.dtype, mtk_encode<T, VEC>(b, g.dtype));
-    mtk_write<T, VEC>(g.out + out, g.dtype, mtk_encode<T, VEC>(grad, g.dtype));
+    mtk_write<T, VEC>(g.in + left, dtype, mtk_encode<T, VEC>(a, dtype));
+    mtk_write<T, VEC>(g.in + right, dtype, mtk_encode<T, VEC>(b, dtype));
+    mtk_write<T, VEC>(g.out + out, dtype, mtk_encode<T, VEC>(grad, dtype));
 }
 
-/* The kernels of an op, by the type that is computed in, and for one neighbour or AT_ONCE of them. */
+/* The kernels of an op, by the type that is computed in, and for one neighbour or AT_ONCE of them; the last for bf16. */
 constexpr int AT_ONCE = 8;
 typedef void gate_kernel(gate);
 struct gate_kernels {
-    gate_kernel *wide, *wide_vec, *narrow, *narrow_vec;
+    gate_kernel *wide, *wide_vec, *narrow, *narrow_vec, *bf16_vec;
 };
 
 /* Queues a kernel over all rows, in as many launches as it takes to number them. Fails with MT_FAILED if a row has more
@@ -103,8 +113,9 @@ static mt_status queue_rows(const char *op, const gate_kernels &kernels, const s
         return MT_OK;
     if (row_units > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "%s: a row of %lld elements is longer than a launch numbers", op, (long long)F);
-    gate_kernel *kernel = mtk_is_wide(out->dtype) ? (in_vec ? kernels.wide_vec : kernels.wide)
-                                                  : (in_vec ? kernels.narrow_vec : kernels.narrow);
+    gate_kernel *kernel = mtk_is_wide(out->dtype)           ? (in_vec ? kernels.wide_vec : kernels.wide)
+                          : in_vec && out->dtype == MT_BF16 ? kernels.bf16_vec
+                                                            : (in_vec ? kernels.narrow_vec : kernels.narrow);
     int64_t most = MTK_MOST_UNITS / row_units;
     mt_status status = MT_OK;
     for (int64_t first = 0; first < rows && status == MT_OK; first += most) {
@@ -119,14 +130,16 @@ static mt_status queue_rows(const char *op, const gate_kernels &kernels, const s
 
 mt_status mtk_cuda_swiglu(const struct mtk_view *out, const struct mtk_view *in, struct mtk_queue *queue)
 {
-    const gate_kernels kernels = {swiglu_kernel<double, 1>, swiglu_kernel<double, AT_ONCE>, swiglu_kernel<float, 1>,
-                                  swiglu_kernel<float, AT_ONCE>};
+    const gate_kernels kernels = {swiglu_kernel<double, 1, ANY>, swiglu_kernel<double, AT_ONCE, ANY>,
+                                  swiglu_kernel<float, 1, ANY>, swiglu_kernel<float, AT_ONCE, ANY>,
+                                  swiglu_kernel<float, AT_ONCE, MT_BF16>};
     return queue_rows("swiglu", kernels, out, in, queue);
 }
 
 mt_status mtk_cuda_swiglu_grad(const struct mtk_view *in, const struct mtk_view *grad, struct mtk_queue *queue)
 {
-    const gate_kernels kernels = {swiglu_grad_kernel<double, 1>, swiglu_grad_kernel<double, AT_ONCE>,
-                                  swiglu_grad_kernel<float, 1>, swiglu_grad_kernel<float, AT_ONCE>};
+    const gate_kernels kernels = {swiglu_grad_kernel<double, 1, ANY>, swiglu_grad_kernel<double, AT_ONCE, ANY>,
+                                  swiglu_grad_kernel<float, 1, ANY>, swiglu_grad_kernel<float, AT_ONCE, ANY>,
+                                  swiglu_grad_kernel<float, AT_ONCE, MT_BF16>};
     return queue_rows("swiglu_grad", kernels, grad, in, queue);
 }

@@ -1,11 +1,16 @@
 /* Cross entropy of each row of logits, and its gradient, which replaces them.
  *
- * A block takes a row. In a first pass its threads find the row's maximum and the sum of e^(logit - maximum), each for
- * its own columns, and combine them. The second pass writes, and finds the row in the cache. */
+ * A block takes a row. A thread holds some of its columns in registers, as e^(logit - maximum), with the sum and the
+ * maximum of its own. The block combines these, and writes. Of a row that is longer than a block holds, the columns come
+ * in several parts. They are read again, from the last part back, since the cache has the last ones. */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/view.cuh"
 
-constexpr int THREADS = 512;
+constexpr int MOST_THREADS = 512;
+constexpr int AT_ONCE = 8; /* neighbours that a thread reads and writes at once, where it can */
+
+/* A dtype that is looked at when the kernel runs. Others are compiled for known dtypes. */
+constexpr int ANY = -1;
 
 /* The parameters of a launch. */
 struct loss_call {
@@ -17,9 +22,13 @@ struct loss_call {
     double scale;
 };
 
+/* Returns e^x. That of a float comes from the card's unit for powers of 2. */
 __device__ __forceinline__ float exponential(float x)
 {
-    return expf(x);
+    constexpr float LOG2_E = 1.4426950408889634f;
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * LOG2_E));
+    return y;
 }
 
 __device__ __forceinline__ double exponential(double x)
@@ -37,93 +46,183 @@ __device__ __forceinline__ double logarithm(double x)
     return log(x);
 }
 
-/* The sum of e^(x - maximum) over some x, and their maximum. */
+/* Returns what is subtracted from numbers of this maximum before their exponentials are taken: those of -inf are 0. */
+template <typename T> __device__ __forceinline__ T base_of(T maximum)
+{
+    return maximum == -(T)INFINITY ? (T)0 : maximum;
+}
+
+/* The maximum of some x, which no nan is, and the sum of e^(x - base of maximum). */
 template <typename T> struct running_sum {
     T maximum, sum;
 
-    /* Adds another sum. If both maxima are -inf, the sums are added as they are, so that a nan stays. */
-    __device__ __forceinline__ void take(T other_maximum, T other_sum)
+    /* Returns the factor that refers the sum to a maximum that is not less. */
+    __device__ __forceinline__ T factor(T larger) const
     {
-        T larger = other_maximum > maximum ? other_maximum : maximum;
-        if (larger == -(T)INFINITY) {
-            sum += other_sum;
-            return;
-        }
-        sum = sum * exponential(maximum - larger) + other_sum * exponential(other_maximum - larger);
+        return maximum == larger ? (T)1 : exponential(maximum - larger);
+    }
+
+    __device__ __forceinline__ void take(const running_sum &other)
+    {
+        T larger = other.maximum > maximum ? other.maximum : maximum;
+        sum = sum * factor(larger) + other.sum * other.factor(larger);
         maximum = larger;
     }
 };
 
-/* Combines all threads' sums into one, in every thread. */
-template <typename T> __device__ __forceinline__ void combine_block(running_sum<T> *row)
+/* Combines a warp's sums into one, in each of its threads. */
+template <typename T> __device__ __forceinline__ void combine_warp(running_sum<T> *all)
 {
-    __shared__ T maximum[MTK_WARP], sum[MTK_WARP];
+    T larger = all->maximum;
 #pragma unroll
-    for (int distance = MTK_WARP / 2; distance > 0; distance /= 2)
-        row->take(__shfl_xor_sync(0xFFFFFFFFu, row->maximum, distance),
-                  __shfl_xor_sync(0xFFFFFFFFu, row->sum, distance));
-    if (threadIdx.x % MTK_WARP == 0) {
-        maximum[threadIdx.x / MTK_WARP] = row->maximum;
-        sum[threadIdx.x / MTK_WARP] = row->sum;
+    for (int distance = MTK_WARP / 2; distance > 0; distance /= 2) {
+        T other = __shfl_xor_sync(0xFFFFFFFFu, larger, distance);
+        larger = other > larger ? other : larger;
     }
-    __syncthreads();
-    *row = {maximum[0], sum[0]};
-    for (int warp = 1; warp < THREADS / MTK_WARP; warp++)
-        row->take(maximum[warp], sum[warp]);
+    *all = {larger, mtk_warp_sum(all->sum * all->factor(larger))};
 }
 
-/* Adds VEC neighbours. Their maximum comes first, so that the sum is rescaled once. */
-template <typename T, int VEC> __device__ __forceinline__ void take_unit(running_sum<T> *row, const T *x)
+/* Combines all threads' sums into one, in every thread. */
+template <typename T> __device__ __forceinline__ void combine_block(running_sum<T> *all)
 {
-    T larger = row->maximum;
-#pragma unroll
-    for (int e = 0; e < VEC; e++)
-        larger = x[e] > larger ? x[e] : larger;
-    T sum = 0;
-#pragma unroll
-    for (int e = 0; e < VEC; e++)
-        sum += larger == -(T)INFINITY && x[e] == larger ? (T)0 : exponential(x[e] - larger);
-    row->take(larger, sum);
+    __shared__ running_sum<T> of_warp[MTK_WARP];
+    int lane = (int)threadIdx.x % MTK_WARP, warps = (int)blockDim.x / MTK_WARP;
+    combine_warp(all);
+    if (lane == 0)
+        of_warp[threadIdx.x / MTK_WARP] = *all;
+    __syncthreads();
+    *all = lane < warps ? of_warp[lane] : running_sum<T>{-(T)INFINITY, 0};
+    combine_warp(all);
 }
+
+/* The columns that a thread holds at once: as many as its registers hold where a multiprocessor has two blocks of
+ * MOST_THREADS. */
+template <typename T, int VEC, int DTYPE>
+constexpr int HELD = sizeof(T) == sizeof(double)   ? 8
+                     : VEC > 1 && DTYPE == MT_BF16 ? 32
+                                                   : 24;
+
+/* The columns of a part of a row that a thread has: units of VEC neighbours, in turns with the other threads. */
+template <typename T, int VEC, int DTYPE> struct held_columns {
+    static constexpr int UNITS = HELD<T, VEC, DTYPE> / VEC;
+    T x[UNITS][VEC];
+
+    static __device__ __forceinline__ uint32_t column(uint32_t first, int u)
+    {
+        return first + (u * blockDim.x + threadIdx.x) * VEC;
+    }
+
+    /* Reads logits; after the last column they are -inf. */
+    __device__ __forceinline__ void read(const char *row, uint32_t first, uint32_t columns, int dtype)
+    {
+        mtk_words<T, VEC> words[UNITS];
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+            if (column(first, u) < columns)
+                words[u] = mtk_read<T, VEC>(row + (int64_t)column(first, u) * mtk_size_of(dtype), dtype);
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+            mtk_decode<T, VEC>(words[u], dtype, x[u]);
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                x[u][e] = column(first, u) < columns ? x[u][e] : -(T)INFINITY;
+        }
+    }
+
+    /* Replaces x by e^(x - base of their maximum). Returns maximum and sum. */
+    __device__ __forceinline__ running_sum<T> raise()
+    {
+        running_sum<T> own = {-(T)INFINITY, 0};
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                own.maximum = max(own.maximum, x[u][e]);
+        T base = base_of(own.maximum);
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+#pragma unroll
+            for (int e = 0; e < VEC; e++) {
+                x[u][e] = exponential(x[u][e] - base);
+                own.sum += x[u][e];
+            }
+        return own;
+    }
+
+    /* Writes x * factor, less `scale` at the target. */
+    __device__ __forceinline__ void write(char *row, uint32_t first, uint32_t columns, int dtype, T factor, T scale,
+                                          uint32_t target)
+    {
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+            if (column(first, u) >= columns)
+                break;
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                x[u][e] *= factor;
+            if (target - column(first, u) < VEC)
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    x[u][e] -= target == column(first, u) + e ? scale : (T)0;
+            mtk_write<T, VEC>(row + (int64_t)column(first, u) * mtk_size_of(dtype), dtype,
+                              mtk_encode<T, VEC>(x[u], dtype));
+        }
+    }
+};
 
 /* loss = ln of the sum of e^logits - logits[target], logits = scale * (e^logits / their sum - (1 at target)). A block
- * takes the row of its number, a thread VEC of every THREADS * VEC columns. Every element of logits and loss is
- * written. */
-template <typename T, int VEC>
-__global__ void __launch_bounds__(THREADS) token_loss_kernel(const __grid_constant__ loss_call c)
+ * takes the row of its number, a thread HELD columns of each part. Every element of logits and loss is written. */
+template <typename T, int VEC, int DTYPE>
+__global__ void __launch_bounds__(MOST_THREADS, 2) token_loss_kernel(const __grid_constant__ loss_call c)
 {
     int64_t i, j, n;
-    int size = mtk_size_of(c.dtype);
-    char *row = c.logits + (int64_t)blockIdx.x * c.columns * size;
-    running_sum<T> all = {-(T)INFINITY, 0};
+    const int dtype = DTYPE == ANY ? c.dtype : DTYPE;
+    const uint32_t part = blockDim.x * HELD<T, VEC, DTYPE>, last = (c.columns - 1) / part * part;
+    char *row = c.logits + (int64_t)blockIdx.x * c.columns * mtk_size_of(dtype);
+    held_columns<T, VEC, DTYPE> held;
     mtk_await_turn();
     c.rows.split(blockIdx.x, &i, &j, &n);
-    int64_t target = *reinterpret_cast<const int64_t *>(c.target.at(i, j, n, 0));
-    T chosen = mtk_load<T>(row + target * size, c.dtype); /* before the barrier, and so before it is overwritten */
-    for (uint32_t column = threadIdx.x * VEC; column < c.columns; column += THREADS * VEC) {
-        T x[VEC];
-        mtk_decode<T, VEC>(mtk_read<T, VEC>(row + (int64_t)column * size, c.dtype), c.dtype, x);
-        take_unit<T, VEC>(&all, x);
+    const int64_t *index = reinterpret_cast<const int64_t *>(c.target.at(i, j, n, 0));
+    uint32_t target = (uint32_t)*index;
+    /* Before the barrier, since it is overwritten after that. */
+    T chosen = mtk_load<T>(row + (int64_t)target * mtk_size_of(dtype), dtype);
+    running_sum<T> own, all = {-(T)INFINITY, 0};
+    for (uint32_t first = 0; first <= last; first += part) {
+        held.read(row, first, c.columns, dtype);
+        own = held.raise();
+        all.take(own);
     }
     combine_block(&all);
-    T log_sum = all.maximum + logarithm(all.sum);
+    T scale = (T)c.scale, over_sum = scale / all.sum;
     if (threadIdx.x == 0)
-        mtk_store<T>(c.loss.at(i, j, n, 0), c.loss.dtype, log_sum - chosen);
-    for (uint32_t column = threadIdx.x * VEC; column < c.columns; column += THREADS * VEC) {
-        T x[VEC];
-        char *at = row + (int64_t)column * size;
-        mtk_decode<T, VEC>(mtk_read<T, VEC>(at, c.dtype), c.dtype, x);
-#pragma unroll
-        for (int e = 0; e < VEC; e++)
-            x[e] = (T)c.scale * (exponential(x[e] - log_sum) - (column + e == target ? (T)1 : (T)0));
-        mtk_write<T, VEC>(at, c.dtype, mtk_encode<T, VEC>(x, c.dtype));
+        mtk_store<T>(c.loss.at(i, j, n, 0), c.loss.dtype, all.maximum + logarithm(all.sum) - chosen);
+    for (uint32_t first = last;; first -= part) {
+        held.write(row, first, c.columns, dtype, own.factor(all.maximum) * over_sum, scale, target);
+        if (first == 0)
+            break;
+        held.read(row, first - part, c.columns, dtype);
+        own = held.raise();
     }
+}
+
+/* Queues the kernel, with blocks of as many threads as hold a part of a row, and parts of about one size. */
+template <typename T, int VEC, int DTYPE> static mt_status launch(const loss_call &call, struct mtk_queue *queue)
+{
+    int64_t threads = mtk_ceiling(call.columns, HELD<T, VEC, DTYPE>), parts = mtk_ceiling(threads, MOST_THREADS);
+    threads = mtk_ceiling(mtk_ceiling(threads, parts), MTK_WARP) * MTK_WARP;
+    return mtk_launch("cross_entropy", token_loss_kernel<T, VEC, DTYPE>, call.rows.count, (unsigned)threads, queue,
+                      call);
+}
+
+/* Queues the kernel for one neighbour, or for AT_ONCE of them. */
+template <typename T, int DTYPE> static mt_status launch(const loss_call &call, bool in_vec, struct mtk_queue *queue)
+{
+    return in_vec ? launch<T, AT_ONCE, DTYPE>(call, queue) : launch<T, 1, DTYPE>(call, queue);
 }
 
 mt_status mtk_cuda_cross_entropy(double scale, const struct mtk_view *logits, const struct mtk_view *loss,
                                  const struct mtk_view *target, struct mtk_queue *queue)
 {
-    constexpr int VEC = 8;
     loss_call call = {
         mtk_device_pointer(logits->address), logits->dtype, (uint32_t)logits->shape[3], {}, mtk_device_view_of(loss),
         mtk_device_view_of(target),          scale};
@@ -133,10 +232,12 @@ mt_status mtk_cuda_cross_entropy(double scale, const struct mtk_view *logits, co
     if (logits->shape[3] > MTK_MOST_UNITS)
         return mt_fail(MT_FAILED, "cross_entropy: a row of %lld logits is longer than a launch numbers",
                        (long long)logits->shape[3]);
-    bool in_eights = call.columns % VEC == 0 && logits->address % (mt_addr)(VEC * mtk_size_of(logits->dtype)) == 0;
+    mt_addr bytes = (mt_addr)(AT_ONCE * mtk_size_of(logits->dtype));
+    bool in_vec = call.columns % AT_ONCE == 0 && logits->address % bytes == 0;
     bool is_wide = mtk_is_wide(logits->dtype) || mtk_is_wide(loss->dtype);
-    return mtk_launch("cross_entropy",
-                      is_wide ? (in_eights ? token_loss_kernel<double, 8> : token_loss_kernel<double, 1>)
-                              : (in_eights ? token_loss_kernel<float, 8> : token_loss_kernel<float, 1>),
-                      call.rows.count, THREADS, queue, call);
+    if (!is_wide && logits->dtype == MT_BF16)
+        return launch<float, MT_BF16>(call, in_vec, queue);
+    if (!is_wide && logits->dtype == MT_F32)
+        return launch<float, MT_F32>(call, in_vec, queue);
+    return launch<double, ANY>(call, in_vec, queue);
 }
