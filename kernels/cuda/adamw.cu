@@ -137,10 +137,12 @@ __device__ __forceinline__ float warp_largest(float value)
     return value;
 }
 
-/* The numbers that codes stand for, by code. */
-struct code_table {
-    float mean[256], square[256];
+/* The tables of both moments. */
+struct alignas(16) code_tables {
+    struct mtk_codes mean, square;
 };
+
+__device__ const code_tables CODES = {mtk_codes_of(MTK_MEAN_CELLS), mtk_codes_of(MTK_SQUARE_CELLS)};
 
 /* A block of moments in a warp: each lane has GROUPS times V neighbours. */
 constexpr int LANE_ELEMENTS = MTK_MOMENTS_BLOCK / MTK_WARP;
@@ -157,7 +159,8 @@ template <int V> __device__ __forceinline__ int64_t group_at(int64_t first, int 
 
 /* Writes codes and scales of the block of moments from element `first` up to `end`, in 8 bits. */
 template <int V>
-__device__ __forceinline__ void write_codes(const item &p, int64_t first, int64_t end, const lane_moments &lane)
+__device__ __forceinline__ void write_codes(const item &p, const code_tables &codes, int64_t first, int64_t end,
+                                            const lane_moments &lane)
 {
     float largest_mean = 0, largest_square = 0;
 #pragma unroll
@@ -174,8 +177,8 @@ __device__ __forceinline__ void write_codes(const item &p, int64_t first, int64_
         uint32_t mean = 0, square = 0;
 #pragma unroll
         for (int e = 0; e < V; e++) {
-            mean |= (uint32_t)mtk_code_of_mean(lane.mean[group * V + e] * mean_factor) << 8 * e;
-            square |= (uint32_t)mtk_code_of_square(lane.square[group * V + e] * square_factor) << 8 * e;
+            mean |= (uint32_t)mtk_code_of(&codes.mean, lane.mean[group * V + e] * mean_factor) << 8 * e;
+            square |= (uint32_t)mtk_code_of(&codes.square, lane.square[group * V + e] * square_factor) << 8 * e;
         }
         if (at < end) {
             mtk_write_bytes<V>(p.mean + at, &mean);
@@ -191,7 +194,7 @@ __device__ __forceinline__ void write_codes(const item &p, int64_t first, int64_
 
 /* Updates the elements from `first` up to `end`, which share their scales, as one warp. */
 template <int V>
-__device__ __forceinline__ void update_8bit(const item &p, const rates<float> &r, const code_table &codes,
+__device__ __forceinline__ void update_8bit(const item &p, const rates<float> &r, const code_tables &codes,
                                             int64_t first, int64_t end)
 {
     const float *scales = reinterpret_cast<const float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
@@ -211,13 +214,13 @@ __device__ __forceinline__ void update_8bit(const item &p, const rates<float> &r
 #pragma unroll
         for (int e = 0; e < V; e++) {
             float *mean_at = &lane.mean[group * V + e], *square_at = &lane.square[group * V + e];
-            *mean_at = codes.mean[mean >> 8 * e & 0xFF] * mean_scale;
-            *square_at = codes.square[square >> 8 * e & 0xFF] * square_scale;
+            *mean_at = codes.mean.number[mean >> 8 * e & 0xFF] * mean_scale;
+            *square_at = codes.square.number[square >> 8 * e & 0xFF] * square_scale;
             step(r, grad[e], &value[e], mean_at, square_at);
         }
         write_value<float, V>(p, at, MT_F32, value);
     }
-    write_codes<V>(p, first, end, lane);
+    write_codes<V>(p, codes, first, end, lane);
 }
 
 /* Returns the index of the last item that begins at this chunk or before. */
@@ -266,7 +269,7 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ 
 /* Updates the elements from `begin` up to `end`, at most CHUNK, with moments in bf16 or in 8 bits. A warp takes a block
  * that shares scales at a time. */
 template <int V>
-__device__ __forceinline__ void update_narrow(const item &p, const rates<float> &r, const code_table &codes,
+__device__ __forceinline__ void update_narrow(const item &p, const rates<float> &r, const code_tables &codes,
                                               int64_t begin, int64_t end)
 {
     constexpr int WARPS = THREADS / MTK_WARP;
@@ -284,10 +287,10 @@ __device__ __forceinline__ void update_narrow(const item &p, const rates<float> 
 /* Does what adamw_kernel does where moments have several forms. The scales of 8-bit moments are written, too. */
 __global__ void __launch_bounds__(THREADS) adamw_narrow_kernel(const __grid_constant__ update_call call, rates<float> r)
 {
-    static_assert(THREADS == 256 && CHUNK % MTK_MOMENTS_BLOCK == 0, "a thread a code, and whole blocks in a chunk");
-    __shared__ code_table codes;
-    codes.mean[threadIdx.x] = mtk_mean_of_code((uint8_t)threadIdx.x);
-    codes.square[threadIdx.x] = mtk_square_of_code((uint8_t)threadIdx.x);
+    static_assert(CHUNK % MTK_MOMENTS_BLOCK == 0, "whole blocks in a chunk");
+    __shared__ code_tables codes;
+    for (unsigned i = threadIdx.x; i < sizeof codes / sizeof(uint4); i += THREADS)
+        reinterpret_cast<uint4 *>(&codes)[i] = reinterpret_cast<const uint4 *>(&CODES)[i];
     mtk_await_turn();
     __syncthreads();
     const item &p = call.items[item_of(call, blockIdx.x)];
