@@ -1,18 +1,29 @@
 /* One step of AdamW over a list of parameters. An element of fp32 takes 28 bytes, read or written once, and 2 for the
  * cast; with moments in bf16 20, in 8 bits 16 and its share of the scales.
  *
- * The list is a parameter of the launch. Parameters of the model are cut into chunks of CHUNK elements, numbered from 0
- * over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
- * four neighbours at a time if the tensors are aligned to that.
+ * The list is a parameter of the launch; each form of moments has its own. Parameters are cut into chunks, numbered from
+ * 0 over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
+ * four neighbours if the tensors are aligned to that, and no more: short blocks follow each other through memory in
+ * order, which it takes better than few blocks that stay. With 8-bit moments a warp takes 256 neighbours in a round:
  *
- *   chunk of 8-bit moments  | 256 elements of warp 0 | … of warp 7 | … of warp 0 | … | of warp 7 |   each with its scales
+ *   chunk of 8-bit moments  | 256 elements of warp 0 | … of warp 7 | … of warp 0 | … | of warp 7 |   each with scales
  */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/moments.h"
 
-constexpr int THREADS = 256, VEC = 4, ROUNDS = 4, CHUNK = THREADS * VEC * ROUNDS;
+constexpr int VEC = 4;
+constexpr int FULL_THREADS = 1024, BF16_THREADS = 512, CODE_THREADS = 256, CODE_ROUNDS = 2;
+constexpr int CODE_ROUND = CODE_THREADS / MTK_WARP * MTK_MOMENTS_BLOCK; /* elements of a round */
+
+/* Returns the elements of a chunk. */
+__host__ __device__ constexpr int chunk_of(mtk_moments form)
+{
+    return form == MTK_MOMENTS_FULL   ? FULL_THREADS * VEC
+           : form == MTK_MOMENTS_BF16 ? BF16_THREADS * VEC
+                                      : CODE_ROUND * CODE_ROUNDS;
+}
 
 /* The most items of a launch, whose parameters are limited to 4 KiB. */
 constexpr int MOST_ITEMS = 55;
@@ -23,7 +34,6 @@ struct item {
     int64_t count;
     uint64_t generator;
     uint32_t first_chunk;
-    uint8_t moments;
     bool in_fours;
 };
 
@@ -237,71 +247,66 @@ __device__ __forceinline__ int item_of(const update_call &call, uint32_t chunk)
     return low;
 }
 
-/* Updates the elements from `begin` up to `end`, at most CHUNK, with moments of the parameter's dtype. */
-template <typename T>
-__device__ __forceinline__ void update_full(const item &p, const rates<T> &r, int64_t begin, int64_t end)
+/* Returns the element after the block's chunk, and sets *begin to its first. */
+__device__ __forceinline__ int64_t chunk_end(const item &p, mtk_moments form, int64_t *begin)
 {
-    if (p.in_fours) {
-#pragma unroll
-        for (int round = 0; round < ROUNDS; round++) {
-            int64_t first = begin + (round * THREADS + (int64_t)threadIdx.x) * VEC;
-            if (first < end)
-                update<T, VEC>(p, r, first);
-        }
-        return;
-    }
-    for (int64_t first = begin + threadIdx.x; first < end; first += THREADS)
-        update<T, 1>(p, r, first);
+    *begin = (int64_t)(blockIdx.x - p.first_chunk) * chunk_of(form);
+    return *begin + chunk_of(form) < p.count ? *begin + chunk_of(form) : p.count;
 }
 
 /* mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square), value = keep * value - step_size * mean /
- * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread ROUNDS times VEC
- * neighbours of it. Every element of value, mean, square and, if there is one, cast is written. */
+ * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread VEC neighbours of it. Every
+ * element of value, mean, square and, if there is one, cast is written. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
+__global__ void __launch_bounds__(FULL_THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
 {
     mtk_await_turn();
     const item &p = call.items[item_of(call, blockIdx.x)];
-    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
-    update_full(p, r, begin, begin + CHUNK < p.count ? begin + CHUNK : p.count);
-}
-
-/* Updates the elements from `begin` up to `end`, at most CHUNK, with moments in bf16 or in 8 bits. A warp takes a block
- * that shares scales at a time. */
-template <int V>
-__device__ __forceinline__ void update_narrow(const item &p, const rates<float> &r, const code_tables &codes,
-                                              int64_t begin, int64_t end)
-{
-    constexpr int WARPS = THREADS / MTK_WARP;
-    if (p.moments == MTK_MOMENTS_BF16) {
-#pragma unroll 4
-        for (int64_t first = begin + (int64_t)threadIdx.x * V; first < end; first += THREADS * V)
-            update_bf16<V>(p, r, first);
+    int64_t begin = 0, end = chunk_end(p, MTK_MOMENTS_FULL, &begin);
+    if (p.in_fours) {
+        if (begin + (int64_t)threadIdx.x * VEC < end)
+            update<T, VEC>(p, r, begin + (int64_t)threadIdx.x * VEC);
         return;
     }
-    int64_t first = begin + (int64_t)(threadIdx.x / MTK_WARP) * MTK_MOMENTS_BLOCK;
-    for (; first < end; first += WARPS * MTK_MOMENTS_BLOCK)
-        update_8bit<V>(p, r, codes, first, first + MTK_MOMENTS_BLOCK < end ? first + MTK_MOMENTS_BLOCK : end);
+    for (int64_t first = begin + threadIdx.x; first < end; first += FULL_THREADS)
+        update<T, 1>(p, r, first);
 }
 
-/* Does what adamw_kernel does where moments have several forms. The scales of 8-bit moments are written, too. */
-__global__ void __launch_bounds__(THREADS) adamw_narrow_kernel(const __grid_constant__ update_call call, rates<float> r)
+/* The same with moments in bf16. */
+__global__ void __launch_bounds__(BF16_THREADS)
+    adamw_bf16_kernel(const __grid_constant__ update_call call, rates<float> r)
 {
-    static_assert(CHUNK % MTK_MOMENTS_BLOCK == 0, "whole blocks in a chunk");
+    mtk_await_turn();
+    const item &p = call.items[item_of(call, blockIdx.x)];
+    int64_t begin = 0, end = chunk_end(p, MTK_MOMENTS_BF16, &begin);
+    if (p.in_fours) {
+        if (begin + (int64_t)threadIdx.x * VEC < end)
+            update_bf16<VEC>(p, r, begin + (int64_t)threadIdx.x * VEC);
+        return;
+    }
+    for (int64_t first = begin + threadIdx.x; first < end; first += BF16_THREADS)
+        update_bf16<1>(p, r, first);
+}
+
+/* The same with moments in 8 bits, whose scales are written, too. A warp takes a block that shares scales at a time. */
+__global__ void __launch_bounds__(CODE_THREADS)
+    adamw_8bit_kernel(const __grid_constant__ update_call call, rates<float> r)
+{
     __shared__ code_tables codes;
-    for (unsigned i = threadIdx.x; i < sizeof codes / sizeof(uint4); i += THREADS)
+    for (unsigned i = threadIdx.x; i < sizeof codes / sizeof(uint4); i += CODE_THREADS)
         reinterpret_cast<uint4 *>(&codes)[i] = reinterpret_cast<const uint4 *>(&CODES)[i];
     mtk_await_turn();
     __syncthreads();
     const item &p = call.items[item_of(call, blockIdx.x)];
-    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
-    int64_t end = begin + CHUNK < p.count ? begin + CHUNK : p.count;
-    if (p.moments == MTK_MOMENTS_FULL)
-        update_full(p, r, begin, end);
-    else if (p.in_fours)
-        update_narrow<VEC>(p, r, codes, begin, end);
-    else
-        update_narrow<1>(p, r, codes, begin, end);
+    int64_t begin = 0, end = chunk_end(p, MTK_MOMENTS_8BIT, &begin);
+    int64_t first = begin + (int64_t)(threadIdx.x / MTK_WARP) * MTK_MOMENTS_BLOCK;
+    for (; first < end; first += CODE_ROUND) {
+        int64_t block_end = first + MTK_MOMENTS_BLOCK < end ? first + MTK_MOMENTS_BLOCK : end;
+        if (p.in_fours)
+            update_8bit<VEC>(p, r, codes, first, block_end);
+        else
+            update_8bit<1>(p, r, codes, first, block_end);
+    }
 }
 
 static bool is_aligned(mt_addr address, size_t size)
@@ -330,7 +335,6 @@ static item item_from(const struct mtk_adamw_item *from, size_t size, uint32_t f
             from->count,
             from->generator,
             first_chunk,
-            (uint8_t)from->moments,
             in_fours};
 }
 
@@ -339,22 +343,21 @@ template <typename T> static rates<T> rates_of(const struct mtk_adamw *how)
     return {(T)(1 - how->beta1), (T)(1 - how->beta2), (T)how->epsilon, (T)how->step_size, (T)how->keep};
 }
 
-/* Queues as many of the items as one launch takes, and sets *taken to their number. */
-static mt_status launch_some(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, int *taken,
-                             struct mtk_queue *queue)
+/* Queues the update of as many of the items as one launch takes, of those whose moments have the form, and sets *taken
+ * to the number of items that are done with. */
+static mt_status launch_some(const struct mtk_adamw *how, mtk_moments form, int count,
+                             const struct mtk_adamw_item *items, int *taken, struct mtk_queue *queue)
 {
     update_call call = {};
     int64_t chunks = 0;
-    bool is_narrow = false;
     size_t size = how->dtype == MT_F64 ? sizeof(double) : sizeof(float);
     for (*taken = 0; *taken < count && call.count < MOST_ITEMS; ++*taken) {
         const struct mtk_adamw_item *from = &items[*taken];
-        int64_t more = mtk_ceiling(from->count, CHUNK);
+        int64_t more = from->moments == form ? mtk_ceiling(from->count, chunk_of(form)) : 0;
         if (chunks + more > MTK_MOST_UNITS)
             break;
         if (more > 0)
             call.items[call.count++] = item_from(from, size, (uint32_t)chunks);
-        is_narrow = is_narrow || from->moments != MTK_MOMENTS_FULL;
         chunks += more;
     }
     if (*taken == 0)
@@ -362,22 +365,24 @@ static mt_status launch_some(const struct mtk_adamw *how, int count, const struc
                        (long long)items[0].count);
     if (call.count == 0)
         return MT_OK;
-    if (is_narrow)
-        return mtk_launch("adamw", adamw_narrow_kernel, (unsigned)chunks, THREADS, queue, call, rates_of<float>(how));
+    unsigned blocks = (unsigned)chunks;
+    if (form == MTK_MOMENTS_8BIT)
+        return mtk_launch("adamw", adamw_8bit_kernel, blocks, CODE_THREADS, queue, call, rates_of<float>(how));
+    if (form == MTK_MOMENTS_BF16)
+        return mtk_launch("adamw", adamw_bf16_kernel, blocks, BF16_THREADS, queue, call, rates_of<float>(how));
     if (how->dtype == MT_F64)
-        return mtk_launch("adamw", adamw_kernel<double>, (unsigned)chunks, THREADS, queue, call, rates_of<double>(how));
-    return mtk_launch("adamw", adamw_kernel<float>, (unsigned)chunks, THREADS, queue, call, rates_of<float>(how));
+        return mtk_launch("adamw", adamw_kernel<double>, blocks, FULL_THREADS, queue, call, rates_of<double>(how));
+    return mtk_launch("adamw", adamw_kernel<float>, blocks, FULL_THREADS, queue, call, rates_of<float>(how));
 }
 
 mt_status mtk_cuda_adamw(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
                          struct mtk_queue *queue)
 {
-    for (int done = 0; done < count;) {
-        int taken = 0;
-        mt_status status = launch_some(how, count - done, items + done, &taken, queue);
-        if (status != MT_OK)
-            return status;
-        done += taken;
-    }
+    for (mtk_moments form : {MTK_MOMENTS_FULL, MTK_MOMENTS_BF16, MTK_MOMENTS_8BIT})
+        for (int done = 0, taken = 0; done < count; done += taken) {
+            mt_status status = launch_some(how, form, count - done, items + done, &taken, queue);
+            if (status != MT_OK)
+                return status;
+        }
     return MT_OK;
 }
