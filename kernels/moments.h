@@ -14,13 +14,23 @@
  *   10^(d-7)  |--- cell 0 ---|--- cell 1 ---| … |  10^(d-6)
  *
  * Code 0 is 0. Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", 2022. A square
- * above 0 never becomes 0, as it may there: the mean would be divided by epsilon alone. */
+ * above 0 never becomes 0, as it may there: the mean would be divided by epsilon alone.
+ *
+ * A number becomes the code that stands for the nearest. Within a decade the code is the whole part of slope * x + shift,
+ * a line. No two lines begin within one power of two, so the sign and the exponent of x tell which two it may be. */
 #ifndef MTK_MOMENTS_H
 #define MTK_MOMENTS_H
 
 #include "base/random.h"
 
-enum { MTK_CODE_DECADES = 7, MTK_CODE_MEAN_ONE = 0x80, MTK_CODE_SQUARE_ONE = 255 };
+#include <math.h>
+
+/* Kernels have their tables made as they are compiled. */
+#ifdef __CUDACC__
+#define MTK_IN_TABLES __host__ __device__ constexpr
+#else
+#define MTK_IN_TABLES
+#endif
 
 /* Returns 64 random bits for a pair of neighbours, elements 2 * pair and 2 * pair + 1: 16 bits for the mean of either,
  * each followed by 16 for its square. */
@@ -38,77 +48,166 @@ MT_ON_DEVICE_TOO static inline uint16_t mtk_bf16_at_random(uint32_t value, uint3
     return (uint16_t)((value + (random & 0xFFFF)) >> 16);
 }
 
-/* Returns the middle of cell number `number` - 2^log of the 2^log cells of a decade, 2^log <= number < 2^(log + 1). */
-MT_ON_DEVICE_TOO static inline float mtk_cell_middle(int number, int log, int decade)
+/* Cells of the lowest decade, by which functions know the moment. */
+enum { MTK_MEAN_CELLS = 1, MTK_SQUARE_CELLS = 2 };
+
+/* Lines: 0 itself, what is below the decades, each of them, and 1. Lines of numbers below 0 follow those above. */
+enum { MTK_CODE_DECADES = 7, MTK_LINE_DECADE = 2, MTK_LINE_ONE = MTK_LINE_DECADE + MTK_CODE_DECADES, MTK_CODE_LINES };
+enum { MTK_CODE_MEAN_ONE = 0x80, MTK_LINE_BITS = 31 };
+
+/* Added to codes, so that a float has 8 bits for the code and, below them, 8 for its fraction. */
+#define MTK_CODE_BASE 32768.0F
+
+/* The code is the whole part of slope * x + shift. */
+struct mtk_code_line {
+    float slope, shift;
+};
+
+/* The codes of a moment. */
+struct mtk_codes {
+    struct mtk_code_line line[2 * MTK_CODE_LINES];
+    float most[2 * MTK_CODE_LINES]; /* of a line: what is above it, up to the next line, has its last code */
+    float number[256];              /* what a code stands for */
+    uint32_t octave[512]; /* by sign and exponent: |x| above which a line begins; in its last 5 bits, the line before */
+};
+
+MTK_IN_TABLES static inline uint32_t mtk_bits_of(float number)
+{
+#ifdef __CUDACC__
+    return __builtin_bit_cast(uint32_t, number);
+#else
+    union {
+        float number;
+        uint32_t bits;
+    } same = {.number = number};
+    return same.bits;
+#endif
+}
+
+MTK_IN_TABLES static inline float mtk_float_of(uint32_t bits)
+{
+#ifdef __CUDACC__
+    return __builtin_bit_cast(float, bits);
+#else
+    union {
+        uint32_t bits;
+        float number;
+    } same = {.bits = bits};
+    return same.number;
+#endif
+}
+
+/* Returns where a decade ends. */
+MTK_IN_TABLES static inline float mtk_decade_end(int decade)
 {
     const float ends[MTK_CODE_DECADES] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F, 1};
-    int cells = 1 << log;
-    return ends[decade] * (0.1F + 0.9F * ((float)(number - cells) + 0.5F) / (float)cells);
+    return ends[decade];
 }
 
-/* Returns the logarithm, cut off, of a number from 1 to 255. */
-MT_ON_DEVICE_TOO static inline int mtk_log_below(int number)
+/* Returns the number that a code stands for. */
+MTK_IN_TABLES static inline float mtk_number_of_code(int least_cells, int code)
 {
-    int log = 0;
-    while (number >> (log + 1) > 0)
-        log++;
-    return log;
+    int is_mean = least_cells == MTK_MEAN_CELLS, decade = 0;
+    int number = !is_mean ? code + 1 : code == MTK_CODE_MEAN_ONE ? code : code % 0x80;
+    if (number < least_cells)
+        return 0;
+    if (number == least_cells << MTK_CODE_DECADES)
+        return 1;
+    while (number >= least_cells << (decade + 1))
+        decade++;
+    int cells = least_cells << decade;
+    float middle = mtk_decade_end(decade) * (0.1F + 0.9F * ((float)(number - cells) + 0.5F) / (float)cells);
+    return is_mean && code > MTK_CODE_MEAN_ONE ? -middle : middle;
 }
 
-/* Returns the number that a code of a mean stands for. */
-MT_ON_DEVICE_TOO static inline float mtk_mean_of_code(uint8_t code)
+/* Returns the cells of a line's decade. */
+MTK_IN_TABLES static inline int mtk_line_cells(int least_cells, int line)
 {
-    int number = code & 0x7F;
-    if (number == 0)
-        return code == MTK_CODE_MEAN_ONE ? 1 : 0;
-    float middle = mtk_cell_middle(number, mtk_log_below(number), mtk_log_below(number));
-    return code > MTK_CODE_MEAN_ONE ? -middle : middle;
+    return least_cells << (line - MTK_LINE_DECADE);
 }
 
-/* Returns the number that a code of a square stands for. */
-MT_ON_DEVICE_TOO static inline float mtk_square_of_code(uint8_t code)
+/* Returns the |x| above which a line begins. That is half-way between two middles of cells, of which the one below is a
+ * fifth as wide. */
+MTK_IN_TABLES static inline float mtk_line_begin(int least_cells, int line)
 {
-    if (code == 0 || code == MTK_CODE_SQUARE_ONE)
-        return code == 0 ? 0 : 1;
-    int log = mtk_log_below(code + 1);
-    return mtk_cell_middle(code + 1, log, log - 1);
+    if (line < MTK_LINE_DECADE)
+        return 0;
+    if (line == MTK_LINE_ONE)
+        return 1 - 0.225F / (float)mtk_line_cells(least_cells, line - 1);
+    return mtk_decade_end(line - MTK_LINE_DECADE) * (0.1F + 0.18F / (float)mtk_line_cells(least_cells, line));
 }
 
-/* Returns the number of the cell whose middle is nearest to x, from 0 to 1: cells of the lowest decade are numbered from
- * `least` on, a power of two; least - 1 is 0 and 2^7 * least is 1. The middle of the cell below a decade is nearer up to
- * 0.2 cells into it, and 1 from a quarter before its end. */
-MT_ON_DEVICE_TOO static inline int mtk_nearest_cell(float x, int least)
+/* Returns the code of number 0 on the lines of decades. */
+MTK_IN_TABLES static inline float mtk_first_code(int least_cells, int is_negative)
 {
-    int decade = (x > 1e-6F) + (x > 1e-5F) + (x > 1e-4F) + (x > 1e-3F) + (x > 1e-2F) + (x > 1e-1F);
-    float scale = x > 1e-1F   ? 1
-                  : x > 1e-2F ? 1e1F
-                  : x > 1e-3F ? 1e2F
-                  : x > 1e-4F ? 1e3F
-                  : x > 1e-5F ? 1e4F
-                  : x > 1e-6F ? 1e5F
-                              : 1e6F;
-    int cells = least << decade;
-    float at = (x * scale - 0.1F) * ((float)cells * (1 / 0.9F));
-    if (!(at >= 0.2F)) /* nan too */
-        return cells - 1;
-    int cell = at < (float)cells ? (int)at : cells - 1;
-    return decade == MTK_CODE_DECADES - 1 && at > (float)cells - 0.25F ? 2 * cells : cells + cell;
+    return least_cells == MTK_SQUARE_CELLS ? -1.0F : is_negative ? 128.0F : 0.0F;
 }
 
-/* Returns the code of a mean, from -1 to 1. */
-MT_ON_DEVICE_TOO static inline uint8_t mtk_code_of_mean(float x)
+/* Returns the most that a line comes to, of numbers above 0, or below it if `is_negative`. */
+MTK_IN_TABLES static inline float mtk_line_most(int least_cells, int line, int is_negative)
 {
-    int number = mtk_nearest_cell(x < 0 ? -x : x, 1);
-    if (x >= 0)
-        return (uint8_t)number;
-    return (uint8_t)(number == 0 ? 0 : number < 0x80 ? 0x80 | number : 0xFF);
+    if (line < MTK_LINE_DECADE)
+        return MTK_CODE_BASE + (float)(least_cells == MTK_SQUARE_CELLS ? line : 0);
+    if (line == MTK_LINE_ONE)
+        return MTK_CODE_BASE + (is_negative || least_cells == MTK_SQUARE_CELLS ? 255.0F : (float)MTK_CODE_MEAN_ONE);
+    int cells = mtk_line_cells(least_cells, line);
+    return MTK_CODE_BASE + mtk_first_code(least_cells, is_negative) + (float)(2 * cells) - 0.25F;
 }
 
-/* Returns the code of a square, from 0 to 1. */
-MT_ON_DEVICE_TOO static inline uint8_t mtk_code_of_square(float x)
+/* Returns a line of numbers above 0, or below it if `is_negative`. */
+MTK_IN_TABLES static inline struct mtk_code_line mtk_line_of(int least_cells, int line, int is_negative)
 {
-    int code = mtk_nearest_cell(x, 2) - 1;
-    return (uint8_t)(code == 0 && x > 0 ? 1 : code);
+    struct mtk_code_line to = {0, mtk_line_most(least_cells, line, is_negative)};
+    if (line < MTK_LINE_DECADE || line == MTK_LINE_ONE)
+        return to;
+    float cells = (float)mtk_line_cells(least_cells, line);
+    float slope = cells / (0.9F * mtk_decade_end(line - MTK_LINE_DECADE));
+    to.slope = is_negative ? -slope : slope;
+    to.shift = MTK_CODE_BASE + mtk_first_code(least_cells, is_negative) + cells * (8 / 9.0F);
+    return to;
+}
+
+/* Returns the entry of a sign and exponent. One of infinities and nan is that of 0. */
+MTK_IN_TABLES static inline uint32_t mtk_octave_of(int least_cells, int octave)
+{
+    uint32_t begin = 0x7F7FFFFF, exponent = (uint32_t)octave & 0xFF, before = 0;
+    for (uint32_t line = 1; line < MTK_CODE_LINES && exponent < 0xFF; line++) {
+        uint32_t bits = mtk_bits_of(mtk_line_begin(least_cells, (int)line));
+        if (bits >> 23 == exponent)
+            begin = bits;
+        if (bits >> 23 < exponent)
+            before = line;
+    }
+    return (begin & ~(uint32_t)MTK_LINE_BITS) | (before + (octave > 0xFF ? MTK_CODE_LINES : 0));
+}
+
+/* Returns the tables of a moment. */
+MTK_IN_TABLES static inline struct mtk_codes mtk_codes_of(int least_cells)
+{
+    struct mtk_codes codes = {{{0, 0}}, {0}, {0}, {0}};
+    for (int line = 0; line < 2 * MTK_CODE_LINES; line++) {
+        codes.line[line] = mtk_line_of(least_cells, line % MTK_CODE_LINES, line >= MTK_CODE_LINES);
+        codes.most[line] = mtk_line_most(least_cells, line % MTK_CODE_LINES, line >= MTK_CODE_LINES);
+    }
+    for (int code = 0; code < 256; code++)
+        codes.number[code] = mtk_number_of_code(least_cells, code);
+    for (int octave = 0; octave < 512; octave++)
+        codes.octave[octave] = mtk_octave_of(least_cells, octave);
+    return codes;
+}
+
+/* Returns a float's bits, of which 8 to 15 are the code of x, a mean from -1 to 1 or a square from 0 to 1. */
+MT_ON_DEVICE_TOO static inline uint32_t mtk_code_bits(const struct mtk_codes *codes, float x)
+{
+    uint32_t octave = codes->octave[mtk_bits_of(x) >> 23];
+    octave += fabsf(x) > mtk_float_of(octave);
+    const struct mtk_code_line line = codes->line[octave & MTK_LINE_BITS];
+    return mtk_bits_of(fminf(fmaf(x, line.slope, line.shift), codes->most[octave & MTK_LINE_BITS]));
+}
+
+MT_ON_DEVICE_TOO static inline uint8_t mtk_code_of(const struct mtk_codes *codes, float x)
+{
+    return (uint8_t)(mtk_code_bits(codes, x) >> 8);
 }
 
 /* Returns the factor that takes a block of moments to -1 … 1, of which `largest` is the largest. Moments below the

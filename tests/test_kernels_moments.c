@@ -6,24 +6,28 @@
 
 /* ---- codes ---- */
 
-typedef float number_of_code(uint8_t code);
-typedef uint8_t code_of_number(float number);
+static struct mtk_codes mean_codes, square_codes;
+
+static float number_of(const struct mtk_codes *codes, float x)
+{
+    return codes->number[mtk_code_of(codes, x)];
+}
 
 /* Returns the distance to the code that is nearest to x. */
-static double least_distance(number_of_code *number, float x)
+static double least_distance(const struct mtk_codes *codes, float x)
 {
     double least = INFINITY;
     for (int code = 0; code < 256; code++)
-        least = fmin(least, fabs((double)number((uint8_t)code) - (double)x));
+        least = fmin(least, fabs((double)codes->number[code] - (double)x));
     return least;
 }
 
-static void check_code(number_of_code *number, code_of_number *code, float x)
+static void check_code(const struct mtk_codes *codes, float x)
 {
-    double distance = fabs((double)number(code(x)) - (double)x), least = least_distance(number, x);
+    double distance = fabs((double)number_of(codes, x) - (double)x), least = least_distance(codes, x);
     if (!(distance <= least * 1.05 + 1e-8)) /* where two are about as near, rounding decides */
-        fail_msg("%.9g becomes %.9g, %.3g away where %.3g is possible", (double)x, (double)number(code(x)), distance,
-                 least);
+        fail_msg("%.9g becomes %.9g, %.3g away where %.3g is possible", (double)x, (double)number_of(codes, x),
+                 distance, least);
 }
 
 static void every_number_becomes_the_nearest_code(void **state)
@@ -32,9 +36,9 @@ static void every_number_becomes_the_nearest_code(void **state)
     struct dice dice = dice_of_seed(SEED);
     for (int i = 0; i < 20000; i++) {
         float x = (float)pow(10, -8 * mt_random_unit(1, roll(&dice, 1 << 20)));
-        check_code(mtk_mean_of_code, mtk_code_of_mean, roll(&dice, 2) == 0 ? x : -x);
+        check_code(&mean_codes, roll(&dice, 2) == 0 ? x : -x);
         if (x > 4e-7F) /* below, the code of least is taken for 0 */
-            check_code(mtk_square_of_code, mtk_code_of_square, x);
+            check_code(&square_codes, x);
     }
 }
 
@@ -42,23 +46,45 @@ static void every_code_is_that_of_its_number(void **state)
 {
     (void)state;
     for (int code = 0; code < 256; code++) {
-        assert_int_equal(mtk_code_of_mean(mtk_mean_of_code((uint8_t)code)), code);
-        assert_int_equal(mtk_code_of_square(mtk_square_of_code((uint8_t)code)), code);
+        assert_int_equal(mtk_code_of(&mean_codes, mean_codes.number[code]), code);
+        assert_int_equal(mtk_code_of(&square_codes, square_codes.number[code]), code);
         for (int other = 0; other < code; other++) {
-            assert_true(mtk_mean_of_code((uint8_t)code) != mtk_mean_of_code((uint8_t)other));
-            assert_true(mtk_square_of_code((uint8_t)code) > mtk_square_of_code((uint8_t)other));
+            assert_true(mean_codes.number[code] != mean_codes.number[other]);
+            assert_true(square_codes.number[code] > square_codes.number[other]);
         }
     }
-    assert_true(mtk_mean_of_code(mtk_code_of_mean(1)) == 1 && mtk_square_of_code(mtk_code_of_square(1)) == 1);
-    assert_true(mtk_mean_of_code(mtk_code_of_mean(-1)) < -0.99F);
+    assert_true(number_of(&mean_codes, 1) == 1 && number_of(&square_codes, 1) == 1);
+    assert_true(number_of(&mean_codes, -1) < -0.99F);
+}
+
+/* Codes rise with their numbers, over borders of decades, too. A factor may make the largest a little more than 1. */
+static void a_larger_number_has_no_smaller_code(void **state)
+{
+    (void)state;
+    const float most = 1 + 0x1p-22F;
+    for (float x = 1e-8F, before = 0; x <= most; before = x, x *= 1.00003F) {
+        assert_true(number_of(&mean_codes, x) >= number_of(&mean_codes, before));
+        assert_true(number_of(&mean_codes, -x) <= number_of(&mean_codes, -before));
+        assert_true(number_of(&square_codes, x) >= number_of(&square_codes, before));
+    }
+    assert_true(number_of(&mean_codes, most) == 1 && number_of(&square_codes, most) == 1);
 }
 
 static void no_square_but_0_becomes_0(void **state)
 {
     (void)state;
-    assert_int_equal(mtk_code_of_square(0), 0);
+    assert_int_equal(mtk_code_of(&square_codes, 0), 0);
     for (float x = 1; x > 0; x *= 0.5F)
-        assert_true(mtk_square_of_code(mtk_code_of_square(x)) > 0);
+        assert_true(number_of(&square_codes, x) > 0);
+}
+
+static void what_is_no_number_becomes_0(void **state)
+{
+    (void)state;
+    assert_int_equal(mtk_code_of(&mean_codes, NAN), 0);
+    assert_int_equal(mtk_code_of(&mean_codes, -NAN), 0);
+    assert_int_equal(mtk_code_of(&square_codes, NAN), 0);
+    assert_int_equal(mtk_code_of(&mean_codes, -0.0F), 0);
 }
 
 /* ---- bf16 ---- */
@@ -142,8 +168,8 @@ static void draw_codes(struct narrow_case *c, struct dice *dice)
     for (int64_t i = 0; i < c->count; i++) {
         codes[i] = (uint8_t)roll(dice, 256);
         squares[i] = (uint8_t)roll(dice, 256);
-        c->mean_before[i] = (double)(mtk_mean_of_code(codes[i]) * scales[i / MTK_MOMENTS_BLOCK * 2]);
-        c->square_before[i] = (double)(mtk_square_of_code(squares[i]) * scales[i / MTK_MOMENTS_BLOCK * 2 + 1]);
+        c->mean_before[i] = (double)(mean_codes.number[codes[i]] * scales[i / MTK_MOMENTS_BLOCK * 2]);
+        c->square_before[i] = (double)(square_codes.number[squares[i]] * scales[i / MTK_MOMENTS_BLOCK * 2 + 1]);
     }
     overwrite(&c->mean, codes, (size_t)c->count);
     overwrite(&c->square, squares, (size_t)c->count);
@@ -228,8 +254,7 @@ static void expect_bf16(struct narrow_case *c, struct buffer *b, const double *e
 static void expect_codes(struct narrow_case *c, struct buffer *b, const double *exact, int which)
 {
     unsigned char *raw = read_raw(b), *scales = read_raw(&c->scales);
-    number_of_code *number = which == 0 ? mtk_mean_of_code : mtk_square_of_code;
-    code_of_number *code = which == 0 ? mtk_code_of_mean : mtk_code_of_square;
+    const struct mtk_codes *codes = which == 0 ? &mean_codes : &square_codes;
     int64_t unequal = 0;
     for (int64_t begin = 0; begin < c->count; begin += MTK_MOMENTS_BLOCK) {
         int64_t end = begin + MTK_MOMENTS_BLOCK < c->count ? begin + MTK_MOMENTS_BLOCK : c->count;
@@ -240,8 +265,8 @@ static void expect_codes(struct narrow_case *c, struct buffer *b, const double *
         assert_true(fabs(scale - largest) <= 4e-6 * largest);
         c->scales.expected[at] = scale;
         for (int64_t i = begin; i < end; i++) {
-            double share = (double)number(raw[i]), expected = largest > 0 ? exact[i] / largest : 0;
-            unequal += raw[i] != code((float)expected);
+            double share = (double)codes->number[raw[i]], expected = largest > 0 ? exact[i] / largest : 0;
+            unequal += raw[i] != mtk_code_of(codes, (float)expected);
             if (!(fabs(share - expected) <= 0.016 + 0.1 * fabs(expected)))
                 fail_msg("%s[%lld] is %.4g of its largest, expected %.4g", b->name, (long long)i, share, expected);
             b->expected[i] = raw[i];
@@ -303,6 +328,68 @@ static void an_update_with_narrow_moments_is_its_formula(void **state)
     }
 }
 
+/* Checks that codes and scales are those that the shared functions make of the numbers, to the bit. */
+static void expect_codes_of(const struct buffer *stored, const struct buffer *stored_scales, int which,
+                            const struct mtk_codes *codes, const float *numbers)
+{
+    int64_t count = count_of(stored);
+    unsigned char *raw = read_raw(stored), *scales = read_raw(stored_scales);
+    for (int64_t begin = 0; begin < count; begin += MTK_MOMENTS_BLOCK) {
+        int64_t end = begin + MTK_MOMENTS_BLOCK < count ? begin + MTK_MOMENTS_BLOCK : count;
+        float largest = 0;
+        for (int64_t i = begin; i < end; i++)
+            largest = fmaxf(largest, fabsf(numbers[i]));
+        assert_true(decode(scales + 4 * (begin / MTK_MOMENTS_BLOCK * 2 + which), MT_F32) == (double)largest);
+        for (int64_t i = begin; i < end; i++)
+            assert_int_equal(raw[i], mtk_code_of(codes, numbers[i] * mtk_code_factor(largest)));
+    }
+    free(raw);
+    free(scales);
+}
+
+/* With betas of 0 and moments of 0 the mean becomes the gradient and the square its square, without rounding or rounded
+ * once, so that a device must make the same codes. Gradients are of all decades, the last block is not whole, and
+ * parameters are aligned or not. */
+static void codes_of_a_device_are_the_shared_ones(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {20000, 20001, 100};
+    static const struct mtk_adamw no_memory = {.dtype = MT_F32, .epsilon = 1e-8, .step_size = 0.01, .keep = 0.99};
+    struct dice dice = dice_of_seed(SEED + 4);
+    for (int round = 0; round < 3; round++) {
+        int64_t count = sizes[round], blocks = (count + MTK_MOMENTS_BLOCK - 1) / MTK_MOMENTS_BLOCK;
+        struct buffer value = buffer_create(&dice, "value", MT_F32, 1, count, 1);
+        struct buffer grad = buffer_create(&dice, "grad", MT_F32, 1, count, 1);
+        struct buffer mean = buffer_create(&dice, "mean", MT_U8, 1, count, 0);
+        struct buffer square = buffer_create(&dice, "square", MT_U8, 1, count, 0);
+        struct buffer scales = buffer_create(&dice, "scales", MT_F32, blocks, 2, 0);
+        struct buffer *buffers[] = {&value, &grad, &mean, &square, &scales};
+        float *numbers = mt_host_alloc((size_t)count * sizeof *numbers);
+        for (int64_t i = 0; i < count; i++)
+            numbers[i] =
+                (float)(pow(10, -8 * mt_random_unit(2, roll(&dice, 1 << 20))) * (roll(&dice, 2) == 0 ? 1 : -1));
+        overwrite(&grad, numbers, (size_t)count * sizeof *numbers);
+        const struct mtk_adamw_item item = {.count = count,
+                                            .value = value.address,
+                                            .grad = grad.address,
+                                            .mean = mean.address,
+                                            .square = square.address,
+                                            .scales = scales.address,
+                                            .moments = MTK_MOMENTS_8BIT};
+        done(ops()->adamw(&no_memory, 1, &item, queue()));
+        expect_codes_of(&mean, &scales, 0, &mean_codes, numbers);
+        for (int64_t i = 0; i < count; i++)
+            numbers[i] *= numbers[i];
+        expect_codes_of(&square, &scales, 1, &square_codes, numbers);
+        free(numbers);
+        for (int i = 0; i < 5; i++) {
+            free(buffers[i]->before);
+            free(buffers[i]->expected);
+        }
+        bench.taken_bytes = 0;
+    }
+}
+
 /* Without gradients the square must fall by a thousandth a step, which is less than bf16 can tell apart. */
 static void a_square_in_bf16_falls_as_it_should(void **state)
 {
@@ -348,12 +435,17 @@ int main(int count, char **arguments)
 {
     if (!take_device(count, arguments, &test_device))
         return SKIPPED;
+    mean_codes = mtk_codes_of(MTK_MEAN_CELLS);
+    square_codes = mtk_codes_of(MTK_SQUARE_CELLS);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_number_becomes_the_nearest_code),
         cmocka_unit_test(every_code_is_that_of_its_number),
+        cmocka_unit_test(a_larger_number_has_no_smaller_code),
         cmocka_unit_test(no_square_but_0_becomes_0),
+        cmocka_unit_test(what_is_no_number_becomes_0),
         cmocka_unit_test(rounding_at_random_is_right_on_average),
         cmocka_unit_test(an_update_with_narrow_moments_is_its_formula),
+        cmocka_unit_test(codes_of_a_device_are_the_shared_ones),
         cmocka_unit_test(a_square_in_bf16_falls_as_it_should),
     };
     return cmocka_run_group_tests(tests, open_bench, close_bench);

@@ -12,9 +12,9 @@ struct adamw_tile {
     double value[MTK_TILE], grad[MTK_TILE], mean[MTK_TILE], square[MTK_TILE];
 };
 
-/* The numbers that codes stand for. */
-struct code_table {
-    float mean[256], square[256];
+/* The tables of both moments' codes. */
+struct code_tables {
+    struct mtk_codes mean, square;
 };
 
 static void update(const struct mtk_adamw *how, int64_t count, struct adamw_tile *t)
@@ -52,19 +52,20 @@ static float *scales_at(const struct mtk_adamw_item *item, int64_t first)
     return (float *)(void *)mtk_pointer(item->scales) + 2 * (first / MTK_MOMENTS_BLOCK);
 }
 
-static void load_8bit(const struct mtk_adamw_item *item, const struct code_table *codes, int64_t first, int64_t count,
+static void load_8bit(const struct mtk_adamw_item *item, const struct code_tables *codes, int64_t first, int64_t count,
                       struct adamw_tile *t)
 {
     const uint8_t *mean = (const uint8_t *)mtk_pointer(item->mean) + first;
     const uint8_t *square = (const uint8_t *)mtk_pointer(item->square) + first;
     const float *scales = scales_at(item, first);
     for (int64_t i = 0; i < count; i++) {
-        t->mean[i] = codes->mean[mean[i]] * scales[0];
-        t->square[i] = codes->square[square[i]] * scales[1];
+        t->mean[i] = codes->mean.number[mean[i]] * scales[0];
+        t->square[i] = codes->square.number[square[i]] * scales[1];
     }
 }
 
-static void store_8bit(const struct mtk_adamw_item *item, int64_t first, int64_t count, const struct adamw_tile *t)
+static void store_8bit(const struct mtk_adamw_item *item, const struct code_tables *codes, int64_t first, int64_t count,
+                       const struct adamw_tile *t)
 {
     uint8_t *mean = (uint8_t *)mtk_pointer(item->mean) + first, *square = (uint8_t *)mtk_pointer(item->square) + first;
     float *scales = scales_at(item, first), largest[2] = {0, 0};
@@ -74,8 +75,8 @@ static void store_8bit(const struct mtk_adamw_item *item, int64_t first, int64_t
     }
     float factor[2] = {mtk_code_factor(largest[0]), mtk_code_factor(largest[1])};
     for (int64_t i = 0; i < count; i++) {
-        mean[i] = mtk_code_of_mean((float)t->mean[i] * factor[0]);
-        square[i] = mtk_code_of_square((float)t->square[i] * factor[1]);
+        mean[i] = mtk_code_of(&codes->mean, (float)t->mean[i] * factor[0]);
+        square[i] = mtk_code_of(&codes->square, (float)t->square[i] * factor[1]);
     }
     scales[0] = largest[0];
     scales[1] = largest[1];
@@ -87,8 +88,8 @@ static mt_dtype moment_dtype(const struct mtk_adamw *how, const struct mtk_adamw
     return item->moments == MTK_MOMENTS_BF16 ? MT_BF16 : how->dtype;
 }
 
-static void load_moments(const struct mtk_adamw *how, const struct mtk_adamw_item *item, const struct code_table *codes,
-                         int64_t first, int64_t count, struct adamw_tile *t)
+static void load_moments(const struct mtk_adamw *how, const struct mtk_adamw_item *item,
+                         const struct code_tables *codes, int64_t first, int64_t count, struct adamw_tile *t)
 {
     mt_dtype dtype = moment_dtype(how, item);
     int64_t at = first * (int64_t)mt_dtype_bytes(dtype);
@@ -100,8 +101,8 @@ static void load_moments(const struct mtk_adamw *how, const struct mtk_adamw_ite
     mtk_load(mtk_pointer(item->square) + at, dtype, 1, count, t->square);
 }
 
-static void store_moments(const struct mtk_adamw *how, const struct mtk_adamw_item *item, int64_t first, int64_t count,
-                          const struct adamw_tile *t)
+static void store_moments(const struct mtk_adamw *how, const struct mtk_adamw_item *item,
+                          const struct code_tables *codes, int64_t first, int64_t count, const struct adamw_tile *t)
 {
     int64_t at = first * (int64_t)mt_dtype_bytes(how->dtype);
     switch (item->moments) {
@@ -113,12 +114,12 @@ static void store_moments(const struct mtk_adamw *how, const struct mtk_adamw_it
         store_bf16(item, first, count, t);
         break;
     case MTK_MOMENTS_8BIT:
-        store_8bit(item, first, count, t);
+        store_8bit(item, codes, first, count, t);
         break;
     }
 }
 
-static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item *item, const struct code_table *codes)
+static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item *item, const struct code_tables *codes)
 {
     assert(item->count >= 0 && item->value != 0 && item->grad != 0 && item->mean != 0 && item->square != 0);
     assert((item->scales != 0) == (item->moments == MTK_MOMENTS_8BIT));
@@ -131,7 +132,7 @@ static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item
         load_moments(how, item, codes, first, count, &t);
         update(how, count, &t);
         mtk_store(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value);
-        store_moments(how, item, first, count, &t);
+        store_moments(how, item, codes, first, count, &t);
         if (item->cast == 0)
             continue;
         mtk_load(mtk_pointer(item->value) + first * size, how->dtype, 1, count, t.value); /* as it was rounded */
@@ -142,13 +143,9 @@ static void update_item(const struct mtk_adamw *how, const struct mtk_adamw_item
 mt_status mtk_cpu_adamw(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
                         struct mtk_queue *queue)
 {
-    struct code_table codes;
+    const struct code_tables codes = {mtk_codes_of(MTK_MEAN_CELLS), mtk_codes_of(MTK_SQUARE_CELLS)};
     (void)queue;
     assert(how->dtype == MT_F32 || how->dtype == MT_F64);
-    for (int code = 0; code < 256; code++) {
-        codes.mean[code] = mtk_mean_of_code((uint8_t)code);
-        codes.square[code] = mtk_square_of_code((uint8_t)code);
-    }
     for (int i = 0; i < count; i++)
         update_item(how, &items[i], &codes);
     return MT_OK;

@@ -1,18 +1,29 @@
 /* One step of AdamW over a list of parameters. An element of fp32 takes 28 bytes, read or written once, and 2 for the
  * cast; with moments in bf16 20, in 8 bits 16 and its share of the scales.
  *
- * The list is a parameter of the launch. Parameters of the model are cut into chunks of CHUNK elements, numbered from 0
- * over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
- * four neighbours at a time if the tensors are aligned to that.
+ * The list is a parameter of the launch; each form of moments has its own. Parameters are cut into chunks, numbered from
+ * 0 over all of them. A block takes one chunk, and finds its parameter by the number of the first chunk. A thread takes
+ * four neighbours if the tensors are aligned to that, and no more: short blocks follow each other through memory in
+ * order, which it takes better than few blocks that stay. With 8-bit moments a warp takes 256 neighbours in a round:
  *
- *   chunk of 8-bit moments  | 256 elements of warp 0 | … of warp 7 | … of warp 0 | … | of warp 7 |   each with its scales
+ *   chunk of 8-bit moments  | 256 elements of warp 0 | … of warp 23 | … of warp 0 | … | of warp 23 |   each with scales
  */
 #include "kernels/cuda/block_sum.cuh"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/moments.h"
 
-constexpr int THREADS = 256, VEC = 4, ROUNDS = 4, CHUNK = THREADS * VEC * ROUNDS;
+constexpr int VEC = 4;
+constexpr int FULL_THREADS = 1024, BF16_THREADS = 512, CODE_THREADS = 768, CODE_ROUNDS = 3;
+constexpr int CODE_ROUND = CODE_THREADS / MTK_WARP * MTK_MOMENTS_BLOCK; /* elements of a round */
+
+/* Returns the elements of a chunk. */
+__host__ __device__ constexpr int chunk_of(mtk_moments form)
+{
+    return form == MTK_MOMENTS_FULL   ? FULL_THREADS * VEC
+           : form == MTK_MOMENTS_BF16 ? BF16_THREADS * VEC
+                                      : CODE_ROUND * CODE_ROUNDS;
+}
 
 /* The most items of a launch, whose parameters are limited to 4 KiB. */
 constexpr int MOST_ITEMS = 55;
@@ -23,7 +34,6 @@ struct item {
     int64_t count;
     uint64_t generator;
     uint32_t first_chunk;
-    uint8_t moments;
     bool in_fours;
 };
 
@@ -128,25 +138,20 @@ template <int V> __device__ __forceinline__ void update_bf16(const item &p, cons
     mtk_write<float, V>(p.square + narrow_at, MT_BF16, out_square);
 }
 
-/* Returns the largest value of the warp, in all of its lanes. */
-__device__ __forceinline__ float warp_largest(float value)
-{
-#pragma unroll
-    for (int distance = MTK_WARP / 2; distance > 0; distance /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, distance));
-    return value;
-}
-
-/* The numbers that codes stand for, by code. */
-struct code_table {
-    float mean[256], square[256];
+/* The tables of both moments. */
+struct alignas(16) code_tables {
+    struct mtk_codes mean, square;
 };
 
-/* A block of moments in a warp: each lane has GROUPS times V neighbours. */
+__device__ const code_tables CODES = {mtk_codes_of(MTK_MEAN_CELLS), mtk_codes_of(MTK_SQUARE_CELLS)};
+
+/* A lane's elements of a block of moments, V neighbours and the next after those of the other lanes. */
 constexpr int LANE_ELEMENTS = MTK_MOMENTS_BLOCK / MTK_WARP;
 
-struct lane_moments {
-    float mean[LANE_ELEMENTS], square[LANE_ELEMENTS];
+template <int V> struct lane_block {
+    float value[LANE_ELEMENTS], grad[LANE_ELEMENTS];
+    uint32_t mean[LANE_ELEMENTS / V], square[LANE_ELEMENTS / V]; /* V codes each, the first in the lowest byte */
+    float mean_scale, square_scale;
 };
 
 /* Returns the first element of the lane's group number `group` of a block that begins at `first`. */
@@ -155,69 +160,101 @@ template <int V> __device__ __forceinline__ int64_t group_at(int64_t first, int 
     return first + (group * MTK_WARP + (int)threadIdx.x % MTK_WARP) * V;
 }
 
-/* Writes codes and scales of the block of moments from element `first` up to `end`, in 8 bits. */
-template <int V>
-__device__ __forceinline__ void write_codes(const item &p, int64_t first, int64_t end, const lane_moments &lane)
+__device__ __forceinline__ float2 *scales_at(const item &p, int64_t first)
 {
-    float largest_mean = 0, largest_square = 0;
+    return reinterpret_cast<float2 *>(p.scales) + first / MTK_MOMENTS_BLOCK;
+}
+
+/* Reads the block of moments from element `first` on, which ends at `end` unless it is WHOLE. What is past it is 0, and
+ * is so after a step. */
+template <int V, bool WHOLE>
+__device__ __forceinline__ lane_block<V> read_block(const item &p, int64_t first, int64_t end)
+{
+    lane_block<V> b = {};
+#pragma unroll
+    for (int group = 0; group < LANE_ELEMENTS / V; group++) {
+        int64_t at = group_at<V>(first, group), bytes = at * (int64_t)sizeof(float);
+        if (!WHOLE && at >= end)
+            continue;
+        mtk_decode<float, V>(mtk_read<float, V>(p.value + bytes, MT_F32), MT_F32, &b.value[group * V]);
+        mtk_decode<float, V>(mtk_read<float, V>(p.grad + bytes, MT_F32), MT_F32, &b.grad[group * V]);
+        mtk_read_bytes<V>(p.mean + at, &b.mean[group]);
+        mtk_read_bytes<V>(p.square + at, &b.square[group]);
+    }
+    float2 scales = *scales_at(p, first);
+    b.mean_scale = scales.x, b.square_scale = scales.y;
+    return b;
+}
+
+/* Begins to bring a whole block of moments and its scales into the L2 cache. A lane names one line of memory. */
+__device__ __forceinline__ void fetch_block(const item &p, int64_t first)
+{
+    constexpr int LINE = 128, WIDE = MTK_MOMENTS_BLOCK * (int)sizeof(float) / LINE, NARROW = MTK_MOMENTS_BLOCK / LINE;
+    constexpr int GRAD = WIDE, MEAN = GRAD + WIDE, SQUARE = MEAN + NARROW, SCALES = SQUARE + NARROW;
+    int lane = (int)threadIdx.x % MTK_WARP;
+    int64_t bytes = first * (int64_t)sizeof(float);
+    const char *line = lane < GRAD     ? p.value + bytes + lane * LINE
+                       : lane < MEAN   ? p.grad + bytes + (lane - GRAD) * LINE
+                       : lane < SQUARE ? p.mean + first + (lane - MEAN) * LINE
+                       : lane < SCALES ? p.square + first + (lane - SQUARE) * LINE
+                                       : reinterpret_cast<const char *>(scales_at(p, first));
+    if (lane <= SCALES)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(line));
+}
+
+/* Returns the largest of numbers that are not below 0, over the warp, in all of its lanes. Their bits are in the order
+ * of the numbers. */
+__device__ __forceinline__ float warp_largest(float number)
+{
+    return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(number)));
+}
+
+/* Returns the codes of V neighbours, the first in the lowest byte. */
+template <int V>
+__device__ __forceinline__ uint32_t codes_of(const struct mtk_codes &codes, const float *number, float factor)
+{
+    uint32_t word = 0;
+#pragma unroll
+    for (unsigned e = 0; e < V; e++) {
+        unsigned bytes = (0x3210 & ~(0xFu << 4 * e)) | 5u << 4 * e; /* byte 1 of the bits becomes byte e of the word */
+        word = __byte_perm(word, mtk_code_bits(&codes, number[e] * factor), bytes);
+    }
+    return word;
+}
+
+/* Updates the block of moments from element `first` on, as one warp, and writes it. */
+template <int V, bool WHOLE>
+__device__ __forceinline__ void update_block(const item &p, const rates<float> &r, const code_tables &codes,
+                                             int64_t first, int64_t end, lane_block<V> &b)
+{
+    float mean[LANE_ELEMENTS], square[LANE_ELEMENTS], largest_mean = 0, largest_square = 0;
 #pragma unroll
     for (int i = 0; i < LANE_ELEMENTS; i++) {
-        largest_mean = fmaxf(largest_mean, fabsf(lane.mean[i]));
-        largest_square = fmaxf(largest_square, lane.square[i]);
+        mean[i] = codes.mean.number[b.mean[i / V] >> 8 * (i % V) & 0xFF] * b.mean_scale;
+        square[i] = codes.square.number[b.square[i / V] >> 8 * (i % V) & 0xFF] * b.square_scale;
+        step(r, b.grad[i], &b.value[i], &mean[i], &square[i]);
+        largest_mean = fmaxf(largest_mean, fabsf(mean[i]));
+        largest_square = fmaxf(largest_square, fabsf(square[i]));
     }
+#pragma unroll
+    for (int group = 0; group < LANE_ELEMENTS / V; group++)
+        if (WHOLE || group_at<V>(first, group) < end)
+            write_value<float, V>(p, group_at<V>(first, group), MT_F32, &b.value[group * V]);
     largest_mean = warp_largest(largest_mean);
     largest_square = warp_largest(largest_square);
     float mean_factor = mtk_code_factor(largest_mean), square_factor = mtk_code_factor(largest_square);
 #pragma unroll
     for (int group = 0; group < LANE_ELEMENTS / V; group++) {
         int64_t at = group_at<V>(first, group);
-        uint32_t mean = 0, square = 0;
-#pragma unroll
-        for (int e = 0; e < V; e++) {
-            mean |= (uint32_t)mtk_code_of_mean(lane.mean[group * V + e] * mean_factor) << 8 * e;
-            square |= (uint32_t)mtk_code_of_square(lane.square[group * V + e] * square_factor) << 8 * e;
-        }
-        if (at < end) {
-            mtk_write_bytes<V>(p.mean + at, &mean);
-            mtk_write_bytes<V>(p.square + at, &square);
-        }
-    }
-    if (threadIdx.x % MTK_WARP == 0) {
-        float *scales = reinterpret_cast<float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
-        scales[0] = largest_mean;
-        scales[1] = largest_square;
-    }
-}
-
-/* Updates the elements from `first` up to `end`, which share their scales, as one warp. */
-template <int V>
-__device__ __forceinline__ void update_8bit(const item &p, const rates<float> &r, const code_table &codes,
-                                            int64_t first, int64_t end)
-{
-    const float *scales = reinterpret_cast<const float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
-    float mean_scale = scales[0], square_scale = scales[1];
-    lane_moments lane = {};
-#pragma unroll
-    for (int group = 0; group < LANE_ELEMENTS / V; group++) {
-        int64_t at = group_at<V>(first, group), bytes = at * (int64_t)sizeof(float);
-        float value[V], grad[V];
-        uint32_t mean = 0, square = 0;
-        if (at >= end)
+        uint32_t means = codes_of<V>(codes.mean, &mean[group * V], mean_factor);
+        uint32_t squares = codes_of<V>(codes.square, &square[group * V], square_factor);
+        if (!WHOLE && at >= end)
             continue;
-        mtk_decode<float, V>(mtk_read<float, V>(p.value + bytes, MT_F32), MT_F32, value);
-        mtk_decode<float, V>(mtk_read<float, V>(p.grad + bytes, MT_F32), MT_F32, grad);
-        mtk_read_bytes<V>(p.mean + at, &mean);
-        mtk_read_bytes<V>(p.square + at, &square);
-#pragma unroll
-        for (int e = 0; e < V; e++) {
-            float *mean_at = &lane.mean[group * V + e], *square_at = &lane.square[group * V + e];
-            *mean_at = codes.mean[mean >> 8 * e & 0xFF] * mean_scale;
-            *square_at = codes.square[square >> 8 * e & 0xFF] * square_scale;
-            step(r, grad[e], &value[e], mean_at, square_at);
-        }
-        write_value<float, V>(p, at, MT_F32, value);
+        mtk_write_bytes<V>(p.mean + at, &means);
+        mtk_write_bytes<V>(p.square + at, &squares);
     }
-    write_codes<V>(p, first, end, lane);
+    if (threadIdx.x % MTK_WARP == 0)
+        *scales_at(p, first) = make_float2(largest_mean, largest_square);
 }
 
 /* Returns the index of the last item that begins at this chunk or before. */
@@ -234,71 +271,71 @@ __device__ __forceinline__ int item_of(const update_call &call, uint32_t chunk)
     return low;
 }
 
-/* Updates the elements from `begin` up to `end`, at most CHUNK, with moments of the parameter's dtype. */
-template <typename T>
-__device__ __forceinline__ void update_full(const item &p, const rates<T> &r, int64_t begin, int64_t end)
+/* Returns the element after the block's chunk, and sets *begin to its first. */
+__device__ __forceinline__ int64_t chunk_end(const item &p, mtk_moments form, int64_t *begin)
 {
-    if (p.in_fours) {
-#pragma unroll
-        for (int round = 0; round < ROUNDS; round++) {
-            int64_t first = begin + (round * THREADS + (int64_t)threadIdx.x) * VEC;
-            if (first < end)
-                update<T, VEC>(p, r, first);
-        }
-        return;
-    }
-    for (int64_t first = begin + threadIdx.x; first < end; first += THREADS)
-        update<T, 1>(p, r, first);
+    *begin = (int64_t)(blockIdx.x - p.first_chunk) * chunk_of(form);
+    return *begin + chunk_of(form) < p.count ? *begin + chunk_of(form) : p.count;
 }
 
 /* mean += (1 - beta1) (grad - mean), square += (1 - beta2) (grad² - square), value = keep * value - step_size * mean /
- * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread ROUNDS times VEC
- * neighbours of it. Every element of value, mean, square and, if there is one, cast is written. */
+ * (sqrt(square) + epsilon), cast = value. A block takes one chunk of one parameter, a thread VEC neighbours of it. Every
+ * element of value, mean, square and, if there is one, cast is written. */
 template <typename T>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
+__global__ void __launch_bounds__(FULL_THREADS) adamw_kernel(const __grid_constant__ update_call call, rates<T> r)
 {
     mtk_await_turn();
     const item &p = call.items[item_of(call, blockIdx.x)];
-    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
-    update_full(p, r, begin, begin + CHUNK < p.count ? begin + CHUNK : p.count);
-}
-
-/* Updates the elements from `begin` up to `end`, at most CHUNK, with moments in bf16 or in 8 bits. A warp takes a block
- * that shares scales at a time. */
-template <int V>
-__device__ __forceinline__ void update_narrow(const item &p, const rates<float> &r, const code_table &codes,
-                                              int64_t begin, int64_t end)
-{
-    constexpr int WARPS = THREADS / MTK_WARP;
-    if (p.moments == MTK_MOMENTS_BF16) {
-#pragma unroll 4
-        for (int64_t first = begin + (int64_t)threadIdx.x * V; first < end; first += THREADS * V)
-            update_bf16<V>(p, r, first);
+    int64_t begin = 0, end = chunk_end(p, MTK_MOMENTS_FULL, &begin);
+    if (p.in_fours) {
+        if (begin + (int64_t)threadIdx.x * VEC < end)
+            update<T, VEC>(p, r, begin + (int64_t)threadIdx.x * VEC);
         return;
     }
-    int64_t first = begin + (int64_t)(threadIdx.x / MTK_WARP) * MTK_MOMENTS_BLOCK;
-    for (; first < end; first += WARPS * MTK_MOMENTS_BLOCK)
-        update_8bit<V>(p, r, codes, first, first + MTK_MOMENTS_BLOCK < end ? first + MTK_MOMENTS_BLOCK : end);
+    for (int64_t first = begin + threadIdx.x; first < end; first += FULL_THREADS)
+        update<T, 1>(p, r, first);
 }
 
-/* Does what adamw_kernel does where moments have several forms. The scales of 8-bit moments are written, too. */
-__global__ void __launch_bounds__(THREADS) adamw_narrow_kernel(const __grid_constant__ update_call call, rates<float> r)
+/* The same with moments in bf16. */
+__global__ void __launch_bounds__(BF16_THREADS)
+    adamw_bf16_kernel(const __grid_constant__ update_call call, rates<float> r)
 {
-    static_assert(THREADS == 256 && CHUNK % MTK_MOMENTS_BLOCK == 0, "a thread a code, and whole blocks in a chunk");
-    __shared__ code_table codes;
-    codes.mean[threadIdx.x] = mtk_mean_of_code((uint8_t)threadIdx.x);
-    codes.square[threadIdx.x] = mtk_square_of_code((uint8_t)threadIdx.x);
+    mtk_await_turn();
+    const item &p = call.items[item_of(call, blockIdx.x)];
+    int64_t begin = 0, end = chunk_end(p, MTK_MOMENTS_BF16, &begin);
+    if (p.in_fours) {
+        if (begin + (int64_t)threadIdx.x * VEC < end)
+            update_bf16<VEC>(p, r, begin + (int64_t)threadIdx.x * VEC);
+        return;
+    }
+    for (int64_t first = begin + threadIdx.x; first < end; first += BF16_THREADS)
+        update_bf16<1>(p, r, first);
+}
+
+/* The same with moments in 8 bits, whose scales are written, too. A warp takes a block that shares scales at a time, and
+ * has the next one fetched while it computes. */
+__global__ void __launch_bounds__(CODE_THREADS)
+    adamw_8bit_kernel(const __grid_constant__ update_call call, rates<float> r)
+{
+    __shared__ code_tables codes;
+    static_assert(sizeof codes / sizeof(uint4) <= CODE_THREADS, "a thread copies once");
+    if (threadIdx.x < sizeof codes / sizeof(uint4))
+        reinterpret_cast<uint4 *>(&codes)[threadIdx.x] = reinterpret_cast<const uint4 *>(&CODES)[threadIdx.x];
     mtk_await_turn();
     __syncthreads();
     const item &p = call.items[item_of(call, blockIdx.x)];
-    int64_t begin = (int64_t)(blockIdx.x - p.first_chunk) * CHUNK;
-    int64_t end = begin + CHUNK < p.count ? begin + CHUNK : p.count;
-    if (p.moments == MTK_MOMENTS_FULL)
-        update_full(p, r, begin, end);
-    else if (p.in_fours)
-        update_narrow<VEC>(p, r, codes, begin, end);
-    else
-        update_narrow<1>(p, r, codes, begin, end);
+    int64_t begin = 0, end = chunk_end(p, MTK_MOMENTS_8BIT, &begin);
+    int64_t first = begin + (int64_t)(threadIdx.x / MTK_WARP) * MTK_MOMENTS_BLOCK;
+    for (; p.in_fours && first + MTK_MOMENTS_BLOCK <= end; first += CODE_ROUND) {
+        lane_block<VEC> block = read_block<VEC, true>(p, first, end);
+        if (first + CODE_ROUND + MTK_MOMENTS_BLOCK <= end)
+            fetch_block(p, first + CODE_ROUND);
+        update_block<VEC, true>(p, r, codes, first, end, block);
+    }
+    for (; first < end; first += CODE_ROUND) {
+        lane_block<1> block = read_block<1, false>(p, first, end);
+        update_block<1, false>(p, r, codes, first, end, block);
+    }
 }
 
 static bool is_aligned(mt_addr address, size_t size)
@@ -327,7 +364,6 @@ static item item_from(const struct mtk_adamw_item *from, size_t size, uint32_t f
             from->count,
             from->generator,
             first_chunk,
-            (uint8_t)from->moments,
             in_fours};
 }
 
@@ -336,22 +372,21 @@ template <typename T> static rates<T> rates_of(const struct mtk_adamw *how)
     return {(T)(1 - how->beta1), (T)(1 - how->beta2), (T)how->epsilon, (T)how->step_size, (T)how->keep};
 }
 
-/* Queues as many of the items as one launch takes, and sets *taken to their number. */
-static mt_status launch_some(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items, int *taken,
-                             struct mtk_queue *queue)
+/* Queues the update of as many of the items as one launch takes, of those whose moments have the form, and sets *taken
+ * to the number of items that are done with. */
+static mt_status launch_some(const struct mtk_adamw *how, mtk_moments form, int count,
+                             const struct mtk_adamw_item *items, int *taken, struct mtk_queue *queue)
 {
     update_call call = {};
     int64_t chunks = 0;
-    bool is_narrow = false;
     size_t size = how->dtype == MT_F64 ? sizeof(double) : sizeof(float);
     for (*taken = 0; *taken < count && call.count < MOST_ITEMS; ++*taken) {
         const struct mtk_adamw_item *from = &items[*taken];
-        int64_t more = mtk_ceiling(from->count, CHUNK);
+        int64_t more = from->moments == form ? mtk_ceiling(from->count, chunk_of(form)) : 0;
         if (chunks + more > MTK_MOST_UNITS)
             break;
         if (more > 0)
             call.items[call.count++] = item_from(from, size, (uint32_t)chunks);
-        is_narrow = is_narrow || from->moments != MTK_MOMENTS_FULL;
         chunks += more;
     }
     if (*taken == 0)
@@ -359,22 +394,24 @@ static mt_status launch_some(const struct mtk_adamw *how, int count, const struc
                        (long long)items[0].count);
     if (call.count == 0)
         return MT_OK;
-    if (is_narrow)
-        return mtk_launch("adamw", adamw_narrow_kernel, (unsigned)chunks, THREADS, queue, call, rates_of<float>(how));
+    unsigned blocks = (unsigned)chunks;
+    if (form == MTK_MOMENTS_8BIT)
+        return mtk_launch("adamw", adamw_8bit_kernel, blocks, CODE_THREADS, queue, call, rates_of<float>(how));
+    if (form == MTK_MOMENTS_BF16)
+        return mtk_launch("adamw", adamw_bf16_kernel, blocks, BF16_THREADS, queue, call, rates_of<float>(how));
     if (how->dtype == MT_F64)
-        return mtk_launch("adamw", adamw_kernel<double>, (unsigned)chunks, THREADS, queue, call, rates_of<double>(how));
-    return mtk_launch("adamw", adamw_kernel<float>, (unsigned)chunks, THREADS, queue, call, rates_of<float>(how));
+        return mtk_launch("adamw", adamw_kernel<double>, blocks, FULL_THREADS, queue, call, rates_of<double>(how));
+    return mtk_launch("adamw", adamw_kernel<float>, blocks, FULL_THREADS, queue, call, rates_of<float>(how));
 }
 
 mt_status mtk_cuda_adamw(const struct mtk_adamw *how, int count, const struct mtk_adamw_item *items,
                          struct mtk_queue *queue)
 {
-    for (int done = 0; done < count;) {
-        int taken = 0;
-        mt_status status = launch_some(how, count - done, items + done, &taken, queue);
-        if (status != MT_OK)
-            return status;
-        done += taken;
-    }
+    for (mtk_moments form : {MTK_MOMENTS_FULL, MTK_MOMENTS_BF16, MTK_MOMENTS_8BIT})
+        for (int done = 0, taken = 0; done < count; done += taken) {
+            mt_status status = launch_some(how, form, count - done, items + done, &taken, queue);
+            if (status != MT_OK)
+                return status;
+        }
     return MT_OK;
 }
