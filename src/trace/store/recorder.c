@@ -74,27 +74,34 @@ static bool reserve(struct mt_recorder *recorder, uint64_t count)
  * store that waits for the line takes longer than the rest of an event. */
 enum { SLOTS_AHEAD = 8 };
 
-/* Stores one record, which it completes with its checksum, in the ring. False: it is lost. The checksum is computed before
- * the record is copied: the slot's memory would have to be waited for. */
-static inline bool store_record(struct mt_recorder *recorder, union mt_record *record)
+/* Stores one record with its checksum in the ring, where there is room. */
+static inline __attribute__((always_inline)) void store_record(struct mt_ring *ring, union mt_record record)
 {
-    struct mt_ring *ring = recorder->ring;
-    assert(record->event.kind < MT_EVENT_KIND_COUNT || record->event.kind >= MT_RECORD_LABEL);
-    if (!reserve(recorder, 1))
-        return false;
-    record->event.checksum = mt_record_checksum(mt_record_hash_at(record, ring->head));
-    *mt_ring_record(ring, ring->head) = *record;
+    union mt_record *slot = mt_ring_record(ring, ring->head);
+    assert(record.event.kind < MT_EVENT_KIND_COUNT || record.event.kind >= MT_RECORD_LABEL);
+    *slot = record; /* before the checksum is computed, for which its words then need not be kept */
+    slot->words[7] =
+        mt_record_word((uint32_t)record.words[7], mt_record_checksum(mt_record_hash_at(&record, ring->head)));
     __builtin_prefetch(mt_ring_record(ring, ring->head + SLOTS_AHEAD), 1);
     mt_ring_publish(ring, 1);
-    return true;
+}
+
+/* As emit, for an event that has to wait or is lost. Apart from emit, so that nothing is saved there for a call. */
+static __attribute__((cold, noinline)) void emit_late(struct mt_recorder *recorder, const struct mt_event *event)
+{
+    if (reserve(recorder, 1))
+        store_record(recorder->ring, mt_record_of_event(event));
+    else
+        atomic_fetch_add(&recorder->ring->header->lost_events, 1);
 }
 
 static void emit(void *context, const struct mt_event *event)
 {
     struct mt_recorder *recorder = context;
-    union mt_record record = {.event = *event};
-    if (!store_record(recorder, &record))
-        atomic_fetch_add(&recorder->ring->header->lost_events, 1);
+    if (mt_ring_has_room(recorder->ring, 1) && !recorder->losing)
+        store_record(recorder->ring, mt_record_of_event(event));
+    else
+        emit_late(recorder, event);
 }
 
 /* True if the host has no more memory for labels and other names: nothing is stored from then on. */
@@ -199,14 +206,15 @@ static void store_kernel(void *context, const struct mt_kernel *kernel)
         mt_payload_set_name(&recorder->payload, kernel->name);
         store_item(recorder, MT_RECORD_KERNEL_NAME, name);
     }
-    union mt_record record = mt_record_of_kernel(kernel, name);
-    store_record(recorder, &record);
+    if (reserve(recorder, 1))
+        store_record(recorder->ring, mt_record_of_kernel(kernel, name));
 }
 
 static void store_use(void *context, const struct mt_use *use)
 {
-    union mt_record record = mt_record_of_use(use);
-    store_record(context, &record);
+    struct mt_recorder *recorder = context;
+    if (reserve(recorder, 1))
+        store_record(recorder->ring, mt_record_of_use(use));
 }
 
 /* Returns MT_NOT_WRITTEN for MT_FAILED, and any other status as it is. */
