@@ -17,7 +17,7 @@
 #define MT_TRACE_RING_H
 
 #include "base/status.h"
-#include "trace/store/ring_record.h"
+#include "trace/store/ring_sum.h"
 
 #include <assert.h>
 #include <stdatomic.h>

@@ -85,10 +85,8 @@ static inline uint64_t mt_fold(uint64_t a, uint64_t b)
 }
 
 /* Returns a hash of eight words, the last of which is given apart, continued from `hash`. The products do not wait for each
- * other. A factor of 0 would hide the other one, so each word is changed by an odd constant of its own first. Always inline:
- * a call would put a record that is in registers into memory. */
-static inline __attribute__((always_inline)) uint64_t mt_record_hash(uint64_t hash, const union mt_record *record,
-                                                                     uint64_t last)
+ * other. A factor of 0 would hide the other one, so each word is changed by an odd constant of its own first. */
+static inline uint64_t mt_record_hash(uint64_t hash, const union mt_record *record, uint64_t last)
 {
     const uint64_t *word = record->words;
     uint64_t a = mt_fold(word[0] ^ 0x9E3779B97F4A7C15u, word[1] ^ 0xBF58476D1CE4E5B9u);
@@ -96,19 +94,6 @@ static inline __attribute__((always_inline)) uint64_t mt_record_hash(uint64_t ha
     uint64_t c = mt_fold(word[4] ^ 0xA0761D6478BD642Fu, word[5] ^ 0xE7037ED1A0B428DBu);
     uint64_t d = mt_fold(word[6] ^ 0x8EBC6AF09C88C6E3u, last ^ hash ^ 0x589965CC75374CC3u);
     return mt_fold(a ^ b, c ^ d ^ 0x1D8E4E27C47D124Fu);
-}
-
-/* Returns the hash of a record without its checksum, at its position. */
-static inline __attribute__((always_inline)) uint64_t mt_record_hash_at(const union mt_record *record,
-                                                                        uint64_t position)
-{
-    return mt_record_hash(position * 0x9E3779B97F4A7C15u, record, (uint32_t)record->words[7]);
-}
-
-/* Returns the checksum of a hash, which is that of a record without a payload, or was continued over its payload. */
-static inline uint32_t mt_record_checksum(uint64_t hash)
-{
-    return (uint32_t)(hash ^ hash >> 32);
 }
 
 /* Returns the word of two fields, the first of which lies first. */
