@@ -362,11 +362,11 @@ static void damage_events(uint64_t seed, bool (*damage)(struct mt_event *event, 
     uint64_t damaged = 0;
     for (uint64_t i = 0; i < ring.count; i++) {
         union mt_record *record = &ring.records[i];
-        bool is_sound = record->event.checksum == mt_record_checksum(mt_record_hash_at(record, i));
+        bool is_sound = record->event.checksum == mt_sum_at(record, i);
         if (!is_sound || record->event.kind >= MT_EVENT_KIND_COUNT)
             continue;
         damaged += damage(&record->event, mt_splitmix64(seed * 10007 + i));
-        record->event.checksum = mt_record_checksum(mt_record_hash_at(record, i));
+        record->event.checksum = mt_sum_at(record, i);
     }
     assert_true(damaged > 100);
     write_leftover(&ring);

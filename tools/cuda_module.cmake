@@ -35,7 +35,7 @@ set(hopper_sources ${kernel_sources})
 list(FILTER hopper_sources INCLUDE REGEX "/hopper_[a-z]+\\.cu$")
 list(REMOVE_ITEM kernel_sources ${hopper_sources})
 add_library(memtrace_cuda_hopper OBJECT ${hopper_sources})
-foreach(name IN ITEMS status plain_text clock memory names) # its own copy of a part of src/base (src/device/module.h)
+foreach(name IN ITEMS status plain_text memory names) # its own copy of a part of src/base (src/device/module.h)
     list(APPEND cuda_sources ${PROJECT_SOURCE_DIR}/src/base/${name}.c)
 endforeach()
 add_library(memtrace_cuda MODULE ${cuda_sources} ${kernel_sources} $<TARGET_OBJECTS:memtrace_cuda_hopper>)
@@ -45,6 +45,8 @@ foreach(target IN ITEMS memtrace_cuda memtrace_cuda_hopper)
     target_compile_options(
         ${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${MT_WERROR}>:-Werror=all-warnings>>")
 endforeach()
+# A program exports its functions, and libmemtrace.so does not, so the module may need none of them.
+target_link_options(memtrace_cuda PRIVATE -Wl,--no-undefined)
 target_link_libraries(memtrace_cuda PRIVATE CUDA::cudart_static CUDA::cublas CUDA::cublasLt Threads::Threads ${CMAKE_DL_LIBS})
 # The loader looks for cuBLAS in its usual places and in the toolkit's.
 set_target_properties(memtrace_cuda_hopper PROPERTIES CUDA_ARCHITECTURES 90a-real CUDA_VISIBILITY_PRESET hidden

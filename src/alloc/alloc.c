@@ -125,20 +125,25 @@ static void count_back(struct mt_alloc_count *count, const struct mt_block *bloc
     assert(mt_alloc_count_is_sound(count));
 }
 
+/* Emits the event. The block is volatile for the reason that is told at mt_record_of_event, and the event has a value for
+ * each field because it would be cleared first otherwise. */
 static __attribute__((noinline)) uint64_t emit_wanted(struct mt_alloc *alloc, mt_event_kind kind,
-                                                      const struct mt_block *block, mt_stack_id stack)
+                                                      const volatile struct mt_block *block, mt_stack_id stack)
 {
     const struct mt_segment *segment = block->segment;
     assert(block->requested_bytes <= block->bytes && block->offset + block->bytes <= segment->bytes);
-    struct mt_event event = {.kind = (uint16_t)kind,
-                             .stream = segment->stream,
+    struct mt_event event = {.sequence = 0,
+                             .time_ns = 0,
                              .requested_bytes = block->requested_bytes,
                              .block_bytes = block->bytes,
                              .offset = block->offset,
                              .segment = segment->birth,
                              .label = block->label,
                              .span = block->span,
-                             .stack = stack};
+                             .stack = stack,
+                             .kind = (uint16_t)kind,
+                             .stream = segment->stream,
+                             .checksum = 0};
     mt_alloc_emit(alloc, &event);
     return event.sequence;
 }

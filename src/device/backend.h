@@ -73,7 +73,8 @@ struct mt_device_table {
      * device owns the watch. Optional: fails with MT_FAILED, there are no kernels. */
     mt_status (*watch_kernels)(struct mt_device *device, struct mt_kernel_watch **out);
 
-    /* Returns the nanoseconds since the device was opened. */
+    /* Returns the nanoseconds since the device was opened. Optional: the host's clock tells them. Two readings of that are
+     * a third of a traced pair, and in a module each would have to ask the loader where its thread's data are. */
     uint64_t (*now_ns)(const struct mt_device *device);
 
     /* Advances the clock by the time of an op. Optional: time passes by itself. */

@@ -4,7 +4,6 @@
 #include "device/backend.h"
 #include "device/device.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -15,11 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-struct cpu {
-    struct mt_device device;
-    uint64_t opened_ns; /* mt_clock_ns at 0 of the device's clock */
-};
 
 static void *pointer(mt_addr address)
 {
@@ -95,11 +89,6 @@ static mt_status cpu_read(struct mt_device *device, void *to, mt_addr from, uint
     return MT_OK;
 }
 
-static uint64_t cpu_now_ns(const struct mt_device *device)
-{
-    return mt_clock_since_ns(((const struct cpu *)device)->opened_ns);
-}
-
 static void cpu_close(struct mt_device *device)
 {
     free(device);
@@ -115,7 +104,6 @@ static const struct mt_device_table cpu_table = {
     .range_unmap = cpu_range_unmap,
     .write = cpu_write,
     .read = cpu_read,
-    .now_ns = cpu_now_ns,
     .close = cpu_close,
 };
 
@@ -128,18 +116,17 @@ mt_status mt_cpu_open(const char *argument, struct mt_device **out)
 {
     uint64_t capacity = physical_bytes();
     MT_TRY(argument != NULL ? mt_capacity_parse(argument, &capacity) : MT_OK);
-    struct cpu *cpu = mt_host_alloc(sizeof *cpu);
-    cpu->device = (struct mt_device){
+    struct mt_device *device = mt_host_alloc(sizeof *device);
+    *device = (struct mt_device){
         .table = &cpu_table,
         .kernels = &mtk_cpu,
         .capacity_bytes = capacity,
         .card = mt_card_reference(),
     };
-    cpu->device.card.memory_bytes = capacity;
-    cpu->device.card.context_bytes = 0;
-    cpu->opened_ns = mt_clock_ns();
-    snprintf(cpu->device.name, sizeof cpu->device.name, "cpu%s%s", argument != NULL ? ":" : "",
+    device->card.memory_bytes = capacity;
+    device->card.context_bytes = 0;
+    snprintf(device->name, sizeof device->name, "cpu%s%s", argument != NULL ? ":" : "",
              argument != NULL ? argument : "");
-    *out = &cpu->device;
+    *out = device;
     return MT_OK;
 }

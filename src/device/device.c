@@ -5,6 +5,7 @@
  * The count is kept with atomic operations, since allocators on several threads may share a device. */
 #include "device/device.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "device/backend.h"
 
@@ -14,7 +15,7 @@
 /* True if a backend has what is not optional and, of each group of functions, all or none. */
 static __attribute__((unused)) bool is_whole_table(const struct mt_device_table *table)
 {
-    return table->kind != NULL && table->reserve != NULL && table->release != NULL && table->now_ns != NULL &&
+    return table->kind != NULL && table->reserve != NULL && table->release != NULL &&
            (table->range_open == NULL ||
             (table->range_close != NULL && table->range_map != NULL && table->range_unmap != NULL)) &&
            (table->graph_begin == NULL || (table->graph_end != NULL && table->graph_drop != NULL)) &&
@@ -304,6 +305,8 @@ mt_status mt_device_free_memory(struct mt_device *device, uint64_t *out_free_byt
 
 uint64_t mt_device_now_ns(const struct mt_device *device)
 {
+    if (device->host_clock_ns > 0)
+        return mt_clock_since_ns(device->host_clock_ns);
     return device->table->now_ns(device);
 }
 

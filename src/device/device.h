@@ -61,6 +61,7 @@ struct mt_device {
     uint64_t reserve_count;            /* calls so far */
     uint64_t fail_reserve_at;          /* for tests: the reserve of this number (from 1) fails; 0: none */
     uint64_t mark_ns[MT_DEVICE_MARKS]; /* of a backend that keeps no marks itself */
+    uint64_t host_clock_ns;            /* mt_clock_ns at 0 of the device's clock; 0: the clock is the backend's */
     struct mt_kernel_watch *watch;     /* owned; NULL: kernels are not watched */
     struct mt_card card;
 };

@@ -5,6 +5,7 @@
 #include "device/backend.h"
 #include "device/device.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "device/cuda/cuda_device.h"
 #include "device/module.h"
@@ -105,9 +106,11 @@ mt_status mt_device_open(const char *spelling, struct mt_device **out)
     const char *argument = spelling[length] == ':' ? spelling + length + 1 : NULL;
     for (size_t i = 0; i < BACKENDS; i++)
         if (strcmp(kind, backends[i].kind) == 0) {
-            mt_status status = backends[i].open(argument, out);
-            assert(status != MT_OK || ((*out)->table != NULL && (*out)->capacity_bytes > 0 && (*out)->name[0] != '\0'));
-            return status;
+            MT_TRY(backends[i].open(argument, out));
+            assert((*out)->table != NULL && (*out)->capacity_bytes > 0 && (*out)->name[0] != '\0');
+            if ((*out)->table->now_ns == NULL)
+                (*out)->host_clock_ns = mt_clock_ns();
+            return MT_OK;
         }
     return fail_unknown_kind(kind);
 }

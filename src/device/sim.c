@@ -40,7 +40,6 @@ struct sim {
     mt_addr next_address;
     uint64_t host_ns;  /* when the program has launched what is queued */
     uint64_t clock_ns; /* when the queued work is done */
-    uint64_t begin_ns; /* of the host's clock, if that is the device's; else 0 */
 };
 
 static mt_status sim_reserve(struct mt_device *device, uint64_t bytes, mt_addr *out_address)
@@ -77,8 +76,7 @@ static mt_status sim_range_map(struct mt_device *device, mt_addr address, uint64
 
 static uint64_t sim_now_ns(const struct mt_device *device)
 {
-    const struct sim *sim = (const struct sim *)device;
-    return sim->begin_ns > 0 ? mt_clock_since_ns(sim->begin_ns) : __atomic_load_n(&sim->clock_ns, __ATOMIC_RELAXED);
+    return __atomic_load_n(&((const struct sim *)device)->clock_ns, __ATOMIC_RELAXED);
 }
 
 /* Returns the operations per second for `work`. Products of fp32 use the tf32 units, which round their operands, only
@@ -143,7 +141,7 @@ static mt_status sim_watch_kernels(struct mt_device *device, struct mt_kernel_wa
 void mt_device_use_host_clock(struct mt_device *device)
 {
     if (device->table->now_ns == sim_now_ns)
-        ((struct sim *)device)->begin_ns = mt_clock_ns();
+        device->host_clock_ns = mt_clock_ns();
 }
 
 static void sim_close(struct mt_device *device)

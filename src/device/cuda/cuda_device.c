@@ -7,7 +7,6 @@
  *   used  0 ──context──▶ context_bytes ──cuBLAS──▶ + library_bytes ──reserve──▶ … */
 #include "device/cuda/cuda_device.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -121,7 +120,6 @@ struct cuda {
     struct mt_cuda_range range;
     struct process_memory process_memory;
     uint64_t context_bytes, library_bytes; /* as in struct mt_device_memory */
-    uint64_t opened_ns;                    /* mt_clock_ns at 0 of the device's clock */
 };
 
 /* ---- the opener of this module ---- */
@@ -308,11 +306,6 @@ static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, dou
     return status;
 }
 
-static uint64_t cuda_now_ns(const struct mt_device *device)
-{
-    return mt_clock_since_ns(((const struct cuda *)device)->opened_ns);
-}
-
 /* ---- the driver's figures ---- */
 
 /* Reads the bytes that this process holds or, if the driver does not tell, that all processes on the card hold. */
@@ -388,7 +381,6 @@ static const struct mt_device_table cuda_table = {
     .elapsed_ms = cuda_elapsed_ms,
     .memory = cuda_memory,
     .watch_kernels = cuda_watch_kernels,
-    .now_ns = cuda_now_ns,
     .close = cuda_close,
 };
 
@@ -487,7 +479,6 @@ mt_status mt_cuda_open(int ordinal, struct mt_device **out)
     cuda->table = cuda_table;
     cuda->device = (struct mt_device){.table = &cuda->table, .kernels = &mtk_cuda};
     cuda->ordinal = ordinal;
-    cuda->opened_ns = mt_clock_ns();
     mt_status status = describe(cuda);
     if (status == MT_OK)
         status = start_context(cuda);

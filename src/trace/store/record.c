@@ -199,21 +199,23 @@ void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t 
     assert(kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));
     union mt_record *head = mt_ring_record(ring, ring->head);
     *head = (union mt_record){.head = {.length = payload->length, .id = id, .kind = kind}};
-    uint64_t position = ring->head, hash = mt_record_hash_at(head, position);
+    uint64_t position = ring->head;
+    uint32_t sum = mt_sum_at(head, position);
     for (size_t at = 0; at < payload->length; at += RECORD_BYTES) {
         union mt_record record = {.bytes = {0}};
         size_t left = payload->length - at;
         memcpy(record.bytes, payload->data + at, left < RECORD_BYTES ? left : RECORD_BYTES);
-        hash = mt_record_hash(hash, &record, record.words[7]);
+        sum = mt_sum_on(sum, &record);
         *mt_ring_record(ring, ++position) = record;
     }
-    head->head.checksum = mt_record_checksum(hash);
+    head->head.checksum = sum;
 }
 
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end)
 {
     const union mt_record *head = mt_ring_record(ring, position);
-    uint64_t bytes = head->head.length, hash = mt_record_hash_at(head, position);
+    uint64_t bytes = head->head.length;
+    uint32_t sum = mt_sum_at(head, position);
     assert(position < end);
     if (bytes > sizeof payload->data || mt_payload_records(bytes) > end - position)
         return false;
@@ -224,7 +226,7 @@ bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uin
         const union mt_record *record = mt_ring_record(ring, ++position);
         size_t left = bytes - at;
         memcpy(payload->data + at, record->bytes, left < RECORD_BYTES ? left : RECORD_BYTES);
-        hash = mt_record_hash(hash, record, record->words[7]);
+        sum = mt_sum_on(sum, record);
     }
-    return head->head.checksum == mt_record_checksum(hash);
+    return head->head.checksum == sum;
 }

@@ -16,7 +16,8 @@
 
 enum { HEADER_BYTES = 4096, CLAIM_TRIES = 20 };
 
-static const uint64_t MAGIC = 0x33676E6972746D00u;      /* "\0mtring3" */
+/* "\0mtring4", and "\0mtring5" where checksums are no CRC. */
+static const uint64_t MAGIC = MT_SUM_IS_CRC ? 0x34676E6972746D00u : 0x35676E6972746D00u;
 static const uint64_t UNFINISHED = 0x30676E6972746D00u; /* "\0mtring0": being made */
 static const struct timespec CLAIM_PAUSE = {.tv_nsec = 10 * 1000 * 1000};
 

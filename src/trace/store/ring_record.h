@@ -58,6 +58,7 @@ struct mt_record_kernel {
     uint32_t checksum;
 };
 
+/* A record that is made to be stored is made of words, and read as words, so that it stays in registers. */
 union mt_record {
     struct mt_event event;
     struct mt_record_head head;
@@ -68,6 +69,7 @@ union mt_record {
 };
 
 _Static_assert(sizeof(union mt_record) == 64, "a record is one cache line");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are made of fields");
 #define MT_HAS_THE_TAIL(type)                                                                                          \
     _Static_assert(offsetof(type, kind) == 56 && offsetof(type, checksum) == 60, "every record has the same tail")
 MT_HAS_THE_TAIL(struct mt_event);
@@ -94,43 +96,42 @@ static inline uint64_t mt_record_hash(uint64_t hash, const union mt_record *reco
     return mt_fold(a ^ b, c ^ d ^ 0x1D8E4E27C47D124Fu);
 }
 
-/* Returns the hash of a record without its checksum, at its position. */
-static inline uint64_t mt_record_hash_at(const union mt_record *record, uint64_t position)
+/* Returns the word of two fields, the first of which lies first. */
+static inline uint64_t mt_record_word(uint32_t first, uint32_t second)
 {
-    return mt_record_hash(position * 0x9E3779B97F4A7C15u, record,
-                          (uint64_t)record->event.stream << 16 | record->event.kind);
+    return first | (uint64_t)second << 32;
 }
 
-/* Returns the checksum of a hash, which is that of a record without a payload, or was continued over its payload. */
-static inline uint32_t mt_record_checksum(uint64_t hash)
+/* Returns the last word of a record, without its checksum. */
+static inline uint64_t mt_record_last_word(uint16_t kind, uint16_t second)
 {
-    return (uint32_t)(hash ^ hash >> 32);
+    return kind | (uint32_t)second << 16;
+}
+
+/* Return the record of an event and of a use. Their fields are volatile so that they are read one by one, as they were stored
+ * just before. A compiler would read neighbours at once, but a processor forwards only one store to a read. It would wait
+ * until all of them have left for the cache, and the stores to the ring before them. */
+static inline union mt_record mt_record_of_event(const volatile struct mt_event *event)
+{
+    return (union mt_record){.words = {event->sequence, event->time_ns, event->requested_bytes, event->block_bytes,
+                                       event->offset, mt_record_word(event->segment, event->label),
+                                       mt_record_word(event->span, event->stack),
+                                       mt_record_last_word(event->kind, event->stream)}};
+}
+
+static inline union mt_record mt_record_of_use(const volatile struct mt_use *use)
+{
+    return (union mt_record){.words = {use->block, use->first, use->last, use->idle_from, use->idle_to,
+                                       use->copied_from, mt_record_word(use->reads, use->writes),
+                                       mt_record_last_word(MT_RECORD_USE, use->unread)}};
 }
 
 /* Returns the record of a kernel whose name has that id. */
 static inline union mt_record mt_record_of_kernel(const struct mt_kernel *kernel, uint32_t name)
 {
-    return (union mt_record){.kernel = {.start_ns = kernel->start_ns,
-                                        .duration_ns = kernel->end_ns - kernel->start_ns,
-                                        .step = kernel->step,
-                                        .name = name,
-                                        .label = kernel->label,
-                                        .stream = kernel->stream,
-                                        .kind = MT_RECORD_KERNEL}};
-}
-
-static inline union mt_record mt_record_of_use(const struct mt_use *use)
-{
-    return (union mt_record){.use = {.block = use->block,
-                                     .first = use->first,
-                                     .last = use->last,
-                                     .idle_from = use->idle_from,
-                                     .idle_to = use->idle_to,
-                                     .copied_from = use->copied_from,
-                                     .reads = use->reads,
-                                     .writes = use->writes,
-                                     .kind = MT_RECORD_USE,
-                                     .unread = use->unread}};
+    return (union mt_record){.words = {kernel->start_ns, kernel->end_ns - kernel->start_ns, (uint64_t)kernel->step,
+                                       mt_record_word(name, kernel->label), kernel->stream, 0, 0,
+                                       mt_record_last_word(MT_RECORD_KERNEL, 0)}};
 }
 
 static inline struct mt_use mt_use_of_record(const struct mt_record_use *record)

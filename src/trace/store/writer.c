@@ -15,6 +15,7 @@
 enum {
     STORE_RECORDS = 1 << 14, /* between looks at the clock */
     PREFAULT_RECORDS = 1 << 14,
+    AHEAD_RECORDS = 1 << 16, /* at least those, from the head on, are prefaulted */
     COMMIT_NS = 100 * 1000 * 1000,
     POLL_NS = 2 * 1000 * 1000,
     SECOND_NS = 1000 * 1000 * 1000,
@@ -32,7 +33,7 @@ struct mt_writer {
     _Atomic uint64_t wanted; /* the producer waits until everything below is committed */
     _Atomic bool stopping;
     uint64_t opened_ns;      /* when the open transaction began */
-    uint64_t prefaulted;     /* records */
+    uint64_t prefaulted;     /* the position up to which pages were faulted in */
     struct mt_error failure; /* the first */
 };
 
@@ -105,10 +106,13 @@ static void sleep_a_little(struct mt_writer *writer)
     pthread_mutex_unlock(&writer->lock);
 }
 
-/* Uses a moment without records: faults in the ring's next pages, later sleeps. */
-static void idle(struct mt_writer *writer)
+/* Uses a moment without records: faults in the ring's next pages, or sleeps. Each lap does so again, because the kernel
+ * protects a page that it has written to the disk, and the next store to it takes 2 µs. */
+static void idle(struct mt_writer *writer, uint64_t head)
 {
-    if (writer->prefaulted < mt_ring_capacity(writer->ring)) {
+    if (writer->prefaulted < head) /* the producer was faster */
+        writer->prefaulted = head - head % PREFAULT_RECORDS;
+    if (writer->prefaulted < mt_ring_capacity(writer->ring) || writer->prefaulted < head + AHEAD_RECORDS) {
         mt_ring_prefault(writer->ring, writer->prefaulted, PREFAULT_RECORDS);
         writer->prefaulted += PREFAULT_RECORDS;
         return;
@@ -133,7 +137,7 @@ static bool work(struct mt_writer *writer, mt_status *status)
         return true;
     if (stopping && !mt_intake_is_open(writer->intake))
         return false;
-    idle(writer);
+    idle(writer, head);
     return true;
 }
 

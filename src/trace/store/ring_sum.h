@@ -1,0 +1,111 @@
+/* The checksums of the ring's records.
+ *
+ * On x86-64 a checksum is made of CRC-32C, for which processors have an instruction since 2008: a record takes 10 of them,
+ * and its mt_record_hash takes 50 instructions and more registers than there are. Elsewhere the hash is the checksum. A ring
+ * says by its magic number which it has (ring.c). */
+#ifndef MT_TRACE_RING_SUM_H
+#define MT_TRACE_RING_SUM_H
+
+#include "trace/store/ring_record.h"
+
+#include <stdbool.h>
+
+#ifdef __x86_64__
+enum { MT_SUM_IS_CRC = true };
+
+/* True if the processor has the instruction. */
+static inline bool mt_sum_is_quick(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
+
+/* Returns the CRC, of 32 bits, continued over a word, first byte first. Written out, because a compiler inlines its own name for the
+ * instruction only into what is compiled for such processors alone. */
+static inline uint64_t mt_crc_quick(uint64_t crc, uint64_t word)
+{
+    __asm__("crc32q %1, %0" : "+r"(crc) : "r"(word));
+    return crc;
+}
+
+/* Returns the same bit by bit. */
+static inline uint64_t mt_crc_slow(uint64_t crc, uint64_t word)
+{
+    const uint32_t polynomial = 0x82F63B78; /* first bit first */
+    crc ^= word;
+    for (int bit = 0; bit < 64; bit++)
+        crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
+    return crc;
+}
+
+/* Defines a function that returns the sum of eight words, the last of which is given apart, continued from `sum`. Its halves
+ * do not wait for each other. Any change within 32 neighbouring bits of a word changes it. */
+#define MT_DEFINE_SUM(name, crc)                                                                                       \
+    static inline __attribute__((always_inline)) uint32_t name(uint32_t sum, const union mt_record *record,            \
+                                                               uint64_t last)                                          \
+    {                                                                                                                  \
+        const uint64_t *word = record->words;                                                                          \
+        uint64_t first = crc(crc(crc(crc(sum, word[0]), word[1]), word[2]), word[3]);                                  \
+        uint64_t second = crc(crc(crc(crc(UINT32_MAX, word[4]), word[5]), word[6]), last);                             \
+        return (uint32_t)crc(first, second);                                                                           \
+    }
+MT_DEFINE_SUM(mt_sum_quick, mt_crc_quick)
+MT_DEFINE_SUM(mt_sum_slow, mt_crc_slow)
+
+/* Returns the sum with which that of a record at a position begins. */
+static inline uint32_t mt_sum_begin(uint64_t position)
+{
+    return (uint32_t)(mt_sum_is_quick() ? mt_crc_quick(UINT32_MAX, position) : mt_crc_slow(UINT32_MAX, position));
+}
+
+/* Returns the sum of a record without its checksum at its position, on a processor that is quick. */
+static inline __attribute__((always_inline)) uint32_t mt_sum_quick_at(const union mt_record *record, uint64_t position)
+{
+    return mt_sum_quick((uint32_t)mt_crc_quick(UINT32_MAX, position), record, (uint32_t)record->words[7]);
+}
+#else
+enum { MT_SUM_IS_CRC = false };
+
+static inline bool mt_sum_is_quick(void)
+{
+    return true;
+}
+
+static inline uint32_t mt_sum_quick(uint32_t sum, const union mt_record *record, uint64_t last)
+{
+    const uint64_t hash = mt_record_hash(sum, record, last);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static inline uint32_t mt_sum_slow(uint32_t sum, const union mt_record *record, uint64_t last)
+{
+    return mt_sum_quick(sum, record, last);
+}
+
+static inline uint32_t mt_sum_begin(uint64_t position)
+{
+    const uint64_t mixed = position * 0x9E3779B97F4A7C15u;
+    return (uint32_t)(mixed ^ mixed >> 32);
+}
+
+static inline uint32_t mt_sum_quick_at(const union mt_record *record, uint64_t position)
+{
+    return mt_sum_quick(mt_sum_begin(position), record, (uint32_t)record->words[7]);
+}
+#endif
+
+/* Returns the sum continued over a record of plain bytes. */
+static inline uint32_t mt_sum_on(uint32_t sum, const union mt_record *record)
+{
+    const uint64_t last = record->words[7];
+    return mt_sum_is_quick() ? mt_sum_quick(sum, record, last) : mt_sum_slow(sum, record, last);
+}
+
+/* Returns the sum of a record without its checksum, at its position: its checksum, if it has no payload. */
+static inline uint32_t mt_sum_at(const union mt_record *record, uint64_t position)
+{
+    const uint64_t last = (uint32_t)record->words[7];
+    const uint32_t begin = mt_sum_begin(position);
+    return mt_sum_is_quick() ? mt_sum_quick(begin, record, last) : mt_sum_slow(begin, record, last);
+}
+
+#endif
