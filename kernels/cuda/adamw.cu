@@ -160,9 +160,10 @@ template <int V> __device__ __forceinline__ int64_t group_at(int64_t first, int 
     return first + (group * MTK_WARP + (int)threadIdx.x % MTK_WARP) * V;
 }
 
-__device__ __forceinline__ float2 *scales_at(const item &p, int64_t first)
+/* Returns the scales of the mean and of the square, which are aligned to one float. */
+__device__ __forceinline__ float *scales_at(const item &p, int64_t first)
 {
-    return reinterpret_cast<float2 *>(p.scales) + first / MTK_MOMENTS_BLOCK;
+    return reinterpret_cast<float *>(p.scales) + 2 * (first / MTK_MOMENTS_BLOCK);
 }
 
 /* Reads the block of moments from element `first` on, which ends at `end` unless it is WHOLE. What is past it is 0, and
@@ -181,8 +182,8 @@ __device__ __forceinline__ lane_block<V> read_block(const item &p, int64_t first
         mtk_read_bytes<V>(p.mean + at, &b.mean[group]);
         mtk_read_bytes<V>(p.square + at, &b.square[group]);
     }
-    float2 scales = *scales_at(p, first);
-    b.mean_scale = scales.x, b.square_scale = scales.y;
+    const float *scales = scales_at(p, first);
+    b.mean_scale = scales[0], b.square_scale = scales[1];
     return b;
 }
 
@@ -253,8 +254,11 @@ __device__ __forceinline__ void update_block(const item &p, const rates<float> &
         mtk_write_bytes<V>(p.mean + at, &means);
         mtk_write_bytes<V>(p.square + at, &squares);
     }
-    if (threadIdx.x % MTK_WARP == 0)
-        *scales_at(p, first) = make_float2(largest_mean, largest_square);
+    if (threadIdx.x % MTK_WARP == 0) {
+        float *scales = scales_at(p, first);
+        scales[0] = largest_mean;
+        scales[1] = largest_square;
+    }
 }
 
 /* Returns the index of the last item that begins at this chunk or before. */
