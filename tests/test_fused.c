@@ -476,34 +476,53 @@ static struct mt_training_config config_of_setup(size_t i)
     return config;
 }
 
-static void record(struct recording *recording, size_t setup, const char *device)
+static void record(struct recording *recording, const struct mt_training_config *config, const char *alloc,
+                   const char *device)
 {
-    struct mt_training_config config = config_of_setup(setup);
     recording_open(recording);
-    if (recording_train(recording, device, setups[setup].alloc, &config, NULL, NULL) != MT_OK)
-        fail_msg("setup %zu on %s: %s", setup, device, mt_last_error());
+    if (recording_train(recording, device, alloc, config, NULL, NULL) != MT_OK)
+        fail_msg("on %s: %s", device, mt_last_error());
 }
 
-static void sim_and_the_device_emit_one_sequence(void **state)
+/* Trains on the device and on a simulated one of the same card. Returns the number of the first event that differs, or -1. */
+static long first_difference(const struct mt_training_config *config, const char *alloc)
 {
-    (void)state;
+    struct recording planned, executed;
     struct mt_device *device;
     char sim[MT_DEVICE_NAME];
     assert_int_equal(mt_device_open(test_device, &device), MT_OK);
     mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
     mt_device_close(device);
+    record(&planned, config, alloc, sim);
+    record(&executed, config, alloc, test_device);
+    long differs = recording_first_difference(&planned, &executed);
+    recording_close(&planned);
+    recording_close(&executed);
+    return differs;
+}
+
+static void sim_and_the_device_emit_one_sequence(void **state)
+{
+    (void)state;
     for (size_t setup = 0; setup < SETUPS; setup++) {
-        struct recording planned, executed;
         if (setups[setup].math == MTK_MATH_FP8 && !takes_fp8(test_device))
             continue;
-        record(&planned, setup, sim);
-        record(&executed, setup, test_device);
-        long differs = recording_first_difference(&planned, &executed);
+        struct mt_training_config config = config_of_setup(setup);
+        long differs = first_difference(&config, setups[setup].alloc);
         if (differs >= 0)
             fail_msg("setup %zu: event %ld differs", setup, differs);
-        recording_close(&planned);
-        recording_close(&executed);
     }
+}
+
+static void sim_and_the_device_compute_a_gate_in_one_place(void **state)
+{
+    (void)state;
+    struct mt_training_config config = config_of_wide_gate();
+    config.steps = 2;
+    assert_int_equal(first_difference(&config, ""), -1);
+    config.checkpoint = MT_CHECKPOINT_BLOCK;
+    config.weight_cast = MT_WEIGHT_CAST_LAYER;
+    assert_int_equal(first_difference(&config, ""), -1);
 }
 
 /* Every block is labelled in full, and every block that a step took is given back in it, but gradients and moments. */
@@ -512,7 +531,8 @@ static void every_block_is_known(void **state)
     (void)state;
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording recording;
-        record(&recording, setup, "sim");
+        struct mt_training_config config = config_of_setup(setup);
+        record(&recording, &config, setups[setup].alloc, "sim");
         for (size_t i = 0; i < recording.count; i++) {
             const struct mt_event *event = &recording.events[i];
             if (event->kind != MT_EVENT_ALLOC && event->kind != MT_EVENT_FREE)
@@ -688,6 +708,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(weights_that_are_cast_once_or_often_give_the_same_losses),
         cmocka_unit_test(a_gate_within_its_products_gives_the_same_losses),
         cmocka_unit_test(sim_and_the_device_emit_one_sequence),
+        cmocka_unit_test(sim_and_the_device_compute_a_gate_in_one_place),
         cmocka_unit_test(every_block_is_known),
         cmocka_unit_test(a_step_takes_less_than_the_eager_one),
         cmocka_unit_test(casts_of_a_layer_leave_the_peak_to_the_state),
