@@ -229,10 +229,10 @@ static void weights_that_are_cast_once_or_often_give_the_same_losses(void **stat
 static struct mt_training_config config_of_wide_gate(void)
 {
     struct mt_training_config config = small_config();
-    config.model.d_model = 32;
+    config.model.d_model = 16;
     config.model.heads = 2;
     config.model.layers = 1;
-    config.model.d_ff = 4104;
+    config.model.d_ff = 8200;
     config.batch = 8;
     config.seq = 256;
     config.autocast = true;
