@@ -1,5 +1,5 @@
-/* The parts that the kernels of attention for Hopper share: maps of heads for the copy engine, and rows that go to
- * memory by way of shared memory. */
+/* The parts that the kernels of attention for Hopper share: tiles of heads, and rows that go to memory by way of shared
+ * memory. */
 #ifndef MTK_CUDA_FLASH_HOPPER_CUH
 #define MTK_CUDA_FLASH_HOPPER_CUH
 
@@ -18,10 +18,6 @@ __host__ __device__ constexpr uint32_t mtk_tile_bytes(int rows, int width)
     return (uint32_t)(mtk_chunks(width) * rows) * MTK_CHUNK_ROW;
 }
 
-/* Describes heads (B,H,T,D) of bf16 to the copy engine, for copies of `rows` rows and one chunk of columns. Heads of fp32,
- * of at most 256 columns, are copied with all of their columns, and as they are. */
-mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int rows);
-
 /* Begins to copy a tile of ROWS rows, all of its chunks. The barrier expects mtk_tile_bytes(ROWS, WIDTH). */
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void mtk_tile_load(uint32_t tile, const mtk_tensor_map *map, uint64_t *barrier, int row,
@@ -32,21 +28,6 @@ __device__ __forceinline__ void mtk_tile_load(uint32_t tile, const mtk_tensor_ma
         mtk_tensor_copy(tile + (uint32_t)(chunk * ROWS) * MTK_CHUNK_ROW, map, barrier, chunk * MTK_CHUNK, row,
                         part.head, part.batch);
 }
-
-/* The n-th use of a ring of STAGES tiles, and the phase of its stage's barriers. */
-template <int STAGES> struct mtk_use {
-    int n;
-
-    __device__ __forceinline__ int stage() const
-    {
-        return n % STAGES;
-    }
-
-    __device__ __forceinline__ uint32_t phase() const
-    {
-        return (uint32_t)(n / STAGES) & 1;
-    }
-};
 
 /* Says that the warp no longer reads a stage. */
 __device__ __forceinline__ void mtk_leave(uint64_t *empty)

@@ -1,5 +1,5 @@
-/* The means of Hopper (compute capability 9.0) that kernels of attention are built from: barriers in shared memory,
- * tensor copies by the copy engine, and products of a warpgroup. Compiled for sm_90a alone.
+/* The means of Hopper (compute capability 9.0) that kernels of attention and of the gate are built from: barriers in shared
+ * memory, tensor copies by the copy engine, and products of a warpgroup. Compiled for sm_90a alone.
  *
  * A tile lies in shared memory in chunks of 64 columns of bf16, so that a row of a chunk has 128 bytes:
  *
@@ -72,6 +72,21 @@ __device__ __forceinline__ void mtk_named_pass(int name, int threads)
     asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+/* The n-th use of a ring of STAGES tiles, and the phase of its stage's barriers. */
+template <int STAGES> struct mtk_use {
+    int n;
+
+    __device__ __forceinline__ int stage() const
+    {
+        return n % STAGES;
+    }
+
+    __device__ __forceinline__ uint32_t phase() const
+    {
+        return (uint32_t)(n / STAGES) & 1;
+    }
+};
+
 /* ---- Clusters: blocks that run at once and reach each other's shared memory. */
 
 /* Returns the number of this block in its cluster. */
@@ -127,6 +142,10 @@ __device__ __forceinline__ bool mtk_is_elected()
 
 /* A head's rows of a tensor (B,H,T,D) as the copy engine knows them. */
 using mtk_tensor_map = CUtensorMap;
+
+/* Describes heads (B,H,T,D) of bf16 to the copy engine, for copies of `rows` rows and one chunk of columns; a matrix is one
+ * head. Heads of fp32, of at most 256 columns, are copied with all of their columns, and as they are. */
+mt_status mtk_hopper_map(mtk_tensor_map *map, const struct mtk_view *heads, int rows);
 
 /* Begins to copy rows `row` on of a head, one chunk of columns, as many rows as the map's box has. What lies outside of
  * the tensor becomes 0. The barrier counts the bytes of the whole box. */

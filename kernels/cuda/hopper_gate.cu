@@ -12,7 +12,7 @@
  *
  * Blocks stay, and take pairs of tiles in turn. What lies outside of an operand is 0, and is not written. Nothing is
  * added to. Sums are fp32, in one order. */
-#include "kernels/cuda/flash_hopper.cuh"
+#include "kernels/cuda/hopper.cuh"
 
 namespace
 {

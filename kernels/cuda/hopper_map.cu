@@ -1,6 +1,6 @@
 /* Maps of heads and matrices for the copy engine. The driver makes them; its function is looked up by name, since the module is not
  * linked with the driver. */
-#include "kernels/cuda/flash_hopper.cuh"
+#include "kernels/cuda/hopper.cuh"
 
 namespace
 {
