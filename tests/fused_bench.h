@@ -147,4 +147,30 @@ static inline struct mt_training_config course_config(int64_t seq)
     return config;
 }
 
+/* Records a training. */
+static inline void record_training(struct recording *recording, const struct mt_training_config *config,
+                                   const char *alloc, const char *device)
+{
+    recording_open(recording);
+    if (recording_train(recording, device, alloc, config, NULL, NULL) != MT_OK)
+        fail_msg("on %s: %s", device, mt_last_error());
+}
+
+/* Trains on the device and on a simulated one of the same card. Returns the number of the first event that differs, or -1. */
+static inline long first_difference(const struct mt_training_config *config, const char *alloc)
+{
+    struct recording planned, executed;
+    struct mt_device *device;
+    char sim[MT_DEVICE_NAME];
+    assert_int_equal(mt_device_open(test_device, &device), MT_OK);
+    mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
+    mt_device_close(device);
+    record_training(&planned, config, alloc, sim);
+    record_training(&executed, config, alloc, test_device);
+    long differs = recording_first_difference(&planned, &executed);
+    recording_close(&planned);
+    recording_close(&executed);
+    return differs;
+}
+
 #endif

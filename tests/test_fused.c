@@ -3,7 +3,6 @@
 #include "fused_bench.h"
 #include "golden_cases.h"
 #include "gpu.h"
-#include "kernels/gate_plan.h"
 #include "model/graph.h"
 #include "model/optimizer.h"
 #include "model/transformer.h"
@@ -225,52 +224,6 @@ static void weights_that_are_cast_once_or_often_give_the_same_losses(void **stat
         expect_losses_of_any_cast(MTK_MATH_FP8);
 }
 
-/* A wide feed-forward net, whose gate a card of compute capability 9.0 computes with its products. */
-static struct mt_training_config config_of_wide_gate(void)
-{
-    struct mt_training_config config = small_config();
-    config.model.d_model = 16;
-    config.model.heads = 2;
-    config.model.layers = 1;
-    config.model.d_ff = 8200;
-    config.batch = 8;
-    config.seq = 256;
-    config.autocast = true;
-    config.attention = MT_ATTENTION_WEIGHTS;
-    return config;
-}
-
-/* Trains on the device as if it had that compute capability. */
-static void losses_of_capability(int capability, const struct mt_training_config *config, int steps, double *losses)
-{
-    struct bench_model m;
-    open_model(&m, config);
-    m.device->card.capability = capability;
-    m.rt.choosing = MTK_CHOOSING_GUESSES; /* by time, it may be another order of sums in the next run */
-    for (int64_t step = 0; step < steps; step++)
-        losses[step] = train_step(&m, step, NULL, NULL);
-    close_model(&m);
-}
-
-static void a_gate_within_its_products_gives_the_same_losses(void **state)
-{
-    (void)state;
-    enum { STEPS = 3, APART = 80, WITHIN = 90 };
-    double apart[STEPS], within[STEPS], again[STEPS];
-    struct mt_training_config config = config_of_wide_gate();
-    const int64_t rows = config.batch * config.seq;
-    assert_true(mtk_gate_in_product(WITHIN, MT_BF16, rows, config.model.d_model, config.model.d_ff));
-    assert_false(mtk_gate_in_product(APART, MT_BF16, rows, config.model.d_model, config.model.d_ff));
-    losses_of_capability(APART, &config, STEPS, apart);
-    losses_of_capability(WITHIN, &config, STEPS, within);
-    for (int step = 0; step < STEPS; step++)
-        assert_true(fabs(within[step] / apart[step] - 1) < 1e-3);
-    assert_true(within[STEPS - 1] < within[0] - 0.05);
-    config.checkpoint = MT_CHECKPOINT_BLOCK;
-    losses_of_capability(WITHIN, &config, STEPS, again);
-    assert_memory_equal(again, within, sizeof within);
-}
-
 /* ---- runs ---- */
 
 static const struct setup {
@@ -476,31 +429,6 @@ static struct mt_training_config config_of_setup(size_t i)
     return config;
 }
 
-static void record(struct recording *recording, const struct mt_training_config *config, const char *alloc,
-                   const char *device)
-{
-    recording_open(recording);
-    if (recording_train(recording, device, alloc, config, NULL, NULL) != MT_OK)
-        fail_msg("on %s: %s", device, mt_last_error());
-}
-
-/* Trains on the device and on a simulated one of the same card. Returns the number of the first event that differs, or -1. */
-static long first_difference(const struct mt_training_config *config, const char *alloc)
-{
-    struct recording planned, executed;
-    struct mt_device *device;
-    char sim[MT_DEVICE_NAME];
-    assert_int_equal(mt_device_open(test_device, &device), MT_OK);
-    mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
-    mt_device_close(device);
-    record(&planned, config, alloc, sim);
-    record(&executed, config, alloc, test_device);
-    long differs = recording_first_difference(&planned, &executed);
-    recording_close(&planned);
-    recording_close(&executed);
-    return differs;
-}
-
 static void sim_and_the_device_emit_one_sequence(void **state)
 {
     (void)state;
@@ -514,17 +442,6 @@ static void sim_and_the_device_emit_one_sequence(void **state)
     }
 }
 
-static void sim_and_the_device_compute_a_gate_in_one_place(void **state)
-{
-    (void)state;
-    struct mt_training_config config = config_of_wide_gate();
-    config.steps = 2;
-    assert_int_equal(first_difference(&config, ""), -1);
-    config.checkpoint = MT_CHECKPOINT_BLOCK;
-    config.weight_cast = MT_WEIGHT_CAST_LAYER;
-    assert_int_equal(first_difference(&config, ""), -1);
-}
-
 /* Every block is labelled in full, and every block that a step took is given back in it, but gradients and moments. */
 static void every_block_is_known(void **state)
 {
@@ -532,7 +449,7 @@ static void every_block_is_known(void **state)
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording recording;
         struct mt_training_config config = config_of_setup(setup);
-        record(&recording, &config, setups[setup].alloc, "sim");
+        record_training(&recording, &config, setups[setup].alloc, "sim");
         for (size_t i = 0; i < recording.count; i++) {
             const struct mt_event *event = &recording.events[i];
             if (event->kind != MT_EVENT_ALLOC && event->kind != MT_EVENT_FREE)
@@ -706,9 +623,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(every_element_of_every_gradient_is_the_eager_models),
         cmocka_unit_test(a_second_backward_adds_to_the_gradients_that_are_there),
         cmocka_unit_test(weights_that_are_cast_once_or_often_give_the_same_losses),
-        cmocka_unit_test(a_gate_within_its_products_gives_the_same_losses),
         cmocka_unit_test(sim_and_the_device_emit_one_sequence),
-        cmocka_unit_test(sim_and_the_device_compute_a_gate_in_one_place),
         cmocka_unit_test(every_block_is_known),
         cmocka_unit_test(a_step_takes_less_than_the_eager_one),
         cmocka_unit_test(casts_of_a_layer_leave_the_peak_to_the_state),

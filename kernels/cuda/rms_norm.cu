@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(MOST_THREADS, UNITS == 1 ? 2 : 1) norm_kernel(
     }
 }
 
-/* What a thread has of a row. dx begins as what is added to it. */
+/* A thread's part of a row. dx begins as the numbers that are added to it. */
 template <typename T, int VEC, int UNITS> struct grad_row {
     T grad[UNITS][VEC], x[UNITS][VEC], dx[UNITS][VEC], scale;
 };

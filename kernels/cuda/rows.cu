@@ -59,7 +59,7 @@ struct entries {
     uint32_t row[ADD_THREADS], position[ADD_THREADS];
 };
 
-/* What a block works on, in shared memory. */
+/* The work of a block, in shared memory. */
 struct add_list {
     uint32_t matches[ADD_WARPS]; /* of each warp, in a pass */
     entries found, sorted;
