@@ -275,7 +275,18 @@ static void gathered_rows_are_the_tables(void **state)
     }
 }
 
-/* Exact, since rows with the same index are added in one order, rounding after each. */
+/* Adds rows all[2] by index all[1] to the table all[0], and ends the three. Exact, since rows with the same index are added in
+ * one order, rounding after each. */
+static void expect_rows_added(struct strided *all)
+{
+    struct call call = {"scatter_add_rows", all, 3};
+    struct mtk_view views[3];
+    upload_all(call.all, call.count, views);
+    expect_done(call.name, mtk_cpu.scatter_add_rows(&all[0].view, &all[1].view, &all[2].view, NULL));
+    expect_done(call.name, ops()->scatter_add_rows(&views[0], &views[1], &views[2], queue()));
+    finish(&call, &views[0], exact);
+}
+
 static void scattered_rows_are_added_in_order(void **state)
 {
     (void)state;
@@ -287,12 +298,7 @@ static void scattered_rows_are_added_in_order(void **state)
         struct strided all[] = {strided_create(&dice, roll_float_dtype(&dice), table),
                                 strided_create_indices(&dice, shape, table[2]),
                                 strided_create_operand(&dice, roll_float_dtype(&dice), shape)};
-        struct call call = {"scatter_add_rows", all, 3};
-        struct mtk_view views[3];
-        upload_all(call.all, call.count, views);
-        expect_done(call.name, mtk_cpu.scatter_add_rows(&all[0].view, &all[1].view, &all[2].view, NULL));
-        expect_done(call.name, ops()->scatter_add_rows(&views[0], &views[1], &views[2], queue()));
-        finish(&call, &views[0], exact);
+        expect_rows_added(all);
     }
 }
 
@@ -308,12 +314,7 @@ static void rows_of_a_frequent_index_are_added_in_order(void **state)
     for (int64_t i = 0; i < ROWS / 2; i++)
         element_set(&all[1], (struct place){{0, i % 2, i, 0}}, TABLE / 3);
     memcpy(all[1].before, all[1].buffer, all[1].bytes);
-    struct call call = {"scatter_add_rows", all, 3};
-    struct mtk_view views[3];
-    upload_all(call.all, call.count, views);
-    expect_done(call.name, mtk_cpu.scatter_add_rows(&all[0].view, &all[1].view, &all[2].view, NULL));
-    expect_done(call.name, ops()->scatter_add_rows(&views[0], &views[1], &views[2], queue()));
-    finish(&call, &views[0], exact);
+    expect_rows_added(all);
 }
 
 static void picked_and_placed_elements_are_the_indexed_ones(void **state)

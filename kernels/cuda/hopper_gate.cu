@@ -170,7 +170,7 @@ __device__ __forceinline__ void products_begin(float (&sum)[COLUMNS / 2], uint32
     mtk_products_commit();
 }
 
-/* Begins to load a strip of a and of b. The warp's stores of two strips before have read shared memory. */
+/* Begins to load a strip of a and of b. Nothing reads the place of the strip any more. */
 __device__ __forceinline__ void load_gates(shared_memory<BACKWARD> &shared, const gate_call &call, warp_place &w,
                                            const place &tile, int strip)
 {
