@@ -276,47 +276,33 @@ static void report_length(struct bench *bench, const struct size *size, int seq,
            strcmp(size->name, "2.7B") == 0 ? BENCH_AT_LEAST : "", least_share);
 }
 
-/* Measures ours before and after the peer, not beside it: the two do not fit into a card together. */
-static bool measure_around(struct bench *bench, const struct setup *setup, const char *ours, const char *theirs,
-                           double ms[2], double bytes[2])
+/* Measures one length, as TOKENS / seq sequences. */
+static void measure_sequences(struct bench *bench, const struct size *size, int seq)
 {
-    double runs[2], parts[PARTS], peer_parts[PARTS], peaks[2];
-    for (int turn = 0; turn < 2; turn++) {
-        if (!run_once(bench, setup, ours, parts))
-            return false;
-        runs[turn] = parts[STEP];
-        if (turn == 1)
-            break;
-        bytes[0] = allocated_gib(bench);
-        struct peer peer = open_model(bench, "pytorch_own.py", setup, theirs);
-        peer_ask(&peer, peer_parts, PARTS, "step 16");
+    const struct setup setup = {size->name, seq, "bf16"};
+    char ours[LONGEST], theirs[LONGEST], name[LONGEST];
+    struct turns turns;
+    double peaks[2];
+    snprintf(theirs, sizeof theirs, "--compile --batch %d", TOKENS / seq);
+    snprintf(ours, sizeof ours,
+             "--impl fused --attention flash --optimizer-in-backward beside --zero-grad before-forward --warmup 3 "
+             "--steps 8 --batch %d",
+             TOKENS / seq);
+    struct peer peer = open_model(bench, "pytorch_own.py", &setup, theirs);
+    if (take_turns(bench, &setup, ours, TURNS, &peer, &turns)) {
         peer_ask(&peer, peaks, 2, "peaks");
-        peer_close(&peer);
-    }
-    ms[0] = median_of(runs, 2);
-    ms[1] = peer_parts[STEP];
-    bytes[1] = peaks[0] / GIB;
-    return true;
+        report_length(bench, size, seq, (double[]){turns.ours[STEP], turns.peer[STEP]},
+                      (double[]){allocated_gib(bench), peaks[0] / GIB});
+    } else
+        fail(bench, setup_name(&setup, name));
+    peer_close(&peer);
 }
 
 static void measure_length(struct bench *bench, const struct size *size)
 {
-    for (int seq = 512; seq <= 8192; seq *= 2) {
-        const struct setup setup = {size->name, seq, "bf16"};
-        char ours[LONGEST], theirs[LONGEST], name[LONGEST];
-        double ms[2], gib[2];
-        if (seq == 2048)
-            continue;
-        snprintf(theirs, sizeof theirs, "--compile --batch %d", TOKENS / seq);
-        snprintf(ours, sizeof ours,
-                 "--impl fused --attention flash --optimizer-in-backward beside --zero-grad before-forward --warmup 3 "
-                 "--steps 8 --batch %d",
-                 TOKENS / seq);
-        if (measure_around(bench, &setup, ours, theirs, ms, gib))
-            report_length(bench, size, seq, ms, gib);
-        else
-            fail(bench, setup_name(&setup, name));
-    }
+    static const int lengths[] = {512, 1024, 4096, 8192};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        measure_sequences(bench, size, lengths[i]);
 }
 
 static void measure_length_small(struct bench *bench)

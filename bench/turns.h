@@ -39,19 +39,21 @@ static inline bool run_once(struct bench *bench, const struct setup *setup, cons
     return true;
 }
 
-/* As many as `turns`, at most MOST_TURNS. False if a run of ours failed. */
+/* As many as `turns`, at most MOST_TURNS. The peer begins, and gives its model up after each turn, so that a card that has
+ * room for one of the two is enough. False if a run of ours failed. */
 static inline bool take_turns(struct bench *bench, const struct setup *setup, const char *options, int turns,
                               struct peer *peer, struct turns *out)
 {
-    double ours[PARTS][MOST_TURNS], theirs[PARTS][MOST_TURNS], ms[PARTS];
+    double ours[PARTS][MOST_TURNS], theirs[PARTS][MOST_TURNS], ms[PARTS], used_bytes;
     for (int turn = 0; turn < turns; turn++) {
+        peer_ask(peer, ms, PARTS, "step 8");
+        for (int part = 0; part < PARTS; part++)
+            theirs[part][turn] = ms[part];
+        peer_ask(peer, &used_bytes, 1, "empty");
         if (!run_once(bench, setup, options, ms))
             return false;
         for (int part = 0; part < PARTS; part++)
             ours[part][turn] = ms[part];
-        peer_ask(peer, ms, PARTS, "step 8");
-        for (int part = 0; part < PARTS; part++)
-            theirs[part][turn] = ms[part];
     }
     for (int part = 0; part < PARTS; part++) {
         out->ours[part] = median_of(ours[part], turns);
