@@ -69,7 +69,7 @@ template <class... PARAMETERS, class... ARGUMENTS>
 static mt_status mtk_launch_shared(const char *name, void (*kernel)(PARAMETERS...), dim3 blocks, dim3 threads,
                                    unsigned shared_bytes, struct mtk_queue *queue, const ARGUMENTS &...arguments)
 {
-    constexpr unsigned USUAL_SHARED_BYTES = 48 << 10; /* more has to be asked for */
+    constexpr unsigned USUAL_SHARED_BYTES = 32 << 10; /* of the 48 KiB that need no asking */
     constexpr int FIRST_TO_OVERLAP = 90;              /* Hopper */
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
