@@ -1,5 +1,5 @@
-/* Steps of ours and of a peer's in turns: ours are a run of their own each time, the peer is a process that keeps its model
- * and waits. What is compared are the medians over the turns, of each turn's median of 8 steps. */
+/* Steps of ours and of a peer's in turns: ours are a run of their own each time, the peer is a process that waits meanwhile.
+ * What is compared are the medians over the turns, of each turn's median of 8 steps. */
 #ifndef BENCH_TURNS_H
 #define BENCH_TURNS_H
 
