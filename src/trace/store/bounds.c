@@ -30,7 +30,7 @@ static int64_t clock_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void count_time(struct mt_work *work)
+static void count_time(struct mt_taken *work)
 {
     const int64_t now = clock_ms(), time = now - work->seen_ms;
     work->time_ms += time < STILL_MS ? time : STILL_MS;
@@ -38,7 +38,7 @@ static void count_time(struct mt_work *work)
 }
 
 /* Returns the memory that SQLite has taken since it was first asked for this statement; 0 if it is not counted. */
-static int64_t count_memory(struct mt_work *work)
+static int64_t count_memory(struct mt_taken *work)
 {
     const int64_t bytes = counts_memory ? sqlite3_memory_used() : 0;
     if (work->memory_bytes == 0)
@@ -60,7 +60,7 @@ static void note_excess(struct mt_bounds *bounds, const char *taken, int64_t fil
 static int took_too_much(void *context)
 {
     struct mt_bounds *bounds = context;
-    struct mt_work *work = bounds->work;
+    struct mt_taken *work = bounds->work;
     char taken[64], size[MT_BYTES_TEXT];
     if (work == NULL)
         return 0;
@@ -84,16 +84,16 @@ void mt_bounds_set(struct mt_bounds *bounds, struct sqlite3 *handle)
     sqlite3_progress_handler(handle, INSTRUCTIONS, took_too_much, bounds);
 }
 
-struct mt_work *mt_bounds_begin(struct mt_bounds *bounds, struct mt_work *work)
+struct mt_taken *mt_bounds_begin(struct mt_bounds *bounds, struct mt_taken *work)
 {
-    struct mt_work *outer = bounds->work;
+    struct mt_taken *outer = bounds->work;
     bounds->work = work;
     if (work != NULL)
         work->seen_ms = clock_ms();
     return outer;
 }
 
-void mt_bounds_end(struct mt_bounds *bounds, struct mt_work *outer)
+void mt_bounds_end(struct mt_bounds *bounds, struct mt_taken *outer)
 {
     if (bounds->work != NULL)
         count_time(bounds->work);

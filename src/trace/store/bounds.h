@@ -16,7 +16,7 @@ struct sqlite3;
 struct sqlite3_stmt;
 
 /* The time, rows and memory that a statement has taken since its first step. */
-struct mt_work {
+struct mt_taken {
     int64_t time_ms, rows;
     int64_t seen_ms;      /* the clock when time_ms was counted */
     int64_t memory_bytes; /* of SQLite when it was first looked at; 0: it was not yet */
@@ -27,7 +27,7 @@ enum { MT_BOUNDS_TEXT = 256 };
 /* The bounds of a connection. */
 struct mt_bounds {
     struct sqlite3 *handle;
-    struct mt_work *work;      /* of the statement under way; NULL: it may take what it likes */
+    struct mt_taken *work;     /* of the statement under way; NULL: it may take what it likes */
     char text[MT_BOUNDS_TEXT]; /* says what the last one took that was ended */
 };
 
@@ -39,7 +39,7 @@ void mt_bounds_set(struct mt_bounds *bounds, struct sqlite3 *handle);
 
 /* Begin and end work; `work` NULL: without bounds. Within another statement's step, `begin` returns that one's work, which
  * `end` is given. If it took too much, SQLite's code is SQLITE_INTERRUPT. */
-struct mt_work *mt_bounds_begin(struct mt_bounds *bounds, struct mt_work *work);
-void mt_bounds_end(struct mt_bounds *bounds, struct mt_work *outer);
+struct mt_taken *mt_bounds_begin(struct mt_bounds *bounds, struct mt_taken *work);
+void mt_bounds_end(struct mt_bounds *bounds, struct mt_taken *outer);
 
 #endif

@@ -26,7 +26,7 @@ struct mt_statement {
     struct mt_database *database;
     mt_status of_error; /* meaning of a senseless statement: MT_USAGE if a user wrote it, otherwise MT_BAD_TRACE */
     int bind_result;    /* SQLite's code for the first failed bind, until the next step reports it */
-    struct mt_work work;
+    struct mt_taken work;
 };
 
 static void *take_memory(int bytes)
@@ -228,7 +228,7 @@ struct sqlite3 *mt_database_handle(struct mt_database *database)
 
 mt_status mt_database_execute(struct mt_database *database, const char *sql)
 {
-    struct mt_work work = {0}, *outer = mt_bounds_begin(&database->bounds, &work);
+    struct mt_taken work = {0}, *outer = mt_bounds_begin(&database->bounds, &work);
     int code = sqlite3_exec(database->handle, sql, NULL, NULL, NULL);
     mt_bounds_end(&database->bounds, outer);
     return check(database, code);
@@ -300,7 +300,7 @@ static mt_status prepare(struct mt_database *database, const char *sql, mt_statu
     *out = NULL;
     if (of_error == MT_BAD_TRACE)
         MT_TRY(mt_database_guard(database, sql));
-    struct mt_work work = {0}, *outer = mt_bounds_begin(&database->bounds, &work); /* it may read the schema */
+    struct mt_taken work = {0}, *outer = mt_bounds_begin(&database->bounds, &work); /* it may read the schema */
     int code = sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &handle, &rest);
     mt_bounds_end(&database->bounds, outer);
     if (is_senseless(code) && of_error == MT_USAGE)
@@ -389,8 +389,8 @@ static int step(struct mt_statement *statement)
 {
     struct mt_bounds *bounds = &statement->database->bounds;
     if (!sqlite3_stmt_busy(statement->handle))
-        statement->work = (struct mt_work){0};
-    struct mt_work *outer = mt_bounds_begin(bounds, statement->of_error == MT_USAGE ? NULL : &statement->work);
+        statement->work = (struct mt_taken){0};
+    struct mt_taken *outer = mt_bounds_begin(bounds, statement->of_error == MT_USAGE ? NULL : &statement->work);
     int code = sqlite3_step(statement->handle);
     statement->work.rows += code == SQLITE_ROW;
     mt_bounds_end(bounds, outer);
