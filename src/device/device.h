@@ -25,6 +25,7 @@
 struct mt_work {
     const char *op;      /* of the kernel: "matmul"; static */
     double operations;   /* multiplications and additions */
+    double besides;      /* operations of fp32 that the same kernel makes where its products don't hide them */
     uint64_t bytes;      /* read and written */
     mt_dtype dtype;      /* selects the peak rate; of a matrix product, the dtype of its operands */
     mtk_math math;       /* of a matrix product of fp32 */

@@ -99,9 +99,9 @@ static double peak_rate(const struct mt_card *card, const struct mt_work *work)
  * Patterson, "Roofline: an insightful visual performance model", CACM 2009. No kernel takes less than a launch. */
 static uint64_t device_ns(const struct mt_card *card, const struct mt_work *work)
 {
-    assert(peak_rate(card, work) > 0 && card->bytes_per_second > 0);
+    assert(peak_rate(card, work) > 0 && card->fp32_rate > 0 && card->bytes_per_second > 0);
     double rate = peak_rate(card, work) * (work->matrix_product ? ATTAINED_MATRIX_RATE : 1);
-    double computing = work->operations / rate;
+    double computing = work->operations / rate + work->besides / card->fp32_rate;
     double moving = (double)work->bytes / (card->bytes_per_second * ATTAINED_BANDWIDTH);
     assert(computing >= 0 && moving >= 0);
     uint64_t ns = (uint64_t)((computing > moving ? computing : moving) * 1e9 + 0.5);

@@ -118,8 +118,8 @@ void mt_op_spend_work(struct mt_runtime *rt, const struct mt_work *work)
     mt_device_spend(rt->device, work);
 }
 
-void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const struct mt_tensor *const *tensors,
-                 int count, bool matrix_product)
+struct mt_work mt_op_work(const struct mt_runtime *rt, const char *op, double operations,
+                          const struct mt_tensor *const *tensors, int count, bool matrix_product)
 {
     assert(count > 0 && tensors[count - 1] != NULL && operations >= 0);
     struct mt_work work = {.op = op,
@@ -130,6 +130,13 @@ void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const
                            .host_ns = rt->launch_ns};
     for (int i = 0; i < count; i++)
         work.bytes += tensors[i] != NULL ? mt_tensor_bytes(tensors[i]) : 0;
+    return work;
+}
+
+void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const struct mt_tensor *const *tensors,
+                 int count, bool matrix_product)
+{
+    const struct mt_work work = mt_op_work(rt, op, operations, tensors, count, matrix_product);
     mt_op_spend_work(rt, &work);
 }
 

@@ -40,14 +40,17 @@ struct mtk_view mt_op_column_view(const struct mt_tensor *tensor);
 #define MT_OP_COLUMN_VIEW(tensor) ((const struct mtk_view[]){mt_op_column_view(tensor)})
 #define MT_OP_OPTIONAL_VIEW(tensor) ((tensor) != NULL ? MT_OP_VIEW(tensor) : NULL)
 
-/* Accounts for `operations` of `op`, a static name, on the tensors that are not NULL, each of which is read or written once.
- * The dtype of the last one, which is not NULL, counts. Kernels that are watched belong to the op and to the current scope,
- * from here on. */
+/* Returns the work of `operations` of `op`, a static name, on the tensors that are not NULL, each of which is read or
+ * written once. The dtype of the last one, which is not NULL, counts. */
+struct mt_work mt_op_work(const struct mt_runtime *rt, const char *op, double operations,
+                          const struct mt_tensor *const *tensors, int count, bool matrix_product);
+
+/* Accounts for the work of an op. Kernels that are watched belong to the op and to the current scope, from here on. */
+void mt_op_spend_work(struct mt_runtime *rt, const struct mt_work *work);
+
+/* Does both. */
 void mt_op_spend(struct mt_runtime *rt, const char *op, double operations, const struct mt_tensor *const *tensors,
                  int count, bool matrix_product);
-
-/* Accounts for work of an op in the same way. */
-void mt_op_spend_work(struct mt_runtime *rt, const struct mt_work *work);
 
 /* Keeps a launch's error. */
 void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status);
