@@ -131,8 +131,7 @@ static bool on_matrix_units(const struct mt_runtime *rt, const struct mt_tensor 
 }
 
 /* Accounts for attention as one op over heads that begin with q: `products` products of every query with every key up to
- * it, and on the way `of_score` operations of fp32 for each of these pairs, whose share of the time the products do not
- * hide. */
+ * it, and `of_score` operations of fp32 for each of these pairs. */
 static void spend(struct mt_runtime *rt, const char *op, const struct mt_tensor *const *heads, int count, int products,
                   double of_score)
 {
