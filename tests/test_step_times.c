@@ -142,24 +142,26 @@ static void steps_on_the_second_host_take_as_long_as_measured(void **state)
 static void long_steps_of_the_fused_model_take_as_long_as_measured(void **state)
 {
     (void)state;
-    static const int64_t lengths[] = {512, 1024, 4096, 8192};
+    enum { TOKENS = 16384, LENGTHS = 4, MODELS = 3 };
+    static const int64_t lengths[LENGTHS] = {512, 1024, 4096, 8192};
     static const struct {
         const char *model;
-        double ms[4];
-    } measured[] = {{"small", {26.6, 28.0, 35.1, 44.7}},
-                    {"medium", {82.1, 85.9, 104.8, 130.0}},
-                    {"2.7B", {571.1, 581.8, 648.2, 732.3}}};
-    for (int i = 0; i < 12; i++) {
+        double ms[LENGTHS];
+    } measured[MODELS] = {{"small", {26.6, 28.0, 35.1, 44.7}},
+                          {"medium", {82.1, 85.9, 104.8, 130.0}},
+                          {"2.7B", {571.1, 581.8, 648.2, 732.3}}};
+    for (int i = 0; i < MODELS * LENGTHS; i++) {
         char what[64];
-        int64_t seq = lengths[i % 4];
-        struct mt_training_config config = config_of(measured[i / 4].model, seq, "fwd_bwd", "bf16");
+        int64_t seq = lengths[i % LENGTHS];
+        struct mt_training_config config = config_of(measured[i / LENGTHS].model, seq, "fwd_bwd", "bf16");
         config.implementation = MT_IMPLEMENTATION_FUSED;
         config.attention = MT_ATTENTION_FLASH;
         config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE;
         config.zero_grad = MT_ZERO_GRAD_BEFORE_FORWARD;
-        config.batch = 16384 / seq;
-        snprintf(what, sizeof what, "%s %lld x %lld", measured[i / 4].model, (long long)seq, (long long)config.batch);
-        expect(what, estimate(&config, SECOND_HOST).step_ms, measured[i / 4].ms[i % 4]);
+        config.batch = TOKENS / seq;
+        snprintf(what, sizeof what, "%s %lld x %lld", measured[i / LENGTHS].model, (long long)seq,
+                 (long long)config.batch);
+        expect(what, estimate(&config, SECOND_HOST).step_ms, measured[i / LENGTHS].ms[i % LENGTHS]);
     }
 }
 
