@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -246,6 +247,46 @@ static void a_child_that_disowns_a_run_does_not_keep_it_alive(void **state)
     close(ends[0]);
 }
 
+/* The child: stores caveats and the reason of its end, and waits to be killed before the writer needs to have them. */
+static void record_caveats(void)
+{
+    struct mt_recorder *recorder = fixture_open(path, 0);
+    struct script script = script_begin(9, mt_recorder_sink(recorder));
+    const struct mt_caveat earlier = {MT_CAVEAT_UNKNOWN, "aten::x", "train.py", 4, 1, -1, 100, NAN},
+                           later = {MT_CAVEAT_UNKNOWN, "aten::x", "train.py", 4, 3, -1, 300, NAN},
+                           assumed = {MT_CAVEAT_ASSUMED, "item", "", 0, 2, -1, -1, 1.5};
+    mt_recorder_caveat(recorder, &earlier);
+    script_emit(&script, 100);
+    mt_recorder_flush(recorder);
+    mt_recorder_caveat(recorder, &later);
+    mt_recorder_caveat(recorder, &assumed);
+    mt_recorder_ended_by(recorder, MT_ENDED_BY_TIME_LIMIT);
+    atomic_store(emitted, 100);
+    for (;;)
+        pause();
+}
+
+static void caveats_survive_sigkill(void **state)
+{
+    (void)state;
+    atomic_store(emitted, 0);
+    pid_t child = fork();
+    if (child == 0)
+        record_caveats();
+    wait_for_events(100);
+    kill_child(child);
+    open_and_close();
+    check_whole();
+    assert_string_equal(sql_text(path, "SELECT ended_by FROM run"), "time limit");
+    assert_string_equal(
+        sql_text(
+            path,
+            "SELECT group_concat(run || '|' || kind || '|' || name || '|' || file || '|' || line || '|' || "
+            "ifnull(count, '')"
+            " || '|' || ifnull(total, '') || '|' || ifnull(bytes, '') || '|' || ifnull(value, ''), ' ') FROM caveat"),
+        "1|assumed|item||0|2|||1.5 1|unknown|aten::x|train.py|4|3||300|");
+}
+
 static void recovering_twice_is_harmless(void **state)
 {
     (void)state;
@@ -455,6 +496,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_recovered_run_has_the_tables_of_a_closed_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_run_recovers_the_one_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_child_that_disowns_a_run_does_not_keep_it_alive, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(caveats_survive_sigkill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recovering_twice_is_harmless, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_that_stayed_after_its_recovery_is_not_stored_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_beside_another_trace_is_not_taken_for_its, set_up, tear_down),

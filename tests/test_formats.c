@@ -1,8 +1,9 @@
-/* Traces of formats 1 to 3, which programs of those formats recorded (data/formats): they are read as traces of the newest
+/* Traces of formats 1 to 4, which programs of those formats recorded (data/formats): they are read as traces of the newest
  * format, as they are and after a run was added. */
 #include "trace_path.h"
 
 #include "trace/query/blocks.h"
+#include "trace/query/caveats.h"
 #include "trace/store/trace_format.h"
 
 #include <zlib.h>
@@ -41,7 +42,7 @@ static void expect_peaks(struct mt_trace *trace, const struct mt_run *run)
     }
 }
 
-static void expect_roles(struct mt_trace *trace, const struct mt_run *run)
+static void expect_roles(struct mt_trace *trace, const struct mt_run *run, const char *source)
 {
     static const struct {
         const char *name;
@@ -58,7 +59,7 @@ static void expect_roles(struct mt_trace *trace, const struct mt_run *run)
         assert_int_equal(found, roles[r].labels);
     }
     assert_int_equal(all, count - 1);
-    assert_string_equal(labels[1].role_source, ""); /* not known */
+    assert_string_equal(labels[1].role_source, source);
     free(labels);
 }
 
@@ -93,6 +94,17 @@ static void expect_parts(struct mt_trace *trace, const struct mt_run *run)
     free(parts);
 }
 
+/* Checks that nothing is known which these formats do not store. */
+static void expect_no_caveats(struct mt_trace *trace, const struct mt_run *run)
+{
+    struct mt_caveat *rows;
+    size_t count;
+    assert_null(run->ended_by);
+    assert_int_equal(mt_trace_caveats(trace, run, &rows, &count), MT_OK);
+    assert_int_equal(count, 0);
+    free(rows);
+}
+
 /* Checks what the file says of run 1, which a program of that format recorded. */
 static void expect_answers(int format)
 {
@@ -107,9 +119,10 @@ static void expect_answers(int format)
     assert_int_equal(run->steps, 3);
     assert_int_equal(run->missing_records, 0);
     expect_peaks(trace, run);
-    expect_roles(trace, run);
+    expect_roles(trace, run, format > MT_TRACE_FORMAT_OF_OLD_ROLES ? "declared" : "");
     expect_blocks(trace, run, format > MT_TRACE_FORMAT_WITHOUT_USES);
     expect_parts(trace, run);
+    expect_no_caveats(trace, run);
     mt_trace_close(trace);
 }
 
@@ -120,7 +133,8 @@ static void older_traces_are_read_and_left_as_they_are(void **state)
         unpack(format);
         expect_answers(format);
         assert_int_equal(sql_integer(path, "PRAGMA user_version"), format);
-        assert_int_equal(sql_integer(path, "SELECT count(*) FROM label WHERE role = 'parameter'"), 0);
+        assert_int_equal(sql_integer(path, "SELECT count(*) FROM label WHERE role = 'parameter'"),
+                         format > MT_TRACE_FORMAT_OF_OLD_ROLES ? 21 : 0);
     }
 }
 

@@ -4,8 +4,9 @@
 #include "folder.h"
 #include "torch/torch_library.h"
 #include "trace/query/blocks.h"
-#include "trace/query/trace.h"
+#include "trace/query/caveats.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -221,6 +222,47 @@ static void each_card_has_a_trace_of_its_own(void **state)
     mt_trace_close(second.trace);
 }
 
+static void caveats_and_the_end_are_in_the_trace_of_every_card(void **state)
+{
+    (void)state;
+    static const char *const traces[] = {"run.db", "run-cuda1.db"};
+    struct mt_caveat *rows;
+    size_t count;
+    take(1000, 0);
+    take(1000, 1);
+    memtrace_torch_caveat("assumed", "item", "train.py", 40, 1, -1, -1, 1);
+    memtrace_torch_caveat("assumed", "item", "train.py", 40, 7, -1, -1, 1);
+    memtrace_torch_caveat("shortened", "train loader", NULL, -1, 3, 100, -5, NAN);
+    memtrace_torch_caveat("guessed", "a kind that there is not", NULL, 0, 1, 1, 1, 1);
+    memtrace_torch_caveat(NULL, NULL, NULL, 0, 0, 0, 0, 0);
+    memtrace_torch_ended_by("steps");
+    memtrace_torch_ended_by("settled");
+    memtrace_torch_ended_by("boredom");
+    memtrace_torch_ended_by(NULL);
+    assert_int_equal(memtrace_torch_close(0), 0);
+    for (int card = 0; card < 2; card++) {
+        struct ended ended = open_ended(traces[card]);
+        assert_string_equal(ended.run->ended_by, "settled");
+        assert_int_equal(mt_trace_caveats(ended.trace, ended.run, &rows, &count), MT_OK);
+        assert_int_equal(count, 2);
+        assert_int_equal(rows[0].kind, MT_CAVEAT_SHORTENED);
+        assert_string_equal(rows[0].name, "train loader");
+        assert_string_equal(rows[0].file, "");
+        assert_int_equal(rows[0].line, 0);
+        assert_int_equal(rows[0].count, 3);
+        assert_int_equal(rows[0].total, 100);
+        assert_int_equal(rows[0].bytes, -1);
+        assert_true(isnan(rows[0].value));
+        assert_int_equal(rows[1].kind, MT_CAVEAT_ASSUMED);
+        assert_string_equal(rows[1].file, "train.py");
+        assert_int_equal(rows[1].line, 40);
+        assert_int_equal(rows[1].count, 7);
+        assert_true(rows[1].value == 1);
+        free(rows);
+        mt_trace_close(ended.trace);
+    }
+}
+
 static void memory_outlives_its_trace(void **state)
 {
     (void)state;
@@ -278,6 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_step_is_in_the_trace_as_it_was_told, begin, end),
         cmocka_unit_test_setup_teardown(calls_too_deep_end_as_they_began, begin, end),
         cmocka_unit_test_setup_teardown(each_card_has_a_trace_of_its_own, begin, end),
+        cmocka_unit_test_setup_teardown(caveats_and_the_end_are_in_the_trace_of_every_card, begin, end),
         cmocka_unit_test_setup_teardown(memory_outlives_its_trace, begin, end),
         cmocka_unit_test_setup_teardown(a_trace_that_can_t_be_written_is_said_by_the_first_block, begin, end),
         cmocka_unit_test_setup_teardown(a_child_of_fork_leaves_the_trace_to_its_parent, begin, end),

@@ -103,6 +103,8 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
         ("step_end", None),
         ("relabel", number, ctypes.c_void_p, word, number),
         ("measure", None, text, ctypes.c_double),
+        ("caveat", None, text, text, text, number, *3 * [ctypes.c_int64], ctypes.c_double),
+        ("ended_by", None, text),
         ("python", number),
         ("module_call", ctypes.py_object, *3 * [ctypes.py_object]),
         ("gradient_hook", ctypes.py_object, word, number),

@@ -146,6 +146,17 @@ int memtrace_torch_relabel(const void *ptr, uint32_t span, int category);
 /* Stores a number for the current step ("loss") in all traces. */
 void memtrace_torch_measure(const char *name, double value);
 
+/* Stores a caveat in all traces: a fact that makes the figures of the run less than complete or less than certain. It
+ * replaces an earlier one with the same kind, name and place, so a total can be sent again. Kinds are "shortened",
+ * "not_run", "unknown", "assumed" and "growth" (trace/store/caveat.h); another kind is ignored. Numbers below 0, NAN,
+ * a file of NULL and line 0 mean that nothing is known. */
+void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
+                           int64_t bytes, double value);
+
+/* Stores in all traces why the run ended: "program", "settled", "steps", "time limit", "signal", "error", "out of memory",
+ * "growth", "values" or "caught". The last reason counts; another word is ignored. */
+void memtrace_torch_ended_by(const char *why);
+
 /* ---- hooks for Python that are not Python; called with its lock held ---- */
 
 /* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */

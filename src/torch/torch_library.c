@@ -515,3 +515,34 @@ void memtrace_torch_measure(const char *name, double value)
         mt_torch_memory_measure(memory, name, library.in_step ? library.steps - 1 : MT_NO_STEP, value);
     leave();
 }
+
+void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
+                           int64_t bytes, double value)
+{
+    struct mt_torch_memory *memory;
+    struct mt_caveat caveat = {.name = name != NULL ? name : "",
+                               .file = file != NULL ? file : "",
+                               .line = line > 0 ? line : 0,
+                               .count = count,
+                               .total = total,
+                               .bytes = bytes,
+                               .value = value};
+    if (library.is_child || kind == NULL || !mt_caveat_kind_find(kind, &caveat.kind))
+        return;
+    enter();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_caveat(memory, &caveat);
+    leave();
+}
+
+void memtrace_torch_ended_by(const char *why)
+{
+    struct mt_torch_memory *memory;
+    mt_ended_by reason;
+    if (library.is_child || why == NULL || !mt_ended_by_find(why, &reason))
+        return;
+    enter();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_ended_by(memory, reason);
+    leave();
+}

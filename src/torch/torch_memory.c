@@ -54,6 +54,22 @@ void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, i
     mt_torch_trace_leave(&memory->trace);
 }
 
+void mt_torch_memory_caveat(struct mt_torch_memory *memory, const struct mt_caveat *caveat)
+{
+    (void)mt_torch_trace_enter(&memory->trace);
+    if (memory->trace.recorder != NULL)
+        mt_recorder_caveat(memory->trace.recorder, caveat);
+    mt_torch_trace_leave(&memory->trace);
+}
+
+void mt_torch_memory_ended_by(struct mt_torch_memory *memory, mt_ended_by reason)
+{
+    (void)mt_torch_trace_enter(&memory->trace);
+    if (memory->trace.recorder != NULL)
+        mt_recorder_ended_by(memory->trace.recorder, reason);
+    mt_torch_trace_leave(&memory->trace);
+}
+
 mt_status mt_torch_memory_end_trace(struct mt_torch_memory *memory, mt_run_state state)
 {
     struct mt_torch_trace *trace = &memory->trace;

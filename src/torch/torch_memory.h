@@ -128,6 +128,11 @@ void mt_torch_memory_category(struct mt_torch_memory *memory, const char *name);
 /* Stores a number with the run, if the trace is being written. */
 void mt_torch_memory_measure(struct mt_torch_memory *memory, const char *name, int64_t step, double value);
 
+/* Store a caveat of the run and the reason why it ended, if the trace is being written; as mt_recorder_caveat and
+ * mt_recorder_ended_by. */
+void mt_torch_memory_caveat(struct mt_torch_memory *memory, const struct mt_caveat *caveat);
+void mt_torch_memory_ended_by(struct mt_torch_memory *memory, mt_ended_by reason);
+
 /* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */
 void mt_torch_memory_disown(struct mt_torch_memory *memory);
 

@@ -157,7 +157,8 @@ static const char runs_sql[] =
     " (SELECT max(number) FROM step WHERE step.run = run.id AND last_event IS NOT NULL),"
     " (SELECT max(id) FROM event NOT INDEXED), missing_records, ifnull(rank, -1), ifnull(local_rank, -1), "
     "ifnull(world_size, -1),"
-    " host, job, pid, EXISTS (SELECT 1 FROM setting WHERE setting.run = run.id AND setting.name = 'file')"
+    " host, job, pid, EXISTS (SELECT 1 FROM setting WHERE setting.run = run.id AND setting.name = 'file'),"
+    " ended_by"
     " FROM run ORDER BY id";
 
 enum { LAST_EVENT = 14 }; /* the column with the trace's last event */
@@ -187,6 +188,7 @@ static struct mt_run read_run(struct mt_trace *trace, const struct mt_statement 
         .job = text_or_null(trace, row, LAST_EVENT + 6),
         .pid = mt_statement_integer(row, LAST_EVENT + 7),
         .is_imported = mt_statement_integer(row, LAST_EVENT + 8) != 0,
+        .ended_by = text_or_null(trace, row, LAST_EVENT + 9),
         .complete_from_bytes = mt_statement_integer(row, 9),
         .stall_count = mt_statement_integer(row, 10),
         .stall_ns = mt_statement_integer(row, 11),

@@ -35,6 +35,7 @@ struct mt_run {
     int64_t id;                  /* from 1 */
     const char *name;            /* as given by --name; NULL: none */
     const char *state;           /* as mt_run_state_name; any text in a file of others */
+    const char *ended_by;        /* as mt_ended_by_name; NULL: not known; any text in a file of others */
     const char *started_at;      /* recording time, UTC, ISO 8601 */
     const char *device;          /* "sim:h200" */
     uint64_t capacity_bytes;     /* of the device's memory */

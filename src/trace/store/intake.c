@@ -21,6 +21,7 @@ enum insert {
     INSERT_KERNEL,
     INSERT_FRAME,
     INSERT_OUTSIDE,
+    INSERT_CAVEAT,
     INSERT_BATCH,
     INSERT_COUNT
 };
@@ -35,6 +36,7 @@ static const struct {
     [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
     [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
     [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
+    [INSERT_CAVEAT] = {"caveat", "run, kind, name, file, line, count, total, bytes, value"},
 };
 
 /* Invariants: open means that a transaction holds everything stored since the last commit; the batches are empty whenever
@@ -52,7 +54,7 @@ struct mt_intake {
     uint64_t last_ns;     /* time of the last event */
     int64_t batch_begin;  /* event.id of the first event since the last commit */
     uint64_t checksum;    /* of the rows of event since then */
-    struct mt_statement *insert[INSERT_COUNT], *update_run;
+    struct mt_statement *insert[INSERT_COUNT], *update_run, *update_ended_by;
     struct mt_payload payload; /* of the record that is being read */
 };
 
@@ -88,6 +90,9 @@ static mt_status prepare(struct mt_intake *intake)
     if (status == MT_OK)
         status = mt_database_prepare(intake->database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
                                      &intake->update_run);
+    if (status == MT_OK)
+        status =
+            mt_database_prepare(intake->database, "UPDATE run SET ended_by = ? WHERE id = ?", &intake->update_ended_by);
     return status;
 }
 
@@ -151,6 +156,7 @@ void mt_intake_destroy(struct mt_intake *intake)
     for (int i = 0; i < INSERT_COUNT; i++)
         mt_statement_finalize(intake->insert[i]);
     mt_statement_finalize(intake->update_run);
+    mt_statement_finalize(intake->update_ended_by);
     mt_summary_destroy(intake->summary);
     free(intake->label_spans);
     free(intake);
@@ -300,6 +306,33 @@ static mt_status add_outside(struct mt_intake *intake)
     return add_range_end(intake, "high", &outside, outside.high_bytes);
 }
 
+/* Binds a number, or NULL if it is below 0. */
+static struct mt_bound natural(int64_t number)
+{
+    return number < 0 ? MT_BIND_NULL : MT_BIND_INTEGER(number);
+}
+
+/* Stores a caveat. A total is sent again when it has changed, and replaces the earlier one. */
+static mt_status add_caveat(struct mt_intake *intake)
+{
+    struct mt_caveat caveat;
+    if (!mt_payload_get_caveat(&intake->payload, &caveat))
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert[INSERT_CAVEAT], 2, MT_BIND_TEXT(mt_caveat_kind_name(caveat.kind)),
+                       MT_BIND_TEXT(caveat.name), MT_BIND_TEXT(caveat.file), MT_BIND_INTEGER(caveat.line),
+                       natural(caveat.count), natural(caveat.total), natural(caveat.bytes),
+                       MT_BIND_REAL(caveat.value)); /* NaN becomes NULL */
+}
+
+static mt_status add_ended_by(struct mt_intake *intake)
+{
+    mt_ended_by reason;
+    if (!mt_payload_get_ended_by(&intake->payload, &reason))
+        return MT_OK;
+    return MT_RUN_WITH(intake->update_ended_by, 1, MT_BIND_TEXT(mt_ended_by_name(reason)),
+                       MT_BIND_INTEGER(intake->run));
+}
+
 static mt_status add_kernel(struct mt_intake *intake, const struct mt_record_kernel *row)
 {
     return MT_RUN_WITH(intake->insert[INSERT_KERNEL], 2, MT_BIND_INTEGER(++intake->kernel_count),
@@ -335,6 +368,10 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_record_head 
         return add_stack(intake, head);
     case MT_RECORD_OUTSIDE:
         return add_outside(intake);
+    case MT_RECORD_CAVEAT:
+        return add_caveat(intake);
+    case MT_RECORD_ENDED_BY:
+        return add_ended_by(intake);
     }
     return MT_OK;
 }

@@ -194,6 +194,44 @@ bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out)
     return payload->whole;
 }
 
+void mt_payload_set_caveat(struct mt_payload *payload, const struct mt_caveat *caveat)
+{
+    payload->length = 0;
+    put_integer(payload, caveat->kind);
+    put_integer(payload, caveat->line);
+    put_integer(payload, caveat->count);
+    put_integer(payload, caveat->total);
+    put_integer(payload, caveat->bytes);
+    put(payload, &caveat->value, sizeof caveat->value);
+    put_text(payload, caveat->name);
+    put_text(payload, caveat->file);
+}
+
+bool mt_payload_get_caveat(struct mt_payload *payload, struct mt_caveat *out)
+{
+    out->kind = (mt_caveat_kind)get_small(payload, 0, MT_CAVEAT_KIND_COUNT - 1);
+    out->line = get_integer(payload);
+    out->count = get_integer(payload);
+    out->total = get_integer(payload);
+    out->bytes = get_integer(payload);
+    get(payload, &out->value, sizeof out->value);
+    out->name = get_text(payload);
+    out->file = get_text(payload);
+    return payload->whole;
+}
+
+void mt_payload_set_ended_by(struct mt_payload *payload, mt_ended_by reason)
+{
+    payload->length = 0;
+    put_integer(payload, reason);
+}
+
+bool mt_payload_get_ended_by(struct mt_payload *payload, mt_ended_by *out)
+{
+    *out = (mt_ended_by)get_small(payload, 0, MT_ENDED_BY_COUNT - 1);
+    return payload->whole;
+}
+
 void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t id, struct mt_ring *ring)
 {
     assert(kind >= MT_RECORD_LABEL && mt_payload_records(payload->length) <= mt_ring_capacity(ring));

@@ -8,6 +8,7 @@
 #ifndef MT_TRACE_RECORD_H
 #define MT_TRACE_RECORD_H
 
+#include "trace/store/caveat.h"
 #include "trace/store/ring.h"
 
 /* The most bytes of a text, its NUL included. Longer ones are cut, so that every item fits the smallest ring. */
@@ -39,6 +40,8 @@ void mt_payload_set_name(struct mt_payload *payload, const char *name);
 void mt_payload_set_frame(struct mt_payload *payload, const struct mt_frame *frame);
 void mt_payload_set_stack(struct mt_payload *payload, const struct mt_stack *stack);
 void mt_payload_set_outside(struct mt_payload *payload, const struct mt_outside *outside);
+void mt_payload_set_caveat(struct mt_payload *payload, const struct mt_caveat *caveat);
+void mt_payload_set_ended_by(struct mt_payload *payload, mt_ended_by reason);
 
 /* Decode an item. False if the payload is not one. Texts are borrowed from the payload. The category of a label is 0. */
 bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category);
@@ -48,6 +51,8 @@ bool mt_payload_get_name(struct mt_payload *payload, const char **out);
 bool mt_payload_get_frame(struct mt_payload *payload, struct mt_frame *out);
 bool mt_payload_get_stack(struct mt_payload *payload, struct mt_stack *out);
 bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out);
+bool mt_payload_get_caveat(struct mt_payload *payload, struct mt_caveat *out);
+bool mt_payload_get_ended_by(struct mt_payload *payload, mt_ended_by *out);
 
 /* Returns the number of records that a payload of `bytes` takes, head included. */
 static inline uint64_t mt_payload_records(uint64_t bytes)

@@ -238,6 +238,18 @@ void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t
     store_item(recorder, MT_RECORD_MEASUREMENT, 0);
 }
 
+void mt_recorder_caveat(struct mt_recorder *recorder, const struct mt_caveat *caveat)
+{
+    mt_payload_set_caveat(&recorder->payload, caveat);
+    store_item(recorder, MT_RECORD_CAVEAT, 0);
+}
+
+void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason)
+{
+    mt_payload_set_ended_by(&recorder->payload, reason);
+    store_item(recorder, MT_RECORD_ENDED_BY, 0);
+}
+
 const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder)
 {
     return &recorder->sink;

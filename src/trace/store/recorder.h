@@ -10,6 +10,7 @@
 #define MT_TRACE_RECORDER_H
 
 #include "base/sink.h"
+#include "trace/store/caveat.h"
 #include "trace/store/trace_names.h"
 
 #include <stddef.h>
@@ -61,6 +62,13 @@ int64_t mt_recorder_run(const struct mt_recorder *recorder);
 /* Stores a measurement of the run ("loss", step 2, 4.08); step -1 if it is of no step. One thread at a time, with the
  * sink. */
 void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t step, double value);
+
+/* Stores a caveat of the run, in place of an earlier one with the same kind, name and place. Copies the texts. One thread at
+ * a time, with the sink. */
+void mt_recorder_caveat(struct mt_recorder *recorder, const struct mt_caveat *caveat);
+
+/* Stores why the run ended. The last reason counts. One thread at a time, with the sink. */
+void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason);
 
 /* Returns once everything so far is stored, or with the first error. One thread at a time, with the sink. */
 mt_status mt_recorder_flush(struct mt_recorder *recorder);

@@ -27,6 +27,8 @@ enum {
     MT_RECORD_OUTSIDE,
     MT_RECORD_KERNEL, /* no payload: struct mt_record_kernel */
     MT_RECORD_USE,    /* no payload: struct mt_record_use */
+    MT_RECORD_CAVEAT,
+    MT_RECORD_ENDED_BY,
 };
 
 /* The head of an item. */

@@ -31,7 +31,9 @@ CREATE TABLE IF NOT EXISTS run (
     world_size INTEGER,              -- processes of the job
     host TEXT,                       -- that recorded the run; NULL: it was imported
     job TEXT,                        -- the same for all ranks of a job; NULL: not known
-    pid INTEGER                      -- of the process that recorded it; NULL: it was imported
+    pid INTEGER,                     -- of the process that recorded it; NULL: it was imported
+    ended_by TEXT                    -- program, settled, steps, time limit, signal, error, out of memory, growth, values,
+                                     -- caught; NULL: not known
 );
 
 -- Settings of the run: "model" = "2.7B", "batch" = "4", "alloc" = "policy=tight", …
@@ -133,6 +135,70 @@ CREATE TABLE IF NOT EXISTS outside (
     PRIMARY KEY (run, event, kind, name)
 ) WITHOUT ROWID;
 
+-- Facts that make the figures of a run less than complete or less than certain. Numbers are NULL where they say nothing.
+CREATE TABLE IF NOT EXISTS caveat (
+    run INTEGER NOT NULL,
+    kind TEXT NOT NULL,              -- shortened, not_run, unknown, assumed, growth
+    name TEXT NOT NULL,              -- what was cut, the call, the operator, how a value left its tensor
+    file TEXT NOT NULL,              -- "": not known
+    line INTEGER NOT NULL,           -- 0: not known
+    count INTEGER,                   -- pieces done, calls, reads; of growth, the iteration at which the card is full
+    total INTEGER,                   -- pieces that there are
+    bytes INTEGER,                   -- of the operator's results; of growth, an iteration
+    value REAL,                      -- that was assumed
+    PRIMARY KEY (run, kind, name, file, line)
+) WITHOUT ROWID;
+
+-- Parts of the program: load, train, validate, generate, save; of serving engines also profile, capture, serve.
+CREATE TABLE IF NOT EXISTS program_phase (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1
+    name TEXT NOT NULL,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER,              -- NULL: the run ended within it
+    begin_ns INTEGER NOT NULL,       -- the clock of event.time_ns
+    end_ns INTEGER,
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+-- Private memory pools, which share no segments with other allocations.
+CREATE TABLE IF NOT EXISTS pool (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1; segment.pool
+    kind TEXT NOT NULL,              -- graph: of CUDA graphs; user: a MemPool of the program
+    name TEXT NOT NULL,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER,              -- NULL: it was there when the run ended
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
+-- Who keeps an allocation alive.
+CREATE TABLE IF NOT EXISTS holder (
+    run INTEGER NOT NULL,
+    allocation INTEGER NOT NULL,     -- event.id of the alloc
+    id INTEGER NOT NULL,             -- from 1, among the holders of the allocation
+    kind TEXT NOT NULL,              -- variable, attribute, closure, cycle, graph, view
+    name TEXT NOT NULL,
+    owner TEXT NOT NULL,             -- the function, object or module that has it; "": not known
+    file TEXT NOT NULL,              -- "": not known
+    line INTEGER NOT NULL,           -- 0: not known
+    held_bytes INTEGER NOT NULL,     -- that would be free without this holder
+    PRIMARY KEY (run, allocation, id)
+) WITHOUT ROWID;
+
+-- Changes of the program that would save memory, the best first.
+CREATE TABLE IF NOT EXISTS finding (
+    run INTEGER NOT NULL,
+    id INTEGER NOT NULL,             -- from 1
+    detector TEXT NOT NULL,          -- that found it
+    subject TEXT NOT NULL,           -- the allocations or the setting that it is about
+    change TEXT NOT NULL,
+    cost TEXT NOT NULL,              -- in speed; "": none
+    saved_bytes INTEGER,             -- at the peak; NULL: not known
+    tried TEXT,                      -- replay, dry run; NULL: it was not tried
+    PRIMARY KEY (run, id)
+) WITHOUT ROWID;
+
 -- Kernels that ran on the GPU, if kernels were watched, by start.
 CREATE TABLE IF NOT EXISTS kernel (
     run INTEGER NOT NULL,
@@ -178,6 +244,8 @@ CREATE TABLE IF NOT EXISTS segment (
     stream INTEGER NOT NULL,
     mapped_event INTEGER NOT NULL,   -- that began it
     unmapped_event INTEGER,          -- that ended it; NULL: still mapped when the run ended
+    pool INTEGER,                    -- pool.id; NULL: the default pool
+    card INTEGER,                    -- CUDA's number of the card; NULL: the run's one card
     PRIMARY KEY (run, id)
 ) WITHOUT ROWID;
 

@@ -31,26 +31,35 @@ static const struct {
     {"summary_allocation", 1},
     {"block_use", MT_TRACE_FORMAT_WITHOUT_USES + 1},
     {"segment_part", MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS + 1},
-    {"frame", MT_TRACE_FORMAT},
-    {"stack", MT_TRACE_FORMAT},
-    {"outside", MT_TRACE_FORMAT},
-    {"batch", MT_TRACE_FORMAT},
-    {"summary_peak_role", MT_TRACE_FORMAT},
+    {"frame", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"stack", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"outside", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"batch", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"summary_peak_role", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"caveat", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"program_phase", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"pool", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"holder", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"finding", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
 };
 
-/* The columns that came with format 4, behind those that their tables had. They are NULL in rows of older formats. */
+/* The columns that came later than their tables, behind the earlier ones. They are NULL in rows of older formats. */
 static const struct {
     const char *table, *column;
+    int64_t since;
 } later_columns[] = {
-    {"run", "missing_records"},
-    {"run", "rank"},
-    {"run", "local_rank"},
-    {"run", "world_size"},
-    {"run", "host"},
-    {"run", "job"},
-    {"run", "pid"},
-    {"label", "role_source"},
-    {"event", "stack"},
+    {"run", "missing_records", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "rank", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "local_rank", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "world_size", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "host", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "job", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "pid", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"label", "role_source", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"event", "stack", MT_TRACE_FORMAT_OF_OLD_ROLES + 1},
+    {"run", "ended_by", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"segment", "pool", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
+    {"segment", "card", MT_TRACE_FORMAT_WITHOUT_CAVEATS + 1},
 };
 
 enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_columns / sizeof later_columns[0] };
@@ -63,15 +72,16 @@ enum { TABLES = sizeof tables / sizeof tables[0], LATER_COLUMNS = sizeof later_c
 /* The segments of an older trace, each mapped and unmapped as a whole, as rows of table segment_part. */
 #define WHOLE_SEGMENTS "SELECT run, id AS segment, 0 AS offset, mapped_event, bytes, unmapped_event FROM main.segment"
 
-static bool is_later(const char *table, const char *column)
+/* Returns the format that added a column to its table; 0: the table always had it. */
+static int64_t column_since(const char *table, const char *column)
 {
     for (size_t i = 0; i < LATER_COLUMNS; i++)
         if (strcmp(later_columns[i].table, table) == 0 && strcmp(later_columns[i].column, column) == 0)
-            return true;
-    return false;
+            return later_columns[i].since;
+    return 0;
 }
 
-static int64_t since(const char *table)
+static int64_t table_since(const char *table)
 {
     for (size_t i = 0; i < TABLES; i++)
         if (strcmp(tables[i].name, table) == 0)
@@ -82,17 +92,19 @@ static int64_t since(const char *table)
 
 static mt_schema_need needs(const struct mt_schema_column *column, int64_t format)
 {
-    const bool is_added = is_later(column->table, column->name);
-    if (since(column->table) > format || (is_added && format < MT_TRACE_FORMAT))
+    const int64_t since = column_since(column->table, column->name);
+    if (table_since(column->table) > format || since > format)
         return MT_SCHEMA_ABSENT;
-    return is_added ? MT_SCHEMA_NAMED : MT_SCHEMA_SAME;
+    return since > 0 ? MT_SCHEMA_NAMED : MT_SCHEMA_SAME;
 }
 
-static mt_status add_later_columns(struct mt_database *database)
+static mt_status add_later_columns(struct mt_database *database, int64_t format)
 {
     mt_status status = MT_OK;
     for (size_t i = 0; i < LATER_COLUMNS && status == MT_OK; i++) {
         struct mt_text sql = {0};
+        if (later_columns[i].since <= format)
+            continue;
         mt_text_add(&sql, "ALTER TABLE %s ADD COLUMN %s", later_columns[i].table, later_columns[i].column);
         status = mt_database_execute(database, mt_text_get(&sql));
         mt_text_release(&sql);
@@ -105,13 +117,13 @@ mt_status mt_trace_format_check(struct mt_database *database, int64_t format)
     return mt_schema_check(database, format, needs);
 }
 
-/* Hides a table behind a view that has its later columns, too. */
-static mt_status add_view(struct mt_database *database, const char *table)
+/* Hides a table behind a view that has the columns which its format lacks, too. */
+static mt_status add_view(struct mt_database *database, int64_t format, const char *table)
 {
     struct mt_text sql = {0};
     mt_text_add(&sql, "CREATE TEMP VIEW %s AS SELECT *", table);
     for (size_t i = 0; i < LATER_COLUMNS; i++)
-        if (strcmp(later_columns[i].table, table) == 0)
+        if (strcmp(later_columns[i].table, table) == 0 && later_columns[i].since > format)
             mt_text_add(&sql, ", NULL AS %s", later_columns[i].column);
     mt_text_add(&sql, " FROM main.%s", table);
     mt_status status = mt_database_execute(database, sql.data);
@@ -146,7 +158,7 @@ _Static_assert(MT_EVENT_RELABEL == 10, "views and indexes say kind = 10");
         " LEFT JOIN span ON span.run = begun.run AND span.id = ifnull(named.span, label.span) WHERE begun.kind = 2;"
 
 /* In place of the tables of format 4. */
-static const char empty_views[] =
+static const char views_of_format_4[] =
     "CREATE TEMP VIEW relabel AS SELECT 0 AS allocation, 0 AS event, 0 AS label, 0 AS span WHERE 0;"
     "CREATE TEMP VIEW batch AS SELECT 0 AS run, 0 AS first_event, 0 AS event_count, 0 AS checksum WHERE 0;"
     "CREATE TEMP VIEW summary_peak_role AS SELECT 0 AS run, 0 AS step, '' AS measure, '' AS role, 0 AS allocated_bytes,"
@@ -155,15 +167,32 @@ static const char empty_views[] =
     "CREATE TEMP VIEW stack AS SELECT 0 AS run, 0 AS id, 0 AS parent, 0 AS frame WHERE 0;"
     "CREATE TEMP VIEW outside AS SELECT 0 AS run, 0 AS event, 0 AS time_ns, '' AS kind, '' AS name, 0 AS bytes WHERE 0";
 
+/* In place of the tables of format 5. */
+static const char views_of_format_5[] =
+    "CREATE TEMP VIEW caveat AS SELECT 0 AS run, '' AS kind, '' AS name, '' AS file, 0 AS line, 0 AS count, 0 AS total,"
+    " 0 AS bytes, 0.0 AS value WHERE 0;"
+    "CREATE TEMP VIEW program_phase AS SELECT 0 AS run, 0 AS id, '' AS name, 0 AS first_event, 0 AS last_event,"
+    " 0 AS begin_ns, 0 AS end_ns WHERE 0;"
+    "CREATE TEMP VIEW pool AS SELECT 0 AS run, 0 AS id, '' AS kind, '' AS name, 0 AS first_event, 0 AS last_event"
+    " WHERE 0;"
+    "CREATE TEMP VIEW holder AS SELECT 0 AS run, 0 AS allocation, 0 AS id, '' AS kind, '' AS name, '' AS owner,"
+    " '' AS file, 0 AS line, 0 AS held_bytes WHERE 0;"
+    "CREATE TEMP VIEW finding AS SELECT 0 AS run, 0 AS id, '' AS detector, '' AS subject, '' AS change, '' AS cost,"
+    " 0 AS saved_bytes, '' AS tried WHERE 0";
+
 mt_status mt_trace_format_view(struct mt_database *database, int64_t format)
 {
     if (format <= MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS)
         MT_TRY(mt_database_execute(database, "CREATE TEMP VIEW segment_part AS " WHOLE_SEGMENTS));
+    if (format > MT_TRACE_FORMAT_WITHOUT_CAVEATS)
+        return MT_OK;
+    MT_TRY(add_view(database, format, "run"));
+    MT_TRY(add_view(database, format, "segment"));
+    MT_TRY(mt_database_execute(database, views_of_format_5));
     if (format > MT_TRACE_FORMAT_OF_OLD_ROLES)
         return MT_OK;
-    MT_TRY(add_view(database, "run"));
-    MT_TRY(add_view(database, "event"));
-    MT_TRY(mt_database_execute(database, empty_views));
+    MT_TRY(add_view(database, format, "event"));
+    MT_TRY(mt_database_execute(database, views_of_format_4));
     MT_TRY(mt_database_execute(database, VIEWS("CREATE TEMP ")));
     return mt_database_execute(database, "CREATE TEMP VIEW label AS SELECT run, id, category, " ROLE_OF_OLD_ROLE
                                          " AS role, op, span, phase, layer, dtype, shape, NULL AS role_source"
@@ -205,9 +234,10 @@ static mt_status set_identity(struct mt_database *database, int application_id)
 static mt_status upgrade(struct mt_database *database, int64_t format, int application_id)
 {
     if (format > 0)
-        MT_TRY(add_later_columns(database));
+        MT_TRY(add_later_columns(database, format));
     MT_TRY(mt_database_execute(database, mt_schema_sql));
-    MT_TRY(mt_database_execute(database, "CREATE " RELABEL_VIEW VIEWS("CREATE ")));
+    if (format <= MT_TRACE_FORMAT_OF_OLD_ROLES)
+        MT_TRY(mt_database_execute(database, "CREATE " RELABEL_VIEW VIEWS("CREATE ")));
     MT_TRY(change_rows(database, format));
     return set_identity(database, application_id);
 }

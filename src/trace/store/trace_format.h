@@ -6,17 +6,22 @@
  *
  *   1   lacks table block_use
  *   2   and 1: lack table segment_part, since segments were mapped and unmapped as a whole
- *   3   and before: lack the columns that trace_format.c lists, and give roles other names */
+ *   3   and before: lack call stacks, checksums and other tables and columns, and give roles other names
+ *   4   and before: lack caveats, program phases, pools, holders and findings
+ *
+ * trace_format.c lists the tables and columns that each format added. */
 #ifndef MT_TRACE_TRACE_FORMAT_H
 #define MT_TRACE_TRACE_FORMAT_H
 
 #include "trace/store/connection.h"
 
 enum {
-    MT_TRACE_FORMAT = 4,
+    MT_TRACE_FORMAT = 5,
     MT_TRACE_FORMAT_WITHOUT_USES = 1,
     MT_TRACE_FORMAT_OF_WHOLE_SEGMENTS = 2,
     MT_TRACE_FORMAT_OF_OLD_ROLES = 3, /* the last */
+    MT_TRACE_FORMAT_WITHOUT_CHECKSUMS = 3,
+    MT_TRACE_FORMAT_WITHOUT_CAVEATS = 4,
 };
 
 /* Fails with MT_BAD_TRACE unless the file has the tables of a trace of that format (schema_check.h). */

@@ -281,7 +281,7 @@ static mt_status check_all(struct verify *verify)
     while (status == MT_OK && more) {
         status = next_run(verify, run.id, &run, &more);
         if (status == MT_OK && more)
-            status = check_run(verify, &run, format == MT_TRACE_FORMAT);
+            status = check_run(verify, &run, format > MT_TRACE_FORMAT_WITHOUT_CHECKSUMS);
     }
     return status;
 }

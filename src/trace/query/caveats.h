@@ -1,0 +1,14 @@
+/* The caveats of a run: facts that make its figures less than complete or less than certain (trace/store/caveat.h). As
+ * trace.h says of ownership, failures and threads. */
+#ifndef MT_TRACE_QUERY_CAVEATS_H
+#define MT_TRACE_QUERY_CAVEATS_H
+
+#include "trace/query/trace.h"
+#include "trace/store/caveat.h"
+
+/* Reads the caveats of a run by kind, in the order of the enumeration, and within a kind by bytes, then by count, the largest
+ * first. Skips kinds that this program does not know. */
+mt_status mt_trace_caveats(struct mt_trace *trace, const struct mt_run *run, struct mt_caveat **out_rows,
+                           size_t *out_count);
+
+#endif

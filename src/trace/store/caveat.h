@@ -1,0 +1,63 @@
+/* Caveats: facts that make the figures of a run less than complete or less than certain. And the reasons why a run ended.
+ * Both are mostly those of a dry run, which skips what it does not need and computes no values. */
+#ifndef MT_TRACE_CAVEAT_H
+#define MT_TRACE_CAVEAT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The kinds, with the text of caveat.kind:
+ *
+ *   shortened  `name` ("train loader") was cut after `count` of `total` pieces
+ *   not_run    the call `name` ("evaluate(...)") did not run
+ *   unknown    the scratch memory of operator `name` is unknown; it was called `count` times, with results of `bytes`
+ *   assumed    a value that was not computed left its tensor by `name` ("item"); it was assumed to be `value`, `count` times
+ *   growth     memory grows by `bytes` an iteration, and the card is full at iteration `count`: an estimate */
+#define MT_CAVEAT_KINDS(X)                                                                                             \
+    X(SHORTENED, "shortened")                                                                                          \
+    X(NOT_RUN, "not_run")                                                                                              \
+    X(UNKNOWN, "unknown")                                                                                              \
+    X(ASSUMED, "assumed")                                                                                              \
+    X(GROWTH, "growth")
+
+#define X(name, text) MT_CAVEAT_##name,
+typedef enum mt_caveat_kind { MT_CAVEAT_KINDS(X) MT_CAVEAT_KIND_COUNT } mt_caveat_kind;
+#undef X
+
+/* Kind, name and place identify a caveat in its run: a later one with the same key replaces it. Numbers that say nothing are
+ * -1, and such a value is NAN. */
+struct mt_caveat {
+    mt_caveat_kind kind;
+    const char *name;
+    const char *file; /* "": not known */
+    int64_t line;     /* 0: not known */
+    int64_t count, total, bytes;
+    double value;
+};
+
+/* The reasons, with the text of run.ended_by. */
+#define MT_ENDED_BY(X)                                                                                                 \
+    X(PROGRAM, "program")       /* it ran to its own end */                                                            \
+    X(SETTLED, "settled")       /* its steps repeated each other, so the run was ended */                              \
+    X(STEPS, "steps")           /* the steps that --steps allows were over */                                          \
+    X(TIME_LIMIT, "time limit") /* so was its time */                                                                  \
+    X(SIGNAL, "signal")                                                                                                \
+    X(ERROR, "error")                                                                                                  \
+    X(OUT_OF_MEMORY, "out of memory")                                                                                  \
+    X(GROWTH, "growth") /* memory grew with each iteration, so the run was ended */                                    \
+    X(VALUES, "values") /* a loop needed values that were not computed */                                              \
+    X(CAUGHT, "caught") /* the program caught the end of the run again and again */
+
+#define X(name, text) MT_ENDED_BY_##name,
+typedef enum mt_ended_by { MT_ENDED_BY(X) MT_ENDED_BY_COUNT } mt_ended_by;
+#undef X
+
+/* Return the text of a kind or a reason; "?" for any other number. */
+const char *mt_caveat_kind_name(mt_caveat_kind kind);
+const char *mt_ended_by_name(mt_ended_by reason);
+
+/* Find the kind or the reason with that text. False if there is none. */
+bool mt_caveat_kind_find(const char *name, mt_caveat_kind *out);
+bool mt_ended_by_find(const char *name, mt_ended_by *out);
+
+#endif
