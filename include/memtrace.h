@@ -178,7 +178,12 @@ typedef enum memtrace_role {
     MEMTRACE_WEIGHT_CAST = 5, /* a weight in another precision */
     MEMTRACE_WORKSPACE = 6,   /* of a library */
     MEMTRACE_INPUT = 7,
-    MEMTRACE_OTHER = 8 /* anything else, or not known */
+    MEMTRACE_OTHER = 8,               /* anything else, or not known */
+    MEMTRACE_BUFFER = 9,              /* of a module, such as running statistics */
+    MEMTRACE_KEY_VALUE_CACHE = 10,    /* of a model that generates */
+    MEMTRACE_KEPT = 11,               /* stays to the end, and has no other role */
+    MEMTRACE_GATHERED_PARAMETER = 12, /* a sharded parameter, complete for as long as it is used */
+    MEMTRACE_UNKNOWN_ROLE = 13        /* looked for, and not found */
 } memtrace_role;
 
 /* The way in which the role of a block was found. */

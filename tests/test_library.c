@@ -50,9 +50,9 @@ static void a_peak_is_made_of_what_labels_say(void **state)
 static void every_role_and_dtype_keeps_its_name(void **state)
 {
     (void)state;
-    static const char *const roles[] = {"temporary",       "parameter",  "gradient",
-                                        "optimizer state", "activation", "weight cast",
-                                        "workspace",       "input",      "other"};
+    static const char *const roles[] = {
+        "temporary", "parameter", "gradient", "optimizer state", "activation", "weight cast",        "workspace",
+        "input",     "other",     "buffer",   "key-value cache", "kept",       "gathered parameter", "unknown"};
     static const char *const dtypes[] = {
         "none",       "fp32",         "bf16",     "fp64",         "int64",       "bool",       "uint8",     "fp16",
         "fp8_e4m3fn", "fp8_e4m3fnuz", "fp8_e5m2", "fp8_e5m2fnuz", "fp8_e8m0fnu", "fp4_e2m1x2", "int8",      "int16",

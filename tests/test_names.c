@@ -64,6 +64,37 @@ static void every_value_has_a_name_of_its_own(void **state)
     assert_int_equal(mt_dtype_bytes(MT_C128), 16);
 }
 
+static void a_role_is_found_by_its_spellings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spelling;
+        mt_role role;
+    } known[] = {{"key-value cache", MT_ROLE_KEY_VALUE_CACHE},       {"key_value_cache", MT_ROLE_KEY_VALUE_CACHE},
+                 {"optimizer-state", MT_ROLE_OPTIMIZER_STATE},       {"opt_state", MT_ROLE_OPTIMIZER_STATE},
+                 {"gathered_parameter", MT_ROLE_GATHERED_PARAMETER}, {"unknown", MT_ROLE_UNKNOWN}};
+    mt_role role;
+    for (size_t i = 0; i < COUNT(known); i++) {
+        assert_true(mt_role_find(known[i].spelling, &role));
+        assert_int_equal(role, known[i].role);
+    }
+    for (int i = 0; i < MT_ROLE_COUNT; i++) {
+        assert_true(mt_role_find(mt_role_name((mt_role)i), &role));
+        assert_int_equal(role, i);
+    }
+    assert_false(mt_role_find("key value", &role));
+    assert_false(mt_role_find("key value cache", &role));
+    assert_false(mt_role_find("", &role));
+}
+
+/* The ring of a killed process has numbers, which another version of the program reads. */
+static void roles_keep_their_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal(MT_ROLE_OTHER, 8);
+    assert_int_equal(MT_ROLE_UNKNOWN, 13);
+}
+
 /* Returns label number i of many: all differ, each in few fields from others. */
 static struct mt_label make_label(uint32_t i)
 {

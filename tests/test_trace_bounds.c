@@ -133,7 +133,7 @@ static void rows_that_repeat_are_not_waited_for(void **state)
         const uint64_t begin = mt_clock_ns();
         const struct said *said = shell("\"$M\" %s --trace trace.db", commands[i]);
         assert_int_equal(said->code, 3);
-        assert_says(said->err, "more than a file of 480.00 KiB needs; memtrace verify says more");
+        assert_says(said->err, "more than a file of 560.00 KiB needs; memtrace verify says more");
         assert_in_range(mt_clock_since_ns(begin), 0, UINT64_C(1000000000) * MOST_SECONDS);
     }
     struct rusage usage;

@@ -20,11 +20,20 @@ const char *mt_pattern_name(mt_pattern pattern)
 /* Returns the hint for blocks of a role that are idle; "" is of several roles. */
 static mt_hint idle_hint(const char *role)
 {
-    static const mt_hint hints[MT_ROLE_COUNT] = {
-        [MT_ROLE_PARAMETER] = MT_HINT_OFFLOAD_PARAMETERS,  [MT_ROLE_GRADIENT] = MT_HINT_UPDATE_IN_BACKWARD,
-        [MT_ROLE_OPTIMIZER_STATE] = MT_HINT_OFFLOAD_STATE, [MT_ROLE_ACTIVATION] = MT_HINT_CHECKPOINT,
-        [MT_ROLE_TEMPORARY] = MT_HINT_RECOMPUTE,           [MT_ROLE_WEIGHT_CAST] = MT_HINT_CAST_AGAIN,
-        [MT_ROLE_WORKSPACE] = MT_HINT_SHRINK_WORKSPACE,    [MT_ROLE_INPUT] = MT_HINT_COPY_AGAIN};
+    static const mt_hint hints[MT_ROLE_COUNT] = {[MT_ROLE_PARAMETER] = MT_HINT_OFFLOAD_PARAMETERS,
+                                                 [MT_ROLE_GRADIENT] = MT_HINT_UPDATE_IN_BACKWARD,
+                                                 [MT_ROLE_OPTIMIZER_STATE] = MT_HINT_OFFLOAD_STATE,
+                                                 [MT_ROLE_ACTIVATION] = MT_HINT_CHECKPOINT,
+                                                 [MT_ROLE_TEMPORARY] = MT_HINT_RECOMPUTE,
+                                                 [MT_ROLE_WEIGHT_CAST] = MT_HINT_CAST_AGAIN,
+                                                 [MT_ROLE_WORKSPACE] = MT_HINT_SHRINK_WORKSPACE,
+                                                 [MT_ROLE_INPUT] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_OTHER] = MT_HINT_RECOMPUTE,
+                                                 [MT_ROLE_BUFFER] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_KEY_VALUE_CACHE] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_KEPT] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_GATHERED_PARAMETER] = MT_HINT_RECOMPUTE,
+                                                 [MT_ROLE_UNKNOWN] = MT_HINT_RECOMPUTE};
     for (mt_role known = 0; known < MT_ROLE_COUNT; known++)
         if (strcmp(role, mt_role_name(known)) == 0)
             return hints[known];

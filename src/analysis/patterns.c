@@ -312,8 +312,9 @@ static void cut_idle(const struct mt_window *window, size_t index, struct mt_cut
 
 unsigned mt_detector_alike(const struct mt_detector *detector, const struct mt_label_row *label)
 {
-    static const mt_role whole[] = {MT_ROLE_PARAMETER, MT_ROLE_GRADIENT, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_WEIGHT_CAST,
-                                    MT_ROLE_INPUT};
+    static const mt_role whole[] = {
+        MT_ROLE_PARAMETER, MT_ROLE_GRADIENT, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_WEIGHT_CAST,
+        MT_ROLE_INPUT,     MT_ROLE_BUFFER,   MT_ROLE_KEY_VALUE_CACHE, MT_ROLE_GATHERED_PARAMETER};
     if (detector->alike != MT_ALIKE_BY_ROLE)
         return detector->alike;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)

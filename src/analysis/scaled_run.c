@@ -16,12 +16,22 @@ static double count_steps(const struct mt_advice_input *input)
     return count > 0 ? count : 1;
 }
 
+#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
+
+/* True if the label has one of the roles. */
+static bool has_role(const struct mt_label_row *label, const mt_role *roles, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(label->role, mt_role_name(roles[i])) == 0)
+            return true;
+    return false;
+}
+
 /* True if the label is of a time before or between steps: then its blocks are not of each step. */
 static bool is_lasting(const struct mt_label_row *label)
 {
-    return strcmp(label->phase, mt_phase_name(MT_PHASE_INIT)) == 0 ||
-           strcmp(label->role, mt_role_name(MT_ROLE_PARAMETER)) == 0 ||
-           strcmp(label->role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) == 0;
+    static const mt_role lasting[] = {MT_ROLE_PARAMETER, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_BUFFER, MT_ROLE_KEPT};
+    return strcmp(label->phase, mt_phase_name(MT_PHASE_INIT)) == 0 || has_role(label, lasting, LENGTH(lasting));
 }
 
 /* The bytes of blocks of a kind: in each step, or once if they last. */
@@ -76,13 +86,13 @@ static struct kinds list_kinds(const struct mt_advice_input *input)
 static bool is_assumed_to_grow(const struct mt_label_row *label)
 {
     static const mt_phase phases[] = {MT_PHASE_FORWARD, MT_PHASE_LOSS, MT_PHASE_BACKWARD};
+    static const mt_role growing[] = {MT_ROLE_INPUT, MT_ROLE_ACTIVATION, MT_ROLE_KEY_VALUE_CACHE};
+    static const mt_role growing_in_pass[] = {MT_ROLE_TEMPORARY, MT_ROLE_OTHER, MT_ROLE_UNKNOWN};
     bool is_of_pass = false;
-    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
+    for (size_t i = 0; i < LENGTH(phases); i++)
         is_of_pass |= strcmp(label->phase, mt_phase_name(phases[i])) == 0;
-    return strcmp(label->role, mt_role_name(MT_ROLE_INPUT)) == 0 ||
-           strcmp(label->role, mt_role_name(MT_ROLE_ACTIVATION)) == 0 ||
-           (is_of_pass && (strcmp(label->role, mt_role_name(MT_ROLE_TEMPORARY)) == 0 ||
-                           strcmp(label->role, mt_role_name(MT_ROLE_OTHER)) == 0));
+    return has_role(label, growing, LENGTH(growing)) ||
+           (is_of_pass && has_role(label, growing_in_pass, LENGTH(growing_in_pass)));
 }
 
 /* Returns the growth of the label's kind by two runs; 0 of one that only this run has. */

@@ -24,7 +24,12 @@ static bool find_role(memtrace_role role, mt_role *out)
                                     [MEMTRACE_WEIGHT_CAST] = MT_ROLE_WEIGHT_CAST,
                                     [MEMTRACE_WORKSPACE] = MT_ROLE_WORKSPACE,
                                     [MEMTRACE_INPUT] = MT_ROLE_INPUT,
-                                    [MEMTRACE_OTHER] = MT_ROLE_OTHER};
+                                    [MEMTRACE_OTHER] = MT_ROLE_OTHER,
+                                    [MEMTRACE_BUFFER] = MT_ROLE_BUFFER,
+                                    [MEMTRACE_KEY_VALUE_CACHE] = MT_ROLE_KEY_VALUE_CACHE,
+                                    [MEMTRACE_KEPT] = MT_ROLE_KEPT,
+                                    [MEMTRACE_GATHERED_PARAMETER] = MT_ROLE_GATHERED_PARAMETER,
+                                    [MEMTRACE_UNKNOWN_ROLE] = MT_ROLE_UNKNOWN};
     if ((size_t)role >= sizeof roles / sizeof roles[0])
         return false;
     *out = roles[role];
@@ -74,7 +79,7 @@ static mt_status convert(struct memtrace_run *run, const memtrace_label *given, 
     struct mt_api_place place = {out->span, out->layer};
     MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
     if (!find_role(label.role, &out->role))
-        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_OTHER);
+        return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_UNKNOWN_ROLE);
     MT_TRY(check_numbers(run, &label));
     if (label.span != 0 && !mt_api_find_span(run, label.span, &place))
         return mt_api_fail_span(label.span);

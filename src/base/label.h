@@ -1,4 +1,4 @@
-/* Labels: the purpose of a block. Every block carries one; none is ever "unknown".
+/* Labels: the purpose of a block. Every block carries one.
  *
  * A label is a value. The sink interns it once; the block and all its events carry a 32-bit id. */
 #ifndef MT_BASE_LABEL_H
@@ -30,7 +30,8 @@
     X(OTHER, "Other")
 
 /* The purposes of a block in the training step, whatever it holds. An activation was taken in forward and kept for backward.
- * Other is for blocks of other programs about which nothing is known. */
+ * Other is for blocks of other programs about which nothing is known. Kept lives to the end of the run and has no other role.
+ * The role of an unknown block was looked for and not found. Numbers stay the same: rings of killed processes have them. */
 #define MT_ROLES(X)                                                                                                    \
     X(PARAMETER, "parameter")                                                                                          \
     X(GRADIENT, "gradient")                                                                                            \
@@ -40,7 +41,12 @@
     X(WEIGHT_CAST, "weight cast")                                                                                      \
     X(WORKSPACE, "workspace")                                                                                          \
     X(INPUT, "input")                                                                                                  \
-    X(OTHER, "other")
+    X(OTHER, "other")                                                                                                  \
+    X(BUFFER, "buffer")                                                                                                \
+    X(KEY_VALUE_CACHE, "key-value cache")                                                                              \
+    X(KEPT, "kept")                                                                                                    \
+    X(GATHERED_PARAMETER, "gathered parameter")                                                                        \
+    X(UNKNOWN, "unknown")
 
 /* The phases of a step, in one of which the block was requested. */
 #define MT_PHASES(X)                                                                                                   \
@@ -79,8 +85,8 @@ const char *mt_role_name(mt_role role);
 const char *mt_role_source_name(mt_role_source source);
 const char *mt_phase_name(mt_phase phase);
 
-/* Finds the role of a name: as above, with "_" or "-" for a space, or as formats 1 to 3 of the trace had it ("param",
- * "grad", "opt_state", "saved", "data"). False if there is none. */
+/* Finds the role of a name: as above, with "_" or "-" for a space or a hyphen, or as formats 1 to 3 of the trace had it
+ * ("param", "grad", "opt_state", "saved", "data"). False if there is none. */
 bool mt_role_find(const char *name, mt_role *out);
 
 /* A place in the program ("model.layers.7.ffn.w1"), interned. 0 is the root, whose path is "". */

@@ -30,11 +30,11 @@ static const struct {
     {"saved", MT_ROLE_ACTIVATION}, {"data", MT_ROLE_INPUT},
 };
 
-/* True if the texts are equal, where "_" and "-" of the first count as spaces. */
+/* True if the texts are equal, where "_" and "-" of the first count as spaces and hyphens. */
 static bool is_named(const char *text, const char *name)
 {
     for (; *text != '\0' && *name != '\0'; text++, name++)
-        if (*text != *name && !(*name == ' ' && (*text == '_' || *text == '-')))
+        if (*text != *name && !((*name == ' ' || *name == '-') && (*text == '_' || *text == '-')))
             return false;
     return *text == *name;
 }

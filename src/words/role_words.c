@@ -46,6 +46,12 @@ static bool is_of_init(const struct mt_explained_row *block)
     return is(block->phase, mt_phase_name(MT_PHASE_INIT));
 }
 
+/* True if nothing is known of its role. */
+static bool has_no_role(const struct mt_explained_row *block)
+{
+    return is(block->role, mt_role_name(MT_ROLE_OTHER)) || is(block->role, mt_role_name(MT_ROLE_UNKNOWN));
+}
+
 /* True if blocks of its size from before the first step have several roles: which has which is not known. */
 static bool is_one_of_equals(const struct mt_explained_row *block)
 {
@@ -59,10 +65,9 @@ const char *mt_role_sureness(const struct mt_explained_row *block)
         return "unknown";
     if (!is(block->found, mt_role_source_name(MT_ROLE_SOURCE_INFERRED)))
         return "certain";
-    return is_one_of_equals(block) || (life_of(block) == NULL && is_of_init(block)) ||
-                   is(block->role, mt_role_name(MT_ROLE_OTHER))
-               ? "a guess"
-               : "likely";
+    if (is_one_of_equals(block) || (life_of(block) == NULL && is_of_init(block)) || has_no_role(block))
+        return "a guess";
+    return "likely";
 }
 
 void mt_role_evidence(const struct mt_explained_row *block, struct mt_text *text)
@@ -81,7 +86,7 @@ void mt_role_evidence(const struct mt_explained_row *block, struct mt_text *text
                     block->alike, block->alike_of_role);
     else if (life == NULL && is_of_init(block) && block->is_freed)
         mt_text_add(text, "it was there before the first step, and %s freed it", block->freed.phase);
-    else if (is(block->role, mt_role_name(MT_ROLE_OTHER)))
+    else if (has_no_role(block))
         mt_text_add(text, "neither its life nor a rule says what it is");
     else
         mt_text_add(text, "%s", life != NULL ? life : "a rule for its call stack or size says so");

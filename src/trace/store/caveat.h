@@ -39,7 +39,7 @@ struct mt_caveat {
 #define MT_ENDED_BY(X)                                                                                                 \
     X(PROGRAM, "program")       /* it ran to its own end */                                                            \
     X(SETTLED, "settled")       /* its steps repeated each other, so the run was ended */                              \
-    X(STEPS, "steps")           /* the steps that --steps allows were over */                                          \
+    X(STEPS, "steps")           /* as many steps as the user allowed were over */                                      \
     X(TIME_LIMIT, "time limit") /* so was its time */                                                                  \
     X(SIGNAL, "signal")                                                                                                \
     X(ERROR, "error")                                                                                                  \
