@@ -91,7 +91,7 @@ static void peak_sums_to_the_byte(void **state)
 {
     (void)state;
     json_t *peak = json_of(MEMTRACE("peak --json --run first"));
-    assert_schema(peak, "memtrace.peak/2");
+    assert_schema(peak, "memtrace.peak/3");
     const json_t *shares = json_object_get(peak, "by_category");
     json_int_t sum = 0;
     for (size_t i = 0; i < json_array_size(shares); i++) {

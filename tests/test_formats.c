@@ -1,5 +1,6 @@
 /* Traces of formats 1 to 4, which programs of those formats recorded (data/formats): they are read as traces of the newest
  * format, as they are and after a run was added. */
+#include "program.h"
 #include "trace_path.h"
 
 #include "trace/query/blocks.h"
@@ -169,12 +170,62 @@ static void a_trace_brought_up_to_date_has_the_tables_of_a_new_one(void **state)
     free(expected);
 }
 
+static int set_up_folder(void **state)
+{
+    *state = enter_folder("test_formats");
+    snprintf(path, sizeof path, "trace.db");
+    return 0;
+}
+
+/* Checks that commands answer about a trace of an older format. */
+static void expect_commands_to_answer(void)
+{
+    static const struct {
+        const char *command, *says;
+    } questions[] = {
+        {"runs", "65.86 MiB"},
+        {"runs --json", "\"ended_by\": null"},
+        {"peak", "69059584"},
+        {"peak --json", "\"shortened\": []"},
+        {"peak --by module", "model.lm_head"},
+        {"top 5", "32.00 MiB"},
+        {"top 5 --each --at peak", "Workspace"},
+        {"categories", "Softmax"},
+        {"events --step 1", "einsum"},
+        {"steps", "step"},
+        {"diff 1 1", "65.86 MiB"},
+        {"advise", "memtrace"},
+        {"verify", "whole"},
+        {"sql \"SELECT count(*) FROM run LEFT JOIN caveat ON caveat.run = run.id LEFT JOIN program_phase AS phase"
+         " ON phase.run = run.id LEFT JOIN pool ON pool.run = run.id LEFT JOIN holder ON holder.run = run.id"
+         " LEFT JOIN finding ON finding.run = run.id LEFT JOIN segment ON segment.pool = pool.id AND segment.card = 0"
+         " WHERE run.ended_by IS NULL AND caveat.kind IS NULL\"",
+         "1"},
+    };
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++) {
+        const struct said *said = shell("\"$M\" %s --trace trace.db", questions[i].command);
+        if (said->code != 0)
+            fail_msg("memtrace %s: %s", questions[i].command, said->err);
+        assert_says(said->out, questions[i].says);
+    }
+}
+
+static void commands_answer_about_older_traces(void **state)
+{
+    (void)state;
+    for (int format = 1; format < MT_TRACE_FORMAT; format++) {
+        unpack(format);
+        expect_commands_to_answer();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(older_traces_are_read_and_left_as_they_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_is_added_brings_an_older_trace_up_to_date, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_brought_up_to_date_has_the_tables_of_a_new_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(commands_answer_about_older_traces, set_up_folder, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

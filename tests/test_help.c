@@ -340,7 +340,7 @@ static void the_fields_of_one_answer_can_be_asked_for(void **state)
 {
     (void)state;
     const char *page = MEMTRACE("help peak --json-fields")->out;
-    assert_true(strncmp(page, "## memtrace.peak/2\n", strlen("## memtrace.peak/2\n")) == 0);
+    assert_true(strncmp(page, "## memtrace.peak/3\n", strlen("## memtrace.peak/3\n")) == 0);
     assert_non_null(strstr(page, "\nrequested?, as of allocated\n"));
     assert_null(strstr(page, "memtrace.top"));
 }

@@ -57,7 +57,7 @@ static void all_events_are_accounted_for(void **state)
         json_int_t sum = 0;
         snprintf(path, sizeof path, "%s.json", runs[i]);
         json_t *said = load(path), *before = json_object_get(said, "before");
-        assert_schema(said, "memtrace.import/1");
+        assert_schema(said, "memtrace.import/2");
         json_object_foreach(json_object_get(said, "by_kind"), kind, count) sum += json_integer_value(count);
         assert_int_equal(sum, expected[i].events);
         assert_int_equal(integer_of(said, "events"), expected[i].events);

@@ -4,7 +4,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "seed.h"
-#include "trace/query/trace.h"
+#include "trace/query/caveats.h"
 #include "trace/store/recorder.h"
 
 #include <inttypes.h>
@@ -298,22 +298,29 @@ static void parts_of_the_last_reading_sum_to_the_drivers_figure(void **state)
     }
 }
 
-static void what_is_not_known_of_operators_is_told_of_runs_that_counted_it(void **state)
+/* Older programs counted the calls of all unknown operators together. */
+static void a_sum_over_unknown_operators_is_a_caveat(void **state)
 {
     struct fixture *fixture = *state;
-    for (int counted = 0; counted < 2; counted++) {
-        struct mt_unknown_row row;
-        bool is_known;
+    const struct mt_caveat named = {MT_CAVEAT_UNKNOWN, "aten::x", "", 0, 2, -1, 100, NAN};
+    for (int counted = 0; counted < 3; counted++) {
+        struct mt_caveat *rows;
+        size_t count;
         begin(fixture, "sim:h200", NULL, 0);
-        if (counted) {
-            mt_recorder_measure(fixture->recorder, "unknown:calls", MT_NO_STEP, 9);
-            mt_recorder_measure(fixture->recorder, "unknown:result_bytes", MT_NO_STEP, 0x1p42);
-        }
+        mt_recorder_measure(fixture->recorder, "unknown:calls", MT_NO_STEP, counted > 0 ? 9 : 0);
+        mt_recorder_measure(fixture->recorder, "unknown:result_bytes", MT_NO_STEP, counted > 0 ? 0x1p42 : 0);
+        if (counted == 2)
+            mt_recorder_caveat(fixture->recorder, &named);
         end(fixture, MT_RUN_DONE);
-        assert_int_equal(mt_trace_unknown(fixture->trace, fixture->run, &row, &is_known), MT_OK);
-        assert_int_equal(is_known, counted);
-        assert_int_equal(row.calls, counted ? 9 : 0);
-        assert_int_equal(row.result_bytes, counted ? (int64_t)1 << 42 : 0);
+        assert_int_equal(mt_trace_caveats(fixture->trace, fixture->run, &rows, &count), MT_OK);
+        assert_int_equal(count, counted > 0);
+        if (counted > 0) {
+            assert_int_equal(rows[0].kind, MT_CAVEAT_UNKNOWN);
+            assert_string_equal(rows[0].name, counted == 1 ? "(all operators)" : "aten::x");
+            assert_int_equal(rows[0].count, counted == 1 ? 9 : 2);
+            assert_int_equal(rows[0].bytes, counted == 1 ? (int64_t)1 << 42 : 100);
+        }
+        free(rows);
         forget(fixture);
     }
 }
@@ -395,7 +402,7 @@ int main(void)
         MEASURED_TEST(precision_is_what_products_are_computed_in),
         MEASURED_TEST(a_run_without_memory_tells_what_was_asked_for_last),
         MEASURED_TEST(parts_of_the_last_reading_sum_to_the_drivers_figure),
-        MEASURED_TEST(what_is_not_known_of_operators_is_told_of_runs_that_counted_it),
+        MEASURED_TEST(a_sum_over_unknown_operators_is_a_caveat),
         MEASURED_TEST(a_run_without_a_driver_can_not_tell_what_is_used),
         MEASURED_TEST(of_a_simulated_card_what_is_used_is_estimated),
         MEASURED_TEST(what_is_held_beyond_the_context_is_kept_free),

@@ -281,6 +281,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_value_has_a_name_of_its_own),
+        cmocka_unit_test(a_role_is_found_by_its_spellings),
+        cmocka_unit_test(roles_keep_their_numbers),
         cmocka_unit_test(equal_labels_get_equal_ids_and_others_dense_ones),
         cmocka_unit_test(every_field_of_a_label_counts),
         cmocka_unit_test(a_span_has_the_path_from_the_root),

@@ -7,7 +7,7 @@ static void run_tells_what_it_found(void **state)
 {
     (void)state;
     json_t *run = json_of(MEMTRACE(TINY "--device cpu --json --warmup 1 --steps 2 --trace other.db"));
-    assert_schema(run, "memtrace.run/1");
+    assert_schema(run, "memtrace.run/2");
     assert_int_equal(integer_of(run, "run"), 1);
     assert_string_equal(json_string_value(json_object_get(run, "device")), "cpu");
     assert_int_equal(json_array_size(json_object_get(run, "losses")), 3);

@@ -19,8 +19,7 @@ static void leave_trace(void)
     pid_t child = fork();
     if (child == 0) {
         struct mt_recorder *recorder = fixture_open(names.path, RECORDS);
-        struct script script = script_begin(1, mt_recorder_sink(recorder));
-        script_emit(&script, EVENTS);
+        fuzzed_emit(recorder, EVENTS);
         _exit(0);
     }
     if (waitpid(child, NULL, 0) != child)

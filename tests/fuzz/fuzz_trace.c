@@ -11,7 +11,7 @@ static const struct {
 } tables[] = {
     {"run",
      {"id", "name", "state", "device", "capacity_bytes", "first_event", "event_count", "ring_position", "lost_events",
-      "complete_from_bytes", "missing_records", "rank", "world_size", "host"}},
+      "complete_from_bytes", "missing_records", "rank", "world_size", "host", "ended_by"}},
     {"setting", {"run", "name", "value"}},
     {"measurement", {"run", "name", "step", "value"}},
     {"span", {"run", "id", "parent", "name", "path"}},
@@ -35,6 +35,7 @@ static const struct {
     {"summary_peak_role", {"run", "step", "measure", "role", "allocated_bytes", "requested_bytes", "blocks"}},
     {"summary_category", {"run", "step", "phase", "category", "count", "total_bytes", "max_bytes"}},
     {"summary_allocation", {"run", "requested_bytes", "label", "count", "first_event"}},
+    {"caveat", {"run", "kind", "name", "file", "line", "count", "total", "bytes", "value"}},
 };
 enum { TABLES = sizeof tables / sizeof tables[0] };
 

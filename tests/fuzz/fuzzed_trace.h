@@ -6,6 +6,7 @@
 #include "../recorder_fixture.h"
 
 #include "trace/query/blocks.h"
+#include "trace/query/caveats.h"
 #include "trace/query/curve.h"
 #include "trace/query/groups.h"
 #include "trace/query/leaks.h"
@@ -163,9 +164,24 @@ static inline bool fuzzed_begins(void)
     return true;
 }
 
+/* Emits a script, and then a caveat of each kind and the reason of the end. */
+static inline void fuzzed_emit(struct mt_recorder *recorder, uint64_t events)
+{
+    struct script script = script_begin(1, mt_recorder_sink(recorder));
+    script_emit(&script, events);
+    for (int kind = 0; kind < MT_CAVEAT_KIND_COUNT; kind++) {
+        const struct mt_caveat caveat = {(mt_caveat_kind)kind, "a name", "train.py", 7, 3, 9, 4096, 0.5};
+        mt_recorder_caveat(recorder, &caveat);
+    }
+    mt_recorder_ended_by(recorder, MT_ENDED_BY_SETTLED);
+}
+
 static inline void fuzzed_record(uint64_t events)
 {
-    fixture_record(names.path, 1, events);
+    struct mt_recorder *recorder = fixture_open(names.path, 0);
+    fuzzed_emit(recorder, events);
+    if (mt_recorder_close(recorder, MT_RUN_DONE) != MT_OK)
+        abort();
     whole = fuzzed_read(names.path);
 }
 
@@ -254,6 +270,7 @@ static inline void fuzzed_ask_rest(struct mt_trace *trace, const struct mt_run *
     struct mt_used_row used;
     struct mt_leaks leaks = {0};
     struct mt_curve curve;
+    struct mt_caveat *caveats = NULL;
     size_t count;
     int64_t state;
     mt_trace_categories(trace, run, NULL, &categories, &count);
@@ -262,6 +279,8 @@ static inline void fuzzed_ask_rest(struct mt_trace *trace, const struct mt_run *
     mt_trace_explain(trace, run, 5, &explained);
     mt_trace_steps(trace, run, &steps);
     mt_trace_used(trace, run, &used);
+    mt_trace_caveats(trace, run, &caveats, &count);
+    free(caveats);
     mt_trace_leaks(trace, run, &leaks);
     mt_leaks_release(&leaks);
     mt_trace_curve(trace, run, &curve);

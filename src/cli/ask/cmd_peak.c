@@ -43,8 +43,8 @@ const struct mt_command mt_command_peak = {
         "block held is cached. A module is the path of what asked, with * for the number of its layer. At the end\n"
         "is how high each phase went, in the step that went highest. Private pools of PyTorch, as of CUDA graphs, are\n"
         "told beside, with what they reserve at the peak of allocated bytes; so is who holds memory outside of the\n"
-        "allocator, such as CUDA's context and NCCL, measured or, of a simulated card, estimated with its range. Of a\n"
-        "dry run is told, too, how many calls of operators may have taken more inside, which is not known.\n",
+        "allocator, such as CUDA's context and NCCL, measured or, of a simulated card, estimated with its range.\n"
+        "Operators of a dry run whose scratch memory is unknown are listed; that memory is not counted.\n",
     .examples = "  memtrace peak\n"
                 "  memtrace peak --by module\n"
                 "  memtrace peak --run 1 --json\n",

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "words/caveat_rows.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@ static const struct mt_option options[] = {MT_TRACE_OPTIONS};
 /* A run as the answer has it. */
 struct run_row {
     struct mt_run run;
+    struct mt_caveat_lists caveats;
     uint64_t peak_bytes; /* allocated */
     json_t *settings;
     const char *model, *impl, *batch, *seq, *mode, *autocast;
@@ -40,6 +42,8 @@ static const struct mt_field row_fields[] = {
     MT_INTEGER(struct run_row, run.stall_ns, "stall_ns", NULL, NULL),
     MT_BYTES(struct run_row, peak_bytes, "allocated_bytes", "peak allocated", "the peak"),
     MT_VALUE(struct run_row, settings, "settings", NULL, "an object: every setting by name, as text"),
+    MT_PART(struct run_row, caveats, &mt_caveat_lists_type),
+    MT_SHOWN(NAME, const char *, struct run_row, run.ended_by, "end", "ended by"),
     MT_SHOWN(TEXT, const char *, struct run_row, model, "model", "model"),
     MT_SHOWN(TEXT, const char *, struct run_row, impl, "impl", "impl"),
     MT_SHOWN(DIGITS, const char *, struct run_row, batch, "batch", "batch"),
@@ -90,6 +94,8 @@ static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_
     mt_status status = mt_trace_settings(trace, run, &settings, &setting_count);
     if (status == MT_OK)
         status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &row->peak_bytes);
+    if (status == MT_OK)
+        status = mt_caveat_lists_load(trace, run, &row->caveats);
     read_settings(settings, setting_count, row);
     free(settings);
     mt_note_missing(run);
@@ -101,6 +107,7 @@ static void release(struct runs_answer *answer)
     for (size_t i = 0; i < answer->count; i++) {
         json_decref(answer->rows[i].settings);
         mt_text_release(&answer->rows[i].alloc);
+        mt_caveat_lists_release(&answer->rows[i].caveats);
     }
     free(answer->rows);
 }
@@ -113,17 +120,25 @@ static bool has_ranks(const struct runs_answer *answer)
     return false;
 }
 
-/* Prints the table, with ranks and hosts if a run has a rank. */
+static bool has_ends(const struct runs_answer *answer)
+{
+    for (size_t i = 0; i < answer->count; i++)
+        if (answer->rows[i].run.ended_by != NULL)
+            return true;
+    return false;
+}
+
+/* Prints the table, with ranks and hosts if a run has a rank, and with the reasons of ends if one is known. */
 static void print_table(const struct runs_answer *answer)
 {
-#define SETTINGS_AND_SIZES "model impl batch seq mode autocast alloc steps events allocated_bytes"
-#define SPARE "events alloc started_at impl steps device mode batch autocast"
-    if (has_ranks(answer))
-        mt_rows_print(&row_type, "run name rank host state started_at device " SETTINGS_AND_SIZES, SPARE, answer->rows,
-                      answer->count);
-    else
-        mt_rows_print(&row_type, "run name state started_at device " SETTINGS_AND_SIZES, SPARE, answer->rows,
-                      answer->count);
+    struct mt_text columns = {0};
+    mt_text_add(&columns,
+                "run name %sstate %sstarted_at device model impl batch seq mode autocast alloc steps events"
+                " allocated_bytes",
+                has_ranks(answer) ? "rank host " : "", has_ends(answer) ? "end " : "");
+    mt_rows_print(&row_type, mt_text_get(&columns), "events alloc started_at impl steps device mode batch autocast",
+                  answer->rows, answer->count);
+    mt_text_release(&columns);
 }
 
 static mt_status run_runs(const void *given)

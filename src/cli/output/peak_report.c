@@ -25,7 +25,7 @@ mt_status mt_run_peaks_load(const struct mt_question *question, mt_group_key key
     MT_TRY(mt_trace_phase_peaks(question->trace, question->run, &out->phases, &out->phase_count));
     MT_TRY(mt_trace_outside(question->trace, question->run, &out->outside, &out->outside_count));
     out->used = mt_outside_sum(out->outside, out->outside_count, out->of[MT_MEASURE_RESERVED].by_category.bytes);
-    MT_TRY(mt_trace_unknown(question->trace, question->run, &out->unknown, &out->knows_unknown));
+    MT_TRY(mt_caveat_lists_load(question->trace, question->run, &out->caveats));
     int64_t event = out->of[MT_MEASURE_ALLOCATED].by_category.event;
     return event == 0 ? MT_OK : mt_trace_pools(question->trace, question->run, event, &out->pools, &out->pool_count);
 }
@@ -39,6 +39,7 @@ void mt_run_peaks_release(struct mt_run_peaks *peaks)
     free(peaks->phases);
     free(peaks->pools);
     free(peaks->outside);
+    mt_caveat_lists_release(&peaks->caveats);
 }
 
 struct mt_run_peaks mt_run_peaks_of_stats(const struct mt_alloc_stats *stats)
@@ -144,15 +145,6 @@ static const struct mt_field holder_fields[] = {
 static const struct mt_row_type holder_type = MT_ROW_TYPE(ROW, holder_fields);
 #undef ROW
 
-#define ROW struct mt_unknown_row
-static const struct mt_field unknown_fields[] = {
-    MT_COUNT(ROW, calls, "calls", NULL, NULL),
-    MT_BYTES(ROW, result_bytes, "result_bytes", NULL, "of all their results"),
-    MT_FIELDS_END,
-};
-static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
-#undef ROW
-
 #define ROW struct mt_run_peaks_answer
 #define X(KEY, text)                                                                                                   \
     static const struct mt_field peaks_fields_##KEY[] = {                                                              \
@@ -175,8 +167,7 @@ static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
                 "who holds memory outside of the allocator, with the most that each had"),                             \
         MT_ROW_OR_NULL(ROW, used, "used", &sum_type,                                                                   \
                        "`reserved_bytes` and those, which the driver counts; null: nothing is known of them"),         \
-        MT_ROW_OR_NULL(ROW, unknown, "unknown", &unknown_type,                                                         \
-                       "of a dry run: operators of which it is not known what they take inside"),                      \
+        MT_PART(ROW, caveats, &mt_caveat_lists_type),                                                                  \
         MT_FIELDS_END,                                                                                                 \
     };
 MT_GROUP_KEYS(X)
@@ -200,7 +191,7 @@ struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *pea
                                          .outside = peaks->outside,
                                          .outside_count = peaks->outside_count,
                                          .used = peaks->outside_count > 0 ? &peaks->used : NULL,
-                                         .unknown = peaks->knows_unknown ? &peaks->unknown : NULL};
+                                         .caveats = peaks->caveats};
     for (int measure = 0; measure < MT_MEASURE_COUNT; measure++) {
         answer.bytes[measure] = peaks->of[measure].by_category.bytes;
         answer.of[measure] = has_moment(&peaks->of[measure]) ? &peaks->of[measure] : NULL;
@@ -407,14 +398,14 @@ static void print_pools(const struct mt_run_peaks *peaks)
     mt_rows_print(&pool_type, "pool reserved_bytes allocated_bytes blocks", NULL, peaks->pools, peaks->pool_count);
 }
 
-/* Tells of what a dry run's peaks lack. */
+/* Prints what the peaks lack. */
 static void print_unknown(const struct mt_run_peaks *peaks)
 {
-    char results[MT_BYTES_TEXT];
-    if (peaks->unknown.calls == 0)
-        return;
-    printf("\ncalls of operators whose memory inside is not known: %" PRIu64 ", with results of %s in all\n",
-           peaks->unknown.calls, mt_format_bytes(peaks->unknown.result_bytes, results));
+    struct mt_text text = {0};
+    mt_caveat_add_unknown(&peaks->caveats, &text);
+    if (text.length > 0)
+        printf("\n%s", mt_text_get(&text));
+    mt_text_release(&text);
 }
 
 void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows)

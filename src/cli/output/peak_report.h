@@ -5,6 +5,7 @@
 #include "alloc/alloc.h"
 #include "cli/output/question.h"
 #include "trace/query/groups.h"
+#include "words/caveat_rows.h"
 
 /* A peak, with its shares by category and by another key. Invariant: both are of one moment and sum to the same. */
 struct mt_run_peak {
@@ -21,8 +22,7 @@ struct mt_run_peaks {
     size_t pool_count;
     struct mt_outside_row *outside, used; /* used: with what is reserved at its peak */
     size_t outside_count;
-    struct mt_unknown_row unknown;
-    bool knows_unknown; /* it is a dry run */
+    struct mt_caveat_lists caveats;
 };
 
 /* Reads the peaks of a run from its trace. The caller releases them, also after a failure. */
@@ -45,7 +45,7 @@ struct mt_run_peaks_answer {
     size_t pool_count;
     const struct mt_outside_row *outside, *used; /* used NULL: of no holder outside anything is known */
     size_t outside_count;
-    const struct mt_unknown_row *unknown; /* NULL: of no dry run */
+    struct mt_caveat_lists caveats;
 };
 struct mt_run_peaks_answer mt_run_peaks_answer_of(const struct mt_run_peaks *peaks);
 

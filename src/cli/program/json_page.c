@@ -181,19 +181,25 @@ static void add_inner(struct page *page, const struct mt_field *field, int depth
     page->row = outer;
 }
 
+/* Returns the last field of a row in JSON, which may be in a part. */
+static const struct mt_field *last_field(const struct mt_row_type *type)
+{
+    const struct mt_field *last = type->fields;
+    while (last[1].name != NULL && !last[1].is_shown_only)
+        last++;
+    return last->kind == MT_FIELD_PART ? last_field(last->of) : last;
+}
+
 /* Adds fields that are the row's own or, if another row of the page has them, the first and the last. */
 static void add_part(struct page *page, const struct mt_field *part, int depth)
 {
     const struct seen *seen = find_seen(page, part->of);
-    const struct mt_field *last = part->of->fields;
     if (seen == NULL) {
         add_seen(page, part->of, page->command, page->row);
         add_fields(page, part->of, depth);
         return;
     }
-    while (last[1].name != NULL && !last[1].is_shown_only)
-        last++;
-    mt_text_add(page->out, "%*s%s to %s, as of ", 2 * depth, "", part->of->fields->name, last->name);
+    mt_text_add(page->out, "%*s%s to %s, as of ", 2 * depth, "", part->of->fields->name, last_field(part->of)->name);
     add_place(page, seen);
     mt_text_add(page->out, "\n");
 }

@@ -48,24 +48,6 @@ mt_status mt_trace_measurements(struct mt_trace *trace, const struct mt_run *run
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
-mt_status mt_trace_unknown(struct mt_trace *trace, const struct mt_run *run, struct mt_unknown_row *out,
-                           bool *out_known)
-{
-    *out = (struct mt_unknown_row){0};
-    *out_known = false;
-    mt_status status = MT_OK;
-    MT_EACH_ROW (row, status, trace->database,
-                 "SELECT calls.value, bytes.value FROM measurement AS calls JOIN measurement AS bytes"
-                 " ON bytes.run = calls.run AND bytes.step = calls.step AND bytes.name = 'unknown:result_bytes'"
-                 " WHERE calls.run = ?1 AND calls.name = 'unknown:calls' AND calls.value >= 0 AND bytes.value >= 0"
-                 " ORDER BY calls.step",
-                 MT_BIND_INTEGER(run->id)) {
-        *out = (struct mt_unknown_row){(uint64_t)mt_statement_integer(row, 0), (uint64_t)mt_statement_integer(row, 1)};
-        *out_known = true;
-    }
-    return status;
-}
-
 /* The readings that make up a row. Each is a measurement of this name after "memory:". */
 enum reading { DRIVER_USED, REQUESTED, ALLOCATED, RESERVED, CONTEXT, LIBRARY, NCCL, FREE, TOTAL, READING_COUNT };
 static const char *const reading_names[READING_COUNT] = {"driver_used", "requested", "allocated", "reserved", "context",

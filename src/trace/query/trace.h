@@ -246,14 +246,6 @@ mt_status mt_trace_outside(struct mt_trace *trace, const struct mt_run *run, str
 
 /* Returns the sums with what is reserved: what a driver would count for the process. */
 struct mt_outside_row mt_outside_sum(const struct mt_outside_row *rows, size_t count, uint64_t reserved_bytes);
-/* The calls in a dry run of operators of which it is not known what they take inside. */
-struct mt_unknown_row {
-    uint64_t calls, result_bytes; /* the bytes of all their results */
-};
-
-/* Reads them. *out_known is false, and *out zero, for a run that is no dry run, or that did not come to its end. */
-mt_status mt_trace_unknown(struct mt_trace *trace, const struct mt_run *run, struct mt_unknown_row *out,
-                           bool *out_known);
 
 /* The memory that the driver says this process holds, and its uses, in bytes. Signed, since figures of several sources may
  * disagree.
