@@ -1,6 +1,7 @@
 /* Traces of formats 1 to 4, which programs of those formats recorded (data/formats): they are read as traces of the newest
  * format, as they are and after a run was added. */
 #include "program.h"
+#include "trace_edit.h"
 #include "trace_path.h"
 
 #include "trace/query/blocks.h"
@@ -170,6 +171,37 @@ static void a_trace_brought_up_to_date_has_the_tables_of_a_new_one(void **state)
     free(expected);
 }
 
+/* Leaves a run of `events` events whose process died, in a trace of format 4. */
+static void leave_killed_run_of_format_4(uint64_t seed, uint64_t events)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        struct mt_recorder *recorder = fixture_open(path, 0);
+        struct script script = script_begin(seed, mt_recorder_sink(recorder));
+        script_emit(&script, events / 2);
+        mt_recorder_flush(recorder);
+        script_emit(&script, events - events / 2);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    edit_trace(path,
+               "DROP TABLE caveat; DROP TABLE program_phase; DROP TABLE pool; DROP TABLE holder; DROP TABLE finding;"
+               " ALTER TABLE run DROP COLUMN ended_by; ALTER TABLE segment DROP COLUMN pool;"
+               " ALTER TABLE segment DROP COLUMN card; PRAGMA user_version = 4");
+}
+
+static void a_ring_beside_an_older_trace_is_stored(void **state)
+{
+    (void)state;
+    struct mt_trace *trace;
+    leave_killed_run_of_format_4(7, 5000);
+    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
+    mt_trace_close(trace);
+    assert_int_equal(sql_integer(path, "PRAGMA user_version"), MT_TRACE_FORMAT);
+    assert_int_equal(fixture_check_run(path, 1, 7), 5000);
+    assert_string_equal(sql_text(path, "SELECT state FROM run"), "interrupted");
+}
+
 static int set_up_folder(void **state)
 {
     *state = enter_folder("test_formats");
@@ -225,6 +257,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(older_traces_are_read_and_left_as_they_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_is_added_brings_an_older_trace_up_to_date, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_brought_up_to_date_has_the_tables_of_a_new_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_beside_an_older_trace_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(commands_answer_about_older_traces, set_up_folder, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
