@@ -244,14 +244,17 @@ static void strange_rows_are_read_without_harm(void **state)
     struct mt_caveat *rows;
     size_t count;
     record_two_runs();
-    edit_trace("trace.db", "INSERT INTO caveat VALUES (2, 'rumour', 'x', '', 0, 1, 1, 1, 1),"
-                           " (2, 'assumed', x'00ff', '', -7, -9, 'many', -1, 'none');"
-                           " UPDATE run SET ended_by = x'41' WHERE id = 2");
+    edit_trace("trace.db",
+               "INSERT INTO caveat VALUES (2, 'rumour', 'x', '', 0, 1, 1, 1, 1), (2, CAST(x'756e6b6e6f776e0078' AS "
+               "TEXT), 'x', '', 0, 1, 1, 1, 1), (2, 'assumed growth', '', '', 0, 1, 1, 1, 1),"
+               " (2, 'assumed', x'00ff', '', -7, -9, 'many', -1, 'none');"
+               " UPDATE run SET ended_by = x'41' WHERE id = 2");
     assert_int_equal(mt_trace_open("trace.db", &trace), MT_OK);
     assert_int_equal(mt_trace_find_run(trace, "2", &run), MT_OK);
     assert_int_equal(mt_trace_caveats(trace, run, &rows, &count), MT_OK);
     assert_int_equal(count, 7);
     for (size_t i = 0; i < count; i++) {
+        assert_true(i == 0 || rows[i].kind >= rows[i - 1].kind);
         assert_true(rows[i].count >= -1 && rows[i].total >= -1 && rows[i].bytes >= -1 && rows[i].line >= 0);
         assert_non_null(rows[i].name);
     }

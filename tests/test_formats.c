@@ -190,7 +190,7 @@ static void leave_killed_run_of_format_4(uint64_t seed, uint64_t events)
                " ALTER TABLE segment DROP COLUMN card; PRAGMA user_version = 4");
 }
 
-static void a_ring_beside_an_older_trace_is_stored(void **state)
+static void a_ring_of_an_older_trace_is_stored(void **state)
 {
     (void)state;
     struct mt_trace *trace;
@@ -257,7 +257,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(older_traces_are_read_and_left_as_they_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_that_is_added_brings_an_older_trace_up_to_date, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_trace_brought_up_to_date_has_the_tables_of_a_new_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_ring_beside_an_older_trace_is_stored, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_ring_of_an_older_trace_is_stored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(commands_answer_about_older_traces, set_up_folder, leave_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

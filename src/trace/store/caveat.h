@@ -1,5 +1,5 @@
 /* Caveats: facts that make the figures of a run less than complete or less than certain. And the reasons why a run ended.
- * Both are mostly those of a dry run, which skips what it does not need and computes no values. */
+ * Most come from dry runs, which skip work that they do not need and compute no values. */
 #ifndef MT_TRACE_CAVEAT_H
 #define MT_TRACE_CAVEAT_H
 
