@@ -2,20 +2,19 @@
 a simulated card.
 
     prepare(folder of torch)   before torch is imported: PyTorch asks for CUDA only once
-    CFinder                    as soon as torch._C is there, before torch.cuda
+    add_cards                  as soon as torch._C is there, before torch.cuda
     _dry_program.begin()       after the import of torch: operators, labels, the trace
 """
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
 import os
 import pathlib
 import re
-import sys
 from typing import Any, Optional
 
 from . import _card, _dry_build
+from ._import_hook import ImportHook
 from ._library import find_torch_library, load_torch_library
 
 cards: Optional[_card.Cards] = None
@@ -26,24 +25,12 @@ OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "
        "_cudnn_rnn_flatten_weight"}
 
 
-class CFinder:
-    """Waits for torch._C, and adds to it what a build for CUDA has there."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "torch._C":
-            return None
-        sys.meta_path.remove(self)
-        spec: Any = importlib.machinery.PathFinder.find_spec(name, path)
-        original = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            original(module)
-            assert cards is not None
-            _card.install(module, cards)
-            cards.device.memtrace_dry_begin(cards.count)
-
-        spec.loader.exec_module = exec_module
-        return spec
+def add_cards(spec: Any, execute: Any, module: Any) -> None:
+    """Executes torch._C, and adds to it what a build for CUDA has there."""
+    execute(module)
+    assert cards is not None
+    _card.install(module, cards)
+    cards.device.memtrace_dry_begin(cards.count)
 
 
 def prepare(torch_folder: pathlib.Path) -> None:
@@ -63,7 +50,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
-    sys.meta_path.insert(0, CFinder())
+    ImportHook("torch._C", add_cards).install()
 
 
 def load_cuda(path: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
-"""Begins to watch PyTorch when the program imports it. `memtrace record` puts this folder into PYTHONPATH, and Python runs
-this file at its start. It costs nothing until torch is imported, and needs nothing but the standard library."""
+"""Follows the import of PyTorch. `memtrace record` and `memtrace dry-run` put this folder into PYTHONPATH, and Python runs this file
+at its start, also in the program's child processes. It costs little until torch is imported, and needs nothing but the standard
+library."""
 import importlib.machinery
 import importlib.util
 import os
@@ -9,6 +10,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
 NAME = "_memtrace"  # not the package's own: the program may have another copy, or another package of that name
+NO_DRY_RUN = 8  # the exit code of a dry run that did not take place
 
 
 def is_here(path):
@@ -25,68 +27,85 @@ def run_other():
         spec.loader.exec_module(module)
 
 
+def load_file(name, path, **places):
+    """Loads a module by its place, since the interpreter need not know it."""
+    spec = importlib.util.spec_from_file_location(name, path, **places)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def load(module):
-    """Loads a module of the package by its place, since the interpreter need not know it."""
-    if NAME in sys.modules:
-        return importlib.import_module(NAME + "." + module)
-    spec = importlib.util.spec_from_file_location(NAME, os.path.join(PACKAGE, "__init__.py"),
-                                                  submodule_search_locations=[PACKAGE])
-    sys.modules[NAME] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[NAME])
+    """Loads a module of the package."""
+    if NAME not in sys.modules:
+        load_file(NAME, os.path.join(PACKAGE, "__init__.py"), submodule_search_locations=[PACKAGE])
     return importlib.import_module(NAME + "." + module)
 
 
-def begin():
-    """Begins to watch."""
-    load("_watch").begin_recorded()
+def end_without_dry_run(reason):
+    """Ends the program: without a simulated card it would train for real."""
+    print(f"memtrace: no dry run: {reason}", file=sys.stderr)
+    sys.exit(NO_DRY_RUN)
 
 
-class TorchFinder:
-    """Waits for the import of torch. Then it is gone."""
+def run_dry(spec, execute, module):
+    """Gives PyTorch its cards before it is executed, and begins the trace after."""
+    try:
+        load("_dry").prepare(pathlib.Path(spec.origin).parent)
+    except Exception as error:
+        end_without_dry_run(error)
+    execute(module)
+    load("_dry_program").begin()
+
+
+def record(spec, execute, module):
+    """Begins to watch PyTorch's allocator after PyTorch was executed. A failure is no failure of the program."""
+    execute(module)
+    try:
+        load("_watch").begin_recorded()
+    except Exception as error:
+        print(f"memtrace: PyTorch is not watched: {error!r}", file=sys.stderr)
+
+
+def require_hook(hook):
+    """Keeps the hook in front of other finders, and ends the program if PyTorch is imported without it."""
+    def audit(event, given):
+        if event != "import" or hook.is_done:
+            return
+        if given[0] == "torch" and sys.meta_path[:1] != [hook]:
+            hook.remove()
+            hook.install()
+        elif given[0] == "torch._C":
+            end_without_dry_run("torch was imported in a way that memtrace can't follow")
+
+    sys.addaudithook(audit)
+
+
+class Warner:
+    """A finder that finds nothing, and warns if PyTorch is imported without the hook."""
+
+    def __init__(self, hook):
+        self.hook = hook
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("torch")
-        if spec is not None and hasattr(spec.loader, "exec_module"):
-            follow(spec) if MODE != "dry" else follow_dry(spec)
-        return spec
+        if name == "torch._C":
+            sys.meta_path.remove(self)
+            if not self.hook.is_done:
+                print("memtrace: torch was imported in a way that memtrace can't follow: PyTorch is not watched", file=sys.stderr)
 
 
-def follow_dry(spec):
-    """Gives PyTorch its cards before the module is run, and begins the trace after. Without cards the program would run for
-    nothing, so it ends."""
-    original = spec.loader.exec_module
-
-    def exec_module(module):
-        del spec.loader.exec_module
-        try:
-            load("_dry").prepare(pathlib.Path(spec.origin).parent)
-        except Exception as error:
-            sys.exit(f"memtrace: no dry run: {error}")
-        original(module)
-        load("_dry_program").begin()
-
-    spec.loader.exec_module = exec_module
-
-
-def follow(spec):
-    """Begins to watch after the module has been run."""
-    original = spec.loader.exec_module
-
-    def exec_module(module):
-        del spec.loader.exec_module
-        original(module)
-        try:
-            begin()
-        except Exception as error:  # the program is not to fail since it is watched
-            print(f"memtrace: PyTorch is not watched: {error!r}", file=sys.stderr)
-
-    spec.loader.exec_module = exec_module
+def follow(mode):
+    hook = load_file("_memtrace_import_hook", os.path.join(PACKAGE, "_import_hook.py")).ImportHook(
+        "torch", run_dry if mode == "dry" else record)
+    hook.install()
+    if mode == "dry":
+        require_hook(hook)
+    else:
+        sys.meta_path.insert(0, Warner(hook))
 
 
 MODE = os.environ.get("MEMTRACE_RECORD_TORCH")
 if MODE in ("own", "ours", "dry"):
-    sys.meta_path.insert(0, TorchFinder())
+    follow(MODE)
 run_other()
