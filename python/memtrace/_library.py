@@ -76,7 +76,7 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
     prototypes: tuple[tuple[Any, ...], ...] = (
         ("configure", number, text, text, text),
         ("close", number, number),
-        ("requests", ctypes.c_uint64),
+        ("history", None, ctypes.c_void_p),
         ("unknown", text, number, ctypes.c_void_p, ctypes.c_void_p),
         ("simulate", number, text),
         ("describe", number, text, ctypes.c_void_p),

@@ -48,8 +48,19 @@ void memtrace_torch_record_stream(void *ptr, void *stream);
  * `program` is the name of the run. Copies all texts. Fails once a card is in use. */
 int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program);
 
-/* Returns a number that depends on the bytes of every request since the last call, in their order. */
-uint64_t memtrace_torch_requests(void);
+/* The requests and frees of a simulated card since the program began, as numbers by which two intervals are compared.
+ * All arithmetic is modulo 2^64.
+ *
+ *   requests = sum over i < request_count of (bytes[i] + 1) * FACTOR^(request_count - 1 - i)
+ *
+ * So the requests between two readings a and b have the number b.requests - a.requests * FACTOR^(b.request_count -
+ * a.request_count), which depends on their order. `frees` is a sum over the freed blocks, which does not: some programs free
+ * in the order of addresses. Both stay 0 on a card that is not simulated. */
+#define MEMTRACE_TORCH_HISTORY_FACTOR UINT64_C(6364136223846793005)
+struct memtrace_torch_past {
+    uint64_t requests, request_count, frees;
+};
+void memtrace_torch_history(struct memtrace_torch_past *out);
 
 /* Has every card of this process be a simulated one ("sim:h100"), before the first allocation. Copies the text. Fails
  * with MT_NO_DEVICE (4) if there is no such device. */

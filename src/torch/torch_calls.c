@@ -31,8 +31,8 @@ int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
 {
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    (void)size;
     (void)stream;
+    mt_torch_note_free(size);
     if (ptr != NULL && (memory == NULL || !mt_torch_memory_give(memory, address_of(ptr))))
         mt_torch_count_unknown_free();
 }

@@ -68,7 +68,8 @@ mt_status mt_torch_memory_for(int device, struct mt_torch_memory **out);
 /* Returns the spelling of the device in the place of every card; NULL if there is none. */
 const char *mt_torch_simulated(void);
 
-/* Mixes a request into the hash that memtrace_torch_requests returns. */
+/* Add a request and a free to the history that memtrace_torch_history returns. */
 void mt_torch_note_request(int64_t bytes);
+void mt_torch_note_free(int64_t bytes);
 
 #endif

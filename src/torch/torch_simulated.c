@@ -1,11 +1,11 @@
-/* What a program asks of a card that is simulated: its properties, free memory, and the counters of memory_stats; and what its
- * requests are compared by. */
+/* What a program asks of a card that is simulated: its properties, free memory, and the counters of memory_stats; and the
+ * history of its requests. */
+#include "base/lock.h"
 #include "device/card_outside.h"
 #include "torch/torch_library.h"
 #include "torch/torch_memory.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
 int memtrace_torch_describe(const char *device, struct memtrace_torch_description *out)
@@ -75,17 +75,34 @@ int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])
     return MT_OK;
 }
 
-static atomic_uint_fast64_t requests; /* a hash of them */
+/* ---- the history of requests ---- */
 
-/* Mixes as FNV-1a does. Threads of one program take turns, or its steps differ anyway. */
+static struct mt_lock history_lock;
+static struct memtrace_torch_past history; /* guarded by the lock */
+
+/* Programs that run on a card are not slowed down by it. */
 void mt_torch_note_request(int64_t bytes)
 {
-    const uint64_t prime = UINT64_C(1099511628211);
-    const uint64_t before = atomic_load_explicit(&requests, memory_order_relaxed);
-    atomic_store_explicit(&requests, (before ^ (uint64_t)bytes) * prime, memory_order_relaxed);
+    if (mt_torch_simulated() == NULL)
+        return;
+    mt_lock_take(&history_lock);
+    history.requests = history.requests * MEMTRACE_TORCH_HISTORY_FACTOR + (uint64_t)bytes + 1;
+    history.request_count++;
+    mt_lock_give(&history_lock);
 }
 
-uint64_t memtrace_torch_requests(void)
+void mt_torch_note_free(int64_t bytes)
 {
-    return atomic_exchange_explicit(&requests, UINT64_C(14695981039346656037), memory_order_relaxed);
+    if (mt_torch_simulated() == NULL)
+        return;
+    mt_lock_take(&history_lock);
+    history.frees += ((uint64_t)bytes + 1) * MEMTRACE_TORCH_HISTORY_FACTOR;
+    mt_lock_give(&history_lock);
+}
+
+void memtrace_torch_history(struct memtrace_torch_past *out)
+{
+    mt_lock_take(&history_lock);
+    *out = history;
+    mt_lock_give(&history_lock);
 }
