@@ -266,28 +266,23 @@ static mt_status load_free(struct mt_oom_answer *answer)
     return status;
 }
 
-static mt_status load(struct mt_oom_answer *answer)
+mt_status mt_oom_answer_load_refusal(const struct mt_question *question, struct mt_oom_answer *out)
 {
-    enum { MOST_FINDINGS = 12 };
-    const struct mt_advice_input *input = &answer->material.input;
-    mt_status status = find_refusal(answer->question, &answer->event);
-    if (status == MT_OK && answer->event == 0)
-        return fail_without_refusal(answer->question->run);
-    if (status == MT_OK)
-        status = mt_advice_material_load_until(answer->question, answer->event, &answer->material);
-    if (status == MT_OK)
-        status = mt_refusal_create(input, &answer->refusal);
-    if (status == MT_OK)
-        status = load_free(answer);
-    return status == MT_OK ? mt_replayed_changes_create(input, &answer->refusal, MOST_FINDINGS, &answer->replayed)
-                           : status;
+    *out = (struct mt_oom_answer){.question = question};
+    MT_TRY(find_refusal(question, &out->event));
+    if (out->event == 0)
+        return fail_without_refusal(question->run);
+    MT_TRY(mt_advice_material_load_until(question, out->event, &out->material));
+    MT_TRY(mt_refusal_create(&out->material.input, &out->refusal));
+    out->step = step_at_end(&out->material.input);
+    return load_free(out);
 }
 
 mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out)
 {
-    *out = (struct mt_oom_answer){.question = question};
-    MT_TRY(load(out));
-    out->step = step_at_end(&out->material.input);
+    enum { MOST_FINDINGS = 12 };
+    MT_TRY(mt_oom_answer_load_refusal(question, out));
+    MT_TRY(mt_replayed_changes_create(&out->material.input, &out->refusal, MOST_FINDINGS, &out->replayed));
     out->limit_bytes = out->replayed.capacity_bytes;
     find_shares(out);
     mt_status status = simulate(out);

@@ -173,6 +173,9 @@ struct mt_oom_answer {
 /* Loads the run and tries changes. Borrows the question. Fails with MT_USAGE, and event = 0, for a run in which no request
  * was refused. Release in any case. */
 mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_answer *out);
+
+/* Does the same without trying changes: event, step, material and refusal are set. */
+mt_status mt_oom_answer_load_refusal(const struct mt_question *question, struct mt_oom_answer *out);
 void mt_oom_answer_release(struct mt_oom_answer *answer);
 
 #endif

@@ -43,6 +43,17 @@ mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, stru
     return mt_query_hand_over(status, rows, count, out_rows, out_count);
 }
 
+mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint32_t *out)
+{
+    mt_status status = MT_OK;
+    *out = 0;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT ifnull(stack, 0) FROM event WHERE id = ?1 AND id >= ?2 AND id < ?3", MT_BIND_INTEGER(event),
+                 MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run)))
+        *out = (uint32_t)mt_statement_integer(row, 0);
+    return status;
+}
+
 mt_status mt_trace_callers(struct mt_trace *trace, const struct mt_run *run, const struct mt_block_row *blocks,
                            size_t count, size_t stack_count, uint32_t *out)
 {

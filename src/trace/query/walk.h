@@ -33,6 +33,9 @@ struct mt_stack_row {
 mt_status mt_trace_stacks(struct mt_trace *trace, const struct mt_run *run, struct mt_stack_row **out_rows,
                           size_t *out_count);
 
+/* Reads the number of the call stack of a request, an alloc or a refusal; 0: not recorded. */
+mt_status mt_trace_event_stack(struct mt_trace *trace, const struct mt_run *run, int64_t event, uint32_t *out);
+
 /* Adds "train.py:41", the innermost line of the program's own Python; without any, the innermost line that is known. Adds nothing
  * for a number without a stack. */
 void mt_stack_line(const struct mt_stack_row *stacks, size_t count, uint32_t stack, struct mt_text *out);

@@ -39,6 +39,7 @@ struct mt_caveat {
 #define MT_ENDED_BY(X)                                                                                                 \
     X(PROGRAM, "program")       /* it ran to its own end */                                                            \
     X(SETTLED, "settled")       /* its steps repeated each other, so the run was ended */                              \
+    X(UNSETTLED, "unsettled")   /* they never did, and the run was ended all the same */                               \
     X(STEPS, "steps")           /* as many steps as the user allowed were over */                                      \
     X(TIME_LIMIT, "time limit") /* so was its time */                                                                  \
     X(SIGNAL, "signal")                                                                                                \

@@ -1,0 +1,89 @@
+#include "analysis/verdict.h"
+
+#include "analysis/oom.h"
+#include "analysis/traced_card.h"
+#include "trace/query/walk.h"
+
+#include <stdlib.h>
+
+/* Sets the card's memory and what the process held outside of the allocator. */
+static mt_status find_card(const struct mt_question *question, struct mt_verdict *out)
+{
+    struct mt_traced_card traced;
+    struct mt_outside_row *rows = NULL;
+    size_t count = 0;
+    MT_TRY(mt_traced_card_find(question->trace, question->run, &traced));
+    const bool is_size = !traced.is_spelled || traced.card.context_bytes == 0;
+    out->card_bytes = is_size ? question->run->capacity_bytes : traced.card.memory_bytes;
+    if (is_size)
+        return MT_OK;
+    mt_status status = mt_trace_outside(question->trace, question->run, &rows, &count);
+    if (status == MT_OK)
+        out->outside_bytes = mt_outside_sum(rows, count, 0).bytes;
+    free(rows);
+    return status;
+}
+
+static mt_status find_peaks(const struct mt_question *question, struct mt_verdict *out)
+{
+    struct mt_peak_row peak;
+    uint64_t *const bytes[] = {&out->live_bytes, &out->reserved_bytes};
+    const mt_measure measures[] = {MT_MEASURE_ALLOCATED, MT_MEASURE_RESERVED};
+    for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) {
+        mt_status status = mt_trace_peak(question->trace, question->run, measures[i], &peak);
+        *bytes[i] = status == MT_OK ? peak.bytes : 0;
+        mt_peak_row_release(&peak);
+        MT_TRY(status);
+    }
+    return MT_OK;
+}
+
+/* Sets the line of the request that was refused. */
+static mt_status find_line(const struct mt_question *question, const struct mt_oom_answer *answer, struct mt_text *out)
+{
+    struct mt_stack_row *stacks = NULL;
+    size_t count = 0;
+    uint32_t stack;
+    MT_TRY(mt_trace_event_stack(question->trace, question->run, answer->event, &stack));
+    mt_status status = mt_trace_stacks(question->trace, question->run, &stacks, &count);
+    if (status == MT_OK)
+        mt_stack_line(stacks, count, stack, out);
+    free(stacks);
+    return status;
+}
+
+/* Sets how much memory the refused request lacked, and where it was made. */
+static mt_status find_refusal(const struct mt_question *question, struct mt_verdict *out)
+{
+    struct mt_oom_answer answer;
+    mt_status status = mt_oom_answer_load_refusal(question, &answer);
+    if (status == MT_OK) {
+        const struct mt_advice_input *input = &answer.material.input;
+        out->short_bytes = answer.refusal.short_bytes;
+        out->step = answer.step;
+        out->phase = input->labels[answer.refusal.mark.label].phase;
+        status = find_line(question, &answer, &out->line);
+    }
+    mt_oom_answer_release(&answer);
+    return status;
+}
+
+mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict *out)
+{
+    *out = (struct mt_verdict){.steps = question->run->steps, .step = -1};
+    out->is_out_of_memory = mt_run_is(question->run, MT_RUN_OOM);
+    MT_TRY(find_card(question, out));
+    MT_TRY(find_peaks(question, out));
+    out->needed_bytes = out->reserved_bytes + out->outside_bytes;
+    if (out->is_out_of_memory)
+        return find_refusal(question, out);
+    out->fits = out->needed_bytes <= out->card_bytes;
+    out->free_bytes = out->fits ? out->card_bytes - out->needed_bytes : 0;
+    out->short_bytes = out->fits ? 0 : out->needed_bytes - out->card_bytes;
+    return MT_OK;
+}
+
+void mt_verdict_release(struct mt_verdict *verdict)
+{
+    mt_text_release(&verdict->line);
+}

@@ -1,0 +1,36 @@
+/* The answer of a dry run: what the program needs of its card, and whether it fits.
+ *
+ *   ├──────────────────────── card ─────────────────────────┤
+ *   ├────────── reserved ──────────┤── outside ──┤── free ──┤
+ *   ├────── live ───────┤
+ *
+ * Live and reserved are peaks, of different moments as a rule. Outside is what the process holds of the card outside of
+ * PyTorch's allocator: CUDA's context, libraries, NCCL. A device of a size in bytes ("sim:15GiB") is all the allocator's, so
+ * nothing counts as outside there.
+ *
+ * Threads: that of the trace. */
+#ifndef MT_ANALYSIS_VERDICT_H
+#define MT_ANALYSIS_VERDICT_H
+
+#include "analysis/run_question.h"
+#include "base/text.h"
+
+/* Invariants: needed_bytes == reserved_bytes + outside_bytes; of free_bytes and short_bytes at most one is positive; fits
+ * is false for a run that ended out of memory, and if short_bytes > 0. Owns `line`. */
+struct mt_verdict {
+    bool fits, is_out_of_memory;
+    uint64_t live_bytes, reserved_bytes, outside_bytes, needed_bytes;
+    uint64_t card_bytes; /* of the card, as its driver would report them */
+    uint64_t free_bytes; /* of it, if the program fits */
+    uint64_t short_bytes;
+    int64_t steps;       /* that ended or were begun */
+    struct mt_text line; /* of the request that was refused, "train.py:12"; empty: none was, or not known */
+    int64_t step;        /* of that request; -1: before the first */
+    const char *phase;   /* of that request; NULL: none was refused */
+};
+
+/* Finds the verdict about a run. Release *out in any case. */
+mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict *out);
+void mt_verdict_release(struct mt_verdict *verdict);
+
+#endif

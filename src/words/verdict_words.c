@@ -1,0 +1,174 @@
+#include "words/verdict_words.h"
+
+#include "answer/escape.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_NAMED = 3 }; /* of a kind of caveat in one line */
+
+/* ---- rows ---- */
+
+#define ROW struct mt_verdict_row
+static const struct mt_field fields[] = {
+    MT_INTEGER(ROW, run, "run", "run", "its number in the trace"),
+    MT_TEXT(ROW, trace, "trace", NULL, "the file that it is in"),
+    MT_KNOWN(ROW, rank, "rank", "rank", "of a job; null: the program is one process"),
+    MT_FLAG(ROW, verdict.fits, "fits", "fits", "the program fits the card"),
+    MT_BYTES(ROW, verdict.needed_bytes, "bytes", "needs", "of the card: reserved and outside"),
+    MT_BYTES(ROW, verdict.live_bytes, "live", NULL, "the peak of live blocks"),
+    MT_BYTES(ROW, verdict.reserved_bytes, "reserved", NULL, "the peak of reserved memory"),
+    MT_BYTES(ROW, verdict.outside_bytes, "outside", NULL, "outside of PyTorch's allocator: context, libraries, NCCL"),
+    MT_BYTES(ROW, verdict.card_bytes, "card", NULL, "of the card in all"),
+    MT_BYTES(ROW, verdict.free_bytes, "free", NULL, "of the card at the peak; 0 if the program does not fit"),
+    MT_BYTES(ROW, verdict.short_bytes, "short", NULL, "that are missing; 0 if the program fits"),
+    MT_INTEGER(ROW, verdict.steps, "steps", NULL, "that ran"),
+    MT_PART(ROW, caveats, &mt_caveat_lists_type),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_verdict_type = MT_ROW_TYPE(ROW, fields);
+#undef ROW
+
+/* ---- the answer ---- */
+
+static void add_bytes(struct mt_text *out, uint64_t bytes)
+{
+    char text[MT_BYTES_TEXT];
+    mt_text_add(out, "%s", mt_format_bytes(bytes, text));
+}
+
+static void add_need(const struct mt_verdict *verdict, struct mt_text *out)
+{
+    mt_text_add(out, "peak ");
+    add_bytes(out, verdict->live_bytes);
+    mt_text_add(out, " live; needs ");
+    add_bytes(out, verdict->needed_bytes);
+    mt_text_add(out, " of the ");
+    add_bytes(out, verdict->card_bytes);
+    mt_text_add(out, " (");
+    add_bytes(out, verdict->reserved_bytes);
+    mt_text_add(out, " reserved");
+    if (verdict->outside_bytes > 0) {
+        mt_text_add(out, ", ");
+        add_bytes(out, verdict->outside_bytes);
+        mt_text_add(out, " outside PyTorch");
+    }
+    mt_text_add(out, "): ");
+}
+
+static void add_refusal(const struct mt_verdict *verdict, struct mt_text *out)
+{
+    mt_text_add(out, "out of memory: ");
+    add_bytes(out, verdict->short_bytes);
+    mt_text_add(out, " short");
+    if (mt_text_get(&verdict->line)[0] != '\0') {
+        mt_text_add(out, " at ");
+        mt_text_add_visible(out, mt_text_get(&verdict->line));
+    }
+    if (verdict->step >= 0 && verdict->phase != NULL)
+        mt_text_add(out, " (step %" PRId64 ", %s)", verdict->step, verdict->phase);
+}
+
+void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out)
+{
+    const struct mt_verdict *verdict = &row->verdict;
+    if (row->rank >= 0)
+        mt_text_add(out, "rank %" PRId64 ": ", row->rank);
+    if (verdict->is_out_of_memory) {
+        add_refusal(verdict, out);
+        mt_text_add(out, "; next: %s", explain);
+        return;
+    }
+    add_need(verdict, out);
+    mt_text_add(out, verdict->fits ? "fits, " : "does not fit, ");
+    add_bytes(out, verdict->fits ? verdict->free_bytes : verdict->short_bytes);
+    mt_text_add(out, verdict->fits ? " free" : " short");
+}
+
+/* ---- caveats ---- */
+
+/* Adds " (train.py:12)". */
+static void add_place(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    const char *slash = strrchr(caveat->file, '/');
+    if (caveat->line == 0)
+        return;
+    mt_text_add(out, " (");
+    mt_text_add_visible(out, slash != NULL ? slash + 1 : caveat->file);
+    mt_text_add(out, ":%" PRId64 ")", caveat->line);
+}
+
+static void add_shortened(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    mt_text_add_visible(out, caveat->name);
+    add_place(caveat, out);
+    mt_text_add(out, " %" PRId64, caveat->count);
+    if (caveat->total >= 0)
+        mt_text_add(out, " of %" PRId64, caveat->total);
+}
+
+static void add_named(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    mt_text_add_visible(out, caveat->name);
+    add_place(caveat, out);
+}
+
+static void add_unknown(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    mt_text_add_visible(out, caveat->name);
+    if (caveat->count >= 0)
+        mt_text_add(out, " (%" PRId64 " call%s)", caveat->count, caveat->count == 1 ? "" : "s");
+}
+
+static void add_assumed(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    add_named(caveat, out);
+    if (!isnan(caveat->value))
+        mt_text_add(out, " = %g", caveat->value);
+}
+
+static void add_growth(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    add_bytes(out, caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0);
+    mt_text_add(out, " an iteration");
+    if (caveat->count >= 0)
+        mt_text_add(out, "; the card is full in iteration %" PRId64 ", by estimate", caveat->count);
+}
+
+/* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */
+static const struct kind_words {
+    const char *begin, *end;
+    void (*add)(const struct mt_caveat *caveat, struct mt_text *out);
+} kinds[MT_CAVEAT_KIND_COUNT] = {
+    [MT_CAVEAT_SHORTENED] = {"shortened", "; --steps all runs everything", add_shortened},
+    [MT_CAVEAT_NOT_RUN] = {"did not run", "", add_named},
+    [MT_CAVEAT_UNKNOWN] = {"unknown scratch memory, not counted", "", add_unknown},
+    [MT_CAVEAT_ASSUMED] = {"values that were not computed", "; see --assume", add_assumed},
+    [MT_CAVEAT_GROWTH] = {"live memory grows", "", add_growth},
+};
+
+static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)
+{
+    mt_text_add(out, "%s: ", words->begin);
+    for (size_t i = 0; i < list->count && i < MOST_NAMED; i++) {
+        mt_text_add(out, i > 0 ? ", " : "");
+        words->add(&list->rows[i], out);
+    }
+    if (list->count > MOST_NAMED)
+        mt_text_add(out, " and %zu more", list->count - MOST_NAMED);
+    mt_text_add(out, "%s\n", words->end);
+}
+
+void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out)
+{
+    for (int kind = 0; kind < MT_CAVEAT_KIND_COUNT; kind++)
+        if (row->caveats.of[kind].count > 0)
+            add_list(&row->caveats.of[kind], &kinds[kind], out);
+}
+
+bool mt_verdict_is_uncertain(const struct mt_verdict_row *row)
+{
+    const struct mt_caveat_list *of = row->caveats.of;
+    return of[MT_CAVEAT_UNKNOWN].count > 0 || of[MT_CAVEAT_NOT_RUN].count > 0 || of[MT_CAVEAT_GROWTH].count > 0;
+}

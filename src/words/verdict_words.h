@@ -1,0 +1,29 @@
+/* The verdict of a dry run in English, and as rows: the figures, then each fact that makes them less than complete or certain. */
+#ifndef MT_WORDS_VERDICT_WORDS_H
+#define MT_WORDS_VERDICT_WORDS_H
+
+#include "analysis/verdict.h"
+#include "words/caveat_rows.h"
+
+/* The verdict about one run. */
+struct mt_verdict_row {
+    int64_t run, rank; /* the run's number in its trace; rank -1: it is no rank */
+    const char *trace; /* borrowed */
+    struct mt_verdict verdict;
+    struct mt_caveat_lists caveats;
+};
+
+/* Describes the row: run, trace, rank, fits, bytes, outside, free, …, then the caveats. */
+extern const struct mt_row_type mt_verdict_type;
+
+/* Adds "peak 14.65 GiB live; needs 15.88 GiB of the 23.52 GiB (15.37 GiB reserved, 520.00 MiB outside PyTorch): fits, 7.64 GiB
+ * free"; or how much was short and where, with the command that explains it, such as "memtrace oom --run 1". */
+void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out);
+
+/* Adds a line about each kind of caveat that the run has, each with its line end. */
+void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *out);
+
+/* True if something that could take memory is not known: an operator's scratch memory, code that did not run, or growth. */
+bool mt_verdict_is_uncertain(const struct mt_verdict_row *row);
+
+#endif
