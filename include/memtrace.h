@@ -82,7 +82,9 @@ typedef enum memtrace_status {
     MEMTRACE_NO_DEVICE = 4,     /* no such device, or no driver for it */
     MEMTRACE_OUT_OF_MEMORY = 5, /* the device has no more memory: an ordinary outcome, after which the run goes on */
     MEMTRACE_NOT_WRITTEN = 6,   /* the trace, or of the program a file or its answer, could not be written */
-    MEMTRACE_NO_HOST_MEMORY = 7 /* the host has no more memory */
+    MEMTRACE_NO_HOST_MEMORY = 7, /* the host has no more memory */
+    MEMTRACE_NO_DRY_RUN = 8,     /* of the program: a dry run did not take place */
+    MEMTRACE_NOT_CERTAIN = 9     /* of the program: something that could take memory is unknown, with --strict */
 } memtrace_status;
 
 /* Returns a status in words, "out of device memory". The text is static. Any number is allowed. From any thread. */

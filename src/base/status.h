@@ -24,7 +24,9 @@ extern "C" {
     X(NO_DEVICE, 4, "no such device")                                                                                  \
     X(OUT_OF_MEMORY, 5, "out of device memory")                                                                        \
     X(NOT_WRITTEN, 6, "the output could not be written")                                                               \
-    X(NO_HOST_MEMORY, 7, "out of host memory")
+    X(NO_HOST_MEMORY, 7, "out of host memory")                                                                         \
+    X(NO_DRY_RUN, 8, "a dry run did not take place")                                                                   \
+    X(NOT_CERTAIN, 9, "not certain, with --strict")
 
 typedef enum mt_status {
 #define X(name, code, text) MT_##name = code,

@@ -14,11 +14,9 @@
 
 #define VARIABLE "MEMTRACE_RECORD_"
 
-static const char *const kind_words[] = {[MT_RECORD_RUN] = "run",
-                                         [MT_RECORD_LOST] = "lost",
-                                         [MT_RECORD_NOTE] = "note",
-                                         [MT_RECORD_HISTORY] = "history",
-                                         [MT_RECORD_CHANGE] = "change"};
+static const char *const kind_words[] = {
+    [MT_RECORD_RUN] = "run",         [MT_RECORD_LOST] = "lost",   [MT_RECORD_NOTE] = "note",
+    [MT_RECORD_HISTORY] = "history", [MT_RECORD_BEGAN] = "began", [MT_RECORD_CHANGE] = "change"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
 /* For python/memtrace, which alone reads them, and STACKS. */
@@ -44,10 +42,13 @@ static void give_number(const char *variable, int64_t value)
 
 void mt_dry_request_give(const struct mt_dry_request *request)
 {
-    assert(request->device != NULL && request->cards > 0 && request->steps >= 0);
+    char deadline[32];
+    assert(request->device != NULL && request->cards > 0 && request->steps >= MT_ALL_DRY_STEPS);
+    snprintf(deadline, sizeof deadline, "%.3f", request->deadline_s);
     give("MEMTRACE_DRY_DEVICE", request->device);
     give_number("MEMTRACE_DRY_CARDS", request->cards);
     give_number("MEMTRACE_DRY_STEPS", request->steps);
+    give("MEMTRACE_DRY_DEADLINE", request->deadline_s > 0 ? deadline : NULL);
     give("MEMTRACE_DRY_ASSUMED", request->assumed);
     give("MEMTRACE_DRY_CHANGES", request->changes);
 }

@@ -6,6 +6,7 @@
  *   lost TAB pid TAB count TAB what       something is missing from that run
  *   note TAB pid TAB 0 TAB words          the reason why a process did not become one
  *   history TAB pid TAB 0 TAB file        the file TRACE-pid.pickle is to be imported into TRACE, and to be removed
+ *   began TAB pid TAB 0 TAB words         a dry run began in that process, under this version of PyTorch
  *   change TAB pid TAB 1 TAB name: words  a dry run made that change of the program, in these places; 0: it did not, for
  *                                         this reason
  *
@@ -48,11 +49,14 @@ struct mt_record_request {
     int device;            /* the device whose memory is counted; MT_EVERY_DEVICE of account.h: all */
 };
 
+enum { MT_ALL_DRY_STEPS = -1 };
+
 /* What a dry run is to be, beside its request. For python/memtrace/_dry.py, which alone reads it from the environment. */
 struct mt_dry_request {
     const char *device;  /* as mt_device_open takes it */
     int64_t cards;       /* how many there are */
-    int64_t steps;       /* after which the program ends; 0: when two in a row are equal */
+    int64_t steps;       /* after which the program ends; 0: when its loops have settled, MT_ALL_DRY_STEPS: never */
+    double deadline_s;   /* the moment at which the program ends, in seconds since 1970; 0: never */
     const char *assumed; /* the number that a value has that was not computed */
     const char *changes; /* of the program, by name, with commas between; NULL: none */
 };
@@ -75,6 +79,7 @@ typedef enum mt_record_answer_kind {
     MT_RECORD_LOST,
     MT_RECORD_NOTE,
     MT_RECORD_HISTORY,
+    MT_RECORD_BEGAN,
     MT_RECORD_CHANGE
 } mt_record_answer_kind;
 

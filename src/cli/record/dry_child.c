@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Fails unless the spelling is that of a simulated device that can be opened. */
 static mt_status check_device(const char *spelling)
@@ -39,6 +40,16 @@ mt_status mt_dry_children_prepare(const struct mt_dry_options *options, const ch
     return mt_python_start();
 }
 
+/* Returns the moment at which the program that begins now is ended, in seconds since 1970; 0: never. */
+static double deadline_of(const struct mt_dry_options *options)
+{
+    struct timespec now;
+    if (options->time_limit == 0)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9 + (double)options->time_limit;
+}
+
 /* Makes the request for the program that is started next. */
 static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct mt_recording *out)
 {
@@ -51,6 +62,7 @@ static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct m
     const struct mt_dry_request what = {.device = child->device,
                                         .cards = cards,
                                         .steps = child->options->steps,
+                                        .deadline_s = deadline_of(child->options),
                                         .assumed = child->options->assumed,
                                         .changes = child->changes};
     mt_record_request_give(&request);

@@ -14,11 +14,12 @@ struct mt_dry_options {
     const char *only;    /* a list of the ranks to run; NULL: not said */
     int64_t ranks;       /* 0: not said, which is as torchrun's words say, or one process */
     int64_t cards;       /* 0: not said, which is 1, or one for each rank of a node */
-    int64_t steps;       /* 0: not said */
+    int64_t steps;       /* 0: not said; MT_ALL_DRY_STEPS: the program is not ended */
+    int64_t time_limit;  /* of the program, in seconds; 0: none */
     char *const *words;  /* the program and its arguments; NULL: none was given */
 };
 
-enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000 };
+enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000, MT_MOST_DRY_SECONDS = 1000000 };
 
 /* Values before parsing. */
 #define MT_DRY_OPTIONS_USUAL                                                                                           \

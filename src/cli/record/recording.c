@@ -84,8 +84,7 @@ void mt_recording_end(struct mt_recording *recording)
     *recording = (struct mt_recording){0};
 }
 
-/* Returns a trace's path as the user would write it; the caller frees it. All traces are in one folder. */
-static char *shorten(const struct mt_recording *recording, const char *path)
+char *mt_recording_shorten(const struct mt_recording *recording, const char *path)
 {
     struct mt_text text = {0};
     const char *file = strrchr(recording->trace, '/');
@@ -115,7 +114,7 @@ void mt_recording_tell_run(const struct mt_recording *recording, const struct mt
 {
     struct mt_text peak = {0}, option = {0};
     struct mt_trace *trace = NULL;
-    char *name = shorten(recording, answer->text);
+    char *name = mt_recording_shorten(recording, answer->text);
     mt_status status = mt_trace_open(answer->text, &trace);
     if (status == MT_OK)
         status = describe_peak(trace, answer->number, &peak);

@@ -34,4 +34,7 @@ void mt_recording_add_note(const struct mt_record_answer *answer, struct mt_text
 /* Notes the same, with its process. */
 void mt_recording_tell_note(const struct mt_record_answer *answer);
 
+/* Returns the path of a trace of the recording as the user would write it; the caller frees it. All are in one folder. */
+char *mt_recording_shorten(const struct mt_recording *recording, const char *path);
+
 #endif

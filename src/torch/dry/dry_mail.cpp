@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -98,8 +99,7 @@ void mailbox::receive(const Tensor &tensor, int from, int to)
         return;
     const std::string path = next_path(from, to);
     if (!wait_for(path, from, to)) {
-        tell_assumption("the whole numbers that rank " + std::to_string(ranks_[from]) +
-                        " sends are not known; those of this rank are taken");
+        note_assumption("integers sent by rank " + std::to_string(ranks_[from]) + " (this rank's own)", NAN);
         return;
     }
     Tensor values = at::empty(tensor.sizes(), tensor.options().device(c10::DeviceType::CPU));

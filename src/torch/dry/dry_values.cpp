@@ -6,8 +6,6 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/equal.h>
 
-#include <sstream>
-
 namespace mt_dry
 {
 
@@ -17,9 +15,9 @@ using c10::IValue;
 namespace
 {
 
-/* What a value is that was not computed, and who is told of it. */
+/* The value assumed for numbers that were not computed, and the function that counts its uses. */
 double assumed = 1;
-void (*on_assumption)(const char *words);
+void (*on_assumption)(const char *name, double value);
 
 at::Scalar assumed_value(c10::ScalarType type)
 {
@@ -36,11 +34,9 @@ at::Scalar assumed_result(const std::string &name, const Tensor &result, bool is
     return name == "info" ? at::Scalar(0) : assumed_value(result.scalar_type());
 }
 
-void tell_assumed_value(c10::ScalarType type)
+void note_assumed_value(const char *name, c10::ScalarType type)
 {
-    std::ostringstream words;
-    words << "the program asks for a value that was not computed; " << assumed_value(type) << " is assumed";
-    tell_assumption(words.str());
+    note_assumption(name, assumed_value(type).toDouble());
 }
 
 block *block_of_tensor(const Tensor &tensor)
@@ -105,10 +101,10 @@ void mark(const Tensor &tensor, bool is_known)
         owner->is_known = is_known && owner->has_values();
 }
 
-void tell_assumption(const std::string &words)
+void note_assumption(const std::string &name, double value)
 {
     if (on_assumption != nullptr)
-        on_assumption(words.c_str());
+        on_assumption(name.c_str(), value);
 }
 
 Tensor values_of(const Tensor &tensor)
@@ -162,7 +158,7 @@ Stack run_by_values(const call &call)
     for (const IValue &result : results)
         each_tensor(result, mark_known);
     if (!call.is_all_known && call.op.hasTag(at::Tag::dynamic_output_shape))
-        tell_assumption(name + " of values that were not computed; each is taken as " + (is_unique ? "another" : "1"));
+        note_assumption(name + (is_unique ? " (all different)" : ""), 1);
     return results;
 }
 
@@ -176,13 +172,13 @@ void copy_values(const Tensor &to, const Tensor &from)
         target.fill_(assumed_value(to.scalar_type()));
     mark(to, is_known(from) && (is_known(to) || to.nbytes() == to.storage().nbytes()));
     if (!is_on_card(to) && is_small && !is_known(from))
-        tell_assumed_value(to.scalar_type());
+        note_assumed_value("copy to the host", to.scalar_type());
 }
 
 at::Scalar item(const Tensor &tensor)
 {
     if (!is_known(tensor))
-        tell_assumed_value(tensor.scalar_type());
+        note_assumed_value("a number", tensor.scalar_type());
     return has_values(tensor) ? at::_local_scalar_dense(values_of(tensor)) : assumed_value(tensor.scalar_type());
 }
 
@@ -190,7 +186,7 @@ bool are_equal(const Tensor &one, const Tensor &other)
 {
     if (is_known(one) && is_known(other))
         return at::equal(values_of(one), values_of(other));
-    tell_assumption("equal() of values that were not computed; true is assumed");
+    note_assumption("equal", 1);
     return one.sizes() == other.sizes();
 }
 
@@ -209,10 +205,10 @@ void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &fac
 
 extern "C" {
 
-/* Sets the number that a value has that was not computed, and the function that is told of each such place. */
-void memtrace_dry_assume(double value, void (*tell)(const char *words))
+/* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
+void memtrace_dry_assume(double value, void (*note)(const char *name, double value))
 {
     mt_dry::assumed = value;
-    mt_dry::on_assumption = tell;
+    mt_dry::on_assumption = note;
 }
 }

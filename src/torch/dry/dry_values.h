@@ -21,8 +21,9 @@ at::Tensor values_of(const at::Tensor &tensor);
 /* Notes that the values of a tensor on a card were computed, or that they are assumed. */
 void mark(const at::Tensor &tensor, bool is_known);
 
-/* Tells once, with the place in the program, of a value that was not computed and what is taken in its place. */
-void tell_assumption(const std::string &words);
+/* Counts, for the line of the program, that a value which was not computed is needed and what is assumed. `name` says how the
+ * program uses it. */
+void note_assumption(const std::string &name, double value);
 
 /* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
 void give_values(const call &call, const Stack &results);

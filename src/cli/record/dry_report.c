@@ -1,0 +1,209 @@
+#include "cli/record/dry_report.h"
+
+#include "answer/answer.h"
+#include "base/memory.h"
+#include "cli/output/output.h"
+#include "cli/output/question.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- loading ---- */
+
+static mt_status load_run(const struct mt_record_answer *answer, struct mt_dry_report_run *out)
+{
+    struct mt_question question = {0};
+    MT_TRY(mt_trace_open(answer->text, &out->trace));
+    MT_TRY(mt_trace_find_numbered(out->trace, answer->number, &question.run));
+    question.trace = out->trace;
+    out->row = (struct mt_verdict_row){.run = answer->number, .trace = out->path, .rank = question.run->rank};
+    MT_TRY(mt_verdict_find(&question, &out->row.verdict));
+    return mt_caveat_lists_load(out->trace, question.run, &out->row.caveats);
+}
+
+static void release_run(struct mt_dry_report_run *run)
+{
+    mt_verdict_release(&run->row.verdict);
+    mt_caveat_lists_release(&run->row.caveats);
+    mt_trace_close(run->trace);
+    free(run->path);
+}
+
+static void take_run(struct mt_dry_report *report, const struct mt_record_answer *answer)
+{
+    struct mt_dry_report_run run = {.path = mt_recording_shorten(&report->child->recording, answer->text)};
+    if (load_run(answer, &run) == MT_OK) {
+        *MT_HOST_ADD(report->runs, report->count) = run;
+        return;
+    }
+    mt_note("run %" PRId64 " of %s: %s", answer->number, run.path, mt_last_error());
+    release_run(&run);
+}
+
+static void take_answer(void *context, const struct mt_record_answer *answer)
+{
+    struct mt_dry_report *report = context;
+    report->has_processes |= report->pid != 0 && report->pid != answer->pid;
+    report->pid = answer->pid;
+    report->began |= answer->kind == MT_RECORD_BEGAN || answer->kind == MT_RECORD_RUN;
+    report->notes += answer->kind == MT_RECORD_NOTE;
+    if (answer->kind == MT_RECORD_RUN)
+        take_run(report, answer);
+}
+
+/* True if a is worse than b. */
+static bool is_worse(const struct mt_verdict *a, const struct mt_verdict *b)
+{
+    if (a->is_out_of_memory != b->is_out_of_memory)
+        return a->is_out_of_memory;
+    return a->needed_bytes > b->needed_bytes;
+}
+
+mt_status mt_dry_report_load(const struct mt_dry_child_run *child, struct mt_dry_report *out)
+{
+    *out = (struct mt_dry_report){.child = child};
+    MT_TRY(mt_record_answers_read(child->recording.answers, take_answer, out));
+    for (int64_t i = 0; i < out->count; i++)
+        if (out->worst == NULL || is_worse(&out->runs[i].row.verdict, &out->worst->row.verdict))
+            out->worst = &out->runs[i];
+    return MT_OK;
+}
+
+void mt_dry_report_release(struct mt_dry_report *report)
+{
+    for (int64_t i = 0; i < report->count; i++)
+        release_run(&report->runs[i]);
+    free(report->runs);
+    *report = (struct mt_dry_report){0};
+}
+
+static bool is_uncertain(const struct mt_dry_report *report)
+{
+    for (int64_t i = 0; i < report->count; i++)
+        if (mt_verdict_is_uncertain(&report->runs[i].row))
+            return true;
+    return false;
+}
+
+int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict)
+{
+    const int code = report->child->code;
+    if (report->worst == NULL)
+        return code != 0 ? code : MT_NO_DRY_RUN;
+    if (report->worst->row.verdict.is_out_of_memory)
+        return code != 0 || is_strict ? MT_OUT_OF_MEMORY : 0;
+    return code == 0 && is_strict && is_uncertain(report) ? MT_NOT_CERTAIN : code;
+}
+
+/* ---- JSON ---- */
+
+/* The answer: the worst run, and all. */
+struct answer {
+    struct mt_verdict_row worst;
+    const char *reason; /* NULL: a dry run took place */
+    int64_t exit_code;
+    const struct mt_verdict_row *rows;
+    size_t count;
+};
+
+#define ROW struct answer
+static const struct mt_field answer_fields[] = {
+    MT_INTEGER(ROW, exit_code, "exit_code", NULL, "of this command, as `memtrace help` has it"),
+    MT_NAME(ROW, reason, "reason", NULL, "why no dry run took place; null if one did"),
+    MT_PART(ROW, worst, &mt_verdict_type),
+    MT_ROWS(ROW, rows, count, "ranks", &mt_verdict_type, "each run: of each rank, process and card"),
+    MT_FIELDS_END,
+};
+const struct mt_row_type mt_dry_report_type = MT_ROW_TYPE(ROW, answer_fields);
+#undef ROW
+
+static const char *reason_of(const struct mt_dry_report *report)
+{
+    if (report->worst != NULL)
+        return NULL;
+    return report->began ? "the program put nothing on a card" : "the program did not import PyTorch";
+}
+
+static void print_json(const struct mt_dry_report *report, bool is_strict)
+{
+    struct mt_verdict_row *rows = mt_host_alloc((size_t)(report->count + 1) * sizeof *rows);
+    for (int64_t i = 0; i < report->count; i++)
+        rows[i] = report->runs[i].row;
+    struct answer answer = {.worst = {.trace = "", .rank = -1},
+                            .reason = reason_of(report),
+                            .exit_code = mt_dry_report_code(report, is_strict),
+                            .rows = rows,
+                            .count = (size_t)report->count};
+    if (report->worst != NULL)
+        answer.worst = report->worst->row;
+    json_t *value = mt_schema_json("dry_run");
+    mt_row_add_json(&mt_dry_report_type, &answer, value);
+    mt_json_print(value);
+    free(rows);
+}
+
+/* ---- text ---- */
+
+static void print_note(void *context, const struct mt_record_answer *answer)
+{
+    const struct mt_dry_report *report = context;
+    if (answer->kind == MT_RECORD_NOTE && !report->has_processes)
+        mt_note("%s", answer->text);
+    else if (answer->kind == MT_RECORD_NOTE || answer->kind == MT_RECORD_LOST)
+        mt_recording_tell_note(answer);
+}
+
+/* Prints the texts' lines as notes. */
+static void print_lines(char *lines)
+{
+    for (char *line; (line = strsep(&lines, "\n")) != NULL && line[0] != '\0';)
+        mt_note("%s", line);
+}
+
+/* Prints where a run is stored and how it ended. */
+static void print_run(const struct mt_dry_report_run *run)
+{
+    const struct mt_verdict_row *row = &run->row;
+    struct mt_text option = {0};
+    mt_text_add_trace_option(&option, run->path);
+    mt_note("run %" PRId64 " of %s: %" PRId64 " steps%s%s; see memtrace peak --run %" PRId64 "%s", row->run, run->path,
+            row->verdict.steps, row->caveats.ended_by != NULL ? ", ended by: " : "",
+            row->caveats.ended_by != NULL ? row->caveats.ended_by : "", row->run, mt_text_get(&option));
+    mt_text_release(&option);
+}
+
+static void print_verdict(const struct mt_dry_report_run *run)
+{
+    struct mt_text caveats = {0}, answer = {0}, explain = {0};
+    mt_verdict_add_caveats(&run->row, &caveats);
+    if (caveats.data != NULL)
+        print_lines(caveats.data);
+    mt_text_add(&explain, "memtrace oom --run %" PRId64, run->row.run);
+    mt_text_add_trace_option(&explain, run->path);
+    mt_verdict_add_answer(&run->row, mt_text_get(&explain), &answer);
+    mt_note("%s", mt_text_get(&answer));
+    mt_text_release(&caveats);
+    mt_text_release(&answer);
+    mt_text_release(&explain);
+}
+
+static void print_text(const struct mt_dry_report *report)
+{
+    if (!report->child->is_many)
+        (void)mt_record_answers_read(report->child->recording.answers, print_note, (void *)report);
+    for (int64_t i = 0; i < report->count; i++)
+        print_run(&report->runs[i]);
+    if (report->worst != NULL)
+        print_verdict(report->worst);
+    else
+        mt_note("no dry run took place: %s", reason_of(report));
+}
+
+void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options)
+{
+    if (options->json)
+        print_json(report, options->strict);
+    else
+        print_text(report);
+}

@@ -1,0 +1,50 @@
+/* What a dry run's command says at its end: the notes of its processes, their runs, and the verdict in the last line.
+ *
+ * Threads: the main one. */
+#ifndef MT_CLI_RECORD_DRY_REPORT_H
+#define MT_CLI_RECORD_DRY_REPORT_H
+
+#include "cli/record/dry_child.h"
+#include "words/verdict_words.h"
+
+/* A run of a process, with its trace, which stays open for the texts of the row. */
+struct mt_dry_report_run {
+    struct mt_trace *trace;
+    char *path; /* the trace's, as the user would write it */
+    struct mt_verdict_row row;
+};
+
+/* Invariants: `worst` is a run that ended out of memory, if there is one, else the one that needs most; began is true if a
+ * process of the program imported PyTorch. Owns the runs. */
+struct mt_dry_report {
+    const struct mt_dry_child_run *child;
+    bool began;
+    int64_t notes;
+    bool has_processes; /* more than one answered */
+    int64_t pid;        /* of the last one */
+    struct mt_dry_report_run *runs;
+    int64_t count;
+    const struct mt_dry_report_run *worst; /* NULL: there is no run */
+};
+
+/* How the report is printed, and how strict its exit code is. */
+struct mt_dry_report_options {
+    bool json, strict;
+};
+
+/* Reads the answers and finds the verdicts. A trace that can't be read is noted. Fails if the answers can't be read. Release
+ * *out in any case. */
+mt_status mt_dry_report_load(const struct mt_dry_child_run *child, struct mt_dry_report *out);
+void mt_dry_report_release(struct mt_dry_report *report);
+
+/* Returns the exit code: the program's own, MT_OUT_OF_MEMORY if it failed since a card was full, MT_NO_DRY_RUN if it ended
+ * well without a run, MT_NOT_CERTAIN if it is strict and something is not known. */
+int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict);
+
+/* Prints the report: notes on stderr, or one object on stdout. */
+void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options);
+
+/* Describes the object. */
+extern const struct mt_row_type mt_dry_report_type;
+
+#endif
