@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Device = Union[None, int, str, torch.device]
 
 ALL = -1
+OUT_OF_MEMORY = 5  # an outcome of a program
 
 
 def plug_in(path: str, library: Any) -> Any:
@@ -108,21 +109,22 @@ def outcome_of(error: Optional[BaseException]) -> int:
     """Returns the outcome of a program that ends with this exception: 0 done, 1 failed, 5 out of memory."""
     if error is None:
         return 0
-    return 5 if isinstance(error, getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)) else 1
+    return OUT_OF_MEMORY if isinstance(error, getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)) else 1
 
 
-def close_at_exit(allocator: Labels) -> None:
+def close_at_exit(labels: Labels) -> None:
     """Ends the trace at the exit of the program, with the program's outcome."""
-    ended: dict[str, Optional[BaseException]] = {"error": None}
     shown = sys.excepthook
 
     def excepthook(kind: Any, error: BaseException, trace: Any) -> None:
-        ended["error"] = error
+        labels.error = error
         shown(kind, error, trace)
 
     def close() -> None:
-        if allocator.library.memtrace_torch_close(outcome_of(ended["error"])):
-            print("memtrace: " + allocator.library.memtrace_torch_last_error().decode(), file=sys.stderr)
+        try:
+            labels.close(outcome_of(labels.error))
+        except RuntimeError as failure:
+            print(f"memtrace: {failure}", file=sys.stderr)
 
     sys.excepthook = excepthook
     atexit.register(close)

@@ -37,6 +37,14 @@ class Properties:
         self.__dict__.update(values)
 
 
+def now_of(counted: str) -> int:
+    """Returns the place of a counter's present value, of all pools, among those of memtrace_torch_counters. Its peak follows."""
+    return (COUNTED.index(counted) * len(POOLS) + POOLS.index("all")) * 3
+
+
+LIVE, RESERVED = now_of("allocated_bytes"), now_of("reserved_bytes")
+
+
 class Cards:
     """Cards of one kind. `memory` is libmemtrace_torch.so, `device` the library that was compiled for this PyTorch."""
 
@@ -84,8 +92,7 @@ class Cards:
 
     def stats(self, device: int) -> dict[str, Any]:
         """Returns what torch.cuda.memory_stats shows."""
-        numbers = (ctypes.c_uint64 * (len(COUNTED) * len(POOLS) * 3 + 2))()
-        self.memory.memtrace_torch_counters(device, numbers)
+        numbers = self.counters(device)
         found: dict[str, Any] = {}
         for row, name in enumerate(COUNTED):
             pools = {}
@@ -98,6 +105,21 @@ class Cards:
                      num_device_alloc=found["segment"]["all"]["allocated"],
                      num_device_free=found["segment"]["all"]["freed"])
         return found
+
+    def counters(self, device: int) -> Any:
+        """Returns the numbers of memtrace_torch_counters."""
+        numbers = (ctypes.c_uint64 * (len(COUNTED) * len(POOLS) * 3 + 2))()
+        self.memory.memtrace_torch_counters(device, numbers)
+        return numbers
+
+    def live_and_reserved(self) -> tuple[int, int]:
+        """Returns the bytes of live blocks and of segments, of all cards."""
+        numbers = [self.counters(device) for device in range(self.count)]
+        return sum(one[LIVE] for one in numbers), sum(one[RESERVED] for one in numbers)
+
+    def peak(self) -> int:
+        """Returns the peak of live bytes of the card on which it is highest."""
+        return max(int(self.counters(device)[LIVE + 1]) for device in range(self.count))
 
     def memory_info(self, device: int = 0) -> tuple[int, int]:
         """Returns the free and the total bytes, as cudaMemGetInfo does."""

@@ -5,74 +5,171 @@ import atexit
 import ctypes
 import gc
 import importlib
+import math
 import os
 import pathlib
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from multiprocessing import util
 from typing import Any, NamedTuple, Optional
 
 import torch
 
-from . import _dry, _dry_ranks, _dry_replaced, _stacks
-from ._allocator import close_at_exit
-from ._watch import RANKS, STACKS, Watcher, tell, trace_of_rank
+from . import _dry, _dry_ranks, _dry_replaced, _dry_trainers, _stacks
+from ._allocator import OUT_OF_MEMORY, close_at_exit
+from ._dry_coverage import Coverage
+from ._dry_loops import Loops, follow_loaders
+from ._dry_places import Place
+from ._dry_progress import Progress
+from ._dry_steps import Meter, iteration_when_full
+from ._watch import ANSWERS, RANKS, STACKS, Watcher, tell, trace_of_rank
 
-MOST_NAMED = 5  # operators in one note
-MOST_STEPS = 10  # of a program whose steps never are equal
 CHANGES = "MEMTRACE_DRY_CHANGES"  # of the program, for memtrace fit
 PROCESS = "MEMTRACE_DRY_PROCESS"  # the first process of the program that has a card
+DEADLINE = "MEMTRACE_DRY_DEADLINE"  # the moment of --time-limit, in seconds since 1970
+GRACE = 20.0  # seconds in which a program may end by itself after that
+LOOP_ENDS = "settled", "unsettled", "growth", "steps"
 
 CUDA: Any = torch.cuda
 
 
 class Enough(SystemExit):
-    """Ends the program once its steps have told all, as if it had ended by itself."""
+    """Ends the program once its steps have shown all that they do, as if it had ended by itself."""
 
 
 class DryWatcher(Watcher):
-    """Labels, and the end after enough steps."""
+    """Labels, the end after enough steps, and what the trace says of the run's completeness."""
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Any, cards: Any) -> None:
         super().__init__(library)
-        self.asked_steps = int(os.environ["MEMTRACE_DRY_STEPS"])
-        self.ended_steps = 0
-        self.requests: Optional[int] = None  # of the last step, as a hash
-        self.all_requests = 0
+        self.cards = cards
+        self.coverage = Coverage()
+        self.loops = Loops(Meter(cards), int(os.environ["MEMTRACE_DRY_STEPS"]), self.end)
+        self.progress = Progress(cards)
+        self.ended_by: Optional[str] = None
+        self.patch(torch, "save", self._save)
 
-    def take_requests(self) -> int:
-        """Returns the hash of the requests since the last call, and adds it to that of all."""
-        requests = int(self.library.memtrace_torch_requests())
-        self.all_requests = hash((self.all_requests, requests))
-        return requests
+    # ---- what happens ----
 
-    def store_counts(self) -> None:
-        """Stores a number that is the same for ranks that made the same requests, and what is not known of operators."""
-        self.take_requests()
-        self.measure("requests", self.all_requests % 2**53)
-        unknown = unknown_operators(self.library)
-        self.measure("unknown:calls", sum(one.calls for one in unknown))
-        self.measure("unknown:result_bytes", sum(one.size for one in unknown))
-
-    def close(self, outcome: int = 0) -> None:
-        self.store_counts()
-        super().close(outcome)
+    def begin_step(self) -> int:
+        number = super().begin_step()
+        self.loops.begin_step()
+        return number
 
     def end_step(self) -> None:
         super().end_step()
-        before, self.requests = self.requests, self.take_requests()
-        self.ended_steps += 1
-        if self.asked_steps:
-            if self.ended_steps >= self.asked_steps:
-                raise Enough(0)
-        elif self.requests == before or self.ended_steps >= MOST_STEPS:
-            if self.requests != before:
-                tell(f"no two steps in a row made the same requests; the program was ended after {MOST_STEPS} (see --steps)")
-            raise Enough(0)
+        self.coverage.has_trained = True
+        self.progress.show(self.loops.steps + 1)
+        self.loops.end_step()
 
-    def begin_step(self) -> int:
-        self.take_requests()  # what came before does not count
-        return super().begin_step()
+    def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
+        super()._on_outermost(module)
+        if module is not None:
+            self.coverage.note()
+            self.loops.note_forward()
+            self.progress.show(self.loops.steps)
+
+    def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
+        self.loops.note_backward()
+        return super()._backward(original, *given, **named)
+
+    def _gradients(self, original: Any, *given: Any, **named: Any) -> Any:
+        self.loops.note_backward()
+        return super()._gradients(original, *given, **named)
+
+    def _save(self, original: Any, *given: Any, **named: Any) -> Any:
+        self.coverage.note()
+        return original(*given, **named)
+
+    # ---- the end ----
+
+    def end(self, why: str) -> None:
+        """Ends the program. A program that has caught its end before is ended at once."""
+        if self.ended_by is not None:
+            end_at_once(self)
+        self.ended_by = why
+        self.store_not_run()
+        raise Enough(0)
+
+    def close(self, outcome: int = 0) -> None:
+        self.progress.clear()
+        self.store_facts(outcome)
+        super().close(outcome)
+
+    # ---- what the trace says of it ----
+
+    def caveat(self, kind: str, name: str, place: Place = Place("", 0), count: Optional[int] = None,
+               total: Optional[int] = None, size: Optional[int] = None, value: float = math.nan) -> None:
+        """Stores a fact that makes the figures less than complete or certain, in place of an earlier one of the same place."""
+        numbers = (-1 if number is None else number for number in (count, total, size))
+        self.library.memtrace_torch_caveat(kind.encode(), name.encode(), os.fsencode(place.file), place.line, *numbers, value)
+
+    def store_facts(self, outcome: int) -> None:
+        self.measure("requests", self.loops.meter.read().requests % 2**53)  # the same for ranks that made the same requests
+        for one in self.loops.shortened.values():
+            self.caveat("shortened", one.what, one.place, one.done, one.total)
+        for settling in self.loops.settlings():
+            if settling.growth:
+                self.caveat("growth", "live bytes", count=iteration_when_full(settling, self.cards.memory_info()[0]),
+                            size=settling.growth)
+        for unknown in unknown_operators(self.library):
+            self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
+        for (place, name), assumed in _dry_replaced.notes.assumed.items():
+            self.caveat("assumed", name, place, assumed.reads, value=assumed.value)
+        self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
+
+    def store_not_run(self) -> None:
+        for call in self.coverage.not_run():
+            self.caveat("not_run", call.name + (" after the first step" if call.is_late else ""), call.place)
+
+
+def ending_of(outcome: int, error: Optional[BaseException]) -> str:
+    """Returns the reason for the end of a program that was not ended, as in run.ended_by of the trace."""
+    if isinstance(error, KeyboardInterrupt):
+        return "signal"
+    return {0: "program", OUT_OF_MEMORY: "out of memory"}.get(outcome, "error")
+
+
+def end_at_once(watcher: DryWatcher) -> None:
+    """Ends the process of a program that catches its end again and again, as a loop that retries failed steps."""
+    if ANSWERS not in os.environ:
+        raise Enough(0)  # a dry run of a part of a program
+    if watcher.ended_by in LOOP_ENDS:
+        watcher.ended_by = "caught"
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def follow_termination(watcher: DryWatcher) -> None:
+    """Ends the program in order, with its trace, when it is asked to terminate: by a user, or at the time limit."""
+    def terminate(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        is_late = time.time() >= float(os.environ.get(DEADLINE, "inf"))
+        watcher.ended_by = "time limit" if is_late else "signal"
+        watcher.store_not_run()
+        raise Enough(0 if is_late else 128 + signal.SIGTERM)
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, terminate)
+
+
+def follow_deadline(watcher: DryWatcher) -> None:
+    """Asks the program to terminate at the time limit, and ends it if it does not."""
+    def end() -> None:
+        watcher.ended_by = "time limit"
+        end_at_once(watcher)
+
+    left = float(os.environ.get(DEADLINE, "inf")) - time.time()
+    for seconds, act in ((left, lambda: os.kill(os.getpid(), signal.SIGTERM)), (left + GRACE, end)):
+        if seconds < threading.TIMEOUT_MAX:
+            timer = threading.Timer(max(0, seconds), act)
+            timer.daemon = True
+            timer.start()
 
 
 def trace_of_process() -> str:
@@ -86,7 +183,7 @@ def trace_of_process() -> str:
 
 
 class Unknown(NamedTuple):
-    """An operator that was called, of which it is not known what it takes inside."""
+    """An operator that was called and whose scratch memory is unknown."""
 
     size: int  # bytes of its results
     calls: int
@@ -94,20 +191,12 @@ class Unknown(NamedTuple):
 
 
 def unknown_operators(library: Any) -> list[Unknown]:
-    """Returns the operators that were called and are not in the table of those that take memory inside, most bytes first."""
+    """Returns the operators that were called and whose scratch memory is unknown, most bytes first."""
     calls, size = ctypes.c_uint64(), ctypes.c_uint64()
     found: list[Unknown] = []
     while name := library.memtrace_torch_unknown(len(found), ctypes.byref(calls), ctypes.byref(size)):
         found.append(Unknown(size.value, calls.value, name.decode()))
     return sorted(found, reverse=True)
-
-
-def tell_unknown_operators(library: Any) -> None:
-    """Says which operators may have taken more inside than the run has; of many, those with most bytes."""
-    names = [f"{one.name} ({one.calls} calls, {one.size:,} bytes of results)" for one in unknown_operators(library)]
-    if names:
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        tell(f"not known is what is taken inside of {', '.join(names[:MOST_NAMED])}{more}; see docs/dry-run.md")
 
 
 def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None]) -> None:
@@ -137,7 +226,7 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     settings, unknown = _dry.alloc_settings(configuration)
     if unknown:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
-    watcher = DryWatcher(library)
+    watcher = DryWatcher(library, cards)
     name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
 
     def configure() -> None:
@@ -146,13 +235,17 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
 
     configure()
     close_at_exit(watcher)
-    atexit.register(watcher.store_counts)
-    atexit.register(tell_unknown_operators, library)
+    follow_termination(watcher)
+    follow_deadline(watcher)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)
     follow_forks(cards, watcher, configure)
     _dry_replaced.replace(cards)
     _dry_ranks.install()
+    follow_loaders(watcher.loops)
+    _dry_trainers.follow(watcher.loops)
+    if ANSWERS in os.environ:
+        tell(f"PyTorch {torch.__version__}", "began")
     gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported
     return watcher

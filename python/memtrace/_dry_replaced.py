@@ -5,44 +5,45 @@ import ctypes
 import importlib.util
 import io
 import os
-import sys
 from typing import Any
 
 import torch
 
 from ._dry_flex import WRAPPED, fused_attention
+from ._dry_places import Place, is_printing, place_of_user
 from ._watch import tell
 
-NOTE_FORM = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+ASSUMPTION = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
 
 
-def place_of_user() -> str:
-    """Returns the innermost line of the program's own code, as file:line."""
-    frame: Any = sys._getframe(1)
-    here, chosen = os.path.dirname(os.path.abspath(__file__)), ""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        own = not name.startswith((here, "<", sys.prefix, sys.base_prefix)) and "site-packages" not in name
-        if own or not (chosen or name.startswith(here)):
-            chosen = f"{os.path.basename(name)}:{frame.f_lineno}"
-        if own:
-            break
-        frame = frame.f_back
-    return chosen
+class Assumed:
+    """A value that a line of the program read and that was not computed."""
+
+    def __init__(self, value: float) -> None:
+        self.value, self.reads = value, 0
 
 
 class Notes:
-    """Says what a dry run does otherwise, once for each line of the program."""
+    """What a dry run does otherwise, by line of the program."""
 
     def __init__(self) -> None:
-        self.said: set[tuple[str, str]] = set()
-        self.callback = NOTE_FORM(lambda words: self.note(words.decode()))
+        self.said: set[tuple[Place, str]] = set()
+        self.assumed: dict[tuple[Place, str], Assumed] = {}
+        self.callback = ASSUMPTION(lambda name, value: self.assume(name.decode(), value))
 
     def note(self, words: str) -> None:
+        """Says something, once for each line."""
         place = place_of_user()
         if (place, words) not in self.said:
             self.said.add((place, words))
-            tell(f"{place}: {words}" if place else words)
+            tell(f"{place}: {words}" if place.line else words)
+
+    def assume(self, name: str, value: float) -> None:
+        """Counts a value that was not computed, unless it is only printed."""
+        if is_printing():
+            return
+        assumed = self.assumed.setdefault((place_of_user(), name), Assumed(value))
+        assumed.reads += 1
 
 
 notes = Notes()

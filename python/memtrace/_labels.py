@@ -74,6 +74,7 @@ class Labels:
     """Gives the memory of modules, gradients and optimizers their labels."""
 
     watches_all = False  # every module that is called, and not only those inside of a watched one
+    error: Optional[BaseException] = None  # that ended the program
 
     def __init__(self, library: Any, rules: Iterable[tuple[str, str]] = RULES) -> None:
         self.library = library

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import os
 import pathlib
 import sys
@@ -58,9 +59,12 @@ class Watcher(Labels):
         library.memtrace_torch_grad_mode()
         self.step_prefix = os.environ.get(STEP)  # of the names of NVTX's ranges that are steps
         self.in_step = False
+        self.ran_backward = False  # in the current step
         self.has_own_steps = self.step_prefix is not None  # the program tells of them
+        self.has_optimizer: Optional[bool] = None  # None: not known yet
         self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
+        self.patch(torch.autograd, "grad", self._gradients)
         if self.step_prefix is None:
             self.patch(torch.profiler.profile, "step", self._profiler_step)
         else:
@@ -95,28 +99,46 @@ class Watcher(Labels):
 
     def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
         """Keeps this thread's call stack, within which autograd's threads run."""
+        self.ran_backward = True
         self.library.memtrace_torch_backward_begin()
         try:
             return super()._backward(original, *given, **named)
         finally:
             self.library.memtrace_torch_backward_end()
 
+    def _gradients(self, original: Any, *given: Any, **named: Any) -> Any:
+        """Is called for torch.autograd.grad."""
+        self.ran_backward = True
+        return original(*given, **named)
+
     # ---- steps ----
 
     def _begin_forward(self, module: torch.nn.Module) -> None:
+        if self.in_step and self.ran_backward and not self.has_own_steps and self._updates_itself():
+            self._end_own_step()  # the program has updated its parameters by itself
         if not self.in_step and not self.has_own_steps and module.training:
-            self.in_step = True
+            self.in_step, self.ran_backward = True, False
             self.phases_before.clear()  # of optimizers that failed
             self.begin_step()
 
     def _after_optimizer(self, optimizer: Any, given: Any, named: Any) -> None:
         super()._after_optimizer(optimizer, given, named)
+        self.has_optimizer = True
         if self.phases_before:
             return  # it is a part of another, as with ZeroRedundancyOptimizer
         self._phase("forward", self.data)  # what comes next is the data of the next step
         if not self.has_own_steps:
-            self.in_step = False
-            self.end_step()
+            self._end_own_step()
+
+    def _end_own_step(self) -> None:
+        self.in_step = False
+        self.end_step()
+
+    def _updates_itself(self) -> bool:
+        """True if the program has no optimizer of PyTorch's, whose steps would end the steps of training."""
+        if self.has_optimizer is None:  # looked for once, since it takes long
+            self.has_optimizer = any(isinstance(one, torch.optim.Optimizer) for one in gc.get_objects())
+        return not self.has_optimizer
 
     def _profiler_step(self, original: Any, *given: Any, **named: Any) -> Any:
         self.has_own_steps = self.in_step = True

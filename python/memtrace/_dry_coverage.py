@@ -1,0 +1,143 @@
+"""Which lines of the user's own files that call a model, evaluate or save did not run, because the dry run ended before.
+
+Only lines that the program could still have come to are named: those in or behind the loops that it was in when it ended.
+"""
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Optional, Union
+
+import torch
+
+from ._dry_places import Place, frames_of_user
+
+Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+VERBS = re.compile(r"^(eval|evaluate|validate|validation|test|generate|sample|predict|infer|save|checkpoint|estimate)(_|$)|"
+                   r"_(loss|eval|validation|checkpoint)$")
+MODES = {"eval"}  # methods of modules that compute nothing
+OTHERS = {"np", "numpy", "plt", "json", "os", "cv2", "random", "re", "time", "math", "logging", "logger"}
+
+
+class Call(NamedTuple):
+    """A call that did not run. `is_late`: it ran, but only before the first training step."""
+
+    name: str
+    place: Place
+    is_late: bool
+
+
+class Coverage:
+    """The user's lines that led to a model or saved something."""
+
+    def __init__(self) -> None:
+        self.ran: dict[Place, bool] = {}  # True: after the first step
+        self.has_trained = False
+
+    def note(self) -> None:
+        """Notes the lines of the user's own code that the program is in."""
+        for frame in frames_of_user():
+            self.ran[Place(frame.f_code.co_filename, frame.f_lineno)] = self.has_trained
+
+    def not_run(self) -> list[Call]:
+        """Returns the calls that the program has not come to, from where it is; those that end first come first."""
+        found: dict[Place, Call] = {}
+        for frame in frames_of_user():
+            for call in self._not_run_in(frame):
+                found.setdefault(call.place, call)
+        return list(found.values())
+
+    def _not_run_in(self, frame: Any) -> Iterator[Call]:
+        file = frame.f_code.co_filename
+        scope = scope_of(file, frame.f_code.co_name, frame.f_code.co_firstlineno)
+        if scope is None:
+            return
+        begin = begin_of_statement(scope, frame.f_lineno)
+        for node in calls_in(scope):
+            last = node.end_lineno or node.lineno
+            if last < begin or node.lineno <= frame.f_lineno <= last or not is_candidate(node, file, frame):
+                continue
+            ran = [self.ran[place] for line in range(node.lineno, last + 1) if (place := Place(file, line)) in self.ran]
+            if not any(ran):
+                yield Call(ast.unparse(node.func), Place(file, node.lineno), bool(ran))
+
+
+@functools.lru_cache(maxsize=None)
+def parsed(file: str) -> Optional[ast.Module]:
+    try:
+        with open(file, encoding="utf-8") as source:
+            return ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def scope_of(file: str, name: str, first_line: int) -> Optional[Scope]:
+    """Returns the module, or the function that begins at that line."""
+    module = parsed(file)
+    if module is None or name == "<module>":
+        return module
+    for node in ast.walk(module):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+            if first_line in (node.lineno, *(decorator.lineno for decorator in node.decorator_list)):
+                return node
+    return None
+
+
+def begin_of_statement(scope: Scope, line: int) -> int:
+    """Returns the first line of the scope's statement that the line is in."""
+    return next((node.lineno for node in scope.body if node.lineno <= line <= (node.end_lineno or line)), line)
+
+
+def calls_in(scope: Scope) -> Iterator[ast.Call]:
+    """Yields the calls of a scope, without those of the functions and classes that it defines."""
+    pending: list[ast.AST] = list(reversed(scope.body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            pending += reversed(list(ast.iter_child_nodes(node)))
+
+
+def names_of(node: ast.expr) -> list[str]:
+    """Returns the names of a dotted expression: ["self", "model"]; [] for any other."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return [node.id, *names] if isinstance(node, ast.Name) else []
+
+
+def value_of(names: list[str], frame: Any) -> Any:
+    """Returns what the names stand for in a frame, without running code of the program's; None if that is not known."""
+    value = frame.f_locals.get(names[0], frame.f_globals.get(names[0]))
+    for name in names[1:]:
+        fields = getattr(value, "__dict__", {})
+        value = fields.get(name, fields.get("_modules", {}).get(name))
+    return value
+
+
+def is_candidate(node: ast.Call, file: str, frame: Any) -> bool:
+    """True if a call calls a model, evaluates or saves, or calls a function of the same file that does."""
+    names = names_of(node.func)
+    if not names or names[0] in OTHERS:
+        return False
+    if isinstance(value_of(names, frame), torch.nn.Module) or is_verb(names):
+        return True
+    return len(names) == 1 and leads_to_verbs(file, names[0])
+
+
+def is_verb(names: list[str]) -> bool:
+    return VERBS.search(names[-1]) is not None and not (len(names) > 1 and names[-1] in MODES)
+
+
+@functools.lru_cache(maxsize=None)
+def leads_to_verbs(file: str, function: str) -> bool:
+    """True if a function of the file contains a call that evaluates or saves."""
+    module = parsed(file)
+    return module is not None and any(
+        is_verb(names) for scope in ast.walk(module) if isinstance(scope, ast.FunctionDef) and scope.name == function
+        for node in calls_in(scope) if (names := names_of(node.func)))

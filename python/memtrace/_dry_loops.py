@@ -1,0 +1,212 @@
+"""Ends the repeated loops of a dry run once they have shown all that they do.
+
+A loop over a loader ends at its next batch, never inside of its body, and the program goes on behind it: it evaluates, saves and
+trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (_dry_trainers.py). A loop
+over a range can't be left from outside, so there the program ends.
+"""
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, Optional
+
+from ._dry_places import Place, place_of_user
+from ._dry_steps import LEAST_BATCHES, Agreement, Iteration, Meter, Reading, Settling, State, between
+
+MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
+MOST_EVALUATED = 200  # batches of an evaluation whose live bytes grow
+PASS = "_memtrace_pass"  # an attribute of loaders' iterators
+
+
+class Shortened(NamedTuple):
+    """A loop that was ended early."""
+
+    what: str
+    place: Place
+    done: int
+    total: Optional[int]
+
+
+class Loop:
+    """All passes over one loader."""
+
+    def __init__(self, total: Optional[int]) -> None:
+        self.total = total
+        self.training, self.evaluation = Settling(), Settling()
+        self.ended_passes = 0  # that trained and were ended early
+
+
+class Pass:
+    """One pass over a loader."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.batches = 0
+        self.trains = False  # backward ran in it
+        self.has_forward = False  # a module was called since the last batch
+        self.was_asked = False  # for a batch, since the last step
+        self.reading: Optional[Reading] = None  # when the last batch was handed out
+        self.place: Optional[Place] = None
+
+
+class Loops:
+    """The loops of a program. `end(why)` ends the program; `most_steps` is what the user asked for: 0 where nothing, -1 for all."""
+
+    def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None]) -> None:
+        self.meter, self.most_steps, self.end = meter, most_steps, end
+        self.outside = Settling()  # of steps that no loader drives
+        self.controlled: Optional[Settling] = None  # of steps of a trainer that can be told to stop; None: none is under way
+        self.agreement = Agreement()
+        self.loops: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
+        self.passes: weakref.WeakSet[Pass] = weakref.WeakSet()
+        self.shortened: dict[tuple[str, Place], Shortened] = {}
+        self.steps = 0
+        self.begun: Optional[Reading] = None  # when the current step began
+
+    @property
+    def is_shortening(self) -> bool:
+        return self.most_steps == 0
+
+    # ---- steps ----
+
+    def begin_step(self) -> None:
+        self.begun = self.meter.read()
+
+    def note_forward(self) -> None:
+        for one in self.passes:
+            one.has_forward = True
+
+    def note_backward(self) -> None:
+        for one in self.passes:
+            one.trains = True
+
+    def end_step(self) -> None:
+        """Judges the step that ended. May end the program."""
+        self.steps += 1
+        if 0 < self.most_steps <= self.steps:
+            self.end("steps")
+        if not self.is_shortening or self.begun is None:
+            return
+        iteration = between(self.begun, self.meter.read())
+        driving = [one for one in self.passes if one.was_asked]
+        for one in driving:
+            one.was_asked = False
+        if self.controlled is not None:
+            self._judge(self.controlled, iteration)
+        elif driving:
+            for one in driving:
+                self._judge(one.loop.training, iteration)
+        elif self._judge(self.outside, iteration) is not State.RUNNING:
+            self.shorten("loop", place_of_user(), self.steps, None)
+            self.end(ending_of(self.outside.state))
+
+    def should_stop(self) -> bool:
+        """True if the trainer that is under way has shown all that it does."""
+        return self.controlled is not None and self.controlled.state is not State.RUNNING
+
+    def _judge(self, settling: Settling, iteration: Iteration) -> State:
+        """Adds a step to a loop. All ranks of a job end a loop at the same step."""
+        if settling.state is not State.RUNNING:
+            return settling.state
+        settling.add(iteration)
+        is_over = self.agreement.allows(len(settling.iterations), settling.state is not State.RUNNING)
+        if not is_over:
+            settling.state = State.RUNNING
+        elif settling.state is State.RUNNING:  # the first rank had seen enough
+            settling.state = State.SETTLED
+        return settling.state
+
+    def settlings(self) -> list[Settling]:
+        """Returns all loops that trained or evaluated."""
+        return [*filter(None, (self.outside, self.controlled)), *(one for loop in self.loops.values() for one in (loop.training, loop.evaluation))]
+
+    def shorten(self, what: str, place: Place, done: int, total: Optional[int]) -> None:
+        self.shortened[what, place] = Shortened(what, place, done, total)
+
+    # ---- loaders ----
+
+    def begin_pass(self, loader: Any, iterator: Any) -> None:
+        loop = self.loops.get(loader)
+        if loop is None:
+            loop = self.loops[loader] = Loop(length_of(loader))
+        one = Pass(loop)
+        self.passes.add(one)
+        setattr(iterator, PASS, one)
+
+    def next_batch(self, original: Callable[[Any], Any], iterator: Any) -> Any:
+        """Returns an iterator's next batch, unless the loop has shown all that it does."""
+        one: Optional[Pass] = getattr(iterator, PASS, None)
+        if one is None or not self.is_shortening:
+            return original(iterator)
+        if one.place is None:
+            one.place = place_of_user()
+            self._end_repeated(one)
+        if self._has_shown_all(one):
+            self._end_pass(one)
+            raise StopIteration
+        try:
+            batch = original(iterator)
+        except StopIteration:
+            self.passes.discard(one)
+            raise
+        one.batches += 1
+        one.was_asked, one.has_forward = True, False
+        one.reading = self.meter.read()
+        return batch
+
+    def _has_shown_all(self, one: Pass) -> bool:
+        if one.trains:
+            return one.batches >= LEAST_BATCHES and one.loop.training.state is not State.RUNNING
+        settling = one.loop.evaluation
+        if one.reading is None or not one.has_forward:
+            return False
+        settling.add(between(one.reading, self.meter.read()))
+        if one.batches < LEAST_BATCHES or not settling.has_requests:
+            return False
+        return settling.state in (State.SETTLED, State.UNSETTLED) or one.batches >= MOST_EVALUATED
+
+    def _end_repeated(self, one: Pass) -> None:
+        """Ends the program before an epoch that would repeat what was seen."""
+        if one.loop.ended_passes >= MOST_PASSES:
+            self.end(ending_of(one.loop.training.state))
+
+    def _end_pass(self, one: Pass) -> None:
+        self.passes.discard(one)
+        one.loop.ended_passes += one.trains
+        assert one.place is not None
+        self.shorten("training loader" if one.trains else "evaluation loader", one.place, one.batches, one.loop.total)
+
+
+def ending_of(state: State) -> str:
+    """Returns the reason for the end of a program whose loop is in that state, as in run.ended_by of the trace."""
+    return {State.GROWING: "growth", State.UNSETTLED: "unsettled"}.get(state, "settled")
+
+
+def length_of(loader: Any) -> Optional[int]:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def follow_loaders(loops: Loops) -> None:
+    """Follows every pass over a DataLoader of PyTorch's, and over loaders that are made of them."""
+    from torch.utils.data import DataLoader
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    owner: Any = DataLoader
+    make_iterator, advance = owner.__iter__, _BaseDataLoaderIter.__next__
+
+    @functools.wraps(make_iterator)
+    def begin(loader: Any) -> Any:
+        iterator = make_iterator(loader)
+        loops.begin_pass(loader, iterator)
+        return iterator
+
+    @functools.wraps(advance)
+    def next_batch(iterator: Any) -> Any:
+        return loops.next_batch(advance, iterator)
+
+    owner.__iter__ = begin
+    _BaseDataLoaderIter.__next__ = next_batch  # type: ignore[method-assign]

@@ -1,0 +1,56 @@
+"""Places in the user's own code."""
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIBRARIES = "stdlib", "platstdlib", "purelib", "platlib", "scripts"  # of sysconfig
+OTHERS = tuple({HERE, *(os.path.join(sysconfig.get_path(name), "") for name in LIBRARIES)})
+
+
+class Place(NamedTuple):
+    """A line of a file; line 0: not known."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{os.path.basename(self.file)}:{self.line}" if self.line else "?"
+
+
+def is_users(file: str) -> bool:
+    """True for a file of the user's own program, and not of a library."""
+    return not file.startswith(OTHERS) and not file.startswith("<") and "-packages" + os.sep not in file
+
+
+def frames_of_user() -> Iterator[Any]:
+    """Yields the frames of the user's own code that the calling thread is in, innermost first."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
+def place_of_user() -> Place:
+    """Returns the innermost line of the user's own code; without one, the innermost outside of memtrace and the interpreter."""
+    for frame in frames_of_user():
+        return Place(frame.f_code.co_filename, frame.f_lineno)
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((HERE, "<")):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno) if frame is not None else Place("", 0)
+
+
+def is_printing() -> bool:
+    """True if the calling thread is in the text of a tensor, whose values decide nothing."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        if frame.f_code.co_filename.endswith("_tensor_str.py"):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,158 @@
+"""When a repeated loop of a dry run has shown all that it does.
+
+A loop is a list of iterations: training steps, or the batches of a loop that trains nothing. An iteration has settled once it
+made the same requests and frees as an earlier one, and left as many bytes live and reserved. A loop whose live bytes grow goes
+on, since the growth is the answer.
+"""
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+import pathlib
+from typing import Any, NamedTuple, Optional
+
+PERIODS = 4  # an optimizer may alternate: the two steps of a GAN are one iteration
+MOST_ITERATIONS = 10  # of a loop that never repeats itself
+MOST_GROWING = 50  # of a loop that grows irregularly
+REGULAR = 5  # equal growths in a row from which the next ones are estimated
+LEAST_BATCHES = 3  # of a pass over a loader
+MODULUS = 1 << 64
+FACTOR = 6364136223846793005  # MEMTRACE_TORCH_HISTORY_FACTOR
+
+
+class History(ctypes.Structure):
+    """struct memtrace_torch_past"""
+
+    requests: int
+    request_count: int
+    frees: int
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "request_count", "frees")]
+
+
+class Reading(NamedTuple):
+    """The history of a program at one moment, and the bytes of all its cards."""
+
+    requests: int
+    request_count: int
+    frees: int
+    live: int
+    reserved: int
+
+
+class Iteration(NamedTuple):
+    """An interval between two readings: what it requested and freed, and what was there at its end."""
+
+    requests: int
+    request_count: int
+    frees: int
+    live: int
+    reserved: int
+
+
+class Meter:
+    """Reads the history of the simulated cards."""
+
+    def __init__(self, cards: Any) -> None:
+        self.cards = cards
+
+    def read(self) -> Reading:
+        history = History()
+        self.cards.memory.memtrace_torch_history(ctypes.byref(history))
+        live, reserved = self.cards.live_and_reserved()
+        return Reading(history.requests, history.request_count, history.frees, live, reserved)
+
+
+def between(before: Reading, now: Reading) -> Iteration:
+    """Returns what the program did between two readings (src/torch/memtrace_torch.h has the formula)."""
+    count = now.request_count - before.request_count
+    requests = (now.requests - before.requests * pow(FACTOR, count, MODULUS)) % MODULUS
+    return Iteration(requests, count, (now.frees - before.frees) % MODULUS, now.live, now.reserved)
+
+
+class State(enum.Enum):
+    """What is known of a loop."""
+
+    RUNNING = "running"
+    SETTLED = "settled"
+    GROWING = "growing"  # by as much in each iteration
+    UNSETTLED = "unsettled"  # it was given up
+
+
+class Settling:
+    """Follows one loop."""
+
+    def __init__(self) -> None:
+        self.iterations: list[Iteration] = []
+        self.state = State.RUNNING
+
+    def add(self, iteration: Iteration) -> State:
+        self.iterations.append(iteration)
+        if self.state is State.RUNNING:
+            self.state = self._judge()
+        return self.state
+
+    @property
+    def growth(self) -> int:
+        """The bytes by which live memory grew in each of the last iterations; 0 if it did not, or irregularly."""
+        return next(filter(None, map(self._growth, range(1, PERIODS + 1))), 0)
+
+    @property
+    def has_requests(self) -> bool:
+        """True if an iteration used a card."""
+        return any(iteration.request_count for iteration in self.iterations)
+
+    def _judge(self) -> State:
+        if any(map(self._repeats, range(1, PERIODS + 1))):
+            return State.SETTLED
+        if self.growth:
+            return State.GROWING
+        most = MOST_GROWING if self._is_rising() else MOST_ITERATIONS
+        return State.UNSETTLED if len(self.iterations) >= most else State.RUNNING
+
+    def _repeats(self, period: int) -> bool:
+        """True if the last iteration equals the one that many iterations before."""
+        return len(self.iterations) > period and self.iterations[-1] == self.iterations[-1 - period]
+
+    def _live_by(self, period: int) -> list[int]:
+        """Returns the live bytes after every `period`-th of the last iterations, one more than REGULAR; oldest first."""
+        return [iteration.live for iteration in self.iterations[::-period][:REGULAR + 1]][::-1]
+
+    def _growth(self, period: int) -> int:
+        live = self._live_by(period)
+        growths = {after - before for before, after in zip(live, live[1:])}
+        return growths.pop() // period if len(live) > REGULAR and len(growths) == 1 and max(growths) > 0 else 0
+
+    def _is_rising(self) -> bool:
+        live = self._live_by(1)
+        return all(after > before for before, after in zip(live, live[1:]))
+
+
+class Agreement:
+    """The iterations at which loops settle, which are the same for all ranks of a job: the first rank decides.
+
+    `memtrace dry-run` runs ranks one after another and gives them a folder; alone, a program agrees with itself."""
+
+    def __init__(self) -> None:
+        folder = os.environ.get("MEMTRACE_DRY_MAIL")
+        self.folder = pathlib.Path(folder) if folder else None
+        self.decided = 0
+
+    def allows(self, count: int, is_ready: bool) -> bool:
+        """True if the loop that settles next does so after that many iterations. `is_ready`: it would by itself."""
+        if self.folder is None:
+            return is_ready
+        path = self.folder / f"settled.{self.decided}"
+        if is_ready and not path.exists():
+            path.write_text(str(count))
+        if not path.exists() or count < int(path.read_text()):
+            return False
+        self.decided += 1
+        return True
+
+
+def iteration_when_full(settling: Settling, free: int) -> Optional[int]:
+    """Returns the iteration, counted from 1, that a growing loop can't finish with that many free bytes: an estimate."""
+    growth = settling.growth
+    return len(settling.iterations) + free // growth + 1 if growth else None
