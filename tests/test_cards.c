@@ -99,10 +99,17 @@ static void a_product_is_found_by_its_whole_name(void **state)
     expect_product("cuda:0 (NVIDIA A100-PCIE-40GB)", "a100-40gb");
     expect_product("cuda:0 (NVIDIA A100 80GB PCIe)", "a100-80gb");
     expect_product("NVIDIA A100-SXM4-80GB", "a100-80gb");
-    expect_product("NVIDIA A10G", "a10");
+    expect_product("NVIDIA A10G", "a10g");
     expect_product("cuda:1 (NVIDIA A10)", "a10");
     expect_product("cuda:0 (NVIDIA L40S)", "l40s");
     expect_product("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000");
+    expect_product("NVIDIA GeForce RTX 3060", "rtx3060");
+    expect_product("NVIDIA GeForce RTX 3070", "rtx3070");
+    expect_product("NVIDIA GeForce RTX 4060", "rtx4060");
+    expect_product("NVIDIA GeForce RTX 4070", "rtx4070");
+    expect_product("NVIDIA RTX A4000", "a4000");
+    expect_product("NVIDIA RTX A5000", "a5000");
+    expect_product("Tesla P100-PCIE-16GB", "p100");
     expect_product("NVIDIA L400", NULL);
     expect_product("NVIDIA A1000", NULL);
     for (const char *const *name = mt_card_names(); *name != NULL; name++) {

@@ -239,7 +239,7 @@ static void bash_completes_what_can_be_meant(void **state)
         {" =:", "memtrace run --mode infer --autocast b", "bf16 "},
         {" =:", "memtrace run --model 2", "2.7B "},
         {" =:", "memtrace run --device sim:rtx409", "rtx4090 "},
-        {" =", "memtrace run --device sim:rtx4", "sim:rtx4080 sim:rtx4090 "},
+        {" =", "memtrace run --device sim:rtx4", "sim:rtx4060 sim:rtx4070 sim:rtx4080 sim:rtx4090 "},
         {" =:", "memtrace report --device c", "cpu cuda "},
         {" =:", "memtrace help --completions ", "bash fish zsh "},
         {" =:", "memtrace help vers", "version "},
@@ -293,7 +293,7 @@ static void fish_completes_what_can_be_meant(void **state)
     static const char *const cases[][2] = {
         {"memtrace ru", "run runs "},
         {"memtrace run --mode ", "fwd fwd_bwd infer "},
-        {"memtrace run --device sim:rtx4", "sim:rtx4080 sim:rtx4090 "},
+        {"memtrace run --device sim:rtx4", "sim:rtx4060 sim:rtx4070 sim:rtx4080 sim:rtx4090 "},
         {"memtrace peak --run ", "1 2 first the second "},
         {"memtrace help vers", "version "},
         {"memtrace check --max-", "--max-allocated --max-requested --max-reserved "},

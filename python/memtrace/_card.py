@@ -261,7 +261,7 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_isInBadFork": cards.is_in_bad_fork,
         "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_isHistoryEnabled": lambda: False,
-        "_cuda_getArchFlags": lambda: "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
+        "_cuda_getArchFlags": lambda: "sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
         "_cuda_get_sync_debug_mode": lambda: 0,
         "_cuda_set_sync_debug_mode": lambda mode: None,
         "_cuda_hasPrimaryContext": lambda device: True,

@@ -6,10 +6,12 @@
  * context, kernels, cuBLAS. It grows with the multiprocessors; where nothing was found it is 4 MiB for each, on Hopper and
  * Blackwell of data centers 4.5 MiB.
  *
- * Rates and bytes per second: NVIDIA's data sheets (H200, H100, H100 NVL, GH200, HGX B200, A100, A30, A10, L40S, L40, L4, RTX
- * A6000, RTX 6000 Ada, RTX 5000 Ada, V100, T4), the H100 PCIe product brief, and the architecture papers of Turing, GA102,
- * Ada and RTX Blackwell (appendices; tables of GeForce and RTX PRO cards); H20 and A800: the figures that their resellers
- * print. Without the doubling for sparse matrices; matrix rates with accumulation in fp32. */
+ * Rates and bytes per second: NVIDIA's data sheets (H200, H100, H100 NVL, GH200, HGX B200, A100, A30, A10, A10G, L40S, L40,
+ * L4, RTX A6000, RTX A5000, RTX A4000, RTX 6000 Ada, RTX 5000 Ada, V100, P100, T4), the H100 PCIe product brief, and the
+ * architecture papers of Turing, GA102, Ada and RTX Blackwell (appendices; tables of GeForce and RTX PRO cards); H20 and A800:
+ * the figures that their resellers print. RTX 3060 and RTX 4060, which no paper lists: the RTX 3070 and the RTX 4070 scaled
+ * by multiprocessors and boost clock (1.777 and 2.46 GHz). Without the doubling for sparse matrices; matrix rates with
+ * accumulation in fp32. */
 #include "device/card.h"
 
 #include "base/text.h"
@@ -52,8 +54,14 @@
       "github.com/LHRLAB/ChatKBQA/issues/2")                                                                           \
     X("a10", "NVIDIA A10", 86, 72, 22517, 224, 0.6, 0.49, 31.2, 62.5, 125, 125, 0,                                     \
       "github.com/zai-org/CogVLM/issues/236")                                                                          \
+    X("a10g", "NVIDIA A10G", 86, 80, 22587, 320, 0.6, 0.55, 35, 35, 70, 70, 0,                                         \
+      "PyTorch's device properties (22587MB); 22723 with older drivers")                                               \
     X("a6000", "NVIDIA RTX A6000", 86, 84, 48676, 336, 0.768, 0.6, 38.7, 77.4, 154.8, 154.8, 0,                        \
       "PyTorch's device properties (48676MB), without ECC")                                                            \
+    X("a5000", "NVIDIA RTX A5000", 86, 64, 24114, 256, 0.768, 0.43, 27.8, 55.6, 111.1, 111.1, 0,                       \
+      "PyTorch's device properties (24114MB), without ECC")                                                            \
+    X("a4000", "NVIDIA RTX A4000", 86, 48, 15984, 192, 0.448, 0.3, 19.2, 38.3, 76.7, 76.7, 0,                          \
+      "github.com/DengKaiCQ/VGGT-Long/issues/6 (15.61 GiB); 15.74 with older drivers")                                 \
     X("l40s", "NVIDIA L40S", 89, 142, 45486, 420, 0.864, 1.43, 91.6, 183, 362.1, 362.1, 733,                           \
       "github.com/stepfun-ai/Step-Video-T2V/issues/8")                                                                 \
     X("l40", "NVIDIA L40", 89, 142, 45465, 507, 0.864, 1.41, 90.5, 90.5, 181.1, 181.1, 362.1,                          \
@@ -74,10 +82,18 @@
       "github.com/pytorch/torchchat/issues/1341; context: github.com/huggingface/lora-fast/issues/1")                  \
     X("rtx4080", "NVIDIA GeForce RTX 4080", 89, 76, 16049, 304, 0.717, 0.76, 48.7, 48.7, 97.5, 97.5, 194.9,            \
       "PyTorch's device properties (16049MB)")                                                                         \
+    X("rtx4070", "NVIDIA GeForce RTX 4070", 89, 46, 11874, 184, 0.504, 0.46, 29.1, 29.1, 58.3, 58.3, 116.6,            \
+      "CUDA's device properties (11874MB); 11994 with older drivers")                                                  \
+    X("rtx4060", "NVIDIA GeForce RTX 4060", 89, 24, 7807, 96, 0.272, 0.24, 15.1, 15.1, 30.2, 30.2, 60.5,               \
+      "PyTorch's device properties (7807MB)")                                                                          \
     X("rtx3090", "NVIDIA GeForce RTX 3090", 86, 82, 24258, 328, 0.936, 0.56, 35.6, 35.6, 71, 71, 0,                    \
       "github.com/ucwxb/GraphAvatar/issues/4")                                                                         \
     X("rtx3080", "NVIDIA GeForce RTX 3080", 86, 68, 10004, 272, 0.76, 0.47, 29.8, 29.8, 59.5, 59.5, 0,                 \
       "github.com/zai-org/CogVideo/issues/34 (9.78 GiB)")                                                              \
+    X("rtx3070", "NVIDIA GeForce RTX 3070", 86, 46, 7753, 184, 0.448, 0.32, 20.3, 20.3, 40.6, 40.6, 0,                 \
+      "PyTorch's device properties (7753MB); older driver: github.com/akshitac8/OW-DETR/issues/46 (7.78 GiB)")         \
+    X("rtx3060", "NVIDIA GeForce RTX 3060", 86, 28, 11910, 112, 0.36, 0.2, 12.7, 12.7, 25.5, 25.5, 0,                  \
+      "PyTorch's device properties (11910MB); older driver: github.com/smy20011/dreambooth-gui/issues/78")             \
     X("rtx2080ti", "NVIDIA GeForce RTX 2080 Ti", 75, 68, 11008, 272, 0.616, 0.42, 13.4, 0, 0, 53.8, 0,                 \
       "github.com/ispc-lab/TMA/issues/5 (10.76 GiB)")                                                                  \
     X("v100-32gb", "Tesla V100-SXM2-32GB", 70, 80, 32501, 320, 0.9, 7.8, 15.7, 0, 0, 125, 0,                           \
@@ -85,7 +101,9 @@
     X("v100-16gb", "Tesla V100-SXM2-16GB", 70, 80, 16130, 320, 0.9, 7.8, 15.7, 0, 0, 125, 0,                           \
       "PyTorch's device properties (16130MB)")                                                                         \
     X("t4", "Tesla T4", 75, 40, 14909, 138, 0.32, 0.25, 8.1, 0, 0, 65, 0,                                              \
-      "github.com/Zheng-Chong/CatVTON/issues/133 (14.56 GiB; 14.75 with older drivers)")
+      "github.com/Zheng-Chong/CatVTON/issues/133 (14.56 GiB; 14.75 with older drivers)")                               \
+    X("p100", "Tesla P100-PCIE-16GB", 60, 56, 16269, 224, 0.732, 4.7, 9.3, 0, 0, 0, 0,                                 \
+      "PyTorch's device properties (16269MB); 16280 with older drivers")
 /* clang-format on */
 
 static const struct mt_card listed[] = {
@@ -138,13 +156,12 @@ bool mt_card_find(const char *name, struct mt_card *out)
     return false;
 }
 
-/* Other products of a card: the A100 in a slot has the same memory, and the A10G of a cloud that of the A10. */
+/* Other products of a card: the A100 in a slot has the same memory. */
 static const struct product {
     const char *product, *card;
 } other_products[] = {
     {"NVIDIA A100-PCIE-40GB", "a100-40gb"},
     {"NVIDIA A100 80GB PCIe", "a100-80gb"},
-    {"NVIDIA A10G", "a10"},
 };
 
 enum { OTHER_PRODUCTS = sizeof other_products / sizeof other_products[0] };
