@@ -185,13 +185,15 @@ static const json_t *command_at(const json_t *table, const char *text)
 }
 
 /* Checks the options between the command's name and its end, and returns how many there are. A command ends at its line's
- * end, unless that is escaped, at a pipe or another separator, and at `--`. */
+ * end, unless that is escaped, at a pipe or another separator, at `--`, and at a script, whose options are its own. */
 static int check_options(const char *document, const json_t *command, const char *text)
 {
     int count = 0;
     for (; *text != '\0' && strchr("`|#;&>\n", *text) == NULL; text++) {
         if (strncmp(text, "\\\n", 2) == 0)
             text++;
+        if (strncmp(text, ".py ", 4) == 0)
+            return count;
         if (strncmp(text, " --", 3) != 0)
             continue;
         char option[64] = "";

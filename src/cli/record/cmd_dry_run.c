@@ -2,6 +2,7 @@
 #include "cli/output/output.h"
 #include "cli/record/child_program.h"
 #include "cli/record/dry_report.h"
+#include "cli/record/program_words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static mt_status run_dry(const void *given)
         .options = &dry, .device = asked->device, .trace = asked->trace, .name = asked->name};
     struct mt_dry_child_run run;
     if (dry.words == NULL)
-        return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] -- PROGRAM [ARGS]");
+        return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] [--] PROGRAM [ARGS]");
     MT_TRY(read_steps(asked->steps, &dry.steps));
     MT_TRY(mt_dry_children_prepare(&dry, asked->device));
     mt_status status = mt_dry_child_start(&child, dry.words, asked->report.json ? STDERR_FILENO : MT_OWN_OUTPUT, &run);
@@ -88,24 +89,20 @@ const struct mt_command mt_command_dry_run = {
     .summary = "Runs a PyTorch program on a simulated card and reports what it would allocate, to the byte.",
     .usage = "[OPTIONS] [--] PROGRAM [ARGS]",
     .details =
-        "No GPU is needed, and the program is not changed. It sees the card that --device names. PyTorch decides what\n"
-        "is allocated and freed; memtrace's allocator hands out the memory as PyTorch's would on that card. Large\n"
-        "tensors have no data: values of up to 1 MiB are computed on the host, others are assumed (--assume).\n"
+        "No GPU is needed, and the program is not changed. It sees the card that --device names. PyTorch decides\n"
+        "what is allocated and freed; memtrace's allocator hands out the memory as PyTorch's would on that card.\n"
+        "Large tensors have no data: values of up to 1 MiB are computed on the host, others are assumed (--assume).\n"
         "\n"
-        "Loops end once they repeat themselves: loops over a DataLoader, transformers' Trainer and Lightning end "
-        "early,\n"
-        "and the program goes on behind them; in other loops the program ends. --steps all runs everything. Where the\n"
-        "card is full, torch.OutOfMemoryError is raised.\n"
+        "Loops end once they repeat themselves: loops over a DataLoader, transformers' Trainer and Lightning end\n"
+        "early, and the program goes on behind them; in other loops the program ends. --steps all runs everything.\n"
+        "Where the card is full, torch.OutOfMemoryError is raised.\n" MT_SCRIPT_HELP "\n"
+        "The last line is the verdict: whether the program fits, or where and by how much it does not. The lines\n"
+        "before it name what was shortened, what did not run, and what is not known.\n"
         "\n"
-        "The last line is the verdict: whether the program fits, or where and by how much it does not. The lines "
-        "before\n"
-        "it name what was shortened, what did not run, and what is not known.\n"
-        "\n"
-        "With --ranks, or if PROGRAM is torchrun, each rank is run by itself and has a trace of its own. No GPU and "
-        "no\n"
-        "network are needed: collectives take the memory that they would take, and move nothing.\n",
+        "With --ranks, or if PROGRAM is torchrun, each rank is run by itself and has a trace of its own. No GPU and\n"
+        "no network are needed: collectives take the memory that they would take, and move nothing.\n",
     .failed_means = "what the program means by it: exit codes are the program's, except 5, 8 and 9",
-    .examples = "  memtrace dry-run -- python3 train.py --batch 8\n"
+    .examples = "  memtrace dry-run train.py --batch 8\n"
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"
                 "  memtrace dry-run -- torchrun --nproc-per-node 8 train.py\n"
                 "  memtrace dry-run --ranks 512 --only 0,1,511 -- torchrun --nproc-per-node 8 train.py\n"

@@ -3,6 +3,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/record/child_program.h"
+#include "cli/record/program_words.h"
 #include "cli/record/python_start.h"
 #include "cli/record/recording.h"
 #include "cli/watch/metrics.h"
@@ -279,21 +280,25 @@ static mt_status run_program(const struct record_options *record, const struct r
 /* Exits with the program's exit code, so this one command returns no status. */
 static mt_status run_record(const void *given)
 {
-    const struct record_options *record = given;
+    struct record_options record = *(const struct record_options *)given;
     struct recorded recorded = {0};
+    struct mt_program_words words;
     int code;
-    if (record->words == NULL)
-        return mt_fail(MT_USAGE, "record: which program? memtrace record [OPTIONS] -- PROGRAM [ARGS]");
-    bool is_recorded = prepare(record, &recorded) == MT_OK;
+    if (record.words == NULL)
+        return mt_fail(MT_USAGE, "record: which program? memtrace record [OPTIONS] [--] PROGRAM [ARGS]");
+    mt_program_words_find(record.words, &words);
+    record.words = words.words;
+    bool is_recorded = prepare(&record, &recorded) == MT_OK;
     if (!is_recorded)
         mt_note("%s; the program runs without being recorded", mt_last_error());
-    mt_status status = run_program(record, &recorded, &code);
+    mt_status status = run_program(&record, &recorded, &code);
     if (status != MT_OK)
         mt_note("%s", mt_last_error());
     else if (is_recorded)
-        tell_results(&recorded.recording, record);
+        tell_results(&recorded.recording, &record);
     mt_recording_end(&recorded.recording);
     free(recorded.library);
+    mt_program_words_release(&words);
     exit(code);
 }
 
@@ -308,15 +313,15 @@ const struct mt_command mt_command_record = {
         "another framework's allocator does inside of its segments is its affair.\n"
         "\n"
         "The program's output, exit code and signals are its own: one that a signal ended gives 128 and the\n"
-        "signal's number. What can't be had is said in one line on stderr, and the program runs on.\n"
+        "signal's number. What can't be had is said in one line on stderr, and the program runs on.\n" MT_SCRIPT_HELP
         "\n"
         "Each process that uses CUDA becomes a run. The first is added to the trace; those that run beside it get\n"
         "traces of their own, FILE-PID, or by the rank that torchrun gives them, which are named at the end.\n",
     .failed_means = "what the program says by it: every exit code is the program's",
-    .examples = "  memtrace record -- python3 train.py --epochs 1\n"
+    .examples = "  memtrace record train.py --epochs 1\n"
                 "  memtrace record --kernels --name baseline ./simulate input.dat\n"
                 "  memtrace record -- torchrun --nproc-per-node 2 train.py\n"
-                "  memtrace record --step iteration --trace train.db -- python3 train.py\n"
+                "  memtrace record --step iteration --trace train.db train.py\n"
                 "  memtrace peak\n",
     .options = options,
     MT_OPTIONS_OF(struct record_options, .trace = MT_DEFAULT_TRACE, .device = MT_EVERY_DEVICE),

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "cli/record/child_program.h"
 #include "cli/record/dry_ranks.h"
+#include "cli/record/program_words.h"
 #include "cli/record/python_start.h"
 #include "device/device.h"
 #include "record/account.h"
@@ -94,8 +95,10 @@ mt_status mt_dry_child_start(const struct mt_dry_child *child, char *const *word
                              struct mt_dry_child_run *out)
 {
     struct mt_rank_program program;
+    struct mt_program_words found;
     *out = (struct mt_dry_child_run){0};
-    mt_status status = read_program(child->options, words, &program);
+    mt_program_words_find(words, &found);
+    mt_status status = read_program(child->options, found.words, &program);
     out->is_many = program.ranks > 0;
     if (status == MT_OK)
         status = begin(child, cards_of(child->options, &program), &out->recording);
@@ -103,8 +106,9 @@ mt_status mt_dry_child_start(const struct mt_dry_child *child, char *const *word
         const struct mt_dry_ranks ranks = {&program, child->options->only, &out->recording, output, child->is_quiet};
         status = mt_dry_ranks_run(&ranks, &out->code);
     } else if (status == MT_OK)
-        status = mt_child_program_run_into(output, words, &out->code);
+        status = mt_child_program_run_into(output, found.words, &out->code);
     mt_rank_program_release(&program);
+    mt_program_words_release(&found);
     return status;
 }
 

@@ -310,7 +310,7 @@ const struct mt_command mt_command_fit = {
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
                 "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n"
                 "  memtrace fit --run small --with large --batches 4,8 --device sim:l4\n"
-                "  memtrace fit --device sim:rtx4090 -- python3 train.py\n"
+                "  memtrace fit --device sim:rtx4090 train.py\n"
                 "  memtrace fit --device sim:h100 -- torchrun --nproc-per-node 8 train.py\n",
     .options = options,
     MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET,

@@ -288,7 +288,7 @@ const struct mt_command mt_command_sweep = {
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small,medium --impl eager,fused --warmup 0,5 --format markdown >times.md\n"
                 "  memtrace sweep --model small --alloc policy=tight,policy=torch,max_split=200MiB --json\n"
-                "  memtrace sweep --vary batch=2,4,8 --device sim:l4 -- python3 train.py --batch @batch\n",
+                "  memtrace sweep --vary batch=2,4,8 --device sim:l4 train.py --batch @batch\n",
     .options = options,
     MT_OPTIONS_OF(struct sweep_options, .run.trace = MT_DEFAULT_TRACE, .run.wait = MT_USUAL_WAIT,
                   .dry = MT_DRY_OPTIONS_USUAL),
