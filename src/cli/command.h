@@ -62,6 +62,15 @@ struct mt_trace_options {
                   .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),                                            \
         MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
 
+/* Stores the argument of a command that questions a trace: the file or the folder of a trace goes to `trace`, and another
+ * text to `run`. `options` is a struct mt_trace_options. */
+mt_status mt_trace_options_take(const char *text, void *options);
+
+/* An entry of such a command that has no other argument without a name. */
+#define MT_RUN_ARGUMENT                                                                                                \
+    MT_OPTION(TEXT, struct mt_trace_options, help, "RUN", .value = "RUN|FILE", .takes = MT_TAKES_RUN,                  \
+              .take = mt_trace_options_take, .help = "a run, as --run names it, or the file of a trace, as --trace")
+
 extern const struct mt_command mt_command_run, mt_command_runs, mt_command_peak, mt_command_top, mt_command_categories,
     mt_command_events, mt_command_used, mt_command_steps, mt_command_kernels, mt_command_sql, mt_command_version,
     mt_command_help, mt_command_sweep, mt_command_diff, mt_command_advise, mt_command_fit, mt_command_oom,

@@ -13,6 +13,7 @@ struct categories_options {
 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(CHOICE, struct categories_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
               .help = "what was allocated in this phase, whatever its category"),
     MT_TRACE_OPTIONS,
@@ -69,7 +70,7 @@ static mt_status ask_categories(const struct mt_question *question, const void *
 const struct mt_command mt_command_categories = {
     .name = "categories",
     .summary = "Shows what kinds of tensors were allocated: the largest one, how many in a step, their sum.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details = "Sizes are as requested; those of the largest and the total are over the run, the count is of the last\n"
                "full step. The largest in forward is that of the pass up to the loss, as published tables have it;\n"
                "backward often asks for larger ones.\n",

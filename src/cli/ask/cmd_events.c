@@ -17,6 +17,7 @@ struct events_options {
 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(INTEGER, struct events_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
               .help = "only this step; steps count from 0"),
     MT_OPTION(INTEGER, struct events_options, explain, "--explain", .value = "ID", .low = 0, .high = INT64_MAX,
@@ -231,7 +232,7 @@ static mt_status ask_events(const struct mt_question *question, const void *give
 const struct mt_command mt_command_events = {
     .name = "events",
     .summary = "Lists allocations and frees in order.",
-    .usage = "[--step N | --explain ID] [OPTIONS]",
+    .usage = "[RUN|FILE] [--step N | --explain ID] [OPTIONS]",
     .details =
         "Bytes are as requested. A free has the id of the allocation that it ends; category, op, phase and span\n"
         "are the block's, so a free's phase is the one that it was allocated in. Where call stacks were recorded, an\n"

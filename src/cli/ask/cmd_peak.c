@@ -9,6 +9,7 @@ struct peak_options {
 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(CHOICE, struct peak_options, key, "--by", .value = "KEY", .choices = mt_group_key_names,
               .help = "what the peaks are broken up by (role, and then category, unless given)"),
     MT_OPTION(INTEGER, struct peak_options, rows, "--rows", .value = "N", .low = 1, .high = INT32_MAX,
@@ -35,7 +36,7 @@ static mt_status ask_peak(const struct mt_question *question, const void *given)
 const struct mt_command mt_command_peak = {
     .name = "peak",
     .summary = "Shows how high memory got, when, and what it was made of.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "Allocated is the memory of live blocks, rounded up as they were handed out; requested is what was asked\n"
         "for; reserved is what was taken from the device. Each peak is broken up by role, such as activation, and\n"
@@ -47,7 +48,7 @@ const struct mt_command mt_command_peak = {
         "Operators of a dry run whose scratch memory is unknown are listed; that memory is not counted.\n",
     .examples = "  memtrace peak\n"
                 "  memtrace peak --by module\n"
-                "  memtrace peak --run 1 --json\n",
+                "  memtrace peak 1 --json\n",
     .options = options,
     MT_OPTIONS_OF(struct peak_options, .trace.trace = MT_DEFAULT_TRACE, .rows = MT_PEAK_ROWS),
     .answer = &mt_run_peaks_types[MT_GROUP_ROLE],

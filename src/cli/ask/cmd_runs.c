@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-static const struct mt_option options[] = {MT_TRACE_OPTIONS};
+static const struct mt_option options[] = {MT_RUN_ARGUMENT, MT_TRACE_OPTIONS};
 
 /* A run as the answer has it. */
 struct run_row {
@@ -160,7 +160,7 @@ static mt_status run_runs(const void *given)
 const struct mt_command mt_command_runs = {
     .name = "runs",
     .summary = "Lists the runs of a trace, oldest first.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .examples = "  memtrace runs\n"
                 "  memtrace runs --json\n",
     .options = options,

@@ -14,6 +14,7 @@ struct steps_options {
 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(FLAG, struct steps_options, full, "--full",
               .help = "a row for each phase, with median, minimum and maximum"),
     MT_TRACE_OPTIONS,
@@ -206,7 +207,7 @@ static mt_status run_steps(const void *given)
 const struct mt_command mt_command_steps = {
     .name = "steps",
     .summary = "Shows how long forward, backward, optimizer and step took in each run, warm-up excluded.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "All runs of the trace, or the one of --run: mean and standard deviation (of a sample) over the steps that\n"
         "are no warm-up, by the device's clock. The loss belongs to neither forward nor backward: it is in the step,\n"

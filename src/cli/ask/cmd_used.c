@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct mt_option options[] = {MT_TRACE_OPTIONS};
+static const struct mt_option options[] = {MT_RUN_ARGUMENT, MT_TRACE_OPTIONS};
 
 enum { PART_COUNT = 7 };
 
@@ -115,7 +115,7 @@ static mt_status ask_used(const struct mt_question *question, const void *given)
 const struct mt_command mt_command_used = {
     .name = "used",
     .summary = "Shows who holds the memory that the driver says the process has, the memory that is not ours included.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "The parts add up to the driver's figure to the byte. It is read at the end of the last step (of a run that\n"
         "did not get there, before the first). Requested, rounding and cached are the allocator's and add up to what\n"

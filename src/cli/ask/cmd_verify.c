@@ -19,6 +19,8 @@ struct verify_options {
 };
 
 static const struct mt_option options[] = {
+    MT_OPTION(TEXT, struct verify_options, trace, "TRACE", .value = "TRACE", .takes = MT_TAKES_FILE,
+              .help = "the trace, as --trace names it"),
     MT_OPTION(TEXT, struct verify_options, salvage, "--salvage", .value = "NEW", .takes = MT_TAKES_FILE,
               .help = "write what can be read into a new trace"),
     MT_OPTION(TEXT, struct verify_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
@@ -142,7 +144,7 @@ static mt_status run_verify(const void *given)
 const struct mt_command mt_command_verify = {
     .name = "verify",
     .summary = "Checks that a trace is whole, and saves what can be read of a damaged one.",
-    .usage = "[--salvage NEW] [OPTIONS]",
+    .usage = "[TRACE] [--salvage NEW] [OPTIONS]",
     .details = "Compares each page with its checksum, lets SQLite check its trees, looks for missing and changed\n"
                "events, derives all summaries anew and compares them. If a process that wrote was killed, its events\n"
                "are stored first, as by every command. Exit code 3: something is damaged.\n\n"

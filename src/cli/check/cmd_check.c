@@ -20,6 +20,7 @@ struct check_options {
 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_ALLOCATED], "--max-allocated", .value = "SIZE",
               .help = "the most that the peak of live blocks may be: 52GiB"),
     MT_OPTION(BYTES, struct check_options, most_bytes[MT_MEASURE_REQUESTED], "--max-requested", .value = "SIZE",
@@ -246,7 +247,7 @@ static mt_status run_check(const void *options_given)
 const struct mt_command mt_command_check = {
     .name = "check",
     .summary = "Passes a run that keeps to a budget and fails one that does not: a gate for continuous integration.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "At least one of the criteria must be given; besides, a run that did not end well never passes. Exits with 0\n"
         "if it passes, with 1 if not, with 2 if the question makes no sense, as for a category that there is not, and\n"

@@ -12,6 +12,7 @@ struct advise_options {
 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(INTEGER, struct advise_options, limit, "--top", .value = "N",
               .help = "how many findings (5 unless given; all of them with --all)", .low = 1, .high = INT32_MAX),
     MT_OPTION(FLAG, struct advise_options, all, "--all",
@@ -50,7 +51,7 @@ static mt_status ask_advise(const struct mt_question *question, const void *give
 const struct mt_command mt_command_advise = {
     .name = "advise",
     .summary = "Finds what would lower the peak, and checks by replay by how much.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "Looks for blocks that are there when nothing needs them: freed late, allocated early, idle between uses, "
         "never\n"

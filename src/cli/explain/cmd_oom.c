@@ -308,7 +308,7 @@ static void print_answer(const struct mt_oom_answer *answer)
     mt_oom_row_release(&row);
 }
 
-static const struct mt_option options[] = {MT_TRACE_OPTIONS};
+static const struct mt_option options[] = {MT_RUN_ARGUMENT, MT_TRACE_OPTIONS};
 
 static mt_status run_oom(const void *given)
 {
@@ -332,7 +332,7 @@ static mt_status run_oom(const void *given)
 const struct mt_command mt_command_oom = {
     .name = "oom",
     .summary = "Tells why a run ended out of memory, and what would have kept it going.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "It speaks of the newest run of the trace that ended so: of what was asked for and by whom, what the device\n"
         "had left, what was reserved but free and why that could not serve, what was live, and of the changes that\n"

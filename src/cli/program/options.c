@@ -1,6 +1,7 @@
 #include "cli/program/options.h"
 
 #include "cli/output/output.h"
+#include "cli/output/question.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -84,6 +85,8 @@ static mt_status read_value(const struct mt_option *option, const char *text, vo
 {
     switch (option->kind) {
     case MT_OPTION_TEXT:
+        if (option->take != NULL)
+            return option->take(text, field);
         *(const char **)field = text;
         return MT_OK;
     case MT_OPTION_INTEGER:
@@ -183,6 +186,19 @@ static mt_status parse_option(struct parser *parser, const char *argument)
     return store_value(parser, option, parser->arguments[parser->next++]);
 }
 
+static bool has_option(const struct parser *parser, const char *name)
+{
+    return find_option(parser->options, name, strlen(name)) != NULL;
+}
+
+/* Adds to the failure of an argument the option that names a trace or a run, if the command has it. */
+static mt_status hint_option(const struct parser *parser, const char *argument, mt_status status)
+{
+    if (status == MT_OK || !has_option(parser, mt_question_option(argument)))
+        return status;
+    return mt_question_hint(argument, status);
+}
+
 static mt_status parse_positional(struct parser *parser, const char *argument)
 {
     int place = 0;
@@ -191,10 +207,10 @@ static mt_status parse_positional(struct parser *parser, const char *argument)
             continue;
         if (place++ == parser->positional_count) {
             parser->positional_count += option->kind != MT_OPTION_LIST;
-            return store_value(parser, option, argument);
+            return hint_option(parser, argument, store_value(parser, option, argument));
         }
     }
-    return mt_fail(MT_USAGE, "\"%s\" is one argument too many", argument);
+    return hint_option(parser, argument, mt_fail(MT_USAGE, "\"%s\" is one argument too many", argument));
 }
 
 mt_status mt_options_parse(const struct mt_option *options, int count, char **arguments, void *fields)

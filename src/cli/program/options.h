@@ -62,8 +62,9 @@ struct mt_option {
     int64_t low, high;
     const char *const *choices;
     mt_option_takes takes;
-    const char *alias;     /* a second, short name ("-o"); NULL: none */
-    bool keeps_text;       /* the field is a const char *: the text itself, checked as the kind says */
+    const char *alias; /* a second, short name ("-o"); NULL: none */
+    bool keeps_text;   /* the field is a const char *: the text itself, checked as the kind says */
+    mt_status (*take)(const char *text, void *field); /* of a text, not NULL: stores it where it belongs */
     mt_option_group group; /* not NULL: this entry stands for all that it makes, with fields from `offset` on */
 };
 

@@ -243,9 +243,12 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
 
 /* ---- a program that is run dry ---- */
 
-/* Fails with MT_USAGE for options that are about a run. */
+/* Fails with MT_USAGE for options that are about a run, and for a run or a trace in place of a program. */
 static mt_status check_program(const struct fit_options *fit)
 {
+    const char *program = fit->dry.words[0];
+    if (fit->dry.words[1] == NULL && mt_question_is_meant(program))
+        return mt_question_hint(program, mt_fail(MT_USAGE, "\"%s\" is no program", program));
     const char *of_trace = fit->which != NULL ? "--run" : fit->with != NULL ? "--with" : "--batches";
     if (fit->which == NULL && fit->with == NULL && fit->batches == NULL)
         return MT_OK;

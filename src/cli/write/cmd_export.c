@@ -303,7 +303,7 @@ static mt_status choose_what(struct export_options *export)
             export->what = i;
     if (export->subject == NULL || export->what != NOT_GIVEN)
         return MT_OK;
-    return mt_fail_unknown("WHAT", export->subject, whats, WHAT_COUNT);
+    return mt_question_hint(export->subject, mt_fail_unknown("WHAT", export->subject, whats, WHAT_COUNT));
 }
 
 static mt_status run_export(const void *given)

@@ -26,6 +26,7 @@ struct timeline_options {
 enum { WHAT_IF_EVENTS = 100000 };
 
 static const struct mt_option options[] = {
+    MT_RUN_ARGUMENT,
     MT_OPTION(TEXT, struct timeline_options, trace.run, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,
               .help = "the run to show (the newest unless given)"),
     MT_OPTION(TEXT, struct timeline_options, compared, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
@@ -178,7 +179,7 @@ static mt_status ask_timeline(const struct mt_question *question, const void *gi
 const struct mt_command mt_command_timeline = {
     .name = "timeline",
     .summary = "Writes a page that shows a run's memory over time: one HTML file, for any browser.",
-    .usage = "[OPTIONS]",
+    .usage = "[RUN|FILE] [OPTIONS]",
     .details =
         "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
         "and address, steps, phases and layers, and of any moment the blocks that are live and the holes between "
