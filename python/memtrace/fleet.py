@@ -1,6 +1,6 @@
 """Questions over all ranks of a job, asked of Parquet by DuckDB, ClickHouse or Spark: `memtrace fleet` (docs/fleet.md).
 
-    python3 -m memtrace.fleet FOLDER --engine duckdb|clickhouse|spark|print [--json] [QUESTION...]
+    memtrace fleet FOLDER --engine duckdb|clickhouse|spark|print [--json] [QUESTION...]
 
 `memtrace export --format parquet` writes the folder. Each question is one text of SQL that all three understand; only the
 tables' names differ, and with them the way to read their files. `print` prints it, for an engine elsewhere.

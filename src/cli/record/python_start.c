@@ -10,6 +10,7 @@
 
 #define LIBRARY "libmemtrace_torch.so"
 #define START "sitecustomize.py"
+#define RUN_MODULE "/_module.py"
 
 /* Finds the folder: of an installation or a build, and of a wheel, where the program is a folder below the package. */
 static char *find_folder(void)
@@ -68,16 +69,34 @@ static void cut(char *path, int count)
         *strrchr(path, '/') = '\0';
 }
 
+/* Leaves only absolute folders in PYTHONPATH. The others, also the empty ones, are places in the current folder. */
+static void keep_absolute_folders(void)
+{
+    const char *rest = secure_getenv("PYTHONPATH");
+    struct mt_text kept = {0};
+    while (rest != NULL && *rest != '\0') {
+        const size_t length = strcspn(rest, ":");
+        if (*rest == '/')
+            mt_text_add(&kept, "%s%.*s", kept.length > 0 ? ":" : "", (int)length, rest);
+        rest += length + (rest[length] == ':');
+    }
+    setenv("PYTHONPATH", mt_text_get(&kept), 1);
+    mt_text_release(&kept);
+}
+
 mt_status mt_python_module_run(const char *module, const char *const *words, int *out_code)
 {
     char *folder;
+    struct mt_text start = {0};
     const char **all = NULL;
     size_t count = 0;
     MT_TRY(find_package(&folder));
-    cut(folder, 2); /* memtrace/start */
-    put_first(folder);
+    cut(folder, 1); /* start */
+    mt_text_add(&start, "%s" RUN_MODULE, folder);
     free(folder);
-    const char *const begin[] = {"python3", "-m", module};
+    keep_absolute_folders();
+    setenv("PYTHONSAFEPATH", "1", 1); /* also for what it starts */
+    const char *const begin[] = {"python3", mt_text_get(&start), module};
     for (size_t i = 0; i < sizeof begin / sizeof begin[0]; i++)
         *MT_HOST_ADD(all, count) = begin[i];
     for (; *words != NULL; words++)
@@ -85,6 +104,7 @@ mt_status mt_python_module_run(const char *module, const char *const *words, int
     *MT_HOST_ADD(all, count) = NULL;
     mt_status status = mt_child_program_run((char *const *)all, out_code);
     free(all);
+    mt_text_release(&start);
     return status;
 }
 

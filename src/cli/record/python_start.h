@@ -11,8 +11,9 @@
  * PyTorch, and MT_FAILED if the package's files are not there. */
 mt_status mt_python_start(void);
 
-/* Runs a module of the package with python3, the program's own words behind it, and the package beside memtrace where Python
- * finds it first. `words` ends with NULL. *out_code is its exit code. Fails if the package or python3 is not there. */
+/* Runs a module of the package beside memtrace with python3 and `words`, which end with NULL. Python imports nothing from the
+ * current folder, since its files may be a stranger's. *out_code is its exit code. Fails if the package or python3 is not
+ * there. */
 mt_status mt_python_module_run(const char *module, const char *const *words, int *out_code);
 
 /* Returns the option of Python that keeps the folder's file from being run, "-I", if the program is Python and has one;
