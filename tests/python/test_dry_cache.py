@@ -1,0 +1,213 @@
+"""How the library for dry runs is compiled and kept: what is loaded, and what is compiled anew. Scripts play the compiler and a
+folder plays PyTorch, so nothing here takes long."""
+import os
+import pathlib
+import pty
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memtrace import _dry_build, _dry_cache
+
+COMPILER = """#!/bin/sh
+echo "$*" >>{folder}/calls
+{before}
+for word; do [ "$last" = -o ] && out=$word; last=$word; done
+echo "made by {folder}" >"$out"
+"""
+
+PROGRAM = "import pathlib, sys\nfrom memtrace import _dry_build\nprint(_dry_build.find(pathlib.Path(sys.argv[1])))"
+
+
+class Place:
+    """A cache, a PyTorch and a compiler in a folder."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder, self.cache, self.torch = folder, folder / "cache/memtrace", folder / "torch"
+        (self.torch / "lib").mkdir(parents=True)
+        (self.torch / "version.py").write_text("__version__ = '2.13.0+cpu'\n")
+        (self.torch / "lib/libc10.so").touch()
+        (folder / "cache").mkdir(mode=0o700)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        monkeypatch.setenv("CXX", str(folder / "c++"))
+        monkeypatch.delenv("MEMTRACE_DRY_LIBRARY", raising=False)
+        self.make_compiler()
+
+    def make_compiler(self, before=""):
+        path = self.folder / "c++"
+        path.write_text(COMPILER.format(folder=self.folder, before=before))
+        path.chmod(0o700)
+
+    def find(self):
+        return pathlib.Path(_dry_build.find(self.torch))
+
+    def start(self, **options):
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, str(self.torch)], stdout=subprocess.PIPE, text=True,
+                                **{"stderr": subprocess.PIPE, **options})
+
+    def links(self):
+        """Returns how often a library was made."""
+        calls = self.folder / "calls"
+        return calls.read_text().count("-shared ") if calls.exists() else 0
+
+    def wait_for_compiler(self):
+        while not (self.folder / "calls").exists():
+            time.sleep(0.01)
+
+    def left(self):
+        return sorted(path.name for path in self.cache.glob("*") if path.name != "lock")
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    return Place(tmp_path, monkeypatch)
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_library_is_compiled_once_into_a_private_folder(place, capfd):
+    before = os.umask(0)
+    try:
+        library = place.find()
+    finally:
+        os.umask(before)
+    assert place.find() == library and place.links() == 1
+    assert library.parent == place.cache and mode_of(place.cache) == 0o700 and mode_of(library) == 0o700
+    assert place.left() == [library.name, library.name + ".sha256"]
+    begin, end = capfd.readouterr().err.splitlines()
+    assert begin == "memtrace: compiling the dry-run library for PyTorch 2.13.0 (once)"
+    assert end.startswith("memtrace: compiled after ")
+
+
+def test_a_terminal_shows_the_files_in_place(place):
+    ours, theirs = pty.openpty()
+    program = place.start(stderr=theirs)
+    os.close(theirs)
+    assert program.wait() == 0
+    said = os.read(ours, 1 << 16).decode()
+    count = len(list((_dry_build.sources() / "torch/dry").glob("*.cpp")))
+    assert f"\rmemtrace: compiling the dry-run library for PyTorch 2.13.0 (once): {count} of {count} files" in said
+    assert said.count("\n") == 1
+
+
+def test_what_others_could_have_written_is_compiled_anew(place, capfd):
+    library = place.find()
+    digest = library.with_name(library.name + ".sha256")
+
+    def expect(reason, links):
+        capfd.readouterr()
+        assert place.find() == library and place.links() == links
+        assert library.read_text() == f"made by {place.folder}\n"
+        said = capfd.readouterr().err.splitlines()
+        assert (reason in said[0]) if reason else said[0].startswith("memtrace: compiling"), said
+        assert place.find() == library and place.links() == links and not library.is_symlink()
+
+    library.write_text("changed")
+    expect("has another digest than when it was compiled, so it is compiled again", 2)
+    library.chmod(0o722)
+    expect("can be written by other users", 3)
+    digest.chmod(0o666)
+    expect("can be written by other users", 4)
+    digest.unlink()
+    expect(None, 5)
+    digest.write_text("no digest")
+    expect("has another digest", 6)
+    library.rename(place.folder / "elsewhere")
+    library.symlink_to(place.folder / "elsewhere")
+    expect("is no plain file", 7)
+    digest.write_bytes(b"\xff\xfe")
+    expect("has another digest", 8)
+
+
+def test_a_library_under_another_name_is_not_loaded(place):
+    library = place.find()
+    other = library.with_name("dry-2.13.0-0123456789abcdef.so")
+    for path in (library, library.with_name(library.name + ".sha256")):
+        path.rename(path.with_name(path.name.replace(library.name, other.name)))
+    assert _dry_cache.find(other) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_another_user_s_file_and_folder_are_not_used(place, capfd):
+    library = place.find()
+    os.chown(library, 12345, -1)
+    assert place.find() == library and place.links() == 2
+    assert "belongs to user 12345, so it is compiled again" in capfd.readouterr().err
+    os.chown(place.cache, 12345, -1)
+    own = place.find()
+    assert own.parent == place.cache.with_name(f"memtrace-{os.geteuid()}") and place.links() == 3
+    assert f"nothing is loaded from the cache: {place.cache} belongs to user 12345" in capfd.readouterr().err
+    os.chown(own.parent, 12345, -1)
+    with pytest.raises(_dry_build.NoLibrary, match="remove .*/cache/memtrace, or name another folder in XDG_CACHE_HOME"):
+        place.find()
+    os.chown(place.folder / "cache", 12345, -1)
+    with pytest.raises(_dry_build.NoLibrary, match="belongs to user 12345; name a folder of yours in XDG_CACHE_HOME"):
+        place.find()
+
+
+def test_a_folder_that_others_can_write_is_closed(place):
+    library = place.find()
+    place.cache.chmod(0o777)
+    assert place.find() == library and mode_of(place.cache) == 0o700
+
+
+def test_a_link_in_place_of_the_folder_is_not_followed(place, capfd):
+    (place.folder / "elsewhere").mkdir(mode=0o700)
+    place.cache.symlink_to(place.folder / "elsewhere")
+    assert place.find().parent.name == f"memtrace-{os.geteuid()}"
+    assert f"{place.cache} is no folder" in capfd.readouterr().err and not list((place.folder / "elsewhere").iterdir())
+
+
+def test_a_cache_below_a_folder_that_everybody_can_write_is_refused(place):
+    (place.folder / "cache").chmod(0o777)
+    with pytest.raises(_dry_build.NoLibrary, match="can be written by everybody; name a folder of yours"):
+        place.find()
+    (place.folder / "cache").chmod(0o1777)  # as /tmp
+    assert place.find().exists()
+
+
+@pytest.mark.parametrize("given", ["cache", "./cache", ""])
+def test_a_relative_cache_home_is_ignored(place, monkeypatch, given):
+    monkeypatch.chdir(place.folder)
+    monkeypatch.setenv("HOME", str(place.folder / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", given)
+    assert place.find().parent == place.folder / "home/.cache/memtrace"
+
+
+def test_a_second_process_waits_and_takes_what_the_first_made(place):
+    place.make_compiler("sleep 0.2")
+    programs = [place.start() for _ in range(3)]
+    said = [program.communicate() for program in programs]
+    assert len({out for out, _ in said}) == 1 and place.links() == 1
+    errors = "".join(err for _, err in said)
+    assert errors.count("memtrace: compiling ") == 1
+    assert errors.count("memtrace: waiting for another process that compiles the dry-run library") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_killed_process_leaves_nothing_that_counts(place, number):
+    place.make_compiler("sleep 30")
+    program = place.start()
+    place.wait_for_compiler()
+    program.send_signal(number)
+    begin = time.monotonic()
+    program.communicate(timeout=20)
+    assert program.returncode and time.monotonic() - begin < 10
+    assert [name for name in place.left() if not name.startswith(_dry_cache.SCRATCH)] == []
+    assert number == signal.SIGKILL or place.left() == []
+    place.make_compiler()
+    library = place.find()
+    assert place.left() == [library.name, library.name + ".sha256"]
+
+
+def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(place):
+    place.make_compiler("echo it is not C++ >&2; exit 1")
+    with pytest.raises(_dry_build.NoLibrary, match="c\\+\\+ can't compile the library for this PyTorch:\nit is not C\\+\\+"):
+        place.find()
+    assert place.left() == []
