@@ -166,6 +166,7 @@ static void a_wrong_field_is_named(void **state)
     expect_refused("{\"multiprocessors\": 0}", "\"multiprocessors\" is 0");
     expect_refused("{\"multiprocessors\": 40.9}", "\"multiprocessors\" is 40.9; it is a whole number");
     expect_refused("{\"context_bytes\": 999999999999}", "\"context_bytes\" is no less than");
+    expect_refused("{\"others_bytes\": 999999999999}", "\"others_bytes\" leaves nothing of \"memory_bytes\"");
     expect_refused("{\"like\": \"h2000\"}", "did you mean \"h200\"");
     expect_refused("{\"like\": 4}", "\"like\" is no text");
     expect_refused("[]", "a card is a JSON object");

@@ -72,7 +72,7 @@ static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
     expect_refused("gpu", MT_NO_DEVICE, "There are sim, cpu");
     expect_refused("", MT_NO_DEVICE, "there are sim, cpu");
     expect_refused("sim:h2000", MT_NO_DEVICE, "did you mean \"h200\"");
-    expect_refused("sim:", MT_NO_DEVICE, "a100-80gb");
+    expect_refused("sim:", MT_NO_DEVICE, "memtrace cards lists them");
     expect_refused("sim:a100-80", MT_NO_DEVICE, "did you mean");
     expect_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
 }

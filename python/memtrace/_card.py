@@ -21,11 +21,13 @@ class Description(ctypes.Structure):
     name: bytes
     total_bytes: int
     context_bytes: int
+    others_bytes: int
     capability: int
     multiprocessors: int
     threads_per_multiprocessor: int
 
     _fields_ = [("name", ctypes.c_char * 64), ("total_bytes", ctypes.c_uint64), ("context_bytes", ctypes.c_uint64),
+                ("others_bytes", ctypes.c_uint64),
                 ("capability", ctypes.c_int32), ("multiprocessors", ctypes.c_int32),
                 ("threads_per_multiprocessor", ctypes.c_int32)]
 
@@ -126,7 +128,7 @@ class Cards:
         card = self.description
         reserved = self.stats(device)["reserved_bytes"]["all"]["current"]
         held = self.memory.memtrace_torch_held(device)
-        return max(0, card.total_bytes - held - reserved), card.total_bytes
+        return max(0, card.total_bytes - card.others_bytes - held - reserved), card.total_bytes
 
     def limit(self, fraction: float, device: int) -> None:
         self.fractions[device] = fraction

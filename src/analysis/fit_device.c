@@ -23,7 +23,7 @@ static mt_status choose(const char *name, const struct mt_card *card, bool is_by
 {
     const uint64_t kept_bytes = reserve_bytes != MT_RESERVE_UNSET ? reserve_bytes : card->context_bytes;
     *out = (struct mt_fit_device){
-        .memory_bytes = card->memory_bytes, .reserve_bytes = kept_bytes, .asked_reserve_bytes = reserve_bytes};
+        .memory_bytes = mt_card_free_bytes(card), .reserve_bytes = kept_bytes, .asked_reserve_bytes = reserve_bytes};
     int length = snprintf(out->name, sizeof out->name, "%s", name);
     MT_TRY(check_reserve(out));
     if (is_by_name && (size_t)length < sizeof out->name && kept_bytes == card->context_bytes)

@@ -32,6 +32,6 @@ const struct mt_card *mt_traced_card_with(const struct mt_traced_card *traced, u
 {
     *memory = traced->card;
     memory->memory_bytes = bytes;
-    memory->context_bytes = 0;
+    memory->context_bytes = memory->others_bytes = 0;
     return traced->is_stored ? memory : NULL;
 }

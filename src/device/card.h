@@ -19,13 +19,14 @@ enum { MT_CARD_NAME = 48 };
 
 /* Rates are in operations per second, dense, and accumulate in fp32. A rate of the matrix units is 0 if they do not
  * take the dtype.
- * Invariant: context_bytes < memory_bytes. */
+ * Invariant: others_bytes + context_bytes < memory_bytes. */
 struct mt_card {
     char name[MT_CARD_NAME];    /* as in sim:NAME: "h200" */
     char product[MT_CARD_NAME]; /* as the driver names it: "NVIDIA H200" */
     const char *source;         /* of the memory; static */
     uint64_t memory_bytes;      /* as the driver tells programs */
     uint64_t context_bytes;     /* of that, what a process holds beside its allocator: CUDA's context and libraries */
+    uint64_t others_bytes;      /* of that, what other processes hold; 0 of a known card */
     int capability;             /* of CUDA, times ten: 90 is 9.0 */
     int multiprocessors;
     int threads_per_multiprocessor;  /* that may be resident at once */
@@ -37,10 +38,16 @@ struct mt_card {
     double tf32_matrix_rate, bf16_matrix_rate, fp16_matrix_rate, fp8_matrix_rate;
 };
 
-/* Returns the bytes that a process can allocate, if no other process is there. */
+/* Returns the bytes that other processes leave. */
+static inline uint64_t mt_card_free_bytes(const struct mt_card *card)
+{
+    return card->memory_bytes - card->others_bytes;
+}
+
+/* Returns the bytes that a process can allocate. */
 static inline uint64_t mt_card_usable_bytes(const struct mt_card *card)
 {
-    return card->memory_bytes - card->context_bytes;
+    return mt_card_free_bytes(card) - card->context_bytes;
 }
 
 /* The first compute capability, times ten, whose matrix units take fp8: that of Ada, before Hopper. */
@@ -89,7 +96,7 @@ bool mt_card_is_of_file(const struct mt_card *card);
 void mt_card_add_text(const struct mt_card *card, struct mt_text *out);
 mt_status mt_card_parse(const char *text, struct mt_card *out);
 
-/* Fails with MT_NO_DEVICE; the message lists the known cards and the nearest match. */
+/* Fails with MT_NO_DEVICE; the message names the nearest match and the command that lists the known cards. */
 mt_status mt_card_fail_unknown(const char *name);
 
 /* Returns the names of all known cards, ending with NULL. Static. */

@@ -34,6 +34,7 @@ struct number_field {
 static const struct number_field numbers[] = {
     NUMBER(KIND_U64, memory_bytes, 1 << 20, 1e15),
     NUMBER(KIND_U64, context_bytes, 0, 1e12),
+    NUMBER(KIND_U64, others_bytes, 0, 1e15),
     NUMBER(KIND_INT, capability, 10, 999),
     NUMBER(KIND_INT, multiprocessors, 1, 65536),
     NUMBER(KIND_INT, threads_per_multiprocessor, 512, 65536),
@@ -156,6 +157,8 @@ static mt_status read_card(const char *path, json_t *object, struct mt_card *out
     }
     if (out->context_bytes >= out->memory_bytes)
         return mt_fail(MT_USAGE, "%s: \"context_bytes\" is no less than \"memory_bytes\"", path);
+    if (out->others_bytes >= out->memory_bytes - out->context_bytes)
+        return mt_fail(MT_USAGE, "%s: \"others_bytes\" leaves nothing of \"memory_bytes\"", path);
     return MT_OK;
 }
 

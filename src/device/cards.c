@@ -192,7 +192,7 @@ bool mt_card_find_product(const char *text, struct mt_card *out)
 mt_status mt_card_fail_unknown(const char *name)
 {
     (void)mt_fail_unknown("card", name, mt_card_names(), CARD_COUNT);
-    return MT_NO_DEVICE;
+    return mt_fail(MT_NO_DEVICE, "%s; memtrace cards lists them", mt_last_error());
 }
 
 struct mt_card mt_card_reference(void)

@@ -100,7 +100,7 @@ static void lower_capacity(struct mt_device *device)
     const struct mt_card *card = &device->card;
     const uint64_t context = card->context_bytes, outside = device->outside_bytes;
     const uint64_t held = outside > context ? outside : context;
-    uint64_t bytes = card->memory_bytes > held ? card->memory_bytes - held : 0;
+    uint64_t bytes = mt_card_free_bytes(card) > held ? mt_card_free_bytes(card) - held : 0;
     if (device->limit_bytes > 0 && device->limit_bytes < bytes)
         bytes = device->limit_bytes;
     __atomic_store_n(&device->capacity_bytes, bytes, __ATOMIC_RELAXED);

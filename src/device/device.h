@@ -3,6 +3,7 @@
  *   "sim", "sim:a100-80gb", "sim:24GiB", "sim:l4:8GiB"   an address range with a capacity and no memory; its clock
  *                                                        advances by an estimate of each op's time
  *   "sim:my.json"                                        a card of one's own (card_file.c)
+ *   "sim:l4:free=20GiB"                                  a card on which other processes leave that much
  *   "cpu", "cpu:4GiB"                                    host memory under a capacity; kernels in C
  *   "cuda", "cuda:1"                                     an NVIDIA card, through a module that is loaded when it is opened
  *

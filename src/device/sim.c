@@ -27,6 +27,11 @@ static const double ATTAINED_MATRIX_RATE = 0.67, ATTAINED_BANDWIDTH = 0.9;
 /* The end of the name of a file that describes a card. */
 #define CARD_FILE ".json"
 
+/* Stands before the memory that others leave, at the end of a spelling. */
+#define FREE "free="
+
+enum { LONGEST_ARGUMENT = 4096 };
+
 /* The first address, and the unit in which addresses are given out: the pages by which a driver maps memory. */
 static const mt_addr FIRST_ADDRESS = (mt_addr)1 << 40;
 static const uint64_t ADDRESS_UNIT = (uint64_t)2 << 20;
@@ -190,10 +195,37 @@ static mt_status find_card(const char *name, struct mt_card *out)
     return mt_card_find(name, out) ? MT_OK : mt_card_fail_unknown(name);
 }
 
-/* Finds the card and the capacity that a spelling asks for. */
-static mt_status parse(const char *argument, struct mt_card *out)
+/* Cuts "free=20GiB" off the end of a spelling. Returns "20GiB", or NULL if the spelling does not end so. */
+static char *cut_free(char *argument)
 {
-    char name[4096];
+    char *colon = strrchr(argument, ':'), *last = colon != NULL ? colon + 1 : argument;
+    if (strncmp(last, FREE, strlen(FREE)) != 0)
+        return NULL;
+    *(colon != NULL ? colon : last) = '\0';
+    return last + strlen(FREE);
+}
+
+/* Counts what is not free as memory of others. Fails with MT_USAGE if the card has less, or its context leaves nothing. */
+static mt_status share_card(const char *size, struct mt_card *card)
+{
+    uint64_t bytes;
+    char asked[MT_BYTES_TEXT], limit[MT_BYTES_TEXT];
+    MT_TRY(mt_capacity_parse(size, &bytes));
+    (void)mt_format_bytes(bytes, asked);
+    if (bytes > card->memory_bytes)
+        return mt_fail(MT_USAGE, "%s can't be free: sim:%s has %s", asked, card->name,
+                       mt_format_bytes(card->memory_bytes, limit));
+    if (bytes <= card->context_bytes)
+        return mt_fail(MT_USAGE, "%s free leaves nothing: CUDA's context takes %s of sim:%s", asked,
+                       mt_format_bytes(card->context_bytes, limit), card->name);
+    card->others_bytes = card->memory_bytes - bytes;
+    return MT_OK;
+}
+
+/* Finds the card and the capacity that a spelling without "free=" asks for. */
+static mt_status parse_card(const char *argument, struct mt_card *out)
+{
+    char name[LONGEST_ARGUMENT];
     const char *size = split(argument, name, sizeof name);
     const bool is_size_alone = size == argument;
     MT_TRY(find_card(is_size_alone ? MT_REFERENCE_CARD : name, out));
@@ -205,6 +237,16 @@ static mt_status parse(const char *argument, struct mt_card *out)
     if (status == MT_OK || !is_size_alone)
         return status;
     return mt_fail(status, "%s; or name a card, such as %s", mt_last_error(), MT_REFERENCE_CARD);
+}
+
+/* Finds the card, the capacity, and what is free of it. */
+static mt_status parse(const char *argument, struct mt_card *out)
+{
+    char spelling[LONGEST_ARGUMENT];
+    snprintf(spelling, sizeof spelling, "%s", argument);
+    const char *size = cut_free(spelling);
+    MT_TRY(parse_card(spelling[0] != '\0' || size == NULL ? spelling : MT_REFERENCE_CARD, out));
+    return size != NULL ? share_card(size, out) : MT_OK;
 }
 
 _Static_assert(MT_CARD_NAME + sizeof "sim::18446744073709551615MiB" <= MT_DEVICE_NAME,
@@ -243,9 +285,12 @@ mt_status mt_sim_card(const char *argument, struct mt_card *out)
 
 bool mt_sim_find_listed(const char *argument, struct mt_card *out)
 {
-    char name[4096] = "";
+    char name[LONGEST_ARGUMENT] = "", spelling[LONGEST_ARGUMENT] = "";
     if (argument != NULL)
-        (void)split(argument, name, sizeof name);
+        snprintf(spelling, sizeof spelling, "%s", argument);
+    (void)cut_free(spelling);
+    if (spelling[0] != '\0')
+        (void)split(spelling, name, sizeof name);
     return !is_file(name) && mt_sim_card(argument, out) == MT_OK;
 }
 
@@ -267,7 +312,7 @@ mt_status mt_device_open_simulated(const struct mt_card *card, uint64_t capacity
     *out = create(card != NULL ? card : &reference);
     struct mt_device *device = *out;
     device->capacity_bytes = device->card.memory_bytes = capacity_bytes;
-    device->card.context_bytes = 0;
+    device->card.context_bytes = device->card.others_bytes = 0;
     mt_device_spell_simulated(card, capacity_bytes, device->name);
     return MT_OK;
 }

@@ -239,6 +239,7 @@ int memtrace_torch_statistics(int device, int category, struct memtrace_torch_fi
 struct memtrace_torch_description {
     char name[64];
     uint64_t total_bytes, context_bytes; /* as the driver tells; of that, what a process holds beside its allocator */
+    uint64_t others_bytes;               /* and what other processes hold */
     int32_t capability, multiprocessors, threads_per_multiprocessor;
 };
 

@@ -19,6 +19,7 @@ int memtrace_torch_describe(const char *device, struct memtrace_torch_descriptio
     snprintf(out->name, sizeof out->name, "%s", card->product);
     out->total_bytes = card->memory_bytes;
     out->context_bytes = card->context_bytes;
+    out->others_bytes = card->others_bytes;
     out->capability = card->capability;
     out->multiprocessors = card->multiprocessors;
     out->threads_per_multiprocessor = card->threads_per_multiprocessor;

@@ -5,7 +5,6 @@
 #include "cli/record/dry_ranks.h"
 #include "cli/record/program_words.h"
 #include "cli/record/python_start.h"
-#include "device/device.h"
 #include "record/account.h"
 
 #include <errno.h>
@@ -34,9 +33,19 @@ static mt_status check_number(const char *text)
     return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "--assume takes a number, not \"%s\"", text);
 }
 
+mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME])
+{
+    const bool is_shared = options->free != NULL;
+    const int length =
+        snprintf(out, MT_DEVICE_NAME, "%s%s%s", device, is_shared ? ":free=" : "", is_shared ? options->free : "");
+    return length < MT_DEVICE_NAME ? MT_OK : mt_fail(MT_USAGE, "%s: the name of a device is too long", device);
+}
+
 mt_status mt_dry_children_prepare(const struct mt_dry_options *options, const char *device)
 {
-    MT_TRY(check_device(device));
+    char spelling[MT_DEVICE_NAME];
+    MT_TRY(mt_dry_device_spell(options, device, spelling));
+    MT_TRY(check_device(spelling));
     MT_TRY(check_number(options->assumed));
     return mt_python_start();
 }
@@ -54,13 +63,15 @@ static double deadline_of(const struct mt_dry_options *options)
 /* Makes the request for the program that is started next. */
 static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct mt_recording *out)
 {
+    char device[MT_DEVICE_NAME];
+    MT_TRY(mt_dry_device_spell(child->options, child->device, device));
     MT_TRY(mt_recording_begin(child->trace, out));
     const struct mt_record_request request = {.trace = out->path,
                                               .answers = out->answers,
                                               .name = child->name,
                                               .torch = MT_RECORD_TORCH_DRY,
                                               .device = MT_EVERY_DEVICE};
-    const struct mt_dry_request what = {.device = child->device,
+    const struct mt_dry_request what = {.device = device,
                                         .cards = cards,
                                         .steps = child->options->steps,
                                         .deadline_s = deadline_of(child->options),

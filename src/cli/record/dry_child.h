@@ -6,11 +6,13 @@
 #include "cli/command.h"
 #include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
+#include "device/device.h"
 #include "record/handover.h"
 
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {
     const char *assumed; /* the number that a value is that was not computed */
+    const char *free;    /* the memory of the card that is free as the program begins; NULL: not said, all of it */
     const char *only;    /* a list of the ranks to run; NULL: not said */
     int64_t ranks;       /* 0: not said, which is as torchrun's words say, or one process */
     int64_t cards;       /* 0: not said, which is 1, or one for each rank of a node */
@@ -32,6 +34,8 @@ enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000, MT_MOST_DRY_SECONDS 
 #define MT_DRY_OPTIONS(type, dry)                                                                                      \
     MT_OPTION(INTEGER, type, dry.cards, "--cards", .value = "N", .low = 1, .high = MT_MOST_DRY_CARDS,                  \
               .help = "how many of them PROGRAM sees (1, or one for each rank of a node)"),                            \
+        MT_OPTION(BYTES, type, dry.free, "--free", .value = "SIZE", .keeps_text = true,                                \
+                  .help = "how much of the card is free, where other processes use the rest (all of it)"),             \
         MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
                   .help = "run PROGRAM as N ranks, one after the other (as torchrun's words say)"),                    \
         MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
@@ -51,6 +55,9 @@ struct mt_dry_child {
     const char *changes; /* of struct mt_dry_request */
     bool is_quiet;       /* nothing is told of its ranks */
 };
+
+/* Writes the spelling of the card with so much free as the options say. Fails with MT_USAGE if it is too long. */
+mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME]);
 
 /* Has Python's programs that this process starts begin as dry runs. Fails with MT_USAGE for options or a device that a dry
  * run does not take, and if the Python package is not there. Call it once. */

@@ -56,8 +56,10 @@ struct asked {
 static mt_status choose_device(const struct fit_options *fit, const char *device, struct asked *asked)
 {
     struct mt_card card;
-    MT_TRY(mt_simulated_card_find(device, &card));
-    return mt_fit_device_choose(device, fit->reserve_bytes, &asked->device);
+    char spelling[MT_DEVICE_NAME];
+    MT_TRY(mt_dry_device_spell(&fit->dry, device, spelling));
+    MT_TRY(mt_simulated_card_find(spelling, &card));
+    return mt_fit_device_choose(spelling, fit->reserve_bytes, &asked->device);
 }
 
 static mt_status plan_options(const struct fit_options *fit, struct asked *asked)
@@ -72,6 +74,8 @@ static mt_status choose_traced_device(const struct fit_options *fit, struct aske
 {
     if (fit->run.device != NULL)
         return choose_device(fit, fit->run.device, asked);
+    if (fit->dry.free != NULL)
+        return mt_fail(MT_USAGE, "--free is about a card: name it with --device");
     return mt_fit_device_choose_traced(asked->trace, asked->run, fit->reserve_bytes, &asked->device);
 }
 
@@ -262,6 +266,7 @@ static mt_status fit_program(const struct fit_options *fit)
     MT_TRY(check_program(fit));
     MT_TRY(mt_program_options_take(&fit->run, &program));
     MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
+    program.free = NULL; /* the trials have more memory than the device */
     return mt_program_fit(&program, &asked.device, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
 }
 

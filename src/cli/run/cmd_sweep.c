@@ -253,6 +253,8 @@ static mt_status run_sweep(const void *given)
         return sweep_program(sweep, form);
     if (sweep->vary.count > 0)
         return mt_fail(MT_USAGE, "--vary is of a program's arguments: memtrace sweep --vary NAME=VALUE,... -- PROGRAM");
+    if (sweep->dry.free != NULL)
+        return mt_fail(MT_USAGE, "--free is about a program's card; here it is --device sim:CARD:free=SIZE");
     struct mt_run_options base = sweep->run;
     base.json = false; /* the answer of a sweep has no gradients, so none is read back */
     struct mt_sweep_grid grid;
