@@ -76,12 +76,12 @@ MEMTRACE_API const char *memtrace_version(void);
  * Results are written through the last parameters, and only if the function returns MEMTRACE_OK. */
 typedef enum memtrace_status {
     MEMTRACE_OK = 0,
-    MEMTRACE_FAILED = 1,        /* the file system, a driver or the like refused */
-    MEMTRACE_USAGE = 2,         /* an argument is invalid */
-    MEMTRACE_BAD_TRACE = 3,     /* not a trace, or a damaged one */
-    MEMTRACE_NO_DEVICE = 4,     /* no such device, or no driver for it */
-    MEMTRACE_OUT_OF_MEMORY = 5, /* the device has no more memory: an ordinary outcome, after which the run goes on */
-    MEMTRACE_NOT_WRITTEN = 6,   /* the trace, or of the program a file or its answer, could not be written */
+    MEMTRACE_FAILED = 1,         /* the file system, a driver or the like refused */
+    MEMTRACE_USAGE = 2,          /* an argument is invalid */
+    MEMTRACE_BAD_TRACE = 3,      /* not a trace, or a damaged one */
+    MEMTRACE_NO_DEVICE = 4,      /* no such device, or no driver for it */
+    MEMTRACE_OUT_OF_MEMORY = 5,  /* the device has no more memory: an ordinary outcome, after which the run goes on */
+    MEMTRACE_NOT_WRITTEN = 6,    /* the trace, or of the program a file or its answer, could not be written */
     MEMTRACE_NO_HOST_MEMORY = 7, /* the host has no more memory */
     MEMTRACE_NO_DRY_RUN = 8,     /* of the program: a dry run did not take place */
     MEMTRACE_NOT_CERTAIN = 9     /* of the program: something that could take memory is unknown, with --strict */

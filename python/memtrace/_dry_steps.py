@@ -108,7 +108,7 @@ class Settling:
             return State.SETTLED
         if self.growth:
             return State.GROWING
-        most = MOST_GROWING if self._is_rising() else MOST_ITERATIONS
+        most = MOST_GROWING if any(map(self._rises, range(1, PERIODS + 1))) else MOST_ITERATIONS
         return State.UNSETTLED if len(self.iterations) >= most else State.RUNNING
 
     def _repeats(self, period: int) -> bool:
@@ -124,9 +124,9 @@ class Settling:
         growths = {after - before for before, after in zip(live, live[1:])}
         return growths.pop() // period if len(live) > REGULAR and len(growths) == 1 and max(growths) > 0 else 0
 
-    def _is_rising(self) -> bool:
-        live = self._live_by(1)
-        return all(after > before for before, after in zip(live, live[1:]))
+    def _rises(self, period: int) -> bool:
+        live = self._live_by(period)
+        return len(live) > 2 and all(after > before for before, after in zip(live, live[1:]))
 
 
 class Agreement:

@@ -14,7 +14,8 @@ static mt_status find_card(const struct mt_question *question, struct mt_verdict
     size_t count = 0;
     MT_TRY(mt_traced_card_find(question->trace, question->run, &traced));
     const bool is_size = !traced.is_spelled || traced.card.context_bytes == 0;
-    out->card_bytes = is_size ? question->run->capacity_bytes : traced.card.memory_bytes;
+    out->card_bytes = is_size ? question->run->capacity_bytes : mt_card_free_bytes(&traced.card);
+    out->is_shared = !is_size && traced.card.others_bytes > 0;
     if (is_size)
         return MT_OK;
     mt_status status = mt_trace_outside(question->trace, question->run, &rows, &count);

@@ -20,7 +20,8 @@
 struct mt_verdict {
     bool fits, is_out_of_memory;
     uint64_t live_bytes, reserved_bytes, outside_bytes, needed_bytes;
-    uint64_t card_bytes; /* of the card, as its driver would report them */
+    uint64_t card_bytes; /* of the card, as its driver would report them, less what other processes hold */
+    bool is_shared;      /* other processes hold some */
     uint64_t free_bytes; /* of it, if the program fits */
     uint64_t short_bytes;
     int64_t steps;       /* that ended or were begun */

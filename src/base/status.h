@@ -26,7 +26,7 @@ extern "C" {
     X(NOT_WRITTEN, 6, "the output could not be written")                                                               \
     X(NO_HOST_MEMORY, 7, "out of host memory")                                                                         \
     X(NO_DRY_RUN, 8, "a dry run did not take place")                                                                   \
-    X(NOT_CERTAIN, 9, "not certain, with --strict")
+    X(NOT_CERTAIN, 9, "not certain")
 
 typedef enum mt_status {
 #define X(name, code, text) MT_##name = code,

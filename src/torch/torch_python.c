@@ -37,6 +37,7 @@ enum { ONE_ARGUMENT = 0x8, FAST_WITH_NAMES = 0x80 | 0x2 };
     X(void, PyErr_Restore, (PyObject *, PyObject *, PyObject *))                                                       \
     X(PyObject *, PyErr_Occurred, (void))                                                                              \
     X(void, PyErr_Clear, (void))                                                                                       \
+    X(int, PyErr_ExceptionMatches, (PyObject *))                                                                       \
     X(void, Py_IncRef, (PyObject *))                                                                                   \
     X(void, Py_DecRef, (PyObject *))
 
@@ -44,6 +45,7 @@ enum { ONE_ARGUMENT = 0x8, FAST_WITH_NAMES = 0x80 | 0x2 };
 static struct python {
     FUNCTIONS(X)
     PyObject *none, *grad, *data_ptr; /* None and names of attributes */
+    PyObject **system_exit;           /* the exception that ends a program */
 } python;
 #undef X
 
@@ -67,7 +69,8 @@ static bool find_functions(void)
     FUNCTIONS(X)
 #undef X
     python.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
-    return python.none != NULL;
+    python.system_exit = dlsym(RTLD_DEFAULT, "PyExc_SystemExit");
+    return python.none != NULL && python.system_exit != NULL;
 }
 
 int memtrace_torch_python(void)
@@ -104,17 +107,21 @@ void memtrace_torch_module_end(uint64_t module)
         (void)mt_number_map_take(&modules.places, module, &place);
 }
 
-/* Calls a function of the watcher's, whose own failure is not the program's. An exception that is under way stays. */
-static void tell(PyObject *function, PyObject *argument)
+/* Calls a function of the watcher's, whose own failure is not the program's. An exception that is under way stays. False if the
+ * function ends the program: SystemExit is set then. */
+static bool call_watcher(PyObject *function, PyObject *argument)
 {
     PyObject *kind, *value, *trace;
     python.PyErr_Fetch(&kind, &value, &trace);
     PyObject *result = python.PyObject_Vectorcall(function, &argument, 1, NULL);
     if (result != NULL)
         python.Py_DecRef(result);
+    else if (python.PyErr_ExceptionMatches(*python.system_exit))
+        return false;
     else
         python.PyErr_Clear();
     python.PyErr_Restore(kind, value, trace);
+    return true;
 }
 
 /* Finds the place of a module; asks for it if the module is called for the first time. False if it has none. */
@@ -125,7 +132,8 @@ static bool find_place(PyObject *module, uint64_t *out)
         return true;
     if (modules.on_new == python.none)
         return false;
-    tell(modules.on_new, module);
+    if (!call_watcher(modules.on_new, module))
+        python.PyErr_Clear(); /* a new module ends no program */
     return mt_number_map_get(&modules.places, key, out);
 }
 
@@ -136,16 +144,19 @@ static PyObject *call_module(PyObject *call, PyObject *const *arguments, intptr_
     if (count < 1 || !find_place(arguments[0], &place))
         return python.PyObject_Vectorcall(call, arguments, (size_t)count, names);
     const bool is_outermost = mt_torch_label_depth() == 0;
-    if (is_outermost)
-        tell(modules.on_outermost, arguments[0]);
+    if (is_outermost && !call_watcher(modules.on_outermost, arguments[0]))
+        return NULL;
     const uint32_t depth =
         memtrace_torch_span_begin((uint32_t)(place >> CATEGORY_BITS), (int)(place & ((1u << CATEGORY_BITS) - 1)));
     mt_torch_backward_mark();
     PyObject *result = python.PyObject_Vectorcall(call, arguments, (size_t)count, names);
     memtrace_torch_span_end(depth);
     mt_torch_backward_mark();
-    if (is_outermost)
-        tell(modules.on_outermost, python.none);
+    if (is_outermost && !call_watcher(modules.on_outermost, python.none)) {
+        if (result != NULL)
+            python.Py_DecRef(result);
+        return NULL;
+    }
     return result;
 }
 

@@ -20,7 +20,7 @@ static const struct mt_field fields[] = {
     MT_BYTES(ROW, verdict.live_bytes, "live", NULL, "the peak of live blocks"),
     MT_BYTES(ROW, verdict.reserved_bytes, "reserved", NULL, "the peak of reserved memory"),
     MT_BYTES(ROW, verdict.outside_bytes, "outside", NULL, "outside of PyTorch's allocator: context, libraries, NCCL"),
-    MT_BYTES(ROW, verdict.card_bytes, "card", NULL, "of the card in all"),
+    MT_BYTES(ROW, verdict.card_bytes, "card", NULL, "of the card that other processes leave"),
     MT_BYTES(ROW, verdict.free_bytes, "free", NULL, "of the card at the peak; 0 if the program does not fit"),
     MT_BYTES(ROW, verdict.short_bytes, "short", NULL, "that are missing; 0 if the program fits"),
     MT_INTEGER(ROW, verdict.steps, "steps", NULL, "that ran"),
@@ -46,7 +46,7 @@ static void add_need(const struct mt_verdict *verdict, struct mt_text *out)
     add_bytes(out, verdict->needed_bytes);
     mt_text_add(out, " of the ");
     add_bytes(out, verdict->card_bytes);
-    mt_text_add(out, " (");
+    mt_text_add(out, verdict->is_shared ? " that others leave (" : " (");
     add_bytes(out, verdict->reserved_bytes);
     mt_text_add(out, " reserved");
     if (verdict->outside_bytes > 0) {
@@ -70,6 +70,34 @@ static void add_refusal(const struct mt_verdict *verdict, struct mt_text *out)
         mt_text_add(out, " (step %" PRId64 ", %s)", verdict->step, verdict->phase);
 }
 
+/* Adds how a run ended before the program was over. */
+static void add_unfinished(const char *ended_by, struct mt_text *out)
+{
+    static const struct {
+        mt_ended_by reason;
+        const char *words;
+    } ends[] = {{MT_ENDED_BY_ERROR, "the program failed; until then "},
+                {MT_ENDED_BY_SIGNAL, "ended by a signal; until then "},
+                {MT_ENDED_BY_TIME_LIMIT, "ended at the time limit; until then "}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && ended_by != NULL; i++)
+        if (strcmp(ended_by, mt_ended_by_name(ends[i].reason)) == 0)
+            mt_text_add(out, "%s", ends[i].words);
+}
+
+/* Adds whether the program fits, and how long if its memory grows. */
+static void add_fit(const struct mt_verdict_row *row, struct mt_text *out)
+{
+    const struct mt_verdict *verdict = &row->verdict;
+    const struct mt_caveat_list *growth = &row->caveats.of[MT_CAVEAT_GROWTH];
+    if (verdict->fits && growth->count > 0 && growth->rows[0].count >= 0) {
+        mt_text_add(out, "fits until iteration %" PRId64 ", by estimate", growth->rows[0].count);
+        return;
+    }
+    mt_text_add(out, verdict->fits ? "fits, " : "does not fit, ");
+    add_bytes(out, verdict->fits ? verdict->free_bytes : verdict->short_bytes);
+    mt_text_add(out, verdict->fits ? " free" : " short");
+}
+
 void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out)
 {
     const struct mt_verdict *verdict = &row->verdict;
@@ -80,10 +108,9 @@ void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain
         mt_text_add(out, "; next: %s", explain);
         return;
     }
+    add_unfinished(row->caveats.ended_by, out);
     add_need(verdict, out);
-    mt_text_add(out, verdict->fits ? "fits, " : "does not fit, ");
-    add_bytes(out, verdict->fits ? verdict->free_bytes : verdict->short_bytes);
-    mt_text_add(out, verdict->fits ? " free" : " short");
+    add_fit(row, out);
 }
 
 /* ---- caveats ---- */
@@ -132,8 +159,6 @@ static void add_growth(const struct mt_caveat *caveat, struct mt_text *out)
 {
     add_bytes(out, caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0);
     mt_text_add(out, " an iteration");
-    if (caveat->count >= 0)
-        mt_text_add(out, "; the card is full in iteration %" PRId64 ", by estimate", caveat->count);
 }
 
 /* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */

@@ -301,7 +301,7 @@ cuda = module_named("cuda", memory=memory, nvtx=nvtx, current_device=lambda: 0, 
                     max_memory_reserved=lambda device=0: Stat.peaks["reserved", device])
 version = types.SimpleNamespace(cuda="13.0")
 profiler = module_named("profiler", profile=Profile)
-autograd = module_named("autograd", backward=run_backward)
+autograd = module_named("autograd", backward=run_backward, grad=run_backward)
 optim = module_named("optim", Optimizer=Optimizer)
 module_named("optim.optimizer", register_optimizer_step_pre_hook=register(before_step),
              register_optimizer_step_post_hook=register(after_step))  # whose name PyTorch takes out of torch.optim

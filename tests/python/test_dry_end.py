@@ -1,0 +1,359 @@
+"""How dry runs end: loops that have shown all that they do, what is left out, what the verdict says, and exit codes."""
+import json
+import math
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from test_dry_run import Dry
+
+from memtrace._dry_steps import FACTOR, MODULUS, Iteration, Reading, Settling, State, between
+from memtrace._library import find_program
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+NET = """
+import sys, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+net = nn.Sequential(nn.Linear(256, 2048), nn.ReLU(), nn.Linear(2048, 256)).cuda()
+optimizer = torch.optim.Adam(net.parameters())
+def data(count, batch):
+    return DataLoader(TensorDataset(torch.randn(count * batch, 256)), batch_size=batch)
+def train(x):
+    net(x.cuda()).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+EVALUATE = """
+def evaluate(loader):
+    net.eval()
+    with torch.no_grad():
+        for count, (x,) in enumerate(loader, 1):
+            net(x.cuda())
+    net.train()
+    return count
+"""
+
+
+@pytest.fixture
+def dry(tmp_path):
+    return Dry(tmp_path)
+
+
+def caveats(dry, kind):
+    return dry.rows(f"SELECT name, line, count, total FROM caveat WHERE kind = '{kind}' AND run = (SELECT max(id) FROM run)"
+                    " ORDER BY line, name")
+
+
+def last(dry, column):
+    return dry.rows(f"SELECT {column} FROM run ORDER BY id DESC LIMIT 1")[0][0]
+
+
+def peak(dry):
+    return dry.rows("SELECT bytes FROM summary_peak WHERE step = -2 AND measure = 'requested' ORDER BY run DESC LIMIT 1")[0][0]
+
+
+# ---- settling ----
+
+def iteration(number, live=100, reserved=200):
+    return Iteration(number, 1, 0, live, reserved)
+
+
+def test_an_interval_depends_on_its_requests_and_not_on_what_came_before():
+    def history(sizes):
+        requests = 0
+        for size in sizes:
+            requests = (requests * FACTOR + size + 1) % MODULUS
+        return Reading(requests, len(sizes), 0, 0, 0)
+
+    one = between(history([5, 6]), history([5, 6, 7, 8]))
+    other = between(history([1]), history([1, 7, 8]))
+    swapped = between(history([1]), history([1, 8, 7]))
+    assert one == other != swapped
+
+
+@pytest.mark.parametrize("numbers, settles_at", [
+    ([1, 2, 2], 3), ([1, 2, 3, 2, 3], 4), ([1, 2, 3, 4, 1], 5), ([1, 2, 3, 4, 5, 6], None)])
+def test_a_step_settles_if_it_repeats_one_of_the_last_four(numbers, settles_at):
+    settling = Settling()
+    states = [settling.add(iteration(number)) for number in numbers]
+    assert (states.index(State.SETTLED) + 1 if State.SETTLED in states else None) == settles_at
+
+
+def test_equal_requests_do_not_settle_while_live_bytes_grow():
+    settling = Settling()
+    states = [settling.add(iteration(1, live=100 + 8 * n)) for n in range(6)]
+    assert states == 5 * [State.RUNNING] + [State.GROWING] and settling.growth == 8
+
+
+def test_steps_that_alternate_and_leak_grow_by_the_period():
+    settling = Settling()
+    for n in range(24):
+        if settling.add(iteration(n % 2, live=100 + 10 * (n // 2))) is not State.RUNNING:
+            break
+    assert settling.state is State.GROWING and settling.growth == 5
+
+
+def test_a_loop_that_never_repeats_itself_is_given_up():
+    settling = Settling()
+    states = [settling.add(iteration(n, live=100 + n % 3)) for n in range(10)]
+    assert states == 9 * [State.RUNNING] + [State.UNSETTLED]
+
+
+# ---- loaders ----
+
+# Programs that are shortened, by the library that they need.
+FILES = {"torch": "loop.py", "transformers": "trainer.py", "lightning": "lightning_fit.py", "accelerate": "accelerate_loop.py"}
+
+
+def test_loaders_end_early_and_the_program_goes_on_behind_them(dry):
+    said = dry.run(NET + EVALUATE + """
+steps = 0
+for epoch in range(2):
+    for (x,) in data(50, 64):
+        train(x)
+        steps += 1
+    batches = evaluate(data(40, 1024))
+print(steps, batches)
+""")
+    assert said.stdout == "6 3\n"
+    assert last(dry, "ended_by") == "program"
+    names = {name: (count, total) for name, _, count, total in caveats(dry, "shortened")}
+    assert names == {"training loader": (3, 50), "evaluation loader": (3, 40)}
+
+
+@pytest.mark.parametrize("program", FILES)
+def test_what_is_shortened_has_the_peak_of_the_whole_run(dry, program):
+    pytest.importorskip(program)
+    source = (pathlib.Path(__file__).parent / f"programs/{FILES[program]}").read_text()
+    dry.run(source)
+    shortened, names = peak(dry), [name for name, *_ in caveats(dry, "shortened")]
+    dry.run(source, "--steps", "all")
+    assert math.isclose(shortened, peak(dry), rel_tol=0.02)
+    assert names and not caveats(dry, "shortened")
+
+
+def test_a_loader_that_is_only_read_is_read_to_its_end(dry):
+    said = dry.run(NET + """
+print(sum(len(x) for (x,) in data(20, 8)), sum(x.cuda().numel() for (x,) in data(20, 8)) // 256)
+""")
+    assert said.stdout == "160 160\n"
+
+
+def test_a_loader_cycled_in_a_range_does_not_hold_the_program(dry):
+    dry.run(NET + """
+def cycle(loader):
+    while True:
+        yield from loader
+batches = cycle(data(10, 64))
+for step in range(100000):
+    train(next(batches)[0])
+""")
+    assert last(dry, "ended_by") == "settled"
+
+
+def test_an_evaluation_that_keeps_its_outputs_on_the_card_is_run_to_its_end(dry):
+    dry.run(NET + """
+net.eval()
+outputs = []
+with torch.no_grad():
+    for (x,) in data(30, 1024):
+        outputs.append(net(x.cuda()))
+print(len(outputs))
+""")
+    assert caveats(dry, "shortened") == []
+    assert peak(dry) > 30 * 1024 * 256 * 4
+
+
+# ---- loops that can't be left ----
+
+def test_a_loop_over_a_range_ends_the_program_and_what_did_not_run_is_named(dry):
+    said = dry.run(NET + EVALUATE + """
+for step in range(1000):
+    train(torch.randn(64, 256))
+    if step % 100 == 99:
+        evaluate(data(4, 64))
+torch.save(net.state_dict(), "net.pt")
+print("done")
+""")
+    assert said.stdout == "" and last(dry, "ended_by") == "settled"
+    assert [name for name, *_ in caveats(dry, "not_run")] == ["evaluate", "torch.save"]
+    assert "did not run: evaluate (program.py:" in said.stderr
+
+
+def test_an_evaluation_that_ran_only_before_training_is_named(dry):
+    dry.run(NET + EVALUATE + """
+for step in range(1000):
+    if step % 100 == 0:
+        evaluate(data(4, 64))
+    train(torch.randn(64, 256))
+""")
+    assert [name for name, *_ in caveats(dry, "not_run")] == ["evaluate after the first step"]
+
+
+def test_memory_that_grows_is_reported_with_the_iteration_at_which_the_card_is_full(dry):
+    said = dry.run(NET + """
+kept = []
+for step in range(1000):
+    train(torch.randn(64, 256))
+    kept.append(torch.zeros(1 << 20, device="cuda"))
+""")
+    assert last(dry, "ended_by") == "growth"
+    (size, count), = dry.rows("SELECT bytes, count FROM caveat WHERE kind = 'growth'")
+    assert size == 4 << 20 and 15000 < count < 21000  # of 79 GiB
+    assert "live memory grows: 4.00 MiB an iteration\n" in said.stderr
+    assert said.stderr.endswith(f": fits until iteration {count}, by estimate\n")
+
+
+def test_a_program_with_its_own_update_rule_has_steps(dry):
+    dry.run("""
+import torch
+weight = torch.randn(512, 512, device="cuda", requires_grad=True)
+layer = torch.nn.Linear(512, 512).cuda()
+for step in range(1000):
+    (layer(torch.randn(64, 512, device="cuda")) @ weight).pow(2).mean().backward()
+    with torch.no_grad():
+        for p in (weight, *layer.parameters()):
+            p.data -= 0.1 * p.grad
+            p.grad = None
+""")
+    assert dry.rows("SELECT count(*) FROM step")[0][0] < 10 and last(dry, "ended_by") == "settled"
+
+
+def test_accumulated_gradients_are_one_step(dry):
+    dry.run(NET + """
+for step in range(1000):
+    for _ in range(5):
+        net(torch.randn(64, 256, device="cuda")).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    assert dry.rows("SELECT count(*) FROM step")[0][0] == 3
+
+
+def test_steps_asked_for_are_made(dry):
+    dry.run(NET + "for step in range(30):\n    train(torch.randn(64, 256))\n", "--steps", "7")
+    assert dry.rows("SELECT count(*) FROM step") == [(7,)] and last(dry, "ended_by") == "steps"
+    dry.run(NET + "for step in range(30):\n    train(torch.randn(64, 256))\n", "--steps", "all")
+    assert last(dry, "ended_by") == "program"
+    assert dry.rows("SELECT count(*) FROM step WHERE run = 2") == [(30,)]
+
+
+# ---- ends ----
+
+def test_a_program_that_catches_its_end_is_ended(dry):
+    said = dry.run(NET + """
+tries = 0
+while tries < 10000:
+    tries += 1
+    try:
+        train(torch.randn(64, 256))
+    except:
+        print("caught", flush=True)
+""")
+    assert said.stdout == "caught\n" and last(dry, "ended_by") == "caught" and last(dry, "state") == "done"
+
+
+ENDLESS = NET + "print('begun', flush=True)\nwhile True:\n    train(torch.randn(64, 256))\n"
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_with_the_verdict_of_what_ran(dry, number, code):
+    script = dry.folder / "program.py"
+    script.write_text(ENDLESS)
+    process = subprocess.Popen([find_program(), "dry-run", "--steps", "all", "--trace", str(dry.trace), "--", sys.executable,
+                                str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=dry.folder,
+                               env=dry.environment(), start_new_session=True)
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(1)
+    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert last(dry, "ended_by") == "signal"
+    assert said.splitlines()[-1].startswith("memtrace: ended by a signal; until then peak ")
+
+
+def test_the_time_limit_ends_the_program(dry):
+    said = dry.run(ENDLESS, "--steps", "all", "--time-limit", "10")
+    assert last(dry, "ended_by") == "time limit"
+    assert said.stderr.splitlines()[-1].startswith("memtrace: ended at the time limit; until then peak ")
+
+
+# ---- the verdict ----
+
+def test_the_last_line_says_what_the_program_needs_of_the_card(dry):
+    said = dry.run(NET + "for step in range(30):\n    train(torch.randn(64, 256))\n")
+    line = said.stderr.splitlines()[-1]
+    answer = json.loads(dry.run(NET + "for step in range(30):\n    train(torch.randn(64, 256))\nprint('text')\n",
+                                "--json").stdout)
+    assert answer["schema"] == "memtrace.dry_run/1" and answer["fits"] and answer["exit_code"] == 0
+    assert answer["bytes"] == answer["reserved"] + answer["outside"] == answer["card"] - answer["free"]
+    assert line.startswith("memtrace: peak ") and " live; needs " in line and "): fits, " in line and line.endswith(" free")
+    assert answer["ended_by"] == "settled" and answer["steps"] == 3 and len(answer["ranks"]) == 1
+
+
+def test_out_of_memory_names_the_line_and_how_much_was_short(dry):
+    source = "import torch\nkept = [torch.zeros(1 << 28, device='cuda') for _ in range(100)]\n"
+    said = dry.run(source, code=5)
+    line = said.stderr.splitlines()[-1]
+    assert line.startswith("memtrace: out of memory: ") and " short at program.py:2" in line
+    assert line.endswith(f"; next: memtrace oom --run 1 --trace {dry.trace}")
+    answer = json.loads(dry.run(source, "--json", code=5).stdout)
+    assert not answer["fits"] and answer["short"] > 0 and answer["ended_by"] == "out of memory"
+
+
+def test_a_card_that_others_use_has_less_room(dry):
+    source = "import torch\nkept = torch.zeros(1 << 28, device='cuda')\n"
+    assert " of the 4.00 GiB that others leave " in dry.run(source, "--free", "4GiB").stderr
+    dry.run(source, "--free", "1GiB", code=5)
+
+
+def test_strict_fails_where_something_is_unknown(dry):
+    dry.run("import torch\nprint(torch.linalg.eigh(torch.ones(2000, 2000, device='cuda'))[0].shape)\n", "--strict", code=9)
+    dry.run("import torch\nprint(torch.ones(2000, 2000, device='cuda').add(1).shape)\n", "--strict")
+
+
+def test_values_that_were_not_computed_are_counted_by_line_but_not_where_they_are_printed(dry):
+    dry.run("""
+import torch
+x = torch.randn(1000, 1000, device="cuda")
+print(x.sum(), x)
+for _ in range(3):
+    if x.sum().item() > 0:
+        pass
+""")
+    assert dry.rows("SELECT name, line, count, value FROM caveat WHERE kind = 'assumed'") == [("a number", 6, 3, 1.0)]
+
+
+def test_ranks_settle_at_the_same_step(dry):
+    dry.run("""
+import os, torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(rank)
+net = nn.parallel.DistributedDataParallel(nn.Linear(512, 512).cuda())
+optimizer = torch.optim.Adam(net.parameters())
+step, extra = 0, []
+while True:
+    if rank == 1 and step < 2:
+        torch.zeros(1 << (18 + step), device="cuda")
+    net(torch.randn(64, 512, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    step += 1
+""", "--ranks", "2")
+    traces = sorted(dry.folder.glob("dry*.db"))
+    assert len(traces) == 2
+    import sqlite3
+    counts = set()
+    for path in traces:
+        with sqlite3.connect(path) as database:
+            counts.add(database.execute("SELECT count(*) FROM step").fetchone())
+    assert len(counts) == 1
