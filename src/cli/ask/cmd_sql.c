@@ -2,6 +2,7 @@
 #include "answer/table.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/run_word.h"
 
 #include "base/memory.h"
 
@@ -169,8 +170,8 @@ static mt_status run_sql(const void *given)
     const struct sql_options *sql = given;
     if (sql->query == NULL)
         return mt_fail(MT_USAGE, "sql needs a query: memtrace sql 'SELECT id, state FROM run'");
-    if (mt_question_is_meant(sql->query))
-        return mt_question_hint(sql->query, mt_fail(MT_USAGE, "\"%s\" is no query", sql->query));
+    if (mt_run_word_is(sql->query))
+        return mt_run_word_hint(sql->query, mt_fail(MT_USAGE, "\"%s\" is no query", sql->query));
     if (sql->csv && sql->trace.json)
         return mt_fail(MT_USAGE, "--csv and --json exclude each other");
     struct mt_question question = {0};

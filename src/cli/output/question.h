@@ -15,15 +15,6 @@ mt_status mt_trace_open_to_ask(const char *path, struct mt_trace **out);
  * The caller closes it, unless this fails. */
 mt_status mt_question_open(const struct mt_trace_options *options, struct mt_question *out);
 
-/* True if a text that stands where something else does means a run or a trace: a number, or a name that ends in .db. */
-bool mt_question_is_meant(const char *text);
-
-/* Returns the option that names what a text seems to be: "--trace" of a trace's file or folder, else "--run". Static. */
-const char *mt_question_option(const char *text);
-
-/* Adds to a failure how that option names the text. Returns the status. */
-mt_status mt_question_hint(const char *text, mt_status status);
-
 /* Notes on stderr that the last moments of a run are missing, if they are. */
 void mt_note_missing(const struct mt_run *run);
 

@@ -1,7 +1,7 @@
 #include "cli/program/options.h"
 
 #include "cli/output/output.h"
-#include "cli/output/question.h"
+#include "cli/output/run_word.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -194,9 +194,9 @@ static bool has_option(const struct parser *parser, const char *name)
 /* Adds to the failure of an argument the option that names a trace or a run, if the command has it. */
 static mt_status hint_option(const struct parser *parser, const char *argument, mt_status status)
 {
-    if (status == MT_OK || !has_option(parser, mt_question_option(argument)))
+    if (status == MT_OK || !has_option(parser, mt_run_word_option(argument)))
         return status;
-    return mt_question_hint(argument, status);
+    return mt_run_word_hint(argument, status);
 }
 
 static mt_status parse_positional(struct parser *parser, const char *argument)

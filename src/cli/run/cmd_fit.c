@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/run_word.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/program_fit.h"
 #include "cli/run/replayed_fit_report.h"
@@ -251,8 +252,8 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
 static mt_status check_program(const struct fit_options *fit)
 {
     const char *program = fit->dry.words[0];
-    if (fit->dry.words[1] == NULL && mt_question_is_meant(program))
-        return mt_question_hint(program, mt_fail(MT_USAGE, "\"%s\" is no program", program));
+    if (fit->dry.words[1] == NULL && mt_run_word_is(program))
+        return mt_run_word_hint(program, mt_fail(MT_USAGE, "\"%s\" is no program", program));
     const char *of_trace = fit->which != NULL ? "--run" : fit->with != NULL ? "--with" : "--batches";
     if (fit->which == NULL && fit->with == NULL && fit->batches == NULL)
         return MT_OK;

@@ -1,6 +1,7 @@
 /* memtrace export: what a trace holds, in the formats of other tools. */
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/run_word.h"
 #include "cli/record/python_start.h"
 #include "trace/export/export.h"
 
@@ -303,7 +304,7 @@ static mt_status choose_what(struct export_options *export)
             export->what = i;
     if (export->subject == NULL || export->what != NOT_GIVEN)
         return MT_OK;
-    return mt_question_hint(export->subject, mt_fail_unknown("WHAT", export->subject, whats, WHAT_COUNT));
+    return mt_run_word_hint(export->subject, mt_fail_unknown("WHAT", export->subject, whats, WHAT_COUNT));
 }
 
 static mt_status run_export(const void *given)
