@@ -38,7 +38,7 @@ static inline int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Runs a shell command in which $M is the program; the answer is valid until the next call. */
+/* Runs a shell command in which $M is the program and $D the folder tests/data; the answer is valid until the next call. */
 static inline const struct said *shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline const struct said *shell(const char *format, ...)
 {
@@ -48,7 +48,7 @@ static inline const struct said *shell(const char *format, ...)
     va_start(arguments, format);
     assert_true(vasprintf(&command, format, arguments) >= 0);
     va_end(arguments);
-    assert_true(asprintf(&whole, "M='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, command) >= 0);
+    assert_true(asprintf(&whole, "M='%s'; D='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, MT_TEST_DATA, command) >= 0);
     said.code = exit_code(system(whole));
     free(whole);
     free(command);

@@ -8,6 +8,7 @@
 
 #define FAKE "'" MT_FAKE_CUDA "' "
 #define RECORD "\"$M\" record -- " FAKE
+#define SET_FAKE "F='" MT_FAKE_CUDA "' " /* before a command that starts a shell */
 
 /* Turns off the leak sanitizer, if the test has one. It misreads the thread-local memory of libraries that are loaded
  * late, as CUPTI is, and can wait forever for a lock in a forked child of several threads. */

@@ -15,7 +15,7 @@
 enum { ATTACKS = 70, GUEST_CODE = 42, GUEST_BLOCKS = 3000 };
 
 /* Precedes a command to which memory is refused. */
-#define REFUSING "LD_PRELOAD='" MT_FAILING_MALLOC "' "
+#define REFUSING "LD_PRELOAD=./refusing.so "
 
 static const char *program; /* of this test, which is the guest, too */
 
@@ -28,6 +28,7 @@ static void skip_with_own_malloc(void)
 static int set_up(void **state)
 {
     *state = enter_folder("failing_memory");
+    assert_int_equal(symlink(MT_FAILING_MALLOC, "refusing.so"), 0); /* LD_PRELOAD takes no path with a space */
     const struct said *said =
         MEMTRACE("run --device sim:h100 --model small --layers 1 --batch 1 --seq 64 --steps 2 --trace whole.db");
     if (said->code != 0)

@@ -7,7 +7,7 @@
 
 #include <sqlite3.h>
 
-#define REFERENCE(name) MT_TEST_DATA "/import/pytorch_h200_2.7B_seq256_" name ".pickle.gz"
+#define REFERENCE(name) "\"$D\"/import/pytorch_h200_2.7B_seq256_" name ".pickle.gz"
 
 /* The measured runs as fp32 and autocast, and our own under the same names in own.db. */
 static int set_up(void **state)

@@ -3,7 +3,7 @@
 #include "same_rows.h"
 
 #define ALLOCATED_PEAK "SELECT bytes FROM summary_peak WHERE measure = 'allocated' AND step = -2"
-#define CPU_TRACE MT_TEST_DATA "/import/profile_cpu.pt.trace.json.gz"
+#define CPU_TRACE "\"$D\"/import/profile_cpu.pt.trace.json.gz"
 
 static int set_up(void **state)
 {
@@ -143,8 +143,7 @@ static void the_cpus_memory_is_imported_on_request(void **state)
     expect_success(import_events(events, "--device cpu"));
     assert_int_equal(sql_integer("x.db", ALLOCATED_PEAK), 7);
     assert_says(import_events(MEMORY(1, 0, 4096, 512, 512), "--device cpu")->err, "no event of the CPU's memory");
-    const struct said *said =
-        shell("\"$M\" import " MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz --device cpu --trace x.db");
+    const struct said *said = shell("\"$M\" import \"$D\"/import/program_oom_gpt2.pickle.gz --device cpu --trace x.db");
     assert_int_equal(said->code, MT_USAGE);
     assert_says(said->err, "a snapshot says nothing of the CPU's memory");
     assert_int_equal(shell("\"$M\" import x.json --device gpu --trace x.db")->code, MT_USAGE);

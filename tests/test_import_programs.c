@@ -3,7 +3,7 @@
 #include "program.h"
 #include "same_rows.h"
 
-#define PROGRAM(name) MT_TEST_DATA "/import/program_" name ".pickle.gz"
+#define PROGRAM(name) "\"$D\"/import/program_" name ".pickle.gz"
 
 enum { LLAMA_BYTES = 49682944 * 4, GPT2_BYTES = 81912576 * 4 };
 

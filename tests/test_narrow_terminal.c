@@ -20,7 +20,7 @@ static void a_table_fits_a_narrow_terminal(void **state)
         char command[200];
         char *whole = strdup(shell("\"$M\" %s", commands[i])->out);
         size_t width = longest_line(whole);
-        snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s", commands[i]);
+        snprintf(command, sizeof command, "TERM=dumb '" MT_PROGRAM "' %s", commands[i]);
         char *wide = on_terminal(500, command), *narrow = on_terminal((unsigned short)(width - 2), command);
         char *tiny = on_terminal(20, command);
         assert_string_equal(wide, whole);
@@ -37,14 +37,14 @@ static void a_table_fits_a_narrow_terminal(void **state)
         free(tiny);
     }
     char *dates =
-        on_terminal(60, "TERM=dumb " MT_PROGRAM
-                        " sql \"SELECT started_at, '2026-01-01 is a day that is shortened' AS day FROM run\"");
+        on_terminal(60, "TERM=dumb \'" MT_PROGRAM
+                        "\' sql \"SELECT started_at, '2026-01-01 is a day that is shortened' AS day FROM run\"");
     assert_non_null(strstr(dates, "2026-01-01 is a\xE2\x80\xA6"
                                   "at is shortened"));
     assert_non_null(strstr(dates, "Z  2026"));
     free(dates);
-    char *numbers = on_terminal(60, "TERM=dumb " MT_PROGRAM
-                                    " sql \"SELECT NULL AS a, 'first' AS b, printf('%060d', 1) AS c UNION ALL"
+    char *numbers = on_terminal(60, "TERM=dumb \'" MT_PROGRAM
+                                    "\' sql \"SELECT NULL AS a, 'first' AS b, printf('%060d', 1) AS c UNION ALL"
                                     " SELECT 12345678901234567, 'a text that is long', printf('%060d', 2)\"");
     assert_non_null(strstr(numbers, "12345678901234567"));
     assert_non_null(strstr(numbers, "00000000000000000000000000000000000000000000000000000000002"));
@@ -96,7 +96,7 @@ static void columns_are_left_out_where_there_is_no_room(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char command[200], room[100];
         char *whole = strdup(shell("\"$M\" %s", cases[i].command)->out);
-        snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s 2>note", cases[i].command);
+        snprintf(command, sizeof command, "TERM=dumb '" MT_PROGRAM "' %s 2>note", cases[i].command);
         char *wide = on_terminal(500, command);
         assert_string_equal(wide, whole);
         assert_null(strstr(shell("cat note")->out, "no room"));
@@ -120,7 +120,7 @@ static void a_study_fits_a_narrow_terminal(void **state)
     static const char study[] = "attention --device sim --no-trace --d 16,128 --seq 256,16384 --precision bf16";
     char command[200];
     char *whole = strdup(shell("\"$M\" %s", study)->out);
-    snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s 2>note", study);
+    snprintf(command, sizeof command, "TERM=dumb '" MT_PROGRAM "' %s 2>note", study);
     char *wide = on_terminal(500, command), *narrow = on_terminal(80, command), *narrower = on_terminal(60, command);
     assert_string_equal(wide, whole);
     assert_says(whole, "bf16: live before backward / peak\n");

@@ -317,7 +317,7 @@ static void what_the_driver_called_free_tells_what_others_held(void **state)
 static void a_limit_of_the_process_is_told_from_a_full_device(void **state)
 {
     (void)state;
-    assert_int_equal(MEMTRACE("import " MT_TEST_DATA "/import/pytorch_limited.json.gz --trace limited.db")->code, 0);
+    assert_int_equal(MEMTRACE("import \"$D\"/import/pytorch_limited.json.gz --trace limited.db")->code, 0);
     json_t *answer = json_of(MEMTRACE("oom --trace limited.db --json"));
     const json_t *memory = json_object_get(answer, "memory");
     assert_int_equal(integer_of(memory, "device_free_bytes"), 81852039168);

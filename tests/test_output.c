@@ -50,7 +50,7 @@ static void help_is_as_wide_as_the_terminal(void **state)
     for (size_t i = 0; i < 2 * sizeof commands / sizeof commands[0]; i++) {
         size_t columns = i % 2 == 0 ? 60 : 80;
         char command[100];
-        snprintf(command, sizeof command, "TERM=dumb " MT_PROGRAM " %s", commands[i / 2]);
+        snprintf(command, sizeof command, "TERM=dumb '" MT_PROGRAM "' %s", commands[i / 2]);
         char *narrow = on_terminal((unsigned short)columns, command);
         *strstr(narrow, "\nExamples:") = '\0'; /* which are to be copied as they are */
         for (char *line = strtok(narrow, "\n"); line != NULL; line = strtok(NULL, "\n"))
@@ -64,12 +64,12 @@ static void help_is_as_wide_as_the_terminal(void **state)
 static void the_variable_columns_is_believed_on_a_terminal_only(void **state)
 {
     (void)state;
-    char *narrow = on_terminal(500, "COLUMNS=80 TERM=dumb " MT_PROGRAM " runs 2>note");
+    char *narrow = on_terminal(500, "COLUMNS=80 TERM=dumb '" MT_PROGRAM "' runs 2>note");
     assert_true(longest_line(narrow) <= 80);
     for (size_t i = 0; i < 4; i++) {
         static const char *const wrong[] = {"", "0", "-3", "many"};
         char command[100];
-        snprintf(command, sizeof command, "COLUMNS=%s TERM=dumb " MT_PROGRAM " runs 2>note", wrong[i]);
+        snprintf(command, sizeof command, "COLUMNS=%s TERM=dumb '" MT_PROGRAM "' runs 2>note", wrong[i]);
         char *said = on_terminal(80, command);
         assert_string_equal(said, narrow);
         free(said);

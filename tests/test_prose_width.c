@@ -40,7 +40,7 @@ static void expect_lines_to_fit(const char *command, const char *text, size_t wi
 static char *say_at(unsigned short width, const char *command)
 {
     char whole[300];
-    snprintf(whole, sizeof whole, "TERM=dumb " MT_PROGRAM " %s", command);
+    snprintf(whole, sizeof whole, "TERM=dumb '" MT_PROGRAM "' %s", command);
     return on_terminal(width, whole);
 }
 

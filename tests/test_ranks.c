@@ -150,8 +150,8 @@ static void many_snapshots_become_ranks_of_one_trace(void **state)
 {
     (void)state;
     assert_int_equal(
-        shell("for r in 0 1; do cp " MT_TEST_DATA "/import/program_hf_trainer_llama.pickle.gz rank$r.pickle.gz; done;"
-              " cp " MT_TEST_DATA "/import/program_oom_gpt2.pickle.gz snapshot_rank_2.pickle.gz; echo no >rank3.pickle")
+        shell("for r in 0 1; do cp \"$D\"/import/program_hf_trainer_llama.pickle.gz rank$r.pickle.gz; done;"
+              " cp \"$D\"/import/program_oom_gpt2.pickle.gz snapshot_rank_2.pickle.gz; echo no >rank3.pickle")
             ->code,
         0);
     const struct said *said = MEMTRACE("import *rank* --trace job.db");

@@ -353,8 +353,8 @@ static void processes_side_by_side_have_traces_of_their_own(void **state)
 {
     (void)state;
     const struct said *said =
-        shell("\"$M\" record -- sh -c '" MT_FAKE_CUDA " take 0 1000 say first sleep 30000 >first & "
-              "until grep -q first first; do sleep 0.01; done; " MT_FAKE_CUDA " take 0 2000; kill $!; wait'");
+        shell(SET_FAKE "\"$M\" record -- sh -c '\"$F\" take 0 1000 say first sleep 30000 >first & "
+                       "until grep -q first first; do sleep 0.01; done; \"$F\" take 0 2000; kill $!; wait'");
     assert_int_equal(said->code, 0);
     assert_says(said->err, "run 1 of memtrace.db: peak 1000 B (interrupted); see memtrace peak --run 1\n");
     assert_says(said->err, "run 1 of memtrace.db-");
@@ -364,8 +364,7 @@ static void processes_side_by_side_have_traces_of_their_own(void **state)
 static void processes_one_after_another_are_runs_of_one_trace(void **state)
 {
     (void)state;
-    assert_int_equal(shell("\"$M\" record -- sh -c '" MT_FAKE_CUDA " take 0 1000; " MT_FAKE_CUDA " take 0 2000'")->code,
-                     0);
+    assert_int_equal(shell(SET_FAKE "\"$M\" record -- sh -c '\"$F\" take 0 1000; \"$F\" take 0 2000'")->code, 0);
     assert_peak("1", 1000, "Device");
     assert_peak("2", 2000, "Device");
 }

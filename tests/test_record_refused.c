@@ -126,8 +126,8 @@ static void a_trace_that_can_not_be_opened_is_one_line_and_cupti_is_free(void **
     static const char *const options[] = {"", "--kernels "};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         const struct said *said =
-            shell("rm -f memtrace.db; \"$M\" record %s-- sh -c 'echo text >memtrace.db; exec " MT_FAKE_CUDA
-                  " take 0 7 push a launch sum pop uses hears exit 6'",
+            shell("rm -f memtrace.db; " SET_FAKE "\"$M\" record %s-- sh -c 'echo text >memtrace.db; exec \"$F\" "
+                  "take 0 7 push a launch sum pop uses hears exit 6'",
                   options[i]);
         assert_int_equal(said->code, 6);
         assert_string_equal(said->out, "CUPTI is free\nlaunches are not heard\n");

@@ -102,7 +102,7 @@ static void what_is_missing_is_asked_for(void **state)
     said = MEMTRACE("fit --trace ours.db --run four --with eight --device sim:12GiB");
     assert_int_equal(said->code, 2);
     assert_says(said->err, "every batch is simulated");
-    expect_success(MEMTRACE("import " MT_TEST_DATA "/import/pytorch_limited.json.gz --trace small.db"));
+    expect_success(MEMTRACE("import \"$D\"/import/pytorch_limited.json.gz --trace small.db"));
     said = MEMTRACE("fit --trace small.db");
     assert_int_equal(said->code, 2);
     assert_says(said->err, "--device sim:a100-80gb");

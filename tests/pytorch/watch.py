@@ -153,7 +153,7 @@ class Watch(unittest.TestCase):
         events = json.loads(subprocess.check_output([MEMTRACE, "events", "--json", "--trace", self.trace], text=True))["rows"]
         (found,) = [row for row in events if row["action"] == "alloc" and row["bytes"] == requested]
         self.line = found["line"]
-        return [frame.split(" ") for frame in (found["frames"] or "").split("; ")]
+        return [frame.split(" ", 1) for frame in (found["frames"] or "").split("; ")]
 
     def test_a_block_has_the_line_and_the_stack_of_its_request(self):
         site = os.path.join(self.folder.name, "site-packages")
