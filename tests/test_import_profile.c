@@ -3,7 +3,8 @@
 #include "same_rows.h"
 
 #define ALLOCATED_PEAK "SELECT bytes FROM summary_peak WHERE measure = 'allocated' AND step = -2"
-#define CPU_TRACE "\"$D\"/import/profile_cpu.pt.trace.json.gz"
+#define CPU_FILE "profile_cpu.pt.trace.json.gz"
+#define CPU_TRACE "\"$D\"/import/" CPU_FILE
 
 static int set_up(void **state)
 {
@@ -34,7 +35,7 @@ static void the_peak_is_that_of_pytorchs_total(void **state)
     (void)state;
     const struct said *said = shell("python3 -c \"import gzip, json\nprint(max(e['args']['Total Allocated'] for e in"
                                     " json.load(gzip.open('%s'))['traceEvents'] if e['name'] == '[memory]'))\"",
-                                    CPU_TRACE);
+                                    MT_TEST_DATA "/import/" CPU_FILE);
     assert_true(strtoll(said->out, NULL, 10) > 0);
     assert_int_equal(sql_integer("cpu.db", ALLOCATED_PEAK), strtoll(said->out, NULL, 10));
 }
