@@ -13,7 +13,7 @@ import pathlib
 import re
 from typing import Any, Optional
 
-from . import _card, _dry_build
+from . import _card, _dry_build, _dry_files
 from ._import_hook import ImportHook
 from ._library import find_torch_library, load_torch_library
 
@@ -36,6 +36,7 @@ def add_cards(spec: Any, execute: Any, module: Any) -> None:
 def prepare(torch_folder: pathlib.Path) -> None:
     """Loads PyTorch's libraries, and then ours, and waits for torch._C. Fails with RuntimeError or _dry_build.NoLibrary."""
     global cards
+    _dry_files.begin()
     library = _dry_build.find(torch_folder)
     ctypes.CDLL(str(torch_folder / "lib/libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     memory = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)
@@ -47,6 +48,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     device.memtrace_dry_new_stream.restype = ctypes.c_int64
     device.memtrace_dry_operator.argtypes = [ctypes.c_char_p]
     device.memtrace_dry_resize.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    device.memtrace_dry_values.argtypes, device.memtrace_dry_values.restype = [ctypes.c_void_p], ctypes.c_void_p
     device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import io
 import os
 from typing import Any
 
 import torch
 
+from . import _dry_saving
 from ._dry_flex import WRAPPED, fused_attention
 from ._dry_places import Place, is_printing, place_of_user
 from ._watch import tell
@@ -50,10 +49,9 @@ notes = Notes()
 
 
 def replace_storage(cards: Any) -> None:
-    """Has storages on a card be made, resized and pickled, which a build without CUDA refuses, and one with CUDA asks a driver
-    for."""
+    """Has storages on a card be made and resized, which a build without CUDA refuses, and one with CUDA asks a driver for."""
     base: Any = torch._C.StorageBase
-    new, write, read, resize = base.__new__, base._write_file, base._set_from_file, torch.UntypedStorage.resize_
+    new, resize = base.__new__, torch.UntypedStorage.resize_
 
     def make(cls: type, *given: Any, **named: Any) -> Any:
         device = named.get("device")
@@ -69,40 +67,8 @@ def replace_storage(cards: Any) -> None:
             raise torch.OutOfMemoryError(cards.memory.memtrace_torch_last_error().decode())
         return storage
 
-    def write_file(storage: Any, *given: Any) -> None:
-        write(storage.cpu(), *given)
-
-    def set_from_file(storage: Any, *given: Any) -> Any:
-        if storage.device.type != "cuda":
-            return read(storage, *given)
-        host = storage.cpu()
-        read(host, *given)
-        return storage.copy_(host)
-
-    torch.UntypedStorage._set_from_file = set_from_file  # type: ignore[method-assign]
-    torch.UntypedStorage._write_file = write_file  # type: ignore[method-assign]
     torch.UntypedStorage.__new__ = make  # type: ignore[method-assign]
     torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign, assignment]
-
-
-def refuse_saving() -> None:
-    """Has torch.save and safetensors write no files: what would be saved was not computed."""
-    original = torch.save
-
-    def save(what: Any, target: Any, *given: Any, **named: Any) -> None:
-        if isinstance(target, io.BytesIO):
-            original(what, target, *given, **named)  # as pickle does
-        else:
-            notes.note("nothing is saved in a dry run")
-
-    def save_file(*given: Any, **named: Any) -> None:
-        notes.note("nothing is saved in a dry run")
-
-    torch.save = save  # type: ignore[assignment]
-    if importlib.util.find_spec("safetensors") is not None:
-        import safetensors.torch
-
-        safetensors.torch.save_file = save_file
 
 
 def keep_eager() -> None:
@@ -126,6 +92,6 @@ def keep_eager() -> None:
 def replace(cards: Any) -> None:
     """Replaces all. Calls for values that were not computed are told of from now on."""
     replace_storage(cards)
-    refuse_saving()
+    _dry_saving.begin(cards)
     keep_eager()
     cards.device.memtrace_dry_assume(float(os.environ["MEMTRACE_DRY_ASSUMED"]), ctypes.cast(notes.callback, ctypes.c_void_p))

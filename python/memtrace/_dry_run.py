@@ -34,6 +34,7 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
             importlib.import_module("._dry", __package__).prepare(pathlib.Path(spec.origin).parent)
             self._watcher = importlib.import_module("._dry_program", __package__).begin(self.path)
         except RuntimeError as error:
+            importlib.import_module("._dry_files", __package__).end()
             raise MemtraceError(1, f"no dry run: {error}") from error
         finally:
             for name in asked:
@@ -47,6 +48,7 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
 
         is_enough = isinstance(error, Enough)
         self._watcher.close(outcome_of(None if is_enough else error))
+        importlib.import_module("._dry_files", __package__).end()
         return is_enough
 
     @property

@@ -51,6 +51,7 @@ void mt_dry_request_give(const struct mt_dry_request *request)
     give("MEMTRACE_DRY_DEADLINE", request->deadline_s > 0 ? deadline : NULL);
     give("MEMTRACE_DRY_ASSUMED", request->assumed);
     give("MEMTRACE_DRY_CHANGES", request->changes);
+    give("MEMTRACE_DRY_FILES", request->files);
 }
 
 void mt_record_request_give(const struct mt_record_request *request)

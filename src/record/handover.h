@@ -59,6 +59,7 @@ struct mt_dry_request {
     double deadline_s;   /* the moment at which the program ends, in seconds since 1970; 0: never */
     const char *assumed; /* the number that a value has that was not computed */
     const char *changes; /* of the program, by name, with commas between; NULL: none */
+    const char *files;   /* the folder for what the program writes */
 };
 
 /* Puts it into the environment. */

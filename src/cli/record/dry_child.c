@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "cli/record/child_program.h"
+#include "cli/record/dry_files.h"
 #include "cli/record/dry_ranks.h"
 #include "cli/record/program_words.h"
 #include "cli/record/python_start.h"
@@ -61,11 +62,12 @@ static double deadline_of(const struct mt_dry_options *options)
 }
 
 /* Makes the request for the program that is started next. */
-static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct mt_recording *out)
+static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct mt_recording *out, char **out_files)
 {
     char device[MT_DEVICE_NAME];
     MT_TRY(mt_dry_device_spell(child->options, child->device, device));
     MT_TRY(mt_recording_begin(child->trace, out));
+    MT_TRY(mt_dry_files_begin(out_files));
     const struct mt_record_request request = {.trace = out->path,
                                               .answers = out->answers,
                                               .name = child->name,
@@ -76,7 +78,8 @@ static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct m
                                         .steps = child->options->steps,
                                         .deadline_s = deadline_of(child->options),
                                         .assumed = child->options->assumed,
-                                        .changes = child->changes};
+                                        .changes = child->changes,
+                                        .files = *out_files};
     mt_record_request_give(&request);
     mt_dry_request_give(&what);
     return MT_OK;
@@ -107,17 +110,20 @@ mt_status mt_dry_child_start(const struct mt_dry_child *child, char *const *word
 {
     struct mt_rank_program program;
     struct mt_program_words found;
+    char *files = NULL;
     *out = (struct mt_dry_child_run){0};
     mt_program_words_find(words, &found);
     mt_status status = read_program(child->options, found.words, &program);
     out->is_many = program.ranks > 0;
     if (status == MT_OK)
-        status = begin(child, cards_of(child->options, &program), &out->recording);
+        status = begin(child, cards_of(child->options, &program), &out->recording, &files);
     if (status == MT_OK && out->is_many) {
         const struct mt_dry_ranks ranks = {&program, child->options->only, &out->recording, output, child->is_quiet};
         status = mt_dry_ranks_run(&ranks, &out->code);
     } else if (status == MT_OK)
         status = mt_child_program_run_into(output, found.words, &out->code);
+    mt_dry_files_end(files);
+    free(files);
     mt_rank_program_release(&program);
     mt_program_words_release(&found);
     return status;

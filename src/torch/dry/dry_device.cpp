@@ -171,6 +171,14 @@ void memtrace_dry_begin(int count)
     mt_dry::register_recurrent();
 }
 
+/* Returns the values of a storage, by the address of its c10::StorageImpl. nullptr: it has none, or is not on a card. Does not
+ * report values that were not computed, unlike a copy to the host. */
+const void *memtrace_dry_values(const void *storage)
+{
+    mt_dry::block *owner = mt_dry::block_of(static_cast<const c10::StorageImpl *>(storage));
+    return owner != nullptr && owner->has_values() ? owner->host() : nullptr;
+}
+
 /* Gives a storage, by the address of its c10::StorageImpl, other bytes. */
 int memtrace_dry_resize(void *storage, uint64_t bytes)
 {

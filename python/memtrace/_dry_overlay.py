@@ -1,0 +1,451 @@
+"""Which files a dry run's program may change in their places, and where its other files are: a folder of the job.
+
+    path ──▶ path_of ──▶ entry? ──▶ DATA  a file in the job's folder      (written by the program)
+                            │      FILE  a file of the user               (renamed by the program; copied before it is written)
+                            │      LINK  a symbolic link in the folder    (made by the program)
+                            │      GONE  nothing                          (removed or renamed by the program)
+                            └─ no ──▶ the path itself
+
+Folders are made in their places, so that native code can write into them; `memtrace dry-run` removes those that are empty at the
+end of the job. The processes of a job share the entries through a journal: each appends a line for a change, and reads the lines
+of others before it looks at an entry.
+
+Threads: any.
+"""
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import getpass
+import itertools
+import json
+import os
+import stat
+import sys
+import tempfile
+import threading
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn, Optional
+
+FOLDER = "MEMTRACE_DRY_FILES"
+DATA, FILE, LINK, GONE = "data", "file", "link", "gone"
+MOST_LINKS = 40  # in a row, as in Linux
+
+# The functions of os before they are replaced.
+real = SimpleNamespace(open_file=open, **{name: getattr(os, name) for name in (
+    "open", "stat", "lstat", "access", "listdir", "scandir", "mkdir", "rmdir", "remove", "unlink", "rename", "replace", "link",
+    "symlink", "readlink", "truncate", "chmod", "chown", "lchown", "utime", "getxattr", "listxattr", "setxattr", "removexattr")})
+
+# Folders of caches: the variable that names one, what is below it, and where it is without the variable.
+CACHES = (("XDG_CACHE_HOME", "", "~/.cache"), ("HF_HOME", "hub", ""), ("HF_HOME", "datasets", ""), ("HF_HOME", "modules", ""),
+          ("HF_HOME", "xet", ""), ("HF_HUB_CACHE", "", ""), ("HUGGINGFACE_HUB_CACHE", "", ""), ("HF_DATASETS_CACHE", "", ""),
+          ("HF_MODULES_CACHE", "", ""), ("TRANSFORMERS_CACHE", "", ""), ("TORCH_HOME", "", ""), ("TORCH_EXTENSIONS_DIR", "", ""),
+          ("TORCHINDUCTOR_CACHE_DIR", "", ""), ("TRITON_CACHE_DIR", "", "~/.triton"), ("MPLCONFIGDIR", "", "~/.config/matplotlib"),
+          ("NUMBA_CACHE_DIR", "", ""), ("PYTHONPYCACHEPREFIX", "", ""), ("CUDA_CACHE_PATH", "", "~/.nv"), ("NLTK_DATA", "", ""),
+          ("KAGGLEHUB_CACHE", "", ""))
+
+# Modules that fetch data. New files that they write stay: they are the same without a card, and may be large.
+DOWNLOADERS = ("huggingface_hub.file_download", "huggingface_hub._snapshot_download", "huggingface_hub._local_folder", "datasets.",
+               "torch.hub", "torchvision.datasets.", "torchaudio.datasets.", "urllib.request", "gdown.", "kagglehub.",
+               "nltk.downloader")
+
+
+class Entry(NamedTuple):
+    """What a path names, where it differs from the disk."""
+
+    kind: str
+    place: str = ""
+
+
+def fail(number: int, path: str) -> NoReturn:
+    """Raises the OSError for an errno."""
+    raise OSError(number, os.strerror(number), path)
+
+
+class Journal:
+    """Lines that the processes of a job append to a file, each a list of texts."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.taken_bytes = 0
+
+    def add(self, *words: str) -> None:
+        file = real.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(file, json.dumps(words).encode() + b"\n")
+        os.close(file)
+
+    def take(self) -> list[list[str]]:
+        """Returns the lines since the last call."""
+        try:
+            if real.stat(self.path).st_size == self.taken_bytes:
+                return []
+        except FileNotFoundError:
+            return []
+        with real.open_file(self.path, "rb") as file:
+            file.seek(self.taken_bytes)
+            lines = file.read().rpartition(b"\n")[0]
+        self.taken_bytes += len(lines) + 1 if lines else 0
+        return [json.loads(line) for line in lines.split(b"\n") if line]
+
+
+# ---- the user's files and others ----
+
+@functools.lru_cache(1)
+def statx() -> Any:
+    return getattr(ctypes.CDLL(None), "statx", None)
+
+
+def born(path: str) -> tuple[int, int]:
+    """Returns when a file was made, in seconds and nanoseconds; (0, 0) where the file system does not say."""
+    basic, birth, no_follow = 0x7ff, 0x800, 0x100  # STATX_BASIC_STATS, STATX_BTIME, AT_SYMLINK_NOFOLLOW
+    found = (ctypes.c_uint8 * 256)()
+    if statx() is None or statx()(-100, os.fsencode(path), no_follow, basic | birth, found):
+        return 0, 0
+    mask = ctypes.c_uint32.from_buffer(found, 0).value
+    seconds, nanoseconds = ctypes.c_int64.from_buffer(found, 80).value, ctypes.c_uint32.from_buffer(found, 88).value
+    return (seconds, nanoseconds) if mask & birth else (0, 0)
+
+
+def cache_folders() -> list[str]:
+    """Returns the folders of caches, which programs without a card may fill as others do."""
+    found = [os.path.join(os.environ.get(name) or default, below) for name, below, default in CACHES
+             if os.environ.get(name) or default]
+    try:
+        found.append(os.path.join(tempfile.gettempdir(), "torchinductor_" + getpass.getuser()))
+    except (KeyError, OSError):
+        pass  # a user without a name
+    return [os.path.realpath(os.path.expanduser(path)) for path in found]
+
+
+def is_download() -> bool:
+    """True if a module that fetches data is among the callers."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if (frame.f_globals.get("__name__") or "").startswith(DOWNLOADERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def copy(source: str, target: str) -> None:
+    """Copies a file with its mode. Gaps stay gaps."""
+    with real.open_file(source, "rb", 0) as reader, real.open_file(target, "wb", 0) as writer:
+        copy_data(reader.fileno(), writer.fileno())
+        os.fchmod(writer.fileno(), stat.S_IMODE(os.fstat(reader.fileno()).st_mode) | stat.S_IWUSR)
+
+
+def copy_data(source: int, target: int) -> None:
+    """Copies what an open file holds from its position on. Gaps stay gaps."""
+    end, at = os.fstat(source).st_size, os.lseek(source, 0, os.SEEK_CUR)
+    shift = os.lseek(target, 0, os.SEEK_CUR) - at
+    while at < end:
+        try:
+            begin = os.lseek(source, at, os.SEEK_DATA)
+        except OSError:
+            break  # the rest is a gap
+        at = os.lseek(source, begin, os.SEEK_HOLE)
+        os.lseek(source, begin, os.SEEK_SET)
+        os.lseek(target, begin + shift, os.SEEK_SET)
+        while begin < at:
+            begin += os.sendfile(target, source, None, at - begin)
+    os.ftruncate(target, end + shift)
+    os.lseek(target, end + shift, os.SEEK_SET)
+
+
+class Overlay:
+    """The files of a job. Invariants: a DATA or LINK entry's file is in the folder; a FILE entry's is not, and is never written;
+    the parent of each entry is a folder on the disk."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.realpath(folder)
+        self.began = born(self.folder)
+        self.journal = Journal(os.path.join(self.folder, "journal"))
+        self.lock = threading.RLock()
+        self.local = threading.local()  # .depth: of calls that are left alone
+        self.entries: dict[str, Entry] = {}
+        self.made: set[str] = set()  # folders
+        self.written: dict[str, None] = {}  # paths that this process has written, in their order
+        self.temporary: tuple[str, ...] = ()  # what tempfile made, with and without a slash at the end
+        self.real_folders: dict[str, str] = {}  # by the spelling of the program
+        self.numbers = itertools.count()
+        self.roots = tuple(path + "/" for path in ("/dev", "/proc", "/sys", self.folder, *cache_folders()))
+        self.own = {os.path.realpath(os.environ[name]) for name in ("MEMTRACE_RECORD_ANSWERS",) if name in os.environ}
+        os.register_at_fork(after_in_child=self.follow_fork)
+
+    def follow_fork(self) -> None:
+        self.lock = threading.RLock()
+        self.written.clear()
+
+    # ---- the journal ----
+
+    def is_used(self) -> bool:
+        """Reads what others have changed. True if an entry may be there."""
+        with self.lock:
+            for verb, path, *rest in self.journal.take():
+                self.real_folders.clear()
+                if verb == "put":
+                    self.entries[path] = Entry(*rest)
+                elif verb == "forget":
+                    self.entries.pop(path, None)
+                elif verb == "made":
+                    self.made.add(path)
+                elif verb == "temporary":
+                    self.temporary += (path, path + "/")
+                else:
+                    self.made.discard(path)
+        return bool(self.entries)
+
+    def put(self, path: str, entry: Optional[Entry]) -> None:
+        """Has a path name something else. What it named before is removed from the job's folder, unless another path names it."""
+        before = self.entries.get(path)
+        self.journal.add(*(("put", path, *entry) if entry is not None else ("forget", path)))
+        self.is_used()
+        if entry is not None and entry.kind == DATA:
+            self.written[path] = None
+        if entry is None or entry.kind == GONE:
+            self.written.pop(path, None)
+        if before is not None and before.kind in (DATA, LINK) and before not in self.entries.values():
+            real.unlink(before.place)
+            real.rmdir(os.path.dirname(before.place))
+
+    def hide(self, path: str) -> None:
+        """Has a path name nothing."""
+        self.put(path, Entry(GONE) if self.is_on_disk(path) else None)
+
+    def note_temporary(self, path: str) -> None:
+        self.journal.add("temporary", os.path.join(self.folder_of(os.path.dirname(path)), os.path.basename(path)))
+
+    def note_folder(self, path: str, is_made: bool) -> None:
+        """Notes that the program has made a folder, or removed it."""
+        self.journal.add("made" if is_made else "unmade", path)
+        if is_made:
+            with real.open_file(os.path.join(self.folder, "folders"), "ab") as file:
+                file.write(os.fsencode(path) + b"\0")
+
+    # ---- paths ----
+
+    def folder_of(self, folder: str) -> str:
+        """Returns a folder's path without symbolic links."""
+        found = self.real_folders.get(folder)
+        if found is None:
+            depth, self.local.depth = getattr(self.local, "depth", 0), 1
+            try:
+                found = os.path.realpath(folder)
+            finally:
+                self.local.depth = depth
+            for path, entry in self.entries.items():
+                if entry.kind == LINK and (found + "/").startswith(path + "/"):
+                    target = os.path.join(os.path.dirname(path), real.readlink(entry.place))
+                    found = self.folder_of(os.path.realpath(target + found[len(path):]))
+            self.real_folders[folder] = found
+        return found
+
+    def path_of(self, path: Any, dir_fd: Optional[int] = None, follows: bool = True) -> str:
+        """Returns the absolute path of what a path of the program names, without symbolic links; the last part may be one, unless
+        `follows`."""
+        base = os.getcwd() if dir_fd is None else real.readlink(f"/proc/self/fd/{dir_fd}")
+        text = os.path.join(base, os.fsdecode(path))
+        for _ in range(MOST_LINKS):
+            folder, name = os.path.split(text.rstrip("/"))
+            if name in ("", ".", ".."):
+                return self.folder_of(text)
+            text = os.path.join(self.folder_of(folder), name)
+            entry = self.entries.get(text)
+            if not follows or (entry.kind != LINK if entry is not None else not stat.S_ISLNK(self.mode(text))):
+                return text
+            target = real.readlink(text if entry is None else entry.place)
+            text = os.path.join(os.path.dirname(text), target)
+        fail(errno.ELOOP, text)
+
+    def mode(self, path: str) -> int:
+        """Returns the mode of what is on the disk; 0: nothing is."""
+        try:
+            return int(real.lstat(path).st_mode)
+        except OSError:
+            return 0
+
+    def is_on_disk(self, path: str) -> bool:
+        return self.mode(path) != 0
+
+    def place_of(self, path: str) -> Optional[str]:
+        """Returns where the contents of a path are; None: there is nothing of that name."""
+        entry = self.entries.get(path)
+        if entry is None:
+            return path if self.is_on_disk(path) else None
+        return entry.place or None
+
+    def is_folder(self, path: str) -> bool:
+        return path not in self.entries and stat.S_ISDIR(self.mode(path))
+
+    def names_in(self, folder: str) -> dict[str, Optional[Entry]]:
+        """Returns the names in a folder, each with its entry."""
+        if self.entries.get(folder) is not None:
+            fail(errno.ENOENT if self.entries[folder].kind == GONE else errno.ENOTDIR, folder)
+        found: dict[str, Optional[Entry]] = dict.fromkeys(real.listdir(folder))
+        for path, entry in list(self.entries.items()):
+            if os.path.dirname(path) == folder:
+                found[os.path.basename(path)] = entry
+        return {name: entry for name, entry in found.items() if entry is None or entry.kind != GONE}
+
+    # ---- the rule ----
+
+    def is_free(self, path: str) -> bool:
+        """True if the program may change the path on the disk."""
+        return path not in self.entries and self.is_left(path)
+
+    def is_left(self, path: str) -> bool:
+        """True if the program may change what is at a path: caches, devices, temporary files, and what was made since the run
+        began; not the user's files, and no new ones. The path has no entry."""
+        if path in self.own or path.startswith(self.roots) or path in self.temporary or path.startswith(self.temporary[1::2]):
+            return True
+        if "/__pycache__/" in path:
+            return True
+        mode = self.mode(path)
+        if not mode:
+            return is_download()
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            return True
+        return real.lstat(path).st_ctime_ns // 10**9 >= self.began[0] > 0 and born(path) >= self.began
+
+    # ---- places ----
+
+    def new_place(self, path: str) -> str:
+        """Returns the path of a new file in the job's folder, with the name that the program gave."""
+        while True:
+            folder = os.path.join(self.folder, f"{os.getpid()}-{next(self.numbers)}")
+            try:
+                real.mkdir(folder)
+            except FileExistsError:
+                continue  # of a process that had this number before
+            return os.path.join(folder, os.path.basename(path))
+
+    def place_to_read(self, path: str) -> str:
+        """Returns the file to read for a path. Fails with FileNotFoundError if the program has removed it."""
+        entry = self.entries.get(path)
+        if entry is None:
+            return path
+        return entry.place or fail(errno.ENOENT, path)
+
+    def place_to_write(self, path: str, flags: int, mode: int = 0o666) -> str:
+        """Returns the file to open for writing, which is there; of the user's, a copy. Fails as os.open would."""
+        entry = self.entries.get(path)
+        if self.is_free(path):
+            return path
+        place = self.place_of(path)
+        if place is None:
+            self.check_new(path, flags)
+        elif flags & os.O_EXCL and flags & os.O_CREAT:
+            fail(errno.EEXIST, path)
+        elif self.is_folder(path):
+            return path  # and fails
+        elif not real.access(place, os.W_OK):
+            fail(errno.EACCES, path)
+        if entry is not None and entry.kind == DATA:
+            return entry.place
+        return self.make(path, None if flags & os.O_TRUNC else place, mode)
+
+    def check_new(self, path: str, flags: int) -> None:
+        """Fails as os.open does where a new file can't be."""
+        folder = os.path.dirname(path)
+        if not flags & os.O_CREAT or not self.is_folder(folder):
+            fail(errno.ENOENT, path)
+        if not real.access(folder, os.W_OK | os.X_OK):
+            fail(errno.EACCES, path)
+
+    def make(self, path: str, source: Optional[str], mode: int = 0o666) -> str:
+        """Makes the file of a path in the job's folder, as a copy or empty, and returns its place."""
+        place = self.new_place(path)
+        if source is not None:
+            copy(source, place)
+        else:
+            os.close(real.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode | stat.S_IWUSR))
+        self.put(path, Entry(DATA, place))
+        return place
+
+    # ---- changes of names ----
+
+    def remove(self, path: str) -> None:
+        """Removes a file that the program may not change in its place."""
+        if self.place_of(path) is None:
+            fail(errno.ENOENT, path)
+        self.hide(path)
+
+    def make_folder(self, path: str, mode: int) -> None:
+        entry = self.entries.get(path)
+        is_shown = entry is not None and entry.kind == GONE and stat.S_ISDIR(self.mode(path))
+        if entry is not None and not is_shown:
+            fail(errno.EEXIST if entry.kind != GONE else errno.EACCES, path)  # EACCES: a file of the user is on the disk
+        if is_shown:
+            self.put(path, None)
+            return
+        is_noted = not self.is_left(path)  # before it is there
+        real.mkdir(path, mode)
+        if is_noted:
+            self.note_folder(path, True)
+
+    def remove_folder(self, path: str) -> None:
+        if self.names_in(path):
+            fail(errno.ENOTEMPTY, path)
+        is_left = path in self.made or self.is_left(path)
+        if is_left and not real.listdir(path):
+            real.rmdir(path)
+            self.note_folder(path, False)
+        else:
+            self.put(path, Entry(GONE))
+
+    def link(self, source: str, target: str) -> None:
+        """Has another path name a file."""
+        place = self.place_of(source) or fail(errno.ENOENT, source)
+        if self.place_of(target) is not None:
+            fail(errno.EEXIST, target)
+        if self.is_free(source):
+            self.make(target, place)
+        else:
+            self.put(target, self.entries.get(source) or Entry(FILE, place))
+
+    def link_symbolically(self, text: Any, path: str) -> None:
+        if self.place_of(path) is not None:
+            fail(errno.EEXIST, path)
+        self.check_new(path, os.O_CREAT)
+        place = self.new_place(path)
+        real.symlink(os.fsdecode(text), place)
+        self.put(path, Entry(LINK, place))
+
+    def rename(self, source: str, target: str) -> None:
+        place = self.place_of(source) or fail(errno.ENOENT, source)
+        if self.is_free(source) and self.is_free(target):
+            real.rename(source, target)
+        elif self.is_folder(source):
+            self.rename_folder(source, target)
+        elif self.is_folder(target):
+            fail(errno.EISDIR, target)
+        elif source != target:
+            self.rename_file(source, place, target)
+
+    def rename_file(self, source: str, place: str, target: str) -> None:
+        """Renames a file, one of which may be a free one."""
+        if self.is_free(target):
+            copy(place, target)
+            self.hide(source)
+            return
+        if self.place_of(target) is None:
+            self.check_new(target, os.O_CREAT)
+        if self.is_free(source):
+            self.make(target, source)
+            real.unlink(source)
+        else:
+            self.put(target, self.entries.get(source) or Entry(FILE, source))
+            self.hide(source)
+
+    def rename_folder(self, source: str, target: str) -> None:
+        """Renames a folder by the files in it."""
+        if (target + "/").startswith(source + "/"):
+            fail(errno.EINVAL, target)
+        if not self.is_folder(target):
+            self.make_folder(target, stat.S_IMODE(self.mode(source)))
+        elif self.names_in(target):
+            fail(errno.ENOTEMPTY, target)
+        for name in self.names_in(source):
+            self.rename(os.path.join(source, name), os.path.join(target, name))
+        self.remove_folder(source)
