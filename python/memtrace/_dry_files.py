@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
-from ._dry_overlay import DATA, FOLDER, Overlay, copy_data, fail, real
+from ._dry_overlay import DATA, FOLDER, GONE, Overlay, copy_data, fail, real
 
 MOST_NAMED = 5  # files in the note at the end
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -40,10 +40,10 @@ def flags_of(mode: str) -> int:
 class Found:
     """An os.DirEntry for a file that is in the job's folder."""
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, folder: Any, name: Any) -> None:
         self.name, self.path = name, os.path.join(folder, name)
 
-    def __fspath__(self) -> str:
+    def __fspath__(self) -> Any:
         return self.path
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
@@ -209,23 +209,28 @@ class Redirection:
     # ---- folders ----
 
     def listdir(self, path: Any = None) -> Any:
-        folder = "." if path is None else path
-        if self.is_off(folder) or not self.overlay.is_used():
+        folder = self.changed_folder(path)
+        if folder is None:
             return real.listdir(path)
-        found = self.overlay.path_of(folder)
-        names = list(self.overlay.names_in(found)) if self.overlay.mode(found) or found in self.overlay.entries else real.listdir(path)
-        return [os.fsencode(name) for name in names] if isinstance(folder, bytes) else names
+        names = self.overlay.names_in(folder)
+        return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
     def scandir(self, path: Any = None) -> Any:
-        folder = "." if path is None else path
-        if self.is_off(folder) or not self.overlay.is_used():
+        folder = self.changed_folder(path)
+        if folder is None:
             return real.scandir(path)
-        entries = self.overlay.names_in(self.overlay.path_of(folder))
-        if isinstance(folder, bytes) or not any(entries.values()) and len(entries) == len(real.listdir(folder)):
-            return real.scandir(path)
-        with real.scandir(folder) as found:
-            kept = [entry for entry in found if entry.name in entries and entries[entry.name] is None]
-        return Listing(kept + [Found(os.fspath(folder), name) for name, entry in entries.items() if entry is not None])
+        changed, named = self.overlay.changed_in(folder), "." if path is None else os.fspath(path)
+        with real.scandir(named) as found:
+            kept: list[Any] = [entry for entry in found if os.fsdecode(entry.name) not in changed]
+        names = [name for name, entry in changed.items() if entry.kind != GONE]
+        return Listing(kept + [Found(named, os.fsencode(name) if isinstance(named, bytes) else name) for name in names])
+
+    def changed_folder(self, path: Any) -> Optional[str]:
+        """Returns the folder to list, if it is not as it is on the disk."""
+        if isinstance(path, int) or self.is_off(".") or not self.overlay.is_used():
+            return None
+        folder = self.overlay.path_of("." if path is None else path)
+        return folder if self.overlay.changed_in(folder) else None
 
     def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> Any:
         if self.is_off(path):

@@ -164,6 +164,7 @@ class Overlay:
         self.lock = threading.RLock()
         self.local = threading.local()  # .depth: of calls that are left alone
         self.entries: dict[str, Entry] = {}
+        self.names: dict[str, dict[str, Entry]] = {}  # the same, by folder and name
         self.made: set[str] = set()  # folders
         self.written: dict[str, None] = {}  # paths that this process has written, in their order
         self.temporary: tuple[str, ...] = ()  # what tempfile made, with and without a slash at the end
@@ -184,10 +185,11 @@ class Overlay:
         with self.lock:
             for verb, path, *rest in self.journal.take():
                 self.real_folders.clear()
+                names = self.names.setdefault(os.path.dirname(path), {})
                 if verb == "put":
-                    self.entries[path] = Entry(*rest)
+                    self.entries[path] = names[os.path.basename(path)] = Entry(*rest)
                 elif verb == "forget":
-                    self.entries.pop(path, None)
+                    self.entries.pop(path, None), names.pop(os.path.basename(path), None)
                 elif verb == "made":
                     self.made.add(path)
                 elif verb == "temporary":
@@ -278,15 +280,18 @@ class Overlay:
     def is_folder(self, path: str) -> bool:
         return path not in self.entries and stat.S_ISDIR(self.mode(path))
 
-    def names_in(self, folder: str) -> dict[str, Optional[Entry]]:
-        """Returns the names in a folder, each with its entry."""
-        if self.entries.get(folder) is not None:
-            fail(errno.ENOENT if self.entries[folder].kind == GONE else errno.ENOTDIR, folder)
-        found: dict[str, Optional[Entry]] = dict.fromkeys(real.listdir(folder))
-        for path, entry in list(self.entries.items()):
-            if os.path.dirname(path) == folder:
-                found[os.path.basename(path)] = entry
-        return {name: entry for name, entry in found.items() if entry is None or entry.kind != GONE}
+    def changed_in(self, folder: str) -> dict[str, Entry]:
+        """Returns the entries in a folder by their names. Fails if it is none."""
+        entry = self.entries.get(folder)
+        if entry is not None:
+            fail(errno.ENOENT if entry.kind == GONE else errno.ENOTDIR, folder)
+        return self.names.get(folder, {})
+
+    def names_in(self, folder: str) -> list[str]:
+        """Returns the names in a folder."""
+        changed = self.changed_in(folder)
+        on_disk = [name for name in real.listdir(folder) if name not in changed]
+        return on_disk + [name for name, entry in changed.items() if entry.kind != GONE]
 
     # ---- the rule ----
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import _dry_saving
+from . import _dry_saving, _dry_services
 from ._dry_flex import WRAPPED, fused_attention
 from ._dry_places import Place, is_printing, place_of_user
 from ._watch import tell
@@ -93,5 +93,6 @@ def replace(cards: Any) -> None:
     """Replaces all. Calls for values that were not computed are told of from now on."""
     replace_storage(cards)
     _dry_saving.begin(cards)
+    _dry_services.begin()
     keep_eager()
     cards.device.memtrace_dry_assume(float(os.environ["MEMTRACE_DRY_ASSUMED"]), ctypes.cast(notes.callback, ctypes.c_void_p))

@@ -284,6 +284,19 @@ def open_tensors(original: Callable[..., Any], filename: Any, framework: str, de
     return OnCard(original(filename, framework, device="cpu", **named), device)
 
 
+def install_scripts() -> None:
+    """Has TorchScript, which is native code, read and write the job's files."""
+    def save(original: Callable[..., Any], module: Any, target: Any, *given: Any, **named: Any) -> Any:
+        return original(module, _dry_files.place_to_write(target) if is_path(target) else target, *given, **named)
+
+    def load(original: Callable[..., Any], unit: Any, path: Any, *given: Any, **named: Any) -> Any:
+        return original(unit, _dry_files.place_to_read(path), *given, **named)
+
+    around(torch.jit, "save", save)
+    around(torch.jit.RecursiveScriptModule, "save", save)
+    around(C, "import_ir_module", load)
+
+
 def is_path(target: Any) -> bool:
     return isinstance(target, (str, os.PathLike))
 
@@ -307,3 +320,4 @@ def begin(cards: Any) -> None:
     saving.install_archives()
     saving.install_storages()
     saving.install_safetensors()
+    install_scripts()

@@ -489,3 +489,63 @@ assert again["state_dict"]["net.1.weight"].shape == (1024, 1024)
 print(os.path.basename(kept.best_model_path), sorted(os.listdir("ckpt")))
 """, "--steps", "100")
     assert "last.ckpt" in said.stdout
+
+
+# ---- services ----
+
+def test_loggers_stay_on_this_machine(dry):  # noqa: F811
+    for name, text in {
+            "wandb/__init__.py": """
+import os
+def init(project=None, mode=None, dir=None):
+    return mode or os.environ["WANDB_MODE"], dir or os.environ["WANDB_DIR"]
+""",
+            "mlflow/__init__.py": "from .tracking import *\nfrom .tracking._tracking_service.utils import set_tracking_uri",
+            "mlflow/tracking/__init__.py": "",
+            "mlflow/tracking/_tracking_service/__init__.py": "",
+            "mlflow/tracking/_tracking_service/utils.py": "import os\ndef set_tracking_uri(uri):\n    os.environ['MLFLOW_TRACKING_URI'] = uri",
+    }.items():
+        path = dry.folder / "dry modules" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    said = dry.run("""
+        import os, sys, torch
+        sys.path.append("dry modules")
+        import mlflow, wandb
+        files = os.environ["MEMTRACE_DRY_FILES"]
+        assert wandb.init(project="x") == wandb.init(mode="online", dir="logs") == ("offline", files)
+        assert wandb.init(mode="disabled")[0] == "disabled"
+        mlflow.set_tracking_uri("http://127.0.0.1:9")
+        assert os.environ["MLFLOW_TRACKING_URI"] == f"file://{files}/mlruns"
+        """)
+    assert said.stderr.count("MLflow logs to a folder of the dry run") == 1
+
+
+def test_nothing_is_pushed_to_the_hub(kept):
+    pytest.importorskip("transformers")
+    said = kept.run(TINY + """
+from huggingface_hub import HfApi, create_repo, upload_folder
+assert create_repo("me/model").repo_id == "me/model" and HfApi().create_repo("model", private=True).repo_id == "user/model"
+assert upload_folder(repo_id="me/model", folder_path="data").oid and HfApi().upload_file(
+    path_or_fileobj=b"", path_in_repo="a", repo_id="me/model", run_as_future=True).result().oid
+assert HfApi().delete_repo("me/model") is None
+assert make().push_to_hub("me/model") == "https://huggingface.co/me/model"
+""", HF_ENDPOINT="http://127.0.0.1:9")
+    assert said.stderr.count("nothing is pushed to the Hugging Face Hub in a dry run") == 1
+
+
+def test_tokenizers_and_scripted_modules_are_saved_and_loaded(kept):
+    pytest.importorskip("transformers")
+    kept.run("""
+import os, torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "?": 1}, unk_token="?")))
+made.save_pretrained("out")
+assert AutoTokenizer.from_pretrained("out")("a a b")["input_ids"] == [1] and "tokenizer.json" in os.listdir("out")
+net = torch.jit.script(torch.nn.Linear(4, 4).cuda())
+net.save("best.pt")
+torch.jit.save(net, "other.pt")
+assert torch.equal(torch.jit.load("best.pt").weight, torch.jit.load("other.pt").weight)
+""")

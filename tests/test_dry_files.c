@@ -1,0 +1,66 @@
+/* The folder of a dry run's files, from outside: shell scripts stand for the program. */
+#include "program.h"
+
+static void the_program_has_a_folder_that_is_removed(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("\"$M\" dry-run -- sh -c 'echo $MEMTRACE_DRY_FILES; cd $MEMTRACE_DRY_FILES; mkdir -p a/b;"
+              "touch a/b/c; ln -s / root' >folder && test -n \"$(cat folder)\" &&"
+              "test ! -e \"$(cat folder)\" && test -d /bin");
+    assert_int_equal(said->code, 0);
+}
+
+static void ranks_share_the_folder(void **state)
+{
+    (void)state;
+    const struct said *said = MEMTRACE("dry-run --ranks 2 -- sh -c 'echo $RANK >>$MEMTRACE_DRY_FILES/ranks;"
+                                       "cat $MEMTRACE_DRY_FILES/ranks'");
+    assert_int_equal(said->code, 0);
+    assert_string_equal(said->out, "0\n0\n1\n");
+}
+
+static void folders_that_the_program_has_made_are_removed_if_they_are_empty(void **state)
+{
+    (void)state;
+    const struct said *said =
+        shell("mkdir full empty; touch full/file; \"$M\" dry-run -- sh -c '"
+              "mkdir -p made/deep; printf \"$PWD/made\\000$PWD/made/deep\\000$PWD/full\\000$PWD/emp\" "
+              ">$MEMTRACE_DRY_FILES/folders' && test ! -e made && test -e full/file && test -d empty");
+    assert_int_equal(said->code, 0);
+}
+
+static void a_failing_program_leaves_no_folder(void **state)
+{
+    (void)state;
+    const struct said *said = shell("mkdir tmp; TMPDIR=$PWD/tmp \"$M\" dry-run -- sh -c 'kill -9 $$'; ls tmp");
+    assert_string_equal(said->out, "");
+}
+
+static void a_folder_that_can_t_be_made_is_named(void **state)
+{
+    (void)state;
+    const struct said *said = shell("TMPDIR=$PWD/none \"$M\" dry-run -- true");
+    assert_int_equal(said->code, 1);
+    assert_says(said->err, "/none/memtrace-");
+}
+
+static int enter(void **state)
+{
+    *state = enter_folder("dry_files");
+    return 0;
+}
+
+#define FILES_TEST(test) cmocka_unit_test_setup_teardown(test, enter, leave_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FILES_TEST(the_program_has_a_folder_that_is_removed),
+        FILES_TEST(ranks_share_the_folder),
+        FILES_TEST(folders_that_the_program_has_made_are_removed_if_they_are_empty),
+        FILES_TEST(a_failing_program_leaves_no_folder),
+        FILES_TEST(a_folder_that_can_t_be_made_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
