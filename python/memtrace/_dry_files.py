@@ -18,14 +18,16 @@ import shutil
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
-from ._dry_overlay import DATA, FOLDER, GONE, Overlay, copy_data, fail, real
+from ._dry_overlay import DATA, FOLDER, Overlay, copy_data, real
 
 MOST_NAMED = 5  # files in the note at the end
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-MODES = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT | os.O_APPEND, "x": os.O_CREAT | os.O_EXCL}
+NEW = os.O_CREAT | os.O_EXCL
+MODES = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT | os.O_APPEND, "x": NEW}
 READING = "stat", "access", "getxattr", "listxattr"
 READING_LINKS = "lstat", "readlink"
 ATTRIBUTES = "chmod", "chown", "lchown", "utime", "setxattr", "removexattr"
@@ -98,6 +100,7 @@ class Redirection:
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay
+        self.local = threading.local()  # .is_opening: open_file's own call, which the audit hook is not to judge
         for name in (*READING, *READING_LINKS):
             setattr(self, name, self.reading(name))
         for name in ATTRIBUTES:
@@ -105,16 +108,12 @@ class Redirection:
         self.remove = self.unlink
         self.replace = self.rename
 
-    def is_off(self, path: Any) -> bool:
-        """True for what is no path, and for calls of the overlay's own."""
-        return isinstance(path, int) or path is None or getattr(self.overlay.local, "depth", 0) > 0
-
     def watch(self, event: str, given: tuple[Any, ...]) -> None:
         """Refuses what would change a file of the user: an audit hook."""
         if event in ("tempfile.mkstemp", "tempfile.mkdtemp"):
             self.note_temporary(os.fsdecode(given[0]))
         elif event == "open":
-            if given[2] & WRITES and not getattr(self.overlay.local, "is_opening", False):
+            if given[2] & WRITES and not getattr(self.local, "is_opening", False):
                 self.check(given[0])
         elif event in ("os.remove", "os.truncate"):
             self.check(given[0])
@@ -128,7 +127,7 @@ class Redirection:
             self.overlay.note_temporary(path)
 
     def check(self, given: Any, dir_fd: int = -1) -> None:
-        if self.is_off(given):
+        if isinstance(given, int):
             return
         path = self.overlay.path_of(given, dir_fd if dir_fd >= 0 else None)
         if stat.S_ISREG(self.overlay.mode(path)) and not self.overlay.is_left(path):
@@ -139,11 +138,12 @@ class Redirection:
 
     def place_to_open(self, path: Any, flags: int, dir_fd: Optional[int] = None, mode: int = 0o666) -> Optional[str]:
         """Returns the file to open instead; None: the path itself."""
-        if self.is_off(path) or flags & os.O_DIRECTORY or not (self.overlay.is_used() or flags & WRITES):
+        if isinstance(path, int) or flags & os.O_DIRECTORY or not (self.overlay.is_used() or flags & WRITES):
             return None
-        named = self.overlay.path_of(path, dir_fd, not flags & os.O_NOFOLLOW)
+        follows = not flags & os.O_NOFOLLOW and flags & NEW != NEW
+        named = self.overlay.path_of(path, dir_fd, follows)
         place = self.overlay.place_to_write(named, flags, mode) if flags & WRITES else self.overlay.place_to_read(named)
-        return None if place == named else place
+        return None if place == named and not self.overlay.has_links else place
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
         place = self.place_to_open(path, flags, dir_fd, mode)
@@ -154,17 +154,17 @@ class Redirection:
     def open_file(self, file: Any, mode: str = "r", buffering: int = -1, encoding: Optional[str] = None,
                   errors: Optional[str] = None, newline: Optional[str] = None, closefd: bool = True, opener: Any = None) -> Any:
         """Opens a file as open does; its name stays the program's."""
-        is_opening, self.overlay.local.is_opening = getattr(self.overlay.local, "is_opening", False), True
+        is_opening, self.local.is_opening = getattr(self.local, "is_opening", False), True
         try:
             place = self.place_to_open(file, flags_of(mode)) if opener is None and isinstance(mode, str) else None
             if place is not None:
                 def opener(path: Any, flags: int) -> int:
                     return int(real.open(place, flags & ~os.O_EXCL, 0o666))
             elif opener is None:
-                self.overlay.local.is_opening = is_opening
+                self.local.is_opening = is_opening
             return real.open_file(file, mode, buffering, encoding, errors, newline, closefd, opener)
         finally:
-            self.overlay.local.is_opening = is_opening
+            self.local.is_opening = is_opening
 
     def truncate(self, path: Any, length: int) -> None:
         flags = os.O_WRONLY if length else os.O_WRONLY | os.O_TRUNC
@@ -176,91 +176,91 @@ class Redirection:
         original = getattr(real, name)
 
         def call(path: Any = None, *given: Any, **named: Any) -> Any:
-            if self.is_off(path) or not self.overlay.is_used():
+            if isinstance(path, int) or not self.overlay.is_used():
                 return original(path, *given, **named)
             follows = name in READING and named.get("follow_symlinks", True)
             found = self.overlay.path_of(path, named.get("dir_fd"), follows)
             place = self.overlay.place_to_read(found)
-            if place == found:
+            if place == found and not self.overlay.has_links:
                 return original(path, *given, **named)
             named.pop("dir_fd", None)
             return original(place, *given, **named)
-        return functools.wraps(original)(call)
+
+        def call_access(*given: Any, **named: Any) -> bool:
+            try:
+                return bool(call(*given, **named))
+            except OSError:
+                return False
+        return functools.wraps(original)(call_access if name == "access" else call)
 
     def setting(self, name: str) -> Callable[..., Any]:
         """Returns the function that changes attributes of what the program may change, and nothing of other files."""
         original = getattr(real, name)
 
         def call(path: Any, *given: Any, **named: Any) -> Any:
-            if self.is_off(path):
+            if isinstance(path, int):
                 return original(path, *given, **named)
             self.overlay.is_used()
             found = self.overlay.path_of(path, named.get("dir_fd"), named.get("follow_symlinks", True))
+            named.pop("dir_fd", None)
             entry = self.overlay.entries.get(found)
             if entry is not None and entry.kind == DATA:
-                named.pop("dir_fd", None)
                 return original(entry.place, *given, **named)
             if self.overlay.place_of(found) is None:
-                fail(errno.ENOENT, found)
+                self.overlay.fail_missing(found)
             if entry is None and (found in self.overlay.made or self.overlay.is_left(found)):
-                return original(path, *given, **named)
+                return original(found, *given, **named)
         return functools.wraps(original)(call)
 
     # ---- folders ----
 
     def listdir(self, path: Any = None) -> Any:
-        folder = self.changed_folder(path)
+        folder = self.folder_to_list(path)
         if folder is None:
             return real.listdir(path)
         names = self.overlay.names_in(folder)
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
     def scandir(self, path: Any = None) -> Any:
-        folder = self.changed_folder(path)
+        folder = self.folder_to_list(path)
         if folder is None:
             return real.scandir(path)
-        changed, named = self.overlay.changed_in(folder), "." if path is None else os.fspath(path)
-        with real.scandir(named) as found:
-            kept: list[Any] = [entry for entry in found if os.fsdecode(entry.name) not in changed]
-        names = [name for name, entry in changed.items() if entry.kind != GONE]
-        return Listing(kept + [Found(named, os.fsencode(name) if isinstance(named, bytes) else name) for name in names])
+        named, changed = "." if path is None else os.fspath(path), self.overlay.names.get(folder, {})
+        entries: list[Any] = []
+        if not self.overlay.has_links:
+            with real.scandir(named) as found:
+                entries = [entry for entry in found if os.fsdecode(entry.name) not in changed and not entry.is_symlink()]
+        others = set(self.overlay.names_in(folder)).difference(os.fsdecode(entry.name) for entry in entries)
+        return Listing(entries + [Found(named, os.fsencode(name) if isinstance(named, bytes) else name) for name in others])
 
-    def changed_folder(self, path: Any) -> Optional[str]:
-        """Returns the folder to list, if it is not as it is on the disk."""
-        if isinstance(path, int) or self.is_off(".") or not self.overlay.is_used():
+    def folder_to_list(self, path: Any) -> Optional[str]:
+        """Returns the folder to list in the overlay; None: the one on the disk."""
+        if isinstance(path, int) or not self.overlay.is_used():
             return None
         folder = self.overlay.path_of("." if path is None else path)
-        return folder if self.overlay.changed_in(folder) else None
+        self.overlay.check_folder(folder)
+        return folder
 
-    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> Any:
-        if self.is_off(path):
-            return real.mkdir(path, mode, dir_fd=dir_fd)
+    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> None:
         self.overlay.is_used()
         self.overlay.make_folder(self.overlay.path_of(path, dir_fd, False), mode)
 
-    def rmdir(self, path: Any, *, dir_fd: Optional[int] = None) -> Any:
-        if self.is_off(path):
-            return real.rmdir(path, dir_fd=dir_fd)
+    def rmdir(self, path: Any, *, dir_fd: Optional[int] = None) -> None:
         self.overlay.is_used()
         found = self.overlay.path_of(path, dir_fd, False)
-        if not self.overlay.is_folder(found):
-            fail(errno.ENOENT if self.overlay.place_of(found) is None else errno.ENOTDIR, found)
+        self.overlay.check_folder(found)
         self.overlay.remove_folder(found)
 
     # ---- names ----
 
     def unlink(self, path: Any, *, dir_fd: Optional[int] = None) -> Any:
-        if self.is_off(path):
-            return real.unlink(path, dir_fd=dir_fd)
         self.overlay.is_used()
         found = self.overlay.path_of(path, dir_fd, False)
         if self.overlay.is_folder(found) or self.overlay.is_free(found):
-            return real.unlink(path, dir_fd=dir_fd)
+            return real.unlink(found)
         self.overlay.remove(found)
 
-    def rename(self, src: Any, dst: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None) -> Any:
-        if self.is_off(src):
-            return real.rename(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+    def rename(self, src: Any, dst: Any, *, src_dir_fd: Optional[int] = None, dst_dir_fd: Optional[int] = None) -> None:
         self.overlay.is_used()
         self.overlay.rename(self.overlay.path_of(src, src_dir_fd, False), self.overlay.path_of(dst, dst_dir_fd, False))
 
@@ -268,14 +268,14 @@ class Redirection:
              follow_symlinks: bool = True) -> Any:
         self.overlay.is_used()
         source, target = self.overlay.path_of(src, src_dir_fd), self.overlay.path_of(dst, dst_dir_fd, False)
-        if self.is_off(src) or self.overlay.is_free(source) and self.overlay.is_free(target):
+        if self.overlay.is_free(source) and self.overlay.is_free(target):
             return real.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
         self.overlay.link(source, target)
 
     def symlink(self, src: Any, dst: Any, target_is_directory: bool = False, *, dir_fd: Optional[int] = None) -> Any:
         self.overlay.is_used()
         target = self.overlay.path_of(dst, dir_fd, False)
-        if self.is_off(dst) or self.overlay.is_free(target):
+        if self.overlay.is_free(target):
             return real.symlink(src, dst, target_is_directory, dir_fd=dir_fd)
         self.overlay.link_symbolically(src, target)
 

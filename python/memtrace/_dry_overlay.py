@@ -162,9 +162,9 @@ class Overlay:
         self.began = born(self.folder)
         self.journal = Journal(os.path.join(self.folder, "journal"))
         self.lock = threading.RLock()
-        self.local = threading.local()  # .depth: of calls that are left alone
         self.entries: dict[str, Entry] = {}
         self.names: dict[str, dict[str, Entry]] = {}  # the same, by folder and name
+        self.has_links = False
         self.made: set[str] = set()  # folders
         self.written: dict[str, None] = {}  # paths that this process has written, in their order
         self.temporary: tuple[str, ...] = ()  # what tempfile made, with and without a slash at the end
@@ -196,6 +196,7 @@ class Overlay:
                     self.temporary += (path, path + "/")
                 else:
                     self.made.discard(path)
+                self.has_links = any(entry.kind == LINK for entry in self.entries.values())
         return bool(self.entries)
 
     def put(self, path: str, entry: Optional[Entry]) -> None:
@@ -227,20 +228,39 @@ class Overlay:
 
     # ---- paths ----
 
+    def link_at(self, path: str) -> Optional[str]:
+        """Returns the text of a symbolic link; None: the path names something else."""
+        entry = self.entries.get(path)
+        if entry is None:
+            return real.readlink(path) if stat.S_ISLNK(self.mode(path)) else None
+        return real.readlink(entry.place) if entry.kind == LINK else None
+
+    def resolve(self, text: str) -> str:
+        """Returns an absolute path without symbolic links."""
+        path, rest, links = "", text.split("/")[::-1], MOST_LINKS
+        while rest:
+            name = rest.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                path = os.path.dirname(path).rstrip("/")
+                continue
+            target = self.link_at(f"{path}/{name}")
+            if target is None:
+                path = f"{path}/{name}"
+                continue
+            links -= 1
+            if links < 0:
+                fail(errno.ELOOP, text)
+            rest += target.split("/")[::-1]
+            path = "" if target.startswith("/") else path
+        return path or "/"
+
     def folder_of(self, folder: str) -> str:
         """Returns a folder's path without symbolic links."""
         found = self.real_folders.get(folder)
         if found is None:
-            depth, self.local.depth = getattr(self.local, "depth", 0), 1
-            try:
-                found = os.path.realpath(folder)
-            finally:
-                self.local.depth = depth
-            for path, entry in self.entries.items():
-                if entry.kind == LINK and (found + "/").startswith(path + "/"):
-                    target = os.path.join(os.path.dirname(path), real.readlink(entry.place))
-                    found = self.folder_of(os.path.realpath(target + found[len(path):]))
-            self.real_folders[folder] = found
+            found = self.real_folders[folder] = self.resolve(folder)
         return found
 
     def path_of(self, path: Any, dir_fd: Optional[int] = None, follows: bool = True) -> str:
@@ -248,17 +268,12 @@ class Overlay:
         `follows`."""
         base = os.getcwd() if dir_fd is None else real.readlink(f"/proc/self/fd/{dir_fd}")
         text = os.path.join(base, os.fsdecode(path))
-        for _ in range(MOST_LINKS):
-            folder, name = os.path.split(text.rstrip("/"))
-            if name in ("", ".", ".."):
-                return self.folder_of(text)
-            text = os.path.join(self.folder_of(folder), name)
-            entry = self.entries.get(text)
-            if not follows or (entry.kind != LINK if entry is not None else not stat.S_ISLNK(self.mode(text))):
-                return text
-            target = real.readlink(text if entry is None else entry.place)
-            text = os.path.join(os.path.dirname(text), target)
-        fail(errno.ELOOP, text)
+        folder, name = os.path.split(text)
+        if name in ("", ".", ".."):
+            return self.resolve(text)
+        found = os.path.join(self.folder_of(folder), name)
+        target = self.link_at(found) if follows else None
+        return found if target is None else self.resolve(os.path.join(os.path.dirname(found), target))
 
     def mode(self, path: str) -> int:
         """Returns the mode of what is on the disk; 0: nothing is."""
@@ -280,18 +295,18 @@ class Overlay:
     def is_folder(self, path: str) -> bool:
         return path not in self.entries and stat.S_ISDIR(self.mode(path))
 
-    def changed_in(self, folder: str) -> dict[str, Entry]:
-        """Returns the entries in a folder by their names. Fails if it is none."""
-        entry = self.entries.get(folder)
-        if entry is not None:
-            fail(errno.ENOENT if entry.kind == GONE else errno.ENOTDIR, folder)
-        return self.names.get(folder, {})
-
     def names_in(self, folder: str) -> list[str]:
         """Returns the names in a folder."""
-        changed = self.changed_in(folder)
+        changed = self.names.get(folder, {})
         on_disk = [name for name in real.listdir(folder) if name not in changed]
         return on_disk + [name for name, entry in changed.items() if entry.kind != GONE]
+
+    def check_folder(self, path: str) -> None:
+        """Fails unless the path names a folder."""
+        if not self.is_folder(path):
+            if self.place_of(path) is None:
+                self.fail_missing(path)
+            fail(errno.ENOTDIR, path)
 
     # ---- the rule ----
 
@@ -326,11 +341,8 @@ class Overlay:
             return os.path.join(folder, os.path.basename(path))
 
     def place_to_read(self, path: str) -> str:
-        """Returns the file to read for a path. Fails with FileNotFoundError if the program has removed it."""
-        entry = self.entries.get(path)
-        if entry is None:
-            return path
-        return entry.place or fail(errno.ENOENT, path)
+        """Returns the file to read for a path. Fails as os.open does if there is none."""
+        return self.place_of(path) or self.fail_missing(path)
 
     def place_to_write(self, path: str, flags: int, mode: int = 0o666) -> str:
         """Returns the file to open for writing, which is there; of the user's, a copy. Fails as os.open would."""
@@ -353,10 +365,24 @@ class Overlay:
     def check_new(self, path: str, flags: int) -> None:
         """Fails as os.open does where a new file can't be."""
         folder = os.path.dirname(path)
-        if not flags & os.O_CREAT or not self.is_folder(folder):
+        self.check_parent(path)
+        if not flags & os.O_CREAT:
             fail(errno.ENOENT, path)
         if not real.access(folder, os.W_OK | os.X_OK):
             fail(errno.EACCES, path)
+
+    def fail_missing(self, path: str) -> NoReturn:
+        self.check_parent(path)
+        fail(errno.ENOENT, path)
+
+    def check_parent(self, path: str) -> None:
+        """Fails unless the path is in a folder."""
+        folder = os.path.dirname(path)
+        if self.is_folder(folder):
+            return
+        if self.place_of(folder) is None:
+            self.fail_missing(folder)
+        fail(errno.ENOTDIR, path)
 
     def make(self, path: str, source: Optional[str], mode: int = 0o666) -> str:
         """Makes the file of a path in the job's folder, as a copy or empty, and returns its place."""
@@ -373,7 +399,7 @@ class Overlay:
     def remove(self, path: str) -> None:
         """Removes a file that the program may not change in its place."""
         if self.place_of(path) is None:
-            fail(errno.ENOENT, path)
+            self.fail_missing(path)
         self.hide(path)
 
     def make_folder(self, path: str, mode: int) -> None:
@@ -381,6 +407,7 @@ class Overlay:
         is_shown = entry is not None and entry.kind == GONE and stat.S_ISDIR(self.mode(path))
         if entry is not None and not is_shown:
             fail(errno.EEXIST if entry.kind != GONE else errno.EACCES, path)  # EACCES: a file of the user is on the disk
+        self.check_parent(path)
         if is_shown:
             self.put(path, None)
             return
@@ -401,31 +428,47 @@ class Overlay:
 
     def link(self, source: str, target: str) -> None:
         """Has another path name a file."""
-        place = self.place_of(source) or fail(errno.ENOENT, source)
+        place = self.place_of(source) or self.fail_missing(source)
         if self.place_of(target) is not None:
             fail(errno.EEXIST, target)
         if self.is_free(source):
             self.make(target, place)
         else:
-            self.put(target, self.entries.get(source) or Entry(FILE, place))
+            self.put(target, self.entry_of(source))
+
+    def entry_of(self, path: str) -> Entry:
+        """Returns the entry for another name of a file or a symbolic link."""
+        entry = self.entries.get(path)
+        if entry is None and stat.S_ISLNK(self.mode(path)):
+            return self.make_link(path, real.readlink(path))
+        return entry or Entry(FILE, path)
+
+    def make_link(self, path: str, text: str) -> Entry:
+        place = self.new_place(path)
+        real.symlink(text, place)
+        return Entry(LINK, place)
 
     def link_symbolically(self, text: Any, path: str) -> None:
         if self.place_of(path) is not None:
             fail(errno.EEXIST, path)
         self.check_new(path, os.O_CREAT)
-        place = self.new_place(path)
-        real.symlink(os.fsdecode(text), place)
-        self.put(path, Entry(LINK, place))
+        self.put(path, self.make_link(path, os.fsdecode(text)))
 
     def rename(self, source: str, target: str) -> None:
-        place = self.place_of(source) or fail(errno.ENOENT, source)
+        self.check_parent(source)
+        self.check_parent(target)
+        place = self.place_of(source) or self.fail_missing(source)
+        if source == target:
+            return
+        if source.startswith(target + "/"):
+            fail(errno.ENOTEMPTY, target)
         if self.is_free(source) and self.is_free(target):
             real.rename(source, target)
         elif self.is_folder(source):
             self.rename_folder(source, target)
         elif self.is_folder(target):
             fail(errno.EISDIR, target)
-        elif source != target:
+        else:
             self.rename_file(source, place, target)
 
     def rename_file(self, source: str, place: str, target: str) -> None:
@@ -439,14 +482,16 @@ class Overlay:
         if self.is_free(source):
             self.make(target, source)
             real.unlink(source)
-        else:
-            self.put(target, self.entries.get(source) or Entry(FILE, source))
-            self.hide(source)
+            return
+        self.put(target, self.entry_of(source))
+        self.hide(source)
 
     def rename_folder(self, source: str, target: str) -> None:
         """Renames a folder by the files in it."""
         if (target + "/").startswith(source + "/"):
             fail(errno.EINVAL, target)
+        if self.place_of(target) is not None and not self.is_folder(target):
+            fail(errno.ENOTDIR, target)
         if not self.is_folder(target):
             self.make_folder(target, stat.S_IMODE(self.mode(source)))
         elif self.names_in(target):

@@ -42,6 +42,7 @@ ORDER = ("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E5M2FNUZ", "F8
 
 C: Any = torch._C
 SERIALIZATION: Any = torch.serialization
+SCRIPTS: Any = torch.jit
 STORAGE: Any = torch.UntypedStorage
 
 
@@ -292,8 +293,8 @@ def install_scripts() -> None:
     def load(original: Callable[..., Any], unit: Any, path: Any, *given: Any, **named: Any) -> Any:
         return original(unit, _dry_files.place_to_read(path), *given, **named)
 
-    around(torch.jit, "save", save)
-    around(torch.jit.RecursiveScriptModule, "save", save)
+    around(SCRIPTS, "save", save)
+    around(SCRIPTS.RecursiveScriptModule, "save", save)
     around(C, "import_ir_module", load)
 
 
