@@ -16,7 +16,7 @@ from ._dry_places import Place, frames_of_user
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-VERBS = re.compile(r"^(eval|evaluate|validate|validation|test|generate|sample|predict|infer|save|checkpoint|estimate)(_|$)|"
+VERBS = re.compile(r"^(eval|evaluate|validate|validation|test|generate|sample|predict|infer|save|checkpoint)(_|$)|"
                    r"_(loss|eval|validation|checkpoint)$")
 MODES = {"eval"}  # methods of modules that compute nothing
 OTHERS = {"np", "numpy", "plt", "json", "os", "cv2", "random", "re", "time", "math", "logging", "logger"}
