@@ -244,7 +244,7 @@ async function answerOf(page) {
     await page.click("#copy");
     const command = await page.textContent("#command-text");
     assert.match(command, /^memtrace /);
-    return execFileSync("sh", ["-c", command.replace("memtrace", MEMTRACE)], {
+    return execFileSync("sh", ["-c", command.replace("memtrace", () => `'${MEMTRACE}'`)], {
         cwd: started.folder,
         encoding: "utf8",
     });
