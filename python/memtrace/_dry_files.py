@@ -1,11 +1,11 @@
-"""Protects the user's files in a dry run: what Python code writes, renames or removes goes to a folder of the job, and is read back
-from there (_dry_overlay.py has the rule).
+"""Protects the user's files in a dry run: files that Python code writes, renames or removes go to a folder of the job, and are read
+back from there (_dry_overlay.py has the rule).
 
     begin()    before the program opens files, in each process of the job; they share the folder through the environment
     end()      leaves the functions of os as they were; a folder that begin() made is removed at exit
 
 The functions of os that take paths, and open, are replaced wherever a module has them. An audit hook refuses what other functions
-of Python would do to a file that was there before the run. Native code and other programs are not covered.
+would do to a file that was there before the run. Native code and other programs are not covered.
 """
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
-from ._dry_overlay import DATA, FOLDER, Overlay, copy_data, real
+from ._dry_disk import copy_data, real
+from ._dry_overlay import DATA, FOLDER, Overlay
 
 MOST_NAMED = 5  # files in the note at the end
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -74,7 +75,7 @@ class Found:
 
 
 class Listing:
-    """What os.scandir returns."""
+    """An iterator over entries that can be closed, like the result of os.scandir."""
 
     def __init__(self, entries: Iterable[Any]) -> None:
         self.entries = iter(entries)
@@ -96,7 +97,7 @@ class Listing:
 
 
 class Redirection:
-    """Functions with the names and arguments of those of os, which look at the overlay first."""
+    """Replacements for functions of os, with the same names and arguments, that look at the overlay first."""
 
     def __init__(self, overlay: Overlay) -> None:
         self.overlay = overlay
@@ -172,7 +173,7 @@ class Redirection:
         real.truncate(path if place is None else place, length)
 
     def reading(self, name: str) -> Callable[..., Any]:
-        """Returns the function that reads what the overlay has at a path."""
+        """Returns the function that reads a path in the overlay."""
         original = getattr(real, name)
 
         def call(path: Any = None, *given: Any, **named: Any) -> Any:
@@ -194,7 +195,7 @@ class Redirection:
         return functools.wraps(original)(call_access if name == "access" else call)
 
     def setting(self, name: str) -> Callable[..., Any]:
-        """Returns the function that changes attributes of what the program may change, and nothing of other files."""
+        """Returns the function that changes attributes of a file if the program may change it, and otherwise does nothing."""
         original = getattr(real, name)
 
         def call(path: Any, *given: Any, **named: Any) -> Any:
@@ -230,7 +231,8 @@ class Redirection:
         if not self.overlay.has_links:
             with real.scandir(named) as found:
                 entries = [entry for entry in found if os.fsdecode(entry.name) not in changed and not entry.is_symlink()]
-        others = set(self.overlay.names_in(folder)).difference(os.fsdecode(entry.name) for entry in entries)
+        kept = {os.fsdecode(entry.name) for entry in entries}
+        others = [name for name in self.overlay.names_in(folder) if name not in kept]
         return Listing(entries + [Found(named, os.fsencode(name) if isinstance(named, bytes) else name) for name in others])
 
     def folder_to_list(self, path: Any) -> Optional[str]:
@@ -367,7 +369,7 @@ def begin() -> None:
     global installed
     if installed is not None:
         return
-    is_owner = FOLDER not in os.environ
+    is_owner = not os.path.isdir(os.environ.get(FOLDER, ""))
     if is_owner:
         os.environ[FOLDER] = tempfile.mkdtemp(prefix="memtrace-files.")
     installed = Installed(Overlay(os.environ[FOLDER]))

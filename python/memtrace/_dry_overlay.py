@@ -14,41 +14,20 @@ Threads: any.
 """
 from __future__ import annotations
 
-import ctypes
+import collections
 import errno
-import functools
-import getpass
-import itertools
 import json
 import os
 import stat
-import sys
 import tempfile
 import threading
-from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn, Optional
+
+from ._dry_disk import born, cache_folders, copy, fail, is_download, real
 
 FOLDER = "MEMTRACE_DRY_FILES"
 DATA, FILE, LINK, GONE = "data", "file", "link", "gone"
 MOST_LINKS = 40  # in a row, as in Linux
-
-# The functions of os before they are replaced.
-real = SimpleNamespace(open_file=open, **{name: getattr(os, name) for name in (
-    "open", "stat", "lstat", "access", "listdir", "scandir", "mkdir", "rmdir", "remove", "unlink", "rename", "replace", "link",
-    "symlink", "readlink", "truncate", "chmod", "chown", "lchown", "utime", "getxattr", "listxattr", "setxattr", "removexattr")})
-
-# Folders of caches: the variable that names one, what is below it, and where it is without the variable.
-CACHES = (("XDG_CACHE_HOME", "", "~/.cache"), ("HF_HOME", "hub", ""), ("HF_HOME", "datasets", ""), ("HF_HOME", "modules", ""),
-          ("HF_HOME", "xet", ""), ("HF_HUB_CACHE", "", ""), ("HUGGINGFACE_HUB_CACHE", "", ""), ("HF_DATASETS_CACHE", "", ""),
-          ("HF_MODULES_CACHE", "", ""), ("TRANSFORMERS_CACHE", "", ""), ("TORCH_HOME", "", ""), ("TORCH_EXTENSIONS_DIR", "", ""),
-          ("TORCHINDUCTOR_CACHE_DIR", "", ""), ("TRITON_CACHE_DIR", "", "~/.triton"), ("MPLCONFIGDIR", "", "~/.config/matplotlib"),
-          ("NUMBA_CACHE_DIR", "", ""), ("PYTHONPYCACHEPREFIX", "", ""), ("CUDA_CACHE_PATH", "", "~/.nv"), ("NLTK_DATA", "", ""),
-          ("KAGGLEHUB_CACHE", "", ""))
-
-# Modules that fetch data. New files that they write stay: they are the same without a card, and may be large.
-DOWNLOADERS = ("huggingface_hub.file_download", "huggingface_hub._snapshot_download", "huggingface_hub._local_folder", "datasets.",
-               "torch.hub", "torchvision.datasets.", "torchaudio.datasets.", "urllib.request", "gdown.", "kagglehub.",
-               "nltk.downloader")
 
 
 class Entry(NamedTuple):
@@ -56,11 +35,6 @@ class Entry(NamedTuple):
 
     kind: str
     place: str = ""
-
-
-def fail(number: int, path: str) -> NoReturn:
-    """Raises the OSError for an errno."""
-    raise OSError(number, os.strerror(number), path)
 
 
 class Journal:
@@ -89,70 +63,6 @@ class Journal:
         return [json.loads(line) for line in lines.split(b"\n") if line]
 
 
-# ---- the user's files and others ----
-
-@functools.lru_cache(1)
-def statx() -> Any:
-    return getattr(ctypes.CDLL(None), "statx", None)
-
-
-def born(path: str) -> tuple[int, int]:
-    """Returns when a file was made, in seconds and nanoseconds; (0, 0) where the file system does not say."""
-    basic, birth, no_follow = 0x7ff, 0x800, 0x100  # STATX_BASIC_STATS, STATX_BTIME, AT_SYMLINK_NOFOLLOW
-    found = (ctypes.c_uint8 * 256)()
-    if statx() is None or statx()(-100, os.fsencode(path), no_follow, basic | birth, found):
-        return 0, 0
-    mask = ctypes.c_uint32.from_buffer(found, 0).value
-    seconds, nanoseconds = ctypes.c_int64.from_buffer(found, 80).value, ctypes.c_uint32.from_buffer(found, 88).value
-    return (seconds, nanoseconds) if mask & birth else (0, 0)
-
-
-def cache_folders() -> list[str]:
-    """Returns the folders of caches, which programs without a card may fill as others do."""
-    found = [os.path.join(os.environ.get(name) or default, below) for name, below, default in CACHES
-             if os.environ.get(name) or default]
-    try:
-        found.append(os.path.join(tempfile.gettempdir(), "torchinductor_" + getpass.getuser()))
-    except (KeyError, OSError):
-        pass  # a user without a name
-    return [os.path.realpath(os.path.expanduser(path)) for path in found]
-
-
-def is_download() -> bool:
-    """True if a module that fetches data is among the callers."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if (frame.f_globals.get("__name__") or "").startswith(DOWNLOADERS):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def copy(source: str, target: str) -> None:
-    """Copies a file with its mode. Gaps stay gaps."""
-    with real.open_file(source, "rb", 0) as reader, real.open_file(target, "wb", 0) as writer:
-        copy_data(reader.fileno(), writer.fileno())
-        os.fchmod(writer.fileno(), stat.S_IMODE(os.fstat(reader.fileno()).st_mode) | stat.S_IWUSR)
-
-
-def copy_data(source: int, target: int) -> None:
-    """Copies what an open file holds from its position on. Gaps stay gaps."""
-    end, at = os.fstat(source).st_size, os.lseek(source, 0, os.SEEK_CUR)
-    shift = os.lseek(target, 0, os.SEEK_CUR) - at
-    while at < end:
-        try:
-            begin = os.lseek(source, at, os.SEEK_DATA)
-        except OSError:
-            break  # the rest is a gap
-        at = os.lseek(source, begin, os.SEEK_HOLE)
-        os.lseek(source, begin, os.SEEK_SET)
-        os.lseek(target, begin + shift, os.SEEK_SET)
-        while begin < at:
-            begin += os.sendfile(target, source, None, at - begin)
-    os.ftruncate(target, end + shift)
-    os.lseek(target, end + shift, os.SEEK_SET)
-
-
 class Overlay:
     """The files of a job. Invariants: a DATA or LINK entry's file is in the folder; a FILE entry's is not, and is never written;
     the parent of each entry is a folder on the disk."""
@@ -164,18 +74,20 @@ class Overlay:
         self.lock = threading.RLock()
         self.entries: dict[str, Entry] = {}
         self.names: dict[str, dict[str, Entry]] = {}  # the same, by folder and name
-        self.has_links = False
+        self.uses: collections.Counter[Entry] = collections.Counter()  # paths by their entry
+        self.link_count = 0
         self.made: set[str] = set()  # folders
         self.written: dict[str, None] = {}  # paths that this process has written, in their order
         self.temporary: tuple[str, ...] = ()  # what tempfile made, with and without a slash at the end
         self.real_folders: dict[str, str] = {}  # by the spelling of the program
-        self.numbers = itertools.count()
+        self.place_folder, self.place_names = "", set[str]()  # where this process makes its next file, and the files there
         self.roots = tuple(path + "/" for path in ("/dev", "/proc", "/sys", self.folder, *cache_folders()))
         self.own = {os.path.realpath(os.environ[name]) for name in ("MEMTRACE_RECORD_ANSWERS",) if name in os.environ}
         os.register_at_fork(after_in_child=self.follow_fork)
 
     def follow_fork(self) -> None:
         self.lock = threading.RLock()
+        self.place_folder = ""
         self.written.clear()
 
     # ---- the journal ----
@@ -185,22 +97,35 @@ class Overlay:
         with self.lock:
             for verb, path, *rest in self.journal.take():
                 self.real_folders.clear()
-                names = self.names.setdefault(os.path.dirname(path), {})
                 if verb == "put":
-                    self.entries[path] = names[os.path.basename(path)] = Entry(*rest)
+                    self.take_entry(path, Entry(*rest))
                 elif verb == "forget":
-                    self.entries.pop(path, None), names.pop(os.path.basename(path), None)
+                    self.take_entry(path, None)
                 elif verb == "made":
                     self.made.add(path)
                 elif verb == "temporary":
                     self.temporary += (path, path + "/")
                 else:
                     self.made.discard(path)
-                self.has_links = any(entry.kind == LINK for entry in self.entries.values())
         return bool(self.entries)
 
+    def take_entry(self, path: str, entry: Optional[Entry]) -> None:
+        folder, name = os.path.split(path)
+        before = self.entries.pop(path, None)
+        if before is not None:
+            self.uses[before] -= 1
+            del self.names[folder][name]
+        if entry is not None:
+            self.uses[entry] += 1
+            self.entries[path] = self.names.setdefault(folder, {})[name] = entry
+        self.link_count += (entry is not None and entry.kind == LINK) - (before is not None and before.kind == LINK)
+
+    @property
+    def has_links(self) -> bool:
+        return self.link_count > 0
+
     def put(self, path: str, entry: Optional[Entry]) -> None:
-        """Has a path name something else. What it named before is removed from the job's folder, unless another path names it."""
+        """Changes the entry of a path. Removes the file of the entry before from the job's folder, unless another path has it."""
         before = self.entries.get(path)
         self.journal.add(*(("put", path, *entry) if entry is not None else ("forget", path)))
         self.is_used()
@@ -208,12 +133,11 @@ class Overlay:
             self.written[path] = None
         if entry is None or entry.kind == GONE:
             self.written.pop(path, None)
-        if before is not None and before.kind in (DATA, LINK) and before not in self.entries.values():
+        if before is not None and before.kind in (DATA, LINK) and not self.uses[before]:
             real.unlink(before.place)
-            real.rmdir(os.path.dirname(before.place))
 
     def hide(self, path: str) -> None:
-        """Has a path name nothing."""
+        """Removes a path for the program."""
         self.put(path, Entry(GONE) if self.is_on_disk(path) else None)
 
     def note_temporary(self, path: str) -> None:
@@ -264,8 +188,8 @@ class Overlay:
         return found
 
     def path_of(self, path: Any, dir_fd: Optional[int] = None, follows: bool = True) -> str:
-        """Returns the absolute path of what a path of the program names, without symbolic links; the last part may be one, unless
-        `follows`."""
+        """Returns the absolute path for a path of the program, without symbolic links. Only with `follows`, this includes the last
+        part."""
         base = os.getcwd() if dir_fd is None else real.readlink(f"/proc/self/fd/{dir_fd}")
         text = os.path.join(base, os.fsdecode(path))
         folder, name = os.path.split(text)
@@ -276,7 +200,7 @@ class Overlay:
         return found if target is None else self.resolve(os.path.join(os.path.dirname(found), target))
 
     def mode(self, path: str) -> int:
-        """Returns the mode of what is on the disk; 0: nothing is."""
+        """Returns the mode of a file or folder on the disk; 0 if there is none."""
         try:
             return int(real.lstat(path).st_mode)
         except OSError:
@@ -315,8 +239,8 @@ class Overlay:
         return path not in self.entries and self.is_left(path)
 
     def is_left(self, path: str) -> bool:
-        """True if the program may change what is at a path: caches, devices, temporary files, and what was made since the run
-        began; not the user's files, and no new ones. The path has no entry."""
+        """True if the program may change a path that has no entry: caches, devices, temporary files, and files made on the disk since
+        the run began. False for the user's files and for new ones."""
         if path in self.own or path.startswith(self.roots) or path in self.temporary or path.startswith(self.temporary[1::2]):
             return True
         if "/__pycache__/" in path:
@@ -331,14 +255,13 @@ class Overlay:
     # ---- places ----
 
     def new_place(self, path: str) -> str:
-        """Returns the path of a new file in the job's folder, with the name that the program gave."""
-        while True:
-            folder = os.path.join(self.folder, f"{os.getpid()}-{next(self.numbers)}")
-            try:
-                real.mkdir(folder)
-            except FileExistsError:
-                continue  # of a process that had this number before
-            return os.path.join(folder, os.path.basename(path))
+        """Returns the path of a new file in the job's folder, with the name that the program gave: archives have it inside."""
+        name = os.path.basename(path)
+        with self.lock:
+            if not self.place_folder or name in self.place_names:
+                self.place_folder, self.place_names = tempfile.mkdtemp(dir=self.folder), set()
+            self.place_names.add(name)
+            return os.path.join(self.place_folder, name)
 
     def place_to_read(self, path: str) -> str:
         """Returns the file to read for a path. Fails as os.open does if there is none."""
@@ -397,7 +320,7 @@ class Overlay:
     # ---- changes of names ----
 
     def remove(self, path: str) -> None:
-        """Removes a file that the program may not change in its place."""
+        """Removes a file that stays on the disk."""
         if self.place_of(path) is None:
             self.fail_missing(path)
         self.hide(path)
@@ -427,7 +350,7 @@ class Overlay:
             self.put(path, Entry(GONE))
 
     def link(self, source: str, target: str) -> None:
-        """Has another path name a file."""
+        """Gives a file another name."""
         place = self.place_of(source) or self.fail_missing(source)
         if self.place_of(target) is not None:
             fail(errno.EEXIST, target)
@@ -472,7 +395,7 @@ class Overlay:
             self.rename_file(source, place, target)
 
     def rename_file(self, source: str, place: str, target: str) -> None:
-        """Renames a file, one of which may be a free one."""
+        """Renames a file. The program may change one of the two paths on the disk, but not both."""
         if self.is_free(target):
             copy(place, target)
             self.hide(source)

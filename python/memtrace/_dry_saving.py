@@ -29,14 +29,14 @@ import torch
 import torch.serialization
 
 from . import _dry_files
-from ._dry_overlay import real
+from ._dry_disk import real
 
-MOST_VALUE_BYTES = 1 << 20  # of what keeps its values on a card, as in src/torch/dry/dry_device.h
+MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/torch/dry/dry_device.h
 MARK = ".memtrace"
 PAGE = mmap.PAGESIZE
 NO_RESERVE = 0x4000  # MAP_NORESERVE
 
-# As safetensors orders tensors in a file: by the size of an element, and what else its enum says.
+# The order of tensors in a file of safetensors, backwards: by the size of an element, then as its enum Dtype.
 ORDER = ("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "I16", "U16", "F16", "BF16", "I32", "U32",
          "F32", "C64", "F64", "I64", "U64")
 

@@ -55,8 +55,8 @@ static void remove_folder(int parent, const char *name)
     (void)unlinkat(parent, name, AT_REMOVEDIR);
 }
 
-/* Removes the folders in a list of paths, each of which ends with NUL, from the last one on: the last ones are the inner ones. Those
- * that are not empty stay. */
+/* Removes the folders in a list of paths, each ended by NUL. Goes from the last to the first, since inner folders come later. A
+ * folder that is not empty stays. */
 static void remove_listed(const char *paths, size_t length)
 {
     while (length > 0) {
