@@ -292,7 +292,7 @@ def test_the_last_line_says_what_the_program_needs_of_the_card(dry):
     line = said.stderr.splitlines()[-1]
     answer = json.loads(dry.run(NET + "for step in range(30):\n    train(torch.randn(64, 256))\nprint('text')\n",
                                 "--json").stdout)
-    assert answer["schema"] == "memtrace.dry_run/1" and answer["fits"] and answer["exit_code"] == 0
+    assert answer["schema"] == "memtrace.dry-run/1" and answer["fits"] and answer["exit_code"] == 0
     assert answer["bytes"] == answer["reserved"] + answer["outside"] == answer["card"] - answer["free"]
     assert line.startswith("memtrace: peak ") and " live; needs " in line and "): fits, " in line and line.endswith(" free")
     assert answer["ended_by"] == "settled" and answer["steps"] == 3 and len(answer["ranks"]) == 1

@@ -137,7 +137,7 @@ static void print_json(const struct mt_dry_report *report, bool is_strict)
                             .count = (size_t)report->count};
     if (report->worst != NULL)
         answer.worst = report->worst->row;
-    json_t *value = mt_schema_json("dry_run");
+    json_t *value = mt_schema_json("dry-run");
     mt_row_add_json(&mt_dry_report_type, &answer, value);
     mt_json_print(value);
     free(rows);
