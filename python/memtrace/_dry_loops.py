@@ -209,4 +209,4 @@ def follow_loaders(loops: Loops) -> None:
         return loops.next_batch(advance, iterator)
 
     owner.__iter__ = begin
-    _BaseDataLoaderIter.__next__ = next_batch  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = next_batch  # type: ignore[method-assign, assignment]

@@ -121,6 +121,26 @@ print(len(optimizer.state), scaler.get_scale())
     assert said.stdout == "4 65536.0\n"
 
 
+def test_a_gradient_scaler_does_not_skip_steps_for_values_that_were_assumed(dry):
+    said = dry.run("""
+        import torch
+        from torch import nn
+        net = nn.Sequential(nn.Linear(1024, 1024), nn.LayerNorm(1024), nn.Linear(1024, 4)).cuda()
+        optimizer, scaler = torch.optim.AdamW(net.parameters()), torch.amp.GradScaler("cuda")
+        for _ in range(4):
+            with torch.autocast("cuda", torch.float16):
+                loss = net(torch.randn(8192, 1024, device="cuda")).pow(2).sum()
+            scaler.scale(loss * 100).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        print(scaler.get_scale(), {int(state["step"]) for state in optimizer.state.values()})
+        """, "--steps", "100")
+    assert said.stdout == "65536.0 {4}\n"
+
+
 def test_checkpointing_of_both_kinds_lowers_the_peak(dry):
     said = dry.run("""
         import torch

@@ -5,6 +5,7 @@
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/zeros_like.h>
 
 namespace mt_dry
 {
@@ -192,13 +193,15 @@ bool are_equal(const Tensor &one, const Tensor &other)
 
 void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &factor)
 {
-    std::vector<Tensor> small;
+    std::vector<Tensor> computed, others;
     for (const Tensor &gradient : gradients)
         if (has_values(gradient))
-            small.push_back(values_of(gradient));
-    Tensor found = values_of(found_infinite);
-    if (!small.empty())
-        at::_amp_foreach_non_finite_check_and_unscale_(small, found, values_of(factor));
+            (is_known(gradient) ? computed : others).push_back(values_of(gradient));
+    Tensor found = values_of(found_infinite), ignored = at::zeros_like(found);
+    if (!computed.empty())
+        at::_amp_foreach_non_finite_check_and_unscale_(computed, found, values_of(factor));
+    if (!others.empty())
+        at::_amp_foreach_non_finite_check_and_unscale_(others, ignored, values_of(factor));
 }
 
 } // namespace mt_dry

@@ -40,7 +40,7 @@ at::Scalar item(const at::Tensor &tensor);
 /* Of equal. */
 bool are_equal(const at::Tensor &one, const at::Tensor &other);
 
-/* Of GradScaler: scales gradients. Those without values are finite. */
+/* Of GradScaler: scales gradients. Those that were not computed count as finite, whatever was assumed for them. */
 void unscale(at::TensorList gradients, at::Tensor &found_infinite, const at::Tensor &factor);
 
 } // namespace mt_dry
