@@ -28,7 +28,7 @@ from typing import Any, Callable
 import torch
 import torch.serialization
 
-from . import _dry_files
+from . import _dry_files, _dry_shards
 from ._dry_disk import real
 
 MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/torch/dry/dry_device.h
@@ -322,3 +322,4 @@ def begin(cards: Any) -> None:
     saving.install_storages()
     saving.install_safetensors()
     install_scripts()
+    _dry_shards.begin()

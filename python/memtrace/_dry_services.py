@@ -6,13 +6,11 @@ begin() changes the libraries that are imported, and the others as the program i
 from __future__ import annotations
 
 import functools
-import importlib.machinery
 import os
-import sys
 from concurrent import futures
 from typing import Any, Callable
 
-from . import _dry_files
+from . import _dry_files, _dry_follow
 from ._dry_overlay import FOLDER
 from ._watch import tell
 
@@ -124,28 +122,6 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 }
 
 
-class Finder:
-    """Finds the modules to change, and changes them once they have been executed."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        change = CHANGES.get(name)
-        spec: Any = importlib.machinery.PathFinder.find_spec(name, path) if change is not None else None
-        if change is None or spec is None or not hasattr(spec.loader, "exec_module"):
-            return spec
-        original = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            original(module)
-            change(module)
-
-        spec.loader.exec_module = exec_module
-        return spec
-
-
 def begin() -> None:
     log_here()
-    sys.meta_path.insert(0, Finder())
-    for name, change in CHANGES.items():
-        module = sys.modules.get(name)
-        if module is not None and not getattr(module.__spec__, "_initializing", False):
-            change(module)
+    _dry_follow.follow(CHANGES)

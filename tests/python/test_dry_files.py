@@ -425,6 +425,36 @@ assert state["step"] == 3 and state["model"]["weight"].is_cuda
 """)
 
 
+def test_ranks_save_and_load_their_shards(kept):
+    said = kept.run("""
+        import os, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict, set_state_dict
+        from torch.distributed.fsdp import fully_shard
+        rank = int(os.environ["LOCAL_RANK"])
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl")
+        model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(2))).cuda()
+        for layer in (*model, model):
+            fully_shard(layer)
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(2, 1024, device="cuda")).sum().backward()
+        optimizer.step()
+        parts = get_state_dict(model, optimizer)
+        state = {"model": parts[0], "optimizer": parts[1], "step": 1}
+        dcp.save(state, checkpoint_id="out")
+        state["step"] = 0
+        dcp.load(state, checkpoint_id="out")
+        set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+        whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+        if rank == 0:
+            torch.save(whole, "best.pt")
+        dist.barrier()
+        shape = tuple(torch.load("best.pt", mmap=True)["0.weight"].shape)
+        print(rank, state["step"], f"__{rank}_0.distcp" in os.listdir("out"), shape)
+        """, "--ranks", "2", "--steps", "100")
+    assert said.stdout.splitlines() == [f"{rank} 1 True (1024, 1024)" for rank in (0, 1)]
+
+
 TINY = """
 import torch, os
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
