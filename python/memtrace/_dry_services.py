@@ -28,16 +28,6 @@ def note(words: str) -> None:
     tell(words)
 
 
-def log_here() -> None:
-    """Has W&B and MLflow write into the job's folder, whose place the processes that the program starts get, too."""
-    folder = os.environ[FOLDER]
-    if os.environ.get("WANDB_MODE") not in ("disabled", "dryrun"):
-        os.environ["WANDB_MODE"] = "offline"
-    os.environ["WANDB_DIR"] = folder
-    os.environ["MLFLOW_TRACKING_URI"] = f"file://{folder}/mlruns"
-    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
-
-
 # ---- the Hugging Face Hub ----
 
 def answer_of(module: Any, name: str, repository: str, is_future: bool) -> Any:
@@ -85,8 +75,11 @@ def refuse_pushes(module: Any) -> None:
 # ---- others ----
 
 def keep_offline(module: Any) -> None:
-    """Has W&B keep the mode and the folder that log_here() gives it."""
+    """Has W&B log to the job's folder."""
     original = module.init
+    if os.environ.get("WANDB_MODE") not in ("disabled", "dryrun"):
+        os.environ["WANDB_MODE"] = "offline"
+    os.environ["WANDB_DIR"] = os.environ[FOLDER]
 
     def init(*given: Any, **named: Any) -> Any:
         named.pop("dir", None)
@@ -98,10 +91,12 @@ def keep_offline(module: Any) -> None:
 
 
 def keep_local(module: Any) -> None:
-    """Has MLflow keep the place that log_here() gives it."""
+    """Has MLflow log to the job's folder."""
     def set_tracking_uri(uri: Any) -> None:
         note("MLflow logs to a folder of the dry run")
 
+    os.environ["MLFLOW_TRACKING_URI"] = f"file://{os.environ[FOLDER]}/mlruns"
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     module.set_tracking_uri = set_tracking_uri
 
 
@@ -123,5 +118,4 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 
 def begin() -> None:
-    log_here()
     _dry_follow.follow(CHANGES)
