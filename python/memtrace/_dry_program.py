@@ -50,6 +50,8 @@ class DryWatcher(Watcher):
         self.loops = Loops(Meter(cards), int(os.environ["MEMTRACE_DRY_STEPS"]), self.end)
         self.progress = Progress(cards)
         self.ended_by: Optional[str] = None
+        self.exit_code = 0  # of a program that was asked to terminate
+        self.is_terminated = False
         self.patch(torch, "save", self._save)
 
     # ---- what happens ----
@@ -61,6 +63,7 @@ class DryWatcher(Watcher):
 
     def end_step(self) -> None:
         super().end_step()
+        self.end_if_terminated()
         self.coverage.has_trained = True
         self.progress.show(self.loops.steps + 1)
         self.loops.end_step()
@@ -68,6 +71,7 @@ class DryWatcher(Watcher):
     def _on_outermost(self, module: Optional[torch.nn.Module]) -> None:
         super()._on_outermost(module)
         if module is not None:
+            self.end_if_terminated()
             self.coverage.note()
             self.loops.note_forward()
             self.progress.show(self.loops.steps)
@@ -93,6 +97,11 @@ class DryWatcher(Watcher):
         self.ended_by = why
         self.store_not_run()
         raise Enough(0)
+
+    def end_if_terminated(self) -> None:
+        """Ends a program that goes on after a signal. What its handler raises is lost where C calls Python, as in callbacks."""
+        if self.is_terminated:
+            end_at_once(self)
 
     def close(self, outcome: int = 0) -> None:
         self.progress.clear()
@@ -142,7 +151,7 @@ def end_at_once(watcher: DryWatcher) -> None:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(watcher.exit_code)
 
 
 def follow_termination(watcher: DryWatcher) -> None:
@@ -150,9 +159,10 @@ def follow_termination(watcher: DryWatcher) -> None:
     def terminate(number: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         is_late = time.time() >= float(os.environ.get(DEADLINE, "inf"))
-        watcher.ended_by = "time limit" if is_late else "signal"
+        watcher.ended_by, watcher.is_terminated = "time limit" if is_late else "signal", True
+        watcher.exit_code = 0 if is_late else 128 + signal.SIGTERM
         watcher.store_not_run()
-        raise Enough(0 if is_late else 128 + signal.SIGTERM)
+        raise Enough(watcher.exit_code)
 
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, terminate)

@@ -2,27 +2,13 @@
 save and return to the program as they do at the end of training."""
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import ModuleType
+import functools
 from typing import Any
 
+from . import _dry_follow
 from ._dry_loops import Loops
 from ._dry_places import place_of_user
 from ._dry_steps import Settling
-from ._import_hook import ImportHook
-
-
-def once_imported(name: str, change: Callable[[Any], None]) -> None:
-    """Calls `change` with a module once the program has imported it."""
-    def around(spec: Any, execute: Callable[[ModuleType], None], module: ModuleType) -> None:
-        execute(module)
-        change(module)
-
-    if name in sys.modules:
-        change(sys.modules[name])
-    else:
-        ImportHook(name, around).install()
 
 
 def stop_transformers(loops: Loops, module: Any) -> None:
@@ -93,7 +79,8 @@ def follow(loops: Loops) -> None:
     """Begins. Does nothing for programs without these libraries."""
     if not loops.is_shortening:
         return
-    once_imported("transformers.trainer_callback", lambda module: stop_transformers(loops, module))
+    changes = {"transformers.trainer_callback": stop_transformers}
     for package in ("lightning.pytorch", "pytorch_lightning"):
-        once_imported(f"{package}.loops.fit_loop", lambda module: follow_lightning_fit(loops, module))
-        once_imported(f"{package}.loops.training_epoch_loop", lambda module: stop_lightning(loops, module))
+        changes[f"{package}.loops.fit_loop"] = follow_lightning_fit
+        changes[f"{package}.loops.training_epoch_loop"] = stop_lightning
+    _dry_follow.follow({name: functools.partial(change, loops) for name, change in changes.items()})
