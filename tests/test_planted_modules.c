@@ -1,7 +1,8 @@
 /* Commands that start Python run nothing that lies in the current folder, whose files may be a stranger's. */
 #include "two_runs.h"
 
-/* Makes modules that say that they were run: of the standard library, of what the commands import, and the package itself. */
+/* Makes modules that say that they were run, with names that the commands import: of the standard library, of engines, and of
+ * the package itself. */
 #define PLANT                                                                                                          \
     "mkdir -p memtrace fleet/ranks fleet/shares fleet/steps fleet/events;"                                             \
     "for module in json argparse linecache runpy pathlib sqlite3 tempfile sitecustomize usercustomize duckdb pyarrow " \

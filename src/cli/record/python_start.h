@@ -11,7 +11,7 @@
  * PyTorch, and MT_FAILED if the package's files are not there. */
 mt_status mt_python_start(void);
 
-/* Runs a module of the package beside memtrace with python3 and `words`, which end with NULL. Python imports nothing from the
+/* Runs a module of memtrace's Python package with python3 and `words`, which end with NULL. Python imports nothing from the
  * current folder, since its files may be a stranger's. *out_code is its exit code. Fails if the package or python3 is not
  * there. */
 mt_status mt_python_module_run(const char *module, const char *const *words, int *out_code);

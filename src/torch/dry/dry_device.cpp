@@ -5,6 +5,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iomanip>
 #include <sstream>
@@ -58,12 +59,12 @@ std::string refusal(size_t bytes)
     std::ostringstream words;
     memtrace_torch_statistics(current_device(), MEMTRACE_TORCH_ALL, &figures);
     memtrace_torch_describe(nullptr, &card);
-    const uint64_t held = memtrace_torch_held(current_device()), used = figures.reserved + held;
-    const uint64_t gone = used + card.others_bytes;
+    const uint64_t held = memtrace_torch_held(current_device()), own = figures.reserved + held;
+    const uint64_t used = std::min(card.total_bytes, own + card.others_bytes);
     words << "CUDA out of memory. Tried to allocate " << in_words(bytes) << ". GPU "
           << static_cast<int>(current_device()) << " has a total capacity of " << in_words(card.total_bytes)
-          << " of which " << in_words(card.total_bytes - std::min(card.total_bytes, gone))
-          << " is free. Including non-PyTorch memory, this process has " << in_words(used) << " memory in use. ";
+          << " of which " << in_words(card.total_bytes - used)
+          << " is free. Including non-PyTorch memory, this process has " << in_words(own) << " memory in use. ";
     if (figures.capacity + held + card.others_bytes < card.total_bytes)
         words << in_words(figures.capacity) << " allowed; ";
     words << "Of the allocated memory " << in_words(figures.allocated) << " is allocated by PyTorch, and "
