@@ -48,7 +48,8 @@ static inline const struct said *shell(const char *format, ...)
     va_start(arguments, format);
     assert_true(vasprintf(&command, format, arguments) >= 0);
     va_end(arguments);
-    assert_true(asprintf(&whole, "M='%s'; D='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, MT_TEST_DATA, command) >= 0);
+    assert_true(asprintf(&whole, "M='%s'; D='%s'; { %s ; } >out.txt 2>err.txt </dev/null", MT_PROGRAM, MT_TEST_DATA,
+                         command) >= 0);
     said.code = exit_code(system(whole));
     free(whole);
     free(command);
