@@ -16,8 +16,8 @@ from ._dry_places import Place, frames_of_user
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-VERBS = re.compile(r"^(eval|evaluate|validate|validation|test|generate|sample|predict|infer|save|checkpoint)(_|$)|"
-                   r"_(loss|eval|validation|checkpoint)$")
+VERBS = re.compile(r"^(eval|evaluate|validate|validation|generate|save|checkpoint)(_|$)|_(eval|validation|checkpoint)$")
+FUNCTIONS_ONLY = re.compile(r"^(test|sample|predict|infer)(_|$)|_loss$")  # names that methods of other things have, too
 MODES = {"eval"}  # methods of modules that compute nothing
 OTHERS = {"np", "numpy", "plt", "json", "os", "cv2", "random", "re", "time", "math", "logging", "logger"}
 
@@ -131,7 +131,9 @@ def is_candidate(node: ast.Call, file: str, frame: Any) -> bool:
 
 
 def is_verb(names: list[str]) -> bool:
-    return VERBS.search(names[-1]) is not None and not (len(names) > 1 and names[-1] in MODES)
+    if len(names) == 1:
+        return VERBS.search(names[0]) is not None or FUNCTIONS_ONLY.search(names[0]) is not None
+    return VERBS.search(names[-1]) is not None and names[-1] not in MODES
 
 
 @functools.lru_cache(maxsize=None)

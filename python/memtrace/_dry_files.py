@@ -357,7 +357,7 @@ def remove_job(overlay: Overlay) -> None:
 def tell_files(overlay: Overlay) -> None:
     """Says which files this process has written."""
     watch = sys.modules.get(f"{__package__}._watch")
-    names = [os.path.relpath(path) for path in overlay.written]
+    names = [min(path, os.path.relpath(path), key=len) for path in overlay.written]
     if names and watch is not None:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         files = "file was" if len(names) == 1 else "files were"

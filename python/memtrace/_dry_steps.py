@@ -13,6 +13,8 @@ import pathlib
 from typing import Any, NamedTuple, Optional
 
 PERIODS = 4  # an optimizer may alternate: the two steps of a GAN are one iteration
+WARM_UP = 2  # iterations that may differ, since states and workspaces are made in them
+COINCIDENCES = 3  # periods that must repeat where iterations vary
 MOST_ITERATIONS = 10  # of a loop that never repeats itself
 MOST_GROWING = 50  # of a loop that grows irregularly
 REGULAR = 5  # equal growths in a row from which the next ones are estimated
@@ -112,8 +114,12 @@ class Settling:
         return State.UNSETTLED if len(self.iterations) >= most else State.RUNNING
 
     def _repeats(self, period: int) -> bool:
-        """True if the last iteration equals the one that many iterations before."""
-        return len(self.iterations) > period and self.iterations[-1] == self.iterations[-1 - period]
+        """True if the last iterations equal those that many iterations before. Where more of them differed than a period has, as
+        with texts of different lengths, two equal ones may be a coincidence, and more must be equal."""
+        kinds = {iteration.requests for iteration in self.iterations[WARM_UP:]}
+        compared = period * (1 if len(kinds) <= period else COINCIDENCES)
+        return len(self.iterations) >= period + compared and all(
+            self.iterations[-1 - n] == self.iterations[-1 - n - period] for n in range(compared))
 
     def _live_by(self, period: int) -> list[int]:
         """Returns the live bytes after every `period`-th of the last iterations, one more than REGULAR; oldest first."""

@@ -79,8 +79,9 @@ def test_an_interval_depends_on_its_requests_and_not_on_what_came_before():
 
 
 @pytest.mark.parametrize("numbers, settles_at", [
-    ([1, 2, 2], 3), ([1, 2, 3, 2, 3], 4), ([1, 2, 3, 4, 1], 5), ([1, 2, 3, 4, 5, 6], None)])
-def test_a_step_settles_if_it_repeats_one_of_the_last_four(numbers, settles_at):
+    ([1, 2, 2], 3), ([1, 2, 3, 3], 4), ([1, 2, 3, 4, 3, 4], 6), ([1, 2, 3, 4, 5, 3, 4, 5], 8), ([1, 2, 3, 4, 5, 6], None),
+    ([7, 5, 6, 5], None), ([7, 5, 6, 8, 8, 9], None), ([7, 5, 6, 8, 8, 8, 8], 7)])
+def test_steps_settle_once_they_repeat_and_not_by_coincidence(numbers, settles_at):
     settling = Settling()
     states = [settling.add(iteration(number)) for number in numbers]
     assert (states.index(State.SETTLED) + 1 if State.SETTLED in states else None) == settles_at
