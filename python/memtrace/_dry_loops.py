@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
 from ._dry_places import Place, place_of_user
-from ._dry_steps import LEAST_BATCHES, Agreement, Iteration, Meter, Reading, Settling, State, between
+from ._dry_steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
 MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
 MOST_EVALUATED = 200  # batches of an evaluation whose live bytes grow
@@ -45,9 +45,14 @@ class Pass:
         self.batches = 0
         self.trains = False  # backward ran in it
         self.has_forward = False  # a module was called since the last batch
-        self.was_asked = False  # for a batch, since the last step
+        self.idle_steps = 0  # since it was asked for a batch
         self.reading: Optional[Reading] = None  # when the last batch was handed out
         self.place: Optional[Place] = None
+
+
+    def is_nearly_over(self) -> bool:
+        """True if so few batches are left that ending early would save nothing. Some programs check that none is missing."""
+        return self.loop.total is not None and self.loop.total - self.batches <= LEAST_BATCHES
 
 
 class Loops:
@@ -89,9 +94,9 @@ class Loops:
         if not self.is_shortening or self.begun is None:
             return
         iteration = between(self.begun, self.meter.read())
-        driving = [one for one in self.passes if one.was_asked]
+        driving = [one for one in self.passes if one.idle_steps < PERIODS]
         for one in driving:
-            one.was_asked = False
+            one.idle_steps += 1
         if self.controlled is not None:
             self._judge(self.controlled, iteration)
         elif driving:
@@ -151,18 +156,19 @@ class Loops:
             self.passes.discard(one)
             raise
         one.batches += 1
-        one.was_asked, one.has_forward = True, False
+        one.idle_steps, one.has_forward = 0, False
         one.reading = self.meter.read()
         return batch
 
     def _has_shown_all(self, one: Pass) -> bool:
-        if one.trains:
-            return one.batches >= LEAST_BATCHES and one.loop.training.state is not State.RUNNING
         settling = one.loop.evaluation
-        if one.reading is None or not one.has_forward:
+        if not one.trains and one.reading is not None and one.has_forward:
+            settling.add(between(one.reading, self.meter.read()))
+        if one.batches < LEAST_BATCHES or one.is_nearly_over():
             return False
-        settling.add(between(one.reading, self.meter.read()))
-        if one.batches < LEAST_BATCHES or not settling.has_requests:
+        if one.trains:
+            return one.loop.training.state is not State.RUNNING
+        if not one.has_forward or not settling.has_requests:
             return False
         return settling.state in (State.SETTLED, State.UNSETTLED) or one.batches >= MOST_EVALUATED
 

@@ -71,12 +71,15 @@ static void add_refusal(const struct mt_verdict *verdict, struct mt_text *out)
 }
 
 /* Adds how a run ended before the program was over. */
-static void add_unfinished(const char *ended_by, struct mt_text *out)
+static void add_unfinished(const struct mt_verdict_row *row, struct mt_text *out)
 {
-    static const struct {
+    const char *ended_by = row->caveats.ended_by;
+    const struct {
         mt_ended_by reason;
         const char *words;
-    } ends[] = {{MT_ENDED_BY_ERROR, "the program failed; until then "},
+    } ends[] = {{MT_ENDED_BY_ERROR, row->caveats.of[MT_CAVEAT_SHORTENED].count > 0
+                                        ? "the program failed, maybe since loops were shortened; until then "
+                                        : "the program failed; until then "},
                 {MT_ENDED_BY_SIGNAL, "ended by a signal; until then "},
                 {MT_ENDED_BY_TIME_LIMIT, "ended at the time limit; until then "}};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && ended_by != NULL; i++)
@@ -108,7 +111,7 @@ void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain
         mt_text_add(out, "; next: %s", explain);
         return;
     }
-    add_unfinished(row->caveats.ended_by, out);
+    add_unfinished(row, out);
     add_need(verdict, out);
     add_fit(row, out);
 }

@@ -159,6 +159,32 @@ for step in range(100000):
     assert last(dry, "ended_by") == "settled"
 
 
+def test_a_loop_with_few_batches_left_runs_to_its_end(dry):
+    said = dry.run(NET + EVALUATE + """
+steps = 0
+for (x,) in data(6, 64):
+    train(x)
+    steps += 1
+print(steps, evaluate(data(5, 1024)))
+""")
+    assert said.stdout == "6 5\n" and caveats(dry, "shortened") == []
+
+
+def test_the_two_optimizers_of_a_gan_share_a_loader(dry):
+    dry.run(NET + """
+other = nn.Linear(256, 256).cuda()
+second = torch.optim.Adam(other.parameters())
+for (x,) in data(50, 64):
+    train(x)
+    other(x.cuda()).mean().backward()
+    second.step()
+    second.zero_grad()
+""")
+    assert last(dry, "ended_by") == "program"
+    (name, _, count, total), = caveats(dry, "shortened")
+    assert (name, total) == ("training loader", 50) and count < 6
+
+
 def test_an_evaluation_that_keeps_its_outputs_on_the_card_is_run_to_its_end(dry):
     dry.run(NET + """
 net.eval()
