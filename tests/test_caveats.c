@@ -168,7 +168,8 @@ static const char lists[] =
     " \"unknown\": [{\"name\": \"aten::x\\u001b[1m\", \"count\": 2, \"bytes\": 2048, \"file\": null, \"line\": null},"
     " {\"name\": \"aten::y\", \"count\": 1, \"bytes\": 1024, \"file\": null, \"line\": null}],"
     " \"assumed\": [{\"name\": \"item\", \"value\": 0.5, \"count\": 5, \"file\": \"train.py\", \"line\": 36}],"
-    " \"growth\": [{\"name\": \"list of losses\", \"bytes\": 4096, \"count\": 1500, \"file\": null, \"line\": null}]}";
+    " \"growth\": [{\"name\": \"list of losses\", \"bytes\": 4096, \"count\": 1500, \"total\": null, \"file\": null, "
+    "\"line\": null}]}";
 static const char no_lists[] =
     "{\"ended_by\": null, \"shortened\": [], \"not_run\": [], \"unknown\": [], \"assumed\": [],"
     " \"growth\": []}";

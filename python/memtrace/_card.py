@@ -119,6 +119,11 @@ class Cards:
         numbers = [self.counters(device) for device in range(self.count)]
         return sum(one[LIVE] for one in numbers), sum(one[RESERVED] for one in numbers)
 
+    def least_free(self) -> int:
+        """Returns the free bytes of the card in use that has the least."""
+        used = [device for device in range(self.count) if self.counters(device)[RESERVED]]
+        return min((self.memory_info(device)[0] for device in used), default=self.memory_info(0)[0])
+
     def peak(self) -> int:
         """Returns the peak of live bytes of the card on which it is highest."""
         return max(int(self.counters(device)[LIVE + 1]) for device in range(self.count))

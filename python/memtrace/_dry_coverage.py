@@ -12,12 +12,13 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
-from ._dry_places import Place, frames_of_user
+from ._dry_places import Place, frames_of_user, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 VERBS = re.compile(r"^(eval|evaluate|validate|validation|generate|save|checkpoint)(_|$)|_(eval|validation|checkpoint)$")
-FUNCTIONS_ONLY = re.compile(r"^(test|sample|predict|infer)(_|$)|_loss$")  # names that methods of other things have, too
+FUNCTIONS_ONLY = re.compile(r"^(test|sample|predict|infer|estimate_loss)(_|$)")  # names that methods of other things have, too
+MODULES = torch.nn.modules.module.__file__  # from which modules are called
 MODES = {"eval"}  # methods of modules that compute nothing
 OTHERS = {"np", "numpy", "plt", "json", "os", "cv2", "random", "re", "time", "math", "logging", "logger"}
 
@@ -45,7 +46,7 @@ class Coverage:
     def not_run(self) -> list[Call]:
         """Returns the calls that the program has not come to, from where it is; those that end first come first."""
         found: dict[Place, Call] = {}
-        for frame in frames_of_user():
+        for frame in frames_of_user(outside_of=MODULES):
             for call in self._not_run_in(frame):
                 found.setdefault(call.place, call)
         return list(found.values())
@@ -63,15 +64,6 @@ class Coverage:
             ran = [self.ran[place] for line in range(node.lineno, last + 1) if (place := Place(file, line)) in self.ran]
             if not any(ran):
                 yield Call(ast.unparse(node.func), Place(file, node.lineno), bool(ran))
-
-
-@functools.lru_cache(maxsize=None)
-def parsed(file: str) -> Optional[ast.Module]:
-    try:
-        with open(file, encoding="utf-8") as source:
-            return ast.parse(source.read())
-    except (OSError, SyntaxError, ValueError):
-        return None
 
 
 def scope_of(file: str, name: str, first_line: int) -> Optional[Scope]:
@@ -92,7 +84,7 @@ def begin_of_statement(scope: Scope, line: int) -> int:
 
 
 def calls_in(scope: Scope) -> Iterator[ast.Call]:
-    """Yields the calls of a scope, without those of the functions and classes that it defines."""
+    """Yields the calls of a scope, but not those inside functions and classes that it defines."""
     pending: list[ast.AST] = list(reversed(scope.body))
     while pending:
         node = pending.pop()
@@ -116,7 +108,8 @@ def value_of(names: list[str], frame: Any) -> Any:
     value = frame.f_locals.get(names[0], frame.f_globals.get(names[0]))
     for name in names[1:]:
         fields = getattr(value, "__dict__", {})
-        value = fields.get(name, fields.get("_modules", {}).get(name))
+        modules = fields.get("_modules")
+        value = fields.get(name, modules.get(name) if isinstance(modules, dict) else None)
     return value
 
 

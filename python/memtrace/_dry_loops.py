@@ -1,21 +1,26 @@
 """Ends the repeated loops of a dry run once they have shown all that they do.
 
-A loop over a loader ends at its next batch, never inside of its body, and the program goes on behind it: it evaluates, saves and
-trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (_dry_trainers.py). A loop
+A loop over a loader ends at its next batch, never inside of its body, and the program continues after the loop: it evaluates, saves
+and trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (_dry_trainers.py). A loop
 over a range can't be left from outside, so there the program ends.
 """
 from __future__ import annotations
 
+import ast
+import collections
+import dis
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
-from ._dry_places import Place, place_of_user
+from ._dry_places import Place, parsed, place_of_user
 from ._dry_steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
 MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
 MOST_EVALUATED = 200  # batches of an evaluation whose live bytes grow
+ITERATIONS = "FOR_ITER", "SEND", "YIELD_FROM"  # instructions of Python that end at StopIteration
 PASS = "_memtrace_pass"  # an attribute of loaders' iterators
 
 
@@ -28,13 +33,21 @@ class Shortened(NamedTuple):
     total: Optional[int]
 
 
+class Growth(NamedTuple):
+    """Live memory that grew in each iteration of a loop that was ended early."""
+
+    place: Place
+    size: int  # bytes an iteration
+    full_at: int  # the iteration that the card can't hold, counted from 1: an estimate
+    total: Optional[int]
+
+
 class Loop:
     """All passes over one loader."""
 
     def __init__(self, total: Optional[int]) -> None:
         self.total = total
         self.training, self.evaluation = Settling(), Settling()
-        self.ended_passes = 0  # that trained and were ended early
 
 
 class Pass:
@@ -44,11 +57,12 @@ class Pass:
         self.loop = loop
         self.batches = 0
         self.trains = False  # backward ran in it
+        self.is_over = False  # it was ended early
+        self.is_new = False  # its last batch came after the last backward
         self.has_forward = False  # a module was called since the last batch
         self.idle_steps = 0  # since it was asked for a batch
         self.reading: Optional[Reading] = None  # when the last batch was handed out
         self.place: Optional[Place] = None
-
 
     def is_nearly_over(self) -> bool:
         """True if so few batches are left that ending early would save nothing. Some programs check that none is missing."""
@@ -56,16 +70,19 @@ class Pass:
 
 
 class Loops:
-    """The loops of a program. `end(why)` ends the program; `most_steps` is what the user asked for: 0 where nothing, -1 for all."""
+    """The loops of a program. `end(why)` ends the program. `most_steps` limits the steps; 0: loops end once they have settled; -1:
+    nothing is ended."""
 
     def __init__(self, meter: Meter, most_steps: int, end: Callable[[str], None]) -> None:
         self.meter, self.most_steps, self.end = meter, most_steps, end
         self.outside = Settling()  # of steps that no loader drives
-        self.controlled: Optional[Settling] = None  # of steps of a trainer that can be told to stop; None: none is under way
+        self.controlled: Optional[Settling] = None  # of steps of a trainer that can be stopped; None: none is under way
         self.agreement = Agreement()
         self.loops: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
         self.passes: weakref.WeakSet[Pass] = weakref.WeakSet()
+        self.repeated: collections.Counter[Place] = collections.Counter()  # passes that trained and showed nothing new
         self.shortened: dict[tuple[str, Place], Shortened] = {}
+        self.growths: list[Growth] = []
         self.steps = 0
         self.begun: Optional[Reading] = None  # when the current step began
 
@@ -83,17 +100,24 @@ class Loops:
             one.has_forward = True
 
     def note_backward(self) -> None:
-        for one in self.passes:
-            one.trains = True
+        """Notes that the passes which handed out a batch since the last backward train. May end the program, before an epoch that
+        would repeat what was seen."""
+        for one in list(self.passes):
+            if not one.is_new:
+                continue
+            one.is_new, one.trains = False, True
+            if one.batches == 1 and one.place is not None and self.repeated[one.place] >= MOST_PASSES:
+                self.end(ending_of(one.loop.training.state))
 
     def end_step(self) -> None:
         """Judges the step that ended. May end the program."""
         self.steps += 1
         if 0 < self.most_steps <= self.steps:
             self.end("steps")
-        if not self.is_shortening or self.begun is None:
+        before, self.begun = self.begun, self.meter.read()
+        if not self.is_shortening or before is None:
             return
-        iteration = between(self.begun, self.meter.read())
+        iteration = between(before, self.begun)
         driving = [one for one in self.passes if one.idle_steps < PERIODS]
         for one in driving:
             one.idle_steps += 1
@@ -103,7 +127,7 @@ class Loops:
             for one in driving:
                 self._judge(one.loop.training, iteration)
         elif self._judge(self.outside, iteration) is not State.RUNNING:
-            self.shorten("loop", place_of_user(), self.steps, None)
+            self.shorten("loop", place_of_user(), self.steps, None, self.outside)
             self.end(ending_of(self.outside.state))
 
     def should_stop(self) -> bool:
@@ -122,12 +146,11 @@ class Loops:
             settling.state = State.SETTLED
         return settling.state
 
-    def settlings(self) -> list[Settling]:
-        """Returns all loops that trained or evaluated."""
-        return [*filter(None, (self.outside, self.controlled)), *(one for loop in self.loops.values() for one in (loop.training, loop.evaluation))]
-
-    def shorten(self, what: str, place: Place, done: int, total: Optional[int]) -> None:
+    def shorten(self, what: str, place: Place, done: int, total: Optional[int], settling: Settling) -> None:
+        """Notes a loop that is ended early, and its growth."""
         self.shortened[what, place] = Shortened(what, place, done, total)
+        if settling.growth:
+            self.growths.append(Growth(place, settling.growth, settling.full_at(self.meter.free()), total))
 
     # ---- loaders ----
 
@@ -139,24 +162,27 @@ class Loops:
         self.passes.add(one)
         setattr(iterator, PASS, one)
 
-    def next_batch(self, original: Callable[[Any], Any], iterator: Any) -> Any:
-        """Returns an iterator's next batch, unless the loop has shown all that it does."""
+    def next_batch(self, original: Callable[[Any], Any], iterator: Any, caller: Any) -> Any:
+        """Returns an iterator's next batch, unless the loop has shown all that it does. `caller` is the frame that asks."""
         one: Optional[Pass] = getattr(iterator, PASS, None)
         if one is None or not self.is_shortening:
             return original(iterator)
         if one.place is None:
             one.place = place_of_user()
-            self._end_repeated(one)
-        if self._has_shown_all(one):
+            if not expects_an_end(caller):
+                self.passes.discard(one)
+                delattr(iterator, PASS)
+                return original(iterator)
+        if one.is_over or self._has_shown_all(one):
             self._end_pass(one)
             raise StopIteration
         try:
             batch = original(iterator)
         except StopIteration:
-            self.passes.discard(one)
+            self._note_repetition(one)
             raise
         one.batches += 1
-        one.idle_steps, one.has_forward = 0, False
+        one.idle_steps, one.has_forward, one.is_new = 0, False, True
         one.reading = self.meter.read()
         return batch
 
@@ -172,16 +198,20 @@ class Loops:
             return False
         return settling.state in (State.SETTLED, State.UNSETTLED) or one.batches >= MOST_EVALUATED
 
-    def _end_repeated(self, one: Pass) -> None:
-        """Ends the program before an epoch that would repeat what was seen."""
-        if one.loop.ended_passes >= MOST_PASSES:
-            self.end(ending_of(one.loop.training.state))
+    def _note_repetition(self, one: Pass) -> None:
+        self.passes.discard(one)
+        if one.place is not None and one.trains and one.loop.training.state is not State.RUNNING:
+            self.repeated[one.place] += 1
 
     def _end_pass(self, one: Pass) -> None:
-        self.passes.discard(one)
-        one.loop.ended_passes += one.trains
+        if one.is_over:
+            return
+        one.is_over = True
+        self._note_repetition(one)
         assert one.place is not None
-        self.shorten("training loader" if one.trains else "evaluation loader", one.place, one.batches, one.loop.total)
+        what, settling = (("training loader", one.loop.training) if one.trains else
+                          ("evaluation loader", one.loop.evaluation))
+        self.shorten(what, one.place, one.batches, one.loop.total, settling)
 
 
 def ending_of(state: State) -> str:
@@ -192,8 +222,25 @@ def ending_of(state: State) -> str:
 def length_of(loader: Any) -> Optional[int]:
     try:
         return len(loader)
-    except (TypeError, NotImplementedError):
+    except Exception:  # whatever the program's own function raises
         return None
+
+
+def expects_an_end(caller: Any) -> bool:
+    """True if the frame that asks for a batch takes StopIteration for the end of a loop: a `for`, or `next()` in a `try`. A plain
+    next(iterator) would raise it into the program."""
+    code = caller.f_code
+    if dis.opname[code.co_code[caller.f_lasti]] in ITERATIONS or code.co_name == "__next__":
+        return True
+    module = parsed(code.co_filename)
+    return module is not None and any(
+        isinstance(node, ast.Try) and node.lineno <= caller.f_lineno < node.handlers[0].lineno
+        for node in ast.walk(module) if isinstance(node, ast.Try) and any(map(catches_the_end, node.handlers)))
+
+
+def catches_the_end(handler: ast.ExceptHandler) -> bool:
+    kinds = [] if handler.type is None else getattr(handler.type, "elts", [handler.type])
+    return not kinds or any(isinstance(kind, ast.Name) and kind.id in ("StopIteration", "Exception") for kind in kinds)
 
 
 def follow_loaders(loops: Loops) -> None:
@@ -212,7 +259,7 @@ def follow_loaders(loops: Loops) -> None:
 
     @functools.wraps(advance)
     def next_batch(iterator: Any) -> Any:
-        return loops.next_batch(advance, iterator)
+        return loops.next_batch(advance, iterator, sys._getframe(1))
 
     owner.__iter__ = begin
     _BaseDataLoaderIter.__next__ = next_batch  # type: ignore[method-assign, assignment]

@@ -21,7 +21,7 @@ import os
 import stat
 import tempfile
 import threading
-from typing import Any, NamedTuple, NoReturn, Optional
+from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
 from ._dry_disk import born, cache_folders, copy, fail, is_download, real
 
@@ -66,6 +66,8 @@ class Journal:
 class Overlay:
     """The files of a job. Invariants: a DATA or LINK entry's file is in the folder; a FILE entry's is not, and is never written;
     the parent of each entry is a folder on the disk."""
+
+    on_write: Callable[[], None] = staticmethod(lambda: None)  # is called when the program writes a file
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.realpath(folder)
@@ -131,6 +133,7 @@ class Overlay:
         self.is_used()
         if entry is not None and entry.kind == DATA:
             self.written[path] = None
+            self.on_write()
         if entry is None or entry.kind == GONE:
             self.written.pop(path, None)
         if before is not None and before.kind in (DATA, LINK) and not self.uses[before]:

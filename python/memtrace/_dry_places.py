@@ -1,11 +1,12 @@
 """Places in the user's own code."""
 from __future__ import annotations
 
+import ast
+import functools
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBRARIES = "stdlib", "platstdlib", "purelib", "platlib", "scripts"  # of sysconfig
@@ -27,13 +28,29 @@ def is_users(file: str) -> bool:
     return not file.startswith(OTHERS) and not file.startswith("<") and "-packages" + os.sep not in file
 
 
-def frames_of_user() -> Iterator[Any]:
-    """Yields the frames of the user's own code that the calling thread is in, innermost first."""
+def frames_of_user(outside_of: str = "") -> list[Any]:
+    """Returns the frames of the user's own code that the calling thread is in, innermost first; only those around the calls of a
+    file's functions, if `outside_of` names a file that is being called."""
     frame: Any = sys._getframe(1)
+    frames: list[Any] = []
     while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            yield frame
+        file = frame.f_code.co_filename
+        if file == outside_of:
+            frames.clear()
+        if is_users(file):
+            frames.append(frame)
         frame = frame.f_back
+    return frames
+
+
+@functools.lru_cache(maxsize=None)
+def parsed(file: str) -> Optional[ast.Module]:
+    """Returns the syntax tree of a file; None if it has none."""
+    try:
+        with open(file, encoding="utf-8") as source:
+            return ast.parse(source.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
 
 
 def place_of_user() -> Place:

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 
-from . import _dry, _dry_ranks, _dry_replaced, _dry_trainers, _stacks
+from . import _dry, _dry_files, _dry_ranks, _dry_replaced, _dry_trainers, _stacks
 from ._allocator import OUT_OF_MEMORY, close_at_exit
 from ._dry_coverage import Coverage
 from ._dry_loops import Loops, follow_loaders
 from ._dry_places import Place
 from ._dry_progress import Progress
-from ._dry_steps import Meter, iteration_when_full
+from ._dry_steps import Meter
 from ._watch import ANSWERS, RANKS, STACKS, Watcher, tell, trace_of_rank
 
 CHANGES = "MEMTRACE_DRY_CHANGES"  # of the program, for memtrace fit
@@ -52,7 +52,8 @@ class DryWatcher(Watcher):
         self.ended_by: Optional[str] = None
         self.exit_code = 0  # of a program that was asked to terminate
         self.is_terminated = False
-        self.patch(torch, "save", self._save)
+        if _dry_files.installed is not None:
+            _dry_files.installed.overlay.on_write = self.coverage.note
 
     # ---- what happens ----
 
@@ -77,16 +78,19 @@ class DryWatcher(Watcher):
             self.progress.show(self.loops.steps)
 
     def _backward(self, original: Any, *given: Any, **named: Any) -> Any:
-        self.loops.note_backward()
+        self._begin_backward()
         return super()._backward(original, *given, **named)
 
     def _gradients(self, original: Any, *given: Any, **named: Any) -> Any:
-        self.loops.note_backward()
+        self._begin_backward()
         return super()._gradients(original, *given, **named)
 
-    def _save(self, original: Any, *given: Any, **named: Any) -> Any:
-        self.coverage.note()
-        return original(*given, **named)
+    def _begin_backward(self) -> None:
+        """Begins a step if none is under way, as in programs whose modules are not set to training."""
+        if not self.in_step and not self.has_own_steps:
+            self.in_step = True
+            self.begin_step()
+        self.loops.note_backward()
 
     # ---- the end ----
 
@@ -120,10 +124,8 @@ class DryWatcher(Watcher):
         self.measure("requests", self.loops.meter.read().requests % 2**53)  # the same for ranks that made the same requests
         for one in self.loops.shortened.values():
             self.caveat("shortened", one.what, one.place, one.done, one.total)
-        for settling in self.loops.settlings():
-            if settling.growth:
-                self.caveat("growth", "live bytes", count=iteration_when_full(settling, self.cards.memory_info()[0]),
-                            size=settling.growth)
+        for growth in self.loops.growths:
+            self.caveat("growth", "live bytes", growth.place, growth.full_at, growth.total, growth.size)
         for unknown in unknown_operators(self.library):
             self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
         for (place, name), assumed in _dry_replaced.notes.assumed.items():
@@ -131,7 +133,12 @@ class DryWatcher(Watcher):
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def store_not_run(self) -> None:
-        for call in self.coverage.not_run():
+        try:
+            calls = self.coverage.not_run()
+        except Exception as error:  # the program is not to fail since it is described
+            tell(f"calls that did not run are not known: {error!r}")
+            return
+        for call in calls:
             self.caveat("not_run", call.name + (" after the first step" if call.is_late else ""), call.place)
 
 
@@ -245,8 +252,9 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
 
     configure()
     close_at_exit(watcher)
-    follow_termination(watcher)
-    follow_deadline(watcher)
+    if ANSWERS in os.environ:
+        follow_termination(watcher)
+        follow_deadline(watcher)
     if os.environ.get(STACKS) != "0":
         for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)

@@ -90,7 +90,7 @@ def keep_eager() -> None:
 
 
 def replace(cards: Any) -> None:
-    """Replaces all. Calls for values that were not computed are told of from now on."""
+    """Replaces all. Calls for values that were not computed are counted from now on."""
     replace_storage(cards)
     _dry_saving.begin(cards)
     _dry_services.begin()

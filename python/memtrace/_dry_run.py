@@ -13,6 +13,9 @@ from . import _trace
 from ._header import MemtraceError
 
 
+NEVER = -1  # steps after which a program is ended
+
+
 class DryRun(contextlib.AbstractContextManager["DryRun"]):
     """A run of a trace on a simulated card, from the beginning to the end of a `with`; then its peak."""
 
@@ -47,6 +50,7 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
         from ._dry_program import Enough
 
         is_enough = isinstance(error, Enough)
+        self._watcher.loops.most_steps = NEVER
         self._watcher.close(outcome_of(None if is_enough else error))
         importlib.import_module("._dry_files", __package__).end()
         return is_enough
@@ -71,7 +75,7 @@ def dry_run(card: str = "h200", path: Union[str, os.PathLike[str]] = "memtrace.d
             train()
         print(run.peak.bytes, run.peak_by("module").shares[0])
 
-    Ends the `with` after `steps` steps; 0: when two in a row made the same requests, or after ten. In this process PyTorch
+    Ends the `with` after `steps` steps; 0: once its loops repeat themselves (docs/dry-run.md). In this process PyTorch
     keeps the simulated card. Fails with MemtraceError if torch is there already, or none that a dry run takes.
     """
     return DryRun(card, os.fspath(path), steps)

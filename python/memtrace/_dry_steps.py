@@ -10,7 +10,7 @@ import ctypes
 import enum
 import os
 import pathlib
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 PERIODS = 4  # an optimizer may alternate: the two steps of a GAN are one iteration
 WARM_UP = 2  # iterations that may differ, since states and workspaces are made in them
@@ -65,6 +65,10 @@ class Meter:
         live, reserved = self.cards.live_and_reserved()
         return Reading(history.requests, history.request_count, history.frees, live, reserved)
 
+    def free(self) -> int:
+        """Returns the free bytes of the card in use that has the least."""
+        return int(self.cards.least_free())
+
 
 def between(before: Reading, now: Reading) -> Iteration:
     """Returns what the program did between two readings (src/torch/memtrace_torch.h has the formula)."""
@@ -99,6 +103,10 @@ class Settling:
     def growth(self) -> int:
         """The bytes by which live memory grew in each of the last iterations; 0 if it did not, or irregularly."""
         return next(filter(None, map(self._growth, range(1, PERIODS + 1))), 0)
+
+    def full_at(self, free: int) -> int:
+        """Returns the iteration, counted from 1, that a growing loop can't finish with that many free bytes: an estimate."""
+        return len(self.iterations) + free // self.growth + 1
 
     @property
     def has_requests(self) -> bool:
@@ -156,9 +164,3 @@ class Agreement:
             return False
         self.decided += 1
         return True
-
-
-def iteration_when_full(settling: Settling, free: int) -> Optional[int]:
-    """Returns the iteration, counted from 1, that a growing loop can't finish with that many free bytes: an estimate."""
-    growth = settling.growth
-    return len(settling.iterations) + free // growth + 1 if growth else None

@@ -24,10 +24,10 @@ def stop_transformers(loops: Loops, module: Any) -> None:
     def on_step_end(self: Any, args: Any, state: Any, control: Any, **named: Any) -> Any:
         is_over = loops.should_stop() and state.global_step < state.max_steps
         if is_over:
-            loops.shorten("Trainer", place_of_user(), state.global_step, state.max_steps)
+            loops.shorten("Trainer", place_of_user(), state.global_step, state.max_steps, loops.controlled or Settling())
             state.max_steps = state.global_step
         control = end_step(self, args, state, control, **named)
-        if is_over and args.eval_strategy == "steps":
+        if is_over and getattr(args, "eval_strategy", None) == "steps":
             control.should_evaluate = True
         return control
 
@@ -59,7 +59,8 @@ def stop_lightning(loops: Loops, module: Any) -> None:
     def on_advance_end(self: Any, *given: Any) -> Any:
         trainer = self.trainer
         if loops.should_stop() and not trainer.should_stop:
-            loops.shorten("Lightning's fit", place_of_user(), trainer.global_step, steps_of_lightning(trainer))
+            loops.shorten("Lightning's fit", place_of_user(), trainer.global_step, steps_of_lightning(trainer),
+                          loops.controlled or Settling())
             self.min_steps = trainer.fit_loop.min_epochs = None
             if trainer.check_val_every_n_epoch is not None:
                 trainer.check_val_every_n_epoch = 1

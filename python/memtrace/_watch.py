@@ -137,7 +137,8 @@ class Watcher(Labels):
     def _updates_itself(self) -> bool:
         """True if the program has no optimizer of PyTorch's, whose steps would end the steps of training."""
         if self.has_optimizer is None:  # looked for once, since it takes long
-            self.has_optimizer = any(isinstance(one, torch.optim.Optimizer) for one in gc.get_objects())
+            self.has_optimizer = False
+            self.has_optimizer = any(issubclass(type(one), torch.optim.Optimizer) for one in gc.get_objects())
         return not self.has_optimizer
 
     def _profiler_step(self, original: Any, *given: Any, **named: Any) -> Any:

@@ -8,7 +8,7 @@
  * PyTorch's allocator: CUDA's context, libraries, NCCL. A device of a size in bytes ("sim:15GiB") is all the allocator's, so
  * nothing counts as outside there.
  *
- * Threads: that of the trace. */
+ * Threads: the one that opened the trace. */
 #ifndef MT_ANALYSIS_VERDICT_H
 #define MT_ANALYSIS_VERDICT_H
 

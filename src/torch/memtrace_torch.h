@@ -175,8 +175,8 @@ int memtrace_torch_python(void);
 
 /* memtrace_torch_module_call(call, on_new, on_outermost) returns a new function for torch.nn.Module.__call__, which runs
  * `call` in the span of the module, its first argument. on_new(module) is called for one without a place, unless on_new is
- * None; on_outermost(module) before a module that none is around, and on_outermost(None) after it. SystemExit that the latter
- * raises ends the program; other exceptions of both are ignored.
+ * None; on_outermost(module) before a module that none is around, and on_outermost(None) after it. SystemExit and
+ * KeyboardInterrupt in the latter end the program; other exceptions of both are ignored.
  * memtrace_torch_gradient_hook(span, category) returns a new function that labels a parameter's gradient. Both take and
  * return objects of Python. */
 

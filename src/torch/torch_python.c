@@ -44,8 +44,8 @@ enum { ONE_ARGUMENT = 0x8, FAST_WITH_NAMES = 0x80 | 0x2 };
 #define X(result, name, arguments) result(*name) arguments;
 static struct python {
     FUNCTIONS(X)
-    PyObject *none, *grad, *data_ptr; /* None and names of attributes */
-    PyObject **system_exit;           /* the exception that ends a program */
+    PyObject *none, *grad, *data_ptr;             /* None and names of attributes */
+    PyObject **system_exit, **keyboard_interrupt; /* exceptions that end a program */
 } python;
 #undef X
 
@@ -70,7 +70,8 @@ static bool find_functions(void)
 #undef X
     python.none = dlsym(RTLD_DEFAULT, "_Py_NoneStruct");
     python.system_exit = dlsym(RTLD_DEFAULT, "PyExc_SystemExit");
-    return python.none != NULL && python.system_exit != NULL;
+    python.keyboard_interrupt = dlsym(RTLD_DEFAULT, "PyExc_KeyboardInterrupt");
+    return python.none != NULL && python.system_exit != NULL && python.keyboard_interrupt != NULL;
 }
 
 int memtrace_torch_python(void)
@@ -107,19 +108,34 @@ void memtrace_torch_module_end(uint64_t module)
         (void)mt_number_map_take(&modules.places, module, &place);
 }
 
+/* True if the exception that is set ends a program: SystemExit, or a user's Ctrl-C. */
+static bool is_end(void)
+{
+    return python.PyErr_ExceptionMatches(*python.system_exit) ||
+           python.PyErr_ExceptionMatches(*python.keyboard_interrupt);
+}
+
+static void release(PyObject *object)
+{
+    if (object != NULL)
+        python.Py_DecRef(object);
+}
+
 /* Calls a function of the watcher's, whose own failure is not the program's. An exception that is under way stays. False if the
- * function ends the program: SystemExit is set then. */
+ * program is to end: the exception that ends it is set then, in place of another. */
 static bool call_watcher(PyObject *function, PyObject *argument)
 {
     PyObject *kind, *value, *trace;
     python.PyErr_Fetch(&kind, &value, &trace);
     PyObject *result = python.PyObject_Vectorcall(function, &argument, 1, NULL);
-    if (result != NULL)
-        python.Py_DecRef(result);
-    else if (python.PyErr_ExceptionMatches(*python.system_exit))
+    if (result == NULL && is_end()) {
+        release(kind);
+        release(value);
+        release(trace);
         return false;
-    else
-        python.PyErr_Clear();
+    }
+    release(result);
+    python.PyErr_Clear();
     python.PyErr_Restore(kind, value, trace);
     return true;
 }
@@ -153,8 +169,7 @@ static PyObject *call_module(PyObject *call, PyObject *const *arguments, intptr_
     memtrace_torch_span_end(depth);
     mt_torch_backward_mark();
     if (is_outermost && !call_watcher(modules.on_outermost, python.none)) {
-        if (result != NULL)
-            python.Py_DecRef(result);
+        release(result);
         return NULL;
     }
     return result;

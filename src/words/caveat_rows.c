@@ -33,7 +33,7 @@ static const struct mt_field place_fields[] = {
 static const struct mt_row_type place_type = MT_ROW_TYPE(ROW, place_fields);
 
 static const struct mt_field shortened_fields[] = {
-    MT_TEXT(ROW, name, "name", "shortened", "such as train loader"),
+    MT_TEXT(ROW, name, "name", "shortened", "such as training loader"),
     MT_KNOWN(ROW, count, "count", "done", "pieces done"),
     MT_KNOWN(ROW, total, "total", "of", "pieces that there are; null: not known"),
     MT_FIELDS_OF(&place_type),
@@ -42,7 +42,7 @@ static const struct mt_field shortened_fields[] = {
 static const struct mt_row_type shortened_type = MT_ROW_TYPE(ROW, shortened_fields);
 
 static const struct mt_field not_run_fields[] = {
-    MT_TEXT(ROW, name, "name", "not run", "such as evaluate(...)"),
+    MT_TEXT(ROW, name, "name", "not run", "the function that is called, such as evaluate"),
     MT_FIELDS_OF(&place_type),
     MT_FIELDS_END,
 };
@@ -58,7 +58,7 @@ static const struct mt_field unknown_fields[] = {
 static const struct mt_row_type unknown_type = MT_ROW_TYPE(ROW, unknown_fields);
 
 static const struct mt_field assumed_fields[] = {
-    MT_TEXT(ROW, name, "name", "assumed", "how the value left its tensor, such as item"),
+    MT_TEXT(ROW, name, "name", "assumed", "how the value was read: a number, copy to the host, or the operator"),
     MT_NUMBER(ROW, value, "value", "value", "that was assumed"),
     MT_KNOWN(ROW, count, "count", "reads", "reads"),
     MT_FIELDS_OF(&place_type),
@@ -70,6 +70,7 @@ static const struct mt_field growth_fields[] = {
     MT_TEXT(ROW, name, "name", "growth", NULL),
     MT_KNOWN(ROW, bytes, "bytes", "bytes", "an iteration"),
     MT_KNOWN(ROW, count, "count", "full at", "the iteration at which the card is full"),
+    MT_KNOWN(ROW, total, "total", "of", "iterations that there are; null: not known"),
     MT_FIELDS_OF(&place_type),
     MT_FIELDS_END,
 };

@@ -87,13 +87,26 @@ static void add_unfinished(const struct mt_verdict_row *row, struct mt_text *out
             mt_text_add(out, "%s", ends[i].words);
 }
 
+/* Returns the growth that fills the card first, of those that would do so before their loop is over; NULL if none would. */
+static const struct mt_caveat *first_to_fill(const struct mt_caveat_list *growths)
+{
+    const struct mt_caveat *first = NULL;
+    for (size_t i = 0; i < growths->count; i++) {
+        const struct mt_caveat *growth = &growths->rows[i];
+        const bool fills = growth->count >= 0 && (growth->total < 0 || growth->count <= growth->total);
+        if (fills && (first == NULL || growth->count < first->count))
+            first = growth;
+    }
+    return first;
+}
+
 /* Adds whether the program fits, and how long if its memory grows. */
 static void add_fit(const struct mt_verdict_row *row, struct mt_text *out)
 {
     const struct mt_verdict *verdict = &row->verdict;
-    const struct mt_caveat_list *growth = &row->caveats.of[MT_CAVEAT_GROWTH];
-    if (verdict->fits && growth->count > 0 && growth->rows[0].count >= 0) {
-        mt_text_add(out, "fits until iteration %" PRId64 ", by estimate", growth->rows[0].count);
+    const struct mt_caveat *growth = first_to_fill(&row->caveats.of[MT_CAVEAT_GROWTH]);
+    if (verdict->fits && growth != NULL) {
+        mt_text_add(out, "fits until iteration %" PRId64 ", by estimate", growth->count);
         return;
     }
     mt_text_add(out, verdict->fits ? "fits, " : "does not fit, ");
@@ -162,6 +175,7 @@ static void add_growth(const struct mt_caveat *caveat, struct mt_text *out)
 {
     add_bytes(out, caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0);
     mt_text_add(out, " an iteration");
+    add_place(caveat, out);
 }
 
 /* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */

@@ -234,7 +234,7 @@ for step in range(1000):
     assert last(dry, "ended_by") == "growth"
     (size, count), = dry.rows("SELECT bytes, count FROM caveat WHERE kind = 'growth'")
     assert size == 4 << 20 and 15000 < count < 21000  # of 79 GiB
-    assert "live memory grows: 4.00 MiB an iteration\n" in said.stderr
+    assert "live memory grows: 4.00 MiB an iteration (program.py:" in said.stderr
     assert said.stderr.endswith(f": fits until iteration {count}, by estimate\n")
 
 
@@ -384,3 +384,85 @@ while True:
         with sqlite3.connect(path) as database:
             counts.add(database.execute("SELECT count(*) FROM step").fetchone())
     assert len(counts) == 1
+
+
+# ---- loops that are easily taken for others ----
+
+def test_a_plain_next_never_raises_the_end_into_the_program(dry):
+    said = dry.run(NET + """
+class Endless(DataLoader):
+    def __iter__(self):
+        iterator = super().__iter__()
+        for _ in range(len(self)):
+            yield next(iterator)
+loader = data(12, 64)
+batches = iter(loader)
+for step in range(len(loader)):
+    net(next(batches)[0].cuda())
+for (x,) in Endless(TensorDataset(torch.randn(12 * 64, 256)), batch_size=64):
+    net(x.cuda())
+print("whole")
+""")
+    assert said.stdout == "whole\n"
+
+
+def test_next_in_a_try_ends_as_a_for_does(dry):
+    dry.run(NET + """
+def batches(loader):
+    iterator = iter(loader)
+    while True:
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        yield batch
+for (x,) in batches(data(50, 64)):
+    train(x)
+""")
+    assert last(dry, "ended_by") == "program" and [name for name, *_ in caveats(dry, "shortened")] == ["training loader"]
+
+
+def test_epochs_of_two_batches_repeat_themselves_too(dry):
+    dry.run(NET + "for epoch in range(5000):\n    for (x,) in data(2, 64):\n        train(x)\n")
+    assert last(dry, "ended_by") == "settled"
+    assert dry.rows("SELECT count(*) FROM step")[0][0] < 30
+
+
+def test_training_in_evaluation_mode_has_steps(dry):
+    dry.run(NET + """
+net.eval()
+picture = torch.randn(64, 256, device="cuda", requires_grad=True)
+optimizer = torch.optim.Adam([picture])
+while True:
+    net(picture).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""")
+    assert last(dry, "ended_by") == "settled"
+
+
+def test_a_leak_in_a_function_s_own_loader_is_reported(dry):
+    said = dry.run(NET + """
+def main():
+    kept = []
+    for (x,) in data(100, 64):
+        train(x)
+        kept.append(torch.zeros(1 << 20, device="cuda"))
+main()
+""")
+    (size, total), = dry.rows("SELECT bytes, total FROM caveat WHERE kind = 'growth'")
+    assert (size, total) == (4 << 20, 100)
+    assert said.stderr.splitlines()[-1].endswith(" free")  # 100 iterations fit
+
+
+def test_growth_that_ended_is_no_forecast(dry):
+    said = dry.run(NET + """
+net.eval()
+loader = data(30, 1024)
+outputs = []
+with torch.no_grad():
+    for (x,) in loader:
+        outputs.append(net(x.cuda()))
+outputs.clear()
+""")
+    assert caveats(dry, "growth") == [] and said.stderr.splitlines()[-1].endswith(" free")

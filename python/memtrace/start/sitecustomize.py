@@ -6,6 +6,8 @@ import importlib.util
 import os
 import pathlib
 import sys
+import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(HERE)
@@ -86,13 +88,21 @@ class Warner:
     """A finder that finds nothing, and warns if PyTorch is imported without the hook."""
 
     def __init__(self, hook):
-        self.hook = hook
+        self.hook, self.is_done = hook, False
 
     def find_spec(self, name, path=None, target=None):
-        if name == "torch._C":
-            sys.meta_path.remove(self)
-            if not self.hook.is_done:
-                print("memtrace: torch was imported in a way that memtrace can't follow: PyTorch is not watched", file=sys.stderr)
+        if name == "torch._C" and not self.is_done and not self.hook.is_done:
+            print("memtrace: torch was imported in a way that memtrace can't follow: PyTorch is not watched", file=sys.stderr)
+        self.is_done |= name == "torch._C"
+
+
+def limit_time():
+    """Ends the program some time after its limit, if it is still there: it may never have come to PyTorch."""
+    deadline = float(os.environ.get("MEMTRACE_DRY_DEADLINE", "inf"))
+    if deadline < float("inf"):
+        timer = threading.Timer(max(0, deadline - time.time()) + 30, os._exit, [NO_DRY_RUN])
+        timer.daemon = True
+        timer.start()
 
 
 def follow(mode):
@@ -101,6 +111,7 @@ def follow(mode):
     hook.install()
     if mode == "dry":
         require_hook(hook)
+        limit_time()
     else:
         sys.meta_path.insert(0, Warner(hook))
 

@@ -50,7 +50,7 @@ static mt_status read_steps(const char *text, int64_t *out)
 static int report_on(const struct mt_dry_child_run *run, const struct mt_dry_report_options *how)
 {
     struct mt_dry_report report;
-    int code = run->code;
+    int code = run->code != 0 ? run->code : MT_NO_DRY_RUN;
     if (mt_dry_report_load(run, &report) == MT_OK) {
         mt_dry_report_print(&report, how);
         code = mt_dry_report_code(&report, how->strict);
@@ -94,14 +94,14 @@ const struct mt_command mt_command_dry_run = {
         "Large tensors have no data: values of up to 1 MiB are computed on the host, others are assumed (--assume).\n"
         "\n"
         "Loops end once they repeat themselves: loops over a DataLoader, transformers' Trainer and Lightning end\n"
-        "early, and the program goes on behind them; in other loops the program ends. --steps all runs everything.\n"
+        "early, and the program continues after them; in other loops it ends. --steps all runs everything.\n"
         "Where the card is full, torch.OutOfMemoryError is raised.\n" MT_SCRIPT_HELP "\n"
         "The last line is the verdict: whether the program fits, or where and by how much it does not. The lines\n"
         "before it name what was shortened, what did not run, and what is not known.\n"
         "\n"
         "With --ranks, or if PROGRAM is torchrun, each rank is run by itself and has a trace of its own. No GPU and\n"
         "no network are needed: collectives take the memory that they would take, and move nothing.\n",
-    .failed_means = "what the program means by it: exit codes are the program's, except 5, 8 and 9",
+    .failed_means = "what the program means by it: exit codes are the program's, except 5, 7, 8 and 9",
     .examples = "  memtrace dry-run train.py --batch 8\n"
                 "  memtrace dry-run --device sim:rtx4090 --steps 3 -- python3 -m my.trainer config.yaml\n"
                 "  memtrace dry-run -- torchrun --nproc-per-node 8 train.py\n"

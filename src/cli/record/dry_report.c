@@ -38,6 +38,7 @@ static void take_run(struct mt_dry_report *report, const struct mt_record_answer
         return;
     }
     mt_note("run %" PRId64 " of %s: %s", answer->number, run.path, mt_last_error());
+    report->is_unreadable = true;
     release_run(&run);
 }
 
@@ -47,7 +48,6 @@ static void take_answer(void *context, const struct mt_record_answer *answer)
     report->has_processes |= report->pid != 0 && report->pid != answer->pid;
     report->pid = answer->pid;
     report->began |= answer->kind == MT_RECORD_BEGAN || answer->kind == MT_RECORD_RUN;
-    report->notes += answer->kind == MT_RECORD_NOTE;
     if (answer->kind == MT_RECORD_RUN)
         take_run(report, answer);
 }
@@ -122,6 +122,8 @@ static const char *reason_of(const struct mt_dry_report *report)
 {
     if (report->worst != NULL)
         return NULL;
+    if (report->is_unreadable)
+        return "its trace can't be read";
     return report->began ? "the program put nothing on a card" : "the program did not import PyTorch";
 }
 
@@ -154,7 +156,7 @@ static void print_note(void *context, const struct mt_record_answer *answer)
         mt_recording_tell_note(answer);
 }
 
-/* Prints the texts' lines as notes. */
+/* Prints each line as a note. */
 static void print_lines(char *lines)
 {
     for (char *line; (line = strsep(&lines, "\n")) != NULL && line[0] != '\0';)
@@ -190,8 +192,6 @@ static void print_verdict(const struct mt_dry_report_run *run)
 
 static void print_text(const struct mt_dry_report *report)
 {
-    if (!report->child->is_many)
-        (void)mt_record_answers_read(report->child->recording.answers, print_note, (void *)report);
     for (int64_t i = 0; i < report->count; i++)
         print_run(&report->runs[i]);
     if (report->worst != NULL)
@@ -202,6 +202,8 @@ static void print_text(const struct mt_dry_report *report)
 
 void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options)
 {
+    if (!report->child->is_many)
+        (void)mt_record_answers_read(report->child->recording.answers, print_note, (void *)report);
     if (options->json)
         print_json(report, options->strict);
     else

@@ -19,7 +19,7 @@ struct mt_dry_report_run {
 struct mt_dry_report {
     const struct mt_dry_child_run *child;
     bool began;
-    int64_t notes;
+    bool is_unreadable; /* a run's trace could not be read */
     bool has_processes; /* more than one answered */
     int64_t pid;        /* of the last one */
     struct mt_dry_report_run *runs;

@@ -8,10 +8,10 @@
 
 /* The kinds, with the text of caveat.kind:
  *
- *   shortened  `name` ("train loader") was cut after `count` of `total` pieces
- *   not_run    the call `name` ("evaluate(...)") did not run
+ *   shortened  `name` ("training loader") was cut after `count` of `total` pieces
+ *   not_run    the call of `name` ("evaluate") did not run
  *   unknown    the scratch memory of operator `name` is unknown; it was called `count` times, with results of `bytes`
- *   assumed    a value that was not computed left its tensor by `name` ("item"); it was assumed to be `value`, `count` times
+ *   assumed    a value that was not computed was read by `name` ("a number"); it was assumed to be `value`, `count` times
  *   growth     memory grows by `bytes` an iteration, and the card is full at iteration `count`: an estimate */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
