@@ -40,7 +40,7 @@ class Properties:
 
 
 def now_of(counted: str) -> int:
-    """Returns the place of a counter's present value, of all pools, among those of memtrace_torch_counters. Its peak follows."""
+    """Returns the index of a counter's present value, of all pools, in the array of memtrace_torch_counters. Its peak follows."""
     return (COUNTED.index(counted) * len(POOLS) + POOLS.index("all")) * 3
 
 

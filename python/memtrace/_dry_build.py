@@ -102,7 +102,7 @@ def has_new_strings(torch_folder: pathlib.Path) -> bool:
 
 
 class Progress:
-    """Tells how many of the files are compiled: in place on a terminal, else as lines for the begin and the end."""
+    """Prints how many files are compiled: in place on a terminal, else one line at the start and one at the end."""
 
     def __init__(self, version: str, count: int) -> None:
         self.text = f"memtrace: compiling the dry-run library for PyTorch {version.split('+')[0]} (once)"
