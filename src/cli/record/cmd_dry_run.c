@@ -99,6 +99,9 @@ const struct mt_command mt_command_dry_run = {
         "The last line is the verdict: whether the program fits, or where and by how much it does not. The lines\n"
         "before it name what was shortened, what did not run, and what is not known.\n"
         "\n"
+        "What PROGRAM's Python code writes, renames or removes goes to a folder of the job, which it reads back and\n"
+        "which is removed at the end: your files stay as they were. Checkpoints hold shapes, not bytes.\n"
+        "\n"
         "With --ranks, or if PROGRAM is torchrun, each rank is run by itself and has a trace of its own. No GPU and\n"
         "no network are needed: collectives take the memory that they would take, and move nothing.\n",
     .failed_means = "what the program means by it: exit codes are the program's, except 5, 7, 8 and 9",

@@ -37,11 +37,11 @@ enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000, MT_MOST_DRY_SECONDS 
         MT_OPTION(BYTES, type, dry.free, "--free", .value = "SIZE", .keeps_text = true,                                \
                   .help = "how much of the card is free, where other processes use the rest (all of it)"),             \
         MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
-                  .help = "run PROGRAM as N ranks, one after the other (as torchrun's words say)"),                    \
+                  .help = "number of ranks to run, one after another (default: from the torchrun command line)"),      \
         MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
                   .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
-                  .help = "what a value of PROGRAM is that was not computed, such as a loss (1)")
+                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \
     MT_OPTION(REST, type, dry.words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,                     \
               .help = "what to run dry, and its arguments, which are left as they are")
