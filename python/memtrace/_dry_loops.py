@@ -79,7 +79,7 @@ class Loops:
         self.controlled: Optional[Settling] = None  # of steps of a trainer that can be stopped; None: none is under way
         self.agreement = Agreement()
         self.loops: weakref.WeakKeyDictionary[Any, Loop] = weakref.WeakKeyDictionary()
-        self.passes: weakref.WeakSet[Pass] = weakref.WeakSet()
+        self.passes: set[Pass] = set()  # under way; copied before it is walked, since loaders may be read by other threads
         self.repeated: collections.Counter[Place] = collections.Counter()  # passes that trained and showed nothing new
         self.shortened: dict[tuple[str, Place], Shortened] = {}
         self.growths: list[Growth] = []
@@ -96,13 +96,13 @@ class Loops:
         self.begun = self.meter.read()
 
     def note_forward(self) -> None:
-        for one in self.passes:
+        for one in tuple(self.passes):
             one.has_forward = True
 
     def note_backward(self) -> None:
         """Notes that the passes which handed out a batch since the last backward train. May end the program, before an epoch that
         would repeat what was seen."""
-        for one in list(self.passes):
+        for one in tuple(self.passes):
             if not one.is_new:
                 continue
             one.is_new, one.trains = False, True
@@ -118,7 +118,7 @@ class Loops:
         if not self.is_shortening or before is None:
             return
         iteration = between(before, self.begun)
-        driving = [one for one in self.passes if one.idle_steps < PERIODS]
+        driving = [one for one in tuple(self.passes) if one.idle_steps < PERIODS]
         for one in driving:
             one.idle_steps += 1
         if self.controlled is not None:
@@ -155,6 +155,8 @@ class Loops:
     # ---- loaders ----
 
     def begin_pass(self, loader: Any, iterator: Any) -> None:
+        if not self.is_shortening:
+            return
         loop = self.loops.get(loader)
         if loop is None:
             loop = self.loops[loader] = Loop(length_of(loader))
