@@ -307,7 +307,7 @@ def test_a_signal_ends_with_the_verdict_of_what_ran(dry, number, code):
 
 
 def test_the_time_limit_ends_the_program(dry):
-    said = dry.run(ENDLESS, "--steps", "all", "--time-limit", "10")
+    said = dry.run(ENDLESS, "--steps", "all", "--time-limit", "20")
     assert last(dry, "ended_by") == "time limit"
     assert said.stderr.splitlines()[-1].startswith("memtrace: ended at the time limit; until then peak ")
 
