@@ -346,6 +346,7 @@ installed: Optional[Installed] = None
 
 def remove_job(overlay: Overlay) -> None:
     """Removes the job's folder, and the folders that the program has made, if they are empty."""
+    overlay.is_used()  # reads what was made last
     for path in sorted(overlay.made, reverse=True):
         try:
             real.rmdir(path)
