@@ -7,7 +7,7 @@
 
 #ifdef MT_INJECT
 
-#include "record/handover.h"
+#include "run/handover.h"
 #include "tests/fake_cupti.h"
 
 #include <dlfcn.h>

@@ -2,7 +2,7 @@
  * kernels/cpu and kernels/cuda and the functions of tests that listen to launches derive from that list. A new op takes
  * one row there and one kernel for each device.
  *
- * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: its wrapper in src/model has
+ * Every op works on views. An op allocates nothing, waits for nothing and checks nothing: its wrapper in src/producers/model has
  * checked shapes, dtypes, liveness and aliasing, on every device. An op returns MT_OK or the error of its launch.
  *
  * Numbers: an op computes in fp32 or better and rounds once, to the dtype of its output. On the CPU it computes in

@@ -3,7 +3,7 @@
 #ifndef MT_TESTS_ACCOUNT_FIXTURE_H
 #define MT_TESTS_ACCOUNT_FIXTURE_H
 
-#include "record/account.h"
+#include "producers/cuda/account.h"
 #include "recording.h"
 
 #include <setjmp.h>

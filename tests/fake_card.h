@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "device/backend.h"
-#include "torch/torch_card.h"
+#include "producers/torch/torch_card.h"
 
 #include <inttypes.h>
 #include <pthread.h>

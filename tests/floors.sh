@@ -10,24 +10,26 @@ failures=0
 rooms() {
     cat <<'END'
 base
-kernels         base
-device          base kernels
-alloc           base device
-trace/store     base
-trace/query     base trace/store
-trace/import    base trace/store
-answer          base trace/store trace/query
-trace/export    base trace/store trace/query answer
-operators       base device
-model           base device alloc operators kernels
-record          base device trace/store trace/query
-torch           base device alloc operators trace/store record
-analysis        base device alloc trace/store trace/query model
-words           base answer alloc trace/query model analysis
-study           base words device alloc trace/store trace/query model analysis answer kernels
-page            base trace/store trace/query analysis
-api             base device alloc trace/store trace/query trace/export model analysis answer kernels
-cli             base answer words device alloc trace/store trace/query trace/import trace/export model analysis study page record
+kernels             base
+device              base kernels
+alloc               base device
+operators           base device
+trace/store         base
+trace/query         base trace/store
+answer              base trace/store trace/query
+trace/export        base trace/store trace/query answer
+run                 base device alloc trace/store
+producers/model     base device alloc operators kernels trace/store run
+producers/torch     base device alloc operators trace/store run
+producers/cuda      base device trace/store run
+producers/file      base trace/store run
+producers/program   base device trace/store run
+analysis            base device alloc trace/store trace/query producers/model
+words               base answer alloc trace/query producers/model analysis
+page                base trace/store trace/query analysis
+api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer kernels
+study               base words device alloc trace/store trace/query run producers/model analysis answer kernels
+cli                 base answer words device alloc trace/store trace/query trace/export run producers/model producers/file producers/program producers/cuda analysis study page
 END
 }
 
@@ -46,7 +48,11 @@ END
 
 # place ROOM: its folder.
 place() {
-    [ "$1" = kernels ] && echo kernels || echo "src/$1"
+    case $1 in
+    kernels) echo kernels ;;
+    study) echo apps/study ;;
+    *) echo "src/$1" ;;
+    esac
 }
 
 # fails TITLE LINES: reports lines that break a rule, if there are any.
@@ -60,7 +66,7 @@ fails() {
 matches() {
     pattern=$1
     shift
-    [ $# -gt 0 ] || set -- src kernels
+    [ $# -gt 0 ] || set -- src apps kernels
     sources "$@" | xargs -r grep -nHE "$pattern" || true
 }
 
@@ -97,25 +103,26 @@ $(private)
 END
 
 folders=$(rooms | while read -r room _; do place "$room"; done | paste -sd '|')
-fails 'a source lies in no room' "$(sources src kernels | except "($folders)/")"
+fails 'a source lies in no room' "$(sources src apps kernels | except "($folders)/")"
 
 fails 'includes name the folder, not the way to it' "$(matches '#include "\.')"
 # Without its folder an include would escape the rules above; what CMake generates (mt_*.h) has none.
-fails 'includes name the folder' "$(matches '#include "[^/"]*"' src | grep -vE '"mt_[a-z_]+\.h"' || true)"
-fails "PyTorch's headers are for src/torch/dry only" "$(matches '#include <(ATen|c10|torch)/' | except 'src/torch/dry/')"
+fails 'includes name the folder' "$(matches '#include "[^/"]*"' src apps | grep -vE '"mt_[a-z_]+\.h"' || true)"
+fails "PyTorch's headers are for src/producers/torch/dry only" "$(matches '#include <(ATen|c10|torch)/' | except 'src/producers/torch/dry/')"
 fails 'sqlite3.h is for src/trace only' "$(matches '#include [<"]sqlite3' | except 'src/trace/')"
 fails 'CUDA headers are for src/device, folders called cuda or cupti, and kernels/cuda only' \
     "$(matches '#include [<"](cuda|cublas|cupti|nvtx)' | except 'src/device/|[^:]*/(cuda|cupti)/')"
-fails 'only src/cli prints to stdout' "$(matches '[^a-z_](printf|puts|putchar) *\(|stdout' | except 'src/cli/')"
-fails 'only src/cli exits, and what has no host memory' \
-    "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' | except 'src/cli/|src/base/memory\.c')"
+fails 'only src/cli prints to stdout' "$(matches '[^a-z_](printf|puts|putchar) *\(|[^a-z_]stdout *[,)]' | except 'src/cli/')"
+# A child of fork that could not become the program has nobody to return to.
+fails 'only src/cli exits, what has no host memory, and a child' \
+    "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' | except 'src/cli/|src/base/memory\.c|src/producers/program/child_program\.c')"
 
-# Callers of a library may have no command line. Words are for people who have one. nsys is another program.
+# Callers of a library may have no command line. Words are for people who have one. nsys and torchrun are other programs.
 fails 'only src/cli and src/words name options of the command line' \
-    "$(matches '"([^"]*[^-"])?--[a-z]' src | except 'src/(cli|words)/' | grep -vE 'nsys|cuda-memory-usage' || true)"
+    "$(matches '"([^"]*[^-"])?--[a-z]' src apps | except 'src/(cli|words)/|src/producers/program/rank_program\.c' | grep -vE 'nsys|cuda-memory-usage' || true)"
 
 # A message that names one of two files with the same name would be ambiguous.
-fails 'file names are unique in the tree' "$(sources src kernels | sed 's|.*/||' | sort | uniq -d)"
+fails 'file names are unique in the tree' "$(sources src apps kernels | sed 's|.*/||' | sort | uniq -d)"
 
 [ "$failures" -eq 0 ] || exit 1
 echo "the floors hold"

@@ -11,13 +11,13 @@ trap 'rm -rf "$tree"' EXIT
 put() {
     rm -rf "$tree/src" "$tree/kernels"
     mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/store" \
-        "$tree/src/trace/query" "$tree/src/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/record/cupti" "$tree/src/torch" "$tree/src/cli" "$tree/src/words" "$tree/src/unknown" "$tree/kernels/cpu" \
+        "$tree/src/trace/query" "$tree/src/producers/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/run" "$tree/src/producers/cuda/cupti" "$tree/src/producers/torch" "$tree/src/cli" "$tree/src/words" "$tree/src/unknown" "$tree/kernels/cpu" \
         "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
     echo '#include <sqlite3.h>' >"$tree/src/trace/store/store.c"
     echo '#include <cuda_runtime.h>' >"$tree/kernels/cuda/fill.cu"
     printf '#include "trace/query/trace.h"\nint main(void) { printf("x"); exit(0); }\n' >"$tree/src/cli/main.c"
-    echo 'void f(void) { fprintf(stderr, "x"); snprintf(0, 0, "x"); at_exit(); }' >"$tree/src/model/model.c"
+    echo 'void f(void) { fprintf(stderr, "x"); snprintf(0, 0, "x"); at_exit(); }' >"$tree/src/producers/model/model.c"
     echo "$2" >>"$tree/$1"
 }
 
@@ -42,10 +42,10 @@ refuses() {
 accepts src/base/text.c '#include "base/text.h"'
 accepts src/trace/query/peak.c '#include "trace/store/store.h"'
 accepts src/trace/query/peak.c '#include "trace/query/query.h"'
-accepts src/model/step.c '#include "kernels/kernels.h"'
+accepts src/producers/model/step.c '#include "kernels/kernels.h"'
 accepts src/device/gpu.c '#include <cuda_runtime.h>'
 accepts src/words/hints.c 'char hint[] = "memtrace run --seq 128";'
-accepts src/record/cupti/calls.c '#include <cupti.h>'
+accepts src/producers/cuda/cupti/calls.c '#include <cupti.h>'
 
 refuses src/base/text.c '#include "device/device.h"' 'src/base may include only'
 refuses kernels/cpu/fill.c '#include "device/device.h"' 'kernels may include only'
@@ -53,34 +53,35 @@ refuses src/device/sim.c '#include "alloc/alloc.h"' 'src/device may include only
 refuses src/alloc/block.c '#include "trace/store/recorder.h"' 'src/alloc may include only'
 refuses src/trace/store/ring.c '#include "alloc/alloc.h"' 'may include only'
 refuses src/trace/query/peak.c '#include "device/device.h"' 'may include only'
-refuses src/trace/store/ring.h '#include "model/config.h"' 'may include only'
-refuses src/model/step.c '#include "trace/store/recorder.h"' 'src/model may include only'
-refuses src/model/step.c '#include "cli/command.h"' 'src/model may include only'
+refuses src/trace/store/ring.h '#include "producers/model/config.h"' 'may include only'
+refuses src/producers/model/step.c '#include "trace/query/trace.h"' 'src/producers/model may include only'
+refuses src/producers/model/step.c '#include "cli/command.h"' 'src/producers/model may include only'
 refuses src/cli/run.c '#include "kernels/kernels.h"' 'src/cli may include only'
 refuses src/analysis/replay.c '#include "cli/command.h"' 'src/analysis may include only'
 refuses src/trace/store/ring.c '#include "trace/query/trace.h"' 'src/trace/store may include only'
 refuses src/trace/query/peak.c '#include "trace/export/stacks.h"' 'src/trace/query may include only'
 refuses src/analysis/replay.c '#include "trace/query/query.h"' 'trace/query alone includes'
-refuses src/model/step.c '#include "alloc/block.h"' 'alloc alone includes'
+refuses src/producers/model/step.c '#include "alloc/block.h"' 'alloc alone includes'
 refuses src/unknown/talk.c 'int talk;' 'lies in no room'
 refuses src/page/page.c '#include "alloc/alloc.h"' 'src/page may include only'
 refuses src/api/api_run.c '#include "cli/command.h"' 'src/api may include only'
 refuses src/trace/store/ring.h '#include "api/joint_sink.h"' 'may include only'
-refuses src/trace/store/ring.h '#include "record/account.h"' 'may include only'
-refuses src/analysis/replay.c '#include "torch/torch_card.h"' 'src/analysis may include only'
-refuses src/record/account_blocks.c '#include <cupti.h>' 'CUDA headers are for'
-refuses src/torch/torch_memory.c '#include <sqlite3.h>' 'sqlite3.h is for src/trace only'
-refuses src/torch/torch_memory.c 'void f(void) { puts("x"); }' 'only src/cli prints to stdout'
-refuses src/record/account_blocks.c 'void f(void) { exit(1); }' 'only src/cli exits'
+refuses src/trace/store/ring.h '#include "producers/cuda/account.h"' 'may include only'
+refuses src/analysis/replay.c '#include "producers/torch/torch_card.h"' 'src/analysis may include only'
+refuses src/run/live_run.c '#include <cupti.h>' 'CUDA headers are for'
+refuses src/run/live_run.c '#include "producers/torch/torch_card.h"' 'src/run may include only'
+refuses src/producers/torch/torch_memory.c '#include <sqlite3.h>' 'sqlite3.h is for src/trace only'
+refuses src/producers/torch/torch_memory.c 'void f(void) { puts("x"); }' 'only src/cli prints to stdout'
+refuses src/producers/cuda/account_blocks.c 'void f(void) { exit(1); }' 'only src/cli exits'
 refuses src/api/api_run.c 'void f(void) { exit(1); }' 'only src/cli exits'
 refuses src/alloc/block.c '#include "../trace/store/ring.h"' 'not the way to it'
 refuses src/cli/main.c '#include "command.h"' 'name the folder'
-refuses src/model/step.c '#include <sqlite3.h>' 'sqlite3.h is for'
+refuses src/producers/model/step.c '#include <sqlite3.h>' 'sqlite3.h is for'
 refuses src/cli/sql.c '#include "sqlite3.h"' 'sqlite3.h is for'
-refuses src/model/step.c '#include <cuda_runtime.h>' 'CUDA headers'
+refuses src/producers/model/step.c '#include <cuda_runtime.h>' 'CUDA headers'
 refuses src/trace/store/ring.c '#include <cupti.h>' 'CUDA headers'
 refuses kernels/cpu/fill.c '#include <cublas_v2.h>' 'CUDA headers'
-refuses src/model/step.c 'void g(void) { printf("x"); }' 'prints to stdout'
+refuses src/producers/model/step.c 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/trace/store/ring.c 'void g(void) { fprintf(stdout, "x"); }' 'prints to stdout'
 refuses kernels/cuda/add.cu 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/alloc/block.c 'void g(void) { exit(1); }' 'only src/cli exits'

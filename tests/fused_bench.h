@@ -3,9 +3,9 @@
 #ifndef MT_TESTS_FUSED_BENCH_H
 #define MT_TESTS_FUSED_BENCH_H
 
-#include "model/fused_model.h"
-#include "model/ops.h"
-#include "model/token_source.h"
+#include "producers/model/fused_model.h"
+#include "producers/model/ops.h"
+#include "producers/model/token_source.h"
 #include "recording.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #ifndef MT_TESTS_GOLDEN_CASES_H
 #define MT_TESTS_GOLDEN_CASES_H
 
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <jansson.h>
 #include <math.h>

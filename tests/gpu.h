@@ -3,7 +3,7 @@
 #define MT_TESTS_GPU_H
 
 #include "device/device.h"
-#include "model/ops.h"
+#include "producers/model/ops.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "trace/import/value.h"
+#include "producers/file/value.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "base/interner.h"
 #include "base/memory.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* The attention layer alone: all variants compute the same output and gradients, in each precision. With
  * "cuda" as argument: on a card, too. */
 #include "gpu.h"
-#include "model/attention_layer.h"
-#include "model/autocast.h"
-#include "model/functions.h"
-#include "model/graph.h"
+#include "producers/model/attention_layer.h"
+#include "producers/model/autocast.h"
+#include "producers/model/functions.h"
+#include "producers/model/graph.h"
 #include "recording.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The library that called, found on the stack. */
-#include "record/caller.h"
+#include "producers/cuda/caller.h"
 
 #include <search.h>
 #include <setjmp.h>

@@ -88,7 +88,7 @@ static void after_a_rank_that_fails_no_other_begins(void **state)
     assert_string_equal(said->out, "0\n1\n");
 }
 
-/* A line of src/record/handover.h, from the process that becomes a rank's, or from one that it has started. */
+/* A line of src/run/handover.h, from the process that becomes a rank's, or from one that it has started. */
 static void what_several_ranks_note_is_told_once(void **state)
 {
     (void)state;

@@ -4,7 +4,7 @@
 #include "gpu.h"
 #include "kernel_bench.h"
 #include "kernels/fp8.h"
-#include "model/ops.h"
+#include "producers/model/ops.h"
 
 static const mt_dtype formats[] = {MT_F8_E4M3FN, MT_F8_E5M2};
 

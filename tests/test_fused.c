@@ -3,9 +3,9 @@
 #include "fused_bench.h"
 #include "golden_cases.h"
 #include "gpu.h"
-#include "model/graph.h"
-#include "model/optimizer.h"
-#include "model/transformer.h"
+#include "producers/model/graph.h"
+#include "producers/model/optimizer.h"
+#include "producers/model/transformer.h"
 
 /* ---- against the golden file ---- */
 

@@ -5,7 +5,7 @@
 #include "alloc/alloc.h"
 #include "base/interner.h"
 #include "listening_kernels.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* Patterns of names: matches, against a matcher that tries everything, and the time that they take. */
 #include "base/random.h"
+#include "producers/file/glob.h"
 #include "seed.h"
-#include "trace/import/glob.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,12 +2,12 @@
  * file may be given as an argument, and after it the device (cpu). */
 #include "golden_cases.h"
 #include "gpu.h"
-#include "model/autocast.h"
-#include "model/graph.h"
-#include "model/ops.h"
-#include "model/optimizer.h"
-#include "model/token_source.h"
-#include "model/transformer.h"
+#include "producers/model/autocast.h"
+#include "producers/model/graph.h"
+#include "producers/model/ops.h"
+#include "producers/model/optimizer.h"
+#include "producers/model/token_source.h"
+#include "producers/model/transformer.h"
 #include "recording.h"
 
 #include <stdio.h>

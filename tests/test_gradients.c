@@ -1,8 +1,8 @@
 /* Every differentiable function's backward against central differences, in double precision on the CPU: for random
  * inputs x and a random weighting w, d/dx of sum(w * f(x)). */
 #include "base/random.h"
-#include "model/functions.h"
-#include "model/parameter.h"
+#include "producers/model/functions.h"
+#include "producers/model/parameter.h"
 #include "recording.h"
 
 #include <math.h>

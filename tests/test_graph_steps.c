@@ -6,7 +6,7 @@
 #include "alloc/plan.h"
 #include "alloc/request_log.h"
 #include "base/interner.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

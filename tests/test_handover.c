@@ -1,6 +1,6 @@
 /* The answers of recorded processes to `memtrace record`: they arrive whole, with any text. */
 #include "folder.h"
-#include "record/handover.h"
+#include "run/handover.h"
 
 #include <pthread.h>
 

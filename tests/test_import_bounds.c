@@ -4,10 +4,10 @@
 #include "plain_values.h"
 
 #include "base/interner.h"
-#include "trace/import/import.h"
-#include "trace/import/pickle.h"
-#include "trace/import/torch_labels.h"
-#include "trace/import/torch_own.h"
+#include "producers/file/import.h"
+#include "producers/file/pickle.h"
+#include "producers/file/torch_labels.h"
+#include "producers/file/torch_own.h"
 
 #include <sqlite3.h>
 #include <sys/resource.h>

@@ -5,7 +5,7 @@
 
 #include "analysis/advise.h"
 #include "analysis/fragmentation.h"
-#include "trace/import/import.h"
+#include "producers/file/import.h"
 
 #define FRAME(name, file) "{\"name\":\"" name "\",\"filename\":\"" file "\",\"line\":7}"
 #define CALL FRAME("_call_impl", "/usr/lib/python3/dist-packages/torch/nn/modules/module.py")

@@ -3,7 +3,7 @@
 #include "recorder_fixture.h"
 
 #include "base/text.h"
-#include "trace/import/import.h"
+#include "producers/file/import.h"
 
 #include <inttypes.h>
 

@@ -1,10 +1,10 @@
 /* JSON: values are read as they are written and as a pickle has them, and all other bytes end in a status. */
 #include "plain_values.h"
 
+#include "producers/file/document.h"
+#include "producers/file/json_reader.h"
+#include "producers/file/pickle.h"
 #include "seed.h"
-#include "trace/import/document.h"
-#include "trace/import/json_reader.h"
-#include "trace/import/pickle.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* Training at the smallest sizes: one of everything, heads of one feature, one token, one layer. All ways to compute
  * the model give the losses and gradients of the one that goes op by op. */
-#include "model/parameter.h"
+#include "producers/model/parameter.h"
 #include "recording.h"
 
 #include <math.h>

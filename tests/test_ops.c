@@ -2,7 +2,7 @@
  * with an output, or are NULL. Each case is an op that is accepted, and then the same op with one thing wrong. */
 #include "base/interner.h"
 #include "kernels/fp8.h"
-#include "model/ops.h"
+#include "producers/model/ops.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* Pickles: Python's hold the same as its JSON, and all other bytes end in a status. */
 #include "plain_values.h"
 
+#include "producers/file/document.h"
+#include "producers/file/pickle.h"
 #include "seed.h"
-#include "trace/import/document.h"
-#include "trace/import/pickle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The published table of reserved memory on the card that it was measured on, cell by cell. src/study/published.h says
+/* The published table of reserved memory on the card that it was measured on, cell by cell. apps/study/published.h says
  * where it comes from. */
 #include "recording.h"
 

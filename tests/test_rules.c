@@ -1,10 +1,10 @@
 /* Rules over who asked for a block, and what they rest on: patterns, call stacks, and the operators of forward that nodes of
  * backward undo. */
-#include "trace/import/forward_tape.h"
-#include "trace/import/glob.h"
-#include "trace/import/rules.h"
+#include "producers/file/forward_tape.h"
+#include "producers/file/glob.h"
+#include "producers/file/rules.h"
 
-#include "trace/import/json_reader.h"
+#include "producers/file/json_reader.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

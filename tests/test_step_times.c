@@ -5,7 +5,7 @@
  * PyTorch's memory history takes the host time, too. */
 #include "base/interner.h"
 #include "device/device.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The library that gives PyTorch memory, with fake cards: the results of PyTorch's calls, waits between streams,
  * labels, steps and figures. */
 #include "fake_card.h"
-#include "torch/torch_library.h"
+#include "producers/torch/torch_library.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

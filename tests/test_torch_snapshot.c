@@ -2,10 +2,10 @@
  * are none. */
 #include "plain_values.h"
 
+#include "producers/file/document.h"
+#include "producers/file/json_reader.h"
+#include "producers/file/torch_replay.h"
 #include "seed.h"
-#include "trace/import/document.h"
-#include "trace/import/json_reader.h"
-#include "trace/import/torch_replay.h"
 #include "trace/query/trace.h"
 #include "trace_path.h"
 

@@ -2,7 +2,7 @@
 #include "base/text.h"
 #include "fake_card.h"
 #include "folder.h"
-#include "torch/torch_library.h"
+#include "producers/torch/torch_library.h"
 #include "trace/query/blocks.h"
 #include "trace/query/caveats.h"
 

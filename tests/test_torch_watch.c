@@ -1,11 +1,11 @@
 /* PyTorch's own allocator, watched: entries and reports become blocks, differences are counted, what CUDA gave besides is
  * outside; and backward finds the module whose forward made a node. */
 #include "fake_card.h"
+#include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_library.h"
+#include "producers/torch/torch_operator.h"
+#include "producers/torch/torch_watch.h"
 #include "sql_answer.h"
-#include "torch/torch_backward.h"
-#include "torch/torch_library.h"
-#include "torch/torch_operator.h"
-#include "torch/torch_watch.h"
 
 enum { MIB = 1 << 20, ALLOC, FREE, SEGMENT_ALLOC, SEGMENT_FREE, MAP, UNMAP, OOM, SNAPSHOT };
 

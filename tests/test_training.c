@@ -1,8 +1,8 @@
 /* Tests of the message of a training run that fails: that of its first failure, whatever else fails while the run
  * ends. */
 #include "device/backend.h"
-#include "model/token_source.h"
-#include "model/training.h"
+#include "producers/model/token_source.h"
+#include "producers/model/training.h"
 #include "recording.h"
 
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* The uses of blocks that the model notes, in whole runs and of single ops. */
-#include "model/ops.h"
-#include "model/use.h"
+#include "producers/model/ops.h"
+#include "producers/model/use.h"
 #include "recording.h"
 
 #include <setjmp.h>

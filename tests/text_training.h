@@ -4,7 +4,7 @@
 #define MT_TESTS_TEXT_TRAINING_H
 
 #include "base/interner.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <math.h>
 

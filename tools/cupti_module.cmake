@@ -24,9 +24,9 @@ set_target_properties(memtrace_cupti PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF
 add_dependencies(memtrace memtrace_cupti)
 install(TARGETS memtrace_cupti LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
 
-# The library that CUDA's driver loads into programs that `memtrace record` starts: src/record and what it needs of the other
+# The library that CUDA's driver loads into programs that `memtrace record` starts: src/producers/cuda and what it needs of the other
 # folders, all inside and hidden, since those programs have libraries of their own.
-file(GLOB inject_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/record/*.c ${PROJECT_SOURCE_DIR}/src/record/cupti/*.c)
+file(GLOB inject_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/producers/cuda/*.c ${PROJECT_SOURCE_DIR}/src/producers/cuda/cupti/*.c)
 add_library(memtrace_inject MODULE ${inject_sources} src/device/cupti/cupti_client.c src/device/cupti/kernel_name.cpp
                                    src/device/kernel_log.c)
 target_include_directories(memtrace_inject PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})

@@ -28,8 +28,8 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${PROJECT_BINARY_DIR}/python SYMBO
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/src SYMBOLIC)
 
 # The sources of the library that gives a PyTorch a card, which is compiled for each PyTorch at its first use.
-install(DIRECTORY src/torch/dry DESTINATION lib/memtrace/src/torch COMPONENT program)
-install(FILES src/torch/memtrace_torch.h src/torch/torch_plan.h DESTINATION lib/memtrace/src/torch COMPONENT program)
+install(DIRECTORY src/producers/torch/dry DESTINATION lib/memtrace/src/producers/torch COMPONENT program)
+install(FILES src/producers/torch/memtrace_torch.h src/producers/torch/torch_plan.h DESTINATION lib/memtrace/src/producers/torch COMPONENT program)
 install(FILES src/operators/operator_call.h DESTINATION lib/memtrace/src/operators COMPONENT program)
 
 install(TARGETS memtrace_shared memtrace_static EXPORT memtrace-targets

@@ -1,13 +1,13 @@
-# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/torch, with the other folders that it needs,
+# The library that puts memtrace's allocator under PyTorch, libmemtrace_torch.so: src/producers/torch, with the other folders that it needs,
 # and CUDA's runtime inside where it is found; without it, cards are simulated or PyTorch's own. Building it takes neither PyTorch
 # nor a card. It exports memtrace_torch_* and nothing else: it has its own copy of libraries that the program uses, too.
-set(torch_card_sources ${PROJECT_SOURCE_DIR}/src/torch/cuda/torch_no_card.c)
+set(torch_card_sources ${PROJECT_SOURCE_DIR}/src/producers/torch/cuda/torch_no_card.c)
 set(torch_card_library)
 if(MT_CUDA)
     find_path(MT_CUDART_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
     find_library(MT_CUDART_LIBRARY cudart_static HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES lib64 lib)
     if(MT_CUDART_INCLUDE AND MT_CUDART_LIBRARY)
-        set(torch_card_sources src/torch/cuda/torch_cuda_card.c src/device/cuda/cuda_range.c)
+        set(torch_card_sources src/producers/torch/cuda/torch_cuda_card.c src/device/cuda/cuda_range.c)
         set(torch_card_library ${MT_CUDART_LIBRARY})
     else()
         message(STATUS "CUDA's runtime not found: the library for PyTorch has no cards of its own")
@@ -15,10 +15,10 @@ if(MT_CUDA)
 endif()
 
 # Relative to where the linker runs: in options, generators do not quote every character that a folder may have.
-set(torch_exports ${PROJECT_SOURCE_DIR}/src/torch/memtrace_torch.map)
+set(torch_exports ${PROJECT_SOURCE_DIR}/src/producers/torch/memtrace_torch.map)
 file(RELATIVE_PATH torch_exports_option ${PROJECT_BINARY_DIR} ${torch_exports})
-add_library(memtrace_torch MODULE ${torch_card_sources} src/torch/cuda/torch_no_card_file.c src/torch/torch_alloc.cpp src/torch/torch_tracker.cpp
-                           src/torch/torch_graph.cpp src/torch/torch_record_function.cpp)
+add_library(memtrace_torch MODULE ${torch_card_sources} src/producers/torch/cuda/torch_no_card_file.c src/producers/torch/torch_alloc.cpp src/producers/torch/torch_tracker.cpp
+                           src/producers/torch/torch_graph.cpp src/producers/torch/torch_record_function.cpp)
 if(torch_card_library)
     target_include_directories(memtrace_torch SYSTEM PRIVATE ${MT_CUDART_INCLUDE})
 endif()

@@ -22,7 +22,7 @@ install(TARGETS memtrace_shared
         RUNTIME_DEPENDENCIES PRE_INCLUDE_REGEXES libjansson PRE_EXCLUDE_REGEXES .
         LIBRARY DESTINATION native COMPONENT wheel NAMELINK_SKIP)
 # The sources of the library that gives a PyTorch a card (python/memtrace/_dry_build.py).
-install(DIRECTORY src/torch/dry DESTINATION native/src/torch COMPONENT wheel)
-install(FILES src/torch/memtrace_torch.h src/torch/torch_plan.h DESTINATION native/src/torch COMPONENT wheel)
+install(DIRECTORY src/producers/torch/dry DESTINATION native/src/producers/torch COMPONENT wheel)
+install(FILES src/producers/torch/memtrace_torch.h src/producers/torch/torch_plan.h DESTINATION native/src/producers/torch COMPONENT wheel)
 install(FILES src/operators/operator_call.h DESTINATION native/src/operators COMPONENT wheel)
 install(FILES LICENSE DESTINATION . COMPONENT wheel)

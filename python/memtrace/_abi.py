@@ -182,7 +182,7 @@ def derive(include: os.PathLike[str]) -> Abi:
 
 
 def check_observer(include: os.PathLike[str]) -> None:
-    """Fails with NotUnderstood unless PyTorch's observers are as src/torch/torch_record_function.cpp has them."""
+    """Fails with NotUnderstood unless PyTorch's observers are as src/producers/torch/torch_record_function.cpp has them."""
     text = without_comments((pathlib.Path(include) / OBSERVER_HEADER).read_text())
     _, body = find_class(text, OBSERVER)
     fields = [re.sub(r"\s*(=.*|\{.*\})$", "", line) for line in declarations(body.rpartition("private:")[2])]

@@ -299,7 +299,7 @@ def nvtx() -> Any:
 
 
 def cudnn() -> Any:
-    """Returns the module of cuDNN, of the version that src/torch/dry/dry_hooks.cpp tells, too."""
+    """Returns the module of cuDNN, of the version that src/producers/torch/dry/dry_hooks.cpp tells, too."""
     return Properties(getRuntimeVersion=lambda: (9, 19, 0), getCompileVersion=lambda: (9, 19, 0), getVersionInt=lambda: 91900,
                       is_cuda=True, RNNMode=Properties(rnn_relu=0, rnn_tanh=1, lstm=2, gru=3))
 

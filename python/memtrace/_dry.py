@@ -19,7 +19,7 @@ from ._library import find_torch_library, load_torch_library
 
 cards: Optional[_card.Cards] = None
 
-# Operators that src/torch/dry has kernels of their own for.
+# Operators that src/producers/torch/dry has kernels of their own for.
 OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "set_.source_Storage_storage_offset",
        "set_.source_Storage", "record_stream", "equal", "_amp_foreach_non_finite_check_and_unscale_",
        "_cudnn_rnn_flatten_weight"}

@@ -1,4 +1,4 @@
-"""The library that gives this PyTorch a card (src/torch/dry): found, or compiled once and kept in the user's cache."""
+"""The library that gives this PyTorch a card (src/producers/torch/dry): found, or compiled once and kept in the user's cache."""
 from __future__ import annotations
 
 import contextlib
@@ -29,7 +29,7 @@ SIGNALLED = 128  # and the signal's number: the exit code of who was ended by it
 def sources() -> pathlib.Path:
     """Returns the folder with the sources, in which torch/dry is."""
     for place in (WHEEL / "src", BESIDE / "src"):
-        if (place / "torch/dry").is_dir():
+        if (place / "producers/torch/dry").is_dir():
             return place
     raise NoLibrary("the sources of the library for PyTorch are not beside memtrace")
 
@@ -63,8 +63,8 @@ def find(torch_folder: pathlib.Path) -> str:
     version = version_of(torch_folder)
     check(version)
     folder = sources()
-    headers = ["torch/memtrace_torch.h", "torch/torch_plan.h", "operators/operator_call.h"]
-    files = sorted(folder.glob("torch/dry/*")) + [folder / header for header in headers]
+    headers = ["producers/torch/memtrace_torch.h", "producers/torch/torch_plan.h", "operators/operator_call.h"]
+    files = sorted(folder.glob("producers/torch/dry/*")) + [folder / header for header in headers]
     name = key_of(files, version)
     for place in (WHEEL, BESIDE):
         if (place / name).is_file():
@@ -199,7 +199,7 @@ def compile_sources(compiler: Compiler, options: list[str], sources: list[pathli
 
 def build(command: list[str], folder: pathlib.Path, torch_folder: pathlib.Path, target: pathlib.Path, version: str) -> None:
     """Compiles the library for a PyTorch into a file of the cache, whose lock is held."""
-    sources = sorted(folder.glob("torch/dry/*.cpp"))
+    sources = sorted(folder.glob("producers/torch/dry/*.cpp"))
     options = [STANDARD, "-O1", "-fPIC", "-w", f"-D_GLIBCXX_USE_CXX11_ABI={int(has_new_strings(torch_folder))}", f"-I{folder}",
                f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include"]
     compiler, progress, how = Compiler(command), Progress(version, len(sources)), "not compiled"

@@ -1,4 +1,4 @@
-"""torch.distributed in a dry run: this rank is alone, and its groups move nothing (src/torch/dry/dry_group.h).
+"""torch.distributed in a dry run: this rank is alone, and its groups move nothing (src/producers/torch/dry/dry_group.h).
 
 `memtrace dry-run --ranks` runs one rank at a time, with the variables that torchrun sets. The program's groups are made by
 PyTorch's own code; only the backends behind them are replaced, and ranks do not meet before they begin.

@@ -31,7 +31,7 @@ import torch.serialization
 from . import _dry_files, _dry_shards
 from ._dry_disk import real
 
-MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/torch/dry/dry_device.h
+MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/producers/torch/dry/dry_device.h
 MARK = ".memtrace"
 PAGE = mmap.PAGESIZE
 NO_RESERVE = 0x4000  # MAP_NORESERVE

@@ -71,7 +71,7 @@ class Meter:
 
 
 def between(before: Reading, now: Reading) -> Iteration:
-    """Returns what the program did between two readings (src/torch/memtrace_torch.h has the formula)."""
+    """Returns what the program did between two readings (src/producers/torch/memtrace_torch.h has the formula)."""
     count = now.request_count - before.request_count
     requests = (now.requests - before.requests * pow(FACTOR, count, MODULUS)) % MODULUS
     return Iteration(requests, count, (now.frees - before.frees) % MODULUS, now.live, now.reserved)

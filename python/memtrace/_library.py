@@ -1,4 +1,4 @@
-"""Finds the package's files, and loads libmemtrace_torch.so as functions (src/torch/memtrace_torch.h is its manual)."""
+"""Finds the package's files, and loads libmemtrace_torch.so as functions (src/producers/torch/memtrace_torch.h is its manual)."""
 from __future__ import annotations
 
 import ctypes

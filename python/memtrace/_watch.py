@@ -38,7 +38,7 @@ watcher: Optional["Watcher"] = None
 
 
 def tell(words: str, kind: str = "note") -> None:
-    """Says something to `memtrace record`, as one of the lines of src/record/handover.h; or on stderr."""
+    """Says something to `memtrace record`, as one of the lines of src/run/handover.h; or on stderr."""
     path = os.environ.get(ANSWERS)
     if path is None:
         print("memtrace: " + words, file=sys.stderr)
@@ -210,7 +210,7 @@ RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # of torchru
 
 
 def trace_of_rank() -> str:
-    """Returns the path of the trace that `memtrace record` asks for, as src/record/process_trace.h has it for a rank."""
+    """Returns the path of the trace that `memtrace record` asks for, as src/run/process_trace.h has it for a rank."""
     path, ending = os.path.splitext(os.environ[TRACE])
     rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
     return path + ("" if rank == "0" else f"-rank{rank}") + ending

@@ -1,7 +1,7 @@
 /* The trial of the check: runs are recorded of which it is known what they do, and checked. */
 #include "alloc/alloc.h"
 #include "analysis/check.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 #include "trace/store/recorder.h"
 
 #include <assert.h>

@@ -8,7 +8,7 @@
 #ifndef MT_ANALYSIS_RUN_SETTINGS_H
 #define MT_ANALYSIS_RUN_SETTINGS_H
 
-#include "model/settings.h"
+#include "producers/model/settings.h"
 #include "trace/query/trace.h"
 
 /* Settings by name and value. */

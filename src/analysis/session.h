@@ -5,8 +5,8 @@
 #define MT_ANALYSIS_SESSION_H
 
 #include "base/interner.h"
-#include "model/settings.h"
-#include "model/training.h"
+#include "producers/model/settings.h"
+#include "producers/model/training.h"
 #include "trace/store/recorder.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 
 #include "alloc/request_log.h"
 #include "base/interner.h"
-#include "model/training.h"
+#include "producers/model/training.h"
 
 #include <assert.h>
 

@@ -4,7 +4,7 @@
 #define MT_ANALYSIS_SIMULATION_H
 
 #include "alloc/plan.h"
-#include "model/settings.h"
+#include "producers/model/settings.h"
 
 struct mt_simulation {
     uint64_t peak_requested_bytes, peak_allocated_bytes, peak_reserved_bytes;

@@ -4,7 +4,7 @@
 
 #include "analysis/fit.h"
 #include "base/text.h"
-#include "model/settings.h"
+#include "producers/model/settings.h"
 
 enum { MT_RUN_OPTION_BYTES = 64 };
 

@@ -1,6 +1,6 @@
 /* Fuzzes the reader of RMM's logs. */
 #include "base/interner.h"
-#include "trace/import/import.h"
+#include "producers/file/import.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 

@@ -1,6 +1,6 @@
 /* Fuzzes rules: the bytes are a text of rules, a zero, and the name of a frame for which the rules are asked. */
 #include "base/memory.h"
-#include "trace/import/rules.h"
+#include "producers/file/rules.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Fuzzes the readers of snapshots: the bytes are a pickle or JSON, and its values become events. */
 #include "base/interner.h"
-#include "trace/import/import.h"
-#include "trace/import/json_reader.h"
-#include "trace/import/pickle.h"
-#include "trace/import/torch_labels.h"
-#include "trace/import/torch_own.h"
+#include "producers/file/import.h"
+#include "producers/file/json_reader.h"
+#include "producers/file/pickle.h"
+#include "producers/file/torch_labels.h"
+#include "producers/file/torch_own.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
 

@@ -1,7 +1,7 @@
 /* Fuzzes the reader of PyTorch's files as the program calls it: traces of torch.profiler, and the forms of snapshots. */
 #include "base/interner.h"
 #include "base/memory.h"
-#include "trace/import/import.h"
+#include "producers/file/import.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #define MT_TESTS_FUZZ_FUZZED_EXPORT_H
 
 #include "base/interner.h"
-#include "trace/import/import.h"
+#include "producers/file/import.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -91,7 +91,7 @@ def test_a_terminal_shows_the_files_in_place(place):
     os.close(theirs)
     assert program.wait() == 0
     said = os.read(ours, 1 << 16).decode()
-    count = len(list((_dry_build.sources() / "torch/dry").glob("*.cpp")))
+    count = len(list((_dry_build.sources() / "producers/torch/dry").glob("*.cpp")))
     assert f"\rmemtrace: compiling the dry-run library for PyTorch 2.13.0 (once): {count} of {count} files" in said
     assert said.count("\n") == 1
 

@@ -1,6 +1,6 @@
 /* memtrace fleet: questions over ranks, asked of Parquet by engines made for it. */
 #include "cli/command.h"
-#include "cli/record/python_start.h"
+#include "producers/program/python_start.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* memtrace dry-run: a program of PyTorch, without a card. */
 #include "cli/output/output.h"
-#include "cli/record/child_program.h"
 #include "cli/record/dry_report.h"
-#include "cli/record/program_words.h"
+#include "producers/program/child_program.h"
+#include "producers/program/program_words.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 #include "cli/record/dry_child.h"
 
 #include "base/memory.h"
-#include "cli/record/child_program.h"
-#include "cli/record/dry_files.h"
 #include "cli/record/dry_ranks.h"
-#include "cli/record/program_words.h"
-#include "cli/record/python_start.h"
-#include "record/account.h"
+#include "producers/cuda/account.h"
+#include "producers/program/child_program.h"
+#include "producers/program/dry_files.h"
+#include "producers/program/program_words.h"
+#include "producers/program/python_start.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
 #define MT_CLI_DRY_CHILD_H
 
 #include "cli/command.h"
-#include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
 #include "device/device.h"
-#include "record/handover.h"
+#include "producers/program/rank_program.h"
+#include "run/handover.h"
 
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {

@@ -3,10 +3,10 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/record/rank_choice.h"
 #include "cli/record/rank_notes.h"
-#include "cli/record/rank_runs.h"
-#include "record/handover.h"
+#include "producers/program/rank_choice.h"
+#include "producers/program/rank_runs.h"
+#include "run/handover.h"
 #include "trace/query/trace.h"
 
 #include <assert.h>

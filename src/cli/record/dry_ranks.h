@@ -3,8 +3,8 @@
 #ifndef MT_CLI_RECORD_DRY_RANKS_H
 #define MT_CLI_RECORD_DRY_RANKS_H
 
-#include "cli/record/rank_program.h"
 #include "cli/record/recording.h"
+#include "producers/program/rank_program.h"
 
 /* The ranks to run, and how. */
 struct mt_dry_ranks {

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "record/handover.h"
+#include "run/handover.h"
 #include "trace/store/trace_file.h"
 
 #include <assert.h>

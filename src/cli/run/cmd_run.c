@@ -3,7 +3,7 @@
 #include "cli/output/peak_report.h"
 #include "cli/run/run_options.h"
 #include "cli/run/told_session.h"
-#include "model/token_source.h"
+#include "producers/model/token_source.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/record/dry_child.h"
 #include "cli/watch/metrics.h"
-#include "model/settings.h"
+#include "producers/model/settings.h"
 #include "words/run_words.h"
 
 #include <jansson.h>

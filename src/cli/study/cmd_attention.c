@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/run/told_session.h"
-#include "model/settings.h"
+#include "producers/model/settings.h"
 #include "study/attention_answer.h"
 #include "study/attention_session.h"
 

@@ -2,7 +2,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/run_word.h"
-#include "cli/record/python_start.h"
+#include "producers/program/python_start.h"
 #include "trace/export/export.h"
 
 #include <assert.h>

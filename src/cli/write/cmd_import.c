@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/peak_report.h"
-#include "trace/import/import.h"
-#include "trace/import/value.h"
+#include "producers/file/import.h"
+#include "producers/file/value.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -334,9 +334,6 @@ struct mt_kernels {
 /* Returns the kernel with the most time of a phase that is no product; NULL: there is none. */
 const struct mt_kernel_row *mt_kernel_phase_top_other(const struct mt_kernel_phase *phase);
 
-/* The measurement, of no step, that holds the number of kernels without a record. */
-#define MT_LOST_KERNELS "lost_kernels"
-
 /* Reads every kernel of the run once. The caller releases *out, also after a failure. */
 mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, struct mt_kernels *out);
 void mt_kernels_release(struct mt_kernels *kernels);

@@ -30,6 +30,9 @@ typedef enum mt_measure {
 /* Returns "allocated", …: the text of summary_peak.measure. */
 const char *mt_measure_name(mt_measure measure);
 
+/* The measurement, of no step, that holds the number of kernels without a record. */
+#define MT_LOST_KERNELS "lost_kernels"
+
 /* The measurement of the bytes of the device that its driver called free when the run's last request was refused. It is no
  * "memory:free", which is read before the first step and after the last. */
 #define MT_FREE_AT_REFUSAL "memory:free_at_refusal"

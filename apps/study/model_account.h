@@ -1,0 +1,53 @@
+/* The account of a run: every byte that is live when the last full step's forward ends, by formula and in the trace, term by
+ * term.
+ *
+ *   parameters, gradients, moments ┐
+ *   what forward kept for backward ├─▶ terms: formula in B T C H V L F, its bytes, and the blocks that it stands for
+ *   logits, tokens                 ┘
+ *
+ * At that moment there is everything: the state, with the last step's gradients unless they are released before forward, all
+ * that backward will read, and the logits. Workspaces of matrix products are told apart: they depend on the card.
+ *
+ * The formulas are those of the model in src/producers/model, derived from what each op saves; a test compares them with traces of
+ * random configurations. Ownership and failures as in trace.h. */
+#ifndef MT_STUDY_MODEL_ACCOUNT_H
+#define MT_STUDY_MODEL_ACCOUNT_H
+
+#include "producers/model/settings.h"
+#include "trace/query/trace.h"
+
+/* A kind of tensor. Bytes are as requested; rounding is what the allocator added. */
+struct mt_model_account_term {
+    const char *what;    /* "residual stream" */
+    const char *formula; /* "8·L·B·T·C" */
+    uint64_t formula_bytes, trace_bytes, rounding_bytes;
+    uint64_t blocks;
+    int64_t difference_bytes; /* in the trace less by formula */
+};
+
+enum { MT_MODEL_ACCOUNT_MOST_TERMS = 40 };
+
+/* Invariants: the terms' trace_bytes, workspace_bytes and other_bytes sum to live_bytes; `sum` adds up the terms. */
+struct mt_model_account {
+    struct mt_model_account_term terms[MT_MODEL_ACCOUNT_MOST_TERMS];
+    size_t count;
+    struct mt_model_account_term sum; /* without a formula of its own */
+    uint64_t live_bytes;              /* of all live blocks */
+    uint64_t workspace_bytes;         /* of matrix products */
+    uint64_t other_bytes;             /* of blocks that no term stands for: 0 of our models */
+    uint64_t parameters, element;     /* N, and w: bytes of an element of products */
+    int64_t step;
+};
+
+/* The formula of N. */
+extern const char mt_model_account_parameters_formula[];
+
+/* True if there are terms for runs of this plan: those with gradients, without recomputation and updates in backward. */
+bool mt_model_account_is_known(const struct mt_run_plan *plan);
+
+/* Makes the account of a run of that plan, which is known. Fails with MT_USAGE if the run has no full step or if a formula's
+ * value does not fit. */
+mt_status mt_model_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
+                                struct mt_model_account *out);
+
+#endif

@@ -1,0 +1,30 @@
+/* The roles that blocks seem to have by their lives alone, without names: when a block was taken and freed, and how sizes
+ * recur.
+ *
+ *   taken        live until       seems
+ *   init         the end          a parameter
+ *   forward      backward         an activation            (an input if taken outside of modules ahead of them)
+ *   backward     after backward   a gradient
+ *   optimizer    after it         optimizer state
+ *   any          in its phase     temporary
+ *   before all   …                by its size: as many blocks as a step takes gradients of that size are parameters, and
+ *                                 whole multiples of that are optimizer state
+ *
+ * Where the recording ends, or memory did, before a block shows what it is, it counts as the equal ones before it.
+ * Threads: one at a time. */
+#ifndef MT_FILE_BLOCK_LIVES_H
+#define MT_FILE_BLOCK_LIVES_H
+
+#include "producers/file/torch_course.h"
+
+struct mt_block_lives;
+
+/* Borrows the snapshot and the course. */
+struct mt_block_lives *mt_block_lives_create(const struct mt_torch_snapshot *snapshot,
+                                             const struct mt_torch_course *course, struct mt_torch_callers *callers);
+void mt_block_lives_destroy(struct mt_block_lives *lives); /* may be NULL */
+
+/* Returns the role that the life of the request's block shows; MT_ROLE_OTHER if none. */
+mt_role mt_block_lives_role(struct mt_block_lives *lives, const struct mt_torch_request *request);
+
+#endif

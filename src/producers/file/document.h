@@ -1,0 +1,53 @@
+/* A file, read whole, and the plain values in it: a pickle or JSON, as it is or compressed with gzip.
+ *
+ *   file ──▶ bytes without gzip ──▶ begins as a pickle or as JSON? ──▶ values
+ *
+ * Threads: one at a time for each document. */
+#ifndef MT_FILE_DOCUMENT_H
+#define MT_FILE_DOCUMENT_H
+
+#include "base/status.h"
+#include "producers/file/value.h"
+
+/* The bytes of a file. All zero: none. */
+struct mt_whole_file {
+    unsigned char *data;
+    size_t length;
+    uint64_t most_bytes; /* of memory that may be taken for them, and for what is read out of them each; 0: any */
+};
+
+/* The memory that an import takes at most, unless the file itself has a good part of it. */
+#define MT_IMPORT_USUAL_BYTES (UINT64_C(2) << 30)
+
+/* Reads the file, which may be a pipe, to its end, and undoes gzip, also where several compressed files follow each other.
+ * Leaves out a byte order mark. `most_bytes` of memory may be taken, and MT_IMPORT_FILE_FACTOR times what the file has on
+ * disk. Fails with MT_FAILED if the file can't be read, and with MT_BAD_TRACE if its gzip data are damaged or cut off, or if
+ * it takes more memory. Release it in any case. */
+enum { MT_IMPORT_FILE_FACTOR = 16 };
+mt_status mt_whole_file_read(const char *path, uint64_t most_bytes, struct mt_whole_file *out);
+void mt_whole_file_release(struct mt_whole_file *file);
+
+struct mt_document;
+
+/* True if the bytes begin as a pickle or as JSON. */
+bool mt_document_is_one(const struct mt_whole_file *file);
+
+/* Reads the values; copies what it keeps of the bytes. Fails with MT_BAD_TRACE and the place if the bytes are neither a
+ * pickle nor JSON, are damaged, or would take far more memory than files of their size do. The caller closes *out, which is
+ * NULL after a failure. */
+mt_status mt_document_read(const struct mt_whole_file *file, struct mt_document **out);
+
+/* The same for a file at a path. */
+mt_status mt_document_open(const char *path, struct mt_document **out);
+void mt_document_close(struct mt_document *document); /* may be NULL */
+
+/* Fails with MT_BAD_TRACE for a file that no reader recognizes, and says what it is where that can be told. */
+mt_status mt_document_refuse(const struct mt_whole_file *file);
+
+/* Returns the outermost value; it belongs to the document. */
+const struct mt_value *mt_document_root(const struct mt_document *document);
+
+/* Returns "pickle" or "JSON". */
+const char *mt_document_format(const struct mt_document *document);
+
+#endif

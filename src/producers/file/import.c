@@ -1,0 +1,180 @@
+/* The table of readers and the steps that all imports share: recognize, check, open the run, replay, close it. */
+#include "producers/file/import.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "trace/store/recorder.h"
+#include "trace/store/trace_file.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Asked in this order. */
+static const struct mt_import_reader *const readers[] = {&mt_nsys_reader, &mt_rmm_reader, &mt_torch_reader};
+
+static const struct mt_import_reader *find_reader(const struct mt_import_input *input)
+{
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++)
+        if (readers[i]->recognizes(input))
+            return readers[i];
+    return NULL;
+}
+
+/* Replays into a sink that keeps nothing, so that a damaged file fails before it has added a run. */
+static mt_status rehearse(const struct mt_import_reader *reader, const struct mt_import_input *input)
+{
+    struct mt_import_report unused = {0};
+    struct mt_interner *interner = mt_interner_create();
+    const struct mt_sink sink = mt_sink_discarding(interner);
+    mt_status status = reader->replay(input, &sink, &unused);
+    mt_interner_destroy(interner);
+    mt_import_report_release(&unused);
+    return status;
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* True if a file's name tells a rank: "rank3.pickle", "snapshot_rank_3.json.gz", "Rank-3". */
+static bool find_rank(const char *name, struct mt_run_rank *out)
+{
+    static const char WORD[] = "rank";
+    for (const char *found = strcasestr(name, WORD); found != NULL; found = strcasestr(found + 1, WORD)) {
+        const char *digits = found + strlen(WORD);
+        digits += *digits != '\0' && strchr("_-=", *digits) != NULL;
+        if (isdigit((unsigned char)*digits)) {
+            *out = (struct mt_run_rank){.rank = (int64_t)strtoul(digits, NULL, 10), .local_rank = -1, .world_size = -1};
+            return out->rank <= INT32_MAX;
+        }
+    }
+    return false;
+}
+
+static const char *run_name(const struct mt_import_plan *plan, const struct mt_import_source *source)
+{
+    if (plan->name != NULL)
+        return plan->name;
+    return source->name != NULL && source->name[0] != '\0' ? source->name : NULL;
+}
+
+/* Adds the run to the trace. Of two settings with one name the recorder keeps the last, which is ours. */
+static mt_status open_run(const struct mt_import_plan *plan, const struct mt_import_source *source,
+                          struct mt_recorder **out)
+{
+    enum { OWN_SETTINGS = 2 };
+    size_t count = source->setting_count;
+    struct mt_run_setting *settings = mt_host_alloc((count + OWN_SETTINGS) * sizeof *settings);
+    if (count > 0)
+        memcpy(settings, source->settings, count * sizeof *settings);
+    settings[count++] = (struct mt_run_setting){"file", file_name(plan->file)};
+    settings[count++] = (struct mt_run_setting){"format", source->format};
+    struct mt_run_rank rank;
+    const bool has_rank = find_rank(file_name(plan->file), &rank);
+    const struct mt_run_info info = {.name = run_name(plan, source),
+                                     .origin = MT_RUN_IMPORTED,
+                                     .rank = has_rank ? &rank : NULL,
+                                     .device = source->device,
+                                     .start_us = source->start_us,
+                                     .capacity_bytes = source->capacity_bytes,
+                                     .wait_seconds = plan->wait_seconds,
+                                     .settings = settings,
+                                     .setting_count = count};
+    mt_status status = mt_recorder_open(plan->trace, &info, out);
+    free(settings);
+    return status;
+}
+
+/* Returns the run's state: the one that the file names, or one that follows from its events. A run that was going on when it
+ * was exported is there only in part. */
+static mt_run_state end_of(const struct mt_import_source *source, const struct mt_import_report *report)
+{
+    for (int state = 0; state < MT_RUN_STATE_COUNT && source->state != NULL; state++)
+        if (strcmp(source->state, mt_run_state_name((mt_run_state)state)) == 0)
+            return state == MT_RUN_RUNNING ? MT_RUN_INTERRUPTED : (mt_run_state)state;
+    return report->ends_refused ? MT_RUN_OOM : MT_RUN_DONE;
+}
+
+static mt_status add_run(const struct mt_import_reader *reader, const struct mt_import_input *input,
+                         const struct mt_import_source *source, struct mt_import_report *out)
+{
+    struct mt_recorder *recorder;
+    MT_TRY(open_run(input->plan, source, &recorder));
+    out->kind = reader->kind;
+    out->format = source->title;
+    out->run = mt_recorder_run(recorder);
+    mt_status status = reader->replay(input, mt_recorder_sink(recorder), out);
+    struct mt_error error = mt_error_save(status);
+    const struct mt_torch_refusal *refusal = &out->torch.refusal;
+    if (refusal->is_known)
+        mt_recorder_measure(recorder, MT_FREE_AT_REFUSAL, refusal->step, (double)refusal->free_bytes);
+    size_t steps = out->torch.times.count;
+    mt_step_times_store(&out->torch.times, steps > 0 && out->ends_refused ? steps - 1 : steps, recorder);
+    mt_run_state state = status == MT_OK ? end_of(source, out) : MT_RUN_FAILED;
+    return mt_error_restore(&error, mt_recorder_close(recorder, state));
+}
+
+static mt_status import_by(const struct mt_import_reader *reader, struct mt_import_input *input,
+                           struct mt_import_report *out)
+{
+    assert((reader->read == NULL) == (reader->release == NULL));
+    struct mt_import_source source = reader->source;
+    mt_status status = MT_OK;
+    if (input->plan->device == MT_IMPORT_CPU && reader->kind != MT_IMPORT_TORCH)
+        return mt_fail(MT_USAGE, "%s can't be imported: it says nothing of the CPU's memory", input->plan->file);
+    status = reader->read != NULL ? reader->read(input, &source) : rehearse(reader, input);
+    if (status == MT_OK)
+        status = add_run(reader, input, &source, out);
+    else
+        mt_fail_context(status, "%s can't be imported", input->plan->file);
+    if (reader->release != NULL)
+        reader->release(input);
+    assert(input->state == NULL);
+    return status;
+}
+
+static mt_status import_file(const struct mt_import_plan *plan, const struct mt_rules *rules,
+                             struct mt_import_report *out)
+{
+    struct mt_import_input input = {.plan = plan, .rules = rules, .is_database = mt_trace_file_is_database(plan->file)};
+    mt_status status =
+        input.is_database
+            ? MT_OK
+            : mt_whole_file_read(plan->file, plan->most_bytes != 0 ? plan->most_bytes : MT_IMPORT_USUAL_BYTES,
+                                 &input.file);
+    const struct mt_import_reader *reader = status == MT_OK ? find_reader(&input) : NULL;
+    if (reader != NULL)
+        status = import_by(reader, &input, out);
+    else if (status == MT_OK)
+        status = mt_fail_context(mt_document_refuse(&input.file), "%s can't be imported", plan->file);
+    mt_whole_file_release(&input.file);
+    return status;
+}
+
+mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out)
+{
+    assert(plan->file != NULL && plan->trace != NULL && plan->device >= MT_IMPORT_CPU);
+    struct mt_rules *rules = mt_rules_create();
+    *out = (struct mt_import_report){0};
+    mt_status status = plan->rules != NULL ? mt_rules_add_file(rules, plan->rules) : MT_OK;
+    if (status == MT_OK)
+        status = mt_rules_add_built_in(rules);
+    if (status == MT_OK)
+        status = import_file(plan, rules, out);
+    out->rule_count = mt_rules_count(rules);
+    mt_rules_destroy(rules);
+    return status;
+}
+
+void mt_import_report_release(struct mt_import_report *report)
+{
+    assert(report->uncovered_count <= MT_IMPORT_MOST_UNCOVERED);
+    for (size_t i = 0; i < report->uncovered_count; i++)
+        free(report->uncovered[i].who);
+    mt_step_times_release(&report->torch.times);
+    *report = (struct mt_import_report){0};
+}

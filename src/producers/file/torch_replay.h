@@ -1,0 +1,51 @@
+/* The events of a snapshot as our own, from the memory and blocks that were there before the first of them.
+ *
+ *   state at the end ──backwards along the events──▶ state at the beginning ──▶ map, take
+ *                                                    events, forwards ────────▶ map, unmap, take, give ──▶ mt_foreign
+ *
+ * An event has the bytes that were requested. The bytes of the block, with rounding and with remainders that are too small
+ * to be split off, are known only of blocks that are live at the end. For the others they follow from the place of the next
+ * block, by the rules of PyTorch's allocator.
+ *
+ * Threads: one at a time. */
+#ifndef MT_FILE_TORCH_REPLAY_H
+#define MT_FILE_TORCH_REPLAY_H
+
+#include "producers/file/torch_snapshot.h"
+#include "trace/store/foreign.h"
+
+/* A request for a block. */
+struct mt_torch_request {
+    uint64_t address, requested_bytes;
+    const struct mt_value *frames;      /* the call stack; may be none */
+    const struct mt_torch_event *event; /* NULL: the block was live before the first event */
+};
+
+/* Gives blocks their labels. */
+struct mt_torch_labeler {
+    void *context;
+    int64_t start_us; /* the time from which those of events count */
+
+    /* Called before an event is replayed, to emit steps, phases and the like. Optional. */
+    void (*moment)(void *context, const struct mt_torch_event *event, uint64_t time_ns);
+
+    /* Sets the block's label, which is not 0, and its span. */
+    void (*label)(void *context, const struct mt_torch_request *request, mt_label_id *out_label, mt_span_id *out_span);
+
+    /* Returns the call stack of the request, 0 if none is known. Optional. */
+    mt_stack_id (*stack)(void *context, const struct mt_torch_request *request);
+};
+
+/* Counts of a replay. Invariant: the events of all actions sum to those of the snapshot. */
+struct mt_torch_tally {
+    uint64_t events[MT_TORCH_ACTION_COUNT];
+    struct mt_torch_before before; /* but for `recorded` */
+    bool ends_refused;             /* no block was taken after the last refused request */
+    struct mt_torch_refusal refusal;
+};
+
+/* Replays all events into `foreign`, which is fresh. An event before the labeler's start counts as at it. */
+void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
+                     struct mt_foreign *foreign, struct mt_torch_tally *out);
+
+#endif

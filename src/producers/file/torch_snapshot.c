@@ -1,0 +1,378 @@
+/* Values are looked up by name, so a snapshot may have more than is known here. A value that is used must be of its
+ * kind. */
+#include "producers/file/torch_snapshot.h"
+
+#include "base/memory.h"
+#include "producers/file/import_reader.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mt_torch_action_name(mt_torch_action action)
+{
+    assert(action < MT_TORCH_ACTION_COUNT);
+#define X(name, text) [MT_TORCH_##name] = text,
+    static const char *const names[] = {MT_TORCH_ACTIONS(X)};
+#undef X
+    return names[action];
+}
+
+/* The keys, each with its last place. */
+struct keys {
+    struct mt_value_key action, addr, address, size, requested_size, total_size, stream, time_us, frames, state, blocks,
+        device, device_free, is_expandable, stage, name, block_bytes, history, real_size, pool_id, segment_pool_id,
+        forward_frames;
+};
+
+/* A reading under way. */
+struct reading {
+    struct keys keys;
+    struct mt_import_sizes sizes;
+    struct mt_torch_snapshot *out;
+};
+
+static struct keys make_keys(void)
+{
+#define KEY(name) .name = MT_VALUE_KEY(#name)
+    return (struct keys){KEY(action),          KEY(addr),          KEY(address),   KEY(size),
+                         KEY(requested_size),  KEY(total_size),    KEY(stream),    KEY(time_us),
+                         KEY(frames),          KEY(state),         KEY(blocks),    KEY(device),
+                         KEY(device_free),     KEY(is_expandable), KEY(stage),     KEY(name),
+                         KEY(block_bytes),     KEY(history),       KEY(real_size), KEY(pool_id),
+                         KEY(segment_pool_id), KEY(forward_frames)};
+#undef KEY
+}
+
+/* True for a list of segments alone: torch.cuda.memory_snapshot(). An empty one tells nothing. */
+static bool is_list(const struct mt_value *root)
+{
+    return root->kind == MT_VALUE_LIST && mt_value_find(mt_value_at(root, 0), "blocks")->kind == MT_VALUE_LIST;
+}
+
+static const struct mt_value *segments_of(const struct mt_value *root)
+{
+    return is_list(root) ? root : mt_value_find(root, "segments");
+}
+
+bool mt_torch_snapshot_is_one(const struct mt_value *root)
+{
+    if (is_list(root))
+        return true;
+    return mt_value_find(root, "segments")->kind == MT_VALUE_LIST &&
+           mt_value_find(root, "device_traces")->kind == MT_VALUE_LIST;
+}
+
+/* The place of a row, for messages. */
+struct place {
+    const char *what; /* "event" */
+    uint32_t index;
+};
+
+static mt_status fail_at(struct place place, const char *key, const char *expected)
+{
+    return mt_fail(MT_BAD_TRACE, "the snapshot is damaged: %s %" PRIu32 " has no %s that is %s", place.what,
+                   place.index, key, expected);
+}
+
+/* Reads a number of bytes, or an address. */
+static mt_status read_natural(const struct mt_value *dict, struct mt_value_key *key, struct place place, uint64_t *out)
+{
+    int64_t integer;
+    if (!mt_value_integer(mt_value_get(dict, key), &integer) || integer < 0)
+        return fail_at(place, key->name, "a natural number");
+    *out = (uint64_t)integer;
+    return MT_OK;
+}
+
+/* The same, but returns `otherwise` where there is none, as in older snapshots. */
+static uint64_t natural_or(const struct mt_value *dict, struct mt_value_key *key, uint64_t otherwise)
+{
+    int64_t integer;
+    return mt_value_integer(mt_value_get(dict, key), &integer) && integer >= 0 ? (uint64_t)integer : otherwise;
+}
+
+static mt_torch_action find_action(const struct mt_value *value)
+{
+    const char *text = mt_value_text(value);
+    mt_torch_action action = MT_TORCH_ALLOC;
+    while (action < MT_TORCH_OTHER && strcmp(text, mt_torch_action_name(action)) != 0)
+        action++;
+    return action;
+}
+
+static bool is_about_memory(mt_torch_action action)
+{
+    return action <= MT_TORCH_SEGMENT_UNMAP;
+}
+
+/* Checks a size at an address. */
+static mt_status check_size(struct reading *reading, struct place place, uint64_t address, uint64_t bytes)
+{
+    mt_status status = mt_import_sizes_add(&reading->sizes, bytes);
+    if (status != MT_OK)
+        return mt_fail_context(status, "the snapshot is damaged: %s %" PRIu32, place.what, place.index);
+    if (bytes > INT64_MAX - address)
+        return fail_at(place, "size", "within its address space");
+    return MT_OK;
+}
+
+static mt_status read_size(struct reading *reading, const struct mt_value *dict, struct mt_value_key *key,
+                           struct place place, uint64_t address, uint64_t *out)
+{
+    mt_status status = read_natural(dict, key, place, out);
+    return status == MT_OK ? check_size(reading, place, address, *out) : status;
+}
+
+/* Reads the fields of an event about memory. */
+static mt_status read_memory(struct reading *reading, const struct mt_value *value, struct place place,
+                             struct mt_torch_event *out)
+{
+    struct keys *keys = &reading->keys;
+    mt_status status = read_natural(value, &keys->addr, place, &out->address);
+    if (status == MT_OK)
+        status = read_size(reading, value, &keys->size, place, out->address, &out->bytes);
+    out->block_bytes = natural_or(value, &keys->block_bytes, 0);
+    if (status == MT_OK && out->block_bytes > 0)
+        status = check_size(reading, place, out->address, out->block_bytes);
+    return status;
+}
+
+static mt_status read_event(struct reading *reading, const struct mt_value *value, struct place place,
+                            struct mt_torch_event *out)
+{
+    struct keys *keys = &reading->keys;
+    int64_t time_us = 0;
+    *out = (struct mt_torch_event){.event = value};
+    if (mt_value_get(value, &keys->action)->kind != MT_VALUE_TEXT)
+        return fail_at(place, "action", "a text");
+    out->action = find_action(mt_value_get(value, &keys->action));
+    out->stream = natural_or(value, &keys->stream, 0);
+    out->pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->pool_id));
+    out->frames = mt_value_get(value, &keys->frames);
+    out->forward_frames = mt_value_get(value, &keys->forward_frames);
+    mt_value_integer(mt_value_get(value, &keys->time_us), &time_us);
+    out->time_us = time_us;
+    if (is_about_memory(out->action))
+        return read_memory(reading, value, place, out);
+    out->bytes = natural_or(value, &keys->size, 0); /* of the refused request: any number */
+    if (out->action == MT_TORCH_OOM)
+        out->address = natural_or(value, &keys->device_free, UINT64_MAX);
+    if (out->action == MT_TORCH_ANNOTATE)
+        out->address = natural_or(value, &keys->addr, 0);
+    return MT_OK;
+}
+
+static mt_status read_list(struct reading *reading, const struct mt_value *list)
+{
+    struct mt_torch_snapshot *out = reading->out;
+    mt_status status = MT_OK;
+    for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
+        status = read_event(reading, mt_value_at(list, i), (struct place){"event", i}, &out->events[out->event_count]);
+        out->event_count += status == MT_OK;
+    }
+    return status;
+}
+
+/* Reads the events before the state that the snapshot has, and, of one of ours, those after it. */
+static mt_status read_events(struct reading *reading, const struct mt_value *before, const struct mt_value *after)
+{
+    struct mt_torch_snapshot *out = reading->out;
+    size_t most = (size_t)mt_value_count(before) + mt_value_count(after) + 1;
+    out->events = mt_host_alloc(most * sizeof *out->events);
+    mt_status status = read_list(reading, before);
+    out->state_event = out->event_count;
+    return status == MT_OK ? read_list(reading, after) : status;
+}
+
+static mt_status read_block(struct reading *reading, const struct mt_value *value, struct place place, uint64_t next,
+                            struct mt_torch_block *out)
+{
+    struct keys *keys = &reading->keys;
+    /* PyTorch 2.0 lists the requests that the block served, the last one first. */
+    const struct mt_value *last = mt_value_at(mt_value_get(value, &keys->history), 0);
+    *out = (struct mt_torch_block){.address = natural_or(value, &keys->address, next),
+                                   .frames = mt_value_get(value, &keys->frames)};
+    if (out->frames->kind != MT_VALUE_LIST)
+        out->frames = mt_value_get(last, &keys->frames);
+    MT_TRY(read_size(reading, value, &keys->size, place, out->address, &out->bytes));
+    out->requested_bytes = natural_or(value, &keys->requested_size, natural_or(last, &keys->real_size, out->bytes));
+    return check_size(reading, place, out->address, out->requested_bytes);
+}
+
+/* Reads the blocks of a segment that are not free. */
+static mt_status read_blocks(struct reading *reading, const struct mt_value *list,
+                             const struct mt_torch_segment *segment)
+{
+    assert(segment->bytes <= MT_IMPORT_MOST_BYTES);
+    struct mt_torch_snapshot *out = reading->out;
+    mt_status status = MT_OK;
+    uint64_t next = segment->address; /* older snapshots lack addresses: blocks lie side by side */
+    for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
+        const struct mt_value *value = mt_value_at(list, i);
+        struct mt_torch_block *block = &out->blocks[out->block_count];
+        status = read_block(reading, value, (struct place){"block", i}, next, block);
+        block->stream = segment->stream;
+        block->pool = segment->pool;
+        next = block->address + block->bytes;
+        out->block_count += status == MT_OK && !mt_value_is(mt_value_get(value, &reading->keys.state), "inactive");
+    }
+    return status;
+}
+
+static mt_status read_segment(struct reading *reading, const struct mt_value *value, struct place place,
+                              struct mt_torch_segment *out)
+{
+    struct keys *keys = &reading->keys;
+    const struct mt_value *expandable = mt_value_get(value, &keys->is_expandable);
+    *out = (struct mt_torch_segment){
+        .stream = natural_or(value, &keys->stream, 0),
+        .pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->segment_pool_id)),
+        .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
+    mt_status status = read_natural(value, &keys->address, place, &out->address);
+    if (status == MT_OK)
+        status = read_size(reading, value, &keys->total_size, place, out->address, &out->bytes);
+    if (status == MT_OK)
+        status = read_blocks(reading, mt_value_get(value, &keys->blocks), out);
+    return status == MT_OK ? MT_OK : mt_fail_context(status, "segment %" PRIu32, place.index);
+}
+
+static bool is_of_device(const struct mt_value *value, struct keys *keys, int64_t device)
+{
+    return natural_or(value, &keys->device, 0) == (uint64_t)device;
+}
+
+/* Returns the number of blocks in the device's segments; a list that many segments share counts for each. */
+static uint64_t count_blocks(const struct mt_value *list, struct keys *keys, int64_t device)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < mt_value_count(list); i++)
+        if (is_of_device(mt_value_at(list, i), keys, device))
+            count += mt_value_count(mt_value_get(mt_value_at(list, i), &keys->blocks));
+    return count;
+}
+
+static mt_status read_segments(struct reading *reading, const struct mt_value *list)
+{
+    enum { MOST_BLOCKS = 1 << 22 };
+    struct mt_torch_snapshot *out = reading->out;
+    mt_status status = MT_OK;
+    uint64_t blocks = count_blocks(list, &reading->keys, out->device);
+    if (blocks > MOST_BLOCKS)
+        return mt_fail(MT_BAD_TRACE, "the snapshot is damaged: it has %" PRIu64 " blocks", blocks);
+    out->segments = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->segments);
+    out->blocks = mt_host_alloc((blocks + 1) * sizeof *out->blocks);
+    for (uint32_t i = 0; i < mt_value_count(list) && status == MT_OK; i++) {
+        const struct mt_value *value = mt_value_at(list, i);
+        if (!is_of_device(value, &reading->keys, out->device))
+            continue;
+        status = read_segment(reading, value, (struct place){"segment", i}, &out->segments[out->segment_count]);
+        out->segment_count += status == MT_OK;
+    }
+    return status;
+}
+
+static void read_annotations(struct reading *reading, const struct mt_value *list)
+{
+    struct mt_torch_snapshot *out = reading->out;
+    struct keys *keys = &reading->keys;
+    out->annotations = mt_host_alloc((mt_value_count(list) + 1) * sizeof *out->annotations);
+    for (uint32_t i = 0; i < mt_value_count(list); i++) {
+        const struct mt_value *value = mt_value_at(list, i);
+        struct mt_torch_annotation *annotation = &out->annotations[out->annotation_count];
+        if (!is_of_device(value, keys, out->device))
+            continue;
+        annotation->name = mt_value_text(mt_value_get(value, &keys->name));
+        annotation->is_end = mt_value_is(mt_value_get(value, &keys->stage), "END");
+        out->annotation_count += mt_value_integer(mt_value_get(value, &keys->time_us), &annotation->time_us);
+    }
+}
+
+/* Returns the number of devices that the snapshot can be about, at least 1. A list of segments has no trace for each. */
+static uint32_t count_devices(const struct mt_value *root, struct keys *keys)
+{
+    enum { MOST_DEVICES = 1024 };
+    uint32_t count = mt_value_count(mt_value_find(root, "device_traces"));
+    for (uint32_t i = 0; is_list(root) && i < mt_value_count(root); i++) {
+        uint64_t device = natural_or(mt_value_at(root, i), &keys->device, 0);
+        if (device >= count && device < MOST_DEVICES)
+            count = (uint32_t)device + 1;
+    }
+    return count > 0 ? count : 1;
+}
+
+/* Returns the device with most reserved bytes. */
+static int64_t largest_device(const struct mt_value *segments, struct keys *keys, uint32_t devices)
+{
+    uint64_t *bytes = mt_host_alloc((devices + (size_t)1) * sizeof *bytes), largest = 0;
+    for (uint32_t i = 0; i < mt_value_count(segments); i++) {
+        const struct mt_value *segment = mt_value_at(segments, i);
+        uint64_t device = natural_or(segment, &keys->device, 0);
+        if (device >= devices)
+            continue;
+        bytes[device] += natural_or(segment, &keys->total_size, 0);
+        largest = bytes[device] > bytes[largest] ? device : largest;
+    }
+    free(bytes);
+    return (int64_t)largest;
+}
+
+/* Returns the device with most events or, if there are none, with most memory. */
+static int64_t busiest_device(const struct mt_value *root, struct keys *keys)
+{
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
+    uint32_t busiest = 0;
+    for (uint32_t i = 1; i < mt_value_count(traces); i++)
+        if (mt_value_count(mt_value_at(traces, i)) > mt_value_count(mt_value_at(traces, busiest)))
+            busiest = i;
+    return mt_value_count(mt_value_at(traces, busiest)) > 0
+               ? busiest
+               : largest_device(segments_of(root), keys, count_devices(root, keys));
+}
+
+static uint64_t count_elsewhere(const struct mt_value *traces, int64_t device)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < mt_value_count(traces); i++)
+        if (i != device)
+            count += mt_value_count(mt_value_at(traces, i));
+    return count;
+}
+
+mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out)
+{
+    assert(device >= MT_IMPORT_CPU);
+    struct reading reading = {.keys = make_keys(), .out = out};
+    const struct mt_value *traces = mt_value_find(root, "device_traces");
+    *out = (struct mt_torch_snapshot){.device = device != MT_IMPORT_ANY_DEVICE ? device
+                                                                               : busiest_device(root, &reading.keys)};
+    if (!mt_torch_snapshot_is_one(root))
+        return mt_fail(MT_BAD_TRACE, "it is no snapshot of PyTorch's: it has no segments and device_traces");
+    uint32_t devices = count_devices(root, &reading.keys);
+    if (device == MT_IMPORT_CPU)
+        return mt_fail(MT_USAGE, "a snapshot says nothing of the CPU's memory");
+    if (out->device < 0 || out->device >= devices)
+        return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
+                       out->device);
+    mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
+                                   mt_value_find(mt_value_find(root, "memtrace"), "after"));
+    if (status == MT_OK)
+        status = read_segments(&reading, segments_of(root));
+    if (status != MT_OK)
+        return status;
+    out->elsewhere = count_elsewhere(traces, out->device);
+    read_annotations(&reading, mt_value_find(root, "external_annotations"));
+    mt_torch_settings_read(root, &out->settings);
+    return MT_OK;
+}
+
+void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot)
+{
+    free(snapshot->events);
+    free(snapshot->blocks);
+    free(snapshot->segments);
+    free(snapshot->annotations);
+    mt_torch_pools_release(&snapshot->pools);
+    *snapshot = (struct mt_torch_snapshot){0};
+}

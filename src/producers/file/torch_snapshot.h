@@ -1,0 +1,102 @@
+/* One device of a memory snapshot of PyTorch, checked and in rows: torch.cuda.memory._snapshot(), saved as a pickle
+ * or as JSON.
+ *
+ *   {"segments": [{…, "blocks": [{…}]}],      ▶ segments, blocks: the state at the end
+ *    "device_traces": [[{…}, {…}, …], …],     ▶ events: a list for each device
+ *    "external_annotations": [{…}]}           ▶ annotations
+ *
+ * Rows refer to the values, which must outlive them. Threads: one at a time. */
+#ifndef MT_FILE_TORCH_SNAPSHOT_H
+#define MT_FILE_TORCH_SNAPSHOT_H
+
+#include "base/status.h"
+#include "producers/file/import_reader.h"
+#include "producers/file/torch_pools.h"
+#include "producers/file/torch_settings.h"
+
+#define MT_TORCH_ACTIONS(X)                                                                                            \
+    X(ALLOC, "alloc")                                                                                                  \
+    X(FREE_REQUESTED, "free_requested") /* the tensor was freed */                                                     \
+    X(FREE_COMPLETED, "free_completed") /* and no other stream uses its block any more */                              \
+    X(SEGMENT_ALLOC, "segment_alloc")                                                                                  \
+    X(SEGMENT_FREE, "segment_free")                                                                                    \
+    X(SEGMENT_MAP, "segment_map") /* of an expandable segment: memory for a part of its addresses */                   \
+    X(SEGMENT_UNMAP, "segment_unmap")                                                                                  \
+    X(SNAPSHOT, "snapshot")                                                                                            \
+    X(OOM, "oom")                                                                                                      \
+    X(ANNOTATE, "annotate")                                                                                            \
+    X(OTHER, "") /* newer than this program */
+
+#define X(name, text) MT_TORCH_##name,
+typedef enum mt_torch_action { MT_TORCH_ACTIONS(X) MT_TORCH_ACTION_COUNT } mt_torch_action;
+#undef X
+
+/* Returns "alloc", …; "" for MT_TORCH_OTHER. */
+const char *mt_torch_action_name(mt_torch_action action);
+
+/* An event. Invariants, but of an oom: address + bytes and address + block_bytes <= 2^63 - 1; sizes and their sum are
+ * bounded by MT_IMPORT_MOST_BYTES and MT_IMPORT_MOST_SUM. */
+struct mt_torch_event {
+    mt_torch_action action;
+    uint64_t address;     /* of an oom: the bytes that the driver called free; UINT64_MAX: not stated */
+    uint64_t bytes;       /* as requested */
+    uint64_t block_bytes; /* of the block, with rounding; only in snapshots of ours; 0: not stated */
+    uint64_t stream;      /* PyTorch's number, a pointer; with private pools, a place in the snapshot's streams */
+    uint32_t pool;        /* as mt_torch_pools_find numbers it */
+    int64_t time_us;
+    const struct mt_value *frames;         /* innermost first: dicts of name, filename, line; or none */
+    const struct mt_value *forward_frames; /* in backward, of the operator that is undone, if anomalies were looked for:
+                                            * texts as Python prints a traceback */
+    const struct mt_value *event;          /* the whole dict; NULL if it is derived */
+    bool is_derived;                       /* it is no entry of the file */
+};
+
+/* A block that is live at the end, or waits for other streams. Its sizes are bounded as those of an event. */
+struct mt_torch_block {
+    uint64_t address, bytes, requested_bytes;
+    uint64_t stream; /* of its segment */
+    uint32_t pool;
+    const struct mt_value *frames;
+};
+
+/* A segment of the end. In an expandable segment, each run of addresses that has memory is one. */
+struct mt_torch_segment {
+    uint64_t address, bytes, stream;
+    uint32_t pool;
+    bool is_expandable;
+};
+
+/* The begin or end of an annotation such as "Optimizer.step#AdamW.step". */
+struct mt_torch_annotation {
+    const char *name;
+    int64_t time_us;
+    bool is_end;
+};
+
+struct mt_torch_snapshot {
+    int64_t device;
+    uint64_t elsewhere; /* events of other devices */
+    struct mt_torch_settings settings;
+    struct mt_torch_event *events; /* in the order of the file */
+    size_t event_count;
+    size_t
+        state_event; /* the number of events after which blocks and segments are as stated: all, but in one of ours */
+    struct mt_torch_block *blocks; /* of all segments, in the order of the file */
+    size_t block_count;
+    struct mt_torch_segment *segments;
+    size_t segment_count;
+    struct mt_torch_annotation *annotations; /* of this device */
+    size_t annotation_count;
+    struct mt_torch_pools pools;
+};
+
+/* True if the value has the lists of a snapshot, whatever is in them. */
+bool mt_torch_snapshot_is_one(const struct mt_value *root);
+
+/* Reads the rows of a device. MT_IMPORT_ANY_DEVICE means the one with most events or, if none has any, with most
+ * memory. Fails with MT_BAD_TRACE and the place if a value is of the wrong kind, and with MT_USAGE if there is no
+ * such device. Release it in any case. */
+mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
+void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot);
+
+#endif

@@ -1,0 +1,19 @@
+/* Pages that PyTorch's torch/cuda/_memory_viz.py writes (trace_plot, segment_plot): HTML that holds a whole snapshot, a pickle
+ * in base64.
+ *
+ *   const local_files = [{"name": "snapshot.pickle", "base64": "gASV…"}]
+ *
+ * Threads: one at a time for each file. */
+#ifndef MT_FILE_VIZ_PAGE_H
+#define MT_FILE_VIZ_PAGE_H
+
+#include "producers/file/document.h"
+
+/* True if the bytes begin as HTML does. */
+bool mt_viz_page_is_one(const struct mt_whole_file *file);
+
+/* Puts the bytes of the page's first file in the place of the page's. Fails with MT_BAD_TRACE and the place if the page holds
+ * none, or one that is damaged. */
+mt_status mt_viz_page_unwrap(struct mt_whole_file *file);
+
+#endif

@@ -1,0 +1,31 @@
+/* Casts, and autocast: the ops that run in bf16 or fp16, those in fp32, and the copies of weights that it keeps.
+ *
+ * Inside of a region matrix products take their operands in its dtype; exp, sum and logsumexp take theirs in fp32;
+ * every other op runs in the dtype that it is given. The copy of a parameter is made once and kept until the
+ * region ends; with gradients enabled it is kept longer, until the backward of the product that saved it. This is
+ * why autocast can need more memory than fp32. The rules are PyTorch's (torch.autocast, "CUDA ops that autocast to
+ * …"). The model uses more ops of its fp32 list (pow, rsqrt, log), but only on tensors that are fp32 already. */
+#ifndef MT_MODEL_AUTOCAST_H
+#define MT_MODEL_AUTOCAST_H
+
+#include "producers/model/parameter.h"
+
+/* Returns x in another dtype; x itself (one more reference) if it has that dtype already. `role` and `name` are
+ * those of functions.h. */
+struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, mt_dtype dtype);
+
+/* Begins a region of bf16 or fp16; regions do not nest. Ending one releases the cached copies; without a region it does nothing. */
+void mt_autocast_begin(struct mt_runtime *rt, mt_dtype dtype);
+void mt_autocast_end(struct mt_runtime *rt);
+
+/* Returns an operand of a matrix product: a new reference to x, or to its copy in the region's dtype, made with `role`. */
+struct mt_tensor *mt_autocast_operand(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);
+
+/* Returns a parameter as an operand of a matrix product: a new reference to its value, or to its copy. The
+ * parameter keeps the copy until the region ends, so it must last as long. */
+struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter *parameter);
+
+/* Returns an operand of an op that needs fp32: a new reference to x, or to its copy in fp32, made with `role`. */
+struct mt_tensor *mt_autocast_fp32(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);
+
+#endif

@@ -1,0 +1,20 @@
+/* The source of a step's tokens: a seed, the reference generator, or the bytes of a file. */
+#ifndef MT_MODEL_TOKEN_SOURCE_H
+#define MT_MODEL_TOKEN_SOURCE_H
+
+#include "producers/model/config.h"
+#include "producers/model/runtime.h"
+
+struct mt_token_source;
+
+/* Opens the file, if the configuration names one. Fails with MT_FAILED if it can't be read or is shorter than a
+ * sequence. Borrows `config`. */
+mt_status mt_token_source_open(const struct mt_training_config *config, struct mt_token_source **out);
+void mt_token_source_close(struct mt_token_source *source);
+
+/* Takes the tokens of a step: one int64 block, with two views `inputs` and `targets` (B,T), new references. Random
+ * tokens are their own targets; else the targets are the tokens after the inputs. */
+void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source, int64_t step,
+                          struct mt_tensor **out_inputs, struct mt_tensor **out_targets);
+
+#endif

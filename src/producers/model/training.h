@@ -1,0 +1,28 @@
+/* The training run: init, then steps of forward, loss, zero_grad, backward and AdamW, every byte from the allocator. */
+#ifndef MT_MODEL_TRAINING_H
+#define MT_MODEL_TRAINING_H
+
+#include "alloc/alloc.h"
+#include "producers/model/config.h"
+
+/* Functions that are called with the measurements of a run while it runs. Any of them may be NULL. */
+struct mt_training_observer {
+    void *context;
+    /* Called after step `step` (warm-up included) of `total`. The loss is NAN if none was computed; ms by the
+     * device's clock. */
+    void (*step_done)(void *context, int64_t step, int64_t total, double loss, double step_ms);
+    /* Called after each step for each of its phases: the time from its begin to the next one's, by the device's
+     * clock. */
+    void (*phase_time)(void *context, int64_t step, mt_phase phase, double ms);
+    /* Called in the first step for each parameter, once its gradient is complete, with the gradient's Euclidean norm.
+     * Never on a device that computes nothing. */
+    void (*grad_norm)(void *context, const char *parameter, double norm);
+};
+
+/* Runs `config` (checked first) on `device` with every block from `alloc`, which must have been made for that device.
+ * Fails with MT_OUT_OF_MEMORY after everything that was taken was given back; the trace has the blocks that were live.
+ * `observer` may be NULL. */
+mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_training_config *config,
+                          const struct mt_training_observer *observer);
+
+#endif

@@ -1,0 +1,163 @@
+#include "producers/program/child_program.h"
+
+#include "base/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NOT_STARTED = 126, NOT_FOUND = 127, ENDED_BY_SIGNAL = 128 };
+
+/* The signals that are passed on to the program. */
+static const int passed_on[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
+
+static void list_awaited(sigset_t *out)
+{
+    sigemptyset(out);
+    sigaddset(out, SIGCHLD);
+    for (size_t i = 0; i < sizeof passed_on / sizeof passed_on[0]; i++)
+        sigaddset(out, passed_on[i]);
+}
+
+/* Becomes the program, in the child. A failure goes through the pipe as an errno; success closes the pipe. */
+static void become(char *const *words, const struct mt_children *children, int failure_end)
+{
+    signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
+    sigaction(SIGCHLD, &children->before, NULL);
+    sigprocmask(SIG_SETMASK, &children->mask, NULL);
+    if (children->output != MT_OWN_OUTPUT) {
+        dup2(children->output, STDOUT_FILENO);
+        dup2(children->output, STDERR_FILENO);
+    }
+    execvp(words[0], words);
+    int error = errno;
+    ssize_t written = write(failure_end, &error, sizeof error);
+    (void)written; /* the exit code says it too */
+    _exit(error == ENOENT ? NOT_FOUND : NOT_STARTED);
+}
+
+/* True if a process sent the signal. Those of the terminal and the kernel reach the program by themselves. */
+static int is_sent(const siginfo_t *signal)
+{
+    return signal->si_code <= 0 && signal->si_signo != SIGCHLD;
+}
+
+/* Returns the errno that kept the child from becoming the program; 0 if it became the program. */
+static int read_failure(int end)
+{
+    int error = 0;
+    ssize_t length;
+    do
+        length = read(end, &error, sizeof error);
+    while (length < 0 && errno == EINTR);
+    return length == sizeof error ? error : 0;
+}
+
+/* Forks. *out_error is the errno that kept the child from becoming the program; 0 if it became the program. */
+static mt_status start(char *const *words, const struct mt_children *children, pid_t *out_child, int *out_error)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return mt_fail(MT_FAILED, "can't make a pipe: %s", strerror(errno));
+    *out_child = fork();
+    if (*out_child == 0)
+        become(words, children, ends[1]);
+    int error = errno;
+    close(ends[1]);
+    *out_error = *out_child > 0 ? read_failure(ends[0]) : 0;
+    close(ends[0]);
+    return *out_child > 0 ? MT_OK : mt_fail(MT_FAILED, "can't start a process: %s", strerror(error));
+}
+
+void mt_children_begin(struct mt_children *children, int output)
+{
+    const struct sigaction usual = {.sa_handler = SIG_DFL}; /* a child whose SIGCHLD is ignored can't be waited for */
+    *children = (struct mt_children){.output = output};
+    list_awaited(&children->awaited);
+    sigaction(SIGCHLD, &usual, &children->before);
+    sigprocmask(SIG_BLOCK, &children->awaited, &children->mask);
+}
+
+void mt_children_end(struct mt_children *children)
+{
+    assert(children->count == 0);
+    sigprocmask(SIG_SETMASK, &children->mask, NULL);
+    sigaction(SIGCHLD, &children->before, NULL);
+    free(children->running);
+}
+
+mt_status mt_child_start(struct mt_children *children, char *const *words, pid_t *out, int *out_code)
+{
+    int error = 0;
+    assert(words[0] != NULL);
+    *out = 0;
+    *out_code = NOT_STARTED;
+    MT_TRY(start(words, children, out, &error));
+    if (error == 0) {
+        *MT_HOST_ADD(children->running, children->count) = *out;
+        return MT_OK;
+    }
+    waitpid(*out, NULL, 0);
+    *out_code = error == ENOENT ? NOT_FOUND : NOT_STARTED;
+    return mt_fail(MT_FAILED, "%s: %s", words[0], strerror(error));
+}
+
+/* Takes the process that has ended out of those that are running; 0 if none has. */
+static pid_t take_ended(struct mt_children *children, int *out_code)
+{
+    int status = 0;
+    for (int64_t i = 0; i < children->count; i++) {
+        const pid_t ended = waitpid(children->running[i], &status, WNOHANG);
+        if (ended == 0)
+            continue;
+        children->running[i] = children->running[--children->count];
+        *out_code = WIFSIGNALED(status) ? ENDED_BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
+        return ended;
+    }
+    return 0;
+}
+
+static void pass_on(const struct mt_children *children, int signal)
+{
+    for (int64_t i = 0; i < children->count; i++)
+        kill(children->running[i], signal);
+}
+
+pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code)
+{
+    enum { MS_PER_SECOND = 1000, NS_PER_MS = 1000000 };
+    const struct timespec most = {most_ms / MS_PER_SECOND, most_ms % MS_PER_SECOND * NS_PER_MS};
+    pid_t ended;
+    while ((ended = take_ended(children, out_code)) == 0) {
+        siginfo_t signal;
+        const int number = sigtimedwait(&children->awaited, &signal, most_ms >= 0 ? &most : NULL);
+        if (number < 0 && errno == EAGAIN)
+            return 0;
+        if (number > 0 && is_sent(&signal))
+            pass_on(children, number);
+    }
+    return ended;
+}
+
+mt_status mt_child_program_run(char *const *words, int *out_code)
+{
+    return mt_child_program_run_into(MT_OWN_OUTPUT, words, out_code);
+}
+
+mt_status mt_child_program_run_into(int output, char *const *words, int *out_code)
+{
+    struct mt_children children;
+    pid_t child;
+    mt_children_begin(&children, output);
+    mt_status status = mt_child_start(&children, words, &child, out_code);
+    if (status == MT_OK)
+        (void)mt_child_wait(&children, -1, out_code);
+    mt_children_end(&children);
+    return status;
+}

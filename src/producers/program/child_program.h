@@ -1,0 +1,45 @@
+/* Programs that another program starts in its own place: with its standard streams, folder and signals.
+ *
+ * Signals of the terminal (Ctrl-C, Ctrl-\\) reach all processes, and this one goes on waiting. Signals that are sent to this
+ * one alone are passed on. Signals that were ignored stay ignored for the programs.
+ *
+ * Threads: the main one. */
+#ifndef MT_PROGRAM_CHILD_PROGRAM_H
+#define MT_PROGRAM_CHILD_PROGRAM_H
+
+#include "base/status.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Stands for a file: programs print where this process does. */
+enum { MT_OWN_OUTPUT = -1 };
+
+/* The programs that are running. Between begin and end this process leaves its signals to them. */
+struct mt_children {
+    sigset_t awaited, mask;  /* the signals that are passed on; those that were blocked before */
+    struct sigaction before; /* the handling of SIGCHLD before */
+    int output;              /* a file for what they print; MT_OWN_OUTPUT: none of its own */
+    pid_t *running;          /* an array for MT_HOST_ADD */
+    int64_t count;
+};
+
+void mt_children_begin(struct mt_children *children, int output);
+void mt_children_end(struct mt_children *children);
+
+/* Starts `words` (the program and its arguments, ending with NULL), found as a shell finds it. Fails with MT_FAILED if it
+ * can't be started; *out_code is then 127 if there is no such program, and 126 if there is one. */
+mt_status mt_child_start(struct mt_children *children, char *const *words, pid_t *out, int *out_code);
+
+/* Waits until a program ends, for at most so many milliseconds; -1: as long as it takes. Returns its process, or 0 if none has
+ * ended. *out_code is as a shell has it: the exit code, or 128 and the number of the signal that ended the program. */
+pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code);
+
+/* Runs one program from its start to its end. Fails, and tells its code, as mt_child_start and mt_child_wait. */
+mt_status mt_child_program_run(char *const *words, int *out_code);
+
+/* Does the same, with what the program prints on stdout and stderr going to a file. */
+mt_status mt_child_program_run_into(int output, char *const *words, int *out_code);
+
+#endif

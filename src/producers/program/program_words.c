@@ -1,0 +1,88 @@
+#include "producers/program/program_words.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_readable_file(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, R_OK) == 0;
+}
+
+/* Reads the first line of a script, which names its interpreter; "" if it names none. */
+static void read_interpreter_line(const char *path, char *line, int size)
+{
+    FILE *file = fopen(path, "r");
+    if (file == NULL || fgets(line, size, file) == NULL || strncmp(line, "#!", 2) != 0)
+        line[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+}
+
+static bool ends_in_py(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > 3 && strcmp(path + length - 3, ".py") == 0;
+}
+
+/* True if Python has to be started for the file. A shell starts an executable file with an interpreter line by itself. */
+static bool is_script(const char *path)
+{
+    char line[256];
+    if (!is_readable_file(path))
+        return false;
+    read_interpreter_line(path, line, sizeof line);
+    if (strchr(path, '/') != NULL && access(path, X_OK) == 0 && line[0] != '\0')
+        return false;
+    return ends_in_py(path) || (access(path, X_OK) != 0 && strstr(line, "python") != NULL);
+}
+
+/* Returns the Python of a virtual environment, or NULL; the caller frees it. */
+static char *python_of(const char *environment)
+{
+    struct mt_text path = {0};
+    mt_text_add(&path, "%s/bin/python", environment);
+    if (access(path.data, X_OK) == 0)
+        return path.data;
+    mt_text_release(&path);
+    return NULL;
+}
+
+/* Returns the interpreter for scripts; the caller frees it. */
+static char *find_interpreter(void)
+{
+    const char *environment = secure_getenv("VIRTUAL_ENV");
+    char *found = environment != NULL && environment[0] != '\0' ? python_of(environment) : NULL;
+    if (found == NULL)
+        found = python_of(".venv");
+    return found != NULL ? found : mt_host_strdup("python3");
+}
+
+void mt_program_words_find(char *const *given, struct mt_program_words *out)
+{
+    size_t count = 1;
+    *out = (struct mt_program_words){.words = given};
+    if (!is_script(given[0]))
+        return;
+    while (given[count] != NULL)
+        count++;
+    out->interpreter = find_interpreter();
+    out->made = mt_host_alloc((count + 2) * sizeof *out->made);
+    out->made[0] = out->interpreter;
+    memcpy(out->made + 1, given, (count + 1) * sizeof *given);
+    out->words = out->made;
+}
+
+void mt_program_words_release(struct mt_program_words *words)
+{
+    free(words->made);
+    free(words->interpreter);
+    *words = (struct mt_program_words){0};
+}

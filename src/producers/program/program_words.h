@@ -1,0 +1,26 @@
+/* The words of a program that a user names: a Python script alone runs under the user's interpreter.
+ *
+ *   train.py --lr 1 ──▶ /home/me/venv/bin/python train.py --lr 1
+ *
+ * Threads: the main one. */
+#ifndef MT_PROGRAM_PROGRAM_WORDS_H
+#define MT_PROGRAM_PROGRAM_WORDS_H
+
+/* A line of a command's help. */
+#define MT_SCRIPT_HELP "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3.\n"
+
+/* Invariant: words[0] is interpreter unless that is NULL. */
+struct mt_program_words {
+    char *const *words; /* to start, ending with NULL */
+    char **made;        /* owned; NULL: the words are the user's */
+    char *interpreter;  /* owned; NULL: the first word is no script */
+};
+
+/* Finds the words that start the user's program. A first word that is a Python script gets an interpreter in front: python
+ * of $VIRTUAL_ENV, else .venv/bin/python of the current folder, else python3. A script is a file whose name ends in .py or
+ * whose first line names Python, unless a shell could start it, since it is executable and given by its path. Borrows
+ * `given`, which must outlive *out. The caller releases *out. */
+void mt_program_words_find(char *const *given, struct mt_program_words *out);
+void mt_program_words_release(struct mt_program_words *words);
+
+#endif

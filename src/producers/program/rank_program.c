@@ -1,0 +1,288 @@
+#include "producers/program/rank_program.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "producers/program/python_start.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { USUAL_PER_NODE = 8, NUMBER_TEXT = 24 };
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Returns the number of words that are torchrun itself; 0 for another program. */
+static int launcher_words(char *const *words)
+{
+    if (strcmp(file_name(words[0]), "torchrun") == 0)
+        return 1;
+    const bool is_module =
+        mt_python_is(words[0]) && words[1] != NULL && strcmp(words[1], "-m") == 0 && words[2] != NULL;
+    if (is_module &&
+        (strcmp(words[2], "torch.distributed.run") == 0 || strcmp(words[2], "torch.distributed.launch") == 0))
+        return 3;
+    return 0;
+}
+
+bool mt_rank_program_is(char *const *words)
+{
+    return launcher_words(words) > 0;
+}
+
+/* ---- torchrun's options ---- */
+
+/* The options of torchrun that matter here. */
+struct launch {
+    int64_t nodes, per_node;  /* 0: not said */
+    bool is_module, is_plain; /* -m; --no-python */
+};
+
+/* True if an option is `name`, with - or _ between its words, whether or not a value follows after =. */
+static bool is_option(const char *word, const char *name)
+{
+    for (; *name != '\0'; word++, name++)
+        if (*word != *name && !(*name == '-' && *word == '_'))
+            return false;
+    return *word == '\0' || *word == '=';
+}
+
+static bool takes_no_value(const char *word)
+{
+    static const char *const names[] = {"--standalone", "--no-python",          "--module", "--run-path",
+                                        "--use-env",    "--virtual-local-rank", "-m"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_option(word, names[i]))
+            return true;
+    return false;
+}
+
+/* Reads a count, of "1:4" the most. MT_USAGE if it is not a number: what depends on the machine is not known. */
+static mt_status read_count(const char *option, const char *text, int64_t *out)
+{
+    const char *most = strchr(text, ':');
+    char *end = NULL;
+    *out = strtoll(most != NULL ? most + 1 : text, &end, 10);
+    if (*end != '\0' || *out < 1 || *out > MT_MOST_RANKS)
+        return mt_fail(MT_USAGE, "a dry run needs a number: torchrun %s %s", option, text);
+    return MT_OK;
+}
+
+/* Reads one option, at words[0]. Returns the number of words in *out_words. */
+static mt_status read_option(char *const *words, struct launch *launch, int *out_words)
+{
+    const char *equals = strchr(words[0], '=');
+    const bool is_alone = takes_no_value(words[0]) || equals != NULL;
+    const char *value = equals != NULL ? equals + 1 : words[1];
+    *out_words = is_alone ? 1 : 2;
+    if (!is_alone && value == NULL)
+        return mt_fail(MT_USAGE, "torchrun %s needs a value", words[0]);
+    launch->is_module |= is_option(words[0], "-m") || is_option(words[0], "--module");
+    launch->is_plain |= is_option(words[0], "--no-python");
+    if (is_option(words[0], "--nproc-per-node"))
+        return read_count("--nproc-per-node", value, &launch->per_node);
+    if (is_option(words[0], "--nnodes"))
+        return read_count("--nnodes", value, &launch->nodes);
+    return MT_OK;
+}
+
+static mt_status read_options(char *const **words, struct launch *launch)
+{
+    while (**words != NULL && (**words)[0] == '-') {
+        int count;
+        MT_TRY(read_option(*words, launch, &count));
+        *words += count;
+    }
+    return **words != NULL ? MT_OK : mt_fail(MT_USAGE, "torchrun: which script?");
+}
+
+/* ---- the words of a rank's process ---- */
+
+/* Returns the python3 of a folder, or NULL; the caller frees it. */
+static char *python_in(const char *folder, size_t length)
+{
+    struct mt_text path = {0};
+    mt_text_add(&path, "%.*s/python3", (int)length, folder);
+    if (access(path.data, X_OK) == 0)
+        return path.data;
+    mt_text_release(&path);
+    return NULL;
+}
+
+static bool has_file(const char *folder, size_t length, const char *name)
+{
+    struct mt_text path = {0};
+    mt_text_add(&path, "%.*s/%s", (int)length, folder, name);
+    const bool is_there = access(path.data, X_OK) == 0;
+    mt_text_release(&path);
+    return is_there;
+}
+
+/* Returns the python3 beside a torchrun that is named by a path or found in PATH, else "python3"; the caller frees it. */
+static char *interpreter_beside(const char *launcher)
+{
+    const char *slash = strrchr(launcher, '/'), *folder = slash != NULL ? "" : getenv("PATH");
+    char *found = slash != NULL ? python_in(launcher, (size_t)(slash - launcher)) : NULL;
+    while (found == NULL && folder != NULL && *folder != '\0') {
+        const size_t length = strcspn(folder, ":");
+        if (has_file(folder, length, launcher)) {
+            found = python_in(folder, length);
+            break;
+        }
+        folder += length + (folder[length] == ':');
+    }
+    return found != NULL ? found : mt_host_strdup("python3");
+}
+
+static void add_word(struct mt_rank_program *program, size_t *count, char *word)
+{
+    program->words[(*count)++] = word;
+}
+
+/* Puts together what torchrun would start. */
+static void make_words(char *const *launcher, char *const *script, const struct launch *launch,
+                       struct mt_rank_program *out)
+{
+    static char unbuffered[] = "-u", module[] = "-m";
+    size_t most = 4, count = 0;
+    for (char *const *word = script; *word != NULL; word++)
+        most++;
+    out->words = mt_host_alloc(most * sizeof out->words[0]);
+    if (!launch->is_plain) {
+        const bool is_python = mt_python_is(launcher[0]);
+        out->interpreter = is_python ? mt_host_strdup(launcher[0]) : interpreter_beside(launcher[0]);
+        add_word(out, &count, out->interpreter);
+        add_word(out, &count, unbuffered);
+        if (launch->is_module)
+            add_word(out, &count, module);
+    }
+    for (char *const *word = script; *word != NULL; word++)
+        add_word(out, &count, *word);
+    assert(count < most);
+}
+
+/* ---- counts ---- */
+
+/* Finds the number of ranks, and of those a node, from what was asked for and what torchrun's words say. */
+static mt_status count_ranks(const struct launch *launch, int64_t ranks, int64_t per_node, struct mt_rank_program *out)
+{
+    if (launch->per_node > 0)
+        per_node = launch->per_node;
+    if (ranks == 0)
+        ranks = (launch->nodes > 0 ? launch->nodes : 1) * (per_node > 0 ? per_node : 1);
+    if (per_node == 0)
+        per_node = ranks < USUAL_PER_NODE ? ranks : USUAL_PER_NODE;
+    if (ranks > MT_MOST_RANKS)
+        return mt_fail(MT_USAGE, "there are at most %d ranks, not %" PRId64, MT_MOST_RANKS, ranks);
+    if (ranks % per_node != 0)
+        return mt_fail(MT_USAGE, "%" PRId64 " ranks are no whole number of nodes with %" PRId64 " each", ranks,
+                       per_node);
+    if (launch->nodes > 1 && launch->nodes * per_node != ranks)
+        return mt_fail(MT_USAGE,
+                       "torchrun's words say %" PRId64 " nodes with %" PRId64 " ranks each, and --ranks says %" PRId64,
+                       launch->nodes, per_node, ranks);
+    out->ranks = ranks;
+    out->per_node = per_node;
+    return MT_OK;
+}
+
+mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t per_node, struct mt_rank_program *out)
+{
+    struct launch launch = {0};
+    char *const *script = words + launcher_words(words);
+    *out = (struct mt_rank_program){0};
+    if (script == words)
+        launch.is_plain = true;
+    else
+        MT_TRY(read_options(&script, &launch));
+    MT_TRY(count_ranks(&launch, ranks, per_node, out));
+    make_words(words, script, &launch, out);
+    return MT_OK;
+}
+
+void mt_rank_program_release(struct mt_rank_program *program)
+{
+    free(program->words);
+    free(program->interpreter);
+    *program = (struct mt_rank_program){0};
+}
+
+/* ---- a rank ---- */
+
+static void give_number(const char *variable, int64_t number)
+{
+    char text[NUMBER_TEXT];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    setenv(variable, text, 1);
+}
+
+void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank)
+{
+    assert(rank >= 0 && rank < program->ranks && program->ranks % program->per_node == 0);
+    const int64_t nodes = program->ranks / program->per_node;
+    give_number("RANK", rank);
+    give_number("WORLD_SIZE", program->ranks);
+    give_number("LOCAL_RANK", rank % program->per_node);
+    give_number("LOCAL_WORLD_SIZE", program->per_node);
+    give_number("GROUP_RANK", rank / program->per_node);
+    give_number("GROUP_WORLD_SIZE", nodes);
+    give_number("ROLE_RANK", rank);
+    give_number("ROLE_WORLD_SIZE", program->ranks);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", "29500", 1);
+    setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+    setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
+    setenv("TORCHELASTIC_RUN_ID", "dry-run", 1);
+}
+
+/* ---- lists ---- */
+
+/* Reads "3" or "3-7" at *text, which ends at a comma or the text's end. */
+static bool read_range(const char **text, int64_t *low, int64_t *high)
+{
+    char *end;
+    *low = *high = strtoll(*text, &end, 10);
+    if (end == *text || **text == '-')
+        return false;
+    if (*end == '-') {
+        const char *second = end + 1;
+        *high = strtoll(second, &end, 10);
+        if (end == second)
+            return false;
+    }
+    *text = *end == ',' ? end + 1 : end;
+    return *end == ',' || *end == '\0';
+}
+
+mt_status mt_rank_list_read(const char *text, int64_t ranks, int64_t **out, int64_t *out_count)
+{
+    bool *is_in = mt_host_alloc((size_t)ranks * sizeof *is_in);
+    const char *rest = text;
+    mt_status status = MT_OK;
+    *out_count = 0;
+    *out = NULL;
+    while (status == MT_OK && (*rest != '\0' || rest == text)) {
+        int64_t low, high;
+        if (!read_range(&rest, &low, &high) || low > high)
+            status = mt_fail(MT_USAGE, "--only takes ranks such as 0,1,510-511, not \"%s\"", text);
+        else if (high >= ranks)
+            status = mt_fail(MT_USAGE, "there is no rank %" PRId64 ": there are %" PRId64 ", from 0", high, ranks);
+        for (; status == MT_OK && low <= high; low++)
+            is_in[low] = true;
+    }
+    if (status == MT_OK)
+        *out = mt_host_alloc((size_t)ranks * sizeof **out);
+    for (int64_t rank = 0; status == MT_OK && rank < ranks; rank++)
+        if (is_in[rank])
+            (*out)[(*out_count)++] = rank;
+    free(is_in);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* A program of many ranks: what torchrun would start, one process a rank.
+ *
+ *   torchrun --nnodes 4 --nproc-per-node 8 train.py --lr 1 ──▶ 32 ranks, 8 a node, python3 -u train.py --lr 1
+ *
+ * Also `python3 -m torch.distributed.run …` and its older name `launch`. Threads: any, one at a time for an object. */
+#ifndef MT_PROGRAM_RANK_PROGRAM_H
+#define MT_PROGRAM_RANK_PROGRAM_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MT_MOST_RANKS = 1 << 20 };
+
+/* Zero-initialized: a program that is one process. Invariants: ranks % per_node == 0; 0 < per_node <= ranks. */
+struct mt_rank_program {
+    int64_t ranks, per_node;
+    char **words;      /* of a rank's process, ending with NULL; its texts are borrowed, but the first */
+    char *interpreter; /* owned; NULL: the first word is borrowed, too */
+};
+
+/* True if the words are those of torchrun. */
+bool mt_rank_program_is(char *const *words);
+
+/* Reads the words. `ranks` is the number that was asked for, 0 if torchrun's words say it; `per_node` likewise. Without torchrun
+ * the words are the program's own. MT_USAGE if the words contradict the numbers, or are not understood. The caller releases
+ * *out; the words must outlive it. */
+mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t per_node, struct mt_rank_program *out);
+void mt_rank_program_release(struct mt_rank_program *program);
+
+/* Puts into this process's environment, for its children, what torchrun tells a rank. */
+void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank);
+
+/* Reads a list of ranks, "0,1,510-511", into `*out`, ascending, each once; the caller frees it. MT_USAGE for another text, and for
+ * a rank that there is not. */
+mt_status mt_rank_list_read(const char *text, int64_t ranks, int64_t **out, int64_t *out_count);
+
+#endif

@@ -1,0 +1,150 @@
+#include "producers/program/rank_runs.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "producers/program/child_program.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TICK_MS = 5, STUCK_TICKS = 400, ENDED_BY_SIGNAL = 128 };
+
+/* ---- the folder ---- */
+
+/* Makes an empty file, "rank.3"; number < 0: "stuck". */
+static mt_status leave_word(const struct mt_rank_runs *runs, const char *word, int64_t number)
+{
+    struct mt_text path = {0};
+    mt_text_add(&path, "%s/%s", runs->mail, word);
+    if (number >= 0)
+        mt_text_add(&path, ".%" PRId64, number);
+    const int file = open(path.data, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    mt_status status = file >= 0 ? MT_OK : mt_fail(MT_FAILED, "can't write %s: %s", path.data, strerror(errno));
+    if (file >= 0)
+        close(file);
+    mt_text_release(&path);
+    return status;
+}
+
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, int output, struct mt_rank_runs *out)
+{
+    const char *folder = secure_getenv("TMPDIR");
+    struct mt_text path = {0};
+    mt_text_add(&path, "%s/memtrace-ranks.XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
+    *out = (struct mt_rank_runs){.program = program, .output = output};
+    if (mkdtemp(path.data) == NULL) {
+        mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
+        mt_text_release(&path);
+        return status;
+    }
+    out->mail = path.data;
+    setenv("MEMTRACE_DRY_MAIL", out->mail, 1);
+    return MT_OK;
+}
+
+void mt_rank_runs_end(struct mt_rank_runs *runs)
+{
+    DIR *folder = runs->mail != NULL ? opendir(runs->mail) : NULL;
+    const struct dirent *file;
+    while (folder != NULL && (file = readdir(folder)) != NULL)
+        (void)unlinkat(dirfd(folder), file->d_name, 0);
+    if (folder != NULL)
+        closedir(folder);
+    if (runs->mail != NULL)
+        rmdir(runs->mail);
+    free(runs->mail);
+    free(runs->runs);
+    *runs = (struct mt_rank_runs){0};
+}
+
+int64_t mt_rank_runs_add(struct mt_rank_runs *runs, int64_t rank)
+{
+    assert(rank >= 0 && rank < runs->program->ranks);
+    for (int64_t i = 0; i < runs->count; i++)
+        if (runs->runs[i].rank == rank)
+            return i;
+    *MT_HOST_ADD(runs->runs, runs->count) = (struct mt_rank_run){.rank = rank};
+    return runs->count - 1;
+}
+
+/* Returns the number in a file's name, "waits.3" for "waits"; -1 for another file. */
+static int64_t number_of(const char *name, const char *word)
+{
+    const size_t length = strlen(word);
+    return strncmp(name, word, length) == 0 && name[length] == '.' ? strtoll(name + length + 1, NULL, 10) : -1;
+}
+
+/* Adds the ranks that are wanted, and counts those that wait. */
+static mt_status read_folder(struct mt_rank_runs *runs, int64_t *out_waiting)
+{
+    DIR *folder = opendir(runs->mail);
+    const struct dirent *file;
+    *out_waiting = 0;
+    if (folder == NULL)
+        return mt_fail(MT_FAILED, "can't read %s: %s", runs->mail, strerror(errno));
+    while ((file = readdir(folder)) != NULL) {
+        const int64_t wanted = number_of(file->d_name, "wanted");
+        *out_waiting += number_of(file->d_name, "waits") >= 0;
+        if (wanted >= 0 && wanted < runs->program->ranks)
+            mt_rank_runs_add(runs, wanted);
+    }
+    closedir(folder);
+    return MT_OK;
+}
+
+/* ---- running ---- */
+
+struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid)
+{
+    for (int64_t i = 0; i < runs->started; i++)
+        if (runs->runs[i].pid == pid)
+            return &runs->runs[i];
+    return NULL;
+}
+
+static mt_status start_next(struct mt_rank_runs *runs, struct mt_children *children)
+{
+    struct mt_rank_run *next = &runs->runs[runs->started++];
+    mt_rank_program_enter(runs->program, next->rank);
+    MT_TRY(leave_word(runs, "rank", next->rank));
+    return mt_child_start(children, runs->program->words, &next->pid, &next->code);
+}
+
+mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),
+                           void *context)
+{
+    struct mt_children children;
+    mt_status status = MT_OK;
+    int64_t waiting = 0, idle = 0;
+    bool is_on = true;
+    for (int64_t i = runs->started; status == MT_OK && i < runs->count; i++)
+        status = leave_word(runs, "rank", runs->runs[i].rank);
+    mt_children_begin(&children, runs->output);
+    while (children.count > 0 || (status == MT_OK && is_on && runs->started < runs->count)) {
+        int code;
+        if (status == MT_OK && is_on && runs->started < runs->count && waiting == children.count)
+            status = start_next(runs, &children);
+        const pid_t ended = children.count > 0 ? mt_child_wait(&children, TICK_MS, &code) : 0;
+        if (ended > 0) {
+            struct mt_rank_run *run = mt_rank_runs_find(runs, ended);
+            assert(run != NULL);
+            run->code = code;
+            (void)leave_word(runs, "gone", run->rank);
+            is_on = is_on && code < ENDED_BY_SIGNAL && goes_on(context, run);
+        }
+        if (read_folder(runs, &waiting) != MT_OK)
+            waiting = 0;
+        idle = waiting > 0 && waiting == children.count ? idle + 1 : 0;
+        if (idle == STUCK_TICKS)
+            (void)leave_word(runs, "stuck", -1);
+    }
+    mt_children_end(&children);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* Runs ranks of a program, one after the other. A rank that waits for a message of another stays, and the next one begins.
+ *
+ *   mail folder   rank.N    rank N is to be run          (this process writes it, before the first begins)
+ *                 wanted.N  a rank waits for N's message, and N is not to be run: it is run, too
+ *                 waits.N   rank N waits
+ *                 gone.N    rank N has ended
+ *                 stuck     all wait for each other: each goes on with what it has
+ *
+ * The ranks' side is src/producers/torch/dry/dry_mail.h. Threads: the main one. */
+#ifndef MT_PROGRAM_RANK_RUNS_H
+#define MT_PROGRAM_RANK_RUNS_H
+
+#include "producers/program/rank_program.h"
+
+#include <sys/types.h>
+
+struct mt_rank_run {
+    int64_t rank;
+    pid_t pid; /* 0: not started */
+    int code;  /* its exit code, as a shell has it */
+};
+
+/* Invariant: runs[0 .. count) have different ranks. */
+struct mt_rank_runs {
+    const struct mt_rank_program *program;
+    int output;               /* as of mt_children_begin */
+    char *mail;               /* the folder */
+    struct mt_rank_run *runs; /* an array for MT_HOST_ADD, in the order in which they begin */
+    int64_t count, started;
+};
+
+/* Makes the folder, and tells the ranks of it by the environment. Borrows the program. MT_FAILED if it can't be made. */
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, int output, struct mt_rank_runs *out);
+
+/* Removes the folder. */
+void mt_rank_runs_end(struct mt_rank_runs *runs);
+
+/* Adds a rank, unless it is there. Returns its place in runs. */
+int64_t mt_rank_runs_add(struct mt_rank_runs *runs, int64_t rank);
+
+/* Returns the rank that was run as that process; NULL if none was. */
+struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid);
+
+/* Runs those that were not run yet, and those that they want. No further one begins after one that was ended by a signal, or of
+ * which `goes_on` says no. Fails with MT_FAILED if a program can't be started; its code is stored. */
+mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),
+                           void *context);
+
+#endif

@@ -1,0 +1,193 @@
+/* The device's allocator, and its beginning. */
+#include "producers/torch/dry/dry_device.h"
+
+#include "producers/torch/memtrace_torch.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+namespace mt_dry
+{
+
+using c10::Device;
+using c10::DeviceType;
+
+namespace
+{
+
+constexpr int OUT_OF_MEMORY = 5; /* MT_OUT_OF_MEMORY */
+
+thread_local struct memtrace_torch_shape next_shape; /* of the next block */
+thread_local bool has_next_shape;
+
+/* ---- blocks ---- */
+
+void give(void *context)
+{
+    auto *owned = static_cast<block *>(context);
+    memtrace_torch_free(reinterpret_cast<void *>(owned->address), static_cast<ssize_t>(owned->bytes), owned->device,
+                        nullptr);
+    delete owned;
+}
+
+/* Returns a size as c10::CachingAllocator::format_size writes it. */
+std::string in_words(uint64_t bytes)
+{
+    std::ostringstream words;
+    words << std::fixed << std::setprecision(2);
+    if (bytes <= 1024)
+        words << bytes << " bytes";
+    else if (bytes <= 1u << 20)
+        words << static_cast<double>(bytes) / 1024 << " KiB";
+    else if (bytes <= 1u << 30)
+        words << static_cast<double>(bytes) / (1u << 20) << " MiB";
+    else
+        words << static_cast<double>(bytes) / (1u << 30) << " GiB";
+    return words.str();
+}
+
+/* Returns PyTorch's words for a refused request, which programs look for. */
+std::string refusal(size_t bytes)
+{
+    struct memtrace_torch_figures figures;
+    struct memtrace_torch_description card;
+    std::ostringstream words;
+    memtrace_torch_statistics(current_device(), MEMTRACE_TORCH_ALL, &figures);
+    memtrace_torch_describe(nullptr, &card);
+    const uint64_t held = memtrace_torch_held(current_device()), own = figures.reserved + held;
+    const uint64_t used = std::min(card.total_bytes, own + card.others_bytes);
+    words << "CUDA out of memory. Tried to allocate " << in_words(bytes) << ". GPU "
+          << static_cast<int>(current_device()) << " has a total capacity of " << in_words(card.total_bytes)
+          << " of which " << in_words(card.total_bytes - used)
+          << " is free. Including non-PyTorch memory, this process has " << in_words(own) << " memory in use. ";
+    if (figures.capacity + held + card.others_bytes < card.total_bytes)
+        words << in_words(figures.capacity) << " allowed; ";
+    words << "Of the allocated memory " << in_words(figures.allocated) << " is allocated by PyTorch, and "
+          << in_words(figures.reserved - figures.allocated)
+          << " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+             "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
+             "Management  "
+             "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
+    return words.str();
+}
+
+/* Takes a block for the current stream. Throws c10::OutOfMemoryError as PyTorch's allocator does. */
+c10::DataPtr take(size_t bytes)
+{
+    const Device device(DeviceType::CUDA, current_device());
+    uint64_t address = 0;
+    const bool has_shape = std::exchange(has_next_shape, false);
+    if (bytes == 0)
+        return {nullptr, nullptr, &c10::detail::deleteNothing, device};
+    const int status = memtrace_torch_take(static_cast<int64_t>(bytes), current_device(),
+                                           static_cast<uint64_t>(current_stream(current_device()).id()),
+                                           has_shape ? &next_shape : nullptr, &address);
+    TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, refusal(bytes));
+    TORCH_CHECK(status == 0, memtrace_torch_last_error());
+    auto *made = new block{address, bytes, current_device(), bytes <= MOST_VALUE_BYTES, nullptr};
+    return {reinterpret_cast<void *>(address), made, &give, device};
+}
+
+class card_allocator final : public c10::Allocator
+{
+  public:
+    c10::DataPtr allocate(size_t bytes) override
+    {
+        return take(bytes);
+    }
+    c10::DeleterFnPtr raw_deleter() const override
+    {
+        return nullptr;
+    }
+    void copy_data(void *, const void *, size_t) const override
+    {
+    }
+};
+
+card_allocator the_allocator;
+
+} // namespace
+
+char *block::host()
+{
+    TORCH_INTERNAL_ASSERT(has_values());
+    if (values == nullptr)
+        values.reset(new char[bytes]());
+    return values.get();
+}
+
+c10::Allocator *allocator()
+{
+    return &the_allocator;
+}
+
+void describe_next(c10::ScalarType type, c10::IntArrayRef sizes)
+{
+    has_next_shape = sizes.size() <= MEMTRACE_TORCH_DIMS;
+    if (!has_next_shape)
+        return;
+    next_shape.dtype = static_cast<int32_t>(type);
+    next_shape.dims = static_cast<int32_t>(sizes.size());
+    std::copy(sizes.begin(), sizes.end(), next_shape.sizes);
+}
+
+block *block_of(const c10::StorageImpl *storage)
+{
+    const c10::DataPtr &data = storage->data_ptr();
+    return data.get_deleter() == &give ? static_cast<block *>(data.get_context()) : nullptr;
+}
+
+void resize(c10::StorageImpl *storage, size_t bytes)
+{
+    c10::DataPtr fresh = take(bytes);
+    block *before = block_of(storage);
+    auto *after = static_cast<block *>(fresh.get_context());
+    if (after != nullptr && before != nullptr) {
+        after->is_known = after->is_known && before->is_known;
+        if (after->has_values() && before->has_values())
+            std::memcpy(after->host(), before->host(), std::min(before->bytes, after->bytes));
+    }
+    storage->set_data_ptr_noswap(std::move(fresh));
+    storage->set_nbytes(bytes);
+}
+
+} // namespace mt_dry
+
+/* ---- for python/memtrace/_dry.py ---- */
+
+extern "C" {
+
+/* Makes this process have `count` cards. Once, after PyTorch's libraries were loaded and before its first tensor. */
+void memtrace_dry_begin(int count)
+{
+    c10::SetAllocator(c10::DeviceType::CUDA, mt_dry::allocator(), UINT8_MAX);
+    mt_dry::begin_guard(count);
+    mt_dry::register_kernels();
+    mt_dry::register_shapes();
+    mt_dry::register_recurrent();
+}
+
+/* Returns the values of a storage, by the address of its c10::StorageImpl. nullptr: it has none, or is not on a card. Does not
+ * report values that were not computed, unlike a copy to the host. */
+const void *memtrace_dry_values(const void *storage)
+{
+    mt_dry::block *owner = mt_dry::block_of(static_cast<const c10::StorageImpl *>(storage));
+    return owner != nullptr && owner->has_values() ? owner->host() : nullptr;
+}
+
+/* Gives a storage, by the address of its c10::StorageImpl, other bytes. */
+int memtrace_dry_resize(void *storage, uint64_t bytes)
+{
+    try {
+        mt_dry::resize(static_cast<c10::StorageImpl *>(storage), bytes);
+    } catch (const std::exception &) {
+        return mt_dry::OUT_OF_MEMORY;
+    }
+    return 0;
+}
+}

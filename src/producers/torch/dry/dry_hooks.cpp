@@ -1,0 +1,143 @@
+/* The hooks by which PyTorch asks for CUDA. It finds the class by its name in a registry. */
+#include "producers/torch/dry/dry_device.h"
+#include "producers/torch/dry/dry_random.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace at
+{
+
+class CUDAHooks final : public CUDAHooksInterface
+{
+  public:
+    explicit CUDAHooks(CUDAHooksArgs)
+    {
+    }
+    /* Without override, since PyTorch 2.6 has not these two. */
+    virtual bool isBuilt() const
+    {
+        return true;
+    }
+    virtual bool isAvailable() const
+    {
+        return true;
+    }
+    void init() const override
+    {
+    }
+    bool hasCUDA() const override
+    {
+        return true;
+    }
+    bool hasCuDNN() const override
+    {
+        return true;
+    }
+    bool hasCuBLASLt() const override
+    {
+        return true;
+    }
+    bool compiledWithCuDNN() const override
+    {
+        return true;
+    }
+    bool supportsDilatedConvolutionWithCuDNN() const override
+    {
+        return true;
+    }
+    bool supportsDepthwiseConvolutionWithCuDNN() const override
+    {
+        return true;
+    }
+    bool supportsBFloat16ConvolutionWithCuDNNv8() const override
+    {
+        return true;
+    }
+    long versionCuDNN() const override
+    {
+        return 91900;
+    }
+    /* Without override, since older versions of PyTorch lack these. */
+    virtual bool supportsBFloat16RNNWithCuDNN() const
+    {
+        return true;
+    }
+    virtual long versionRuntimeCuDNN() const
+    {
+        return versionCuDNN();
+    }
+    virtual long versionCuDNNFrontend() const
+    {
+        return 11400;
+    }
+    long versionCUDART() const override
+    {
+        return 13000;
+    }
+    double batchnormMinEpsilonCuDNN() const override
+    {
+        return 1e-5;
+    }
+    const Generator &getDefaultGenerator(DeviceIndex device) const override
+    {
+        return mt_dry::default_generator(device);
+    }
+    Generator getNewGenerator(DeviceIndex device) const override
+    {
+        return mt_dry::new_generator(device);
+    }
+    bool hasPrimaryContext(DeviceIndex) const override
+    {
+        return true;
+    }
+    DeviceIndex current_device() const override
+    {
+        return mt_dry::current_device();
+    }
+    DeviceIndex getCurrentDevice() const override
+    {
+        return mt_dry::current_device();
+    }
+    DeviceIndex deviceCount() const override
+    {
+        return static_cast<DeviceIndex>(mt_dry::card_count());
+    }
+    int getNumGPUs() const override
+    {
+        return mt_dry::card_count();
+    }
+    void setCurrentDevice(DeviceIndex device) const override
+    {
+        mt_dry::set_current_device(device);
+    }
+    DeviceIndex exchangeDevice(DeviceIndex device) const override
+    {
+        return maybeExchangeDevice(device);
+    }
+    DeviceIndex maybeExchangeDevice(DeviceIndex device) const override
+    {
+        const DeviceIndex before = mt_dry::current_device();
+        mt_dry::set_current_device(device);
+        return before;
+    }
+    Device getDeviceFromPtr(void *) const override
+    {
+        return Device(kCUDA, mt_dry::current_device());
+    }
+    Allocator *getPinnedMemoryAllocator() const override
+    {
+        return c10::GetCPUAllocator();
+    }
+    Allocator *getCUDADeviceAllocator() const override
+    {
+        return mt_dry::allocator();
+    }
+    void deviceSynchronize(DeviceIndex) const override
+    {
+    }
+};
+
+C10_REGISTER_CLASS_WITH_PRIORITY(CUDAHooksRegistry, CUDAHooks, c10::REGISTRY_PREFERRED, CUDAHooks)
+
+} // namespace at

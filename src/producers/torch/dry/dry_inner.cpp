@@ -1,0 +1,234 @@
+#include "producers/torch/dry/dry_inner.h"
+
+#include "producers/torch/dry/dry_device.h"
+#include "producers/torch/torch_plan.h"
+
+#include <c10/core/Allocator.h>
+
+#include <array>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+namespace mt_dry
+{
+
+using at::Tensor;
+using c10::IValue;
+
+namespace
+{
+
+/* ---- a call in the words of the rules ---- */
+
+/* The call borrows from here, so nothing moves. */
+struct description {
+    std::deque<std::vector<mt_operand>> tensors;
+    std::deque<std::vector<int64_t>> integers;
+    std::vector<mt_argument> arguments;
+    std::vector<mt_operand> outputs;
+
+    mt_argument of_tensors(std::vector<mt_operand> list)
+    {
+        tensors.push_back(std::move(list));
+        mt_argument made{MT_ARGUMENT_TENSORS, 0, 0, nullptr, tensors.back().data(), 0};
+        made.count = static_cast<int64_t>(tensors.back().size());
+        return made;
+    }
+
+    /* Of a dimension without an index, all fields are zero. */
+    mt_argument of_optional_tensors(c10::ArrayRef<IValue> values)
+    {
+        std::vector<mt_operand> list;
+        for (const IValue &value : values)
+            list.push_back(value.isTensor() && value.toTensor().defined() ? operand_of(value.toTensor())
+                                                                          : mt_operand{});
+        return of_tensors(std::move(list));
+    }
+
+    mt_argument of_integers(std::vector<int64_t> list)
+    {
+        integers.push_back(std::move(list));
+        mt_argument made{MT_ARGUMENT_INTEGERS, 0, 0, integers.back().data(), nullptr, 0};
+        made.count = static_cast<int64_t>(integers.back().size());
+        return made;
+    }
+
+    mt_argument of(const IValue &value)
+    {
+        if (value.isTensor() && value.toTensor().defined())
+            return of_tensors({operand_of(value.toTensor())});
+        if (value.isTensorList()) {
+            std::vector<mt_operand> list;
+            for (const Tensor &tensor : value.toTensorVector())
+                list.push_back(operand_of(tensor));
+            return of_tensors(std::move(list));
+        }
+        if (value.isIntList())
+            return of_integers(value.toIntVector());
+        if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType)
+            return of_optional_tensors(value.toListRef());
+        if (value.isBool())
+            return {MT_ARGUMENT_BOOL, value.toBool(), 0, nullptr, nullptr, 0};
+        if (value.isInt())
+            return {MT_ARGUMENT_INTEGER, value.toInt(), 0, nullptr, nullptr, 0};
+        if (value.isDouble())
+            return {MT_ARGUMENT_NUMBER, 0, value.toDouble(), nullptr, nullptr, 0};
+        return {MT_ARGUMENT_NONE, 0, 0, nullptr, nullptr, 0};
+    }
+
+    description(const std::vector<IValue> &given, const std::vector<IValue> &results)
+    {
+        for (const IValue &value : given)
+            arguments.push_back(of(value));
+        for (const IValue &value : results)
+            outputs.push_back(value.isTensor() && value.toTensor().defined() ? operand_of(value.toTensor())
+                                                                             : mt_operand{});
+    }
+
+    mt_operator_call call(const char *name) const
+    {
+        return {name, arguments.data(), outputs.data(), static_cast<int32_t>(arguments.size()),
+                static_cast<int32_t>(outputs.size())};
+    }
+};
+
+uint64_t bytes_of(const std::vector<IValue> &results)
+{
+    uint64_t bytes = 0;
+    for (const IValue &value : results)
+        if (value.isTensor() && value.toTensor().defined())
+            bytes += value.toTensor().nbytes();
+    return bytes;
+}
+
+/* ---- blocks ---- */
+
+c10::DataPtr take_block(int64_t bytes)
+{
+    return allocator()->allocate(static_cast<size_t>(bytes));
+}
+
+/* Takes a workspace of this thread for the current stream, unless it has it. It stays when the thread ends, as the handle that
+ * it belongs to does. */
+void keep_workspace(int number, int64_t bytes)
+{
+    using key = std::tuple<int, int, c10::StreamId>;
+    static thread_local std::map<key, void *> kept;
+    const key wanted{number, current_device(), current_stream(current_device()).id()};
+    if (kept.count(wanted) == 0)
+        kept[wanted] = take_block(bytes).release_context();
+}
+
+/* Returns the table's word on an operator, which it is asked for once a thread. */
+int has_plan(const c10::OperatorHandle &op)
+{
+    static thread_local std::unordered_map<const c10::FunctionSchema *, int> known;
+    const auto [place, is_new] = known.try_emplace(&op.schema(), 0);
+    if (is_new)
+        place->second = memtrace_torch_has_plan(op.schema().name().c_str());
+    return place->second;
+}
+
+/* Gives the storage of a result room for at least so many bytes. */
+void widen(const IValue &result, int64_t bytes)
+{
+    if (result.isTensor() && result.toTensor().defined() &&
+        result.toTensor().storage().nbytes() < static_cast<size_t>(bytes))
+        result.toTensor().storage().set_nbytes(bytes);
+}
+
+/* A call's actions as they are carried out. */
+class inner_call
+{
+  public:
+    inner_call(const char *name_of, const std::vector<IValue> &arguments, const std::vector<IValue> &made)
+        : name(name_of), results(made)
+    {
+        const description described(arguments, results);
+        const mt_operator_call call = described.call(name);
+        count = memtrace_torch_plan(&call, plan.data());
+    }
+
+    /* Calls `make` for each result that the plan names. */
+    void carry_out(const std::function<void(const mt_inner &)> &make)
+    {
+        for (int i = 0; i < count; i++) {
+            const mt_inner &action = plan[i];
+            if (action.kind == MT_INNER_TAKE)
+                blocks[action.number] = take_block(action.bytes);
+            else if (action.kind == MT_INNER_GIVE)
+                blocks[action.number].clear();
+            else if (action.kind == MT_INNER_KEEP)
+                keep_workspace(action.number, action.bytes);
+            else if (action.kind == MT_INNER_GUESS)
+                memtrace_torch_count_unknown(name, bytes_of(results));
+            else
+                make(action);
+        }
+    }
+
+  private:
+    const char *name;
+    const std::vector<IValue> &results;
+    std::array<mt_inner, MT_INNER_MOST> plan;
+    std::array<c10::DataPtr, MT_INNER_MOST> blocks;
+    int count;
+};
+
+} // namespace
+
+mt_operand operand_of(const Tensor &tensor)
+{
+    mt_operand made{};
+    made.sizes = tensor.sizes().data();
+    made.strides = tensor.strides().data();
+    made.dims = static_cast<int32_t>(tensor.dim());
+    made.dtype = static_cast<int32_t>(tensor.scalar_type());
+    made.offset = tensor.storage_offset();
+    made.elements = tensor.numel();
+    made.item_bytes = static_cast<int64_t>(tensor.element_size());
+    made.is_contiguous = tensor.is_contiguous();
+    return made;
+}
+
+void take_before(const c10::OperatorHandle &op, const std::vector<IValue> &arguments)
+{
+    if (has_plan(op) > 0)
+        take_beside(op.schema().name().c_str(), arguments, {});
+}
+
+void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue> &results)
+{
+    if (has_plan(op) == MT_INNER_UNKNOWN)
+        memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
+}
+
+void take_beside(const char *name, const std::vector<IValue> &arguments, const std::vector<IValue> &results)
+{
+    inner_call(name, arguments, results).carry_out([](const mt_inner &) {});
+}
+
+void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,
+                 const std::vector<IValue> &results, const std::function<void(size_t)> &take,
+                 const std::function<void(size_t)> &to_host)
+{
+    std::vector<bool> is_there(results.size());
+    count_unless_known(op, results);
+    if (has_plan(op) > 0)
+        inner_call(op.schema().name().c_str(), arguments, results).carry_out([&](const mt_inner &action) {
+            const size_t result = action.number;
+            if (is_there[result])
+                return;
+            widen(results[result], action.bytes);
+            (action.kind == MT_INNER_HOST ? to_host : take)(result);
+            is_there[result] = true;
+        });
+    for (size_t i = 0; i < results.size(); i++)
+        if (!is_there[i])
+            take(i);
+}
+
+} // namespace mt_dry

@@ -1,0 +1,291 @@
+/* The kernels of the device: one that serves every operator, and a few that need their own.
+ *
+ *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
+ */
+#include "producers/torch/dry/dry_inner.h"
+#include "producers/torch/dry/dry_values.h"
+
+#include "producers/torch/memtrace_torch.h"
+#include "producers/torch/torch_plan.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/IndexingUtils.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/library.h>
+
+#include <deque>
+
+namespace mt_dry
+{
+
+using at::Tensor;
+using c10::Device;
+using c10::IValue;
+using c10::OperatorHandle;
+using Stack = torch::jit::Stack;
+
+namespace
+{
+
+/* ---- the kernel of every operator ---- */
+
+/* True if the operator fills its first argument with random numbers. Its shape stays, and the meta kernels of these are
+ * Python. */
+bool fills_with_random(const OperatorHandle &op)
+{
+    const auto &returns = op.schema().returns();
+    return op.hasTag(at::Tag::nondeterministic_seeded) && returns.size() == 1 && op.schema().arguments().size() > 0 &&
+           returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite() &&
+           !op.schema().arguments()[0].is_out();
+}
+
+/* Returns a tensor on the host in the place of a result: zeros. */
+IValue on_host(const IValue &result)
+{
+    const Tensor &shape = result.toTensor();
+    return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
+}
+
+/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. */
+bool depends_on_values(const OperatorHandle &op)
+{
+    return op.hasTag(at::Tag::dynamic_output_shape) && op.operator_name().name != "aten::index";
+}
+
+/* Replaces masks among the indices of index and index_put by what nonzero finds in them, as their CUDA kernels do first. */
+void expand_masks(const OperatorHandle &op, std::vector<IValue> *arguments)
+{
+    const auto &inputs = op.schema().arguments();
+    for (size_t i = 1; i < arguments->size(); i++) {
+        if (inputs[i].name() != "indices" || !(*arguments)[i].isOptionalTensorList())
+            continue;
+        const auto given = (*arguments)[i].toOptionalTensorList();
+        c10::List<std::optional<Tensor>> expanded;
+        for (const Tensor &index : at::native::expandTensors((*arguments)[0].toTensor(), given))
+            expanded.push_back(index.defined() ? std::optional<Tensor>(index) : std::nullopt);
+        (*arguments)[i] = expanded;
+    }
+}
+
+/* Gives the results of the meta kernel blocks and values. */
+Stack place_results(const call &call, twins *shapes, Stack results)
+{
+    const device_guard guard(call.device);
+    shapes->carry_over();
+    const Stack of_meta = results;
+    take_inside(
+        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i]); },
+        [&](size_t i) { results[i] = on_host(of_meta[i]); });
+    give_values(call, results);
+    return results;
+}
+
+Stack fill_with_random(const call &call)
+{
+    Stack results = {call.arguments[0]};
+    give_values(call, results);
+    return results;
+}
+
+/* Runs an operator whose shapes depend on values. What the table says of it comes before the results. */
+Stack take_by_values(const call &call)
+{
+    take_before(call.op, call.arguments);
+    Stack results = run_by_values(call);
+    count_unless_known(call.op, results);
+    return results;
+}
+
+Stack run_call(const call &call)
+{
+    if (fills_with_random(call.op))
+        return fill_with_random(call);
+    if (depends_on_values(call.op))
+        return take_by_values(call);
+    twins shapes(c10::DeviceType::Meta);
+    Stack results;
+    try {
+        results = call.run(shapes);
+    } catch (const c10::NotImplementedError &) {
+        return take_by_values(call);
+    }
+    return place_results(call, &shapes, std::move(results));
+}
+
+void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
+{
+    call call(op, *stack);
+    stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
+    expand_masks(op, &call.arguments);
+    for (IValue &result : run_call(call))
+        stack->push_back(std::move(result));
+}
+
+/* Refuses tensors that are not dense, with the place in the program as PyTorch's error has it. */
+void refuse_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *)
+{
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "memtrace: a dry run has dense tensors only, so ", op.operator_name(),
+                                " of sparse, nested or quantized ones does not run: leave them out, or use dense ones");
+}
+
+/* ---- operators of their own ---- */
+
+Tensor make_empty(c10::SymIntArrayRef size, std::optional<c10::ScalarType> type, std::optional<c10::Layout>,
+                  std::optional<Device> device, std::optional<bool>, std::optional<c10::MemoryFormat> format)
+{
+    const device_guard guard(card(device));
+    describe_next(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
+    return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), allocator(),
+                                     c10::DispatchKeySet(c10::DispatchKey::CUDA), c10::dtype_or_default(type), format);
+}
+
+Tensor make_empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides, std::optional<c10::ScalarType> type,
+                          std::optional<c10::Layout>, std::optional<Device> device, std::optional<bool>)
+{
+    const device_guard guard(card(device));
+    describe_next(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
+    return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides),
+                                             allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                             c10::dtype_or_default(type));
+}
+
+/* Copies, with the temporaries of native/cuda/Copy.cu (copy_requires_temporaries): between the host and a card, both sides
+ * must be contiguous and of one dtype. */
+Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
+{
+    if (to.is_same(from))
+        return to;
+    const bool is_local = is_on_card(to) == is_on_card(from);
+    const bool is_plain = to.scalar_type() == from.scalar_type() && to.is_contiguous() && from.is_contiguous() &&
+                          to.sizes() == from.sizes();
+    if (is_local || is_plain) {
+        copy_values(to, from);
+        return to;
+    }
+    const Tensor target = to.is_contiguous() ? to : at::empty_like(to, at::MemoryFormat::Contiguous);
+    const Tensor source = from.to(to.scalar_type()).expand_as(to).contiguous();
+    copy_values(target, source);
+    if (!target.is_same(to))
+        to.copy_(target, non_blocking);
+    return to;
+}
+
+Tensor &set_storage(Tensor &self, c10::Storage storage, c10::SymInt offset, c10::SymIntArrayRef size,
+                    c10::SymIntArrayRef strides)
+{
+    at::TensorImpl *impl = self.unsafeGetTensorImpl();
+    impl->set_storage_keep_dtype(std::move(storage));
+    impl->set_storage_offset(offset.expect_int());
+    if (strides.data() != nullptr && (strides.size() > 0 || size.size() == 0))
+        impl->set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides));
+    else
+        impl->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
+    return self;
+}
+
+Tensor &set_whole_storage(Tensor &self, c10::Storage storage)
+{
+    const auto elements = static_cast<int64_t>(storage.nbytes() / self.itemsize());
+    return set_storage(self, std::move(storage), 0, {c10::SymInt(elements)}, {});
+}
+
+void record_stream(Tensor &self, c10::Stream stream)
+{
+    memtrace_torch_record_stream(reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(self.storage().data())),
+                                 reinterpret_cast<void *>(stream.id()));
+}
+
+/* Returns the kernel that the card chooses. */
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
+                         double dropout, bool is_causal, std::optional<double>, bool is_grouped)
+{
+    const at::Context &context = at::globalContext();
+    const bool has_mask = mask.has_value() && mask->defined();
+    mt_attention_request request{};
+    request.query = operand_of(query);
+    request.key = operand_of(key);
+    request.value = operand_of(value);
+    request.has_mask = has_mask;
+    request.has_strided_mask = has_mask && mask->stride(-1) != 1;
+    request.needs_gradient = query.requires_grad() || key.requires_grad() || value.requires_grad();
+    request.mask_needs_gradient = has_mask && mask->requires_grad();
+    request.is_causal = is_causal;
+    request.is_grouped = is_grouped;
+    request.is_deterministic = context.deterministicAlgorithms();
+    request.dropout = dropout;
+    request.allows[MT_ATTENTION_MATH] = context.userEnabledMathSDP();
+    request.allows[MT_ATTENTION_FLASH] = context.userEnabledFlashSDP();
+    request.allows[MT_ATTENTION_EFFICIENT] = context.userEnabledMemEfficientSDP();
+    request.allows[MT_ATTENTION_CUDNN] = context.userEnabledCuDNNSDP();
+    return memtrace_torch_attention(&request);
+}
+
+torch::Library *library;
+
+/* Says nothing: where PyTorch has kernels for CUDA, ours take their place. */
+class silence final : public c10::WarningHandler
+{
+  public:
+    void process(const c10::Warning &) override
+    {
+    }
+};
+
+silence no_warnings;
+
+void refuse_all(c10::DispatchKey key)
+{
+    static std::deque<torch::Library> libraries;
+    libraries.emplace_back(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
+}
+
+} // namespace
+
+void register_kernels()
+{
+    const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
+    using key = c10::DispatchKey;
+    for (key kind : {key::SparseCUDA, key::SparseCsrCUDA, key::NestedTensorCUDA, key::QuantizedCUDA})
+        refuse_all(kind);
+    static torch::Library sparse(torch::Library::IMPL, "aten", key::SparseCUDA, __FILE__, __LINE__);
+    sparse.impl("_sparse_coo_tensor_with_dims_and_tensors",
+                torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
+    static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+    static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
+    fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());
+    aten.impl("empty.memory_format", &make_empty);
+    aten.impl("empty_strided", &make_empty_strided);
+    aten.impl("copy_", &copy);
+    aten.impl("_local_scalar_dense", &item);
+    aten.impl("equal", &are_equal);
+    aten.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
+    aten.impl("set_.source_Storage_storage_offset", &set_storage);
+    aten.impl("set_.source_Storage", &set_whole_storage);
+    aten.impl("record_stream", &record_stream);
+    at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
+    library = &aten;
+}
+
+} // namespace mt_dry
+
+extern "C" {
+
+/* Has an operator ("aten::add.Tensor") use the kernel of every operator: one that has a kernel for CUDA, and would otherwise
+ * be decomposed. Returns 0; 1 if this PyTorch does not know it. */
+int memtrace_dry_operator(const char *name)
+{
+    const c10::WarningUtils::WarningHandlerGuard guard(&mt_dry::no_warnings);
+    try {
+        if (!c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name)))
+            return 1;
+        mt_dry::library->impl(name, torch::CppFunction::makeFromBoxedFunction<&mt_dry::run_operator>());
+    } catch (const c10::Error &) {
+        return 1;
+    }
+    return 0;
+}
+}

@@ -1,0 +1,197 @@
+/* Shapes of cuDNN's operators, for which PyTorch has no meta kernel: convolution and batch normalization.
+ *
+ * Backward of a convolution is PyTorch's own convolution_backward, which calls a stub for the gradients. The stubs below give
+ * each gradient the shape of what it is the gradient of. */
+#include "producers/torch/dry/dry_device.h"
+#include "producers/torch/dry/dry_inner.h"
+
+#include <ATen/native/ConvUtils.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+namespace mt_dry
+{
+
+using at::IntArrayRef;
+using at::Tensor;
+using c10::SymIntArrayRef;
+using optional_tensor = std::optional<Tensor>;
+
+namespace
+{
+
+/* Returns an empty tensor with the layout that cuDNN gives the result of these two. */
+Tensor empty_beside(const Tensor &input, const Tensor &weight, IntArrayRef sizes)
+{
+    return at::empty(sizes, input.options(), at::native::cudnn_conv_suggest_memory_format(input, weight));
+}
+
+Tensor convolve(const Tensor &input, const Tensor &weight, IntArrayRef padding, IntArrayRef stride,
+                IntArrayRef dilation)
+{
+    return empty_beside(input, weight,
+                        at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation));
+}
+
+/* ---- forward ---- */
+
+Tensor convolution(const Tensor &input, const Tensor &weight, SymIntArrayRef padding, SymIntArrayRef stride,
+                   SymIntArrayRef dilation, c10::SymInt, bool, bool, bool)
+{
+    return convolve(input, weight, C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(stride),
+                    C10_AS_INTARRAYREF_SLOW(dilation));
+}
+
+Tensor convolution_transpose(const Tensor &input, const Tensor &weight, SymIntArrayRef padding,
+                             SymIntArrayRef output_padding, SymIntArrayRef stride, SymIntArrayRef dilation,
+                             c10::SymInt groups, bool, bool, bool)
+{
+    return empty_beside(input, weight,
+                        at::native::conv_input_size(input.sizes(), weight.sizes(), C10_AS_INTARRAYREF_SLOW(padding),
+                                                    C10_AS_INTARRAYREF_SLOW(output_padding),
+                                                    C10_AS_INTARRAYREF_SLOW(stride), C10_AS_INTARRAYREF_SLOW(dilation),
+                                                    groups.expect_int()));
+}
+
+Tensor convolution_relu(const Tensor &input, const Tensor &weight, const optional_tensor &, SymIntArrayRef stride,
+                        SymIntArrayRef padding, SymIntArrayRef dilation, c10::SymInt)
+{
+    return convolve(input, weight, C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(stride),
+                    C10_AS_INTARRAYREF_SLOW(dilation));
+}
+
+/* Of _conv_depthwise2d, conv_depthwise3d, and slow_conv_dilated2d and 3d, which are not cuDNN's. */
+Tensor convolution_by_size(const Tensor &input, const Tensor &weight, SymIntArrayRef, const optional_tensor &,
+                           SymIntArrayRef stride, SymIntArrayRef padding, SymIntArrayRef dilation)
+{
+    return convolve(input, weight, C10_AS_INTARRAYREF_SLOW(padding), C10_AS_INTARRAYREF_SLOW(stride),
+                    C10_AS_INTARRAYREF_SLOW(dilation));
+}
+
+using four_tensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+/* The reserved bytes are cuDNN's own choice; 0 unless its persistent kernel is used. */
+four_tensors batch_norm(const Tensor &input, const Tensor &weight, const optional_tensor &, const optional_tensor &,
+                        const optional_tensor &, bool training, double, double)
+{
+    const IntArrayRef saved = training ? weight.sizes() : IntArrayRef{0};
+    return {at::empty_like(input, input.suggest_memory_format()), at::empty(saved, weight.options()),
+            at::empty(saved, weight.options()), at::empty({0}, input.options().dtype(at::kByte))};
+}
+
+Tensor sample_grid(const Tensor &input, const Tensor &grid)
+{
+    return at::empty({input.size(0), input.size(1), grid.size(1), grid.size(2)}, input.options());
+}
+
+/* CTC loss is PyTorch's own, as it is without cuDNN. */
+bool never(const Tensor &, const Tensor &, IntArrayRef, IntArrayRef, int64_t)
+{
+    return false;
+}
+
+bool never_of_tensors(const Tensor &, const Tensor &, const Tensor &, const Tensor &, int64_t)
+{
+    return false;
+}
+
+/* ---- backward ---- */
+
+std::tuple<Tensor, Tensor> sample_grid_backward(const Tensor &input, const Tensor &grid, const Tensor &)
+{
+    return {at::empty_like(input), at::empty_like(grid)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(const Tensor &input, const Tensor &, const Tensor &weight,
+                                                       const optional_tensor &, const optional_tensor &,
+                                                       const optional_tensor &, const optional_tensor &, double,
+                                                       const Tensor &)
+{
+    return {at::empty_like(input, input.suggest_memory_format()), at::empty_like(weight), at::empty_like(weight)};
+}
+
+using two_gradients = std::tuple<Tensor, Tensor>;
+using three_gradients = std::tuple<Tensor, Tensor, Tensor>;
+
+/* Returns the gradients of input and weight that are asked for. */
+two_gradients gradients_of(const Tensor &input, const Tensor &weight, bool of_input, bool of_weight)
+{
+    return {of_input ? empty_beside(input, weight, input.sizes()) : Tensor(),
+            of_weight ? empty_beside(input, weight, weight.sizes()) : Tensor()};
+}
+
+/* Each gradient is computed before the next is taken. */
+two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const Tensor &weight, IntArrayRef,
+                              IntArrayRef, IntArrayRef, int64_t, bool, bool, bool, std::array<bool, 2> asked)
+{
+    const auto compute = [&](const Tensor &beside) {
+        Tensor made = empty_beside(input, weight, beside.sizes());
+        take_beside("aten::cudnn_convolution_backward", {input, weight, gradient}, {made});
+        return made;
+    };
+    Tensor of_input = asked[0] ? compute(input) : Tensor();
+    return {of_input, asked[1] ? compute(weight) : Tensor()};
+}
+
+two_gradients cudnn_transpose_gradients(const Tensor &input, const Tensor &, const Tensor &weight, IntArrayRef,
+                                        IntArrayRef, IntArrayRef, IntArrayRef, int64_t, bool, bool, bool,
+                                        std::array<bool, 2> asked)
+{
+    return gradients_of(input, weight, asked[0], asked[1]);
+}
+
+two_gradients depthwise_gradients(const Tensor &, const Tensor &input, const Tensor &weight, IntArrayRef, IntArrayRef,
+                                  IntArrayRef, IntArrayRef, std::array<bool, 2> asked)
+{
+    return gradients_of(input, weight, asked[0], asked[1]);
+}
+
+/* The gradient of a bias is one number for each channel of the output. */
+three_gradients dilated_gradients(const Tensor &gradient, const Tensor &input, const Tensor &weight, IntArrayRef,
+                                  IntArrayRef, IntArrayRef, IntArrayRef, std::array<bool, 3> asked)
+{
+    auto [of_input, of_weight] = gradients_of(input, weight, asked[0], asked[1]);
+    return {of_input, of_weight, asked[2] ? at::empty({gradient.size(1)}, weight.options()) : Tensor()};
+}
+
+three_gradients transpose_gradients(const Tensor &gradient, const Tensor &input, const Tensor &weight, IntArrayRef size,
+                                    IntArrayRef stride, IntArrayRef padding, IntArrayRef, IntArrayRef dilation,
+                                    std::array<bool, 3> asked)
+{
+    return dilated_gradients(gradient, input, weight, size, stride, padding, dilation, asked);
+}
+
+} // namespace
+
+void register_shapes()
+{
+    static torch::Library meta(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    meta.impl("cudnn_convolution", &convolution);
+    meta.impl("cudnn_convolution_transpose", &convolution_transpose);
+    meta.impl("cudnn_convolution_relu", &convolution_relu);
+    meta.impl("_conv_depthwise2d", &convolution_by_size);
+    meta.impl("conv_depthwise3d", &convolution_by_size);
+    meta.impl("slow_conv_dilated2d", &convolution_by_size);
+    meta.impl("slow_conv_dilated3d", &convolution_by_size);
+    meta.impl("cudnn_batch_norm", &batch_norm);
+    meta.impl("cudnn_batch_norm_backward", &batch_norm_backward);
+    meta.impl("cudnn_grid_sampler", &sample_grid);
+    meta.impl("cudnn_grid_sampler_backward", &sample_grid_backward);
+    meta.impl("_use_cudnn_ctc_loss", &never);
+    meta.impl("_use_cudnn_ctc_loss.Tensor", &never_of_tensors);
+    if (c10::Dispatcher::singleton().findSchema({"aten::_use_miopen_ctc_loss", ""})) {
+        meta.impl("_use_miopen_ctc_loss", &never);
+        meta.impl("_use_miopen_ctc_loss.Tensor", &never_of_tensors);
+    }
+    at::native::cudnn_convolution_backward_stub.set_cuda_dispatch_ptr(&cudnn_gradients);
+    at::native::cudnn_convolution_transpose_backward_stub.set_cuda_dispatch_ptr(&cudnn_transpose_gradients);
+    at::native::conv_depthwise2d_backward_stub.set_cuda_dispatch_ptr(&depthwise_gradients);
+    at::native::conv_depthwise3d_backward_stub.set_cuda_dispatch_ptr(&dilated_gradients);
+    at::native::slow_conv_dilated2d_backward_stub.set_cuda_dispatch_ptr(&dilated_gradients);
+    at::native::slow_conv_dilated3d_backward_stub.set_cuda_dispatch_ptr(&dilated_gradients);
+    at::native::slow_conv_transpose2d_backward_stub.set_cuda_dispatch_ptr(&transpose_gradients);
+    at::native::slow_conv_transpose3d_backward_stub.set_cuda_dispatch_ptr(&transpose_gradients);
+}
+
+} // namespace mt_dry

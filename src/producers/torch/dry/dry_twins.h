@@ -1,0 +1,83 @@
+/* Twins: tensors without a card that stand in for those of a call while another device's kernel runs on them.
+ *
+ *   argument (cuda) ──twin_of──▶ twin (meta: shapes alone; cpu: the values, in the block's own host memory)
+ *   result (meta)   ──real_of──▶ the argument that it is, a view of an argument's storage, or a new tensor on the card
+ *
+ * Arguments that share a storage have twins that share one, so views and writes come out as on a card.
+ *
+ * Threads: one object, one thread. */
+#ifndef MT_TORCH_DRY_TWINS_H
+#define MT_TORCH_DRY_TWINS_H
+
+#include "producers/torch/dry/dry_device.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/Tensor.h>
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace mt_dry
+{
+
+/* What a twin on the CPU holds of a block that is not known: its values, which it must have, or ones, or 0, 1, 2 and so on. */
+enum class filling { VALUES, ONES, COUNT };
+
+class twins
+{
+  public:
+    /* `kind` is kMeta or kCPU. */
+    explicit twins(c10::DeviceType kind, filling filling = filling::VALUES) : kind_(kind), filling_(filling)
+    {
+    }
+
+    /* Returns the argument with twins in the place of its tensors on a card, alone or in lists, and with `kind` in the place
+     * of such a device. */
+    c10::IValue twin_of(const c10::IValue &argument);
+
+    /* Gives arguments the shapes, and storages the bytes, that their twins have got since. */
+    void carry_over();
+
+    /* Returns a result with real tensors in the place of those of `kind`. New tensors are on the
+     * current device. */
+    c10::IValue real_of(const c10::IValue &result);
+
+  private:
+    at::Tensor twin_of_tensor(const at::Tensor &real);
+    c10::Storage twin_of_storage(const at::Tensor &real);
+    c10::DataPtr values_of(const at::Tensor &real, block *owner);
+    at::Tensor real_of_tensor(const at::Tensor &twin);
+    c10::Storage real_of_storage(const at::Tensor &twin);
+
+    c10::DeviceType kind_;
+    filling filling_;
+    std::unordered_map<const c10::TensorImpl *, at::Tensor> twin_tensors_; /* by the real one */
+    std::unordered_map<const c10::TensorImpl *, at::Tensor> real_tensors_; /* by the twin */
+    std::vector<std::pair<at::Tensor, at::Tensor>> arguments_;             /* twin and real one, in their order */
+    std::unordered_map<const c10::StorageImpl *, c10::Storage> twin_storages_, real_storages_;
+    std::unordered_map<const c10::StorageImpl *, c10::DispatchKeySet> view_keys_; /* of views, by the real storage */
+    std::vector<at::Tensor> kept_; /* twins of tensors, so that no address comes again; what fills those not known */
+};
+
+/* Calls `visit` with each tensor of a value: alone, or in lists. */
+template <typename function> void each_tensor(const c10::IValue &value, function visit)
+{
+    if (value.isTensor()) {
+        if (value.toTensor().defined())
+            visit(value.toTensor());
+    } else if (value.isList()) {
+        for (const c10::IValue &item : value.toListRef())
+            each_tensor(item, visit);
+    }
+}
+
+/* True if a tensor is on a card. */
+inline bool is_on_card(const at::Tensor &tensor)
+{
+    return tensor.device().type() == c10::DeviceType::CUDA;
+}
+
+} // namespace mt_dry
+
+#endif

@@ -1,0 +1,217 @@
+#include "producers/torch/dry/dry_values.h"
+
+#include "producers/torch/dry/dry_random.h"
+
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros_like.h>
+
+namespace mt_dry
+{
+
+using at::Tensor;
+using c10::IValue;
+
+namespace
+{
+
+/* The value assumed for numbers that were not computed, and the function that counts its uses. */
+double assumed = 1;
+void (*on_assumption)(const char *name, double value);
+
+at::Scalar assumed_value(c10::ScalarType type)
+{
+    if (type == at::kBool)
+        return at::Scalar(false);
+    return at::isFloatingType(type) ? at::Scalar(assumed) : at::Scalar(static_cast<int64_t>(1));
+}
+
+/* Of a result: a factorization has gone well if its "info" is 0. */
+at::Scalar assumed_result(const std::string &name, const Tensor &result, bool is_all)
+{
+    if (is_all)
+        return at::Scalar(true);
+    return name == "info" ? at::Scalar(0) : assumed_value(result.scalar_type());
+}
+
+void note_assumed_value(const char *name, c10::ScalarType type)
+{
+    note_assumption(name, assumed_value(type).toDouble());
+}
+
+block *block_of_tensor(const Tensor &tensor)
+{
+    return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
+}
+
+void assume(const Tensor &tensor, const at::Scalar &value)
+{
+    mark(tensor, false);
+    if (is_on_card(tensor) && has_values(tensor))
+        values_of(tensor).fill_(value);
+}
+
+/* Copies the values of results that the CPU has computed into the new blocks. */
+void keep_values(const Stack &computed, const Stack &results)
+{
+    for (size_t i = 0; i < results.size(); i++) {
+        std::vector<Tensor> from, to;
+        each_tensor(computed[i], [&](const Tensor &tensor) { from.push_back(tensor); });
+        each_tensor(results[i], [&](const Tensor &tensor) { to.push_back(tensor); });
+        for (size_t j = 0; j < to.size() && j < from.size(); j++)
+            if (is_on_card(to[j]) && has_values(to[j]) && from[j].storage().data() != values_of(to[j]).storage().data())
+                values_of(to[j]).copy_(from[j]);
+    }
+}
+
+/* Runs the CPU's kernel. Random numbers are those of the card. */
+Stack run_on_cpu(const call &call, twins *on_cpu)
+{
+    std::optional<random_loan> loan;
+    if (call.op.hasTag(at::Tag::nondeterministic_seeded))
+        loan.emplace(call.generator.defined() ? call.generator : default_generator(call.device.index()));
+    return call.run(*on_cpu);
+}
+
+/* Computes values with the CPU's kernel. False where there is none, or it refuses what is assumed. */
+bool compute(const call &call, const Stack &results)
+{
+    twins on_cpu(c10::DeviceType::CPU);
+    try {
+        keep_values(run_on_cpu(call, &on_cpu), results);
+    } catch (const c10::Error &) {
+        return false;
+    }
+    return true;
+}
+
+bool have_values(const Stack &results)
+{
+    bool found = true;
+    for (const IValue &result : results)
+        each_tensor(result, [&](const Tensor &tensor) { found = found && has_values(tensor); });
+    return found;
+}
+
+} // namespace
+
+void mark(const Tensor &tensor, bool is_known)
+{
+    if (block *owner = block_of_tensor(tensor))
+        owner->is_known = is_known && owner->has_values();
+}
+
+void note_assumption(const std::string &name, double value)
+{
+    if (on_assumption != nullptr)
+        on_assumption(name.c_str(), value);
+}
+
+Tensor values_of(const Tensor &tensor)
+{
+    return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
+}
+
+/* On a card, an empty tensor has no block, and one over memory of other code has none that is known. */
+bool has_values(const Tensor &tensor)
+{
+    const block *owner = block_of_tensor(tensor);
+    return owner != nullptr ? owner->has_values() : !is_on_card(tensor) || tensor.storage().nbytes() == 0;
+}
+
+bool is_known(const Tensor &tensor)
+{
+    const block *owner = block_of_tensor(tensor);
+    return owner != nullptr ? owner->is_known : has_values(tensor);
+}
+
+void give_values(const call &call, const Stack &results)
+{
+    const bool is_all = call.op.operator_name().name == "aten::all" && !call.is_all_known;
+    const bool is_computed = !is_all && call.has_all_values && have_values(results) && compute(call, results);
+    const auto give = [&](const Tensor &tensor, const at::Scalar &value) {
+        if (is_computed)
+            mark(tensor, call.is_all_known);
+        else
+            assume(tensor, value);
+    };
+    call.each_written([&](const Tensor &tensor) { give(tensor, assumed_value(tensor.scalar_type())); });
+    for (size_t i = 0; i < results.size(); i++)
+        each_tensor(results[i], [&](const Tensor &tensor) {
+            give(tensor, assumed_result(call.op.schema().returns()[i].name(), tensor, is_all));
+        });
+}
+
+Stack run_by_values(const call &call)
+{
+    const std::string &name = call.op.operator_name().name;
+    const bool is_unique = name.find("unique") != std::string::npos;
+    twins on_cpu(c10::DeviceType::CPU, is_unique ? filling::COUNT : filling::ONES);
+    Stack computed = run_on_cpu(call, &on_cpu), results;
+    const device_guard guard(call.device);
+    on_cpu.carry_over();
+    for (const IValue &result : computed)
+        results.push_back(on_cpu.real_of(result));
+    keep_values(computed, results);
+    const auto mark_known = [&](const Tensor &tensor) { mark(tensor, call.is_all_known); };
+    call.each_written(mark_known);
+    for (const IValue &result : results)
+        each_tensor(result, mark_known);
+    if (!call.is_all_known && call.op.hasTag(at::Tag::dynamic_output_shape))
+        note_assumption(name + (is_unique ? " (all different)" : ""), 1);
+    return results;
+}
+
+void copy_values(const Tensor &to, const Tensor &from)
+{
+    const bool is_small = is_on_card(to) ? has_values(to) : to.nbytes() <= MOST_VALUE_BYTES;
+    Tensor target = is_on_card(to) && is_small ? values_of(to) : to;
+    if (has_values(from) && has_values(to))
+        target.copy_(is_on_card(from) ? values_of(from) : from);
+    else if (is_small)
+        target.fill_(assumed_value(to.scalar_type()));
+    mark(to, is_known(from) && (is_known(to) || to.nbytes() == to.storage().nbytes()));
+    if (!is_on_card(to) && is_small && !is_known(from))
+        note_assumed_value("copy to the host", to.scalar_type());
+}
+
+at::Scalar item(const Tensor &tensor)
+{
+    if (!is_known(tensor))
+        note_assumed_value("a number", tensor.scalar_type());
+    return has_values(tensor) ? at::_local_scalar_dense(values_of(tensor)) : assumed_value(tensor.scalar_type());
+}
+
+bool are_equal(const Tensor &one, const Tensor &other)
+{
+    if (is_known(one) && is_known(other))
+        return at::equal(values_of(one), values_of(other));
+    note_assumption("equal", 1);
+    return one.sizes() == other.sizes();
+}
+
+void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &factor)
+{
+    std::vector<Tensor> computed, others;
+    for (const Tensor &gradient : gradients)
+        if (has_values(gradient))
+            (is_known(gradient) ? computed : others).push_back(values_of(gradient));
+    Tensor found = values_of(found_infinite), ignored = at::zeros_like(found);
+    if (!computed.empty())
+        at::_amp_foreach_non_finite_check_and_unscale_(computed, found, values_of(factor));
+    if (!others.empty())
+        at::_amp_foreach_non_finite_check_and_unscale_(others, ignored, values_of(factor));
+}
+
+} // namespace mt_dry
+
+extern "C" {
+
+/* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
+void memtrace_dry_assume(double value, void (*note)(const char *name, double value))
+{
+    mt_dry::assumed = value;
+    mt_dry::on_assumption = note;
+}
+}

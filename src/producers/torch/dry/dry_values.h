@@ -1,0 +1,48 @@
+/* Values of small tensors, computed by PyTorch's kernels for the CPU, and what is assumed of those that large ones give.
+ *
+ *   all arguments and results small ──▶ computed; known if all arguments are
+ *   otherwise ──▶ small results are assumed: a number is 1 (or as asked), a truth false, but true for all() and equal()
+ *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique, each is another
+ *
+ * Each place of the program that asks for a value that is not known is told of. */
+#ifndef MT_TORCH_DRY_VALUES_H
+#define MT_TORCH_DRY_VALUES_H
+
+#include "producers/torch/dry/dry_call.h"
+
+namespace mt_dry
+{
+
+using torch::jit::Stack;
+
+/* Returns a tensor on the CPU over the values of one on a card, which has some; another tensor itself. */
+at::Tensor values_of(const at::Tensor &tensor);
+
+/* Notes that the values of a tensor on a card were computed, or that they are assumed. */
+void mark(const at::Tensor &tensor, bool is_known);
+
+/* Counts, for the line of the program, that a value which was not computed is needed and what is assumed. `name` says how the
+ * program uses it. */
+void note_assumption(const std::string &name, double value);
+
+/* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
+void give_values(const call &call, const Stack &results);
+
+/* Runs the CPU's kernel in the place of the meta kernel, on what is assumed where there are no values. Returns the results. */
+Stack run_by_values(const call &call);
+
+/* Copies values, or what is assumed of them. */
+void copy_values(const at::Tensor &to, const at::Tensor &from);
+
+/* Of _local_scalar_dense: returns the value of a tensor of one element. */
+at::Scalar item(const at::Tensor &tensor);
+
+/* Of equal. */
+bool are_equal(const at::Tensor &one, const at::Tensor &other);
+
+/* Of GradScaler: scales gradients. Those that were not computed count as finite, whatever was assumed for them. */
+void unscale(at::TensorList gradients, at::Tensor &found_infinite, const at::Tensor &factor);
+
+} // namespace mt_dry
+
+#endif

@@ -1,0 +1,50 @@
+/* The module whose forward made the node that backward runs now.
+ *
+ *   forward    module ln1 begins   attn begins      ends          PyTorch numbers the nodes of its graph in order
+ *   nodes            17 18          19 20 21         22 23
+ *   boundaries   17: ln1         19: attn         22: (outside)
+ *   backward                            20 runs ──▶ attn
+ *
+ * So the backward of an unmodified program has labels without a hook on any tensor. Only nodes that the thread made that
+ * began here are known: numbers of other threads are their own.
+ *
+ * Threads: any. */
+#ifndef MT_TORCH_TORCH_BACKWARD_H
+#define MT_TORCH_TORCH_BACKWARD_H
+
+#include "producers/torch/torch_label.h"
+
+/* A node that runs. */
+struct mt_torch_node {
+    const char
+        *class_name; /* as the compiler writes it: "N5torch8autograd9generated11MmBackward0E"; of static storage */
+    bool is_known;   /* the thread that began here made it, and `number` is its number */
+    uint64_t number;
+};
+
+/* PyTorch's graph, as functions. */
+struct mt_torch_graph {
+    /* Returns the number that the calling thread's next node gets. */
+    uint64_t (*next)(void);
+
+    /* Finds the node that the calling thread runs. False if it runs none. */
+    bool (*running)(struct mt_torch_node *out);
+};
+
+/* Begins to keep boundaries of the calling thread's modules. Borrows `graph` for good. */
+void mt_torch_backward_begin(const struct mt_torch_graph *graph);
+
+/* Keeps a boundary: from now on the thread's nodes belong to its label's span. Does nothing in other threads. */
+void mt_torch_backward_mark(void);
+
+/* Returns the thread's label now: as mt_torch_label_now, and in backward that of the running node's module. Sets *class_name
+ * to that node's, and to NULL where the label is not a node's. */
+struct mt_torch_label mt_torch_label_here(const char **class_name);
+
+/* True if the calling thread runs a node of autograd, as far as that is known. */
+bool mt_torch_backward_is_running(void);
+
+/* Begins anew, for tests. */
+void mt_torch_backward_forget(void);
+
+#endif

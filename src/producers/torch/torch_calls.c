@@ -1,0 +1,207 @@
+/* The functions of memtrace_torch.h that need no state but the cards: what PyTorch calls besides taking memory, labels,
+ * and statistics. A block comes by its address alone, without its card; so all cards are searched. */
+#include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_label.h"
+#include "producers/torch/torch_library.h"
+#include "producers/torch/torch_memory.h"
+#include "producers/torch/torch_operator.h"
+#include "producers/torch/torch_stack.h"
+
+#include <assert.h>
+#include <string.h>
+
+const char *memtrace_torch_last_error(void)
+{
+    return mt_last_error();
+}
+
+static mt_addr address_of(const void *ptr)
+{
+    return (mt_addr)(uintptr_t)ptr;
+}
+
+/* ---- for PyTorch ---- */
+
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
+                        uint64_t *out_address)
+{
+    return mt_torch_take_shaped(bytes, device, stream, shape, out_address);
+}
+
+void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    (void)stream;
+    mt_torch_note_free(size);
+    if (ptr != NULL && (memory == NULL || !mt_torch_memory_give(memory, address_of(ptr))))
+        mt_torch_count_unknown_free();
+}
+
+/* Does nothing: a card is opened when it is first used. */
+void memtrace_torch_init(int device_count)
+{
+    (void)device_count;
+}
+
+void memtrace_torch_reset(void)
+{
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        if (mt_torch_memory_alloc(memory) != NULL)
+            mt_alloc_release_cached(mt_torch_memory_alloc(memory));
+}
+
+void *memtrace_torch_base_alloc(void *ptr, size_t *size)
+{
+    uint64_t bytes = 0; /* of a block that is not found */
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        (void)mt_torch_memory_find(memory, address_of(ptr), &bytes);
+    if (size != NULL)
+        *size = bytes;
+    return ptr;
+}
+
+void memtrace_torch_record_stream(void *ptr, void *stream)
+{
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        (void)mt_torch_memory_use_on(memory, address_of(ptr), (mt_torch_stream)(uintptr_t)stream);
+}
+
+/* ---- names ---- */
+
+uint32_t memtrace_torch_span(uint32_t parent, const char *name, const char *kind)
+{
+    return mt_torch_is_child() ? 0 : mt_torch_names_span(mt_torch_names_of_all(), parent, name, kind);
+}
+
+const char *memtrace_torch_category_name(int category)
+{
+    return category >= 0 && category < MT_MOST_CATEGORIES && !mt_torch_is_child()
+               ? mt_torch_names_category_name(mt_torch_names_of_all(), (mt_category)category)
+               : NULL;
+}
+
+int memtrace_torch_phase_number(const char *name)
+{
+    for (int i = 0; i < MT_PHASE_COUNT; i++)
+        if (strcmp(mt_phase_name((mt_phase)i), name) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- labels ---- */
+
+static void mark_span(mt_event_kind kind, mt_span_id span)
+{
+    if (span != 0)
+        mt_torch_mark(kind, 0, span);
+}
+
+uint32_t memtrace_torch_span_begin(uint32_t span, int category)
+{
+    uint32_t depth = mt_torch_label_begin(span, mt_torch_known(category));
+    assert(mt_torch_label_depth() == depth + 1);
+    mark_span(MT_EVENT_SPAN_BEGIN, mt_torch_label_span_at(depth + 1));
+    return depth;
+}
+
+void memtrace_torch_span_end(uint32_t depth)
+{
+    for (uint32_t d = mt_torch_label_depth(); d > depth; d--)
+        mark_span(MT_EVENT_SPAN_END, mt_torch_label_span_at(d));
+    mt_torch_label_end(depth);
+    assert(mt_torch_label_depth() <= depth);
+}
+
+uint32_t memtrace_torch_span_now(void)
+{
+    const char *class_name;
+    return mt_torch_label_here(&class_name).span;
+}
+
+int memtrace_torch_category_now(void)
+{
+    const char *class_name;
+    return mt_torch_label_here(&class_name).category;
+}
+
+bool mt_torch_relabel(uint64_t address, uint32_t span, int category)
+{
+    bool is_found = false;
+    struct mt_torch_memory *memory;
+    const struct mt_torch_label label = {
+        .span = span, .category = mt_torch_known(category), .phase = mt_torch_label_now().phase};
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        is_found |= mt_torch_memory_relabel(memory, address, &label);
+    return is_found;
+}
+
+int memtrace_torch_relabel(const void *ptr, uint32_t span, int category)
+{
+    return mt_torch_relabel(address_of(ptr), span, category)
+               ? MT_OK
+               : mt_fail(MT_USAGE, "no block of memtrace's begins at %p", ptr);
+}
+
+/* ---- operators, and backward ---- */
+
+const char *memtrace_torch_operator_now(void)
+{
+    struct mt_torch_names *names = mt_torch_names_of_all();
+    const struct mt_torch_label label = mt_torch_operator_label(names);
+    return label.operator_number > 0 ? mt_torch_names_operator_name(names, label.operator_number) : NULL;
+}
+
+void memtrace_torch_backward_begin(void)
+{
+    if (!mt_torch_is_child())
+        mt_torch_stack_keep();
+}
+
+void memtrace_torch_backward_end(void)
+{
+    if (!mt_torch_is_child())
+        mt_torch_stack_drop();
+}
+
+/* ---- statistics ---- */
+
+static void add_count(struct memtrace_torch_figures *out, const struct mt_alloc_count *count)
+{
+    out->requested = count->requested_bytes;
+    out->allocated = count->allocated_bytes;
+    out->blocks = count->blocks;
+    out->peak_requested = count->peak_requested_bytes;
+    out->peak_allocated = count->peak_allocated_bytes;
+    out->allocations = count->total_allocs;
+}
+
+int memtrace_torch_statistics(int device, int category, struct memtrace_torch_figures *out)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    struct mt_alloc_stats stats;
+    *out = (struct memtrace_torch_figures){0};
+    if (category < MEMTRACE_TORCH_ALL || category >= MT_MOST_CATEGORIES)
+        return mt_fail(MT_USAGE, "there is no category number %d", category);
+    if (memory == NULL || mt_torch_memory_alloc(memory) == NULL)
+        return MT_OK;
+    mt_alloc_stats(mt_torch_memory_alloc(memory), &stats);
+    add_count(out, category == MEMTRACE_TORCH_ALL ? &stats.all : &stats.category[category]);
+    out->reserved = stats.reserved_bytes;
+    out->peak_reserved = stats.peak_reserved_bytes;
+    out->capacity = mt_torch_memory_capacity(memory);
+    out->segments = stats.segments;
+    out->largest_free = stats.largest_free_bytes;
+    out->refusals = stats.ooms;
+    out->unknown_frees = mt_torch_unknown_frees();
+    return MT_OK;
+}
+
+void memtrace_torch_reset_peaks(int device)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    if (memory != NULL && mt_torch_memory_alloc(memory) != NULL)
+        mt_alloc_reset_peaks(mt_torch_memory_alloc(memory));
+}

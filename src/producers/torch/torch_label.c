@@ -1,0 +1,287 @@
+#include "producers/torch/torch_label.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "producers/torch/memtrace_torch.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_LAYER = 6 /* digits */ };
+
+/* ---- names ---- */
+
+void mt_torch_names_start(struct mt_torch_names *names)
+{
+    *names = (struct mt_torch_names){.interner = mt_interner_create(), .operators = mt_name_set_create()};
+}
+
+void mt_torch_names_end(struct mt_torch_names *names)
+{
+    for (uint32_t i = 1; i <= names->span_count; i++)
+        free((char *)(uintptr_t)names->spans[i].kind);
+    free(names->spans);
+    mt_category_set_release(&names->categories);
+    mt_name_set_destroy(names->operators);
+    mt_interner_destroy(names->interner);
+}
+
+/* Returns the layer of a span: a list of modules names its members by number. */
+static int layer_of(const char *name, int parent_layer)
+{
+    size_t length = strlen(name);
+    if (parent_layer >= 0 || length == 0 || length > LONGEST_LAYER || strspn(name, "0123456789") != length)
+        return parent_layer;
+    return atoi(name);
+}
+
+/* Adds a new span of the interner, whose ids are dense. The lock is held. */
+static void append(struct mt_torch_names *names, mt_span_id span, const char *kind)
+{
+    assert(span == names->span_count + 1);
+    names->spans = mt_host_room(names->spans, span, sizeof *names->spans);
+    const struct mt_span *known = mt_interner_find_span(names->interner, span);
+    int parent_layer = known->parent != 0 ? names->spans[known->parent].layer : -1;
+    names->spans[span] = (struct mt_torch_span){.parent = known->parent,
+                                                .name = known->name,
+                                                .kind = mt_host_strdup(kind),
+                                                .layer = layer_of(known->name, parent_layer)};
+    names->span_count = span;
+}
+
+mt_span_id mt_torch_names_span(struct mt_torch_names *names, mt_span_id parent, const char *name, const char *kind)
+{
+    bool is_new = false;
+    mt_lock_take(&names->lock);
+    mt_span_id span = mt_interner_span(names->interner, parent <= names->span_count ? parent : 0, name, &is_new);
+    if (is_new)
+        append(names, span, kind);
+    assert(span > 0 && span <= names->span_count);
+    mt_lock_give(&names->lock);
+    return span;
+}
+
+bool mt_torch_names_find(struct mt_torch_names *names, mt_span_id span, struct mt_torch_span *out)
+{
+    mt_lock_take(&names->lock);
+    bool is_known = span > 0 && span <= names->span_count;
+    if (is_known)
+        *out = names->spans[span];
+    mt_lock_give(&names->lock);
+    return is_known;
+}
+
+mt_category mt_torch_names_category(struct mt_torch_names *names, const char *name, bool *is_new)
+{
+    mt_lock_take(&names->lock);
+    uint32_t before = mt_category_set_count(&names->categories);
+    mt_category category = mt_category_set_add(&names->categories, name);
+    *is_new = mt_category_set_count(&names->categories) > before;
+    mt_lock_give(&names->lock);
+    return category;
+}
+
+const char *mt_torch_names_category_name(struct mt_torch_names *names, mt_category category)
+{
+    mt_lock_take(&names->lock);
+    const char *name = category < mt_category_set_count(&names->categories)
+                           ? mt_category_set_name(&names->categories, category)
+                           : NULL;
+    mt_lock_give(&names->lock);
+    return name;
+}
+
+uint16_t mt_torch_names_operator(struct mt_torch_names *names, const char *name)
+{
+    mt_lock_take(&names->lock);
+    uint32_t number = mt_name_set_number(names->operators, name, NULL);
+    mt_lock_give(&names->lock);
+    return number <= UINT16_MAX ? (uint16_t)number : 0;
+}
+
+const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t number)
+{
+    assert(number > 0);
+    mt_lock_take(&names->lock);
+    const char *name = mt_name_set_name(names->operators, number);
+    mt_lock_give(&names->lock);
+    return name;
+}
+
+/* ---- labels ---- */
+
+struct place {
+    mt_span_id span;
+    mt_category category;
+    bool without_grad;
+};
+
+/* Invariant: stack[0 .. min(depth, MT_TORCH_MOST_DEPTH)) has the places that were begun, outermost first. */
+struct thread_labels {
+    uint32_t depth;
+    struct place stack[MT_TORCH_MOST_DEPTH];
+};
+
+/* State of a thread and of the program. It is global because the library is called through plain functions. The phase
+ * is one word, so that a change is never read in part: category << 8 | phase. */
+static _Thread_local struct thread_labels labels;
+static bool (*_Atomic grad_mode)(void);
+static _Atomic uint32_t program_phase = MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
+
+enum { CATEGORY_SHIFT = 8, BYTE = 0xff };
+
+void mt_torch_label_grad_mode(bool (*is_enabled)(void))
+{
+    grad_mode = is_enabled;
+}
+
+static bool is_without_grad(void)
+{
+    bool (*is_enabled)(void) = atomic_load_explicit(&grad_mode, memory_order_relaxed);
+    return is_enabled != NULL && !is_enabled();
+}
+
+struct mt_torch_label mt_torch_label_now(void)
+{
+    const uint32_t word = atomic_load_explicit(&program_phase, memory_order_relaxed);
+    struct mt_torch_label label = {.phase = (mt_phase)(word & BYTE), .category = (mt_category)(word >> CATEGORY_SHIFT)};
+    if (labels.depth == 0) {
+        label.without_grad = is_without_grad();
+        return label;
+    }
+    const struct place *place =
+        &labels.stack[(labels.depth < MT_TORCH_MOST_DEPTH ? labels.depth : MT_TORCH_MOST_DEPTH) - 1];
+    label.span = place->span;
+    label.category = place->category;
+    label.without_grad = place->without_grad;
+    return label;
+}
+
+uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)
+{
+    assert(category < MT_MOST_CATEGORIES);
+    if (labels.depth < MT_TORCH_MOST_DEPTH)
+        labels.stack[labels.depth] = (struct place){span, category, is_without_grad()};
+    return labels.depth++;
+}
+
+void mt_torch_label_end(uint32_t depth)
+{
+    if (depth < labels.depth)
+        labels.depth = depth;
+}
+
+mt_span_id mt_torch_label_span_at(uint32_t depth)
+{
+    return depth >= 1 && depth <= labels.depth && depth <= MT_TORCH_MOST_DEPTH ? labels.stack[depth - 1].span : 0;
+}
+
+uint32_t mt_torch_label_depth(void)
+{
+    return labels.depth;
+}
+
+bool mt_torch_label_phase(mt_phase phase, mt_category category)
+{
+    assert((unsigned)phase < MT_PHASE_COUNT && category < MT_MOST_CATEGORIES);
+    const uint32_t before =
+        atomic_exchange_explicit(&program_phase, (uint32_t)category << CATEGORY_SHIFT | phase, memory_order_relaxed);
+    return (before & BYTE) != phase;
+}
+
+/* ---- in a trace ---- */
+
+/* Returns a number that tells shapes apart. */
+static uint64_t hash_of(const struct memtrace_torch_shape *shape)
+{
+    uint64_t hash = shape != NULL ? (uint64_t)shape->dtype + 1 : 0;
+    for (int i = 0; shape != NULL && i < shape->dims; i++)
+        hash = (hash << 29 | hash >> 35) * 0x94d049bb133111ebu ^ ((uint64_t)shape->sizes[i] + 1) * 0x9e3779b97f4a7c15u;
+    return hash * 0xbf58476d1ce4e5b9u;
+}
+
+uint64_t mt_torch_label_key(const struct mt_torch_label *label)
+{
+    assert(label->category < MT_MOST_CATEGORIES && label->phase < MT_PHASE_COUNT);
+    const uint64_t key = (uint64_t)label->operator_number << 48 | (uint64_t)label->span << 16 |
+                         (uint64_t)label->category << 8 | (uint64_t)label->without_grad << 7 | label->phase;
+    return key ^ hash_of(label->shape);
+}
+
+static mt_role role_of(const struct mt_torch_label *label)
+{
+    switch (label->category) {
+    case MT_CATEGORY_PARAM:
+        return MT_ROLE_PARAMETER;
+    case MT_CATEGORY_GRADIENT:
+        return MT_ROLE_GRADIENT;
+    case MT_CATEGORY_OPT_STATE:
+        return MT_ROLE_OPTIMIZER_STATE;
+    case MT_CATEGORY_DATA:
+        return MT_ROLE_INPUT;
+    case MT_CATEGORY_WORKSPACE:
+        return MT_ROLE_WORKSPACE;
+    default:
+        return label->phase == MT_PHASE_FORWARD && !label->without_grad ? MT_ROLE_ACTIVATION : MT_ROLE_TEMPORARY;
+    }
+}
+
+/* Returns a dtype by PyTorch's number of it (c10/core/ScalarType.h). */
+static mt_dtype dtype_of(int number)
+{
+    static const mt_dtype dtypes[] = {MT_U8,
+                                      MT_I8,
+                                      MT_I16,
+                                      MT_I32,
+                                      MT_I64,
+                                      MT_F16,
+                                      MT_F32,
+                                      MT_F64,
+                                      MT_C32,
+                                      MT_C64,
+                                      MT_C128,
+                                      MT_BOOL,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_NONE,
+                                      MT_BF16,
+                                      [23] = MT_F8_E5M2,
+                                      [24] = MT_F8_E4M3FN,
+                                      [25] = MT_F8_E5M2FNUZ,
+                                      [26] = MT_F8_E4M3FNUZ,
+                                      [27] = MT_U16,
+                                      [28] = MT_U32,
+                                      [29] = MT_U64,
+                                      [44] = MT_F8_E8M0FNU,
+                                      [45] = MT_F4_E2M1X2};
+    return number >= 0 && (size_t)number < sizeof dtypes / sizeof dtypes[0] ? dtypes[number] : MT_NONE;
+}
+
+static void add_shape(struct mt_label *label, const struct memtrace_torch_shape *shape)
+{
+    _Static_assert((int)MEMTRACE_TORCH_DIMS == (int)MT_LABEL_MAX_DIMS, "a label has room for a shape");
+    label->dtype = dtype_of(shape->dtype);
+    label->dims = shape->dims;
+    memcpy(label->shape, shape->sizes, (size_t)shape->dims * sizeof *shape->sizes);
+}
+
+struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const struct mt_torch_label *label,
+                                        mt_span_id span)
+{
+    struct mt_torch_span known = {.kind = "", .layer = -1};
+    (void)mt_torch_names_find(names, label->span, &known);
+    if (label->operator_number > 0)
+        known.kind = mt_torch_names_operator_name(names, label->operator_number);
+    struct mt_label made = {.category = label->category,
+                            .role = role_of(label),
+                            .role_source = MT_ROLE_SOURCE_OBSERVED,
+                            .phase = label->phase,
+                            .op = known.kind,
+                            .span = span,
+                            .layer = known.layer};
+    if (label->shape != NULL)
+        add_shape(&made, label->shape);
+    return made;
+}

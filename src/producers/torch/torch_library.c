@@ -1,0 +1,547 @@
+#include "producers/torch/torch_library.h"
+#include "producers/torch/torch_backward.h"
+#include "producers/torch/torch_label.h"
+#include "producers/torch/torch_memory.h"
+#include "producers/torch/torch_operator.h"
+#include "producers/torch/torch_stack.h"
+
+#include "base/interner.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "run/process_trace.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Invariants: the memory of a card, once there, stays; settings do not change while there is one; no card at or above
+ * card_end is in use; in_step implies steps > 0. */
+static struct library {
+    pthread_mutex_t lock; /* guards opening of cards, settings, categories, steps and phase */
+    pthread_once_t once;
+    struct mt_torch_memory *_Atomic cards[MT_TORCH_MOST_CARDS];
+    atomic_int card_end;
+    struct mt_torch_names names;
+    char *alloc, *trace_path, *program;   /* NULL: the default */
+    char *simulated;                      /* the device in the place of each card; NULL: real cards */
+    double fraction[MT_TORCH_MOST_CARDS]; /* of the card's memory; 0: all */
+    int64_t steps;                        /* number of steps that began */
+    bool in_step;
+    mt_phase phase;
+    atomic_uint_fast64_t unknown_frees, differences;
+    atomic_bool is_child;
+
+    /* of a process whose own allocator is watched */
+    atomic_bool is_watching, is_ended; /* is_ended: it was, and the cards in use are those of then */
+    struct mt_record_request request;  /* its texts are owned */
+    struct watched_card {
+        char *name; /* NULL: not known */
+        uint64_t capacity_bytes;
+    } watched[MT_TORCH_MOST_CARDS];
+    struct mt_torch_memory **abandoned; /* cards of earlier watches: PyTorch's threads may still look at them */
+    size_t abandoned_count;
+} library = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+/* A simulated card that was not used before the fork can be used after it, as one of CUDA can. */
+static void become_child(void)
+{
+    const bool is_unused = library.simulated != NULL && library.card_end == 0;
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_disown(memory);
+    library.is_child = library.is_child || !is_unused;
+}
+
+static void start(void)
+{
+    mt_torch_names_start(&library.names);
+    pthread_atfork(NULL, NULL, become_child);
+}
+
+bool mt_torch_is_child(void)
+{
+    return library.is_child;
+}
+
+static mt_status fail_child(void)
+{
+    return mt_fail(MT_NO_DEVICE, "this process was forked from one that uses the card, which CUDA does not allow: "
+                                 "start it with the method \"spawn\"");
+}
+
+/* Starts the library if need be, and takes the lock. */
+static void enter(void)
+{
+    pthread_once(&library.once, start);
+    pthread_mutex_lock(&library.lock);
+    assert(library.steps >= 0 && (!library.in_step || library.steps > 0));
+}
+
+static void leave(void)
+{
+    pthread_mutex_unlock(&library.lock);
+}
+
+struct mt_torch_names *mt_torch_names_of_all(void)
+{
+    pthread_once(&library.once, start);
+    return &library.names;
+}
+
+struct mt_torch_memory *mt_torch_memory_of(int device)
+{
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child)
+        return NULL;
+    return atomic_load_explicit(&library.cards[device], memory_order_acquire);
+}
+
+struct mt_torch_memory *mt_torch_next(int *device)
+{
+    struct mt_torch_memory *memory = NULL;
+    int end = atomic_load_explicit(&library.card_end, memory_order_acquire);
+    assert(*device >= 0 && end <= MT_TORCH_MOST_CARDS);
+    while (memory == NULL && *device < end)
+        memory = mt_torch_memory_of((*device)++);
+    return memory;
+}
+
+/* ---- opening ---- */
+
+/* Gives a new card the state of the others. */
+static void catch_up(struct mt_torch_memory *memory, int device)
+{
+    uint32_t count = MT_CATEGORY_COUNT;
+    const char *name;
+    while (count < MT_MOST_CATEGORIES && (name = memtrace_torch_category_name((int)count)) != NULL) {
+        mt_torch_memory_category(memory, name);
+        count++;
+    }
+    assert(library.fraction[device] >= 0 && library.fraction[device] <= 1);
+    if (library.fraction[device] > 0)
+        mt_torch_memory_limit(memory, library.fraction[device]);
+    if (library.in_step)
+        mt_torch_memory_mark(memory, MT_EVENT_STEP_BEGIN, (uint64_t)library.steps - 1, 0);
+    mt_torch_memory_mark(memory, MT_EVENT_PHASE, library.phase, 0);
+}
+
+enum { ADDITION = 32 /* bytes */ };
+
+/* Writes what a card's trace has before its ending. */
+static const char *name_addition(int device, char out[ADDITION])
+{
+    snprintf(out, ADDITION, "-cuda%d", device);
+    return out;
+}
+
+/* The first card in use has the trace that was asked for. */
+static mt_status watch_card(int device, struct mt_torch_memory **out)
+{
+    char addition[ADDITION], name[ADDITION];
+    const struct watched_card *known = &library.watched[device];
+    snprintf(name, sizeof name, "cuda:%d", device);
+    const struct mt_process_card card = {.name = known->name != NULL ? known->name : name,
+                                         .capacity_bytes = known->capacity_bytes,
+                                         .addition = library.card_end > 0 ? name_addition(device, addition) : NULL};
+    return mt_torch_memory_watch(&library.request, &card, &library.names, out);
+}
+
+static mt_status open_card(int device, struct mt_torch_memory **out)
+{
+    char addition[ADDITION];
+    struct mt_text path = {0};
+    struct mt_torch_memory_settings settings = {.program = library.program != NULL ? library.program : "PyTorch",
+                                                .request = library.request.answers != NULL ? &library.request : NULL,
+                                                .simulated = library.simulated,
+                                                .names = &library.names};
+    MT_TRY(mt_alloc_settings_parse(library.alloc != NULL ? library.alloc : "", &settings.alloc));
+    if (library.trace_path != NULL) {
+        mt_process_trace_name(&path, library.trace_path, library.card_end > 0 ? name_addition(device, addition) : "");
+        settings.trace_path = path.data;
+    }
+    mt_status status = mt_torch_memory_open(device, &settings, out);
+    mt_text_release(&path);
+    return status;
+}
+
+mt_status mt_torch_memory_for(int device, struct mt_torch_memory **out)
+{
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS)
+        return mt_fail(MT_NO_DEVICE, "memory was requested on card %d; there are at most %d", device,
+                       MT_TORCH_MOST_CARDS);
+    if (library.is_child)
+        return fail_child();
+    *out = mt_torch_memory_of(device);
+    if (*out != NULL)
+        return MT_OK;
+    mt_status status = MT_OK;
+    enter();
+    *out = mt_torch_memory_of(device);
+    if (*out == NULL && (status = library.is_watching ? watch_card(device, out) : open_card(device, out)) == MT_OK) {
+        catch_up(*out, device);
+        assert(library.cards[device] == NULL);
+        atomic_store_explicit(&library.cards[device], *out, memory_order_release);
+        if (device >= library.card_end)
+            library.card_end = device + 1;
+    }
+    leave();
+    return status;
+}
+
+mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+                               const struct memtrace_torch_shape *shape, mt_addr *out)
+{
+    struct mt_torch_memory *memory = NULL;
+    struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
+    *out = 0;
+    label.shape = shape;
+    if (bytes < 0)
+        return mt_fail(MT_USAGE, "%" PRId64 " bytes were requested", bytes);
+    MT_TRY(mt_torch_memory_for(device, &memory));
+    mt_torch_note_request(bytes);
+    return mt_torch_memory_take(memory, (uint64_t)bytes, stream, &label, out);
+}
+
+mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
+{
+    return mt_torch_take_shaped(bytes, device, stream, NULL, out);
+}
+
+/* True if the card's memory is to be counted. */
+static bool is_counted(int device)
+{
+    return library.request.device == MT_EVERY_DEVICE || library.request.device == device;
+}
+
+/* Watches no further card after one whose trace can't be opened: each event would try again. */
+struct mt_torch_memory *mt_torch_watched(int device)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    if (memory == NULL && library.is_watching && !library.is_child && is_counted(device) &&
+        mt_torch_memory_for(device, &memory) != MT_OK)
+        library.is_watching = false;
+    return library.is_watching ? memory : NULL;
+}
+
+static void set_text(char **place, const char *text)
+{
+    free(*place);
+    *place = text != NULL ? mt_host_strdup(text) : NULL;
+}
+
+int memtrace_torch_configure(const char *alloc, const char *trace_path, const char *program)
+{
+    struct mt_alloc_settings settings;
+    mt_status status = library.is_child ? fail_child() : mt_alloc_settings_parse(alloc != NULL ? alloc : "", &settings);
+    if (status != MT_OK)
+        return status;
+    enter();
+    if (library.card_end > 0)
+        status = mt_fail(MT_USAGE, "memory was taken already: set up the allocator before the first tensor");
+    if (status == MT_OK) {
+        set_text(&library.alloc, alloc);
+        set_text(&library.trace_path, trace_path);
+        set_text(&library.program, program);
+    }
+    leave();
+    return status;
+}
+
+int memtrace_torch_simulate(const char *device)
+{
+    struct mt_device *opened = NULL;
+    mt_status status = library.is_child ? fail_child() : mt_device_open(device, &opened);
+    mt_device_close(opened);
+    if (status != MT_OK)
+        return status;
+    enter();
+    if (library.card_end > 0)
+        status = mt_fail(MT_USAGE, "memory was taken already: name the card before the first tensor");
+    if (status == MT_OK)
+        set_text(&library.simulated, device);
+    leave();
+    return status;
+}
+
+const char *mt_torch_simulated(void)
+{
+    return library.simulated;
+}
+
+void memtrace_torch_answer(void)
+{
+    struct mt_record_request request;
+    if (library.is_child || !mt_record_request_take(&request))
+        return;
+    enter();
+    mt_record_request_release(&library.request);
+    mt_record_request_copy(&request, &library.request);
+    leave();
+}
+
+/* Begins anew after the end of another watch. */
+static void abandon_cards(void)
+{
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
+        if (library.cards[i] != NULL)
+            *MT_HOST_ADD(library.abandoned, library.abandoned_count) = library.cards[i];
+        library.cards[i] = NULL;
+    }
+    library.card_end = 0;
+    library.steps = 0;
+    library.is_ended = false;
+}
+
+mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
+{
+    struct mt_record_request request;
+    mt_status status = MT_OK;
+    if (!mt_record_request_take(&request) || trace_path != NULL)
+        request = (struct mt_record_request){.trace = trace_path, .name = name, .device = MT_EVERY_DEVICE};
+    if (library.is_child)
+        return fail_child();
+    if (request.trace == NULL)
+        return mt_fail(MT_USAGE, "there is no trace to write: this process was not started by memtrace record");
+    enter();
+    if (library.is_watching || (library.card_end > 0 && !library.is_ended))
+        status = mt_fail(MT_USAGE, "memtrace's own allocator is in use, or PyTorch's is watched already");
+    if (status == MT_OK) {
+        abandon_cards();
+        mt_record_request_release(&library.request);
+        mt_record_request_copy(&request, &library.request);
+        library.is_watching = true;
+    }
+    leave();
+    return status;
+}
+
+int memtrace_torch_is_watching(void)
+{
+    return library.is_watching && !library.is_child;
+}
+
+void memtrace_torch_card(int device, const char *name, uint64_t capacity)
+{
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child)
+        return;
+    enter();
+    set_text(&library.watched[device].name, name);
+    library.watched[device].capacity_bytes = capacity;
+    leave();
+}
+
+static void close_abandoned(void)
+{
+    for (size_t i = 0; i < library.abandoned_count; i++)
+        mt_torch_memory_close(library.abandoned[i]);
+    free(library.abandoned);
+    library.abandoned = NULL;
+    library.abandoned_count = 0;
+}
+
+void mt_torch_forget(void)
+{
+    enter();
+    abandon_cards();
+    close_abandoned();
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++) {
+        library.fraction[i] = 0;
+        set_text(&library.watched[i].name, NULL);
+    }
+    library.is_watching = false;
+    mt_torch_backward_forget();
+    mt_torch_stack_forget();
+    mt_record_request_release(&library.request);
+    set_text(&library.alloc, NULL);
+    set_text(&library.trace_path, NULL);
+    set_text(&library.program, NULL);
+    set_text(&library.simulated, NULL);
+    mt_torch_names_end(&library.names);
+    mt_torch_names_start(&library.names);
+    library.in_step = false;
+    library.unknown_frees = 0;
+    mt_torch_label_end(0);
+    (void)mt_torch_label_phase(MT_PHASE_INIT, MT_CATEGORY_OTHER);
+    library.phase = MT_PHASE_INIT;
+    leave();
+}
+
+/* Also for a card that is opened later. */
+void memtrace_torch_memory_fraction(double fraction, int device)
+{
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS || library.is_child || !(fraction > 0))
+        return;
+    enter();
+    library.fraction[device] = fraction < 1 ? fraction : 1;
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    if (memory != NULL)
+        mt_torch_memory_limit(memory, library.fraction[device]);
+    leave();
+}
+
+void mt_torch_count_unknown_free(void)
+{
+    atomic_fetch_add_explicit(&library.unknown_frees, 1, memory_order_relaxed);
+}
+
+void mt_torch_count_difference(void)
+{
+    atomic_fetch_add_explicit(&library.differences, 1, memory_order_relaxed);
+}
+
+uint64_t mt_torch_unknown_frees(void)
+{
+    return atomic_load_explicit(&library.unknown_frees, memory_order_relaxed);
+}
+
+/* ---- categories, phases and steps, for all cards ---- */
+
+/* Adds it to all cards under the lock, so that all have the same categories by the same numbers. */
+int memtrace_torch_category(const char *name)
+{
+    bool is_new = false;
+    struct mt_torch_memory *memory;
+    mt_category category = MT_CATEGORY_OTHER;
+    if (library.is_child)
+        return category;
+    enter();
+    category = mt_torch_names_category(&library.names, name, &is_new);
+    for (int i = 0; is_new && (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_category(memory, name);
+    leave();
+    return category;
+}
+
+void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span)
+{
+    struct mt_torch_memory *memory;
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_mark(memory, kind, value, span);
+}
+
+void memtrace_torch_phase(int phase, int category)
+{
+    if (library.is_child || phase < 0 || phase >= MT_PHASE_COUNT || memtrace_torch_category_name(category) == NULL)
+        return;
+    enter();
+    library.phase = (mt_phase)phase;
+    bool is_new = mt_torch_label_phase((mt_phase)phase, (mt_category)category);
+    if (is_new)
+        mt_torch_mark(MT_EVENT_PHASE, (uint64_t)phase, 0);
+    leave();
+    if (is_new)
+        mt_torch_operator_phase((mt_phase)phase);
+}
+
+/* The lock is held. */
+static void end_step(void)
+{
+    if (library.in_step)
+        mt_torch_mark(MT_EVENT_STEP_END, (uint64_t)library.steps - 1, 0);
+    library.in_step = false;
+}
+
+int64_t memtrace_torch_step_begin(void)
+{
+    if (library.is_child)
+        return MT_NO_STEP;
+    enter();
+    end_step();
+    int64_t step = library.steps++;
+    library.in_step = true;
+    mt_torch_mark(MT_EVENT_STEP_BEGIN, (uint64_t)step, 0);
+    leave();
+    return step;
+}
+
+void memtrace_torch_step_end(void)
+{
+    if (library.is_child)
+        return;
+    enter();
+    end_step();
+    leave();
+}
+
+/* ---- the traces ---- */
+
+static mt_run_state state_of(int outcome)
+{
+    if (outcome == MT_OUT_OF_MEMORY)
+        return MT_RUN_OOM;
+    return outcome == MT_OK ? MT_RUN_DONE : MT_RUN_FAILED;
+}
+
+/* Answers memtrace record for a watched process. */
+static void answer_end(mt_status status)
+{
+    const uint64_t differences = atomic_exchange(&library.differences, 0);
+    if (differences > 0)
+        mt_process_answer(&library.request, MT_RECORD_LOST, (int64_t)differences,
+                          "moments at which PyTorch's counters are those of the trace");
+    if (status != MT_OK)
+        mt_process_answer(&library.request, MT_RECORD_NOTE, 0, mt_last_error());
+}
+
+int memtrace_torch_close(int outcome)
+{
+    mt_status status = MT_OK;
+    struct mt_torch_memory *memory;
+    if (library.is_child)
+        return MT_OK;
+    enter();
+    end_step();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        status = mt_status_keep(status, mt_torch_memory_end_trace(memory, state_of(outcome)));
+    if (library.is_watching)
+        answer_end(status);
+    library.is_ended |= library.is_watching;
+    library.is_watching = false;
+    leave();
+    return status;
+}
+
+void memtrace_torch_measure(const char *name, double value)
+{
+    struct mt_torch_memory *memory;
+    if (library.is_child)
+        return;
+    enter();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_measure(memory, name, library.in_step ? library.steps - 1 : MT_NO_STEP, value);
+    leave();
+}
+
+void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
+                           int64_t bytes, double value)
+{
+    struct mt_torch_memory *memory;
+    struct mt_caveat caveat = {.name = name != NULL ? name : "",
+                               .file = file != NULL ? file : "",
+                               .line = line > 0 ? line : 0,
+                               .count = count,
+                               .total = total,
+                               .bytes = bytes,
+                               .value = value};
+    if (library.is_child || kind == NULL || !mt_caveat_kind_find(kind, &caveat.kind))
+        return;
+    enter();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_caveat(memory, &caveat);
+    leave();
+}
+
+void memtrace_torch_ended_by(const char *why)
+{
+    struct mt_torch_memory *memory;
+    mt_ended_by reason;
+    if (library.is_child || why == NULL || !mt_ended_by_find(why, &reason))
+        return;
+    enter();
+    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
+        mt_torch_memory_ended_by(memory, reason);
+    leave();
+}

@@ -1,0 +1,75 @@
+/* The state behind the functions of memtrace_torch.h: settings, the cards in use, steps and phases. There is one for
+ * the process, since these functions have no argument for it.
+ *
+ * Threads: any. */
+#ifndef MT_TORCH_TORCH_LIBRARY_H
+#define MT_TORCH_TORCH_LIBRARY_H
+
+#include "producers/torch/memtrace_torch.h"
+#include "producers/torch/torch_memory.h"
+
+enum { MT_TORCH_MOST_CARDS = 64 };
+
+/* Takes a block of a card for the calling thread's label. Opens the card if it is not in use yet. memtrace_torch_alloc
+ * throws the failures of this. */
+mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out);
+
+/* True if this process was forked from one that used the library. Threads of the parent may have held any lock. */
+bool mt_torch_is_child(void);
+
+/* Returns the memory of a card in use; NULL for other cards, and in a child of fork. */
+struct mt_torch_memory *mt_torch_memory_of(int device);
+
+/* Returns the memory of the next card in use, from number *device on, and sets *device behind it; NULL if there is
+ * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
+struct mt_torch_memory *mt_torch_next(int *device);
+
+/* Begins to watch PyTorch's own allocator: memory_of opens no card with ours from now on. `trace_path` is that of the
+ * first card in use, a further one has -cudaN before the ending; NULL: what memtrace record asks for. MT_USAGE if neither
+ * is there, or a card is in use. */
+mt_status mt_torch_begin_watching(const char *trace_path, const char *name);
+
+/* Returns the memory of a watched card, and opens its trace if it is the first call for it; NULL if nothing is
+ * watched, or memtrace record counts another card alone. */
+struct mt_torch_memory *mt_torch_watched(int device);
+
+/* Emits an event that is not about memory into all traces. */
+void mt_torch_mark(mt_event_kind kind, uint64_t value, mt_span_id span);
+
+/* Returns a category's number as a category; MT_CATEGORY_OTHER for a number that can be none. */
+static inline mt_category mt_torch_known(int category)
+{
+    return category >= 0 && category < MT_MOST_CATEGORIES ? (mt_category)category : MT_CATEGORY_OTHER;
+}
+
+/* Gives the block at the address another span and category. False if none begins there. */
+bool mt_torch_relabel(uint64_t address, uint32_t span, int category);
+
+/* Counts a free of a block that was not taken here. */
+void mt_torch_count_unknown_free(void);
+uint64_t mt_torch_unknown_frees(void);
+
+/* Counts a report of PyTorch's whose totals are not the sums of what it told. */
+void mt_torch_count_difference(void);
+
+/* Returns the names that all cards share. Not in a child. */
+struct mt_torch_names *mt_torch_names_of_all(void);
+
+/* Resets the library to its state at the start of the process. For tests, while no other thread uses it. */
+void mt_torch_forget(void);
+
+/* Takes a block for a tensor; as mt_torch_take. */
+mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+                               const struct memtrace_torch_shape *shape, mt_addr *out);
+
+/* Finds the memory of a card, and opens the card if it is not in use yet. */
+mt_status mt_torch_memory_for(int device, struct mt_torch_memory **out);
+
+/* Returns the spelling of the device in the place of every card; NULL if there is none. */
+const char *mt_torch_simulated(void);
+
+/* Add a request and a free to the history that memtrace_torch_history returns. */
+void mt_torch_note_request(int64_t bytes);
+void mt_torch_note_free(int64_t bytes);
+
+#endif

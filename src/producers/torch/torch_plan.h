@@ -1,0 +1,33 @@
+/* What PyTorch's operators take inside on the simulated card, for the library that gives PyTorch a card (src/producers/torch/dry).
+ * Threads: any. */
+#ifndef MT_TORCH_TORCH_PLAN_H
+#define MT_TORCH_TORCH_PLAN_H
+
+#include "operators/operator_call.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns 1 if calls of an operator ("aten::sum") have a plan, 0 if they take nothing inside, MT_INNER_UNKNOWN if the table does
+ * not have it. */
+int memtrace_torch_has_plan(const char *name);
+
+/* Writes what a call takes inside, of at most MT_INNER_MOST actions, and returns their count. */
+int memtrace_torch_plan(const struct mt_operator_call *call, struct mt_inner *out);
+
+/* Returns the kernel of scaled_dot_product_attention: an enum mt_attention_kernel. */
+int memtrace_torch_attention(const struct mt_attention_request *request);
+
+/* Counts a call whose memory inside is not known, or guessed, and the bytes of its results. Copies the operator's name. */
+void memtrace_torch_count_unknown(const char *name, uint64_t bytes);
+
+/* Returns the name of an operator so counted, by its place in the order of first calls, and sets its calls and bytes; NULL
+ * after the last. */
+const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,258 @@
+#include "producers/torch/torch_watch.h"
+
+#include "base/memory.h"
+#include "base/number_map.h"
+#include "producers/torch/torch_library.h"
+#include "producers/torch/torch_operator.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_HOLDERS = 32, HOLDER_BITS = 8, DEVICE_BITS = 8, ROUND_BYTES = 512 };
+
+/* Memory that functions of CUDA gave and no entry claimed, by address. Invariants: totals[device][h] is the sum of the
+ * pieces of holder h on the device; is_changed[device] is true if one was not stored since it changed. */
+static struct outside {
+    struct mt_lock lock;
+    bool is_created;
+    atomic_bool is_changed[MT_TORCH_MOST_CARDS];
+    struct mt_number_map bytes;   /* of a piece */
+    struct mt_number_map holders; /* device << HOLDER_BITS | index of the holder */
+    char *names[MOST_HOLDERS];
+    uint32_t holder_count;
+    uint64_t totals[MT_TORCH_MOST_CARDS][MOST_HOLDERS], stored[MT_TORCH_MOST_CARDS][MOST_HOLDERS];
+} outside;
+
+static struct memtrace_torch_abi abi;
+
+/* The block that PyTorch told the thread of last, until its report. */
+static _Thread_local struct pending {
+    bool is_there;
+    int device;
+    struct mt_torch_block block;
+} pending;
+
+const struct memtrace_torch_abi *mt_torch_watch_abi(void)
+{
+    return &abi;
+}
+
+/* ---- memory outside ---- */
+
+/* Returns the number of a holder, and copies the name of a new one. Those beyond the most are one with the last. */
+static uint32_t holder_number(const char *holder)
+{
+    uint32_t i = 0;
+    while (i < outside.holder_count && strcmp(outside.names[i], holder) != 0)
+        i++;
+    if (i == MOST_HOLDERS)
+        return MOST_HOLDERS - 1;
+    if (i == outside.holder_count)
+        outside.names[outside.holder_count++] = mt_host_strdup(holder);
+    return i;
+}
+
+/* Returns the kind of a holder: a library has the name of its file. */
+static mt_outside_kind kind_of(const char *holder)
+{
+    if (strncmp(holder, "libnccl.so", 10) == 0)
+        return MT_OUTSIDE_NCCL;
+    return strstr(holder, ".so") != NULL ? MT_OUTSIDE_LIBRARY : MT_OUTSIDE_OTHER;
+}
+
+/* Ends a piece, and returns its bytes; 0 if there is none. The lock is held. */
+static uint64_t end_piece(uint64_t address)
+{
+    uint64_t bytes = 0, holder = 0;
+    if (!outside.is_created || !mt_number_map_take(&outside.bytes, address, &bytes))
+        return 0;
+    (void)mt_number_map_take(&outside.holders, address, &holder);
+    uint64_t *total = &outside.totals[holder >> HOLDER_BITS][holder & ((1u << HOLDER_BITS) - 1)];
+    assert(*total >= bytes);
+    *total -= bytes;
+    outside.is_changed[holder >> HOLDER_BITS] = true;
+    return bytes;
+}
+
+void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder)
+{
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS || bytes == 0 || address == 0 || mt_torch_is_child())
+        return;
+    mt_lock_take(&outside.lock);
+    if (!outside.is_created) {
+        mt_number_map_create(&outside.bytes);
+        mt_number_map_create(&outside.holders);
+        outside.is_created = true;
+    }
+    (void)end_piece(address);
+    uint32_t number = holder_number(holder);
+    mt_number_map_put(&outside.bytes, address, bytes);
+    mt_number_map_put(&outside.holders, address, (uint64_t)device << HOLDER_BITS | number);
+    outside.totals[device][number] += bytes;
+    outside.is_changed[device] = true;
+    mt_lock_give(&outside.lock);
+}
+
+void memtrace_torch_outside_give(uint64_t address)
+{
+    if (mt_torch_is_child())
+        return;
+    mt_lock_take(&outside.lock);
+    (void)end_piece(address);
+    mt_lock_give(&outside.lock);
+}
+
+/* Ends the pieces that PyTorch's allocator says are its own. */
+static void claim(uint64_t address, uint64_t bytes)
+{
+    uint64_t piece = 1;
+    mt_lock_take(&outside.lock);
+    for (uint64_t end = address + bytes; address < end && piece > 0; address += piece)
+        piece = end_piece(address);
+    mt_lock_give(&outside.lock);
+}
+
+/* Stores the totals that have changed. This waits for the next block, since only the entry after a call of CUDA tells
+ * that it was PyTorch's allocator's. */
+static void store_outside(struct mt_torch_memory *memory, int device)
+{
+    if (!atomic_exchange_explicit(&outside.is_changed[device], false, memory_order_relaxed))
+        return;
+    mt_lock_take(&outside.lock);
+    for (uint32_t i = 0; i < outside.holder_count; i++)
+        if (outside.totals[device][i] != outside.stored[device][i]) {
+            outside.stored[device][i] = outside.totals[device][i];
+            mt_torch_memory_note_outside(memory, &(struct mt_outside){.kind = kind_of(outside.names[i]),
+                                                                      .name = outside.names[i],
+                                                                      .bytes = outside.stored[device][i]});
+        }
+    mt_lock_give(&outside.lock);
+}
+
+/* ---- entries ---- */
+
+/* Takes the thread's block with these allocated bytes. */
+static void take_pending(struct mt_torch_memory *memory, uint64_t allocated_bytes)
+{
+    assert(pending.is_there);
+    pending.is_there = false;
+    pending.block.allocated_bytes = allocated_bytes;
+    mt_torch_memory_note_take(memory, &pending.block);
+}
+
+/* Keeps a block until its report. One whose report did not come has the bytes that PyTorch rounds to at least. */
+static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
+{
+    if (pending.is_there) {
+        mt_torch_count_difference();
+        take_pending(memory, (pending.block.requested_bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES);
+    }
+    store_outside(memory, entry->device);
+    pending.is_there = true;
+    pending.device = entry->device;
+    pending.block = (struct mt_torch_block){.address = entry->address,
+                                            .requested_bytes = entry->bytes,
+                                            .stream = entry->stream,
+                                            .label = mt_torch_operator_label(mt_torch_names_of_all()),
+                                            .stack = mt_torch_memory_stack(memory)};
+}
+
+static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
+{
+    claim(entry->address, entry->bytes);
+    if (entry->action == abi.segment_map)
+        mt_torch_memory_note_growth(memory, entry->address, entry->bytes, entry->stream);
+    else
+        mt_torch_memory_note_map(memory, entry->address, entry->bytes, entry->stream);
+}
+
+static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
+{
+    const struct mt_torch_block request = {.requested_bytes = entry->bytes,
+                                           .stream = entry->stream,
+                                           .label = mt_torch_operator_label(mt_torch_names_of_all()),
+                                           .stack = mt_torch_memory_stack(memory)};
+    mt_torch_memory_note_refusal(memory, &request);
+    mt_torch_memory_measure(memory, "oom:device_free", MT_NO_STEP, (double)entry->address);
+}
+
+/* True if the entry is about memory. A snapshot has an entry for each card, also for those that are not in use. */
+static bool is_about_memory(const struct mt_torch_entry *entry)
+{
+    const int known[] = {abi.alloc,        abi.free_requested, abi.segment_alloc,
+                         abi.segment_free, abi.segment_map,    abi.segment_unmap,
+                         abi.oom};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        is_known |= entry->action == known[i];
+    return is_known;
+}
+
+void mt_torch_watch_entry(const struct mt_torch_entry *entry)
+{
+    struct mt_torch_memory *memory = is_about_memory(entry) ? mt_torch_watched(entry->device) : NULL;
+    if (memory == NULL)
+        return;
+    if (entry->action == abi.alloc)
+        keep(memory, entry);
+    else if (entry->action == abi.free_requested)
+        mt_torch_memory_note_give(memory, entry->address);
+    else if (entry->action == abi.segment_alloc || entry->action == abi.segment_map)
+        map(memory, entry);
+    else if (entry->action == abi.segment_free || entry->action == abi.segment_unmap)
+        mt_torch_memory_note_unmap(memory, entry->address, entry->bytes);
+    else if (entry->action == abi.oom)
+        refuse(memory, entry);
+}
+
+void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t allocated, uint64_t reserved)
+{
+    struct mt_torch_memory *memory = mt_torch_watched(device);
+    if (memory == NULL)
+        return;
+    if (bytes > 0 && pending.is_there && pending.device == device && pending.block.address == address)
+        take_pending(memory, (uint64_t)bytes);
+    const struct mt_torch_sums sums = mt_torch_memory_sums(memory);
+    if (sums.allocated_bytes != allocated || sums.reserved_bytes != reserved)
+        mt_torch_count_difference();
+}
+
+/* ---- beginning ---- */
+
+void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, uint64_t stream, int is_expandable)
+{
+    struct mt_torch_memory *memory = mt_torch_watched(device);
+    const struct mt_torch_entry entry = {.action = is_expandable ? abi.segment_map : abi.segment_alloc,
+                                         .device = device,
+                                         .address = address,
+                                         .bytes = bytes,
+                                         .stream = stream};
+    if (memory != NULL)
+        map(memory, &entry);
+}
+
+void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream)
+{
+    struct mt_torch_memory *memory = mt_torch_watched(device);
+    const struct mt_torch_block block = {.address = address,
+                                         .requested_bytes = requested,
+                                         .allocated_bytes = allocated,
+                                         .stream = stream,
+                                         .label = mt_torch_label_now()};
+    if (memory != NULL)
+        mt_torch_memory_note_take(memory, &block);
+}
+
+int mt_torch_watch_begin(const struct memtrace_torch_abi *given, const char *trace_path, const char *name)
+{
+    MT_TRY(mt_torch_begin_watching(trace_path, name));
+    abi = *given;
+    mt_lock_take(&outside.lock);
+    memset(outside.stored, 0, sizeof outside.stored); /* in the new traces */
+    for (int i = 0; i < MT_TORCH_MOST_CARDS; i++)
+        outside.is_changed[i] = true;
+    mt_lock_give(&outside.lock);
+    return MT_OK;
+}

@@ -1,0 +1,49 @@
+/* PyTorch's own allocator, watched: what it tells becomes foreign memory of the card's trace.
+ *
+ *   TraceEntry ALLOC ────────▶ kept by the thread ──┐  requested bytes, label
+ *   report, the same address ───────────────────────┴▶ a block, with its allocated bytes; the totals are compared
+ *   FREE_REQUESTED ──────────▶ the block's end, as PyTorch's own counter of allocated bytes has it
+ *   SEGMENT_* ───────────────▶ reserved memory
+ *   OOM ─────────────────────▶ a refused request
+ *
+ * PyTorch calls both under its lock of the card, which it holds from the entry to the report. So nothing here may call
+ * PyTorch, or wait for Python's lock.
+ *
+ * Threads: any. */
+#ifndef MT_TORCH_TORCH_WATCH_H
+#define MT_TORCH_TORCH_WATCH_H
+
+#include "producers/torch/memtrace_torch.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An entry of PyTorch's trace: for OOM, `address` is what the card has free. */
+struct mt_torch_entry {
+    int action, device;
+    uint64_t address, bytes, stream;
+};
+
+/* Returns the ABI that memtrace_torch_watch was given. */
+const struct memtrace_torch_abi *mt_torch_watch_abi(void);
+
+/* Begins to watch, as memtrace_torch_watch, which also finds PyTorch's parts. */
+int mt_torch_watch_begin(const struct memtrace_torch_abi *given, const char *trace_path, const char *name);
+
+/* Takes an entry. */
+void mt_torch_watch_entry(const struct mt_torch_entry *entry);
+
+/* Takes a report of a block: `bytes` were allocated, or given back if it is negative. */
+void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t allocated, uint64_t reserved);
+
+/* Puts `replacement` in the place of a function that a loaded library calls in another one, for that library alone. Finds
+ * the function in `owner`. Fails with MT_NO_DEVICE if either library is not loaded or the first does not call it. */
+int mt_torch_call_replace(const char *library, const char *owner, const char *symbol, void *replacement,
+                          void **out_original);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

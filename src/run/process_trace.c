@@ -1,0 +1,161 @@
+#include "run/process_trace.h"
+
+#include "base/memory.h"
+
+#include "trace/store/recorder.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_COMMAND_BYTES = 4096, NUMBER_TEXT = 32 };
+
+/* ---- answers ---- */
+
+void mt_process_answer(const struct mt_record_request *request, mt_record_answer_kind kind, int64_t number,
+                       const char *text)
+{
+    const struct mt_record_answer given = {.kind = kind, .pid = getpid(), .number = number, .text = text};
+    if (request->answers != NULL)
+        mt_record_answer_give(request->answers, &given);
+}
+
+void mt_process_note(const struct mt_record_request *request, const char *consequence)
+{
+    struct mt_text words = {0};
+    mt_text_add(&words, "%s; %s", mt_last_error(), consequence);
+    mt_process_answer(request, MT_RECORD_NOTE, 0, words.data);
+    mt_text_release(&words);
+}
+
+/* ---- the process ---- */
+
+/* Appends the command line of the process, its arguments separated by spaces. */
+static void read_command(struct mt_text *out)
+{
+    char command[MOST_COMMAND_BYTES];
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t length = file != NULL ? fread(command, 1, sizeof command - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    for (size_t i = 0; i < length; i++)
+        mt_text_add(out, "%c", command[i] != '\0' ? command[i] : i + 1 < length ? ' ' : '\0');
+}
+
+/* Returns the number in the environment's variable; -1 if there is none. */
+static int64_t number_in(const char *variable)
+{
+    enum { MOST_PROCESSES = 1 << 24 };
+    const char *text = secure_getenv(variable);
+    char *end = NULL;
+    int64_t number = text != NULL ? strtoll(text, &end, 10) : -1;
+    return text != NULL && end != text && *end == '\0' && number >= 0 && number < MOST_PROCESSES ? number : -1;
+}
+
+/* The variables by which launchers tell a process its place: torchrun's, then Slurm's, Open MPI's, and those of MPICH and its
+ * like. */
+struct launcher {
+    const char *rank, *local_rank, *world_size, *job;
+};
+static const struct launcher launchers[] = {
+    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_ID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_MCA_ess_base_jobid"},
+    {"PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "PMI_ID"},
+};
+
+bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
+        *out = (struct mt_run_rank){number_in(launchers[i].rank), number_in(launchers[i].local_rank),
+                                    number_in(launchers[i].world_size)};
+        if (out->local_rank >= out->world_size)
+            out->local_rank = -1;
+        *out_job = secure_getenv(launchers[i].job);
+        if (out->rank >= 0 && out->rank < out->world_size)
+            return true;
+    }
+    *out_job = NULL;
+    return false;
+}
+
+/* ---- the trace ---- */
+
+void mt_process_trace_name(struct mt_text *out, const char *path, const char *addition)
+{
+    const char *file = strrchr(path, '/');
+    const char *ending = strrchr(file != NULL ? file : path, '.');
+    size_t length = ending != NULL ? (size_t)(ending - path) : strlen(path);
+    mt_text_add(out, "%.*s%s%s", (int)length, path, addition, path + length);
+}
+
+static void name_trace(struct mt_text *out, const struct mt_record_request *request, const struct mt_process_card *card)
+{
+    struct mt_text addition = {0};
+    struct mt_run_rank rank;
+    const char *job;
+    if (mt_process_rank_read(&rank, &job) && rank.rank > 0)
+        mt_text_add(&addition, "-rank%" PRId64, rank.rank);
+    if (card->addition != NULL)
+        mt_text_add(&addition, "%s", card->addition);
+    mt_process_trace_name(out, request->trace, mt_text_get(&addition));
+    mt_text_release(&addition);
+}
+
+static mt_status open_at(const struct mt_record_request *request, const char *path, const struct mt_process_card *card,
+                         const char *recorded, struct mt_recorder **out)
+{
+    char pid[NUMBER_TEXT];
+    struct mt_text command = {0};
+    struct mt_run_rank rank;
+    const char *job;
+    const bool is_rank = mt_process_rank_read(&rank, &job);
+    snprintf(pid, sizeof pid, "%" PRId64, (int64_t)getpid());
+    read_command(&command);
+    const struct mt_run_setting settings[] = {{"command", mt_text_get(&command)}, {"pid", pid}, {"recorded", recorded}};
+    const struct mt_run_info info = {.name = request->name,
+                                     .device = card->name,
+                                     .rank = is_rank ? &rank : NULL,
+                                     .job = job,
+                                     .capacity_bytes = card->capacity_bytes,
+                                     .settings = settings,
+                                     .setting_count = sizeof settings / sizeof settings[0]};
+    mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
+    mt_status status = mt_recorder_open(path, &info, out);
+    mt_text_release(&command);
+    return status;
+}
+
+/* If the trace can't be opened, since another process may be writing it, opens TRACE-PID. Appends the path that was
+ * opened to *out_path. If both fail, the error is the first one's. */
+static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
+                               const char *recorded, struct mt_text *out_path, struct mt_recorder **out)
+{
+    name_trace(out_path, request, card);
+    mt_status status = open_at(request, out_path->data, card, recorded, out);
+    if (status == MT_NOT_WRITTEN) {
+        struct mt_error error = mt_error_save(status);
+        mt_text_add(out_path, "-%" PRId64, (int64_t)getpid());
+        status = open_at(request, out_path->data, card, recorded, out);
+        error.status = status; /* of the second attempt, with the words of the first */
+        (void)mt_error_restore(&error, MT_OK);
+    }
+    return status;
+}
+
+mt_status mt_process_trace_open(const struct mt_record_request *request, const struct mt_process_card *card,
+                                const char *recorded, struct mt_recorder **out)
+{
+    struct mt_text path = {0};
+    assert(request->trace != NULL && card->name != NULL);
+    mt_status status = open_anywhere(request, card, recorded, &path, out);
+    if (status == MT_OK)
+        mt_process_answer(request, MT_RECORD_RUN, mt_recorder_run(*out), path.data);
+    else
+        mt_process_note(request, "this process is not recorded");
+    mt_text_release(&path);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* The trace of a process of a recorded program: its path, the run's row, and the answers to `memtrace record`.
+ *
+ * Two processes can't write one trace at the same time. Rank N > 0 of a job has TRACE with -rankN before the ending; of
+ * processes that run beside each other without ranks, the first has TRACE, each other one TRACE-PID.
+ *
+ * Threads: any, one at a time for a request. */
+#ifndef MT_RUN_PROCESS_TRACE_H
+#define MT_RUN_PROCESS_TRACE_H
+
+#include "base/text.h"
+#include "run/handover.h"
+
+struct mt_recorder;
+struct mt_run_rank;
+
+/* The card, as known when the process begins to use it. */
+struct mt_process_card {
+    const char *name; /* "NVIDIA H200" */
+    uint64_t capacity_bytes;
+    const char *addition; /* to the name of its trace, before the ending: "-cuda1"; NULL: none */
+};
+
+/* Opens the trace that the request names, adds a run with the process's command line, number and rank, and answers so.
+ * `recorded` says what the run has: "memory". Fails as mt_recorder_open, and answers that, too. */
+mt_status mt_process_trace_open(const struct mt_record_request *request, const struct mt_process_card *card,
+                                const char *recorded, struct mt_recorder **out);
+
+/* Reads this process's place in a job from what torchrun, Slurm or MPI has put into the environment. False if it is in none.
+ * *out_job is the job's name, borrowed from the environment; NULL: not known. */
+bool mt_process_rank_read(struct mt_run_rank *out, const char **out_job);
+
+/* Appends `path` with `addition` before its ending: "run-rank1.db". */
+void mt_process_trace_name(struct mt_text *out, const char *path, const char *addition);
+
+/* Answers for this process. Does nothing for a request without a file for answers. */
+void mt_process_answer(const struct mt_record_request *request, mt_record_answer_kind kind, int64_t number,
+                       const char *text);
+
+/* Answers with the calling thread's last error and its consequence: "this process is not recorded". */
+void mt_process_note(const struct mt_record_request *request, const char *consequence);
+
+#endif
