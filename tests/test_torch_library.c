@@ -228,7 +228,7 @@ static void a_block_that_is_for_something_else_counts_there(void **state)
     assert_int_equal(figures(1, MEMTRACE_TORCH_ALL).requested, 1000);
     assert_int_equal(figures(1, MEMTRACE_TORCH_ALL).peak_requested, 1000);
     assert_int_equal(memtrace_torch_relabel((char *)block + 1, 0, MT_CATEGORY_PARAM), MT_USAGE);
-    assert_int_equal(mt_alloc_check(mt_torch_memory_alloc(mt_torch_memory_of(1))), MT_OK);
+    assert_int_equal(mt_alloc_check(mt_torch_alloc_of(1)), MT_OK);
 }
 
 static void calls_too_deep_are_the_last_one_s_that_is_known(void **state)
@@ -297,7 +297,7 @@ static void many_threads_leave_nothing_behind(void **state)
     for (int device = 0; device < FAKE_CARDS; device++) {
         assert_int_equal(figures(device, MEMTRACE_TORCH_ALL).blocks, 0);
         assert_int_equal(figures(device, MEMTRACE_TORCH_ALL).unknown_frees, 0);
-        assert_int_equal(mt_alloc_check(mt_torch_memory_alloc(mt_torch_memory_of(device))), MT_OK);
+        assert_int_equal(mt_alloc_check(mt_torch_alloc_of(device)), MT_OK);
     }
 }
 

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/order.h"
 #include "producers/model/settings.h"
-#include "trace/store/recorder.h"
+#include "run/live_run.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -84,16 +84,11 @@ void mt_attention_case_describe(const struct mt_attention_case *study, struct mt
 /* A cell has a thousand events, so its ring is small. */
 enum { RING_RECORDS = 1 << 12 };
 
-/* A cell under way, in the order of opening.
- * Invariant: either own_interner or recorder is NULL once the sink is open. */
+/* A cell under way. */
 struct cell {
     struct mt_attention_session *session;
     const struct mt_attention_case *study;
-    struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
-    const struct mt_interner *interner; /* of the sink that is used */
-    struct mt_recorder *recorder;       /* the session's, once this run has begun; NULL: not traced */
-    struct mt_sink sink;
-    struct mt_alloc *alloc;
+    struct mt_live_run *run;
     double *ms[MT_PHASE_COUNT]; /* of forward and backward, by repetition */
     size_t repeats[MT_PHASE_COUNT];
 };
@@ -105,8 +100,7 @@ static void on_phase_time(void *context, int64_t step, mt_phase phase, double ms
     snprintf(name, sizeof name, "phase_ms:%s", mt_phase_name(phase));
     assert(cell->ms[phase] != NULL && cell->repeats[phase] < (size_t)cell->study->repeats);
     cell->ms[phase][cell->repeats[phase]++] = ms;
-    if (cell->recorder != NULL)
-        mt_recorder_measure(cell->recorder, name, step, ms);
+    mt_live_run_measure(cell->run, name, step, ms);
 }
 
 static void on_step_done(void *context, int64_t step, int64_t total, double loss, double step_ms)
@@ -114,14 +108,13 @@ static void on_step_done(void *context, int64_t step, int64_t total, double loss
     (void)total;
     (void)loss;
     struct cell *cell = context;
-    if (cell->recorder != NULL)
-        mt_recorder_measure(cell->recorder, "step_ms", step, step_ms);
+    mt_live_run_measure(cell->run, "step_ms", step, step_ms);
 }
 
 /* The settings of a cell. A run of a model has others, so no comparison takes the one for the other. */
 enum { SETTINGS = 13, NUMBERS = 7 };
 
-static mt_status begin_run(struct cell *cell)
+static mt_status open_run(struct cell *cell)
 {
     const struct mt_attention_case *study = cell->study;
     struct mt_attention_session *session = cell->session;
@@ -147,40 +140,25 @@ static mt_status begin_run(struct cell *cell)
                                                       {"seed", texts[6]},
                                                       {"alloc", mt_text_get(&alloc)},
                                                       {"memtrace", MT_VERSION}};
-    const struct mt_run_info info = {.name = name.data,
-                                     .device = session->device->name,
-                                     .capacity_bytes = session->device->capacity_bytes,
-                                     .settings = settings,
-                                     .setting_count = SETTINGS,
-                                     .ring_records = RING_RECORDS};
-    mt_status status = session->recorder == NULL ? mt_recorder_open(session->trace, &info, &session->recorder)
-                                                 : mt_recorder_begin(session->recorder, &info);
-    if (status == MT_OK)
-        cell->recorder = session->recorder;
+    const struct mt_live_settings live = {.trace = session->trace,
+                                          .info = {.name = mt_text_get(&name),
+                                                   .settings = settings,
+                                                   .setting_count = SETTINGS,
+                                                   .ring_records = RING_RECORDS},
+                                          .device = session->device,
+                                          .alloc = &session->alloc,
+                                          .kept = &session->recorder};
+    mt_status status = mt_live_run_open(&live, &cell->run);
     mt_text_release(&alloc);
     mt_text_release(&name);
     session->is_untraceable = status != MT_OK;
     return status;
 }
 
-static mt_status open_sink(struct cell *cell, struct mt_attention_result *out)
-{
-    if (cell->session->trace == NULL) {
-        cell->interner = cell->own_interner = mt_interner_create();
-        cell->sink = mt_sink_discarding(cell->own_interner);
-        return MT_OK;
-    }
-    MT_TRY(begin_run(cell));
-    cell->sink = *mt_recorder_sink(cell->recorder);
-    cell->interner = mt_recorder_interner(cell->recorder);
-    out->run = mt_recorder_run(cell->recorder);
-    return MT_OK;
-}
-
 static void keep_refusal(const struct cell *cell, const struct mt_alloc_refusal *refusal,
                          struct mt_attention_result *out)
 {
-    const struct mt_label *label = mt_interner_find_label(cell->interner, refusal->label);
+    const struct mt_label *label = mt_interner_find_label(mt_live_run_interner(cell->run), refusal->label);
     out->oom_bytes = refusal->requested_bytes;
     out->oom_category = mt_label_category(refusal->label);
     out->oom_phase = label->phase;
@@ -201,9 +179,11 @@ static mt_status run(struct cell *cell, struct mt_attention_result *out)
 {
     const struct mt_training_observer observer = {
         .context = cell, .step_done = on_step_done, .phase_time = on_phase_time};
+    struct mt_alloc *alloc = mt_live_run_alloc(cell->run);
     struct mt_alloc_stats stats;
-    mt_status status = mt_attention_study_run(cell->session->device, cell->alloc, cell->study, &observer, &out->kept);
-    mt_alloc_stats(cell->alloc, &stats);
+    out->run = mt_live_run_number(cell->run);
+    mt_status status = mt_attention_study_run(cell->session->device, alloc, cell->study, &observer, &out->kept);
+    mt_alloc_stats(alloc, &stats);
     out->is_done = status == MT_OK;
     if (status == MT_OUT_OF_MEMORY)
         keep_refusal(cell, &stats.last_refusal, out);
@@ -215,13 +195,6 @@ static mt_status run(struct cell *cell, struct mt_attention_result *out)
     return MT_OK;
 }
 
-static mt_run_state end_state(mt_status status)
-{
-    if (status == MT_OK)
-        return MT_RUN_DONE;
-    return status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
-}
-
 mt_status mt_attention_session_run(struct mt_attention_session *session, const struct mt_attention_case *study,
                                    struct mt_attention_result *out)
 {
@@ -230,15 +203,10 @@ mt_status mt_attention_session_run(struct mt_attention_session *session, const s
     *out = (struct mt_attention_result){.forward_ms = NAN, .backward_ms = NAN};
     cell.ms[MT_PHASE_FORWARD] = mt_host_alloc((size_t)study->repeats * sizeof(double));
     cell.ms[MT_PHASE_BACKWARD] = mt_host_alloc((size_t)study->repeats * sizeof(double));
-    mt_status status = open_sink(&cell, out);
-    if (status == MT_OK)
-        status = mt_alloc_create(session->device, &cell.sink, &session->alloc, &cell.alloc);
+    mt_status status = open_run(&cell);
     if (status == MT_OK)
         status = run(&cell, out);
-    if (cell.alloc != NULL)
-        mt_alloc_destroy(cell.alloc);
-    mt_status ended = cell.recorder != NULL ? mt_recorder_end(cell.recorder, end_state(status)) : MT_OK;
-    mt_interner_destroy(cell.own_interner);
+    mt_status ended = mt_live_run_close(cell.run, mt_live_run_state(status));
     free(cell.ms[MT_PHASE_FORWARD]);
     free(cell.ms[MT_PHASE_BACKWARD]);
     return mt_status_keep(status == MT_OUT_OF_MEMORY ? MT_OK : status, ended);

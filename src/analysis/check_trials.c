@@ -1,8 +1,7 @@
 /* The trial of the check: runs are recorded of which it is known what they do, and checked. */
-#include "alloc/alloc.h"
 #include "analysis/check.h"
 #include "producers/model/training.h"
-#include "trace/store/recorder.h"
+#include "run/live_run.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -63,38 +62,30 @@ static void keep_a_block(void *context, int64_t step, int64_t total, double loss
     (void)mt_alloc_take(leak->alloc, leak->bytes, 0, id, span, &kept); /* without room the run says so by itself */
 }
 
-static mt_status train(struct mt_device *device, const struct mt_sink *sink, uint64_t leak_bytes)
+static mt_status train(const struct mt_live_run *run, uint64_t leak_bytes)
 {
-    struct mt_alloc_settings settings;
     struct mt_training_config config = tiny_config();
-    struct leak leak = {.bytes = leak_bytes};
-    mt_status status = mt_alloc_settings_parse("", &settings);
-    if (status == MT_OK)
-        status = mt_alloc_create(device, sink, &settings, &leak.alloc);
-    if (status != MT_OK)
-        return status;
+    struct leak leak = {.alloc = mt_live_run_alloc(run), .bytes = leak_bytes};
     struct mt_training_observer observer = {.context = &leak, .step_done = keep_a_block};
-    status = mt_training_run(device, leak.alloc, &config, &observer);
-    mt_alloc_destroy(leak.alloc);
-    return status;
+    return mt_training_run(mt_live_run_device(run), leak.alloc, &config, &observer);
 }
 
 /* Adds a run to the trace, also one that does not fit. */
 static mt_status record(const struct trials *trials, const char *name, const char *spelling, uint64_t leak_bytes)
 {
-    struct mt_device *device;
-    struct mt_recorder *recorder = NULL;
-    MT_TRY(mt_device_open(spelling, &device));
-    const struct mt_run_info info = {
-        .name = name, .device = device->name, .capacity_bytes = device->capacity_bytes, .ring_records = 1 << 16};
-    mt_status status = mt_recorder_open(trials->path, &info, &recorder);
+    const struct mt_alloc_settings alloc = mt_alloc_settings_of(MT_POLICY_TIGHT);
+    struct mt_live_settings settings = {
+        .trace = trials->path, .info = {.name = name, .ring_records = 1 << 16}, .alloc = &alloc};
+    struct mt_live_run *run;
+    MT_TRY(mt_device_open(spelling, &settings.device));
+    mt_status status = mt_live_run_open(&settings, &run);
     if (status == MT_OK) {
-        status = train(device, mt_recorder_sink(recorder), leak_bytes);
-        mt_run_state state = status == MT_OK ? MT_RUN_DONE : MT_RUN_OOM;
+        status = train(run, leak_bytes);
+        mt_run_state state = mt_live_run_state(status);
         status = status == MT_OUT_OF_MEMORY ? MT_OK : status;
-        status = mt_status_keep(status, mt_recorder_close(recorder, state));
+        status = mt_status_keep(status, mt_live_run_close(run, state));
     }
-    mt_device_close(device);
+    mt_device_close(settings.device);
     return status;
 }
 

@@ -2,8 +2,8 @@
  * simulated one, so an allocation costs no more than the policy's own work, and the sink discards what it is told. */
 #include "analysis/replay.h"
 
-#include "base/interner.h"
 #include "base/memory.h"
+#include "run/live_run.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -133,8 +133,8 @@ static void edges_release(struct edges *edges)
 /* An allocator on a simulated device. */
 struct replay {
     struct mt_device *device;
-    struct mt_interner *interner;
-    struct mt_alloc *alloc;
+    struct mt_live_run *run;
+    struct mt_alloc *alloc;   /* of `run` */
     struct mt_block **blocks; /* by lifetime; NULL before it is allocated */
 };
 
@@ -143,16 +143,16 @@ static mt_status replay_open(struct replay *replay, size_t count, const struct m
 {
     *replay = (struct replay){0};
     MT_TRY(mt_device_open_simulated(NULL, capacity_bytes, &replay->device));
-    replay->interner = mt_interner_create();
     replay->blocks = mt_host_alloc((count > 0 ? count : 1) * sizeof(struct mt_block *));
-    struct mt_sink sink = mt_sink_discarding(replay->interner);
-    return mt_alloc_create(replay->device, &sink, settings, &replay->alloc);
+    const struct mt_live_settings untraced = {.device = replay->device, .alloc = settings};
+    MT_TRY(mt_live_run_open(&untraced, &replay->run));
+    replay->alloc = mt_live_run_alloc(replay->run);
+    return MT_OK;
 }
 
 static void replay_close(struct replay *replay)
 {
-    mt_alloc_destroy(replay->alloc);
-    mt_interner_destroy(replay->interner);
+    (void)mt_live_run_close(replay->run, MT_RUN_DONE);
     free(replay->blocks);
     if (replay->device != NULL)
         mt_device_close(replay->device);

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
-#include "device/card_outside.h"
+#include "run/live_run.h"
 #include "trace/query/trace.h"
 
 #include <inttypes.h>
@@ -21,11 +21,8 @@ struct session {
     const struct mt_session_observer *observer;
     struct mt_run_result *result;
     struct mt_device *device;
-    struct mt_interner *own_interner;   /* of the sink that discards; NULL while there is a recorder */
-    const struct mt_interner *interner; /* of the sink that is used */
-    struct mt_recorder *recorder;       /* NULL: not traced */
-    struct mt_sink sink;
-    struct mt_alloc *alloc;
+    struct mt_live_run *live;
+    struct mt_alloc *alloc;    /* of `live` */
     struct mt_plan *placement; /* NULL: none is followed */
     uint64_t last_step_ns;     /* when the last step ended, by the host's clock; 0: there was none */
 };
@@ -46,27 +43,22 @@ static void note(const struct session *session, const char *format, ...)
 
 static void measure(struct session *session, const char *name, int64_t step, double value)
 {
-    if (session->recorder != NULL)
-        mt_recorder_measure(session->recorder, name, step, value);
+    mt_live_run_measure(session->live, name, step, value);
 }
 
 /* Stores all that a kind of holder has outside of the allocator. */
 static void tell_outside(struct session *session, mt_outside_kind kind, uint64_t bytes)
 {
-    const struct mt_sink *sink = mt_recorder_sink(session->recorder);
-    const struct mt_outside outside = {.kind = kind, .name = "", .bytes = bytes};
-    sink->outside(sink->context, &outside);
+    mt_live_run_outside(session->live, &(struct mt_outside){.kind = kind, .name = "", .bytes = bytes});
 }
 
 /* Stores what the process would hold on a simulated card beside the allocator. */
 static void estimate_outside(struct session *session)
 {
     struct mt_outside outside;
-    if (session->recorder == NULL || !mt_device_is_simulated(session->device->name) ||
-        !mt_card_outside(&session->device->card, MT_PART_PROCESS, 1, &outside))
-        return;
-    const struct mt_sink *sink = mt_recorder_sink(session->recorder);
-    sink->outside(sink->context, &outside);
+    if (mt_device_is_simulated(session->device->name) &&
+        mt_card_outside(&session->device->card, MT_PART_PROCESS, 1, &outside))
+        mt_live_run_outside(session->live, &outside);
 }
 
 /* Stores the bytes that this process holds according to the driver, and those that the allocator holds at the same moment.
@@ -75,7 +67,7 @@ static void measure_memory(struct session *session, int64_t step)
 {
     struct mt_device_memory memory;
     struct mt_alloc_stats stats;
-    if (session->recorder == NULL || mt_device_memory(session->device, &memory) != MT_OK)
+    if (!mt_live_run_is_traced(session->live) || mt_device_memory(session->device, &memory) != MT_OK)
         return;
     mt_alloc_stats(session->alloc, &stats);
     const struct {
@@ -184,33 +176,28 @@ static void note_emulation(const struct session *session)
              session->device->name);
 }
 
-static mt_status open_trace(struct session *session)
+static mt_status open_run(struct session *session)
 {
     const struct mt_run_plan *plan = session->plan;
-    if (plan->trace == NULL) {
-        session->interner = session->own_interner = mt_interner_create();
-        session->sink = mt_sink_discarding(session->own_interner);
-        return MT_OK;
-    }
     struct mt_settings settings = mt_settings_of_plan(plan, session->device);
     struct mt_run_setting *stored = mt_host_alloc(settings.count * sizeof *stored);
     for (size_t i = 0; i < settings.count; i++)
         stored[i] = (struct mt_run_setting){settings.rows[i].name, settings.rows[i].value};
-    struct mt_run_info info = {.name = plan->name,
-                               .device = session->device->name,
-                               .capacity_bytes = session->device->capacity_bytes,
-                               .wait_seconds = plan->wait_seconds,
-                               .settings = stored,
-                               .setting_count = settings.count};
-    mt_status status = mt_recorder_open(plan->trace, &info, &session->recorder);
+    const struct mt_live_settings live = {.trace = plan->trace,
+                                          .info = {.name = plan->name,
+                                                   .wait_seconds = plan->wait_seconds,
+                                                   .settings = stored,
+                                                   .setting_count = settings.count},
+                                          .device = session->device,
+                                          .alloc = &plan->alloc};
+    mt_status status = mt_live_run_open(&live, &session->live);
     mt_settings_release(&settings);
     free(stored);
     session->result->is_untraceable = status != MT_OK;
     if (status != MT_OK)
         return status;
-    session->sink = *mt_recorder_sink(session->recorder);
-    session->interner = mt_recorder_interner(session->recorder);
-    session->result->run = mt_recorder_run(session->recorder);
+    session->alloc = mt_live_run_alloc(session->live);
+    session->result->run = mt_live_run_number(session->live);
     return MT_OK;
 }
 
@@ -244,8 +231,8 @@ static char *describe_failure(const struct session *session)
     struct mt_text text = {0};
     mt_text_add(&text, "%s", mt_last_error());
     if (result->status == MT_OUT_OF_MEMORY)
-        session->observer->describe_refusal(session->observer->context, &result->stats.last_refusal, session->interner,
-                                            &text);
+        session->observer->describe_refusal(session->observer->context, &result->stats.last_refusal,
+                                            mt_live_run_interner(session->live), &text);
     return text.data;
 }
 
@@ -281,13 +268,6 @@ static void follow_plan(struct session *session)
     session->result->plan_peak_bytes = mt_plan_peak_bytes(session->placement);
 }
 
-static mt_run_state end_state(const struct mt_run_result *result)
-{
-    if (result->status == MT_OK)
-        return MT_RUN_DONE;
-    return result->status == MT_OUT_OF_MEMORY ? MT_RUN_OOM : MT_RUN_FAILED;
-}
-
 mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session_observer *observer,
                          struct mt_run_result *out)
 {
@@ -295,9 +275,7 @@ mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session
     struct session session = {.plan = plan, .observer = observer, .result = out};
     mt_status status = open_device(&session);
     if (status == MT_OK)
-        status = open_trace(&session);
-    if (status == MT_OK)
-        status = mt_alloc_create(session.device, &session.sink, &plan->alloc, &session.alloc);
+        status = open_run(&session);
     if (status == MT_OK) {
         note_emulation(&session);
         follow_plan(&session);
@@ -305,11 +283,8 @@ mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session
     } else {
         out->status = status;
     }
-    if (session.alloc != NULL)
-        mt_alloc_destroy(session.alloc);
+    mt_status closed = mt_live_run_close(session.live, mt_live_run_state(out->status));
     mt_plan_destroy(session.placement);
-    mt_status closed = mt_recorder_close(session.recorder, end_state(out));
-    mt_interner_destroy(session.own_interner);
     if (session.device != NULL)
         mt_device_close(session.device);
     return mt_status_keep(status, closed);

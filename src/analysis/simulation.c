@@ -1,18 +1,10 @@
 #include "analysis/simulation.h"
 
 #include "alloc/request_log.h"
-#include "base/interner.h"
 #include "producers/model/training.h"
+#include "run/live_run.h"
 
 #include <assert.h>
-
-/* The open parts of a simulation. */
-struct simulation {
-    struct mt_device *device;
-    struct mt_interner *interner;
-    struct mt_sink sink;
-    struct mt_alloc *alloc;
-};
 
 mt_status mt_simulated_card_find(const char *spelling, struct mt_card *out)
 {
@@ -117,15 +109,16 @@ mt_status mt_placement_follow(const struct mt_run_plan *run, const struct mt_car
     return status;
 }
 
-static struct mt_simulation measure(const struct simulation *simulation, mt_status status)
+static struct mt_simulation measure(const struct mt_live_run *run, mt_status status)
 {
     struct mt_alloc_stats stats;
-    mt_alloc_stats(simulation->alloc, &stats);
-    assert(stats.peak_reserved_bytes <= simulation->device->capacity_bytes);
+    const uint64_t capacity_bytes = mt_live_run_device(run)->capacity_bytes;
+    mt_alloc_stats(mt_live_run_alloc(run), &stats);
+    assert(stats.peak_reserved_bytes <= capacity_bytes);
     return (struct mt_simulation){.peak_requested_bytes = stats.all.peak_requested_bytes,
                                   .peak_allocated_bytes = stats.all.peak_allocated_bytes,
                                   .peak_reserved_bytes = stats.peak_reserved_bytes,
-                                  .capacity_bytes = simulation->device->capacity_bytes,
+                                  .capacity_bytes = capacity_bytes,
                                   .fits = status == MT_OK};
 }
 
@@ -145,29 +138,27 @@ void mt_placed_run_release(struct mt_placed_run *run)
 }
 
 /* A plan that the device has no room for is not followed, and the run goes on. */
-static mt_status train(const struct simulation *simulation, const struct mt_placed_run *run)
+static mt_status train(const struct mt_live_run *live, const struct mt_placed_run *run)
 {
     const struct mt_training_config config = reduce(&run->plan.config);
     if (run->placement != NULL)
-        mt_alloc_follow(simulation->alloc, run->placement);
-    return mt_training_run(simulation->device, simulation->alloc, &config, NULL);
+        mt_alloc_follow(mt_live_run_alloc(live), run->placement);
+    return mt_training_run(mt_live_run_device(live), mt_live_run_alloc(live), &config, NULL);
 }
 
 mt_status mt_simulate_placed(const struct mt_placed_run *run, uint64_t capacity_bytes, struct mt_simulation *out)
 {
     assert(run->placement == NULL || run->plan.follows_plan);
-    struct simulation simulation = {0};
-    MT_TRY(mt_device_open_simulated(&run->card, capacity_bytes, &simulation.device));
-    simulation.interner = mt_interner_create();
-    simulation.sink = mt_sink_discarding(simulation.interner);
-    mt_status status = mt_alloc_create(simulation.device, &simulation.sink, &run->plan.alloc, &simulation.alloc);
+    struct mt_live_settings untraced = {.alloc = &run->plan.alloc};
+    struct mt_live_run *live;
+    MT_TRY(mt_device_open_simulated(&run->card, capacity_bytes, &untraced.device));
+    mt_status status = mt_live_run_open(&untraced, &live);
     if (status == MT_OK) {
-        status = train(&simulation, run);
-        *out = measure(&simulation, status);
-        mt_alloc_destroy(simulation.alloc);
+        status = train(live, run);
+        *out = measure(live, status);
+        (void)mt_live_run_close(live, MT_RUN_DONE);
     }
-    mt_interner_destroy(simulation.interner);
-    mt_device_close(simulation.device);
+    mt_device_close(untraced.device);
     return status == MT_OUT_OF_MEMORY ? MT_OK : status;
 }
 

@@ -24,20 +24,20 @@ memtrace_status memtrace_note_take(memtrace_run *run, uint64_t address, uint64_t
 {
     struct mt_foreign_block block;
     MT_API_TRY(describe(run, address, bytes, stream, label, &block));
-    MT_API_NOTE(run, mt_foreign_take(run->notes, mt_api_now_ns(run), &block));
+    mt_live_note_take(run->live, &block);
     return MEMTRACE_OK;
 }
 
 void memtrace_note_give(memtrace_run *run, uint64_t address)
 {
-    MT_API_NOTE(run, mt_foreign_give(run->notes, mt_api_now_ns(run), address));
+    mt_live_note_give(run->live, address);
 }
 
 memtrace_status memtrace_note_relabel(memtrace_run *run, uint64_t address, const memtrace_label *label)
 {
     struct mt_api_purpose purpose;
     MT_API_TRY(mt_api_label(run, label, &purpose));
-    MT_API_NOTE(run, (void)mt_foreign_relabel(run->notes, mt_api_now_ns(run), address, purpose.label, purpose.span));
+    (void)mt_live_note_relabel(run->live, address, purpose.label, purpose.span);
     return MEMTRACE_OK;
 }
 
@@ -45,18 +45,18 @@ memtrace_status memtrace_note_refusal(memtrace_run *run, uint64_t bytes, uint64_
 {
     struct mt_foreign_block request;
     MT_API_TRY(describe(run, 0, bytes, stream, label, &request));
-    MT_API_NOTE(run, mt_foreign_oom(run->notes, mt_api_now_ns(run), &request));
+    mt_live_note_refusal(run->live, &request);
     return MEMTRACE_OK;
 }
 
 void memtrace_note_map(memtrace_run *run, uint64_t address, uint64_t bytes, uint64_t stream)
 {
-    MT_API_NOTE(run, mt_foreign_map(run->notes, mt_api_now_ns(run), address, bytes, stream));
+    mt_live_note_map(run->live, address, bytes, stream);
 }
 
 void memtrace_note_unmap(memtrace_run *run, uint64_t address, uint64_t bytes)
 {
-    MT_API_NOTE(run, mt_foreign_unmap(run->notes, mt_api_now_ns(run), address, bytes));
+    mt_live_note_unmap(run->live, address, bytes);
 }
 
 static_assert((int)MEMTRACE_CONTEXT == (int)MT_OUTSIDE_CONTEXT && (int)MEMTRACE_LIBRARY == (int)MT_OUTSIDE_LIBRARY &&
@@ -65,23 +65,21 @@ static_assert((int)MEMTRACE_CONTEXT == (int)MT_OUTSIDE_CONTEXT && (int)MEMTRACE_
 
 memtrace_status memtrace_note_outside(memtrace_run *run, memtrace_outside kind, const char *name, uint64_t bytes)
 {
-    const struct mt_sink *sink = mt_api_sink(run);
     if ((size_t)kind >= MT_OUTSIDE_KIND_COUNT)
         return mt_api_status(
             mt_fail(MT_USAGE, "memory outside of kind %d; there are 0 to %d", (int)kind, MT_OUTSIDE_KIND_COUNT - 1));
     if (bytes > INT64_MAX)
         return mt_api_status(
             mt_fail(MT_USAGE, "%" PRIu64 " bytes outside; at most %" PRId64 " can be noted", bytes, INT64_MAX));
-    sink->outside(sink->context, &(struct mt_outside){
-                                     .kind = (mt_outside_kind)kind, .name = name != NULL ? name : "", .bytes = bytes});
+    mt_live_run_outside(
+        run->live,
+        &(struct mt_outside){.kind = (mt_outside_kind)kind, .name = name != NULL ? name : "", .bytes = bytes});
     return MEMTRACE_OK;
 }
 
 memtrace_status memtrace_run_note_counts(memtrace_run *run, memtrace_note_counts *out_counts)
 {
-    mt_lock_take(&run->notes_lock);
-    struct mt_foreign_counts counts = mt_foreign_counts(run->notes);
-    mt_lock_give(&run->notes_lock);
+    const struct mt_foreign_counts counts = mt_live_note_counts(run->live);
     memtrace_note_counts known = {.takes = counts.takes,
                                   .gives = counts.gives,
                                   .maps = counts.maps,

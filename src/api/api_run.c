@@ -57,45 +57,40 @@ static bool has_valid_ranks(const memtrace_run_options *options)
     return size >= 0 && (size == 0 || (rank >= 0 && rank < size && local >= -1 && local < size));
 }
 
-static mt_status open_recorder(struct memtrace_run *run, const memtrace_run_options *options,
-                               const struct mt_alloc_settings *alloc)
+static mt_status open_live(struct memtrace_run *run, const memtrace_run_options *options,
+                           const struct mt_alloc_settings *alloc)
 {
     struct mt_text alloc_text = {0};
     mt_alloc_settings_format(alloc, &alloc_text);
-    const struct mt_device *device = run->device;
     const struct mt_run_rank rank = {options->rank, options->local_rank, options->world_size};
-    struct mt_run_info info = {.name = options->name,
-                               .rank = options->world_size > 0 ? &rank : NULL,
-                               .job = options->job,
-                               .device = device != NULL ? device->name : noted_device(options),
-                               .capacity_bytes = device != NULL ? device->capacity_bytes : noted_capacity(options)};
+    struct mt_live_settings live = {.trace = options->trace != NULL ? options->trace : DEFAULT_TRACE,
+                                    .info = {.name = options->name,
+                                             .rank = options->world_size > 0 ? &rank : NULL,
+                                             .job = options->job,
+                                             .device = noted_device(options),
+                                             .capacity_bytes = noted_capacity(options)},
+                                    .device = run->device,
+                                    .alloc = alloc,
+                                    .has_notes = true,
+                                    .access = MT_LIVE_ANY_THREAD};
     struct mt_run_setting *settings =
-        make_settings(options, device != NULL ? mt_text_get(&alloc_text) : NULL, &info.setting_count);
-    info.settings = settings;
-    mt_status status = mt_recorder_open(options->trace != NULL ? options->trace : DEFAULT_TRACE, &info, &run->recorder);
+        make_settings(options, run->device != NULL ? mt_text_get(&alloc_text) : NULL, &live.info.setting_count);
+    live.info.settings = settings;
+    mt_status status = mt_live_run_open(&live, &run->live);
+    if (status == MT_OK)
+        run->alloc = mt_live_run_alloc(run->live);
     free(settings);
     mt_text_release(&alloc_text);
     return status;
-}
-
-static mt_status open_alloc(struct memtrace_run *run, const struct mt_alloc_settings *settings)
-{
-    const struct mt_sink *sink = &run->joint.sources[MT_API_ALLOCATOR].sink;
-    return run->device != NULL ? mt_alloc_create(run->device, sink, settings, &run->alloc) : MT_OK;
 }
 
 /* Releases a run, which may have been opened in part. */
 static mt_status release_run(struct memtrace_run *run, mt_run_state state)
 {
     assert(run->threads == NULL);
-    if (run->alloc != NULL)
-        mt_alloc_destroy(run->alloc);
-    mt_foreign_destroy(run->notes);
-    mt_status status = mt_recorder_close(run->recorder, state);
+    mt_status status = mt_live_run_close(run->live, state);
     if (run->device != NULL)
         mt_device_close(run->device);
-    mt_number_map_release(&run->blocks);
-    mt_joint_sink_release(&run->joint);
     free(run->layers);
     free(run);
     return status;
@@ -109,11 +104,8 @@ static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options
                        options->local_rank, options->world_size);
     MT_TRY(mt_alloc_settings_parse(options->alloc != NULL ? options->alloc : "", &alloc));
     MT_TRY(open_device(run, options));
-    MT_TRY(open_recorder(run, options, &alloc));
-    assert(run->recorder != NULL && (run->device != NULL) == (options->device != NULL));
-    mt_joint_sink_create(&run->joint, mt_recorder_sink(run->recorder));
-    run->notes = mt_foreign_create(&run->joint.sources[MT_API_NOTES].sink);
-    MT_TRY(open_alloc(run, &alloc));
+    MT_TRY(open_live(run, options, &alloc));
+    assert((run->alloc != NULL) == (options->device != NULL));
     return mt_api_threads_create(run);
 }
 
@@ -123,7 +115,6 @@ memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_
     MT_API_TRY(mt_api_copy_in("memtrace_run_options", options, &known, sizeof known));
     mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
-    mt_number_map_create(&run->blocks);
     run->process = getpid();
     mt_status status = open_parts(run, &known);
     if (status == MT_OK)
@@ -156,5 +147,5 @@ memtrace_status memtrace_run_close(memtrace_run *run, memtrace_outcome outcome)
 
 int64_t memtrace_run_number(const memtrace_run *run)
 {
-    return mt_recorder_run(run->recorder);
+    return mt_live_run_number(run->live);
 }

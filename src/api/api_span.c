@@ -15,8 +15,7 @@ static const struct mt_api_place root = {.span = 0, .layer = -1};
 static void end_innermost(struct memtrace_run *run, struct mt_api_thread *thread)
 {
     assert(thread->depth > 0 && thread->run == run);
-    mt_span_id span = thread->places[--thread->depth].span;
-    MT_API_NOTE(run, mt_foreign_span_end(run->notes, mt_api_now_ns(run), span));
+    mt_live_run_mark(run->live, MT_EVENT_SPAN_END, 0, thread->places[--thread->depth].span);
 }
 
 /* Ends the spans of a thread that ends. Does nothing in a child of fork, since the run is its parent's. */
@@ -97,7 +96,7 @@ static void begin_span(struct memtrace_run *run, struct mt_api_thread *thread, s
 {
     assert(place.span != 0 && thread->run == run);
     *MT_HOST_ADD(thread->places, thread->depth) = place;
-    MT_API_NOTE(run, mt_foreign_span_begin(run->notes, mt_api_now_ns(run), place.span));
+    mt_live_run_mark(run->live, MT_EVENT_SPAN_BEGIN, 0, place.span);
 }
 
 static mt_status check_name(const char *what, const char *name)
@@ -199,7 +198,7 @@ memtrace_status memtrace_phase_begin(memtrace_run *run, memtrace_phase phase)
     if ((size_t)phase >= MT_PHASE_COUNT)
         return mt_api_status(mt_fail(MT_USAGE, "phase %d; there are 0 to %d", (int)phase, MT_PHASE_COUNT - 1));
     atomic_store(&run->phase, (int)phase);
-    MT_API_NOTE(run, mt_foreign_phase(run->notes, mt_api_now_ns(run), (mt_phase)phase));
+    mt_live_run_mark(run->live, MT_EVENT_PHASE, phase, 0);
     return MEMTRACE_OK;
 }
 
@@ -210,28 +209,22 @@ memtrace_phase memtrace_phase_now(const memtrace_run *run)
 
 void memtrace_step_begin(memtrace_run *run)
 {
-    MT_API_NOTE(run, mt_foreign_step_begin(run->notes, mt_api_now_ns(run)));
+    mt_live_run_mark(run->live, MT_EVENT_STEP_BEGIN, 0, 0);
 }
 
 void memtrace_step_end(memtrace_run *run)
 {
-    MT_API_NOTE(run, mt_foreign_step_end(run->notes, mt_api_now_ns(run)));
+    mt_live_run_mark(run->live, MT_EVENT_STEP_END, 0, 0);
 }
 
 int64_t memtrace_step_now(memtrace_run *run)
 {
-    int64_t step;
-    MT_API_NOTE(run, step = mt_foreign_step(run->notes));
-    return step;
+    return mt_live_note_step(run->live);
 }
 
 memtrace_status memtrace_measure(memtrace_run *run, const char *name, double value)
 {
     MT_API_TRY(check_name("measurement", name));
-    mt_lock_take(&run->notes_lock);
-    mt_lock_take(&run->joint.lock);
-    mt_recorder_measure(run->recorder, name, mt_foreign_step(run->notes), value);
-    mt_lock_give(&run->joint.lock);
-    mt_lock_give(&run->notes_lock);
+    mt_live_run_measure(run->live, name, mt_live_note_step(run->live), value);
     return MEMTRACE_OK;
 }

@@ -2,11 +2,8 @@
 #ifndef MT_API_RUN_PARTS_H
 #define MT_API_RUN_PARTS_H
 
-#include "alloc/alloc.h"
-#include "api/joint_sink.h"
-#include "base/number_map.h"
-#include "trace/store/foreign.h"
-#include "trace/store/recorder.h"
+#include "base/lock.h"
+#include "run/live_run.h"
 
 #include <memtrace.h>
 #include <pthread.h>
@@ -29,19 +26,10 @@ struct mt_api_thread {
     bool is_idle; /* its thread has ended */
 };
 
-/* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then joint.lock.
- * Invariant: alloc == NULL if and only if device == NULL. */
 struct memtrace_run {
-    struct mt_recorder *recorder;
-    struct mt_joint_sink joint;
+    struct mt_live_run *live;
     struct mt_device *device; /* NULL: the run has notes only */
-    struct mt_alloc *alloc;
-
-    struct mt_lock blocks_lock;
-    struct mt_number_map blocks; /* live ones, from address to struct mt_block * */
-
-    struct mt_lock notes_lock;
-    struct mt_foreign *notes; /* steps, phases and spans included */
+    struct mt_alloc *alloc;   /* of `live`; NULL likewise */
 
     pid_t process; /* the one that opened the run */
     struct mt_lock threads_lock;
@@ -63,16 +51,9 @@ struct mt_api_purpose {
     mt_stack_id stack; /* 0: not given */
 };
 
-enum { MT_API_ALLOCATOR, MT_API_NOTES }; /* the sources of joint */
-
 static inline const struct mt_sink *mt_api_sink(const struct memtrace_run *run)
 {
-    return &run->joint.sources[MT_API_NOTES].sink;
-}
-
-static inline uint64_t mt_api_now_ns(const struct memtrace_run *run)
-{
-    return mt_joint_sink_now_ns(&run->joint);
+    return mt_live_run_sink(run->live);
 }
 
 static inline memtrace_status mt_api_status(mt_status status)
@@ -86,14 +67,6 @@ static inline memtrace_status mt_api_status(mt_status status)
         mt_status mt_outcome = (call);                                                                                 \
         if (mt_outcome != MT_OK)                                                                                       \
             return mt_api_status(mt_outcome);                                                                          \
-    } while (0)
-
-/* Does `call`, which tells run->notes something, under its lock. */
-#define MT_API_NOTE(run, call)                                                                                         \
-    do {                                                                                                               \
-        mt_lock_take(&(run)->notes_lock);                                                                              \
-        call;                                                                                                          \
-        mt_lock_give(&(run)->notes_lock);                                                                              \
     } while (0)
 
 /* Interns a label of a caller (NULL: an empty one). Its span and layer are those of the span that it names, or of the

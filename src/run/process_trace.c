@@ -2,8 +2,6 @@
 
 #include "base/memory.h"
 
-#include "trace/store/recorder.h"
-
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,7 +104,7 @@ static void name_trace(struct mt_text *out, const struct mt_record_request *requ
 }
 
 static mt_status open_at(const struct mt_record_request *request, const char *path, const struct mt_process_card *card,
-                         const char *recorded, struct mt_recorder **out)
+                         const char *recorded, mt_live_access access, struct mt_live_run **out)
 {
     char pid[NUMBER_TEXT];
     struct mt_text command = {0};
@@ -116,15 +114,18 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     snprintf(pid, sizeof pid, "%" PRId64, (int64_t)getpid());
     read_command(&command);
     const struct mt_run_setting settings[] = {{"command", mt_text_get(&command)}, {"pid", pid}, {"recorded", recorded}};
-    const struct mt_run_info info = {.name = request->name,
-                                     .device = card->name,
-                                     .rank = is_rank ? &rank : NULL,
-                                     .job = job,
-                                     .capacity_bytes = card->capacity_bytes,
-                                     .settings = settings,
-                                     .setting_count = sizeof settings / sizeof settings[0]};
+    const struct mt_live_settings live = {.trace = path,
+                                          .info = {.name = request->name,
+                                                   .device = card->name,
+                                                   .rank = is_rank ? &rank : NULL,
+                                                   .job = job,
+                                                   .capacity_bytes = card->capacity_bytes,
+                                                   .settings = settings,
+                                                   .setting_count = sizeof settings / sizeof settings[0]},
+                                          .has_notes = access == MT_LIVE_ANY_THREAD,
+                                          .access = access};
     mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
-    mt_status status = mt_recorder_open(path, &info, out);
+    mt_status status = mt_live_run_open(&live, out);
     mt_text_release(&command);
     return status;
 }
@@ -132,14 +133,15 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
 /* If the trace can't be opened, since another process may be writing it, opens TRACE-PID. Appends the path that was
  * opened to *out_path. If both fail, the error is the first one's. */
 static mt_status open_anywhere(const struct mt_record_request *request, const struct mt_process_card *card,
-                               const char *recorded, struct mt_text *out_path, struct mt_recorder **out)
+                               const char *recorded, mt_live_access access, struct mt_text *out_path,
+                               struct mt_live_run **out)
 {
     name_trace(out_path, request, card);
-    mt_status status = open_at(request, out_path->data, card, recorded, out);
+    mt_status status = open_at(request, out_path->data, card, recorded, access, out);
     if (status == MT_NOT_WRITTEN) {
         struct mt_error error = mt_error_save(status);
         mt_text_add(out_path, "-%" PRId64, (int64_t)getpid());
-        status = open_at(request, out_path->data, card, recorded, out);
+        status = open_at(request, out_path->data, card, recorded, access, out);
         error.status = status; /* of the second attempt, with the words of the first */
         (void)mt_error_restore(&error, MT_OK);
     }
@@ -147,13 +149,13 @@ static mt_status open_anywhere(const struct mt_record_request *request, const st
 }
 
 mt_status mt_process_trace_open(const struct mt_record_request *request, const struct mt_process_card *card,
-                                const char *recorded, struct mt_recorder **out)
+                                const char *recorded, mt_live_access access, struct mt_live_run **out)
 {
     struct mt_text path = {0};
     assert(request->trace != NULL && card->name != NULL);
-    mt_status status = open_anywhere(request, card, recorded, &path, out);
+    mt_status status = open_anywhere(request, card, recorded, access, &path, out);
     if (status == MT_OK)
-        mt_process_answer(request, MT_RECORD_RUN, mt_recorder_run(*out), path.data);
+        mt_process_answer(request, MT_RECORD_RUN, mt_live_run_number(*out), path.data);
     else
         mt_process_note(request, "this process is not recorded");
     mt_text_release(&path);

@@ -9,9 +9,7 @@
 
 #include "base/text.h"
 #include "run/handover.h"
-
-struct mt_recorder;
-struct mt_run_rank;
+#include "run/live_run.h"
 
 /* The card, as known when the process begins to use it. */
 struct mt_process_card {
@@ -21,9 +19,9 @@ struct mt_process_card {
 };
 
 /* Opens the trace that the request names, adds a run with the process's command line, number and rank, and answers so.
- * `recorded` says what the run has: "memory". Fails as mt_recorder_open, and answers that, too. */
+ * `recorded` says what the run has: "memory". A run for any thread has notes; one for one thread has a sink alone. Fails as mt_live_run_open, and answers that, too. */
 mt_status mt_process_trace_open(const struct mt_record_request *request, const struct mt_process_card *card,
-                                const char *recorded, struct mt_recorder **out);
+                                const char *recorded, mt_live_access access, struct mt_live_run **out);
 
 /* Reads this process's place in a job from what torchrun, Slurm or MPI has put into the environment. False if it is in none.
  * *out_job is the job's name, borrowed from the environment; NULL: not known. */

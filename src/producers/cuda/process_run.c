@@ -1,38 +1,34 @@
 #include "producers/cuda/process_run.h"
 
-#include "base/clock.h"
 #include "base/memory.h"
-#include "trace/store/recorder.h"
 
 #include <assert.h>
 
 struct mt_process_run {
     struct mt_record_request request; /* of it, the file for answers and watches_kernels count */
-    struct mt_recorder *recorder;     /* NULL once closed */
+    struct mt_live_run *live;
     struct mt_account *account;
-    uint64_t begin_ns;
 };
 
-static struct mt_process_run *begin(const struct mt_record_request *request, struct mt_recorder *recorder,
+static struct mt_process_run *begin(const struct mt_record_request *request, struct mt_live_run *live,
                                     char *(*spell)(const char *name))
 {
     struct mt_process_run *run = mt_host_alloc(sizeof *run);
-    assert(recorder != NULL);
     const struct mt_account_settings settings = {.step = request->step, .device = request->device, .spell = spell};
     run->request = (struct mt_record_request){.answers = mt_host_strdup(request->answers),
                                               .watches_kernels = request->watches_kernels};
-    run->recorder = recorder;
-    run->begin_ns = mt_clock_ns();
-    run->account = mt_account_create(mt_recorder_sink(recorder), &settings);
+    run->live = live;
+    run->account = mt_account_create(mt_live_run_sink(live), &settings);
     return run;
 }
 
 mt_status mt_process_run_open(const struct mt_record_request *request, const struct mt_process_card *card,
                               char *(*spell)(const char *name), struct mt_process_run **out)
 {
-    struct mt_recorder *recorder;
-    MT_TRY(mt_process_trace_open(request, card, request->watches_kernels ? "memory, kernels" : "memory", &recorder));
-    *out = begin(request, recorder, spell);
+    struct mt_live_run *live;
+    MT_TRY(mt_process_trace_open(request, card, request->watches_kernels ? "memory, kernels" : "memory",
+                                 MT_LIVE_ONE_THREAD, &live));
+    *out = begin(request, live, spell);
     return MT_OK;
 }
 
@@ -43,7 +39,7 @@ struct mt_account *mt_process_run_account(struct mt_process_run *run)
 
 uint64_t mt_process_run_now_ns(const struct mt_process_run *run)
 {
-    return mt_clock_since_ns(run->begin_ns);
+    return mt_live_run_now_ns(run->live);
 }
 
 static void answer_lost(const struct mt_process_run *run, uint64_t count, const char *what)
@@ -62,15 +58,14 @@ static mt_run_state end_state(const struct mt_account_counts *counts, int exit_c
 mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64_t lost_records)
 {
     const struct mt_account_counts counts = mt_account_counts(run->account);
-    assert(run->recorder != NULL);
+    assert(mt_live_run_is_traced(run->live));
     answer_lost(run, lost_records, "records of CUPTI");
     answer_lost(run, counts.doubtful, "allocations that CUPTI records and no call tells of");
     if (run->request.watches_kernels)
-        mt_recorder_measure(run->recorder, MT_LOST_KERNELS, -1, (double)lost_records);
-    mt_recorder_measure(run->recorder, "records:told", -1, (double)counts.matched_records);
-    mt_recorder_measure(run->recorder, "records:filled_in", -1, (double)counts.filled_records);
-    mt_status status = mt_recorder_close(run->recorder, end_state(&counts, exit_code));
-    run->recorder = NULL;
+        mt_live_run_measure(run->live, MT_LOST_KERNELS, -1, (double)lost_records);
+    mt_live_run_measure(run->live, "records:told", -1, (double)counts.matched_records);
+    mt_live_run_measure(run->live, "records:filled_in", -1, (double)counts.filled_records);
+    mt_status status = mt_live_run_end_trace(run->live, end_state(&counts, exit_code));
     if (status != MT_OK)
         mt_process_answer(&run->request, MT_RECORD_NOTE, 0, mt_last_error());
     return status;
@@ -78,6 +73,5 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
 
 void mt_process_run_disown(struct mt_process_run *run)
 {
-    assert(run->recorder != NULL);
-    mt_recorder_disown(run->recorder);
+    mt_live_run_disown(run->live);
 }

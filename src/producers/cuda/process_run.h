@@ -10,7 +10,7 @@
 
 struct mt_process_run;
 
-/* Opens the trace and adds a run. Copies its arguments. Fails as mt_recorder_open. Answers `memtrace record`,
+/* Opens the trace and adds a run. Copies its arguments. Fails as mt_live_run_open. Answers `memtrace record`,
  * also on failure. */
 mt_status mt_process_run_open(const struct mt_record_request *request, const struct mt_process_card *card,
                               char *(*spell)(const char *name), struct mt_process_run **out);

@@ -3,7 +3,7 @@
 
 #include "base/interner.h"
 #include "base/memory.h"
-#include "trace/store/recorder.h"
+#include "run/live_run.h"
 #include "trace/store/trace_file.h"
 
 #include <assert.h>
@@ -64,7 +64,7 @@ static const char *run_name(const struct mt_import_plan *plan, const struct mt_i
 
 /* Adds the run to the trace. Of two settings with one name the recorder keeps the last, which is ours. */
 static mt_status open_run(const struct mt_import_plan *plan, const struct mt_import_source *source,
-                          struct mt_recorder **out)
+                          struct mt_live_run **out)
 {
     enum { OWN_SETTINGS = 2 };
     size_t count = source->setting_count;
@@ -75,16 +75,17 @@ static mt_status open_run(const struct mt_import_plan *plan, const struct mt_imp
     settings[count++] = (struct mt_run_setting){"format", source->format};
     struct mt_run_rank rank;
     const bool has_rank = find_rank(file_name(plan->file), &rank);
-    const struct mt_run_info info = {.name = run_name(plan, source),
-                                     .origin = MT_RUN_IMPORTED,
-                                     .rank = has_rank ? &rank : NULL,
-                                     .device = source->device,
-                                     .start_us = source->start_us,
-                                     .capacity_bytes = source->capacity_bytes,
-                                     .wait_seconds = plan->wait_seconds,
-                                     .settings = settings,
-                                     .setting_count = count};
-    mt_status status = mt_recorder_open(plan->trace, &info, out);
+    const struct mt_live_settings live = {.trace = plan->trace,
+                                          .info = {.name = run_name(plan, source),
+                                                   .origin = MT_RUN_IMPORTED,
+                                                   .rank = has_rank ? &rank : NULL,
+                                                   .device = source->device,
+                                                   .start_us = source->start_us,
+                                                   .capacity_bytes = source->capacity_bytes,
+                                                   .wait_seconds = plan->wait_seconds,
+                                                   .settings = settings,
+                                                   .setting_count = count}};
+    mt_status status = mt_live_run_open(&live, out);
     free(settings);
     return status;
 }
@@ -102,20 +103,20 @@ static mt_run_state end_of(const struct mt_import_source *source, const struct m
 static mt_status add_run(const struct mt_import_reader *reader, const struct mt_import_input *input,
                          const struct mt_import_source *source, struct mt_import_report *out)
 {
-    struct mt_recorder *recorder;
-    MT_TRY(open_run(input->plan, source, &recorder));
+    struct mt_live_run *run;
+    MT_TRY(open_run(input->plan, source, &run));
     out->kind = reader->kind;
     out->format = source->title;
-    out->run = mt_recorder_run(recorder);
-    mt_status status = reader->replay(input, mt_recorder_sink(recorder), out);
+    out->run = mt_live_run_number(run);
+    mt_status status = reader->replay(input, mt_live_run_sink(run), out);
     struct mt_error error = mt_error_save(status);
     const struct mt_torch_refusal *refusal = &out->torch.refusal;
     if (refusal->is_known)
-        mt_recorder_measure(recorder, MT_FREE_AT_REFUSAL, refusal->step, (double)refusal->free_bytes);
+        mt_live_run_measure(run, MT_FREE_AT_REFUSAL, refusal->step, (double)refusal->free_bytes);
     size_t steps = out->torch.times.count;
-    mt_step_times_store(&out->torch.times, steps > 0 && out->ends_refused ? steps - 1 : steps, recorder);
+    mt_step_times_store(&out->torch.times, steps > 0 && out->ends_refused ? steps - 1 : steps, run);
     mt_run_state state = status == MT_OK ? end_of(source, out) : MT_RUN_FAILED;
-    return mt_error_restore(&error, mt_recorder_close(recorder, state));
+    return mt_error_restore(&error, mt_live_run_close(run, state));
 }
 
 static mt_status import_by(const struct mt_import_reader *reader, struct mt_import_input *input,

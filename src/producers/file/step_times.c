@@ -32,24 +32,24 @@ void mt_step_times_begin(struct mt_step_times *times, mt_phase phase, uint64_t t
     times->phase = phase;
 }
 
-static void store_phases(const struct mt_step_time *time, int64_t step, struct mt_recorder *recorder)
+static void store_phases(const struct mt_step_time *time, int64_t step, struct mt_live_run *run)
 {
     for (int phase = 0; phase < MT_PHASE_COUNT; phase++) {
         char name[32];
         snprintf(name, sizeof name, "phase_ms:%s", mt_phase_name((mt_phase)phase));
         if (time->phase_ns[phase] > 0)
-            mt_recorder_measure(recorder, name, step, (double)time->phase_ns[phase] * 1e-6);
+            mt_live_run_measure(run, name, step, (double)time->phase_ns[phase] * 1e-6);
     }
 }
 
-void mt_step_times_store(const struct mt_step_times *times, size_t count, struct mt_recorder *recorder)
+void mt_step_times_store(const struct mt_step_times *times, size_t count, struct mt_live_run *run)
 {
     assert(count <= times->count);
     for (size_t i = 0; i < count; i++) {
         if (times->steps[i].ns == 0)
             continue;
-        store_phases(&times->steps[i], (int64_t)i, recorder);
-        mt_recorder_measure(recorder, "step_ms", (int64_t)i, (double)times->steps[i].ns * 1e-6);
+        store_phases(&times->steps[i], (int64_t)i, run);
+        mt_live_run_measure(run, "step_ms", (int64_t)i, (double)times->steps[i].ns * 1e-6);
     }
 }
 

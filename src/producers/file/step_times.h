@@ -6,7 +6,7 @@
 #define MT_FILE_STEP_TIMES_H
 
 #include "base/label.h"
-#include "trace/store/recorder.h"
+#include "run/live_run.h"
 
 /* The time of a step. Invariant: its phases sum to it. */
 struct mt_step_time {
@@ -28,7 +28,7 @@ void mt_step_times_phase(struct mt_step_times *times, mt_phase phase, uint64_t t
 void mt_step_times_end(struct mt_step_times *times, uint64_t time_ns);
 
 /* Stores the first `count` steps as measurements of the run. */
-void mt_step_times_store(const struct mt_step_times *times, size_t count, struct mt_recorder *recorder);
+void mt_step_times_store(const struct mt_step_times *times, size_t count, struct mt_live_run *run);
 
 void mt_step_times_release(struct mt_step_times *times);
 

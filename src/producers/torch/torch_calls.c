@@ -30,10 +30,10 @@ int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct
 
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)
 {
-    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    struct mt_live_run *run = mt_torch_run_of(device);
     (void)stream;
     mt_torch_note_free(size);
-    if (ptr != NULL && (memory == NULL || !mt_torch_memory_give(memory, address_of(ptr))))
+    if (ptr != NULL && (run == NULL || !mt_live_run_give(run, address_of(ptr))))
         mt_torch_count_unknown_free();
 }
 
@@ -45,18 +45,18 @@ void memtrace_torch_init(int device_count)
 
 void memtrace_torch_reset(void)
 {
-    struct mt_torch_memory *memory;
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        if (mt_torch_memory_alloc(memory) != NULL)
-            mt_alloc_release_cached(mt_torch_memory_alloc(memory));
+    struct mt_live_run *run;
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        if (mt_live_run_alloc(run) != NULL)
+            mt_alloc_release_cached(mt_live_run_alloc(run));
 }
 
 void *memtrace_torch_base_alloc(void *ptr, size_t *size)
 {
     uint64_t bytes = 0; /* of a block that is not found */
-    struct mt_torch_memory *memory;
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        (void)mt_torch_memory_find(memory, address_of(ptr), &bytes);
+    struct mt_live_run *run;
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        (void)mt_live_run_find(run, address_of(ptr), &bytes);
     if (size != NULL)
         *size = bytes;
     return ptr;
@@ -180,18 +180,18 @@ static void add_count(struct memtrace_torch_figures *out, const struct mt_alloc_
 
 int memtrace_torch_statistics(int device, int category, struct memtrace_torch_figures *out)
 {
-    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    struct mt_alloc *alloc = mt_torch_alloc_of(device);
     struct mt_alloc_stats stats;
     *out = (struct memtrace_torch_figures){0};
     if (category < MEMTRACE_TORCH_ALL || category >= MT_MOST_CATEGORIES)
         return mt_fail(MT_USAGE, "there is no category number %d", category);
-    if (memory == NULL || mt_torch_memory_alloc(memory) == NULL)
+    if (alloc == NULL)
         return MT_OK;
-    mt_alloc_stats(mt_torch_memory_alloc(memory), &stats);
+    mt_alloc_stats(alloc, &stats);
     add_count(out, category == MEMTRACE_TORCH_ALL ? &stats.all : &stats.category[category]);
     out->reserved = stats.reserved_bytes;
     out->peak_reserved = stats.peak_reserved_bytes;
-    out->capacity = mt_torch_memory_capacity(memory);
+    out->capacity = __atomic_load_n(&mt_live_run_device(mt_torch_run_of(device))->capacity_bytes, __ATOMIC_RELAXED);
     out->segments = stats.segments;
     out->largest_free = stats.largest_free_bytes;
     out->refusals = stats.ooms;
@@ -201,7 +201,7 @@ int memtrace_torch_statistics(int device, int category, struct memtrace_torch_fi
 
 void memtrace_torch_reset_peaks(int device)
 {
-    struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    if (memory != NULL && mt_torch_memory_alloc(memory) != NULL)
-        mt_alloc_reset_peaks(mt_torch_memory_alloc(memory));
+    struct mt_alloc *alloc = mt_torch_alloc_of(device);
+    if (alloc != NULL)
+        mt_alloc_reset_peaks(alloc);
 }

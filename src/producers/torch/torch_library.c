@@ -50,9 +50,9 @@ static struct library {
 static void become_child(void)
 {
     const bool is_unused = library.simulated != NULL && library.card_end == 0;
-    struct mt_torch_memory *memory;
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        mt_torch_memory_disown(memory);
+    struct mt_live_run *run;
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_disown(run);
     library.is_child = library.is_child || !is_unused;
 }
 
@@ -99,6 +99,18 @@ struct mt_torch_memory *mt_torch_memory_of(int device)
     return atomic_load_explicit(&library.cards[device], memory_order_acquire);
 }
 
+struct mt_live_run *mt_torch_run_of(int device)
+{
+    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    return memory != NULL ? mt_torch_memory_run(memory) : NULL;
+}
+
+struct mt_alloc *mt_torch_alloc_of(int device)
+{
+    const struct mt_live_run *run = mt_torch_run_of(device);
+    return run != NULL ? mt_live_run_alloc(run) : NULL;
+}
+
 struct mt_torch_memory *mt_torch_next(int *device)
 {
     struct mt_torch_memory *memory = NULL;
@@ -109,20 +121,34 @@ struct mt_torch_memory *mt_torch_next(int *device)
     return memory;
 }
 
+struct mt_live_run *mt_torch_next_run(int *device)
+{
+    struct mt_torch_memory *memory = mt_torch_next(device);
+    return memory != NULL ? mt_torch_memory_run(memory) : NULL;
+}
+
 /* ---- opening ---- */
+
+/* Limits the memory of a card that is simulated or ours. The lock is held. */
+static void limit(const struct mt_live_run *run, int device)
+{
+    struct mt_device *card = mt_live_run_device(run);
+    assert(library.fraction[device] >= 0 && library.fraction[device] <= 1);
+    if (card != NULL && library.fraction[device] > 0)
+        mt_device_limit(card, library.fraction[device]);
+}
 
 /* Gives a new card the state of the others. */
 static void catch_up(struct mt_torch_memory *memory, int device)
 {
     uint32_t count = MT_CATEGORY_COUNT;
+    const struct mt_sink *sink = mt_live_run_sink(mt_torch_memory_run(memory));
     const char *name;
     while (count < MT_MOST_CATEGORIES && (name = memtrace_torch_category_name((int)count)) != NULL) {
-        mt_torch_memory_category(memory, name);
+        (void)mt_sink_category(sink, name);
         count++;
     }
-    assert(library.fraction[device] >= 0 && library.fraction[device] <= 1);
-    if (library.fraction[device] > 0)
-        mt_torch_memory_limit(memory, library.fraction[device]);
+    limit(mt_torch_memory_run(memory), device);
     if (library.in_step)
         mt_torch_memory_mark(memory, MT_EVENT_STEP_BEGIN, (uint64_t)library.steps - 1, 0);
     mt_torch_memory_mark(memory, MT_EVENT_PHASE, library.phase, 0);
@@ -223,7 +249,7 @@ struct mt_torch_memory *mt_torch_watched(int device)
     if (memory == NULL && library.is_watching && !library.is_child && is_counted(device) &&
         mt_torch_memory_for(device, &memory) != MT_OK)
         library.is_watching = false;
-    return library.is_watching ? memory : NULL;
+    return library.is_watching && !mt_host_is_exhausted() ? memory : NULL;
 }
 
 static void set_text(char **place, const char *text)
@@ -376,9 +402,9 @@ void memtrace_torch_memory_fraction(double fraction, int device)
         return;
     enter();
     library.fraction[device] = fraction < 1 ? fraction : 1;
-    struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    if (memory != NULL)
-        mt_torch_memory_limit(memory, library.fraction[device]);
+    const struct mt_live_run *run = mt_torch_run_of(device);
+    if (run != NULL)
+        limit(run, device);
     leave();
 }
 
@@ -403,14 +429,14 @@ uint64_t mt_torch_unknown_frees(void)
 int memtrace_torch_category(const char *name)
 {
     bool is_new = false;
-    struct mt_torch_memory *memory;
+    struct mt_live_run *run;
     mt_category category = MT_CATEGORY_OTHER;
     if (library.is_child)
         return category;
     enter();
     category = mt_torch_names_category(&library.names, name, &is_new);
-    for (int i = 0; is_new && (memory = mt_torch_next(&i)) != NULL;)
-        mt_torch_memory_category(memory, name);
+    for (int i = 0; is_new && (run = mt_torch_next_run(&i)) != NULL;)
+        (void)mt_sink_category(mt_live_run_sink(run), name);
     leave();
     return category;
 }
@@ -468,13 +494,6 @@ void memtrace_torch_step_end(void)
 
 /* ---- the traces ---- */
 
-static mt_run_state state_of(int outcome)
-{
-    if (outcome == MT_OUT_OF_MEMORY)
-        return MT_RUN_OOM;
-    return outcome == MT_OK ? MT_RUN_DONE : MT_RUN_FAILED;
-}
-
 /* Answers memtrace record for a watched process. */
 static void answer_end(mt_status status)
 {
@@ -489,13 +508,13 @@ static void answer_end(mt_status status)
 int memtrace_torch_close(int outcome)
 {
     mt_status status = MT_OK;
-    struct mt_torch_memory *memory;
+    struct mt_live_run *run;
     if (library.is_child)
         return MT_OK;
     enter();
     end_step();
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        status = mt_status_keep(status, mt_torch_memory_end_trace(memory, state_of(outcome)));
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        status = mt_status_keep(status, mt_live_run_end_trace(run, mt_live_run_state((mt_status)outcome)));
     if (library.is_watching)
         answer_end(status);
     library.is_ended |= library.is_watching;
@@ -506,19 +525,19 @@ int memtrace_torch_close(int outcome)
 
 void memtrace_torch_measure(const char *name, double value)
 {
-    struct mt_torch_memory *memory;
+    struct mt_live_run *run;
     if (library.is_child)
         return;
     enter();
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        mt_torch_memory_measure(memory, name, library.in_step ? library.steps - 1 : MT_NO_STEP, value);
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_measure(run, name, library.in_step ? library.steps - 1 : MT_NO_STEP, value);
     leave();
 }
 
 void memtrace_torch_caveat(const char *kind, const char *name, const char *file, int line, int64_t count, int64_t total,
                            int64_t bytes, double value)
 {
-    struct mt_torch_memory *memory;
+    struct mt_live_run *run;
     struct mt_caveat caveat = {.name = name != NULL ? name : "",
                                .file = file != NULL ? file : "",
                                .line = line > 0 ? line : 0,
@@ -529,19 +548,19 @@ void memtrace_torch_caveat(const char *kind, const char *name, const char *file,
     if (library.is_child || kind == NULL || !mt_caveat_kind_find(kind, &caveat.kind))
         return;
     enter();
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        mt_torch_memory_caveat(memory, &caveat);
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_caveat(run, &caveat);
     leave();
 }
 
 void memtrace_torch_ended_by(const char *why)
 {
-    struct mt_torch_memory *memory;
+    struct mt_live_run *run;
     mt_ended_by reason;
     if (library.is_child || why == NULL || !mt_ended_by_find(why, &reason))
         return;
     enter();
-    for (int i = 0; (memory = mt_torch_next(&i)) != NULL;)
-        mt_torch_memory_ended_by(memory, reason);
+    for (int i = 0; (run = mt_torch_next_run(&i)) != NULL;)
+        mt_live_run_ended_by(run, reason);
     leave();
 }

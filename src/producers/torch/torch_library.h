@@ -20,9 +20,16 @@ bool mt_torch_is_child(void);
 /* Returns the memory of a card in use; NULL for other cards, and in a child of fork. */
 struct mt_torch_memory *mt_torch_memory_of(int device);
 
+/* Returns the run of a card in use; NULL for other cards, and in a child of fork. */
+struct mt_live_run *mt_torch_run_of(int device);
+
+/* Returns the allocator of a card in use, if it is ours; NULL otherwise. */
+struct mt_alloc *mt_torch_alloc_of(int device);
+
 /* Returns the memory of the next card in use, from number *device on, and sets *device behind it; NULL if there is
- * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) */
+ * none: for (int i = 0; (memory = mt_torch_next(&i)) != NULL;) The second returns its run. */
 struct mt_torch_memory *mt_torch_next(int *device);
+struct mt_live_run *mt_torch_next_run(int *device);
 
 /* Begins to watch PyTorch's own allocator: memory_of opens no card with ours from now on. `trace_path` is that of the
  * first card in use, a further one has -cudaN before the ending; NULL: what memtrace record asks for. MT_USAGE if neither

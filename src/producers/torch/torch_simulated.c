@@ -31,9 +31,9 @@ int memtrace_torch_describe(const char *device, struct memtrace_torch_descriptio
 uint64_t memtrace_torch_held(int device)
 {
     struct memtrace_torch_description card;
-    struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    if (memory != NULL)
-        return mt_torch_memory_held_bytes(memory);
+    struct mt_live_run *run = mt_torch_run_of(device);
+    if (run != NULL)
+        return mt_live_run_held_bytes(run);
     return memtrace_torch_describe(NULL, &card) == MT_OK ? card.context_bytes : 0;
 }
 
@@ -45,7 +45,7 @@ void memtrace_torch_communicate(int device, int what, int ranks)
     struct mt_torch_memory *memory;
     assert(what >= 0 && what < (int)(sizeof parts / sizeof parts[0]));
     if (mt_torch_simulated() != NULL && mt_torch_memory_for(device, &memory) == MT_OK)
-        (void)mt_torch_memory_hold(memory, parts[what], ranks);
+        (void)mt_live_run_hold(mt_torch_memory_run(memory), parts[what], ranks);
 }
 
 int memtrace_torch_knows_nccl(void)
@@ -58,11 +58,11 @@ int memtrace_torch_knows_nccl(void)
 
 int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])
 {
-    struct mt_torch_memory *memory = mt_torch_memory_of(device);
+    struct mt_alloc *alloc = mt_torch_alloc_of(device);
     struct mt_alloc_stats stats = {0};
     _Static_assert(MT_COUNTED_COUNT * MT_POOL_ROWS * 3 + 2 == MEMTRACE_TORCH_COUNTERS, "all counters have a place");
-    if (memory != NULL && mt_torch_memory_alloc(memory) != NULL)
-        mt_alloc_stats(mt_torch_memory_alloc(memory), &stats);
+    if (alloc != NULL)
+        mt_alloc_stats(alloc, &stats);
     uint64_t *next = out;
     for (int counted = 0; counted < MT_COUNTED_COUNT; counted++)
         for (int pool = 0; pool < MT_POOL_ROWS; pool++) {

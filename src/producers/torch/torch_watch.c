@@ -31,7 +31,7 @@ static struct memtrace_torch_abi abi;
 static _Thread_local struct pending {
     bool is_there;
     int device;
-    struct mt_torch_block block;
+    struct mt_foreign_block block;
 } pending;
 
 const struct memtrace_torch_abi *mt_torch_watch_abi(void)
@@ -116,7 +116,7 @@ static void claim(uint64_t address, uint64_t bytes)
 
 /* Stores the totals that have changed. This waits for the next block, since only the entry after a call of CUDA tells
  * that it was PyTorch's allocator's. */
-static void store_outside(struct mt_torch_memory *memory, int device)
+static void store_outside(struct mt_live_run *run, int device)
 {
     if (!atomic_exchange_explicit(&outside.is_changed[device], false, memory_order_relaxed))
         return;
@@ -124,58 +124,64 @@ static void store_outside(struct mt_torch_memory *memory, int device)
     for (uint32_t i = 0; i < outside.holder_count; i++)
         if (outside.totals[device][i] != outside.stored[device][i]) {
             outside.stored[device][i] = outside.totals[device][i];
-            mt_torch_memory_note_outside(memory, &(struct mt_outside){.kind = kind_of(outside.names[i]),
-                                                                      .name = outside.names[i],
-                                                                      .bytes = outside.stored[device][i]});
+            mt_live_run_outside(run, &(struct mt_outside){.kind = kind_of(outside.names[i]),
+                                                          .name = outside.names[i],
+                                                          .bytes = outside.stored[device][i]});
         }
     mt_lock_give(&outside.lock);
 }
 
 /* ---- entries ---- */
 
+/* Returns the block of an entry, labelled by what the calling thread does. */
+static struct mt_foreign_block describe(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
+{
+    const struct mt_foreign_block block = {.address = entry->address,
+                                           .requested_bytes = entry->bytes,
+                                           .stream = entry->stream,
+                                           .stack = mt_torch_memory_stack(memory)};
+    const struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
+    return mt_torch_memory_label(memory, block, &label);
+}
+
 /* Takes the thread's block with these allocated bytes. */
-static void take_pending(struct mt_torch_memory *memory, uint64_t allocated_bytes)
+static void take_pending(struct mt_live_run *run, uint64_t allocated_bytes)
 {
     assert(pending.is_there);
     pending.is_there = false;
-    pending.block.allocated_bytes = allocated_bytes;
-    mt_torch_memory_note_take(memory, &pending.block);
+    pending.block.block_bytes = allocated_bytes;
+    mt_live_note_take(run, &pending.block);
 }
 
 /* Keeps a block until its report. One whose report did not come has the bytes that PyTorch rounds to at least. */
 static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
+    struct mt_live_run *run = mt_torch_memory_run(memory);
     if (pending.is_there) {
         mt_torch_count_difference();
-        take_pending(memory, (pending.block.requested_bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES);
+        take_pending(run, (pending.block.requested_bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES);
     }
-    store_outside(memory, entry->device);
+    store_outside(run, entry->device);
     pending.is_there = true;
     pending.device = entry->device;
-    pending.block = (struct mt_torch_block){.address = entry->address,
-                                            .requested_bytes = entry->bytes,
-                                            .stream = entry->stream,
-                                            .label = mt_torch_operator_label(mt_torch_names_of_all()),
-                                            .stack = mt_torch_memory_stack(memory)};
+    pending.block = describe(memory, entry);
 }
 
-static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
+static void map(struct mt_live_run *run, const struct mt_torch_entry *entry)
 {
     claim(entry->address, entry->bytes);
     if (entry->action == abi.segment_map)
-        mt_torch_memory_note_growth(memory, entry->address, entry->bytes, entry->stream);
+        mt_live_note_growth(run, entry->address, entry->bytes, entry->stream);
     else
-        mt_torch_memory_note_map(memory, entry->address, entry->bytes, entry->stream);
+        mt_live_note_map(run, entry->address, entry->bytes, entry->stream);
 }
 
 static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
-    const struct mt_torch_block request = {.requested_bytes = entry->bytes,
-                                           .stream = entry->stream,
-                                           .label = mt_torch_operator_label(mt_torch_names_of_all()),
-                                           .stack = mt_torch_memory_stack(memory)};
-    mt_torch_memory_note_refusal(memory, &request);
-    mt_torch_memory_measure(memory, "oom:device_free", MT_NO_STEP, (double)entry->address);
+    const struct mt_foreign_block request = describe(memory, entry);
+    struct mt_live_run *run = mt_torch_memory_run(memory);
+    mt_live_note_refusal(run, &request);
+    mt_live_run_measure(run, "oom:device_free", MT_NO_STEP, (double)entry->address);
 }
 
 /* True if the entry is about memory. A snapshot has an entry for each card, also for those that are not in use. */
@@ -195,14 +201,15 @@ void mt_torch_watch_entry(const struct mt_torch_entry *entry)
     struct mt_torch_memory *memory = is_about_memory(entry) ? mt_torch_watched(entry->device) : NULL;
     if (memory == NULL)
         return;
+    struct mt_live_run *run = mt_torch_memory_run(memory);
     if (entry->action == abi.alloc)
         keep(memory, entry);
     else if (entry->action == abi.free_requested)
-        mt_torch_memory_note_give(memory, entry->address);
+        mt_live_note_give(run, entry->address);
     else if (entry->action == abi.segment_alloc || entry->action == abi.segment_map)
-        map(memory, entry);
+        map(run, entry);
     else if (entry->action == abi.segment_free || entry->action == abi.segment_unmap)
-        mt_torch_memory_note_unmap(memory, entry->address, entry->bytes);
+        mt_live_note_unmap(run, entry->address, entry->bytes);
     else if (entry->action == abi.oom)
         refuse(memory, entry);
 }
@@ -212,9 +219,10 @@ void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t
     struct mt_torch_memory *memory = mt_torch_watched(device);
     if (memory == NULL)
         return;
+    struct mt_live_run *run = mt_torch_memory_run(memory);
     if (bytes > 0 && pending.is_there && pending.device == device && pending.block.address == address)
-        take_pending(memory, (uint64_t)bytes);
-    const struct mt_torch_sums sums = mt_torch_memory_sums(memory);
+        take_pending(run, (uint64_t)bytes);
+    const struct mt_live_sums sums = mt_live_note_sums(run);
     if (sums.allocated_bytes != allocated || sums.reserved_bytes != reserved)
         mt_torch_count_difference();
 }
@@ -230,19 +238,19 @@ void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, 
                                          .bytes = bytes,
                                          .stream = stream};
     if (memory != NULL)
-        map(memory, &entry);
+        map(mt_torch_memory_run(memory), &entry);
 }
 
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream)
 {
     struct mt_torch_memory *memory = mt_torch_watched(device);
-    const struct mt_torch_block block = {.address = address,
-                                         .requested_bytes = requested,
-                                         .allocated_bytes = allocated,
-                                         .stream = stream,
-                                         .label = mt_torch_label_now()};
-    if (memory != NULL)
-        mt_torch_memory_note_take(memory, &block);
+    struct mt_foreign_block block = {
+        .address = address, .requested_bytes = requested, .block_bytes = allocated, .stream = stream};
+    const struct mt_torch_label label = mt_torch_label_now();
+    if (memory == NULL)
+        return;
+    block = mt_torch_memory_label(memory, block, &label);
+    mt_live_note_take(mt_torch_memory_run(memory), &block);
 }
 
 int mt_torch_watch_begin(const struct memtrace_torch_abi *given, const char *trace_path, const char *name)

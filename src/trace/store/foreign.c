@@ -208,15 +208,17 @@ void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct 
     emit_block(foreign, MT_EVENT_ALLOC, &block, taken->stack);
 }
 
-void mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address)
+uint64_t mt_foreign_give(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address)
 {
     const struct block *block = find_block(foreign, address);
+    const uint64_t bytes = block != NULL ? block->range.end - block->range.begin : 0;
     foreign->counts.gives++;
     move_clock(foreign, time_ns);
     if (block != NULL)
         end_block(foreign, block);
     else
         foreign->counts.unseen_gives++;
+    return bytes;
 }
 
 bool mt_foreign_relabel(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, mt_label_id label,

@@ -1,7 +1,7 @@
 /* Two emitters become one sequence: the allocator and the notes of a program emit from threads of their own, and the events
  * that arrive obey base/event.h as if there were one emitter. */
 #include "alloc/alloc.h"
-#include "api/joint_sink.h"
+#include "run/locked_sink.h"
 #include "base/interner.h"
 #include "base/random.h"
 #include "event_shadow.h"
@@ -136,12 +136,12 @@ static void what_two_emit_is_one_sequence(void **state)
     (void)state;
     uint64_t seed = take_seed();
     struct target *target = make_target();
-    struct mt_joint_sink joint;
-    mt_joint_sink_create(&joint, &target->sink);
+    struct mt_locked_sink locked;
+    mt_locked_sink_create(&locked, &target->sink, 2);
     struct mt_alloc_settings settings;
     struct mt_device *device;
-    struct actor allocator = {.sink = &joint.sources[0].sink, .seed = seed};
-    struct actor noter = {.sink = &joint.sources[1].sink, .seed = ~seed};
+    struct actor allocator = {.sink = &locked.sources[0].sink, .seed = seed};
+    struct actor noter = {.sink = &locked.sources[1].sink, .seed = ~seed};
     assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
     assert_int_equal(mt_device_open("sim", &device), MT_OK);
     assert_int_equal(mt_alloc_create(device, allocator.sink, &settings, &allocator.alloc), MT_OK);
@@ -154,13 +154,13 @@ static void what_two_emit_is_one_sequence(void **state)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
 
     assert_int_equal(target->shadow.contradictions, 0);
-    assert_int_equal(target->shadow.next_sequence, joint.sequence);
-    assert_true(joint.sequence >= 2 * ROUNDS);
+    assert_int_equal(target->shadow.next_sequence, locked.sequence);
+    assert_true(locked.sequence >= 2 * ROUNDS);
     assert_int_equal(target->shadow.requested_bytes, allocator.live_bytes + noter.live_bytes);
     mt_foreign_destroy(noter.foreign);
     mt_alloc_destroy(allocator.alloc);
     mt_device_close(device);
-    mt_joint_sink_release(&joint);
+    mt_locked_sink_release(&locked);
     free_target(target);
 }
 
@@ -168,13 +168,13 @@ static void names_of_categories_are_shared(void **state)
 {
     (void)state;
     struct target *target = make_target();
-    struct mt_joint_sink joint;
-    mt_joint_sink_create(&joint, &target->sink);
-    mt_category mine = mt_sink_category(&joint.sources[0].sink, "Mine");
+    struct mt_locked_sink locked;
+    mt_locked_sink_create(&locked, &target->sink, 2);
+    mt_category mine = mt_sink_category(&locked.sources[0].sink, "Mine");
     assert_true(mine >= MT_CATEGORY_COUNT);
-    assert_int_equal(mt_sink_category(&joint.sources[1].sink, "Mine"), mine);
-    assert_int_equal(mt_sink_category(&joint.sources[1].sink, "Param"), MT_CATEGORY_PARAM);
-    mt_joint_sink_release(&joint);
+    assert_int_equal(mt_sink_category(&locked.sources[1].sink, "Mine"), mine);
+    assert_int_equal(mt_sink_category(&locked.sources[1].sink, "Param"), MT_CATEGORY_PARAM);
+    mt_locked_sink_release(&locked);
     free_target(target);
 }
 
@@ -183,9 +183,9 @@ static void call_stacks_are_shared(void **state)
     (void)state;
     struct target *target = make_target();
     const struct mt_frame caller = {"main", "train.py", 40}, callee = {"forward", "model.py", 12};
-    struct mt_joint_sink joint;
-    mt_joint_sink_create(&joint, &target->sink);
-    const struct mt_sink *one = &joint.sources[0].sink, *other = &joint.sources[1].sink;
+    struct mt_locked_sink locked;
+    mt_locked_sink_create(&locked, &target->sink, 2);
+    const struct mt_sink *one = &locked.sources[0].sink, *other = &locked.sources[1].sink;
     mt_stack_id main_stack = mt_sink_stack(one, 0, &caller), stack = mt_sink_stack(one, main_stack, &callee);
     assert_true(main_stack != 0 && stack != 0 && stack != main_stack);
     assert_int_equal(mt_sink_stack(other, 0, &caller), main_stack);
@@ -193,7 +193,7 @@ static void call_stacks_are_shared(void **state)
     const struct mt_stack *known = mt_interner_find_stack(target->interner, stack);
     assert_int_equal(known->parent, main_stack);
     assert_string_equal(mt_interner_find_frame(target->interner, known->frame)->function, "forward");
-    mt_joint_sink_release(&joint);
+    mt_locked_sink_release(&locked);
     free_target(target);
 }
 

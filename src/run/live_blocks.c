@@ -1,0 +1,70 @@
+/* Blocks of the run's allocator, which callers know by their address. */
+#include "run/live_parts.h"
+
+#include <assert.h>
+
+mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out)
+{
+    struct mt_block *block = NULL;
+    MT_TRY(mt_alloc_serve(run->alloc, request, &block));
+    *out = mt_block_address(block);
+    assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == request->bytes);
+    mt_lock_take(&run->blocks_lock);
+    mt_number_map_put(&run->blocks, *out, (uint64_t)(uintptr_t)block);
+    mt_lock_give(&run->blocks_lock);
+    return MT_OK;
+}
+
+/* Forgets the address first, since another thread may get it as soon as the block is free. */
+bool mt_live_run_give(struct mt_live_run *run, mt_addr address)
+{
+    uint64_t block = 0;
+    mt_lock_take(&run->blocks_lock);
+    bool is_known = mt_number_map_take(&run->blocks, address, &block);
+    mt_lock_give(&run->blocks_lock);
+    if (is_known)
+        mt_alloc_give(run->alloc, (struct mt_block *)(uintptr_t)block);
+    return is_known;
+}
+
+/* Takes the lock and returns the live block that begins at the address; NULL if there is none. The caller holds the lock for as
+ * long as it uses the block, so that no other thread frees it meanwhile. */
+static struct mt_block *enter(struct mt_live_run *run, mt_addr address)
+{
+    uint64_t block = 0;
+    mt_lock_take(&run->blocks_lock);
+    (void)mt_number_map_get(&run->blocks, address, &block);
+    return (struct mt_block *)(uintptr_t)block;
+}
+
+static void leave(struct mt_live_run *run)
+{
+    mt_lock_give(&run->blocks_lock);
+}
+
+bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_bytes)
+{
+    const struct mt_block *block = enter(run, address);
+    if (block != NULL)
+        *out_bytes = mt_block_requested_bytes(block);
+    leave(run);
+    return block != NULL;
+}
+
+bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stream)
+{
+    struct mt_block *block = enter(run, address);
+    if (block != NULL)
+        mt_alloc_use_on(run->alloc, block, stream);
+    leave(run);
+    return block != NULL;
+}
+
+bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span)
+{
+    struct mt_block *block = enter(run, address);
+    if (block != NULL)
+        mt_alloc_relabel(run->alloc, block, label, span);
+    leave(run);
+    return block != NULL;
+}

@@ -1,0 +1,40 @@
+/* The structure of a run in progress, shared by the files of this folder. */
+#ifndef MT_RUN_LIVE_PARTS_H
+#define MT_RUN_LIVE_PARTS_H
+
+#include "base/number_map.h"
+#include "run/live_run.h"
+#include "run/locked_sink.h"
+
+/* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then the locked sink's.
+ * Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that were taken
+ * and not freed; sums are the bytes of the foreign blocks and of the memory that was noted. */
+struct mt_live_run {
+    struct mt_recorder *recorder; /* NULL: nothing is stored, or the trace has ended */
+    bool is_kept;                 /* the recorder is the caller's */
+    struct mt_locked_sink locked;
+    struct mt_sink sink;
+    int64_t number;
+    uint64_t capacity_bytes; /* of the device, or as the run's row has it; 0: not known */
+
+    struct mt_device *device;
+    struct mt_alloc *alloc;
+    struct mt_lock blocks_lock;
+    struct mt_number_map blocks; /* from address to struct mt_block * */
+
+    struct mt_lock notes_lock;
+    struct mt_foreign *foreign; /* NULL: no notes */
+    struct mt_live_sums sums;
+    struct mt_live_range {
+        mt_addr begin, end;
+    } * ranges; /* that another allocator has reserved */
+    size_t range_count;
+
+    struct mt_lock held_lock;
+    struct mt_outside held[MT_OUTSIDE_PART_COUNT]; /* of a simulated card */
+};
+
+/* The sources of the locked sink, in a run that has both. */
+enum { MT_LIVE_ALLOCATOR, MT_LIVE_NOTES };
+
+#endif

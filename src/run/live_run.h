@@ -1,0 +1,136 @@
+/* A run in progress: a trace, and the memory whose events it gets.
+ *
+ *   device ──▶ allocator ──▶ blocks, by address ─┐
+ *                                                ├─▶ locked sink ──▶ recorder ──▶ trace
+ *   notes of other memory ──▶ foreign memory ────┘
+ *
+ * A run has an allocator, notes, both or neither: an import emits its own events. The trace may end before the run does:
+ * programs free their last tensors after everything else.
+ *
+ * This is the only place that opens a recorder. */
+#ifndef MT_RUN_LIVE_RUN_H
+#define MT_RUN_LIVE_RUN_H
+
+#include "alloc/alloc.h"
+#include "device/card_outside.h"
+#include "trace/store/foreign.h"
+#include "trace/store/recorder.h"
+
+struct mt_live_run;
+
+/* Who calls. */
+typedef enum mt_live_access {
+    MT_LIVE_ONE_THREAD, /* one thread at a time: the sink is the recorder's own, with its entries for kernels and uses */
+    MT_LIVE_ANY_THREAD  /* any: calls of the sink take a lock */
+} mt_live_access;
+
+/* Borrowed for the call, except for the device, which must outlive the run. */
+struct mt_live_settings {
+    const char *trace;                     /* NULL: nothing is stored */
+    struct mt_run_info info;               /* `device` and `capacity_bytes` are set from the device, if there is one */
+    struct mt_device *device;              /* NULL: the run has no allocator */
+    const struct mt_alloc_settings *alloc; /* of the allocator */
+    bool has_notes;
+    mt_live_access access;
+    struct mt_recorder *
+        *kept; /* the recorder of runs that follow each other in one trace: NULL inside before the first. The caller
+                                  closes it. NULL: the run has a recorder of its own */
+};
+
+/* Opens a run. Fails as mt_recorder_open and mt_recorder_begin; *out is NULL then. Not while another thread uses the run. */
+mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_live_run **out);
+
+/* Ends the trace, and not the run. Fails as mt_recorder_close. A second call does nothing. */
+mt_status mt_live_run_end_trace(struct mt_live_run *run, mt_run_state state);
+
+/* Destroys the allocator, ends the trace if it has not ended, and frees the run, also after a failure. Blocks that are live stay
+ * live in the trace. Fails as mt_recorder_close. `run` may be NULL. Not while another thread uses the run. */
+mt_status mt_live_run_close(struct mt_live_run *run, mt_run_state state);
+
+/* Returns the state of a run whose program ended with a status. */
+mt_run_state mt_live_run_state(mt_status status);
+
+/* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */
+void mt_live_run_disown(struct mt_live_run *run);
+
+/* Returns the sink: of the notes, where the run has an allocator, too. Borrowed until the run is closed. */
+const struct mt_sink *mt_live_run_sink(struct mt_live_run *run);
+
+/* Returns the labels and spans by the numbers of the sink; borrowed until the trace ends. */
+const struct mt_interner *mt_live_run_interner(const struct mt_live_run *run);
+
+/* Return the allocator and its device; NULL if the run has none. */
+struct mt_alloc *mt_live_run_alloc(const struct mt_live_run *run);
+struct mt_device *mt_live_run_device(const struct mt_live_run *run);
+
+/* Returns the run's number in the trace; 0 if nothing is stored. */
+int64_t mt_live_run_number(const struct mt_live_run *run);
+
+/* True while events are stored. */
+bool mt_live_run_is_traced(const struct mt_live_run *run);
+
+/* Returns the ns since the run was opened. */
+uint64_t mt_live_run_now_ns(const struct mt_live_run *run);
+
+/* Store a measurement, a caveat, the reason why the run ended, and memory outside of the allocator, as the functions of the
+ * recorder and the sink do; nothing if the trace has ended. */
+void mt_live_run_measure(struct mt_live_run *run, const char *name, int64_t step, double value);
+void mt_live_run_caveat(struct mt_live_run *run, const struct mt_caveat *caveat);
+void mt_live_run_ended_by(struct mt_live_run *run, mt_ended_by reason);
+void mt_live_run_outside(struct mt_live_run *run, const struct mt_outside *outside);
+
+/* Adds what a part holds outside of the allocator on a simulated card, in a communicator of `ranks` where it is NCCL's; the first
+ * communicator counts once. False if that is not known of the card. Any thread. */
+bool mt_live_run_hold(struct mt_live_run *run, mt_outside_part part, int ranks);
+
+/* Returns what the process holds of its card outside of the allocator: the context or, where more was added, all. */
+uint64_t mt_live_run_held_bytes(struct mt_live_run *run);
+
+/* Emits an event that is not about memory, if the trace is open: by the notes, if the run has some, which then number the steps;
+ * or else by the allocator, with `value`. */
+void mt_live_run_mark(struct mt_live_run *run, mt_event_kind kind, uint64_t value, mt_span_id span);
+
+/* ---- blocks of the allocator, by address; any thread ---- */
+
+/* Takes a block. Fails as mt_alloc_serve. */
+mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out);
+
+/* The following return false if no block of the allocator begins at the address. */
+
+/* Frees the block. */
+bool mt_live_run_give(struct mt_live_run *run, mt_addr address);
+
+/* Sets *out_bytes to the requested bytes of the block. */
+bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_bytes);
+
+/* Makes the stream a user of the block, as mt_alloc_use_on. */
+bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stream);
+
+/* Gives the block another label, as mt_alloc_relabel. */
+bool mt_live_run_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
+
+/* ---- notes of other memory, of a run that has notes; any thread. As the functions of foreign.h, at the present time ---- */
+
+void mt_live_note_take(struct mt_live_run *run, const struct mt_foreign_block *block);
+void mt_live_note_give(struct mt_live_run *run, mt_addr address);
+bool mt_live_note_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
+void mt_live_note_refusal(struct mt_live_run *run, const struct mt_foreign_block *request);
+void mt_live_note_map(struct mt_live_run *run, mt_addr address, uint64_t bytes, uint64_t stream);
+void mt_live_note_unmap(struct mt_live_run *run, mt_addr address, uint64_t bytes);
+
+/* Maps memory into a range of addresses that PyTorch has reserved (expandable segments). The range becomes one segment, which
+ * grows. */
+void mt_live_note_growth(struct mt_live_run *run, mt_addr address, uint64_t bytes, uint64_t stream);
+
+/* Returns the step that is under way, MT_NO_STEP if there is none. */
+int64_t mt_live_note_step(struct mt_live_run *run);
+
+struct mt_foreign_counts mt_live_note_counts(struct mt_live_run *run);
+
+/* The sums of what was noted. */
+struct mt_live_sums {
+    uint64_t allocated_bytes, reserved_bytes;
+};
+struct mt_live_sums mt_live_note_sums(struct mt_live_run *run);
+
+#endif
