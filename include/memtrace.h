@@ -273,8 +273,9 @@ MEMTRACE_API uint32_t memtrace_stack(memtrace_run *run, uint32_t parent, uint32_
 /* Begin and end a span: a place in the program. Spans nest, and each thread has its own. A block belongs to the
  * innermost span of the thread that asks for it. Answers show the path of the span: "model.layers.7.ffn". A name may
  * contain dots. If it is a number, or ends with a dot and a number ("7", "layers.7"), that is the layer of all blocks
- * inside. Answers merge blocks that differ by the layer alone. The end of a thread ends its spans. The name is copied.
- * MEMTRACE_USAGE for a name that is NULL or "", and for an end without a beginning on this thread. */
+ * inside, unless a span around it has a layer: expert 3 of layer 7 is of layer 7. Answers merge blocks that differ by
+ * the layer alone. The end of a thread ends its spans. The name is copied. MEMTRACE_USAGE for a name that is
+ * NULL or "", and for an end without a beginning on this thread. */
 MEMTRACE_API memtrace_status memtrace_span_begin(memtrace_run *run, const char *name);
 MEMTRACE_API memtrace_status memtrace_span_end(memtrace_run *run);
 

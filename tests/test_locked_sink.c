@@ -1,10 +1,10 @@
 /* Two emitters become one sequence: the allocator and the notes of a program emit from threads of their own, and the events
  * that arrive obey base/event.h as if there were one emitter. */
 #include "alloc/alloc.h"
-#include "run/locked_sink.h"
 #include "base/interner.h"
 #include "base/random.h"
 #include "event_shadow.h"
+#include "run/locked_sink.h"
 #include "seed.h"
 #include "trace/store/foreign.h"
 

@@ -231,13 +231,13 @@ static void a_block_that_is_for_something_else_counts_there(void **state)
     assert_int_equal(mt_alloc_check(mt_torch_alloc_of(1)), MT_OK);
 }
 
-static void calls_too_deep_are_the_last_one_s_that_is_known(void **state)
+static void a_deep_call_has_its_own_label(void **state)
 {
     (void)state;
+    enum { DEEP = 300 };
     uint32_t first = 0;
-    for (int i = 0; i < MT_TORCH_MOST_DEPTH + 10; i++) {
-        uint32_t depth =
-            memtrace_torch_span_begin(0, i == MT_TORCH_MOST_DEPTH - 1 ? MT_CATEGORY_NORM : MT_CATEGORY_BLOCK);
+    for (int i = 0; i < DEEP; i++) {
+        uint32_t depth = memtrace_torch_span_begin(0, i == DEEP - 1 ? MT_CATEGORY_NORM : MT_CATEGORY_BLOCK);
         first = i == 0 ? depth : first;
     }
     take(1000, 0, 0);
@@ -377,7 +377,7 @@ int main(void)
         cmocka_unit_test_setup(settings_come_before_the_first_block, forget),
         cmocka_unit_test_setup(figures_count_by_the_innermost_label, forget),
         cmocka_unit_test_setup(a_block_that_is_for_something_else_counts_there, forget),
-        cmocka_unit_test_setup(calls_too_deep_are_the_last_one_s_that_is_known, forget),
+        cmocka_unit_test_setup(a_deep_call_has_its_own_label, forget),
         cmocka_unit_test_setup(a_label_is_of_one_thread, forget),
         cmocka_unit_test_setup(many_threads_leave_nothing_behind, forget),
         cmocka_unit_test_setup(a_child_of_fork_touches_nothing, forget),

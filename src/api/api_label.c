@@ -76,7 +76,7 @@ static mt_status convert(struct memtrace_run *run, const memtrace_label *given, 
                          mt_stack_id *out_stack)
 {
     memtrace_label label;
-    struct mt_api_place place = {out->span, out->layer};
+    struct mt_place place = {.span = out->span, .layer = out->layer};
     MT_TRY(mt_api_copy_in("memtrace_label", given, &label, sizeof label));
     if (!find_role(label.role, &out->role))
         return mt_fail(MT_USAGE, "a label has role %d; there are 0 to %d", (int)label.role, MEMTRACE_UNKNOWN_ROLE);
@@ -98,7 +98,7 @@ static mt_status convert(struct memtrace_run *run, const memtrace_label *given, 
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, struct mt_api_purpose *out)
 {
     const struct mt_sink *sink = mt_api_sink(run);
-    const struct mt_api_place place = mt_api_place_now(run);
+    const struct mt_place place = mt_api_place_now(run);
     struct mt_label whole = {.category = MT_CATEGORY_OTHER,
                              .role = MT_ROLE_OTHER,
                              .phase = (mt_phase)memtrace_phase_now(run),

@@ -6,7 +6,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define DEFAULT_TRACE "memtrace.db"
 #define DEFAULT_NOTED_DEVICE "noted"
@@ -87,7 +86,7 @@ static mt_status open_live(struct memtrace_run *run, const memtrace_run_options 
 /* Releases a run, which may have been opened in part. */
 static mt_status release_run(struct memtrace_run *run, mt_run_state state)
 {
-    assert(run->threads == NULL);
+    mt_thread_spans_destroy(run->spans);
     mt_status status = mt_live_run_close(run->live, state);
     if (run->device != NULL)
         mt_device_close(run->device);
@@ -106,7 +105,7 @@ static mt_status open_parts(struct memtrace_run *run, const memtrace_run_options
     MT_TRY(open_device(run, options));
     MT_TRY(open_live(run, options, &alloc));
     assert((run->alloc != NULL) == (options->device != NULL));
-    return mt_api_threads_create(run);
+    return mt_api_spans_create(run);
 }
 
 memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_run **out_run)
@@ -115,7 +114,6 @@ memtrace_status memtrace_run_open(const memtrace_run_options *options, memtrace_
     MT_API_TRY(mt_api_copy_in("memtrace_run_options", options, &known, sizeof known));
     mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
     struct memtrace_run *run = mt_host_alloc(sizeof *run);
-    run->process = getpid();
     mt_status status = open_parts(run, &known);
     if (status == MT_OK)
         *out_run = run;
@@ -141,7 +139,6 @@ memtrace_status memtrace_run_close(memtrace_run *run, memtrace_outcome outcome)
 {
     if (run == NULL)
         return MEMTRACE_OK;
-    mt_api_threads_release(run);
     return mt_api_status(release_run(run, state_of(outcome)));
 }
 

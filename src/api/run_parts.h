@@ -4,38 +4,18 @@
 
 #include "base/lock.h"
 #include "run/live_run.h"
+#include "run/thread_spans.h"
 
 #include <memtrace.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <sys/types.h>
-
-/* A span, and what it implies. */
-struct mt_api_place {
-    mt_span_id span;
-    int layer; /* of this span or the nearest around it that has one; -1: none */
-};
-
-/* The open spans of one thread, innermost last. The run owns them, so that it can end before its threads do. The struct
- * of a thread that has ended is reused. Invariant: depth is 0 while is_idle. */
-struct mt_api_thread {
-    struct memtrace_run *run;
-    struct mt_api_thread *next;
-    struct mt_api_place *places;
-    size_t depth;
-    bool is_idle; /* its thread has ended */
-};
 
 struct memtrace_run {
     struct mt_live_run *live;
     struct mt_device *device; /* NULL: the run has notes only */
     struct mt_alloc *alloc;   /* of `live`; NULL likewise */
 
-    pid_t process; /* the one that opened the run */
-    struct mt_lock threads_lock;
-    struct mt_api_thread *threads;
-    pthread_key_t thread_key; /* struct mt_api_thread * */
-    atomic_int phase;         /* mt_phase */
+    struct mt_thread_spans *spans;
+    atomic_int phase; /* mt_phase */
 
     struct mt_lock layers_lock;
     int *layers; /* by span, of those that memtrace_span has returned */
@@ -74,18 +54,17 @@ static inline memtrace_status mt_api_status(mt_status status)
 mt_status mt_api_label(struct memtrace_run *run, const memtrace_label *label, struct mt_api_purpose *out);
 
 /* Returns the innermost span of the calling thread. */
-struct mt_api_place mt_api_place_now(const struct memtrace_run *run);
+struct mt_place mt_api_place_now(const struct memtrace_run *run);
 
 /* Finds a span by a number that memtrace_span has returned. False for any other; the second function says so. */
-bool mt_api_find_span(struct memtrace_run *run, uint32_t number, struct mt_api_place *out);
+bool mt_api_find_span(struct memtrace_run *run, uint32_t number, struct mt_place *out);
 mt_status mt_api_fail_span(uint32_t number);
 
 /* Fails with MT_USAGE if the run has no device, and so no allocator. */
 mt_status mt_api_check_device(const struct memtrace_run *run);
 
-/* Create and release the threads of a run. MT_FAILED if the process has no thread-specific key left. */
-mt_status mt_api_threads_create(struct memtrace_run *run);
-void mt_api_threads_release(struct memtrace_run *run);
+/* Creates the spans of a run's threads. Fails as mt_thread_spans_create. */
+mt_status mt_api_spans_create(struct memtrace_run *run);
 
 /* Copy a struct from a caller, or to a caller. Such structs begin with their size and may be of another version: fields
  * that one side lacks are left out, or 0. MT_USAGE, naming `what`, if the size is impossible. */

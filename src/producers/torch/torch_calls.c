@@ -93,26 +93,16 @@ int memtrace_torch_phase_number(const char *name)
 
 /* ---- labels ---- */
 
-static void mark_span(mt_event_kind kind, mt_span_id span)
-{
-    if (span != 0)
-        mt_torch_mark(kind, 0, span);
-}
-
 uint32_t memtrace_torch_span_begin(uint32_t span, int category)
 {
-    uint32_t depth = mt_torch_label_begin(span, mt_torch_known(category));
-    assert(mt_torch_label_depth() == depth + 1);
-    mark_span(MT_EVENT_SPAN_BEGIN, mt_torch_label_span_at(depth + 1));
-    return depth;
+    if (span != 0)
+        mt_torch_mark(MT_EVENT_SPAN_BEGIN, 0, span);
+    return mt_torch_label_begin(span, mt_torch_known(category));
 }
 
 void memtrace_torch_span_end(uint32_t depth)
 {
-    for (uint32_t d = mt_torch_label_depth(); d > depth; d--)
-        mark_span(MT_EVENT_SPAN_END, mt_torch_label_span_at(d));
-    mt_torch_label_end(depth);
-    assert(mt_torch_label_depth() <= depth);
+    mt_thread_spans_end(mt_torch_spans(), depth);
 }
 
 uint32_t memtrace_torch_span_now(void)

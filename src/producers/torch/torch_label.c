@@ -5,11 +5,10 @@
 #include "producers/torch/memtrace_torch.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LONGEST_LAYER = 6 /* digits */ };
 
 /* ---- names ---- */
 
@@ -28,15 +27,6 @@ void mt_torch_names_end(struct mt_torch_names *names)
     mt_interner_destroy(names->interner);
 }
 
-/* Returns the layer of a span: a list of modules names its members by number. */
-static int layer_of(const char *name, int parent_layer)
-{
-    size_t length = strlen(name);
-    if (parent_layer >= 0 || length == 0 || length > LONGEST_LAYER || strspn(name, "0123456789") != length)
-        return parent_layer;
-    return atoi(name);
-}
-
 /* Adds a new span of the interner, whose ids are dense. The lock is held. */
 static void append(struct mt_torch_names *names, mt_span_id span, const char *kind)
 {
@@ -47,7 +37,7 @@ static void append(struct mt_torch_names *names, mt_span_id span, const char *ki
     names->spans[span] = (struct mt_torch_span){.parent = known->parent,
                                                 .name = known->name,
                                                 .kind = mt_host_strdup(kind),
-                                                .layer = layer_of(known->name, parent_layer)};
+                                                .layer = mt_span_layer(known->name, parent_layer)};
     names->span_count = span;
 }
 
@@ -112,21 +102,8 @@ const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t 
 
 /* ---- labels ---- */
 
-struct place {
-    mt_span_id span;
-    mt_category category;
-    bool without_grad;
-};
-
-/* Invariant: stack[0 .. min(depth, MT_TORCH_MOST_DEPTH)) has the places that were begun, outermost first. */
-struct thread_labels {
-    uint32_t depth;
-    struct place stack[MT_TORCH_MOST_DEPTH];
-};
-
-/* State of a thread and of the program. It is global because the library is called through plain functions. The phase
- * is one word, so that a change is never read in part: category << 8 | phase. */
-static _Thread_local struct thread_labels labels;
+/* State of the program. It is global because the library is called through plain functions. The phase is one word, so that a
+ * change is never read in part: category << 8 | phase. */
 static bool (*_Atomic grad_mode)(void);
 static _Atomic uint32_t program_phase = MT_CATEGORY_OTHER << 8 | MT_PHASE_INIT;
 
@@ -143,44 +120,54 @@ static bool is_without_grad(void)
     return is_enabled != NULL && !is_enabled();
 }
 
+static struct mt_thread_spans *spans;
+static void (*_Atomic on_end)(mt_span_id span); /* NULL: there is no trace yet */
+
+void mt_torch_label_on_end(void (*end)(mt_span_id span))
+{
+    on_end = end;
+}
+
+static void end_span(void *context, mt_span_id span)
+{
+    (void)context;
+    void (*end)(mt_span_id) = atomic_load_explicit(&on_end, memory_order_relaxed);
+    if (span != 0 && end != NULL)
+        end(span);
+}
+
+static void create_spans(void)
+{
+    if (mt_thread_spans_create(end_span, NULL, &spans) != MT_OK)
+        mt_host_exhausted("a thread-specific key");
+}
+
+struct mt_thread_spans *mt_torch_spans(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, create_spans);
+    return spans;
+}
+
 struct mt_torch_label mt_torch_label_now(void)
 {
     const uint32_t word = atomic_load_explicit(&program_phase, memory_order_relaxed);
-    struct mt_torch_label label = {.phase = (mt_phase)(word & BYTE), .category = (mt_category)(word >> CATEGORY_SHIFT)};
-    if (labels.depth == 0) {
-        label.without_grad = is_without_grad();
-        return label;
-    }
-    const struct place *place =
-        &labels.stack[(labels.depth < MT_TORCH_MOST_DEPTH ? labels.depth : MT_TORCH_MOST_DEPTH) - 1];
-    label.span = place->span;
-    label.category = place->category;
-    label.without_grad = place->without_grad;
-    return label;
+    const struct mt_place *place = mt_thread_spans_now(mt_torch_spans());
+    if (place == NULL)
+        return (struct mt_torch_label){.phase = (mt_phase)(word & BYTE),
+                                       .category = (mt_category)(word >> CATEGORY_SHIFT),
+                                       .without_grad = is_without_grad()};
+    return (struct mt_torch_label){.phase = (mt_phase)(word & BYTE),
+                                   .span = place->span,
+                                   .category = place->category,
+                                   .without_grad = place->without_grad};
 }
 
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)
 {
     assert(category < MT_MOST_CATEGORIES);
-    if (labels.depth < MT_TORCH_MOST_DEPTH)
-        labels.stack[labels.depth] = (struct place){span, category, is_without_grad()};
-    return labels.depth++;
-}
-
-void mt_torch_label_end(uint32_t depth)
-{
-    if (depth < labels.depth)
-        labels.depth = depth;
-}
-
-mt_span_id mt_torch_label_span_at(uint32_t depth)
-{
-    return depth >= 1 && depth <= labels.depth && depth <= MT_TORCH_MOST_DEPTH ? labels.stack[depth - 1].span : 0;
-}
-
-uint32_t mt_torch_label_depth(void)
-{
-    return labels.depth;
+    const struct mt_place place = {.span = span, .layer = -1, .category = category, .without_grad = is_without_grad()};
+    return mt_thread_spans_begin(mt_torch_spans(), &place);
 }
 
 bool mt_torch_label_phase(mt_phase phase, mt_category category)

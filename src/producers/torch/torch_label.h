@@ -1,10 +1,9 @@
 /* The purpose of memory, as a program states it: the names it gives, and the label of each thread's allocations.
  *
- *   depth 2   span of an inner module, category   ◀── counts, if there is one
- *   depth 1   span of a module, category
- *   default   category of the phase               ◀── counts otherwise
+ *   span of the innermost module, category   ◀── counts, if there is one (run/thread_spans.h)
+ *   category of the phase                    ◀── counts otherwise
  *
- * Calls of forward nest, so they push and pop. Backward runs through the same modules in another thread and another
+ * Calls of forward nest. Backward runs through the same modules in another thread and another
  * order; torch_backward.h finds where it is.
  *
  * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
@@ -14,6 +13,7 @@
 #include "base/category_set.h"
 #include "base/label.h"
 #include "base/lock.h"
+#include "run/thread_spans.h"
 
 #include <stdbool.h>
 
@@ -66,9 +66,6 @@ const char *mt_torch_names_operator_name(struct mt_torch_names *names, uint16_t 
 
 /* ---- labels ---- */
 
-/* Labels of deeper calls are not kept: there, the label at this depth counts. */
-enum { MT_TORCH_MOST_DEPTH = 128 };
-
 struct mt_torch_label {
     mt_span_id span; /* a number of mt_torch_names */
     mt_category category;
@@ -85,18 +82,15 @@ void mt_torch_label_grad_mode(bool (*is_enabled)(void));
 /* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);
 
-/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_torch_label_end: a call
- * that was left without its end is ended with the call around it. */
+/* Returns the spans of the program's threads, whose places are parts of labels. */
+struct mt_thread_spans *mt_torch_spans(void);
+
+/* Sets the function that is called for each span that ends. */
+void mt_torch_label_on_end(void (*end)(mt_span_id span));
+
+/* Begins a span and category for the thread's allocations. Returns the depth before, for mt_thread_spans_end: a call that was
+ * left without its end is ended with the call around it. */
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category);
-
-/* Goes back to a depth. A depth greater than the current one changes nothing. */
-void mt_torch_label_end(uint32_t depth);
-
-/* Returns the span that was begun at `depth` - 1; 0 if none was. */
-mt_span_id mt_torch_label_span_at(uint32_t depth);
-
-/* Returns the number of labels that were begun and not ended. */
-uint32_t mt_torch_label_depth(void);
 
 /* Sets the program's phase, and the category of what no span covers. True if the phase has changed. */
 bool mt_torch_label_phase(mt_phase phase, mt_category category);

@@ -56,9 +56,15 @@ static void become_child(void)
     library.is_child = library.is_child || !is_unused;
 }
 
+static void mark_span_end(mt_span_id span)
+{
+    mt_torch_mark(MT_EVENT_SPAN_END, 0, span);
+}
+
 static void start(void)
 {
     mt_torch_names_start(&library.names);
+    mt_torch_label_on_end(mark_span_end);
     pthread_atfork(NULL, NULL, become_child);
 }
 
@@ -389,7 +395,7 @@ void mt_torch_forget(void)
     mt_torch_names_start(&library.names);
     library.in_step = false;
     library.unknown_frees = 0;
-    mt_torch_label_end(0);
+    mt_thread_spans_end(mt_torch_spans(), 0);
     (void)mt_torch_label_phase(MT_PHASE_INIT, MT_CATEGORY_OTHER);
     library.phase = MT_PHASE_INIT;
     leave();

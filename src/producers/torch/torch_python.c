@@ -159,7 +159,7 @@ static PyObject *call_module(PyObject *call, PyObject *const *arguments, intptr_
     uint64_t place;
     if (count < 1 || !find_place(arguments[0], &place))
         return python.PyObject_Vectorcall(call, arguments, (size_t)count, names);
-    const bool is_outermost = mt_torch_label_depth() == 0;
+    const bool is_outermost = mt_thread_spans_depth(mt_torch_spans()) == 0;
     if (is_outermost && !call_watcher(modules.on_outermost, arguments[0]))
         return NULL;
     const uint32_t depth =

@@ -1,5 +1,4 @@
-#include "run/live_run.h"
-
+/* Opens and closes a run, and stores its facts. */
 #include "base/interner.h"
 #include "base/memory.h"
 #include "run/live_parts.h"

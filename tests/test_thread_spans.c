@@ -1,0 +1,102 @@
+/* The open spans of threads, and the layers that their names tell. */
+#include "run/thread_spans.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { MOST_ENDS = 16 };
+
+/* The spans that have ended, in order. */
+struct ends {
+    mt_span_id spans[MOST_ENDS];
+    int count;
+};
+
+static void end(void *context, mt_span_id span)
+{
+    struct ends *ends = context;
+    assert_true(ends->count < MOST_ENDS);
+    ends->spans[ends->count++] = span;
+}
+
+static uint32_t begin(struct mt_thread_spans *spans, mt_span_id span)
+{
+    return mt_thread_spans_begin(spans, &(struct mt_place){.span = span, .layer = -1});
+}
+
+static void an_end_ends_what_is_inside_first(void **state)
+{
+    (void)state;
+    struct ends ends = {0};
+    struct mt_thread_spans *spans;
+    assert_int_equal(mt_thread_spans_create(end, &ends, &spans), MT_OK);
+    assert_null(mt_thread_spans_now(spans));
+    assert_int_equal(begin(spans, 1), 0);
+    assert_int_equal(begin(spans, 2), 1);
+    assert_int_equal(begin(spans, 3), 2);
+    assert_int_equal(mt_thread_spans_now(spans)->span, 3);
+    mt_thread_spans_end(spans, 1);
+    assert_int_equal(ends.count, 2);
+    assert_int_equal(ends.spans[0], 3);
+    assert_int_equal(ends.spans[1], 2);
+    assert_int_equal(mt_thread_spans_depth(spans), 1);
+    mt_thread_spans_end(spans, 5);
+    assert_int_equal(mt_thread_spans_now(spans)->span, 1);
+    mt_thread_spans_destroy(spans);
+    assert_int_equal(ends.count, 2);
+}
+
+static void *begin_two(void *spans)
+{
+    assert_int_equal(mt_thread_spans_depth(spans), 0);
+    begin(spans, 8);
+    begin(spans, 9);
+    return NULL;
+}
+
+static void the_end_of_a_thread_ends_its_spans(void **state)
+{
+    (void)state;
+    struct ends ends = {0};
+    struct mt_thread_spans *spans;
+    assert_int_equal(mt_thread_spans_create(end, &ends, &spans), MT_OK);
+    begin(spans, 1);
+    for (int round = 1; round <= 2; round++) { /* the second thread gets what the first has left */
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, begin_two, spans), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(ends.count, 2 * round);
+        assert_int_equal(ends.spans[2 * round - 1], 8);
+        assert_int_equal(mt_thread_spans_depth(spans), 1);
+    }
+    mt_thread_spans_destroy(spans);
+}
+
+static void the_outermost_number_is_the_layer(void **state)
+{
+    (void)state;
+    assert_int_equal(mt_span_layer("7", -1), 7);
+    assert_int_equal(mt_span_layer("layers.7", -1), 7);
+    assert_int_equal(mt_span_layer("3", 7), 7);
+    assert_int_equal(mt_span_layer("experts.3", 7), 7);
+    assert_int_equal(mt_span_layer("ffn", 7), 7);
+    assert_int_equal(mt_span_layer("ffn", -1), -1);
+    assert_int_equal(mt_span_layer("7.ffn", -1), -1);
+    assert_int_equal(mt_span_layer("7a", -1), -1);
+    assert_int_equal(mt_span_layer("1234567890", -1), -1);
+    assert_int_equal(mt_span_layer("", -1), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_end_ends_what_is_inside_first),
+        cmocka_unit_test(the_end_of_a_thread_ends_its_spans),
+        cmocka_unit_test(the_outermost_number_is_the_layer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
