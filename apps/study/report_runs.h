@@ -5,8 +5,8 @@
 #ifndef MT_STUDY_REPORT_RUNS_H
 #define MT_STUDY_REPORT_RUNS_H
 
-#include "analysis/session.h"
 #include "answer/report_page.h"
+#include "producers/model/session.h"
 #include "study/published.h"
 #include "trace/query/trace.h"
 

@@ -8,7 +8,7 @@
 #include "analysis/fit.h"
 #include "analysis/peak_lines.h"
 #include "analysis/program_changes.h"
-#include "analysis/simulation.h"
+#include "producers/model/simulation.h"
 
 /* A run with an option. */
 struct mt_simulated_option {

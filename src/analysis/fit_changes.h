@@ -2,7 +2,7 @@
 #ifndef MT_ANALYSIS_FIT_CHANGES_H
 #define MT_ANALYSIS_FIT_CHANGES_H
 
-#include "analysis/simulation.h"
+#include "producers/model/simulation.h"
 
 /* Some of the settings that can lower memory (MT_ORDER_OF_CHANGES), each changed to what lowers it most. */
 struct mt_fit_changes {

@@ -2,14 +2,12 @@
 
 #include "analysis/traced_card.h"
 #include "base/memory.h"
+#include "producers/model/plan_settings.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The setting that says which version a run was of: every run of `memtrace run` has it, and no other. */
-static const char VERSION[] = "memtrace";
 
 mt_status mt_settings_load(struct mt_trace *trace, const struct mt_run *run, struct mt_settings *out)
 {
@@ -17,32 +15,14 @@ mt_status mt_settings_load(struct mt_trace *trace, const struct mt_run *run, str
     return mt_trace_settings(trace, run, &out->rows, &out->count);
 }
 
-static void add_setting(struct mt_settings *settings, const char *name, const char *value)
-{
-    settings->rows[settings->count++] = (struct mt_setting_row){name, mt_host_strdup(value)};
-}
-
 struct mt_settings mt_settings_of_plan(const struct mt_run_plan *plan, const struct mt_device *device)
 {
-    struct mt_run_plan run = *plan;
-    run.device = device->name;
-    run.watches_kernels = mt_device_watches_kernels(device);
-    struct mt_settings settings = {.rows = mt_host_alloc((MT_SETTING_COUNT + 2) * sizeof *settings.rows),
-                                   .owns_values = true};
-    struct mt_text value = {0};
-    for (mt_setting setting = 0; setting < MT_SETTING_COUNT; setting++) {
-        value.length = 0;
-        mt_setting_format(setting, &run, &value);
-        assert(value.length > 0);
-        add_setting(&settings, mt_setting_table[setting].name, mt_text_get(&value));
-    }
-    add_setting(&settings, VERSION, MT_VERSION);
-    value.length = 0;
-    if (mt_card_is_of_file(&device->card)) {
-        mt_card_add_text(&device->card, &value);
-        add_setting(&settings, MT_SETTING_OF_CARD, mt_text_get(&value));
-    }
-    mt_text_release(&value);
+    struct mt_plan_settings stored = mt_plan_settings_make(plan, device);
+    struct mt_settings settings = {
+        .rows = mt_host_alloc(stored.count * sizeof *settings.rows), .count = stored.count, .owns_values = true};
+    for (size_t i = 0; i < stored.count; i++)
+        settings.rows[i] = (struct mt_setting_row){stored.rows[i].name, mt_host_strdup(stored.rows[i].value)};
+    mt_plan_settings_release(&stored);
     return settings;
 }
 
@@ -74,12 +54,14 @@ const char *mt_settings_value(const struct mt_settings *settings, const char *na
     const char *value = mt_setting_find(settings->rows, settings->count, name);
     const struct mt_setting_entry *entry = find_entry(name);
     bool has_former = value[0] == '\0' && entry != NULL && entry->former != NULL;
-    return has_former && mt_setting_find(settings->rows, settings->count, VERSION)[0] != '\0' ? entry->former : value;
+    return has_former && mt_setting_find(settings->rows, settings->count, MT_SETTING_OF_VERSION)[0] != '\0'
+               ? entry->former
+               : value;
 }
 
 static mt_program_kind kind_of(const struct mt_settings *settings)
 {
-    if (mt_settings_value(settings, VERSION)[0] != '\0')
+    if (mt_settings_value(settings, MT_SETTING_OF_VERSION)[0] != '\0')
         return MT_PROGRAM_MODEL;
     if (mt_settings_value(settings, "alloc")[0] == '\0')
         return MT_PROGRAM_WATCHED;
@@ -101,7 +83,7 @@ struct mt_program mt_program_of_settings(const struct mt_settings *settings)
 /* A setting of another program could change anything, unless it only tells runs apart. */
 static bool is_in_scope(const char *name, mt_settings_scope scope)
 {
-    static const char *const identities[] = {VERSION, "recorded", "pid", NULL};
+    static const char *const identities[] = {MT_SETTING_OF_VERSION, "recorded", "pid", NULL};
     const struct mt_setting_entry *entry = find_entry(name);
     if (scope == MT_SETTINGS_ALL)
         return true;

@@ -1,5 +1,7 @@
 #include "analysis/traced_card.h"
 
+#include "producers/model/plan_settings.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 

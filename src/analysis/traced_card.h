@@ -5,9 +5,6 @@
 #include "device/device.h"
 #include "trace/query/trace.h"
 
-/* The setting in which a run keeps the figures of a card of a file, since the file may be gone or another computer's. */
-#define MT_SETTING_OF_CARD "card"
-
 struct mt_traced_card {
     struct mt_card card;
     bool is_spelled; /* the name of the run's device tells the card and its memory */

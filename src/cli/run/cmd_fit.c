@@ -1,7 +1,6 @@
 /* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
 #include "analysis/replayed_fit.h"
 #include "analysis/run_settings.h"
-#include "analysis/simulation.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
@@ -10,6 +9,7 @@
 #include "cli/run/program_fit.h"
 #include "cli/run/replayed_fit_report.h"
 #include "cli/run/run_options.h"
+#include "producers/model/simulation.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef MT_CLI_TOLD_SESSION_H
 #define MT_CLI_TOLD_SESSION_H
 
-#include "analysis/session.h"
+#include "producers/model/session.h"
 
 #include <signal.h>
 

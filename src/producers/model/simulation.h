@@ -1,7 +1,7 @@
 /* Simulations of a run, without a trace and without a card: its peaks on a device of any size, and the places of its blocks,
  * where it follows a plan. */
-#ifndef MT_ANALYSIS_SIMULATION_H
-#define MT_ANALYSIS_SIMULATION_H
+#ifndef MT_MODEL_SIMULATION_H
+#define MT_MODEL_SIMULATION_H
 
 #include "alloc/plan.h"
 #include "producers/model/settings.h"

@@ -1,12 +1,11 @@
-#include "analysis/session.h"
+#include "producers/model/session.h"
 
-#include "analysis/run_settings.h"
-#include "analysis/simulation.h"
 #include "base/clock.h"
 #include "base/interner.h"
 #include "base/memory.h"
+#include "producers/model/plan_settings.h"
+#include "producers/model/simulation.h"
 #include "run/live_run.h"
-#include "trace/query/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -179,20 +178,16 @@ static void note_emulation(const struct session *session)
 static mt_status open_run(struct session *session)
 {
     const struct mt_run_plan *plan = session->plan;
-    struct mt_settings settings = mt_settings_of_plan(plan, session->device);
-    struct mt_run_setting *stored = mt_host_alloc(settings.count * sizeof *stored);
-    for (size_t i = 0; i < settings.count; i++)
-        stored[i] = (struct mt_run_setting){settings.rows[i].name, settings.rows[i].value};
+    struct mt_plan_settings settings = mt_plan_settings_make(plan, session->device);
     const struct mt_live_settings live = {.trace = plan->trace,
                                           .info = {.name = plan->name,
                                                    .wait_seconds = plan->wait_seconds,
-                                                   .settings = stored,
+                                                   .settings = settings.rows,
                                                    .setting_count = settings.count},
                                           .device = session->device,
                                           .alloc = &plan->alloc};
     mt_status status = mt_live_run_open(&live, &session->live);
-    mt_settings_release(&settings);
-    free(stored);
+    mt_plan_settings_release(&settings);
     session->result->is_untraceable = status != MT_OK;
     if (status != MT_OK)
         return status;

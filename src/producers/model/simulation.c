@@ -1,4 +1,4 @@
-#include "analysis/simulation.h"
+#include "producers/model/simulation.h"
 
 #include "alloc/request_log.h"
 #include "producers/model/training.h"

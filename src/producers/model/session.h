@@ -1,8 +1,8 @@
 /* A training run from opening the device to closing the trace.
  *
  * A session prints nothing. Its observer receives what a person may want to know while it runs. */
-#ifndef MT_ANALYSIS_SESSION_H
-#define MT_ANALYSIS_SESSION_H
+#ifndef MT_MODEL_SESSION_H
+#define MT_MODEL_SESSION_H
 
 #include "base/interner.h"
 #include "producers/model/settings.h"

@@ -1,0 +1,24 @@
+/* The settings that a run of a plan stores in its trace. */
+#ifndef MT_MODEL_PLAN_SETTINGS_H
+#define MT_MODEL_PLAN_SETTINGS_H
+
+#include "producers/model/settings.h"
+#include "trace/store/recorder.h"
+
+/* The setting that says which version a run was of: every run of `memtrace run` has it, and no other. */
+#define MT_SETTING_OF_VERSION "memtrace"
+
+/* The setting in which a run keeps the figures of a card of a file, since the file may be gone or another computer's. */
+#define MT_SETTING_OF_CARD "card"
+
+/* Every setting of the table, then the version and, of a card of a file, the card. The values are owned. */
+struct mt_plan_settings {
+    struct mt_run_setting *rows;
+    size_t count;
+};
+
+/* Makes the settings that a run of this plan on this device stores. The caller releases them. */
+struct mt_plan_settings mt_plan_settings_make(const struct mt_run_plan *plan, const struct mt_device *device);
+void mt_plan_settings_release(struct mt_plan_settings *settings);
+
+#endif
