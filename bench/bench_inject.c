@@ -92,12 +92,15 @@ static void *find(const char *name)
 
 static void ask_for_recording(void)
 {
+    static struct mt_environment environment;
     const struct mt_record_request request = {
         .trace = TRACE, .answers = ANSWERS, .watches_kernels = true, .device = -1};
     FILE *answers = fopen(ANSWERS, "w");
     if (answers != NULL)
         fclose(answers);
-    mt_record_request_give(&request);
+    mt_environment_copy(&environment);
+    mt_record_request_give(&request, &environment);
+    environ = environment.entries;
     fake_cupti.now_ns = 1000000;
 }
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: floors.sh ROOT
 # Checks the rules of the rooms: a room includes only rooms of lower floors and no private header of theirs, CUDA's and SQLite's headers stay where they
-# belong, only src/cli prints to stdout or exits; without host memory the process ends where that is found.
+# belong, only src/cli prints to stdout or exits, and it starts no process and opens no recorder; without host memory the process ends where that is found.
 set -eu
 cd "$1"
 failures=0
@@ -23,8 +23,8 @@ producers/model     base device alloc operators kernels trace/store run
 producers/torch     base device alloc operators trace/store run
 producers/cuda      base device trace/store run
 producers/file      base trace/store run
-producers/program   base device trace/store run
-analysis            base device alloc trace/store trace/query run producers/model
+producers/program   base device trace/store trace/query run
+analysis            base device alloc trace/store trace/query run producers/model producers/program
 words               base answer alloc trace/query producers/model analysis
 page                base trace/store trace/query analysis
 api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer kernels
@@ -117,9 +117,13 @@ fails 'only src/cli prints to stdout' "$(matches '[^a-z_](printf|puts|putchar) *
 fails 'only src/cli exits, what has no host memory, and a child' \
     "$(matches '[^a-z_](exit|_exit|_Exit|quick_exit) *\(' | except 'src/cli/|src/base/memory\.c|src/producers/program/child_program\.c')"
 
+fails 'src/cli starts no process: src/producers/program does' \
+    "$(matches '(^|[^a-z_])(v?fork|posix_spawnp?|exec(l|lp|le|v|vp|ve|vpe)|system|popen|mt_child(ren)?_[a-z_]+|mt_python_[a-z_]+) *\(' src/cli)"
+fails 'src/cli opens no recorder' "$(matches 'mt_recorder_open *\(' src/cli)"
+
 # Callers of a library may have no command line. Words are for people who have one. nsys and torchrun are other programs.
 fails 'only src/cli and src/words name options of the command line' \
-    "$(matches '"([^"]*[^-"])?--[a-z]' src apps | except 'src/(cli|words)/|src/producers/program/rank_program\.c' | grep -vE 'nsys|cuda-memory-usage' || true)"
+    "$(matches '"([^"]*[^-"])?--[a-z]' src apps | except 'src/(cli|words)/|src/producers/program/torchrun_words\.c' | grep -vE 'nsys|cuda-memory-usage' || true)"
 
 # A message that names one of two files with the same name would be ambiguous.
 fails 'file names are unique in the tree' "$(sources src apps kernels | sed 's|.*/||' | sort | uniq -d)"

@@ -89,5 +89,10 @@ refuses src/trace/store/store.c 'void g(void) { _exit(1); }' 'only src/cli exits
 refuses src/device/cupti/name.cpp 'void g(void) { printf("x"); }' 'prints to stdout'
 refuses src/trace/store/ring.c 'mt_fail(MT_FAILED, "no room; --trace FILE writes elsewhere");' 'name options'
 refuses src/trace/store/ring.c '#define WAY_OUT "--trace FILE"' 'name options'
+refuses src/cli/start.c 'int f(void) { return execvp(words[0], words); }' 'starts no process'
+refuses src/cli/start.c 'void f(void) { if (fork() == 0) g(); }' 'starts no process'
+refuses src/cli/start.c 'void f(void) { mt_children_begin(&children, -1); }' 'starts no process'
+refuses src/cli/start.c 'void f(void) { MT_TRY(mt_python_start(&environment)); }' 'starts no process'
+refuses src/cli/start.c 'void f(void) { MT_TRY(mt_recorder_open(path, &info, &recorder)); }' 'opens no recorder'
 refuses src/base/main.c '/* the second of its name */' 'unique in the tree'
 echo "every broken floor is caught"

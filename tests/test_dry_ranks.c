@@ -156,14 +156,14 @@ static void wrong_words_are_refused(void **state)
     static const struct {
         const char *words, *says;
     } cases[] = {
-        {"--only 1 -- true", "say how many there are with --ranks"},
+        {"--only 1 -- true", "give their number, or run torchrun; see --only and --ranks"},
         {"--ranks 4 --only 4 -- true", "there is no rank 4: there are 4, from 0"},
-        {"--ranks 4 --only 1- -- true", "--only takes ranks such as 0,1,510-511"},
-        {"--ranks 4 --only 3-1 -- true", "--only takes ranks such as 0,1,510-511"},
+        {"--ranks 4 --only 1- -- true", "a list of ranks is such as 0,1,510-511"},
+        {"--ranks 4 --only 3-1 -- true", "a list of ranks is such as 0,1,510-511"},
         {"--ranks 9 --cards 4 -- true", "9 ranks are no whole number of nodes with 4 each"},
         {"--ranks 9 -- torchrun --nproc-per-node 8 train.py", "9 ranks are no whole number of nodes with 8 each"},
         {"--ranks 8 -- torchrun --nnodes 2 --nproc-per-node 2 train.py",
-         "2 nodes with 2 ranks each, and --ranks says 8"},
+         "2 nodes with 2 ranks each, and 8 ranks are requested; see --ranks"},
         {"-- torchrun --nproc-per-node gpu train.py", "a dry run needs a number: torchrun --nproc-per-node gpu"},
         {"-- torchrun --nproc-per-node 2", "torchrun: which script?"},
     };

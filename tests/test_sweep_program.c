@@ -33,11 +33,11 @@ static void a_list_that_no_argument_uses_is_named(void **state)
 static void lists_have_a_name_and_values_that_differ(void **state)
 {
     (void)state;
-    expect_refusal("--vary batch -- python3 @batch", "--vary takes NAME=VALUE,..., not \"batch\"");
-    expect_refusal("--vary =2 -- python3 @batch", "--vary takes NAME=VALUE");
-    expect_refusal("--vary batch=2, -- python3 @batch", "--vary batch=2,: a value of the list is empty");
+    expect_refusal("--vary batch -- python3 @batch", "a list of values is NAME=VALUE,..., not \"batch\"");
+    expect_refusal("--vary =2 -- python3 @batch", "a list of values is NAME=VALUE");
+    expect_refusal("--vary batch=2, -- python3 @batch", "batch=2,: a value of the list is empty");
     expect_refusal("--vary batch=2,3,2 -- python3 @batch", "the list has 2 twice");
-    expect_refusal("--vary batch=2 --vary batch=3 -- python3 @batch", "--vary batch is given twice");
+    expect_refusal("--vary batch=2 --vary batch=3 -- python3 @batch", "batch is given twice; see --vary");
 }
 
 static void options_of_the_model_and_of_programs_are_not_mixed(void **state)

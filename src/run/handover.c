@@ -25,46 +25,31 @@ static const char *const torch_words[] = {[MT_RECORD_TORCH_NOT] = "no",
                                           [MT_RECORD_TORCH_OURS] = "ours",
                                           [MT_RECORD_TORCH_DRY] = "dry"};
 
-static void give(const char *variable, const char *value)
-{
-    if (value != NULL)
-        setenv(variable, value, 1);
-    else
-        unsetenv(variable);
-}
-
-static void give_number(const char *variable, int64_t value)
-{
-    char text[32];
-    snprintf(text, sizeof text, "%" PRId64, value);
-    give(variable, text);
-}
-
-void mt_dry_request_give(const struct mt_dry_request *request)
+void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environment *environment)
 {
     char deadline[32];
     assert(request->device != NULL && request->cards > 0 && request->steps >= MT_ALL_DRY_STEPS);
     snprintf(deadline, sizeof deadline, "%.3f", request->deadline_s);
-    give("MEMTRACE_DRY_DEVICE", request->device);
-    give_number("MEMTRACE_DRY_CARDS", request->cards);
-    give_number("MEMTRACE_DRY_STEPS", request->steps);
-    give("MEMTRACE_DRY_DEADLINE", request->deadline_s > 0 ? deadline : NULL);
-    give("MEMTRACE_DRY_ASSUMED", request->assumed);
-    give("MEMTRACE_DRY_CHANGES", request->changes);
-    give("MEMTRACE_DRY_FILES", request->files);
+    mt_environment_set(environment, "MEMTRACE_DRY_DEVICE", request->device);
+    mt_environment_set_number(environment, "MEMTRACE_DRY_CARDS", request->cards);
+    mt_environment_set_number(environment, "MEMTRACE_DRY_STEPS", request->steps);
+    mt_environment_set(environment, "MEMTRACE_DRY_DEADLINE", request->deadline_s > 0 ? deadline : NULL);
+    mt_environment_set(environment, "MEMTRACE_DRY_ASSUMED", request->assumed);
+    mt_environment_set(environment, "MEMTRACE_DRY_CHANGES", request->changes);
+    mt_environment_set(environment, "MEMTRACE_DRY_FILES", request->files);
 }
 
-void mt_record_request_give(const struct mt_record_request *request)
+void mt_record_request_give(const struct mt_record_request *request, struct mt_environment *environment)
 {
     assert(request->trace != NULL && request->trace[0] == '/' && request->answers != NULL);
-    give(VARIABLE "TRACE", request->trace);
-    give(VARIABLE "ANSWERS", request->answers);
-    give(VARIABLE "NAME", request->name);
-    give(VARIABLE "STEP", request->step);
-    give(VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
-    give(VARIABLE "STACKS", request->leaves_stacks ? "0" : "1");
-    give(VARIABLE "TORCH", torch_words[request->torch]);
-    give_number(VARIABLE "DEVICE", request->device);
+    mt_environment_set(environment, VARIABLE "TRACE", request->trace);
+    mt_environment_set(environment, VARIABLE "ANSWERS", request->answers);
+    mt_environment_set(environment, VARIABLE "NAME", request->name);
+    mt_environment_set(environment, VARIABLE "STEP", request->step);
+    mt_environment_set(environment, VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
+    mt_environment_set(environment, VARIABLE "STACKS", request->leaves_stacks ? "0" : "1");
+    mt_environment_set(environment, VARIABLE "TORCH", torch_words[request->torch]);
+    mt_environment_set_number(environment, VARIABLE "DEVICE", request->device);
 }
 
 bool mt_record_request_take(struct mt_record_request *out)

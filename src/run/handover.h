@@ -14,6 +14,7 @@
 #ifndef MT_RUN_HANDOVER_H
 #define MT_RUN_HANDOVER_H
 
+#include "base/environment.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -64,11 +65,9 @@ struct mt_dry_request {
     const char *files;   /* the folder for what the program writes */
 };
 
-/* Puts it into the environment. */
-void mt_dry_request_give(const struct mt_dry_request *request);
-
-/* Puts the request into the environment of this process, for the processes that it starts. Copies it. */
-void mt_record_request_give(const struct mt_record_request *request);
+/* Put a request into the environment of a program. */
+void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environment *environment);
+void mt_record_request_give(const struct mt_record_request *request, struct mt_environment *environment);
 
 /* Reads the request from the environment. False if there is none. */
 bool mt_record_request_take(struct mt_record_request *out);

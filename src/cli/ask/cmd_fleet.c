@@ -1,6 +1,6 @@
 /* memtrace fleet: questions over ranks, asked of Parquet by engines made for it. */
 #include "cli/command.h"
-#include "producers/program/python_start.h"
+#include "producers/program/package_module.h"
 
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ static mt_status run_fleet(const void *given)
         words[count++] = "--json";
     for (size_t i = 0; i < asked->questions.count; i++)
         words[count++] = asked->questions.items[i];
-    MT_TRY(mt_python_module_run("memtrace.fleet", words, &code));
+    MT_TRY(mt_package_module_run("memtrace.fleet", words, &code));
     exit(code);
 }
 

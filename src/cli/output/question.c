@@ -239,15 +239,6 @@ mt_status mt_runs_visit(struct mt_trace *trace, const char *which, mt_run_visit 
     return status;
 }
 
-mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes)
-{
-    struct mt_peak_row peak = {0};
-    mt_status status = mt_trace_peak(trace, run, measure, &peak);
-    *out_bytes = peak.bytes;
-    mt_peak_row_release(&peak);
-    return status;
-}
-
 void mt_question_close(struct mt_question *question)
 {
     mt_trace_close(question->trace);

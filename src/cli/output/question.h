@@ -43,10 +43,6 @@ json_t *mt_question_json(const struct mt_question *question, const char *name);
 void mt_question_print_json(const struct mt_question *question, const char *name, const struct mt_row_type *type,
                             const void *answer);
 
-/* Reads a peak alone, without its moment. */
-mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
-                              uint64_t *out_bytes);
-
 /* Adds " --trace FILE" to a command that questions the trace; nothing if it is the usual one. */
 void mt_text_add_trace_option(struct mt_text *out, const char *trace);
 

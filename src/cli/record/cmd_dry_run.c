@@ -1,8 +1,9 @@
 /* memtrace dry-run: a program of PyTorch, without a card. */
 #include "cli/output/output.h"
+#include "cli/record/dry_options.h"
 #include "cli/record/dry_report.h"
+#include "cli/record/program_notes.h"
 #include "producers/program/child_program.h"
-#include "producers/program/program_words.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,15 +48,13 @@ static mt_status read_steps(const char *text, int64_t *out)
 }
 
 /* Reports on a program that has ended, and returns the exit code. */
-static int report_on(const struct mt_dry_child_run *run, const struct mt_dry_report_options *how)
+static int report_on(const struct mt_program_outcome *outcome, const struct dry_run_options *asked)
 {
     struct mt_dry_report report;
-    int code = run->code != 0 ? run->code : MT_NO_DRY_RUN;
-    if (mt_dry_report_load(run, &report) == MT_OK) {
-        mt_dry_report_print(&report, how);
-        code = mt_dry_report_code(&report, how->strict);
-    } else
-        mt_note("%s", mt_last_error());
+    mt_program_ranks_note(outcome);
+    mt_dry_report_load(outcome, asked->trace, &report);
+    mt_dry_report_print(&report, &asked->report);
+    const int code = mt_dry_report_code(&report, asked->report.strict);
     mt_dry_report_release(&report);
     return code;
 }
@@ -67,21 +66,22 @@ static mt_status run_dry(const void *given)
     struct mt_dry_options dry = asked->dry;
     const struct mt_dry_child child = {
         .options = &dry, .device = asked->device, .trace = asked->trace, .name = asked->name};
-    struct mt_dry_child_run run;
+    struct mt_program_outcome outcome;
     if (dry.words == NULL)
         return mt_fail(MT_USAGE, "dry-run: which program? memtrace dry-run [OPTIONS] [--] PROGRAM [ARGS]");
     MT_TRY(read_steps(asked->steps, &dry.steps));
-    MT_TRY(mt_dry_children_prepare(&dry, asked->device));
-    mt_status status = mt_dry_child_start(&child, dry.words, asked->report.json ? STDERR_FILENO : MT_OWN_OUTPUT, &run);
-    if (status != MT_OK && run.code != 0)
-        mt_note("%s", mt_last_error());
+    MT_TRY(mt_dry_options_check(&dry, asked->device));
+    mt_status status =
+        mt_dry_child_run(&child, dry.words, asked->report.json ? STDERR_FILENO : MT_OWN_OUTPUT, &outcome);
+    int code = outcome.code;
     if (status == MT_OK)
-        run.code = report_on(&run, &asked->report);
-    if (run.recording.path != NULL)
-        mt_recording_end(&run.recording);
-    if (status != MT_OK && run.code == 0)
-        return status;
-    exit(run.code);
+        code = report_on(&outcome, asked);
+    else if (code != 0)
+        mt_note("%s", mt_last_error());
+    mt_program_outcome_release(&outcome);
+    if (status != MT_OK && code == 0)
+        return mt_dry_hint(status, &dry);
+    exit(code);
 }
 
 const struct mt_command mt_command_dry_run = {

@@ -2,15 +2,12 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
-#include "cli/record/recording.h"
+#include "cli/record/dry_options.h"
+#include "cli/record/program_notes.h"
 #include "cli/watch/metrics.h"
-#include "device/module.h"
-#include "producers/cuda/account.h"
 #include "producers/file/import.h"
 #include "producers/program/child_program.h"
-#include "producers/program/program_words.h"
-#include "producers/program/python_start.h"
-#include "run/handover.h"
+#include "producers/program/recorded_program.h"
 #include "run/process_trace.h"
 #include "trace/store/recorder.h"
 
@@ -58,107 +55,9 @@ static const struct mt_option options[] = {
 
 _Static_assert((int)MT_EVERY_DEVICE == (int)MT_IMPORT_ANY_DEVICE, "--device is handed to an import");
 
-/* A recording, and the library that records CUDA's calls. */
-struct recorded {
-    struct mt_recording recording;
-    char *library; /* NULL: there is none that can be used */
-};
-
-/* Finds the library by opening it, which fails if there is no CUPTI. */
-static mt_status find_library(struct recorded *recorded)
-{
-    mt_inject_refusal_function refusal = NULL;
-    Dl_info where;
-    mt_status status = mt_module_find(MT_INJECT_FILE, MT_INJECT_REFUSAL_NAME, (void **)&refusal);
-    if (status != MT_OK)
-        return mt_fail_hint(status,
-                            "recording takes CUPTI, of the CUDA toolkit, where memtrace is built and where it runs");
-    if (refusal() != NULL)
-        return mt_fail(MT_FAILED, "%s", refusal());
-    if (dladdr((void *)refusal, &where) == 0 || (recorded->library = realpath(where.dli_fname, NULL)) == NULL)
-        return mt_fail(MT_FAILED, "%s can't be found again", MT_INJECT_FILE);
-    return MT_OK;
-}
-
-/* Fails if another tool is there: the driver and NVTX load one library each. */
-static mt_status check_environment(void)
-{
-    static const char *const taken[] = {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"};
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++) {
-        const char *value = secure_getenv(taken[i]);
-        if (value != NULL && value[0] != '\0')
-            return mt_fail(MT_FAILED, "another tool is there: %s is %s", taken[i], value);
-    }
-    return MT_OK;
-}
-
-/* Has the driver and NVTX load the library that records CUDA's calls. */
-static mt_status prepare_cuda(struct recorded *recorded)
-{
-    MT_TRY(check_environment());
-    MT_TRY(find_library(recorded));
-    setenv("CUDA_INJECTION64_PATH", recorded->library, 1);
-    setenv("NVTX_INJECTION64_PATH", recorded->library, 1);
-    return MT_OK;
-}
-
-/* Has Python record PyTorch, if that is wanted and possible; appends to *obstacle why it is not possible. A build that can't
- * says so of Python alone, since any program may be none of PyTorch's. */
-static mt_record_torch prepare_torch(const struct record_options *record, struct mt_text *obstacle)
-{
-    if (record->no_torch)
-        return MT_RECORD_TORCH_NOT;
-    const char *refused = mt_python_start_refused(record->words);
-    mt_status status = refused == NULL ? mt_python_start() : MT_FAILED;
-    if (status == MT_OK)
-        return record->allocator == OURS && !record->kernels ? MT_RECORD_TORCH_OURS : MT_RECORD_TORCH_OWN;
-    if (refused != NULL)
-        mt_text_add(obstacle, "%s keeps memtrace out of Python", refused);
-    else if (status != MT_NO_DEVICE || mt_python_is(record->words[0]))
-        mt_text_add(obstacle, "%s", mt_last_error());
-    return MT_RECORD_TORCH_NOT;
-}
-
-/* Prepares both ways of recording. Fails if neither is left; notes which one is missing. */
-static mt_status prepare_ways(const struct record_options *record, struct recorded *recorded, mt_record_torch *out)
-{
-    struct mt_text obstacle = {0};
-    *out = prepare_torch(record, &obstacle);
-    mt_status status = *out != MT_RECORD_TORCH_OURS ? prepare_cuda(recorded) : MT_OK;
-    if (status != MT_OK && *out != MT_RECORD_TORCH_NOT && !record->kernels) {
-        mt_note("%s; only PyTorch's own allocator is recorded", mt_last_error());
-        status = MT_OK;
-    } else if (status != MT_OK && obstacle.length > 0) {
-        char *error = mt_host_strdup(mt_last_error());
-        status = mt_fail(status, "%s; %s", obstacle.data, error);
-        free(error);
-    } else if (obstacle.length > 0) {
-        mt_note("%s, so PyTorch's allocator is not watched", obstacle.data);
-    }
-    mt_text_release(&obstacle);
-    return status;
-}
-
-static mt_status prepare(const struct record_options *record, struct recorded *recorded)
-{
-    mt_record_torch torch;
-    MT_TRY(mt_recording_begin(record->trace, &recorded->recording));
-    MT_TRY(prepare_ways(record, recorded, &torch));
-    const struct mt_record_request request = {.trace = recorded->recording.path,
-                                              .answers = recorded->recording.answers,
-                                              .name = record->name,
-                                              .step = record->step,
-                                              .watches_kernels = record->kernels,
-                                              .leaves_stacks = record->no_stacks,
-                                              .torch = torch,
-                                              .device = (int)record->device};
-    mt_record_request_give(&request);
-    return MT_OK;
-}
-
 struct report {
     const struct record_options *record;
-    const struct mt_recording *recording;
+    const struct mt_program_outcome *outcome;
     int runs, notes;
 };
 
@@ -184,7 +83,7 @@ static void tell_history(const struct report *report, const struct mt_record_ans
     unlink(answer->text);
     mt_note("process %" PRId64 ": %" PRIu64 " events of PyTorch's memory history were imported%s", answer->pid,
             history->entries, history->torch.lost_beginning ? "; those before them are lost, since it was full" : "");
-    mt_recording_tell_run(report->recording, &run);
+    mt_program_run_note(report->outcome, report->record->trace, &run);
 }
 
 /* Imports PyTorch's memory history, and removes its file if that succeeds. */
@@ -205,12 +104,11 @@ static void import_history(struct report *report, const struct mt_record_answer 
     free(trace);
 }
 
-static void tell_answer(void *context, const struct mt_record_answer *answer)
+static void tell_answer(struct report *report, const struct mt_record_answer *answer)
 {
-    struct report *report = context;
     if (answer->kind == MT_RECORD_RUN) {
         report->runs++;
-        mt_recording_tell_run(report->recording, answer);
+        mt_program_run_note(report->outcome, report->record->trace, answer);
         return;
     }
     report->notes++;
@@ -218,7 +116,7 @@ static void tell_answer(void *context, const struct mt_record_answer *answer)
         import_history(report, answer);
         return;
     }
-    mt_recording_tell_note(answer);
+    mt_program_process_note(answer);
 }
 
 static void tell_nothing(const struct record_options *record)
@@ -232,12 +130,12 @@ static void tell_nothing(const struct record_options *record)
 }
 
 /* Notes each run of the program, or why there is none. */
-static void tell_results(const struct mt_recording *recording, const struct record_options *record)
+static void tell_results(const struct record_options *record, const struct mt_program_outcome *outcome)
 {
-    struct report report = {.record = record, .recording = recording};
-    if (mt_record_answers_read(recording->answers, tell_answer, &report) != MT_OK)
-        mt_note("%s", mt_last_error());
-    else if (report.runs == 0 && report.notes == 0)
+    struct report report = {.record = record, .outcome = outcome};
+    for (size_t i = 0; i < outcome->count; i++)
+        tell_answer(&report, &outcome->answers[i]);
+    if (report.runs == 0 && report.notes == 0)
         tell_nothing(record);
 }
 
@@ -265,40 +163,58 @@ static mt_status start_metrics(const struct record_options *record, const char *
     return status;
 }
 
-/* Runs the program, with metrics of what is recorded of it. */
-static mt_status run_program(const struct record_options *record, const struct recorded *recorded, int *out_code)
+/* The program while it runs. */
+struct recording {
+    const struct record_options *record;
+    struct mt_metrics *metrics; /* NULL: none */
+};
+
+static void print_note(void *context, const char *text)
 {
-    struct mt_metrics *metrics = NULL;
-    if (recorded->recording.path != NULL && start_metrics(record, recorded->recording.path, &metrics) != MT_OK)
+    (void)context;
+    mt_note("%s", text);
+}
+
+static void begin_metrics(void *context, const char *trace)
+{
+    struct recording *recording = context;
+    if (start_metrics(recording->record, trace, &recording->metrics) != MT_OK)
         mt_note("%s; the program runs without metrics", mt_last_error());
-    mt_status status = mt_child_program_run(record->words, out_code);
+}
+
+/* Runs the program, with metrics of the runs that are recorded of it. */
+static mt_status run_program(const struct record_options *record, struct mt_program_outcome *out)
+{
+    struct recording recording = {.record = record};
+    const struct mt_recorded_program program = {.words = record->words,
+                                                .trace = record->trace,
+                                                .name = record->name,
+                                                .step = record->step,
+                                                .watches_kernels = record->kernels,
+                                                .leaves_torch = record->no_torch,
+                                                .leaves_stacks = record->no_stacks,
+                                                .uses_our_alloc = record->allocator == OURS,
+                                                .device = (int)record->device};
+    const struct mt_recorded_observer observer = {&recording, print_note, begin_metrics};
+    mt_status status = mt_recorded_program_run(&program, MT_OWN_OUTPUT, &observer, out);
     const struct mt_error error = mt_error_save(status);
-    mt_metrics_stop(metrics);
+    mt_metrics_stop(recording.metrics);
     return mt_error_restore(&error, MT_OK);
 }
 
 /* Exits with the program's exit code, so this one command returns no status. */
 static mt_status run_record(const void *given)
 {
-    struct record_options record = *(const struct record_options *)given;
-    struct recorded recorded = {0};
-    struct mt_program_words words;
-    int code;
-    if (record.words == NULL)
+    const struct record_options *record = given;
+    struct mt_program_outcome outcome;
+    if (record->words == NULL)
         return mt_fail(MT_USAGE, "record: which program? memtrace record [OPTIONS] [--] PROGRAM [ARGS]");
-    mt_program_words_find(record.words, &words);
-    record.words = words.words;
-    bool is_recorded = prepare(&record, &recorded) == MT_OK;
-    if (!is_recorded)
-        mt_note("%s; the program runs without being recorded", mt_last_error());
-    mt_status status = run_program(&record, &recorded, &code);
-    if (status != MT_OK)
+    if (run_program(record, &outcome) != MT_OK)
         mt_note("%s", mt_last_error());
-    else if (is_recorded)
-        tell_results(&recorded.recording, &record);
-    mt_recording_end(&recorded.recording);
-    free(recorded.library);
-    mt_program_words_release(&words);
+    else if (outcome.path != NULL)
+        tell_results(record, &outcome);
+    const int code = outcome.code;
+    mt_program_outcome_release(&outcome);
     exit(code);
 }
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/record/program_notes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,9 +31,9 @@ static void release_run(struct mt_dry_report_run *run)
     free(run->path);
 }
 
-static void take_run(struct mt_dry_report *report, const struct mt_record_answer *answer)
+static void take_run(struct mt_dry_report *report, const char *trace, const struct mt_record_answer *answer)
 {
-    struct mt_dry_report_run run = {.path = mt_recording_shorten(&report->child->recording, answer->text)};
+    struct mt_dry_report_run run = {.path = mt_program_trace_shorten(report->outcome, trace, answer->text)};
     if (load_run(answer, &run) == MT_OK) {
         *MT_HOST_ADD(report->runs, report->count) = run;
         return;
@@ -42,14 +43,13 @@ static void take_run(struct mt_dry_report *report, const struct mt_record_answer
     release_run(&run);
 }
 
-static void take_answer(void *context, const struct mt_record_answer *answer)
+static void take_answer(struct mt_dry_report *report, const char *trace, const struct mt_record_answer *answer)
 {
-    struct mt_dry_report *report = context;
     report->has_processes |= report->pid != 0 && report->pid != answer->pid;
     report->pid = answer->pid;
     report->began |= answer->kind == MT_RECORD_BEGAN || answer->kind == MT_RECORD_RUN;
     if (answer->kind == MT_RECORD_RUN)
-        take_run(report, answer);
+        take_run(report, trace, answer);
 }
 
 /* True if a is worse than b. */
@@ -60,14 +60,14 @@ static bool is_worse(const struct mt_verdict *a, const struct mt_verdict *b)
     return a->needed_bytes > b->needed_bytes;
 }
 
-mt_status mt_dry_report_load(const struct mt_dry_child_run *child, struct mt_dry_report *out)
+void mt_dry_report_load(const struct mt_program_outcome *outcome, const char *trace, struct mt_dry_report *out)
 {
-    *out = (struct mt_dry_report){.child = child};
-    MT_TRY(mt_record_answers_read(child->recording.answers, take_answer, out));
+    *out = (struct mt_dry_report){.outcome = outcome};
+    for (size_t i = 0; i < outcome->count; i++)
+        take_answer(out, trace, &outcome->answers[i]);
     for (int64_t i = 0; i < out->count; i++)
         if (out->worst == NULL || is_worse(&out->runs[i].row.verdict, &out->worst->row.verdict))
             out->worst = &out->runs[i];
-    return MT_OK;
 }
 
 void mt_dry_report_release(struct mt_dry_report *report)
@@ -88,7 +88,7 @@ static bool is_uncertain(const struct mt_dry_report *report)
 
 int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict)
 {
-    const int code = report->child->code;
+    const int code = report->outcome->code;
     if (report->worst == NULL)
         return code != 0 ? code : MT_NO_DRY_RUN;
     if (report->worst->row.verdict.is_out_of_memory)
@@ -147,13 +147,16 @@ static void print_json(const struct mt_dry_report *report, bool is_strict)
 
 /* ---- text ---- */
 
-static void print_note(void *context, const struct mt_record_answer *answer)
+/* Prints the notes of one program's processes. */
+static void print_notes(const struct mt_dry_report *report)
 {
-    const struct mt_dry_report *report = context;
-    if (answer->kind == MT_RECORD_NOTE && !report->has_processes)
-        mt_note("%s", answer->text);
-    else if (answer->kind == MT_RECORD_NOTE || answer->kind == MT_RECORD_LOST)
-        mt_recording_tell_note(answer);
+    for (size_t i = 0; i < report->outcome->count; i++) {
+        const struct mt_record_answer *answer = &report->outcome->answers[i];
+        if (answer->kind == MT_RECORD_NOTE && !report->has_processes)
+            mt_note("%s", answer->text);
+        else if (answer->kind == MT_RECORD_NOTE || answer->kind == MT_RECORD_LOST)
+            mt_program_process_note(answer);
+    }
 }
 
 /* Prints each line as a note. */
@@ -202,8 +205,8 @@ static void print_text(const struct mt_dry_report *report)
 
 void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options)
 {
-    if (!report->child->is_many)
-        (void)mt_record_answers_read(report->child->recording.answers, print_note, (void *)report);
+    if (!report->outcome->is_many)
+        print_notes(report);
     if (options->json)
         print_json(report, options->strict);
     else

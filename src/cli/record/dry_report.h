@@ -4,7 +4,7 @@
 #ifndef MT_CLI_RECORD_DRY_REPORT_H
 #define MT_CLI_RECORD_DRY_REPORT_H
 
-#include "cli/record/dry_child.h"
+#include "producers/program/program_outcome.h"
 #include "words/verdict_words.h"
 
 /* A run of a process, with its trace, which stays open for the texts of the row. */
@@ -17,7 +17,7 @@ struct mt_dry_report_run {
 /* Invariants: `worst` is a run that ended out of memory, if there is one, else the one that needs most; began is true if a
  * process of the program imported PyTorch. Owns the runs. */
 struct mt_dry_report {
-    const struct mt_dry_child_run *child;
+    const struct mt_program_outcome *outcome;
     bool began;
     bool is_unreadable; /* a run's trace could not be read */
     bool has_processes; /* more than one answered */
@@ -32,9 +32,9 @@ struct mt_dry_report_options {
     bool json, strict;
 };
 
-/* Reads the answers and finds the verdicts. A trace that can't be read is noted. Fails if the answers can't be read. Release
- * *out in any case. */
-mt_status mt_dry_report_load(const struct mt_dry_child_run *child, struct mt_dry_report *out);
+/* Finds the verdicts about the runs. `trace` is the path as the user wrote it. A trace that can't be read is noted. Borrows the
+ * outcome. The caller releases *out. */
+void mt_dry_report_load(const struct mt_program_outcome *outcome, const char *trace, struct mt_dry_report *out);
 void mt_dry_report_release(struct mt_dry_report *report);
 
 /* Returns the exit code: the program's own, MT_OUT_OF_MEMORY if it failed since a card was full, MT_NO_DRY_RUN if it ended

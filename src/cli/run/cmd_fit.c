@@ -6,7 +6,7 @@
 #include "cli/output/question.h"
 #include "cli/output/run_word.h"
 #include "cli/run/fit_report.h"
-#include "cli/run/program_fit.h"
+#include "cli/run/program_fit_report.h"
 #include "cli/run/replayed_fit_report.h"
 #include "cli/run/run_options.h"
 #include "producers/model/simulation.h"

@@ -5,7 +5,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/report_form.h"
-#include "cli/run/program_sweep.h"
+#include "cli/run/program_sweep_report.h"
 #include "cli/run/sweep_report.h"
 #include "cli/run/told_session.h"
 
@@ -237,7 +237,8 @@ static mt_status sweep_program(const struct sweep_options *sweep, mt_report_form
     struct mt_dry_options program = sweep->dry;
     MT_TRY(mt_program_options_take(&sweep->run, &program));
     const struct mt_program_sweep grid = {.program = &program,
-                                          .vary = &sweep->vary,
+                                          .vary = sweep->vary.items,
+                                          .vary_count = sweep->vary.count,
                                           .device = sweep->run.device != NULL ? sweep->run.device : "sim",
                                           .trace = sweep->run.trace,
                                           .name = sweep->run.name};

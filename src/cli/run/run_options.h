@@ -5,7 +5,7 @@
 #define MT_CLI_RUN_OPTIONS_H
 
 #include "cli/command.h"
-#include "cli/record/dry_child.h"
+#include "cli/record/dry_options.h"
 #include "cli/watch/metrics.h"
 #include "producers/model/settings.h"
 #include "words/run_words.h"

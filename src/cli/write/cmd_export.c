@@ -2,7 +2,7 @@
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/output/run_word.h"
-#include "producers/program/python_start.h"
+#include "producers/program/package_module.h"
 #include "trace/export/export.h"
 
 #include <assert.h>
@@ -293,7 +293,7 @@ static mt_status export_parquet(const struct export_options *export)
     if (export->trace.run != NULL || export->step != MT_ALL_STEPS || export->moment != NOT_GIVEN ||
         export->diff != NULL || export->merge_layers || export->trace.json)
         return mt_fail(MT_USAGE, "parquet takes a trace or a folder of ranks, -o FOLDER, and nothing else");
-    MT_TRY(mt_python_module_run("memtrace._parquet", words, &code));
+    MT_TRY(mt_package_module_run("memtrace._parquet", words, &code));
     exit(code);
 }
 

@@ -26,7 +26,8 @@ static void list_awaited(sigset_t *out)
 }
 
 /* Becomes the program, in the child. A failure goes through the pipe as an errno; success closes the pipe. */
-static void become(char *const *words, const struct mt_children *children, int failure_end)
+static void become(char *const *words, const struct mt_environment *environment, const struct mt_children *children,
+                   int failure_end)
 {
     signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
     sigaction(SIGCHLD, &children->before, NULL);
@@ -35,7 +36,7 @@ static void become(char *const *words, const struct mt_children *children, int f
         dup2(children->output, STDOUT_FILENO);
         dup2(children->output, STDERR_FILENO);
     }
-    execvp(words[0], words);
+    execvpe(words[0], words, environment->entries);
     int error = errno;
     ssize_t written = write(failure_end, &error, sizeof error);
     (void)written; /* the exit code says it too */
@@ -60,14 +61,15 @@ static int read_failure(int end)
 }
 
 /* Forks. *out_error is the errno that kept the child from becoming the program; 0 if it became the program. */
-static mt_status start(char *const *words, const struct mt_children *children, pid_t *out_child, int *out_error)
+static mt_status start(char *const *words, const struct mt_environment *environment, const struct mt_children *children,
+                       pid_t *out_child, int *out_error)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return mt_fail(MT_FAILED, "can't make a pipe: %s", strerror(errno));
     *out_child = fork();
     if (*out_child == 0)
-        become(words, children, ends[1]);
+        become(words, environment, children, ends[1]);
     int error = errno;
     close(ends[1]);
     *out_error = *out_child > 0 ? read_failure(ends[0]) : 0;
@@ -92,13 +94,14 @@ void mt_children_end(struct mt_children *children)
     free(children->running);
 }
 
-mt_status mt_child_start(struct mt_children *children, char *const *words, pid_t *out, int *out_code)
+mt_status mt_child_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
+                         pid_t *out, int *out_code)
 {
     int error = 0;
     assert(words[0] != NULL);
     *out = 0;
     *out_code = NOT_STARTED;
-    MT_TRY(start(words, children, out, &error));
+    MT_TRY(start(words, environment, children, out, &error));
     if (error == 0) {
         *MT_HOST_ADD(children->running, children->count) = *out;
         return MT_OK;
@@ -131,13 +134,14 @@ static void pass_on(const struct mt_children *children, int signal)
 
 pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code)
 {
-    enum { MS_PER_SECOND = 1000, NS_PER_MS = 1000000 };
-    const struct timespec most = {most_ms / MS_PER_SECOND, most_ms % MS_PER_SECOND * NS_PER_MS};
+    enum { MS_PER_SECOND = 1000, NS_PER_MS = 1000000, LOOK_MS = 100 };
+    const int64_t look_ms = most_ms >= 0 ? most_ms : LOOK_MS; /* another thread may have taken SIGCHLD */
+    const struct timespec most = {look_ms / MS_PER_SECOND, look_ms % MS_PER_SECOND * NS_PER_MS};
     pid_t ended;
     while ((ended = take_ended(children, out_code)) == 0) {
         siginfo_t signal;
-        const int number = sigtimedwait(&children->awaited, &signal, most_ms >= 0 ? &most : NULL);
-        if (number < 0 && errno == EAGAIN)
+        const int number = sigtimedwait(&children->awaited, &signal, &most);
+        if (number < 0 && errno == EAGAIN && most_ms >= 0)
             return 0;
         if (number > 0 && is_sent(&signal))
             pass_on(children, number);
@@ -145,17 +149,12 @@ pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code
     return ended;
 }
 
-mt_status mt_child_program_run(char *const *words, int *out_code)
-{
-    return mt_child_program_run_into(MT_OWN_OUTPUT, words, out_code);
-}
-
-mt_status mt_child_program_run_into(int output, char *const *words, int *out_code)
+mt_status mt_child_program_run(char *const *words, const struct mt_environment *environment, int output, int *out_code)
 {
     struct mt_children children;
     pid_t child;
     mt_children_begin(&children, output);
-    mt_status status = mt_child_start(&children, words, &child, out_code);
+    mt_status status = mt_child_start(&children, words, environment, &child, out_code);
     if (status == MT_OK)
         (void)mt_child_wait(&children, -1, out_code);
     mt_children_end(&children);

@@ -3,10 +3,13 @@
  * Signals of the terminal (Ctrl-C, Ctrl-\\) reach all processes, and this one goes on waiting. Signals that are sent to this
  * one alone are passed on. Signals that were ignored stay ignored for the programs.
  *
- * Threads: the main one. */
+ * The environment of the programs is given, so that this process's own never changes.
+ *
+ * Threads: one at a time. Signals are blocked for the calling thread alone. */
 #ifndef MT_PROGRAM_CHILD_PROGRAM_H
 #define MT_PROGRAM_CHILD_PROGRAM_H
 
+#include "base/environment.h"
 #include "base/status.h"
 
 #include <signal.h>
@@ -28,18 +31,17 @@ struct mt_children {
 void mt_children_begin(struct mt_children *children, int output);
 void mt_children_end(struct mt_children *children);
 
-/* Starts `words` (the program and its arguments, ending with NULL), found as a shell finds it. Fails with MT_FAILED if it
+/* Starts `words` (the program and its arguments, ending with NULL), found as a shell finds it, in an environment. Fails with MT_FAILED if it
  * can't be started; *out_code is then 127 if there is no such program, and 126 if there is one. */
-mt_status mt_child_start(struct mt_children *children, char *const *words, pid_t *out, int *out_code);
+mt_status mt_child_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
+                         pid_t *out, int *out_code);
 
 /* Waits until a program ends, for at most so many milliseconds; -1: as long as it takes. Returns its process, or 0 if none has
  * ended. *out_code is as a shell has it: the exit code, or 128 and the number of the signal that ended the program. */
 pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code);
 
-/* Runs one program from its start to its end. Fails, and tells its code, as mt_child_start and mt_child_wait. */
-mt_status mt_child_program_run(char *const *words, int *out_code);
-
-/* Does the same, with what the program prints on stdout and stderr going to a file. */
-mt_status mt_child_program_run_into(int output, char *const *words, int *out_code);
+/* Runs one program from its start to its end, with stdout and stderr going to `output`. Fails, and sets its code, as
+ * mt_child_start and mt_child_wait do. */
+mt_status mt_child_program_run(char *const *words, const struct mt_environment *environment, int output, int *out_code);
 
 #endif

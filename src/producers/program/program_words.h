@@ -6,9 +6,6 @@
 #ifndef MT_PROGRAM_PROGRAM_WORDS_H
 #define MT_PROGRAM_PROGRAM_WORDS_H
 
-/* A line of a command's help. */
-#define MT_SCRIPT_HELP "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3.\n"
-
 /* Invariant: words[0] is interpreter unless that is NULL. */
 struct mt_program_words {
     char *const *words; /* to start, ending with NULL */

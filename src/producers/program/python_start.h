@@ -1,20 +1,16 @@
 /* The way into Python programs: a folder in PYTHONPATH, whose sitecustomize.py Python runs at its start, in the program that
- * `memtrace record` starts and in the interpreters that it starts; and modules of the package beside this program. */
+ * `memtrace record` starts and in the interpreters that it starts. */
 #ifndef MT_PROGRAM_PYTHON_START_H
 #define MT_PROGRAM_PYTHON_START_H
 
+#include "base/environment.h"
 #include "base/status.h"
 
 #include <stdbool.h>
 
-/* Puts the folder in front of PYTHONPATH of this process, for the program. MT_NO_DEVICE if this build has no library for
- * PyTorch, and MT_FAILED if the package's files are not there. */
-mt_status mt_python_start(void);
-
-/* Runs a module of memtrace's Python package with python3 and `words`, which end with NULL. Python imports nothing from the
- * current folder, since its files may be a stranger's. *out_code is its exit code. Fails if the package or python3 is not
- * there. */
-mt_status mt_python_module_run(const char *module, const char *const *words, int *out_code);
+/* Puts the folder in front of PYTHONPATH. MT_NO_DEVICE if this build has no library for PyTorch, and MT_FAILED if the
+ * package's files are not there. */
+mt_status mt_python_start(struct mt_environment *environment);
 
 /* Returns the option of Python that keeps the folder's file from being run, "-I", if the program is Python and has one;
  * otherwise NULL. The text is static. */

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "producers/program/python_start.h"
+#include "producers/program/torchrun_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -12,99 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { USUAL_PER_NODE = 8, NUMBER_TEXT = 24 };
+enum { USUAL_PER_NODE = 8 };
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-/* Returns the number of words that are torchrun itself; 0 for another program. */
-static int launcher_words(char *const *words)
-{
-    if (strcmp(file_name(words[0]), "torchrun") == 0)
-        return 1;
-    const bool is_module =
-        mt_python_is(words[0]) && words[1] != NULL && strcmp(words[1], "-m") == 0 && words[2] != NULL;
-    if (is_module &&
-        (strcmp(words[2], "torch.distributed.run") == 0 || strcmp(words[2], "torch.distributed.launch") == 0))
-        return 3;
-    return 0;
-}
-
-bool mt_rank_program_is(char *const *words)
-{
-    return launcher_words(words) > 0;
-}
-
-/* ---- torchrun's options ---- */
-
-/* The options of torchrun that matter here. */
-struct launch {
-    int64_t nodes, per_node;  /* 0: not said */
-    bool is_module, is_plain; /* -m; --no-python */
-};
-
-/* True if an option is `name`, with - or _ between its words, whether or not a value follows after =. */
-static bool is_option(const char *word, const char *name)
-{
-    for (; *name != '\0'; word++, name++)
-        if (*word != *name && !(*name == '-' && *word == '_'))
-            return false;
-    return *word == '\0' || *word == '=';
-}
-
-static bool takes_no_value(const char *word)
-{
-    static const char *const names[] = {"--standalone", "--no-python",          "--module", "--run-path",
-                                        "--use-env",    "--virtual-local-rank", "-m"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (is_option(word, names[i]))
-            return true;
-    return false;
-}
-
-/* Reads a count, of "1:4" the most. MT_USAGE if it is not a number: what depends on the machine is not known. */
-static mt_status read_count(const char *option, const char *text, int64_t *out)
-{
-    const char *most = strchr(text, ':');
-    char *end = NULL;
-    *out = strtoll(most != NULL ? most + 1 : text, &end, 10);
-    if (*end != '\0' || *out < 1 || *out > MT_MOST_RANKS)
-        return mt_fail(MT_USAGE, "a dry run needs a number: torchrun %s %s", option, text);
-    return MT_OK;
-}
-
-/* Reads one option, at words[0]. Returns the number of words in *out_words. */
-static mt_status read_option(char *const *words, struct launch *launch, int *out_words)
-{
-    const char *equals = strchr(words[0], '=');
-    const bool is_alone = takes_no_value(words[0]) || equals != NULL;
-    const char *value = equals != NULL ? equals + 1 : words[1];
-    *out_words = is_alone ? 1 : 2;
-    if (!is_alone && value == NULL)
-        return mt_fail(MT_USAGE, "torchrun %s needs a value", words[0]);
-    launch->is_module |= is_option(words[0], "-m") || is_option(words[0], "--module");
-    launch->is_plain |= is_option(words[0], "--no-python");
-    if (is_option(words[0], "--nproc-per-node"))
-        return read_count("--nproc-per-node", value, &launch->per_node);
-    if (is_option(words[0], "--nnodes"))
-        return read_count("--nnodes", value, &launch->nodes);
-    return MT_OK;
-}
-
-static mt_status read_options(char *const **words, struct launch *launch)
-{
-    while (**words != NULL && (**words)[0] == '-') {
-        int count;
-        MT_TRY(read_option(*words, launch, &count));
-        *words += count;
-    }
-    return **words != NULL ? MT_OK : mt_fail(MT_USAGE, "torchrun: which script?");
-}
-
-/* ---- the words of a rank's process ---- */
+/* ---- words ---- */
 
 /* Returns the python3 of a folder, or NULL; the caller frees it. */
 static char *python_in(const char *folder, size_t length)
@@ -148,12 +59,11 @@ static void add_word(struct mt_rank_program *program, size_t *count, char *word)
 }
 
 /* Puts together what torchrun would start. */
-static void make_words(char *const *launcher, char *const *script, const struct launch *launch,
-                       struct mt_rank_program *out)
+static void make_words(char *const *launcher, const struct mt_torchrun *launch, struct mt_rank_program *out)
 {
     static char unbuffered[] = "-u", module[] = "-m";
     size_t most = 4, count = 0;
-    for (char *const *word = script; *word != NULL; word++)
+    for (char *const *word = launch->script; *word != NULL; word++)
         most++;
     out->words = mt_host_alloc(most * sizeof out->words[0]);
     if (!launch->is_plain) {
@@ -164,7 +74,7 @@ static void make_words(char *const *launcher, char *const *script, const struct 
         if (launch->is_module)
             add_word(out, &count, module);
     }
-    for (char *const *word = script; *word != NULL; word++)
+    for (char *const *word = launch->script; *word != NULL; word++)
         add_word(out, &count, *word);
     assert(count < most);
 }
@@ -172,7 +82,8 @@ static void make_words(char *const *launcher, char *const *script, const struct 
 /* ---- counts ---- */
 
 /* Finds the number of ranks, and of those a node, from what was asked for and what torchrun's words say. */
-static mt_status count_ranks(const struct launch *launch, int64_t ranks, int64_t per_node, struct mt_rank_program *out)
+static mt_status count_ranks(const struct mt_torchrun *launch, int64_t ranks, int64_t per_node,
+                             struct mt_rank_program *out)
 {
     if (launch->per_node > 0)
         per_node = launch->per_node;
@@ -187,7 +98,8 @@ static mt_status count_ranks(const struct launch *launch, int64_t ranks, int64_t
                        per_node);
     if (launch->nodes > 1 && launch->nodes * per_node != ranks)
         return mt_fail(MT_USAGE,
-                       "torchrun's words say %" PRId64 " nodes with %" PRId64 " ranks each, and --ranks says %" PRId64,
+                       "torchrun's words say %" PRId64 " nodes with %" PRId64 " ranks each, and %" PRId64
+                       " ranks are requested",
                        launch->nodes, per_node, ranks);
     out->ranks = ranks;
     out->per_node = per_node;
@@ -196,15 +108,11 @@ static mt_status count_ranks(const struct launch *launch, int64_t ranks, int64_t
 
 mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t per_node, struct mt_rank_program *out)
 {
-    struct launch launch = {0};
-    char *const *script = words + launcher_words(words);
+    struct mt_torchrun launch;
     *out = (struct mt_rank_program){0};
-    if (script == words)
-        launch.is_plain = true;
-    else
-        MT_TRY(read_options(&script, &launch));
+    MT_TRY(mt_torchrun_read(words, &launch));
     MT_TRY(count_ranks(&launch, ranks, per_node, out));
-    make_words(words, script, &launch, out);
+    make_words(words, &launch, out);
     return MT_OK;
 }
 
@@ -217,30 +125,23 @@ void mt_rank_program_release(struct mt_rank_program *program)
 
 /* ---- a rank ---- */
 
-static void give_number(const char *variable, int64_t number)
-{
-    char text[NUMBER_TEXT];
-    snprintf(text, sizeof text, "%" PRId64, number);
-    setenv(variable, text, 1);
-}
-
-void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank)
+void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank, struct mt_environment *environment)
 {
     assert(rank >= 0 && rank < program->ranks && program->ranks % program->per_node == 0);
     const int64_t nodes = program->ranks / program->per_node;
-    give_number("RANK", rank);
-    give_number("WORLD_SIZE", program->ranks);
-    give_number("LOCAL_RANK", rank % program->per_node);
-    give_number("LOCAL_WORLD_SIZE", program->per_node);
-    give_number("GROUP_RANK", rank / program->per_node);
-    give_number("GROUP_WORLD_SIZE", nodes);
-    give_number("ROLE_RANK", rank);
-    give_number("ROLE_WORLD_SIZE", program->ranks);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-    setenv("MASTER_PORT", "29500", 1);
-    setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
-    setenv("TORCHELASTIC_MAX_RESTARTS", "0", 1);
-    setenv("TORCHELASTIC_RUN_ID", "dry-run", 1);
+    mt_environment_set_number(environment, "RANK", rank);
+    mt_environment_set_number(environment, "WORLD_SIZE", program->ranks);
+    mt_environment_set_number(environment, "LOCAL_RANK", rank % program->per_node);
+    mt_environment_set_number(environment, "LOCAL_WORLD_SIZE", program->per_node);
+    mt_environment_set_number(environment, "GROUP_RANK", rank / program->per_node);
+    mt_environment_set_number(environment, "GROUP_WORLD_SIZE", nodes);
+    mt_environment_set_number(environment, "ROLE_RANK", rank);
+    mt_environment_set_number(environment, "ROLE_WORLD_SIZE", program->ranks);
+    mt_environment_set(environment, "MASTER_ADDR", "127.0.0.1");
+    mt_environment_set(environment, "MASTER_PORT", "29500");
+    mt_environment_set(environment, "TORCHELASTIC_RESTART_COUNT", "0");
+    mt_environment_set(environment, "TORCHELASTIC_MAX_RESTARTS", "0");
+    mt_environment_set(environment, "TORCHELASTIC_RUN_ID", "dry-run");
 }
 
 /* ---- lists ---- */
@@ -272,7 +173,7 @@ mt_status mt_rank_list_read(const char *text, int64_t ranks, int64_t **out, int6
     while (status == MT_OK && (*rest != '\0' || rest == text)) {
         int64_t low, high;
         if (!read_range(&rest, &low, &high) || low > high)
-            status = mt_fail(MT_USAGE, "--only takes ranks such as 0,1,510-511, not \"%s\"", text);
+            status = mt_fail(MT_USAGE, "a list of ranks is such as 0,1,510-511, not \"%s\"", text);
         else if (high >= ranks)
             status = mt_fail(MT_USAGE, "there is no rank %" PRId64 ": there are %" PRId64 ", from 0", high, ranks);
         for (; status == MT_OK && low <= high; low++)

@@ -2,16 +2,16 @@
  *
  *   torchrun --nnodes 4 --nproc-per-node 8 train.py --lr 1 ──▶ 32 ranks, 8 a node, python3 -u train.py --lr 1
  *
- * Also `python3 -m torch.distributed.run …` and its older name `launch`. Threads: any, one at a time for an object. */
+ * Threads: any, one at a time for an object. */
 #ifndef MT_PROGRAM_RANK_PROGRAM_H
 #define MT_PROGRAM_RANK_PROGRAM_H
 
+#include "base/environment.h"
 #include "base/status.h"
+#include "producers/program/torchrun_words.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum { MT_MOST_RANKS = 1 << 20 };
 
 /* Zero-initialized: a program that is one process. Invariants: ranks % per_node == 0; 0 < per_node <= ranks. */
 struct mt_rank_program {
@@ -20,17 +20,14 @@ struct mt_rank_program {
     char *interpreter; /* owned; NULL: the first word is borrowed, too */
 };
 
-/* True if the words are those of torchrun. */
-bool mt_rank_program_is(char *const *words);
-
 /* Reads the words. `ranks` is the number that was asked for, 0 if torchrun's words say it; `per_node` likewise. Without torchrun
  * the words are the program's own. MT_USAGE if the words contradict the numbers, or are not understood. The caller releases
  * *out; the words must outlive it. */
 mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t per_node, struct mt_rank_program *out);
 void mt_rank_program_release(struct mt_rank_program *program);
 
-/* Puts into this process's environment, for its children, what torchrun tells a rank. */
-void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank);
+/* Sets the variables by which torchrun tells a process its rank. */
+void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank, struct mt_environment *environment);
 
 /* Reads a list of ranks, "0,1,510-511", into `*out`, ascending, each once; the caller frees it. MT_USAGE for another text, and for
  * a rank that there is not. */

@@ -33,19 +33,20 @@ static mt_status leave_word(const struct mt_rank_runs *runs, const char *word, i
     return status;
 }
 
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, int output, struct mt_rank_runs *out)
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, struct mt_environment *environment, int output,
+                             struct mt_rank_runs *out)
 {
     const char *folder = secure_getenv("TMPDIR");
     struct mt_text path = {0};
     mt_text_add(&path, "%s/memtrace-ranks.XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    *out = (struct mt_rank_runs){.program = program, .output = output};
+    *out = (struct mt_rank_runs){.program = program, .environment = environment, .output = output};
     if (mkdtemp(path.data) == NULL) {
         mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
         mt_text_release(&path);
         return status;
     }
     out->mail = path.data;
-    setenv("MEMTRACE_DRY_MAIL", out->mail, 1);
+    mt_environment_set(environment, "MEMTRACE_DRY_MAIL", out->mail);
     return MT_OK;
 }
 
@@ -112,9 +113,9 @@ struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid
 static mt_status start_next(struct mt_rank_runs *runs, struct mt_children *children)
 {
     struct mt_rank_run *next = &runs->runs[runs->started++];
-    mt_rank_program_enter(runs->program, next->rank);
+    mt_rank_program_enter(runs->program, next->rank, runs->environment);
     MT_TRY(leave_word(runs, "rank", next->rank));
-    return mt_child_start(children, runs->program->words, &next->pid, &next->code);
+    return mt_child_start(children, runs->program->words, runs->environment, &next->pid, &next->code);
 }
 
 mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),

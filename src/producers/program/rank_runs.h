@@ -23,14 +23,16 @@ struct mt_rank_run {
 /* Invariant: runs[0 .. count) have different ranks. */
 struct mt_rank_runs {
     const struct mt_rank_program *program;
-    int output;               /* as of mt_children_begin */
-    char *mail;               /* the folder */
-    struct mt_rank_run *runs; /* an array for MT_HOST_ADD, in the order in which they begin */
+    struct mt_environment *environment; /* of the ranks; borrowed, and changed for each */
+    int output;                         /* as of mt_children_begin */
+    char *mail;                         /* the folder */
+    struct mt_rank_run *runs;           /* an array for MT_HOST_ADD, in the order in which they begin */
     int64_t count, started;
 };
 
-/* Makes the folder, and tells the ranks of it by the environment. Borrows the program. MT_FAILED if it can't be made. */
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, int output, struct mt_rank_runs *out);
+/* Makes the folder, and names it in the environment. Borrows the program and the environment. MT_FAILED if it can't be made. */
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, struct mt_environment *environment, int output,
+                             struct mt_rank_runs *out);
 
 /* Removes the folder. */
 void mt_rank_runs_end(struct mt_rank_runs *runs);

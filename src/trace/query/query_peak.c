@@ -147,3 +147,12 @@ void mt_peak_row_release(struct mt_peak_row *peak)
     free(peak->shares);
     *peak = (struct mt_peak_row){0};
 }
+
+mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, uint64_t *out_bytes)
+{
+    struct mt_peak_row peak = {0};
+    mt_status status = mt_trace_peak(trace, run, measure, &peak);
+    *out_bytes = peak.bytes;
+    mt_peak_row_release(&peak);
+    return status;
+}

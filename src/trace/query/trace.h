@@ -107,6 +107,10 @@ mt_status mt_run_check_step(const struct mt_run *run, int64_t step);
  * Reads summaries, and a few events. */
 mt_status mt_trace_peak(struct mt_trace *trace, const struct mt_run *run, mt_measure measure, struct mt_peak_row *out);
 
+/* Reads the bytes of the peak alone. */
+mt_status mt_trace_peak_bytes(struct mt_trace *trace, const struct mt_run *run, mt_measure measure,
+                              uint64_t *out_bytes);
+
 /* Reads the peak of a step, or of what precedes the first (-1), or of the run (MT_ALL_STEPS). */
 mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, int64_t step, mt_measure measure,
                              struct mt_peak_row *out);

@@ -1,12 +1,13 @@
-#include "cli/record/dry_child.h"
+#include "producers/program/dry_child.h"
 
 #include "base/memory.h"
-#include "cli/record/dry_ranks.h"
-#include "producers/cuda/account.h"
 #include "producers/program/child_program.h"
 #include "producers/program/dry_files.h"
+#include "producers/program/dry_ranks.h"
+#include "producers/program/program_job.h"
 #include "producers/program/program_words.h"
 #include "producers/program/python_start.h"
+#include "producers/program/torchrun_words.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static mt_status check_device(const char *spelling)
     if (strstr(spelling, ".json") != NULL)
         return mt_fail(MT_USAGE, "a dry run takes a known card or a size, not the file of a card: %s", spelling);
     if (!mt_device_is_simulated(spelling))
-        return mt_fail(MT_USAGE, "a dry run takes a simulated card: --device sim:h100, not %s", spelling);
+        return mt_fail(MT_USAGE, "a dry run takes a simulated card, such as sim:h100, not %s", spelling);
     MT_TRY(mt_device_open(spelling, &device));
     mt_device_close(device);
     return MT_OK;
@@ -31,7 +32,7 @@ static mt_status check_number(const char *text)
 {
     char *end;
     (void)mt_read_real(text, &end);
-    return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "--assume takes a number, not \"%s\"", text);
+    return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "an assumed value is a number, not \"%s\"", text);
 }
 
 mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME])
@@ -42,13 +43,12 @@ mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *
     return length < MT_DEVICE_NAME ? MT_OK : mt_fail(MT_USAGE, "%s: the name of a device is too long", device);
 }
 
-mt_status mt_dry_children_prepare(const struct mt_dry_options *options, const char *device)
+mt_status mt_dry_options_check(const struct mt_dry_options *options, const char *device)
 {
     char spelling[MT_DEVICE_NAME];
     MT_TRY(mt_dry_device_spell(options, device, spelling));
     MT_TRY(check_device(spelling));
-    MT_TRY(check_number(options->assumed));
-    return mt_python_start();
+    return check_number(options->assumed);
 }
 
 /* Returns the moment at which the program that begins now is ended, in seconds since 1970; 0: never. */
@@ -61,15 +61,20 @@ static double deadline_of(const struct mt_dry_options *options)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9 + (double)options->time_limit;
 }
 
-/* Makes the request for the program that is started next. */
-static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct mt_recording *out, char **out_files)
+/* The parts of a dry run: its files, and the environment that makes Python's programs begin as dry runs. */
+struct dry_job {
+    struct mt_program_job job;
+    struct mt_environment environment;
+    char *files;
+};
+
+/* Puts the request for the program into its environment. */
+static mt_status make_request(const struct mt_dry_child *child, int64_t cards, struct dry_job *out)
 {
     char device[MT_DEVICE_NAME];
     MT_TRY(mt_dry_device_spell(child->options, child->device, device));
-    MT_TRY(mt_recording_begin(child->trace, out));
-    MT_TRY(mt_dry_files_begin(out_files));
-    const struct mt_record_request request = {.trace = out->path,
-                                              .answers = out->answers,
+    const struct mt_record_request request = {.trace = out->job.path,
+                                              .answers = out->job.answers,
                                               .name = child->name,
                                               .torch = MT_RECORD_TORCH_DRY,
                                               .device = MT_EVERY_DEVICE};
@@ -79,20 +84,36 @@ static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct m
                                         .deadline_s = deadline_of(child->options),
                                         .assumed = child->options->assumed,
                                         .changes = child->changes,
-                                        .files = *out_files};
-    mt_record_request_give(&request);
-    mt_dry_request_give(&what);
-    return MT_OK;
+                                        .files = out->files};
+    mt_environment_copy(&out->environment);
+    mt_record_request_give(&request, &out->environment);
+    mt_dry_request_give(&what, &out->environment);
+    return mt_python_start(&out->environment);
+}
+
+static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct dry_job *out)
+{
+    MT_TRY(mt_program_job_begin(child->trace, &out->job));
+    MT_TRY(mt_dry_files_begin(&out->files));
+    return make_request(child, cards, out);
+}
+
+static void end(struct dry_job *job)
+{
+    mt_dry_files_end(job->files);
+    free(job->files);
+    mt_environment_release(&job->environment);
+    mt_program_job_end(&job->job);
 }
 
 /* Reads which ranks there are, and the words of each. Of a program that is one process, *out is empty. */
 static mt_status read_program(const struct mt_dry_options *options, char *const *words, struct mt_rank_program *out)
 {
     *out = (struct mt_rank_program){0};
-    if (options->ranks > 0 || mt_rank_program_is(words))
+    if (options->ranks > 0 || mt_torchrun_is(words))
         MT_TRY(mt_rank_program_read(words, options->ranks, options->cards, out));
     else if (options->only != NULL)
-        return mt_fail(MT_USAGE, "--only names ranks; say how many there are with --ranks, or run torchrun");
+        return mt_fail(MT_USAGE, "ranks are listed, but not how many there are: give their number, or run torchrun");
     const char *refused = mt_python_start_refused(out->ranks > 0 ? out->words : words);
     return refused == NULL ? MT_OK : mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
 }
@@ -105,36 +126,28 @@ static int64_t cards_of(const struct mt_dry_options *options, const struct mt_ra
     return program->ranks > 0 && program->per_node <= MT_MOST_DRY_CARDS ? program->per_node : 1;
 }
 
-mt_status mt_dry_child_start(const struct mt_dry_child *child, char *const *words, int output,
-                             struct mt_dry_child_run *out)
+/* Runs the words, or the ranks that they stand for, and reads their answers. */
+static mt_status run_words(const struct mt_dry_child *child, char *const *words, int output,
+                           struct mt_program_outcome *out)
 {
     struct mt_rank_program program;
-    struct mt_program_words found;
-    char *files = NULL;
-    *out = (struct mt_dry_child_run){0};
-    mt_program_words_find(words, &found);
-    mt_status status = read_program(child->options, found.words, &program);
+    struct dry_job job = {0};
+    mt_status status = read_program(child->options, words, &program);
     out->is_many = program.ranks > 0;
     if (status == MT_OK)
-        status = begin(child, cards_of(child->options, &program), &out->recording, &files);
+        status = begin(child, cards_of(child->options, &program), &job);
     if (status == MT_OK && out->is_many) {
-        const struct mt_dry_ranks ranks = {&program, child->options->only, &out->recording, output, child->is_quiet};
-        status = mt_dry_ranks_run(&ranks, &out->code);
-    } else if (status == MT_OK)
-        status = mt_child_program_run_into(output, found.words, &out->code);
-    mt_dry_files_end(files);
-    free(files);
+        const struct mt_dry_ranks ranks = {&program, child->options->only, job.job.answers, &job.environment, output};
+        status = mt_dry_ranks_run(&ranks, out);
+    } else if (status == MT_OK) {
+        status = mt_child_program_run(words, &job.environment, output, &out->code);
+        if (status == MT_OK)
+            status = mt_record_answers_read(job.job.answers, mt_program_outcome_keep, out);
+    }
+    out->path = job.job.path != NULL ? mt_host_strdup(job.job.path) : NULL;
+    end(&job);
     mt_rank_program_release(&program);
-    mt_program_words_release(&found);
     return status;
-}
-
-static void keep_answer(void *context, const struct mt_record_answer *answer)
-{
-    struct mt_dry_outcome *outcome = context;
-    outcome->answers = mt_host_resize(outcome->answers, outcome->count + 1, sizeof *outcome->answers);
-    outcome->answers[outcome->count] = *answer;
-    outcome->answers[outcome->count++].text = mt_host_strdup(answer->text);
 }
 
 /* Reads the end of the file, from the begin of a line on. */
@@ -150,54 +163,26 @@ static void read_end(FILE *file, struct mt_text *out)
     mt_text_add(out, "%s", line != NULL ? line + 1 : bytes);
 }
 
-mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, struct mt_dry_outcome *out)
+/* Keeps the output of the program from the user, and its end in the outcome. */
+static mt_status run_quietly(const struct mt_dry_child *child, char *const *words, struct mt_program_outcome *out)
 {
-    struct mt_dry_child_run run = {0};
     FILE *printed = tmpfile();
-    *out = (struct mt_dry_outcome){0};
-    mt_status status = printed != NULL
-                           ? mt_dry_child_start(child, words, fileno(printed), &run)
-                           : mt_fail(MT_FAILED, "can't make a file for what the program prints: %s", strerror(errno));
-    if (status == MT_OK)
-        status = mt_record_answers_read(run.recording.answers, keep_answer, out);
-    out->is_many = run.is_many;
-    out->code = run.code;
-    if (printed != NULL) {
-        read_end(printed, &out->said);
-        fclose(printed);
-    }
-    if (run.recording.path != NULL)
-        mt_recording_end(&run.recording);
+    if (printed == NULL)
+        return mt_fail(MT_FAILED, "can't make a file for what the program prints: %s", strerror(errno));
+    mt_status status = run_words(child, words, fileno(printed), out);
+    read_end(printed, &out->said);
+    fclose(printed);
     return status;
 }
 
-void mt_dry_outcome_release(struct mt_dry_outcome *outcome)
+mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
+                           struct mt_program_outcome *out)
 {
-    for (size_t i = 0; i < outcome->count; i++)
-        free((char *)(uintptr_t)outcome->answers[i].text);
-    free(outcome->answers);
-    mt_text_release(&outcome->said);
-    *outcome = (struct mt_dry_outcome){0};
-}
-
-/* Returns the last line that is not empty, and sets its length. */
-static const char *last_line(const char *text, size_t *out_length)
-{
-    const char *end = text + strlen(text);
-    while (end > text && end[-1] == '\n')
-        end--;
-    const char *begin = end;
-    while (begin > text && begin[-1] != '\n')
-        begin--;
-    *out_length = (size_t)(end - begin);
-    return begin;
-}
-
-void mt_dry_outcome_add_failure(const struct mt_dry_outcome *outcome, struct mt_text *out)
-{
-    size_t length;
-    const char *line = last_line(mt_text_get(&outcome->said), &length);
-    mt_text_add(out, "exit code %d", outcome->code);
-    if (length > 0)
-        mt_text_add(out, ", %.*s", (int)length, line);
+    struct mt_program_words found;
+    *out = (struct mt_program_outcome){0};
+    mt_program_words_find(words, &found);
+    mt_status status =
+        output == MT_KEEP_OUTPUT ? run_quietly(child, found.words, out) : run_words(child, found.words, output, out);
+    mt_program_words_release(&found);
+    return status;
 }

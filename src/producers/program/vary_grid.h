@@ -1,11 +1,14 @@
 /* The arguments of a program that vary: lists of values with names, and the words of the program with values in their place.
  *
- *   --vary batch=2,4 --vary seq=128,256   train.py --batch @batch --seq=@seq   ──▶   4 cells
- */
-#ifndef MT_CLI_VARY_GRID_H
-#define MT_CLI_VARY_GRID_H
+ *   batch=2,4 seq=128,256   train.py --batch @batch --seq=@seq   ──▶   4 cells
+ *
+ * Threads: one at a time for an object. */
+#ifndef MT_PROGRAM_VARY_GRID_H
+#define MT_PROGRAM_VARY_GRID_H
 
-#include "cli/program/options.h"
+#include "base/status.h"
+
+#include <stddef.h>
 
 enum { MT_MOST_VARIED = 16 };
 
@@ -22,9 +25,9 @@ struct mt_vary_grid {
     size_t count, cell_count;
 };
 
-/* Makes the grid, for the words of a program. Fails with MT_USAGE for a list without a name or values, a name or value given
+/* Makes the grid of `count` lists, "batch=2,4", for the words of a program. Fails with MT_USAGE for a list without a name or values, a name or value given
  * twice, a name in the words that does not vary, and a list that no word uses. Release in any case. */
-mt_status mt_vary_grid_create(const struct mt_option_list *vary, char *const *words, struct mt_vary_grid *out);
+mt_status mt_vary_grid_create(const char *const *lists, size_t count, char *const *words, struct mt_vary_grid *out);
 void mt_vary_grid_release(struct mt_vary_grid *grid);
 
 /* Returns the value of a list in a cell. The last list changes fastest. */

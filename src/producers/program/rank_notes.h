@@ -1,8 +1,8 @@
 /* What ranks have noted: each line once, with the ranks that said it.
  *
- * Threads: the main one. */
-#ifndef MT_CLI_RECORD_RANK_NOTES_H
-#define MT_CLI_RECORD_RANK_NOTES_H
+ * Threads: one at a time for an object. */
+#ifndef MT_PROGRAM_RANK_NOTES_H
+#define MT_PROGRAM_RANK_NOTES_H
 
 #include <stdint.h>
 
@@ -21,9 +21,6 @@ struct mt_rank_notes {
 
 /* Adds a line of a rank. Copies the words. */
 void mt_rank_notes_add(struct mt_rank_notes *notes, int64_t rank, const char *words);
-
-/* Prints them: "ranks 0-3, 7: WORDS". */
-void mt_rank_notes_tell(const struct mt_rank_notes *notes);
 
 void mt_rank_notes_release(struct mt_rank_notes *notes);
 

@@ -1,12 +1,8 @@
-#include "cli/record/dry_ranks.h"
+#include "producers/program/dry_ranks.h"
 
 #include "base/memory.h"
-#include "cli/output/output.h"
-#include "cli/output/question.h"
-#include "cli/record/rank_notes.h"
 #include "producers/program/rank_choice.h"
 #include "producers/program/rank_runs.h"
-#include "run/handover.h"
 #include "trace/query/trace.h"
 
 #include <assert.h>
@@ -28,6 +24,7 @@ struct job {
     const struct mt_rank_program *program;
     struct mt_rank_runs runs;
     struct mt_rank_choice choice;
+    struct mt_program_outcome *outcome;
     struct print *prints; /* of runs[0 .. runs.started), once they were compared */
 };
 
@@ -67,16 +64,11 @@ static void look_at(void *context, const struct mt_record_answer *answer)
     mt_trace_close(trace);
 }
 
-static struct search search_for(const struct mt_recording *recording, int64_t pid)
+static struct search search_for(const struct job *job, int64_t pid)
 {
     struct search search = {.pid = pid};
-    (void)mt_record_answers_read(recording->answers, look_at, &search);
+    (void)mt_record_answers_read(job->how->answers, look_at, &search);
     return search;
-}
-
-bool mt_dry_ranks_is_out_of_memory(const struct mt_recording *recording, int64_t pid)
-{
-    return search_for(recording, pid).is_out_of_memory;
 }
 
 static void compare(struct job *job)
@@ -84,7 +76,7 @@ static void compare(struct job *job)
     free(job->prints);
     job->prints = mt_host_alloc((size_t)(job->runs.started + 1) * sizeof *job->prints);
     for (int64_t i = 0; i < job->runs.started; i++)
-        job->prints[i] = search_for(job->how->recording, job->runs.runs[i].pid).print;
+        job->prints[i] = search_for(job, job->runs.runs[i].pid).print;
 }
 
 static bool are_alike(const struct print *a, const struct print *b)
@@ -107,7 +99,7 @@ static const struct print *print_of(const struct job *job, int64_t rank)
 static bool goes_on(void *context, const struct mt_rank_run *run)
 {
     const struct job *job = context;
-    return run->code == 0 || mt_dry_ranks_is_out_of_memory(job->how->recording, run->pid);
+    return run->code == 0 || search_for(job, run->pid).is_out_of_memory;
 }
 
 static mt_status run_added(struct job *job)
@@ -143,27 +135,23 @@ static mt_status add_stand_ins(struct job *job)
     for (int64_t rank = 0; rank < job->program->ranks; rank++) {
         mt_rank_runs_add(&job->runs, mt_rank_choice_stand_in(&job->choice, rank));
         if (job->runs.count > MOST_RUN)
-            return mt_fail(MT_USAGE, "more than %d ranks are unlike each other: say which to run, with --only",
-                           MOST_RUN);
+            return mt_fail(MT_USAGE, "more than %d ranks are unlike each other: list the ranks to run", MOST_RUN);
     }
     return MT_OK;
 }
 
-/* Tells which ranks stand for others, and where one that was run contradicts. */
-static void tell_choice(const struct job *job)
+/* Records which ranks stand for others, and which one that was run contradicts. */
+static void keep_choice(const struct job *job)
 {
+    struct mt_program_outcome *outcome = job->outcome;
     for (int64_t i = 0; i < job->runs.started; i++) {
         const int64_t rank = job->runs.runs[i].rank, other = mt_rank_choice_stand_in(&job->choice, rank);
-        int64_t like = 0;
+        const bool differs = other != rank && !are_alike(print_of(job, rank), print_of(job, other));
+        struct mt_rank_stand_in *row = MT_HOST_ADD(outcome->stand_ins, outcome->stand_in_count);
+        *row = (struct mt_rank_stand_in){.rank = rank, .differs_from = differs ? other : -1};
         for (int64_t each = 0; each < job->program->ranks; each++)
-            like += mt_rank_choice_stand_in(&job->choice, each) == rank;
-        if (like > 1)
-            mt_note("rank %" PRId64 " stands for %" PRId64 " of %" PRId64 " ranks", rank, like, job->program->ranks);
-        if (other != rank && !are_alike(print_of(job, rank), print_of(job, other)))
-            mt_note("rank %" PRId64 " requests other memory than rank %" PRId64 ", which was taken to stand for it",
-                    rank, other);
+            row->like += mt_rank_choice_stand_in(&job->choice, each) == rank;
     }
-    mt_note("%" PRId64 " ranks were run; see memtrace dry-run --only to run others", job->runs.started);
 }
 
 static mt_status run_some(struct job *job)
@@ -176,8 +164,8 @@ static mt_status run_some(struct job *job)
     mt_rank_choice_learn(&job->choice, is_like_first, job);
     MT_TRY(add_stand_ins(job));
     MT_TRY(run_added(job));
-    if (is_whole(job) && !job->how->is_quiet)
-        tell_choice(job);
+    if (is_whole(job))
+        keep_choice(job);
     return MT_OK;
 }
 
@@ -198,50 +186,45 @@ static mt_status run_all(struct job *job)
     return run_added(job);
 }
 
-/* ---- what ranks have noted ---- */
+/* ---- answers ---- */
 
-struct noting {
-    const struct mt_rank_runs *runs;
-    struct mt_rank_notes notes;
-};
-
-/* Adds what a rank notes. What a process notes that a rank has started is told at once. */
-static void take_note(void *context, const struct mt_record_answer *answer)
+static bool is_note(const struct mt_record_answer *answer)
 {
-    struct noting *noting = context;
-    const struct mt_rank_run *run = mt_rank_runs_find(noting->runs, (pid_t)answer->pid);
+    return answer->kind == MT_RECORD_NOTE || answer->kind == MT_RECORD_LOST;
+}
+
+/* Keeps an answer. The notes of ranks are merged, the notes of other processes are not. */
+static void take_answer(void *context, const struct mt_record_answer *answer)
+{
+    struct job *job = context;
+    const struct mt_rank_run *run = mt_rank_runs_find(&job->runs, (pid_t)answer->pid);
     struct mt_text words = {0};
-    if (answer->kind != MT_RECORD_NOTE && answer->kind != MT_RECORD_LOST)
+    if (run == NULL || !is_note(answer)) {
+        mt_program_outcome_keep(job->outcome, answer);
         return;
-    mt_recording_add_note(answer, &words);
-    if (run != NULL)
-        mt_rank_notes_add(&noting->notes, run->rank, mt_text_get(&words));
-    else
-        mt_recording_tell_note(answer);
+    }
+    mt_program_note_add(answer, &words);
+    mt_rank_notes_add(&job->outcome->notes, run->rank, mt_text_get(&words));
     mt_text_release(&words);
 }
 
-static mt_status tell_notes(const struct job *job)
+static mt_status run_chosen(struct job *job, const char *only)
 {
-    struct noting noting = {.runs = &job->runs};
-    mt_status status = mt_record_answers_read(job->how->recording->answers, take_note, &noting);
-    mt_rank_notes_tell(&noting.notes);
-    mt_rank_notes_release(&noting.notes);
-    return status;
+    if (only != NULL)
+        return run_listed(job, only);
+    return job->program->ranks <= RUN_ALL ? run_all(job) : run_some(job);
 }
 
-mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, int *out_code)
+mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_outcome *outcome)
 {
-    struct job job = {.how = ranks, .program = ranks->program};
-    MT_TRY(mt_rank_runs_begin(ranks->program, ranks->output, &job.runs));
-    mt_status status = ranks->only != NULL                ? run_listed(&job, ranks->only)
-                       : ranks->program->ranks <= RUN_ALL ? run_all(&job)
-                                                          : run_some(&job);
-    if (status == MT_OK && !ranks->is_quiet)
-        status = tell_notes(&job);
-    *out_code = 0;
-    for (int64_t i = 0; i < job.runs.started && *out_code == 0; i++)
-        *out_code = job.runs.runs[i].code;
+    struct job job = {.how = ranks, .program = ranks->program, .outcome = outcome};
+    outcome->ranks = ranks->program->ranks;
+    MT_TRY(mt_rank_runs_begin(ranks->program, ranks->environment, ranks->output, &job.runs));
+    mt_status status = run_chosen(&job, ranks->only);
+    if (status == MT_OK)
+        status = mt_record_answers_read(ranks->answers, take_answer, &job);
+    for (int64_t i = 0; i < job.runs.started && outcome->code == 0; i++)
+        outcome->code = job.runs.runs[i].code;
     mt_rank_runs_end(&job.runs);
     free(job.prints);
     return status;

@@ -1,8 +1,10 @@
-#include "cli/run/vary_grid.h"
+#include "producers/program/vary_grid.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,24 +12,24 @@ enum { MOST_CELLS = 1000 };
 
 /* ---- lists ---- */
 
-static mt_status check_value(const char *option, const struct mt_varied *list)
+static mt_status check_value(const char *given, const struct mt_varied *list)
 {
     const char *value = list->values[list->count - 1];
     if (value[0] == '\0')
-        return mt_fail(MT_USAGE, "--vary %s: a value of the list is empty", option);
+        return mt_fail(MT_USAGE, "%s: a value of the list is empty", given);
     for (size_t i = 0; i + 1 < list->count; i++)
         if (strcmp(list->values[i], value) == 0)
-            return mt_fail(MT_USAGE, "--vary %s: the list has %s twice", option, value);
+            return mt_fail(MT_USAGE, "%s: the list has %s twice", given, value);
     return MT_OK;
 }
 
 /* Cuts "batch=2,4" into the name and its values. */
-static mt_status cut_list(const char *option, struct mt_varied *out)
+static mt_status cut_list(const char *given, struct mt_varied *out)
 {
-    const size_t name_length = strcspn(option, "=");
-    if (name_length == 0 || option[name_length] == '\0')
-        return mt_fail(MT_USAGE, "--vary takes NAME=VALUE,..., not \"%s\"", option);
-    out->text = mt_host_strdup(option);
+    const size_t name_length = strcspn(given, "=");
+    if (name_length == 0 || given[name_length] == '\0')
+        return mt_fail(MT_USAGE, "a list of values is NAME=VALUE,..., not \"%s\"", given);
+    out->text = mt_host_strdup(given);
     out->text[name_length] = '\0';
     for (char *value = out->text + name_length + 1; value != NULL;) {
         char *comma = strchr(value, ',');
@@ -35,21 +37,21 @@ static mt_status cut_list(const char *option, struct mt_varied *out)
             *comma = '\0';
         out->values = mt_host_resize(out->values, out->count + 1, sizeof *out->values);
         out->values[out->count++] = value;
-        MT_TRY(check_value(option, out));
+        MT_TRY(check_value(given, out));
         value = comma != NULL ? comma + 1 : NULL;
     }
     return MT_OK;
 }
 
-static mt_status add_list(const char *option, struct mt_vary_grid *grid)
+static mt_status add_list(const char *given, struct mt_vary_grid *grid)
 {
     if (grid->count == MT_MOST_VARIED)
-        return mt_fail(MT_USAGE, "--vary can be given %d times at most", MT_MOST_VARIED);
+        return mt_fail(MT_USAGE, "at most %d arguments can vary", MT_MOST_VARIED);
     struct mt_varied *list = &grid->lists[grid->count++];
-    MT_TRY(cut_list(option, list));
+    MT_TRY(cut_list(given, list));
     for (size_t i = 0; i + 1 < grid->count; i++)
         if (strcmp(grid->lists[i].text, list->text) == 0)
-            return mt_fail(MT_USAGE, "--vary %s is given twice", list->text);
+            return mt_fail(MT_USAGE, "%s is given twice", list->text);
     grid->cell_count *= list->count;
     if (grid->cell_count > MOST_CELLS)
         return mt_fail(MT_USAGE, "the grid has more than %d cells: sweep it in parts", MOST_CELLS);
@@ -84,21 +86,20 @@ static mt_status check_words(const struct mt_vary_grid *grid, char *const *words
         const char *name = name_in(*words);
         const size_t list = name != NULL ? find_list(grid, name) : MT_MOST_VARIED;
         if (name != NULL && list == grid->count)
-            return mt_fail(MT_USAGE, "@%s does not vary: give its values with --vary %s=VALUE,...", name, name);
+            return mt_fail(MT_USAGE, "@%s does not vary: give its values, %s=VALUE,...", name, name);
         is_used[list] = true;
     }
     for (size_t i = 0; i < grid->count; i++)
         if (!is_used[i])
-            return mt_fail(MT_USAGE, "no argument of the program is @%s, which --vary gives values for",
-                           grid->lists[i].text);
+            return mt_fail(MT_USAGE, "no argument of the program is @%s, which has values", grid->lists[i].text);
     return MT_OK;
 }
 
-mt_status mt_vary_grid_create(const struct mt_option_list *vary, char *const *words, struct mt_vary_grid *out)
+mt_status mt_vary_grid_create(const char *const *lists, size_t count, char *const *words, struct mt_vary_grid *out)
 {
     *out = (struct mt_vary_grid){.cell_count = 1};
-    for (size_t i = 0; i < vary->count; i++)
-        MT_TRY(add_list(vary->items[i], out));
+    for (size_t i = 0; i < count; i++)
+        MT_TRY(add_list(lists[i], out));
     return check_words(out, words);
 }
 

@@ -1,0 +1,50 @@
+/* A grid of dry runs of a program: values of its arguments that vary, and the memory that each combination needs.
+ *
+ * Threads: one at a time. */
+#ifndef MT_ANALYSIS_PROGRAM_SWEEP_H
+#define MT_ANALYSIS_PROGRAM_SWEEP_H
+
+#include "producers/program/dry_child.h"
+#include "producers/program/vary_grid.h"
+
+/* Receives what happens during a sweep. All members are set. */
+struct mt_program_sweep_observer {
+    void *context;
+    /* Is called before each cell. */
+    void (*begins)(void *context, const struct mt_vary_grid *grid, size_t cell);
+};
+
+struct mt_program_sweep {
+    const struct mt_dry_options *program;
+    const char *const *vary; /* "batch=2,4,8" */
+    size_t vary_count;
+    const char *device, *trace;
+    const char *name; /* of the runs, before the values; NULL: the program's */
+    const struct mt_program_sweep_observer *observer;
+};
+
+/* A cell and its run. Of several processes, the run is the first one's, the peaks are the largest, and the rank is the one that
+ * reserves most. */
+struct mt_swept_cell {
+    const char *state; /* a name of mt_run_state_name */
+    int64_t run;       /* 0: none */
+    int64_t rank;      /* -1: it is no rank */
+    uint64_t allocated_bytes, reserved_bytes;
+    struct mt_text told; /* the state in words */
+};
+
+/* Invariant: cells[0 .. count) were run; count < grid.cell_count only after a failure. */
+struct mt_program_sweep_found {
+    struct mt_vary_grid grid;
+    struct mt_swept_cell *cells;
+    size_t count;
+};
+
+/* Runs the program dry for each combination, the last list fastest, and adds the runs to the trace. An argument of the program,
+ * or the part after its =, is @NAME where it takes a value. A program that runs out of memory or fails is no failure. Fails
+ * with MT_USAGE, before anything is run, for an invalid list, an @NAME that does not vary and a list that no argument uses.
+ * Release *out in any case. */
+mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, struct mt_program_sweep_found *out);
+void mt_program_sweep_release(struct mt_program_sweep_found *found);
+
+#endif

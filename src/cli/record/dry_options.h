@@ -1,0 +1,38 @@
+/* The options of a program that is run dry, shared by the commands that do so once (dry-run) and many times (fit, sweep). */
+#ifndef MT_CLI_RECORD_DRY_OPTIONS_H
+#define MT_CLI_RECORD_DRY_OPTIONS_H
+
+#include "cli/command.h"
+#include "producers/program/dry_child.h"
+#include "producers/program/rank_program.h"
+
+/* Values before parsing. */
+#define MT_DRY_OPTIONS_USUAL                                                                                           \
+    {                                                                                                                  \
+        .assumed = "1"                                                                                                 \
+    }
+
+/* Rows of a command's table, of the struct mt_dry_options `dry` in its struct. A command whose --steps says something else,
+ * too, has a row of its own for it. */
+#define MT_DRY_OPTIONS(type, dry)                                                                                      \
+    MT_OPTION(INTEGER, type, dry.cards, "--cards", .value = "N", .low = 1, .high = MT_MOST_DRY_CARDS,                  \
+              .help = "how many of them PROGRAM sees (1, or one for each rank of a node)"),                            \
+        MT_OPTION(BYTES, type, dry.free, "--free", .value = "SIZE", .keeps_text = true,                                \
+                  .help = "how much of the card is free, where other processes use the rest (all of it)"),             \
+        MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
+                  .help = "number of ranks to run, one after another (default: from the torchrun command line)"),      \
+        MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
+                  .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
+        MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
+                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)")
+#define MT_DRY_PROGRAM(type, dry)                                                                                      \
+    MT_OPTION(REST, type, dry.words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,                     \
+              .help = "what to run dry, and its arguments, which are left as they are")
+
+/* A line of the help of commands that run a program. */
+#define MT_SCRIPT_HELP "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3.\n"
+
+/* Returns the status of running a program dry. Adds the options to a failure that they can mend. */
+mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options);
+
+#endif

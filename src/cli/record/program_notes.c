@@ -1,0 +1,132 @@
+#include "cli/record/program_notes.h"
+
+#include "base/text.h"
+#include "cli/output/output.h"
+#include "cli/output/question.h"
+#include "cli/record/dry_options.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *mt_program_trace_shorten(const struct mt_program_outcome *outcome, const char *trace, const char *path)
+{
+    struct mt_text text = {0};
+    const char *file = strrchr(trace, '/');
+    const size_t folder = file != NULL ? (size_t)(file + 1 - trace) : 0;
+    const size_t before = (size_t)(strrchr(outcome->path, '/') + 1 - outcome->path);
+    if (strncmp(path, outcome->path, before) == 0)
+        mt_text_add(&text, "%.*s%s", (int)folder, trace, path + before);
+    else
+        mt_text_add(&text, "%s", path);
+    return text.data;
+}
+
+static mt_status describe_peak(struct mt_trace *trace, int64_t number, struct mt_text *out)
+{
+    const struct mt_run *run;
+    uint64_t peak_bytes;
+    char bytes[MT_BYTES_TEXT];
+    MT_TRY(mt_trace_find_numbered(trace, number, &run));
+    MT_TRY(mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes));
+    mt_text_add(out, "peak %s", mt_format_bytes(peak_bytes, bytes));
+    if (!mt_run_is(run, MT_RUN_DONE))
+        mt_text_add(out, " (%s)", run->state);
+    return MT_OK;
+}
+
+void mt_program_run_note(const struct mt_program_outcome *outcome, const char *trace,
+                         const struct mt_record_answer *answer)
+{
+    struct mt_text peak = {0}, option = {0};
+    struct mt_trace *opened = NULL;
+    char *name = mt_program_trace_shorten(outcome, trace, answer->text);
+    mt_status status = mt_trace_open(answer->text, &opened);
+    if (status == MT_OK)
+        status = describe_peak(opened, answer->number, &peak);
+    mt_trace_close(opened);
+    mt_text_add_trace_option(&option, name);
+    if (status == MT_OK)
+        mt_note("run %" PRId64 " of %s: %s; see memtrace peak --run %" PRId64 "%s", answer->number, name, peak.data,
+                answer->number, mt_text_get(&option));
+    else
+        mt_note("run %" PRId64 " of %s: %s", answer->number, name, mt_last_error());
+    mt_text_release(&peak);
+    mt_text_release(&option);
+    free(name);
+}
+
+void mt_program_process_note(const struct mt_record_answer *answer)
+{
+    struct mt_text words = {0};
+    mt_program_note_add(answer, &words);
+    mt_note("process %" PRId64 ": %s", answer->pid, mt_text_get(&words));
+    mt_text_release(&words);
+}
+
+/* ---- ranks ---- */
+
+/* Returns the end of the ranks that follow each other from `begin` on. */
+static int64_t end_of_range(const struct mt_rank_note *note, int64_t begin)
+{
+    int64_t end = begin + 1;
+    while (end < note->count && note->ranks[end] == note->ranks[end - 1] + 1)
+        end++;
+    return end;
+}
+
+static void add_ranks(const struct mt_rank_note *note, struct mt_text *out)
+{
+    assert(note->count > 0);
+    mt_text_add(out, note->count > 1 ? "ranks " : "rank ");
+    for (int64_t begin = 0, end; begin < note->count; begin = end) {
+        end = end_of_range(note, begin);
+        mt_text_add(out, "%s%" PRId64, begin > 0 ? ", " : "", note->ranks[begin]);
+        if (end - begin > 1)
+            mt_text_add(out, "%s%" PRId64, end - begin > 2 ? "-" : ", ", note->ranks[end - 1]);
+    }
+}
+
+static void note_choice(const struct mt_program_outcome *outcome)
+{
+    for (size_t i = 0; i < outcome->stand_in_count; i++) {
+        const struct mt_rank_stand_in *row = &outcome->stand_ins[i];
+        if (row->like > 1)
+            mt_note("rank %" PRId64 " stands for %" PRId64 " of %" PRId64 " ranks", row->rank, row->like,
+                    outcome->ranks);
+        if (row->differs_from >= 0)
+            mt_note("rank %" PRId64 " requests other memory than rank %" PRId64 ", which was taken to stand for it",
+                    row->rank, row->differs_from);
+    }
+    if (outcome->stand_in_count > 0)
+        mt_note("%zu ranks were run; see memtrace dry-run --only to run others", outcome->stand_in_count);
+}
+
+static void note_processes(const struct mt_program_outcome *outcome)
+{
+    for (size_t i = 0; i < outcome->count; i++)
+        if (outcome->answers[i].kind == MT_RECORD_NOTE || outcome->answers[i].kind == MT_RECORD_LOST)
+            mt_program_process_note(&outcome->answers[i]);
+}
+
+void mt_program_ranks_note(const struct mt_program_outcome *outcome)
+{
+    if (!outcome->is_many)
+        return;
+    note_choice(outcome);
+    note_processes(outcome);
+    for (int64_t i = 0; i < outcome->notes.count; i++) {
+        struct mt_text ranks = {0};
+        add_ranks(&outcome->notes.notes[i], &ranks);
+        mt_note("%s: %s", mt_text_get(&ranks), outcome->notes.notes[i].words);
+        mt_text_release(&ranks);
+    }
+}
+
+mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options)
+{
+    if (status == MT_USAGE && options->only != NULL)
+        return mt_fail_hint(status, "see --only and --ranks");
+    return status == MT_USAGE && options->ranks > 0 ? mt_fail_hint(status, "see --ranks") : status;
+}

@@ -1,0 +1,207 @@
+#include "cli/run/program_fit_report.h"
+
+#include "analysis/program_fit.h"
+#include "analysis/replayed_fit.h"
+#include "cli/output/question.h"
+#include "cli/record/program_notes.h"
+#include "cli/run/fit_report.h"
+#include "words/dry_fit_words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The question. */
+struct asked {
+    const struct mt_dry_options *program;
+    const struct mt_fit_device *device;
+};
+
+struct answer {
+    const char *program, *device, *smallest_card, *best;
+    uint64_t memory_bytes, reserve_bytes, capacity_bytes;
+    bool fits;
+    int64_t room_bytes, rank;
+    struct mt_replay_result peak;
+    struct mt_trial_rows trials;
+    struct mt_text words, best_text;
+};
+
+#define ROW struct answer
+static const struct mt_field answer_fields[] = {
+    MT_TEXT(ROW, program, "program", NULL, NULL),
+    MT_TEXT(ROW, device, "on", NULL, "the device that is asked about"),
+    MT_BYTES(ROW, memory_bytes, "memory_bytes", NULL, NULL),
+    MT_BYTES(ROW, reserve_bytes, "reserve_bytes", NULL,
+             "kept free: of a card what the program holds outside of the allocator, unless `--reserve` says otherwise"),
+    MT_BYTES(ROW, capacity_bytes, "capacity_bytes", NULL, NULL),
+    MT_FLAG(ROW, fits, "fits", NULL, NULL),
+    MT_INTEGER(ROW, room_bytes, "room_bytes", NULL, NULL),
+    MT_ROW(ROW, peak, "peak", &mt_replay_peak_type, NULL),
+    MT_KNOWN(ROW, rank, "rank", NULL, "of many ranks, the one that takes most of its card; the peak is its"),
+    MT_ROWS(ROW, trials.items, trials.count, "changes", &mt_trial_type, NULL),
+    MT_ROWS(ROW, trials.gaps, trials.gap_count, "unknown", &mt_gap_type, NULL),
+    MT_TEXT(ROW, best, "remedy", NULL, NULL),
+    MT_TEXT(ROW, smallest_card, "smallest_card", NULL, NULL),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type answer_type = MT_ROW_TYPE(ROW, answer_fields);
+#undef ROW
+
+static void fill(const struct asked *asked, const struct mt_program_fit *found, struct answer *out)
+{
+    const struct mt_fit_device *device = &found->counted;
+    const struct mt_dry_fit *fit = &found->fit;
+    const uint64_t beyond_bytes = device->reserve_bytes - asked->device->reserve_bytes;
+    const struct mt_dry_trial *best = mt_dry_fit_best(fit);
+    *out = (struct answer){.device = device->name,
+                           .memory_bytes = device->memory_bytes,
+                           .reserve_bytes = device->reserve_bytes,
+                           .capacity_bytes = device->memory_bytes - device->reserve_bytes,
+                           .fits = fit->plain.peak.fits,
+                           .peak = fit->plain.peak,
+                           .rank = fit->plain.rank,
+                           .smallest_card = mt_card_for_peak(fit->plain.peak.reserved_bytes + beyond_bytes)};
+    out->room_bytes = (int64_t)out->capacity_bytes - (int64_t)fit->plain.peak.reserved_bytes;
+    for (char *const *word = asked->program->words; *word != NULL; word++)
+        mt_text_add(&out->words, "%s%s", out->words.length > 0 ? " " : "", *word);
+    if (!out->fits && best != NULL)
+        mt_dry_changes_add_names(&best->changes, &out->best_text);
+    out->program = mt_text_get(&out->words);
+    out->best = out->best_text.data;
+    mt_trial_rows_create(fit, &out->trials);
+}
+
+static void release(struct answer *answer)
+{
+    mt_text_release(&answer->words);
+    mt_text_release(&answer->best_text);
+    mt_trial_rows_release(&answer->trials);
+}
+
+static void print_verdict(const struct answer *answer)
+{
+    char reserved[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
+    struct mt_text who = {0};
+    mt_format_bytes(answer->peak.reserved_bytes, reserved);
+    mt_format_bytes((uint64_t)(answer->room_bytes < 0 ? -answer->room_bytes : answer->room_bytes), room);
+    if (answer->rank < 0)
+        mt_text_add(&who, "it");
+    else
+        mt_text_add(&who, "rank %" PRId64 ", which takes most,", answer->rank);
+    if (answer->fits && answer->room_bytes >= 0)
+        mt_say("It fits: %s reserves %s at its peak, which leaves %s.", who.data, reserved, room);
+    else if (answer->fits)
+        mt_say("It fits, but only as cached memory is given back: with more memory %s would reserve %s.", who.data,
+               reserved);
+    else
+        mt_say("It does not fit: %s reserves %s, %s more than there is.", who.data, reserved, room);
+    mt_text_release(&who);
+}
+
+/* Prints the lines that make each change that lowers what is reserved. */
+static void print_hints(const struct mt_trial_rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct mt_trial_row *row = &rows->items[i];
+        if (row->difference_bytes >= 0 || strchr(row->kind.data, ',') != NULL)
+            continue;
+        mt_say("\n%s (%s):", mt_text_get(&row->change), row->where);
+        for (const char *line = mt_text_get(&row->hint); *line != '\0'; line += strcspn(line, "\n") + 1)
+            printf("    %.*s\n", (int)strcspn(line, "\n"), line);
+    }
+}
+
+static void print_best(const struct mt_dry_fit *fit)
+{
+    const struct mt_dry_trial *best = mt_dry_fit_best(fit);
+    struct mt_text changes = {0};
+    if (fit->plain.peak.fits)
+        return;
+    if (best != NULL)
+        mt_dry_changes_add(&best->changes, &changes);
+    if (best == NULL)
+        mt_say("\nNone of these makes it fit, nor do those together that lower it.");
+    else
+        mt_say("\n%s: %s.",
+               best >= fit->combined && best < fit->combined + fit->combined_count
+                   ? "No single change suffices. Together these make it fit"
+                   : "The least change that makes it fit",
+               mt_text_get(&changes));
+    mt_text_release(&changes);
+}
+
+static void print_text(const struct mt_program_fit *found, const struct answer *answer)
+{
+    mt_say("%s, run dry", answer->program);
+    mt_fit_device_print(&found->counted);
+    print_verdict(answer);
+    if (answer->trials.count > 0) {
+        mt_say("\nChanges, each made to a dry run of the program:");
+        mt_rows_print(&mt_trial_type, "change fits allocated reserved difference_bytes", "allocated",
+                      answer->trials.items, answer->trials.count);
+    }
+    print_hints(&answer->trials);
+    for (size_t i = 0; i < answer->trials.gap_count; i++)
+        mt_say("%sNot tried: %s, since %s.", i == 0 ? "\n" : "", answer->trials.gaps[i].kind,
+               answer->trials.gaps[i].reason);
+    print_best(&found->fit);
+    if (found->counted.reserve_bytes > 0 && found->counted.asked_reserve_bytes == MT_RESERVE_UNSET)
+        mt_say("\nKept free is what it holds outside of the allocator, as estimated: CUDA's context, libraries, NCCL "
+               "(memtrace "
+               "cards; --reserve SIZE).");
+    if (answer->smallest_card != NULL)
+        mt_say("\nThe smallest of the known cards that the program as it is fits: sim:%s", answer->smallest_card);
+}
+
+static mt_status print_answer(const struct asked *asked, const struct mt_program_fit *found, mt_report_form form)
+{
+    struct answer answer;
+    fill(asked, found, &answer);
+    if (form == MT_REPORT_JSON)
+        mt_answer_print_json("fit_program", &answer_type, &answer);
+    else
+        print_text(found, &answer);
+    release(&answer);
+    return found->fit.plain.peak.fits ? MT_OK : mt_fail(MT_FAILED, "the program does not fit %s", asked->device->name);
+}
+
+/* ---- while changes are tried ---- */
+
+static void note_trial(void *context, const struct mt_dry_trial *trial)
+{
+    (void)context;
+    struct mt_text title = {0};
+    mt_dry_changes_add(&trial->changes, &title);
+    mt_note("dry run %s", title.length > 0 ? mt_text_get(&title) : "as it is");
+    mt_text_release(&title);
+}
+
+/* Notes what the first dry run noted, which holds for all. */
+static void note_plain(void *context, const struct mt_program_outcome *outcome)
+{
+    (void)context;
+    mt_program_ranks_note(outcome);
+    for (size_t i = 0; i < outcome->count && !outcome->is_many; i++)
+        if (outcome->answers[i].kind == MT_RECORD_NOTE || outcome->answers[i].kind == MT_RECORD_LOST)
+            mt_program_process_note(&outcome->answers[i]);
+}
+
+/* Fails for a program that fails as it is, with the end of its output. */
+static mt_status fail_program(const struct mt_program_fit *found)
+{
+    fputs(mt_text_get(&found->said), stderr);
+    return mt_fail(MT_FAILED, "the program fails as it is, without a change; see above");
+}
+
+mt_status mt_program_fit(const struct mt_dry_options *program, const struct mt_fit_device *device, mt_report_form form)
+{
+    static const struct mt_program_fit_observer observer = {NULL, note_trial, note_plain};
+    const struct asked asked = {program, device};
+    struct mt_program_fit found;
+    mt_status status = mt_dry_hint(mt_program_fit_find(program, device, &observer, &found), program);
+    if (status == MT_OK)
+        status = found.fit.plain.outcome == MT_TRIAL_RAN ? print_answer(&asked, &found, form) : fail_program(&found);
+    mt_program_fit_release(&found);
+    return status;
+}

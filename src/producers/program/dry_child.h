@@ -1,0 +1,45 @@
+/* A program of PyTorch that is run dry, in a process of its own or in one for each of its ranks.
+ *
+ * Threads: one at a time. */
+#ifndef MT_PROGRAM_DRY_CHILD_H
+#define MT_PROGRAM_DRY_CHILD_H
+
+#include "device/device.h"
+#include "producers/program/program_outcome.h"
+
+/* How a program is run dry. Its texts are borrowed. */
+struct mt_dry_options {
+    const char *assumed; /* the value of numbers that are not computed */
+    const char *free;    /* the memory of the card that is free as the program begins; NULL: all of it */
+    const char *only;    /* a list of the ranks to run; NULL: all, or some that stand for all */
+    int64_t ranks;       /* 0: as torchrun's words say, or one process */
+    int64_t cards;       /* 0: 1, or one for each rank of a node */
+    int64_t steps;       /* 0: loops end once they repeat themselves; MT_ALL_DRY_STEPS: the program is not ended */
+    int64_t time_limit;  /* of the program, in seconds; 0: none */
+    char *const *words;  /* the program and its arguments; NULL: none was given */
+};
+
+enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000, MT_MOST_DRY_SECONDS = 1000000 };
+
+/* One dry run. */
+struct mt_dry_child {
+    const struct mt_dry_options *options;
+    const char *device;  /* a simulated one */
+    const char *trace;   /* that the run is added to */
+    const char *name;    /* of the run; NULL: the program's */
+    const char *changes; /* of struct mt_dry_request */
+};
+
+/* Writes the spelling of the card with so much free as the options say. Fails with MT_USAGE if it is too long. */
+mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME]);
+
+/* Fails with MT_USAGE for options or a device that a dry run does not support. */
+mt_status mt_dry_options_check(const struct mt_dry_options *options, const char *device);
+
+/* Runs a program dry. `output` is a file, MT_OWN_OUTPUT or MT_KEEP_OUTPUT. A program that fails is no failure. Fails with
+ * MT_USAGE for words that a dry run does not support, and if the Python package is not there or the program can't be
+ * started; then out->code is set as by mt_child_start. Release *out in any case. */
+mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
+                           struct mt_program_outcome *out);
+
+#endif

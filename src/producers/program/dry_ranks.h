@@ -1,0 +1,23 @@
+/* A dry run of a program of many ranks: runs all, those that are listed, or those that stand for all.
+ *
+ * Threads: one at a time. */
+#ifndef MT_PROGRAM_DRY_RANKS_H
+#define MT_PROGRAM_DRY_RANKS_H
+
+#include "producers/program/program_outcome.h"
+#include "producers/program/rank_program.h"
+
+/* The ranks to run, and how. */
+struct mt_dry_ranks {
+    const struct mt_rank_program *program;
+    const char *only;    /* a list for mt_rank_list_read; NULL: the choice is made here */
+    const char *answers; /* the file for the answers of their processes */
+    struct mt_environment *environment;
+    int output; /* as of mt_children_begin */
+};
+
+/* Runs the ranks. Sets the outcome's code, its notes, and its stand-ins if ranks were chosen. Fails if a rank can't be
+ * started, and with MT_USAGE for an invalid list. */
+mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_outcome *outcome);
+
+#endif

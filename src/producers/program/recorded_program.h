@@ -1,0 +1,39 @@
+/* A program that is recorded as it runs: CUDA's calls by a library that the driver loads into its processes, PyTorch's
+ * allocator by memtrace's Python package.
+ *
+ * Threads: one at a time. */
+#ifndef MT_PROGRAM_RECORDED_PROGRAM_H
+#define MT_PROGRAM_RECORDED_PROGRAM_H
+
+#include "producers/program/program_outcome.h"
+
+#include <stdbool.h>
+
+/* How a program is recorded. Its texts are borrowed. */
+struct mt_recorded_program {
+    char *const *words; /* the program and its arguments, ending with NULL */
+    const char *trace;  /* that its runs are added to */
+    const char *name;   /* of the runs; NULL: none */
+    const char *step;   /* prefix of the names of NVTX ranges that are steps; NULL: no range is */
+    bool watches_kernels;
+    bool leaves_torch;   /* PyTorch's allocator is not watched */
+    bool leaves_stacks;  /* PyTorch's call stacks and operators are not recorded */
+    bool uses_our_alloc; /* instead of PyTorch's allocator */
+    int device;          /* the GPU whose memory is counted; MT_EVERY_DEVICE: all */
+};
+
+/* Receives what happens while a program is recorded. All members are set. */
+struct mt_recorded_observer {
+    void *context;
+    /* Receives a sentence about something that is not recorded. */
+    void (*note)(void *context, const char *text);
+    /* Is called before the program starts, with the trace's absolute path, if the trace can be written. */
+    void (*begins)(void *context, const char *trace);
+};
+
+/* Runs the program. It runs also if it can't be recorded; then out->path is NULL. Fails if it can't be started; then
+ * out->code is set as by mt_child_start. Release *out in any case. */
+mt_status mt_recorded_program_run(const struct mt_recorded_program *program, int output,
+                                  const struct mt_recorded_observer *observer, struct mt_program_outcome *out);
+
+#endif
