@@ -4,7 +4,7 @@
 #include "cli/output/question.h"
 #include "cli/record/dry_options.h"
 #include "cli/record/program_notes.h"
-#include "cli/watch/metrics.h"
+#include "cli/watch/metrics_options.h"
 #include "producers/file/import.h"
 #include "producers/program/child_program.h"
 #include "producers/program/recorded_program.h"
@@ -156,7 +156,7 @@ static mt_status start_metrics(const struct record_options *record, const char *
         mt_process_trace_name(&file, places.file, mt_text_get(&addition));
     places.file = file.data;
     mt_process_trace_name(&own, trace, mt_text_get(&addition));
-    mt_status status = mt_metrics_start(&places, own.data, is_rank ? MT_METRICS_ONE : MT_METRICS_RANKS, out);
+    mt_status status = mt_metrics_begin(&places, own.data, is_rank ? MT_METRICS_ONE : MT_METRICS_RANKS, out);
     mt_text_release(&addition);
     mt_text_release(&own);
     mt_text_release(&file);
@@ -198,7 +198,7 @@ static mt_status run_program(const struct record_options *record, struct mt_prog
     const struct mt_recorded_observer observer = {&recording, print_note, begin_metrics};
     mt_status status = mt_recorded_program_run(&program, MT_OWN_OUTPUT, &observer, out);
     const struct mt_error error = mt_error_save(status);
-    mt_metrics_stop(recording.metrics);
+    mt_metrics_end(recording.metrics);
     return mt_error_restore(&error, MT_OK);
 }
 

@@ -283,12 +283,12 @@ static mt_status run_traced(const struct mt_run_plan *plan, const struct mt_metr
     struct sigaction before;
     struct mt_metrics *metrics;
     *result = (struct mt_run_result){0};
-    MT_TRY(mt_metrics_start(places, plan->trace, MT_METRICS_ONE, &metrics));
+    MT_TRY(mt_metrics_begin(places, plan->trace, MT_METRICS_ONE, &metrics));
     mt_interrupt_catch(on_interrupt, &before);
     mt_status status = mt_told_session(plan, result);
     mt_interrupt_release(&before);
     const struct mt_error error = mt_error_save(status);
-    mt_metrics_stop(metrics);
+    mt_metrics_end(metrics);
     return mt_error_restore(&error, MT_OK);
 }
 

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/record/dry_options.h"
-#include "cli/watch/metrics.h"
+#include "cli/watch/metrics_options.h"
 #include "producers/model/settings.h"
 #include "words/run_words.h"
 

@@ -1,10 +1,9 @@
-#include "cli/watch/metrics.h"
+#include "trace/export/metrics.h"
 
 #include "answer/output_file.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "cli/output/output.h"
-#include "cli/watch/metrics_port.h"
+#include "trace/export/metrics_port.h"
 #include "trace/export/prometheus.h"
 #include "trace/store/watch.h"
 
@@ -228,10 +227,8 @@ static mt_status prepare(struct mt_metrics *metrics, const char *trace)
     const struct mt_metrics_options *options = &metrics->options;
     name_traces(metrics, trace);
     find_traces(metrics);
-    if (options->file != NULL) {
-        MT_TRY(mt_output_file_check("--metrics", options->file, trace));
+    if (options->file != NULL)
         MT_TRY(write_file(metrics));
-    }
     if (options->port != 0)
         MT_TRY(mt_metrics_port_open(options->port, &metrics->socket));
     metrics->stop = eventfd(0, EFD_CLOEXEC);
@@ -276,13 +273,13 @@ mt_status mt_metrics_start(const struct mt_metrics_options *options, const char 
     return status;
 }
 
-void mt_metrics_stop(struct mt_metrics *metrics)
+mt_status mt_metrics_stop(struct mt_metrics *metrics)
 {
     if (metrics == NULL)
-        return;
+        return MT_OK;
     (void)eventfd_write(metrics->stop, 1);
     pthread_join(metrics->thread, NULL);
-    if (metrics->failure.status != MT_OK && mt_error_restore(&metrics->failure, MT_OK) != MT_OK)
-        mt_note("%s", mt_last_error());
+    mt_status status = mt_error_restore(&metrics->failure, MT_OK);
     destroy(metrics);
+    return status;
 }

@@ -1,4 +1,4 @@
-#include "cli/watch/metrics_port.h"
+#include "trace/export/metrics_port.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

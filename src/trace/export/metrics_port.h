@@ -2,8 +2,8 @@
  * within a second, at most 4 KiB of it read.
  *
  * Threads: one at a time. */
-#ifndef MT_CLI_METRICS_PORT_H
-#define MT_CLI_METRICS_PORT_H
+#ifndef MT_EXPORT_METRICS_PORT_H
+#define MT_EXPORT_METRICS_PORT_H
 
 #include "base/status.h"
 #include "base/text.h"
