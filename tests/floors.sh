@@ -24,7 +24,7 @@ producers/torch     base device alloc operators trace/store run
 producers/cuda      base device trace/store run
 producers/file      base trace/store run
 producers/program   base device trace/store trace/query run
-analysis            base device alloc trace/store trace/query run producers/model producers/program
+analysis            base device alloc trace/store trace/query run producers/model producers/file producers/program
 words               base answer alloc trace/query producers/model analysis
 page                base trace/store trace/query analysis
 api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer kernels

@@ -1,11 +1,11 @@
 /* memtrace record: any program, recorded. */
-#include "base/memory.h"
+#include "analysis/torch_history.h"
+#include "base/text.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "cli/record/dry_options.h"
 #include "cli/record/program_notes.h"
 #include "cli/watch/metrics_options.h"
-#include "producers/file/import.h"
 #include "producers/program/child_program.h"
 #include "producers/program/recorded_program.h"
 #include "run/process_trace.h"
@@ -53,55 +53,29 @@ static const struct mt_option options[] = {
     MT_OPTIONS_END,
 };
 
-_Static_assert((int)MT_EVERY_DEVICE == (int)MT_IMPORT_ANY_DEVICE, "--device is handed to an import");
-
 struct report {
     const struct record_options *record;
     const struct mt_program_outcome *outcome;
     int runs, notes;
 };
 
-/* Returns the trace that the file TRACE-pid.pickle is for; the caller frees it. NULL if the file is called otherwise. */
-static char *trace_of_history(const struct mt_record_answer *answer)
+/* Imports PyTorch's memory history. */
+static void import_history(const struct report *report, const struct mt_record_answer *answer)
 {
-    struct mt_text ending = {0};
-    mt_text_add(&ending, "-%" PRId64 ".pickle", answer->pid);
-    const size_t length = strlen(answer->text), rest = length > ending.length ? length - ending.length : 0;
-    const bool fits = rest > 0 && strcmp(answer->text + rest, ending.data) == 0;
-    mt_text_release(&ending);
-    char *trace = fits ? mt_host_strdup(answer->text) : NULL;
-    if (fits)
-        trace[rest] = '\0';
-    return trace;
-}
-
-static void tell_history(const struct report *report, const struct mt_record_answer *answer, const char *trace,
-                         const struct mt_import_report *history)
-{
+    struct mt_torch_history history;
+    mt_status status = mt_torch_history_import(answer, report->record->name, report->record->device, &history);
     const struct mt_record_answer run = {
-        .kind = MT_RECORD_RUN, .pid = answer->pid, .number = history->run, .text = trace};
-    unlink(answer->text);
-    mt_note("process %" PRId64 ": %" PRIu64 " events of PyTorch's memory history were imported%s", answer->pid,
-            history->entries, history->torch.lost_beginning ? "; those before them are lost, since it was full" : "");
-    mt_program_run_note(report->outcome, report->record->trace, &run);
-}
-
-/* Imports PyTorch's memory history, and removes its file if that succeeds. */
-static void import_history(struct report *report, const struct mt_record_answer *answer)
-{
-    char *trace = trace_of_history(answer);
-    struct mt_import_report history;
-    if (trace == NULL)
-        return;
-    const struct mt_import_plan plan = {
-        .file = answer->text, .trace = trace, .name = report->record->name, .device = report->record->device};
-    if (mt_import(&plan, &history) == MT_OK)
-        tell_history(report, answer, trace, &history);
-    else
+        .kind = MT_RECORD_RUN, .pid = answer->pid, .number = history.report.run, .text = history.trace};
+    if (status != MT_OK)
         mt_note("process %" PRId64 ": %s; PyTorch's memory history is left in %s", answer->pid, mt_last_error(),
                 answer->text);
-    mt_import_report_release(&history);
-    free(trace);
+    else if (history.trace != NULL) {
+        mt_note("process %" PRId64 ": %" PRIu64 " events of PyTorch's memory history were imported%s", answer->pid,
+                history.report.entries,
+                history.report.torch.lost_beginning ? "; those before them are lost, since it was full" : "");
+        mt_program_run_note(report->outcome, report->record->trace, &run);
+    }
+    mt_torch_history_release(&history);
 }
 
 static void tell_answer(struct report *report, const struct mt_record_answer *answer)
