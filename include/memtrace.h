@@ -31,6 +31,7 @@
  * 4. The allocator                 memory that memtrace hands out
  * 5. Notes                         memory that is taken elsewhere
  * 6. Questions                     reading a trace
+ * 7. Programs                      starting other programs, recorded or on a simulated card
  *
  * samples/label.c is an example in fifty lines; samples/replace_malloc.c notes the cudaMalloc of an existing program,
  * and samples/ask.c reads a trace.
@@ -40,7 +41,8 @@
  * reached through pointers; do not copy them as a whole, and do not use their sizeof.
  *
  * Threads. Every function of sections 3 to 5 may be called from any thread, also for the same run. Opening, closing and
- * all of section 6 take one thread at a time for one run or one trace. Different runs and traces are independent. A run
+ * all of section 6 take one thread at a time for one run or one trace, and section 7 one thread at a time for a process.
+ * Different runs and traces are independent. A run
  * has one thread of its own, which writes the trace and blocks all signals. A run belongs to the process that opened
  * it: a forked child may exit or exec, and may not call anything with the run.
  *
@@ -737,6 +739,130 @@ typedef enum memtrace_format {
  * written. */
 MEMTRACE_API memtrace_status memtrace_trace_export(memtrace_trace *trace, const memtrace_run_row *run,
                                                    memtrace_format format, const char *path);
+
+/* ---- 7. Programs ------------------------------------------------------------------------------------------------- */
+
+/* The ways to run a program. */
+typedef enum memtrace_program_mode {
+    MEMTRACE_RUN_DRY = 0,     /* a program of PyTorch on a simulated card, as `memtrace dry-run`: takes no GPU */
+    MEMTRACE_RUN_RECORDED = 1 /* any program on the cards that are there, as `memtrace record` */
+} memtrace_program_mode;
+
+enum { MEMTRACE_EVERY_STEP = -1 };
+
+/* A program, and how it is run. Zero or NULL is a sensible value of every field except `size` and `words`:
+ *
+ *   const char *words[] = {"train.py", "--batch", "8", NULL};
+ *   memtrace_program_options options = {.size = sizeof options, .words = words, .device = "sim:rtx4090"};
+ *   const memtrace_program_row *const *rows;
+ *   size_t count;
+ *   int exit_code;
+ *   if (memtrace_program_run(&options, &exit_code, &rows, &count, NULL) != MEMTRACE_OK)
+ *       return fprintf(stderr, "%s\n", memtrace_last_error());
+ *   for (size_t i = 0; i < count; i++)
+ *       printf("%s needs %llu bytes\n", rows[i]->trace, (unsigned long long)rows[i]->needed_bytes);
+ *   memtrace_free(rows);
+ *
+ * The program has the environment and the folder of this process. While it runs, signals that other processes send to this
+ * one are blocked for the calling thread and passed on to the program, and a handler of SIGCHLD is not called. */
+typedef struct memtrace_program_options {
+    /* sizeof(memtrace_program_options). */
+    size_t size;
+
+    /* The program and its arguments, ending with NULL. A Python script runs under python of $VIRTUAL_ENV, else
+     * .venv/bin/python, else python3. The words of torchrun are run as its ranks. */
+    const char *const *words;
+
+    memtrace_program_mode mode;
+
+    /* Dry: the simulated card, "sim:h100"; NULL: "sim". Recorded: the number of the only GPU whose memory counts, "0";
+     * NULL: all. */
+    const char *device;
+
+    /* The trace that the runs are added to; NULL: "memtrace.db" in the current folder. memtrace_program_fit adds none. */
+    const char *trace;
+
+    /* The name of the runs; NULL: none. */
+    const char *name;
+
+    /* The number of an open file for the program's stdout and stderr; 0: the program prints where this process does.
+     * memtrace_program_fit and memtrace_program_sweep ignore it, and discard the program's output. */
+    int output;
+
+    /* For dry runs: the options of `memtrace dry-run`. */
+    int32_t cards;           /* that the program sees; 0: 1, or one for each rank of a node */
+    int64_t ranks;           /* 0: as torchrun's words say, or one process */
+    const char *only_ranks;  /* a list of the ranks to run, "0,1,510-511"; NULL: all, or some that stand for all */
+    int64_t steps;           /* after which the program ends; 0: loops end once they repeat; or MEMTRACE_EVERY_STEP */
+    int64_t time_limit_s;    /* 0: none */
+    const char *assumed;     /* the value of numbers that are not computed; NULL: "1" */
+    const char *free_memory; /* the part of the card that other processes leave free, "20GiB"; NULL: all */
+
+    /* For recorded programs: the options of `memtrace record`. */
+    int kernels;            /* not 0: each kernel is recorded, too */
+    int no_stacks;          /* not 0: PyTorch's call stacks and operators are not recorded */
+    const char *step_range; /* ranges of NVTX whose names begin so are training steps; NULL: none */
+} memtrace_program_options;
+
+/* A run that a process of the program has added to a trace: one for each process, rank and card. */
+typedef struct memtrace_program_row {
+    const char *trace;       /* its absolute path */
+    int64_t run;             /* its number in the trace */
+    int64_t rank;            /* -1: it is no rank */
+    const char *state;       /* as in memtrace_run_row */
+    int fits;                /* 0: it ran out of memory, or needs more than its card has */
+    uint64_t live_bytes;     /* the peak of allocated bytes */
+    uint64_t reserved_bytes; /* the peak of reserved bytes */
+    uint64_t outside_bytes;  /* held outside of PyTorch's allocator: CUDA's context, libraries, NCCL */
+    uint64_t needed_bytes;   /* reserved_bytes and outside_bytes */
+    uint64_t card_bytes;     /* the memory of the card */
+    uint64_t short_bytes;    /* that the card lacks; 0 if it fits */
+    int64_t steps;
+    const char *line; /* of the request that was refused, "train.py:12"; "": none was refused, or not known */
+} memtrace_program_row;
+
+/* Runs a program to its end, and gets the runs that it added: none if a dry run's program did not use PyTorch, or a recorded
+ * one no GPU. The exit code is as a shell has it, 128 and the number of the signal for a program that a signal ended; of
+ * ranks it is the first that is not 0. *out_notes are sentences about parts that were not recorded or simulated, one a line,
+ * to be freed with memtrace_free; NULL: they are not wanted. A program that fails or can't be recorded is no failure.
+ * MEMTRACE_USAGE for options that contradict each other or the words; MEMTRACE_FAILED if the program can't be started. The
+ * Python package must be installed with the library, else MEMTRACE_NO_DEVICE or MEMTRACE_FAILED. */
+MEMTRACE_API memtrace_status memtrace_program_run(const memtrace_program_options *options, int *out_exit_code,
+                                                  const memtrace_program_row *const **out_rows, size_t *out_count,
+                                                  const char **out_notes);
+
+/* A dry run with changes of the program. */
+typedef struct memtrace_trial {
+    const char *changes; /* "checkpoint", "autocast,flash"; "": the program as it is */
+    const char *outcome; /* "ran", "refused" (a change does not apply), or "failed" */
+    const char *words;   /* where the change was made, why not, or how the program failed */
+    int fits;
+    uint64_t requested_bytes, allocated_bytes, reserved_bytes; /* peaks of a trial that ran */
+    int64_t rank;                                              /* whose peak it is; -1: it is no rank */
+} memtrace_trial;
+
+/* Runs a program dry, as it is (the first row), with each of several changes, and with several together if no single one
+ * suffices (`memtrace fit`). The first row that fits is the answer. Fails as memtrace_program_run, and with MEMTRACE_FAILED
+ * if the program fails as it is, or uses no card. */
+MEMTRACE_API memtrace_status memtrace_program_fit(const memtrace_program_options *options,
+                                                  const memtrace_trial *const **out_rows, size_t *out_count);
+
+/* A combination of values, and the memory that the program needs with them. */
+typedef struct memtrace_program_cell {
+    const char *values;                       /* one of each list, "8,128" */
+    const char *state;                        /* "done", "oom" or "failed" */
+    const char *words;                        /* the state in words */
+    int64_t run;                              /* of its first process, in the trace; 0: none */
+    int64_t rank;                             /* that reserves most; -1: it is no rank */
+    uint64_t allocated_bytes, reserved_bytes; /* the largest peaks of its processes */
+} memtrace_program_cell;
+
+/* Runs a program dry with each combination of values (`memtrace sweep --vary`). A list is "batch=2,4,8"; the value takes the
+ * place of the argument @batch, or of @batch after a =. The last list changes fastest. Fails as memtrace_program_run, and
+ * with MEMTRACE_USAGE for a list that no argument uses. */
+MEMTRACE_API memtrace_status memtrace_program_sweep(const memtrace_program_options *options, const char *const *lists,
+                                                    size_t list_count, const memtrace_program_cell *const **out_rows,
+                                                    size_t *out_count);
 
 #ifdef __cplusplus
 }

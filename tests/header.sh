@@ -32,6 +32,15 @@ int main()
     if (memtrace_run_card(run, &card) != MEMTRACE_OK || memtrace_run_statistics(run, &statistics) != MEMTRACE_OK ||
         statistics.counters[MEMTRACE_COUNT_BLOCKS][MEMTRACE_BOTH_POOLS].current > card.memory_bytes)
         return 1;
+    const char *const words[] = {"train.py", nullptr};
+    memtrace_program_options program_options = {};
+    program_options.size = sizeof program_options;
+    program_options.words = words;
+    const memtrace_program_row *const *rows = nullptr;
+    size_t count = 0;
+    int exit_code = 0;
+    if (memtrace_program_run(&program_options, &exit_code, &rows, &count, nullptr) == MEMTRACE_OK)
+        memtrace_free(rows);
     const memtrace_status status = memtrace_take(run, 512, 0, &label, &address);
     const memtrace_outcome outcome = status == MEMTRACE_OK ? MEMTRACE_RUN_DONE : MEMTRACE_RUN_FAILED;
     return memtrace_run_close(run, outcome) == MEMTRACE_OK ? 0 : 1;

@@ -7,7 +7,8 @@
 # They are compiled anew: the archive's must be real objects, and what the program's link-time optimization works on is
 # none.
 file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS src/base/*.c kernels/cpu/*.c src/device/*.c src/alloc/*.c src/trace/*.c
-     src/operators/*.c src/run/*.c src/producers/model/*.c src/producers/file/*.c src/analysis/*.c src/answer/*.c src/api/*.c)
+     src/operators/*.c src/run/*.c src/producers/model/*.c src/producers/file/*.c src/producers/program/*.c
+     src/analysis/*.c src/answer/*.c src/api/*.c)
 list(FILTER library_sources EXCLUDE REGEX "/(cuda|cupti)/")
 add_library(memtrace_objects OBJECT ${library_sources})
 add_dependencies(memtrace_objects mt_store mt_file mt_answer) # which make the embedded headers

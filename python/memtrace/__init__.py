@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from ._trace import Trace as Trace
     from ._trace import open as open
     from ._writers import log_to as log_to
+    from .program import fit as fit
+    from .program import run_dry as run_dry
+    from .program import run_recorded as run_recorded
+    from .program import sweep as sweep
 
 # The public names by the modules that define them, which are imported when a name is first used.
 _MODULES = {
@@ -52,6 +56,7 @@ _MODULES = {
     "_recording": ("record",),
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
     "_writers": ("log_to",),
+    "program": ("fit", "run_dry", "run_recorded", "sweep"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -132,7 +132,7 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
         return mt_fail(MT_FAILED, "interrupted");
     if (outcome->code != 0) {
         trial->outcome = MT_TRIAL_FAILED;
-        mt_text_add(&trial->words, "the program fails with it: ");
+        mt_text_add(&trial->words, "the program fails %s: ", is_plain(trial) ? "as it is" : "with it");
         mt_program_outcome_add_failure(outcome, &trial->words);
         return MT_OK;
     }
@@ -154,9 +154,10 @@ static mt_status run_trial(struct trials *trials, struct mt_dry_trial *trial)
     mt_dry_changes_add_names(&trial->changes, &changes);
     const struct mt_dry_child child = {
         .options = trials->program, .device = trials->roomy, .trace = trace.data, .changes = changes.data};
-    observer->begins(observer->context, trial);
+    if (observer != NULL)
+        observer->begins(observer->context, trial);
     mt_status status = mt_dry_child_run(&child, trials->program->words, MT_KEEP_OUTPUT, &outcome);
-    if (status == MT_OK && is_plain(trial))
+    if (status == MT_OK && is_plain(trial) && observer != NULL)
         observer->plain_ran(observer->context, &outcome);
     if (outcome.code != 0 && is_plain(trial))
         mt_text_add(&trials->found->said, "%s", mt_text_get(&outcome.said));

@@ -8,7 +8,7 @@
 #include "analysis/fit_device.h"
 #include "producers/program/dry_child.h"
 
-/* Receives what happens while changes are tried. All members are set. */
+/* Receives what happens while changes are tried. All members are set; NULL in its place: nobody listens. */
 struct mt_program_fit_observer {
     void *context;
     /* Is called before each trial. */

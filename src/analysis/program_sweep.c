@@ -76,7 +76,6 @@ static mt_status run_cell(const struct mt_program_sweep *sweep, const struct mt_
 {
     struct mt_text name = {0};
     struct mt_program_outcome outcome;
-    sweep->observer->begins(sweep->observer->context, grid, number);
     if (sweep->name != NULL)
         add_name(sweep, grid, number, &name);
     const struct mt_dry_child child = {
@@ -93,7 +92,8 @@ static mt_status run_cell(const struct mt_program_sweep *sweep, const struct mt_
     return status;
 }
 
-mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, struct mt_program_sweep_found *out)
+mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, const struct mt_program_sweep_observer *observer,
+                               struct mt_program_sweep_found *out)
 {
     const struct mt_vary_grid *grid = &out->grid;
     *out = (struct mt_program_sweep_found){0};
@@ -102,6 +102,8 @@ mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, struct mt_p
     out->cells = mt_host_alloc(grid->cell_count * sizeof *out->cells);
     for (size_t i = 0; i < grid->cell_count; i++) {
         out->cells[i].rank = -1;
+        if (observer != NULL)
+            observer->begins(observer->context, grid, i);
         MT_TRY(run_cell(sweep, grid, i, &out->cells[i]));
         out->count = i + 1;
     }

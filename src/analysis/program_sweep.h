@@ -7,7 +7,7 @@
 #include "producers/program/dry_child.h"
 #include "producers/program/vary_grid.h"
 
-/* Receives what happens during a sweep. All members are set. */
+/* Receives what happens during a sweep. NULL in its place: nobody listens. */
 struct mt_program_sweep_observer {
     void *context;
     /* Is called before each cell. */
@@ -20,7 +20,6 @@ struct mt_program_sweep {
     size_t vary_count;
     const char *device, *trace;
     const char *name; /* of the runs, before the values; NULL: the program's */
-    const struct mt_program_sweep_observer *observer;
 };
 
 /* A cell and its run. Of several processes, the run is the first one's, the peaks are the largest, and the rank is the one that
@@ -44,7 +43,8 @@ struct mt_program_sweep_found {
  * or the part after its =, is @NAME where it takes a value. A program that runs out of memory or fails is no failure. Fails
  * with MT_USAGE, before anything is run, for an invalid list, an @NAME that does not vary and a list that no argument uses.
  * Release *out in any case. */
-mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, struct mt_program_sweep_found *out);
+mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, const struct mt_program_sweep_observer *observer,
+                               struct mt_program_sweep_found *out);
 void mt_program_sweep_release(struct mt_program_sweep_found *found);
 
 #endif

@@ -146,11 +146,9 @@ static mt_status print_cells(const struct mt_program_sweep *sweep, const struct 
 mt_status mt_program_sweep(const struct mt_program_sweep *sweep, mt_report_form form)
 {
     static const struct mt_program_sweep_observer observer = {NULL, note_cell};
-    struct mt_program_sweep observed = *sweep;
     struct mt_program_sweep_found found;
     size_t failed = 0;
-    observed.observer = &observer;
-    mt_status status = mt_program_sweep_run(&observed, &found);
+    mt_status status = mt_program_sweep_run(sweep, &observer, &found);
     if (status == MT_USAGE)
         status = mt_fail_hint(mt_dry_hint(status, sweep->program), "see --vary NAME=VALUE,...");
     mt_status printed = MT_OK;

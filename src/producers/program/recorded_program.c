@@ -140,7 +140,7 @@ mt_status mt_recorded_program_run(const struct mt_recorded_program *program, int
         out->path = mt_host_strdup(job.path);
     else
         note(observer, mt_last_error(), "; the program runs without being recorded");
-    if (job.path != NULL)
+    if (job.path != NULL && observer->begins != NULL)
         observer->begins(observer->context, job.path);
     mt_status status = run(&found, &environment, output, &job, out);
     mt_program_job_end(&job);

@@ -22,12 +22,12 @@ struct mt_recorded_program {
     int device;          /* the GPU whose memory is counted; MT_EVERY_DEVICE: all */
 };
 
-/* Receives what happens while a program is recorded. All members are set. */
+/* Receives what happens while a program is recorded. */
 struct mt_recorded_observer {
     void *context;
     /* Receives a sentence about something that is not recorded. */
     void (*note)(void *context, const char *text);
-    /* Is called before the program starts, with the trace's absolute path, if the trace can be written. */
+    /* Is called before the program starts, with the trace's absolute path, if the trace can be written. NULL is allowed. */
     void (*begins)(void *context, const char *trace);
 };
 

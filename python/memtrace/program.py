@@ -1,0 +1,213 @@
+"""Starts programs, recorded or on a simulated card: `memtrace.run_dry(["train.py"], device="sim:h100").runs[0].fits`.
+
+Section 7 of include/memtrace.h is the manual of the options and rows. Each call waits until the program has ended, and one
+thread at a time may call.
+"""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
+
+from . import _header as header
+from ._header import I32, I64, INT, SIZE, TEXT, U64
+from ._trace import Path, Rows, plain, value_of
+
+Word = Union[str, os.PathLike[str]]
+EVERY_STEP = -1
+_DRY, _RECORDED = 0, 1
+
+
+class ProgramOptions(ctypes.Structure):
+    _fields_ = [("size", SIZE), ("words", ctypes.POINTER(TEXT)), ("mode", INT), ("device", TEXT), ("trace", TEXT), ("name", TEXT),
+                ("output", INT), ("cards", I32), ("ranks", I64), ("only_ranks", TEXT), ("steps", I64), ("time_limit_s", I64),
+                ("assumed", TEXT), ("free_memory", TEXT), ("kernels", INT), ("no_stacks", INT), ("step_range", TEXT)]
+
+
+class ProgramRow(ctypes.Structure):
+    _fields_ = [("trace", TEXT), ("run", I64), ("rank", I64), ("state", TEXT), ("fits", INT), ("live_bytes", U64),
+                ("reserved_bytes", U64), ("outside_bytes", U64), ("needed_bytes", U64), ("card_bytes", U64),
+                ("short_bytes", U64), ("steps", I64), ("line", TEXT)]
+
+
+class TrialRow(ctypes.Structure):
+    _fields_ = [("changes", TEXT), ("outcome", TEXT), ("words", TEXT), ("fits", INT), ("requested_bytes", U64),
+                ("allocated_bytes", U64), ("reserved_bytes", U64), ("rank", I64)]
+
+
+class CellRow(ctypes.Structure):
+    _fields_ = [("values", TEXT), ("state", TEXT), ("words", TEXT), ("run", I64), ("rank", I64),
+                ("allocated_bytes", U64), ("reserved_bytes", U64)]
+
+
+# The structs by their names in the header.
+STRUCTS: dict[str, type[ctypes.Structure]] = {
+    "memtrace_program_options": ProgramOptions,
+    "memtrace_program_row": ProgramRow,
+    "memtrace_trial": TrialRow,
+    "memtrace_program_cell": CellRow,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramRun:
+    """A run that a process of the program has added to a trace. `rank` is -1 if it is no rank."""
+
+    trace: str
+    run: int
+    rank: int
+    state: str
+    fits: bool
+    live_bytes: int
+    reserved_bytes: int
+    outside_bytes: int
+    needed_bytes: int
+    card_bytes: int
+    short_bytes: int
+    steps: int
+    line: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The outcome of a program."""
+
+    exit_code: int
+    runs: Rows[ProgramRun]
+    notes: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """There is a run, and each fits its card."""
+        return len(self.runs) > 0 and all(run.fits for run in self.runs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A dry run with changes of the program. `changes` is "" for the program as it is."""
+
+    changes: str
+    outcome: str
+    words: str
+    fits: bool
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    rank: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """Says whether a program fits a card as it is, and with which changes: those of the first trial that fits. `remedy` is ""
+    if none is needed or none suffices."""
+
+    trials: Rows[Trial]
+
+    @property
+    def fits(self) -> bool:
+        return self.trials[0].fits
+
+    @property
+    def remedy(self) -> str:
+        return next((trial.changes for trial in self.trials if trial.fits), "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A combination of values, by name, and the peaks of the program with them."""
+
+    values: Mapping[str, str]
+    state: str
+    words: str
+    run: int
+    rank: int
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+def _texts(texts: Sequence[bytes]) -> Any:
+    return (TEXT * (len(texts) + 1))(*texts, None)
+
+
+def _options(words: Sequence[Word], mode: int, fields: Mapping[str, Any]) -> ProgramOptions:
+    """Makes the options of a call. Paths and texts are encoded, None is left out."""
+    encoded = {name: os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value
+               for name, value in fields.items() if value is not None}
+    return ProgramOptions(size=ctypes.sizeof(ProgramOptions), words=_texts([os.fsencode(word) for word in words]), mode=mode,
+                          **encoded)
+
+
+def _row(row: Any, kind: Any) -> Any:
+    """Copies a struct into a dataclass, with `fits` as a bool."""
+    return dataclasses.replace(plain(row, kind), fits=bool(row.fits))
+
+
+def _ask(name: str, struct: type[ctypes.Structure], copy: Callable[[Any], Any], *arguments: Any) -> Rows[Any]:
+    """Calls a function whose last results are rows and their count. Returns the rows, copied."""
+    rows, count = header.rows_of(struct)(), SIZE()
+    getattr(header.library(), "memtrace_" + name).restype = INT
+    notes = arguments[-1:] if name == "program_run" else ()
+    header.call(name, *arguments[:len(arguments) - len(notes)], ctypes.byref(rows), ctypes.byref(count), *notes)
+    try:
+        return Rows(copy(rows[index].contents) for index in range(count.value))
+    finally:
+        header.library().memtrace_free(rows)
+
+
+def _run(options: ProgramOptions) -> Program:
+    code, notes = INT(), TEXT()
+    runs = _ask("program_run", ProgramRow, lambda row: _row(row, ProgramRun), ctypes.byref(options), ctypes.byref(code),
+                ctypes.byref(notes))
+    said = value_of(notes.value or b"")
+    header.library().memtrace_free(notes)
+    return Program(code.value, runs, tuple(said.splitlines()))
+
+
+def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtrace.db", name: Optional[str] = None,
+            output: int = 0, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
+            time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None) -> Program:
+    """Runs a program of PyTorch on a simulated card, as `memtrace dry-run`, and adds its runs to the trace.
+
+    words: the program and its arguments, ["train.py", "--batch", "8"], or those of torchrun.
+    output: the number of an open file for what the program prints; 0: it prints where this process does.
+    steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
+    """
+    fields = dict(locals())
+    del fields["words"]
+    return _run(_options(words, _DRY, fields))
+
+
+def run_recorded(words: Sequence[Word], *, device: Optional[str] = None, trace: Path = "memtrace.db",
+                 name: Optional[str] = None, output: int = 0, kernels: bool = False, no_stacks: bool = False,
+                 step_range: Optional[str] = None) -> Program:
+    """Runs any program and records the memory of its GPUs, as `memtrace record`. A program that can't be recorded runs all
+    the same; then `notes` has the reason."""
+    fields = dict(locals())
+    del fields["words"]
+    return _run(_options(words, _RECORDED, fields))
+
+
+def fit(words: Sequence[Word], *, device: str = "sim", cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None,
+        steps: int = 0, time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None) -> Fit:
+    """Runs a program dry, as it is and with changes, and says which make it fit the card, as `memtrace fit`."""
+    fields = dict(locals())
+    del fields["words"]
+    return Fit(_ask("program_fit", TrialRow, lambda row: _row(row, Trial), ctypes.byref(_options(words, _DRY, fields))))
+
+
+def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, device: str = "sim", trace: Path = "memtrace.db",
+          name: Optional[str] = None, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
+          time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None) -> Rows[Cell]:
+    """Runs a program dry with each combination of values, which take the place of its arguments @NAME, as
+    `memtrace sweep --vary`: sweep(["train.py", "--batch", "@batch"], {"batch": [2, 4, 8]})."""
+    fields = dict(locals())
+    del fields["words"], fields["values"]
+    lists = [f"{key}={','.join(map(str, some))}".encode() for key, some in values.items()]
+    return _ask("program_sweep", CellRow, lambda row: _cell(row, list(values)),
+                ctypes.byref(_options(words, _DRY, fields)), _texts(lists), SIZE(len(lists)))
+
+
+def _cell(row: Any, names: Sequence[str]) -> Cell:
+    found: Cell = plain(row, Cell)
+    return dataclasses.replace(found, values=dict(zip(names, value_of(row.values).split(","))))

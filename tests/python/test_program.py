@@ -1,0 +1,80 @@
+"""Programs that Python starts on a simulated card, by the library."""
+import os
+import sys
+import textwrap
+
+import pytest
+import torch
+
+import memtrace
+from memtrace.program import EVERY_STEP
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
+
+PROGRAM = """
+import sys, torch
+batch = int(sys.argv[1])
+net = torch.nn.Linear(512, 512).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    net(torch.randn(batch, 512, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("the end")
+"""
+
+
+@pytest.fixture
+def words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MEMTRACE_TORCH_LIBRARY", raising=False)
+    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    return [sys.executable, "program.py"]
+
+
+def test_a_dry_run_adds_a_run_and_says_what_the_program_needs(words, tmp_path):
+    before = dict(os.environ)
+    with open("said", "wb") as said:
+        program = memtrace.run_dry([*words, "4096"], device="sim:l4", trace="dry.db", name="small", output=said.fileno(),
+                                   steps=EVERY_STEP)
+    assert (program.exit_code, program.fits, len(program.runs)) == (0, True, 1), program
+    assert open("said").read() == "the end\n"
+    run = program.runs[0]
+    assert (run.trace, run.run, run.rank, run.state, run.line) == (str(tmp_path / "dry.db"), 1, -1, "done", "")
+    assert run.fits is True and run.needed_bytes == run.reserved_bytes + run.outside_bytes <= run.card_bytes
+    with memtrace.open("dry.db") as trace:
+        assert trace.run().name == "small" and trace.peak().bytes == run.live_bytes > 4096 * 512 * 4
+    assert dict(os.environ) == before and "MEMTRACE_DRY_DEVICE" not in os.popen("env").read()
+
+
+def test_a_full_card_is_an_answer(words):
+    with open("said", "wb") as said:
+        program = memtrace.run_dry([*words, "100000"], device="sim:64MiB", output=said.fileno())
+    assert program.exit_code == 1 and not program.fits
+    assert program.runs[0].state == "oom" and program.runs[0].short_bytes > 0 and program.runs[0].line.startswith("program.py:")
+
+
+def test_a_sweep_has_a_row_for_each_combination(words):
+    rows = memtrace.sweep([*words, "@batch"], {"batch": [1024, 2048, "x"]}, device="sim:l4", trace="sweep.db")
+    assert [(row.values["batch"], row.state, row.run) for row in rows] == [("1024", "done", 1), ("2048", "done", 2), ("x", "failed", 0)]
+    assert rows[0].allocated_bytes < rows[1].allocated_bytes and "ValueError" in rows[2].words
+
+
+def test_a_fit_says_which_change_suffices(words):
+    answer = memtrace.fit([*words, "8192"], device="sim:48MiB")
+    plain, *trials = answer.trials
+    assert (answer.fits, plain.changes, plain.outcome, plain.fits) == (False, "", "ran", False)
+    ran = {trial.changes: trial for trial in trials if trial.outcome == "ran"}
+    assert ran["autocast"].allocated_bytes != plain.allocated_bytes
+    assert answer.remedy == next((trial.changes for trial in trials if trial.fits), "")
+    assert not os.path.exists("memtrace.db")
+
+
+def test_wrong_options_are_refused_in_the_library_s_words(words):
+    with pytest.raises(memtrace.MemtraceError, match="a dry run takes a simulated card") as caught:
+        memtrace.run_dry(words, device="cpu")
+    assert caught.value.status == 2
+    with pytest.raises(memtrace.MemtraceError, match="No such file"):
+        memtrace.run_dry(["no-such-program"])
+    with pytest.raises(memtrace.MemtraceError, match="no argument of the program is @batch"):
+        memtrace.sweep(words, {"batch": [1]})
