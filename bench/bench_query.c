@@ -1,6 +1,6 @@
 /* Times of answers about a large run, through the library and through the program. The run is a synthetic training run
  * of ten million events, made once through the recorder. It is compared with a smaller run before it. */
-#include "analysis/diff.h"
+#include "analysis/diff/diff.h"
 #include "base/clock.h"
 #include "bench/report.h"
 #include "tests/synthetic.h"

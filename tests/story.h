@@ -2,7 +2,7 @@
 #ifndef MT_TESTS_STORY_H
 #define MT_TESTS_STORY_H
 
-#include "analysis/advise.h"
+#include "analysis/advise/advise.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

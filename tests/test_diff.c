@@ -1,7 +1,7 @@
 /* Differences between runs: over every pair of a sweep of all model sizes the rows and the causes add up to the byte and
  * turn their signs when the sides are swapped; rows are the blocks that were live; and causes have the bytes that the
  * model's shapes say. */
-#include "analysis/diff.h"
+#include "analysis/diff/diff.h"
 #include "recording.h"
 #include "seed.h"
 #include "synthetic.h"

@@ -1,5 +1,5 @@
 /* The search for changes that make a program fit, with trials whose outcomes are written down here. */
-#include "analysis/dry_fit.h"
+#include "analysis/fit/dry_fit.h"
 
 #include "program.h"
 

@@ -3,7 +3,7 @@
 #include "folder.h"
 #include "recorder_fixture.h"
 
-#include "analysis/advise.h"
+#include "analysis/advise/advise.h"
 #include "analysis/fragmentation.h"
 #include "producers/file/import.h"
 

@@ -1,6 +1,6 @@
 /* Answers about what a run measured, steps' times and the driver's figures, against the plainest arithmetic on the same
  * random numbers. */
-#include "analysis/fit_device.h"
+#include "analysis/fit/fit_device.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "seed.h"

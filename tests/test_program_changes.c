@@ -1,5 +1,5 @@
 /* Changes of programs, replayed: against stories whose peaks are added up by hand. */
-#include "analysis/program_changes.h"
+#include "analysis/advise/program_changes.h"
 
 #include "advised_story.h"
 

@@ -1,5 +1,5 @@
 /* Why a request was refused, what it would have needed, and what would have met it: of runs that are written by hand. */
-#include "analysis/oom.h"
+#include "analysis/oom/oom.h"
 #include "base/random.h"
 #include "seed.h"
 #include "story.h"

@@ -1,5 +1,5 @@
 /* What analyses assume of each role: how its blocks grow with the batch, and what is advised where they are idle. */
-#include "analysis/scaled_run.h"
+#include "analysis/fit/scaled_run.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

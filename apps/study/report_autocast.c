@@ -1,5 +1,5 @@
 /* The section of autocast: the peaks, their difference from fp32, and the causes of that. */
-#include "analysis/diff.h"
+#include "analysis/diff/diff.h"
 #include "base/memory.h"
 #include "study/report_runs.h"
 #include "words/diff_words.h"

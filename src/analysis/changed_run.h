@@ -2,8 +2,8 @@
 #ifndef MT_ANALYSIS_CHANGED_RUN_H
 #define MT_ANALYSIS_CHANGED_RUN_H
 
+#include "analysis/advise/program_changes.h"
 #include "analysis/lifetimes.h"
-#include "analysis/program_changes.h"
 
 /* Invariants: blocks are the window's, by index, of which only requested_bytes may differ, and 0 leaves a block out; cuts
  * are ordered by block, then position. It is not to be moved: `window` borrows `input`. */

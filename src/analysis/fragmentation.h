@@ -10,7 +10,7 @@
 #ifndef MT_ANALYSIS_FRAGMENTATION_H
 #define MT_ANALYSIS_FRAGMENTATION_H
 
-#include "analysis/advise.h"
+#include "analysis/advise/advise.h"
 
 /* A segment after an event.
  * Invariant: mapped_bytes = allocated_bytes + hole_bytes, unless blocks overlap or have no memory, as in a damaged trace. */

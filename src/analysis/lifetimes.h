@@ -8,7 +8,7 @@
 #ifndef MT_ANALYSIS_LIFETIMES_H
 #define MT_ANALYSIS_LIFETIMES_H
 
-#include "analysis/advise.h"
+#include "analysis/advise/advise.h"
 
 /* A time in which a block is to be absent: from <= position < to.
  * Invariant: begin <= from < to <= end of its lifetime in the window. */

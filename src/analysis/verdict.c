@@ -1,6 +1,6 @@
 #include "analysis/verdict.h"
 
-#include "analysis/oom.h"
+#include "analysis/oom/oom.h"
 #include "analysis/traced_card.h"
 #include "trace/query/walk.h"
 

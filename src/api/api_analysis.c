@@ -3,9 +3,9 @@
  * Each answer is one allocation, as those of api_trace.c. */
 #include "api/trace_parts.h"
 
-#include "analysis/advise.h"
-#include "analysis/diff.h"
-#include "analysis/fit.h"
+#include "analysis/advise/advise.h"
+#include "analysis/diff/diff.h"
+#include "analysis/fit/fit.h"
 #include "trace/export/export.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 /* Programs that the library starts, and their outcomes as rows. */
 #include "api/trace_parts.h"
 
-#include "analysis/program_fit.h"
+#include "analysis/fit/program_fit.h"
 #include "analysis/program_sweep.h"
 #include "analysis/simulation.h"
 #include "analysis/torch_history.h"

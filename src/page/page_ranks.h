@@ -3,7 +3,7 @@
 #ifndef MT_PAGE_PAGE_RANKS_H
 #define MT_PAGE_PAGE_RANKS_H
 
-#include "analysis/rank_job.h"
+#include "analysis/ranks/rank_job.h"
 #include "page/page_chunk.h"
 #include "trace/query/curve.h"
 

@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_ADVICE_WORDS_H
 #define MT_WORDS_ADVICE_WORDS_H
 
-#include "analysis/advise_answer.h"
+#include "analysis/advise/advise_answer.h"
 #include "answer/row.h"
 
 /* Adds the change that mends a finding, in the words of the program: options of memtrace run, where it has them, and names of

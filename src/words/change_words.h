@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_CHANGE_WORDS_H
 #define MT_WORDS_CHANGE_WORDS_H
 
-#include "analysis/program_changes.h"
+#include "analysis/advise/program_changes.h"
 #include "answer/row.h"
 
 /* A change. Invariant: hint has what a user types, if it is not the change itself. */

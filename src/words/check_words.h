@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_CHECK_WORDS_H
 #define MT_WORDS_CHECK_WORDS_H
 
-#include "analysis/check.h"
+#include "analysis/check/check.h"
 #include "answer/row.h"
 #include "base/text.h"
 

@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_DIFF_ANSWER_H
 #define MT_WORDS_DIFF_ANSWER_H
 
-#include "analysis/diff.h"
+#include "analysis/diff/diff.h"
 #include "analysis/run_settings.h"
 #include "answer/row.h"
 

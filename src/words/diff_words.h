@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_DIFF_WORDS_H
 #define MT_WORDS_DIFF_WORDS_H
 
-#include "analysis/diff.h"
+#include "analysis/diff/diff.h"
 #include "base/text.h"
 
 /* Adds the cause's name: "weight casts cached for the autocast region". */

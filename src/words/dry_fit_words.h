@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_DRY_FIT_WORDS_H
 #define MT_WORDS_DRY_FIT_WORDS_H
 
-#include "analysis/dry_fit.h"
+#include "analysis/fit/dry_fit.h"
 #include "words/change_words.h"
 
 /* A trial that ran. Invariant: hint has the lines to write, each ended by \n. */

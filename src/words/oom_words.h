@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_OOM_WORDS_H
 #define MT_WORDS_OOM_WORDS_H
 
-#include "analysis/oom.h"
+#include "analysis/oom/oom.h"
 #include "answer/row.h"
 
 /* The refused request and the memory that there was. */

@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_RUN_WORDS_H
 #define MT_WORDS_RUN_WORDS_H
 
-#include "analysis/fit.h"
+#include "analysis/fit/fit.h"
 #include "base/text.h"
 #include "producers/model/settings.h"
 

@@ -1,7 +1,7 @@
 #include "words/what_if.h"
 
-#include "analysis/advise_answer.h"
-#include "analysis/oom.h"
+#include "analysis/advise/advise_answer.h"
+#include "analysis/oom/oom.h"
 #include "answer/answer.h"
 #include "words/advice_words.h"
 #include "words/change_words.h"

@@ -1,6 +1,6 @@
 /* memtrace ranks: the ranks of a job, side by side. */
-#include "analysis/diff.h"
-#include "analysis/rank_job.h"
+#include "analysis/diff/diff.h"
+#include "analysis/ranks/rank_job.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "cli/command.h"

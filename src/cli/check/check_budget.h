@@ -5,7 +5,7 @@
 #ifndef MT_CLI_CHECK_BUDGET_H
 #define MT_CLI_CHECK_BUDGET_H
 
-#include "analysis/check.h"
+#include "analysis/check/check.h"
 
 /* Returns "category", "largest", "role", …: the option without its dashes, and the key in a file. */
 const char *mt_bound_kind_name(mt_bound_kind kind);

@@ -2,7 +2,7 @@
 #ifndef MT_CLI_EXPLAIN_ADVISE_REPORT_H
 #define MT_CLI_EXPLAIN_ADVISE_REPORT_H
 
-#include "analysis/advise_answer.h"
+#include "analysis/advise/advise_answer.h"
 
 /* Prints the answer. */
 void mt_advise_report(const struct mt_advice_answer *answer);

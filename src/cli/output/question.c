@@ -1,6 +1,6 @@
 #include "cli/output/question.h"
 
-#include "analysis/rank_job.h"
+#include "analysis/ranks/rank_job.h"
 #include "answer/answer.h"
 #include "base/label.h"
 #include "base/memory.h"

@@ -2,7 +2,7 @@
 #ifndef MT_CLI_RANK_LIST_H
 #define MT_CLI_RANK_LIST_H
 
-#include "analysis/rank_job.h"
+#include "analysis/ranks/rank_job.h"
 #include "base/text.h"
 
 /* Adds "0-3, 7". The ranks ascend. */

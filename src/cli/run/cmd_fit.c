@@ -1,5 +1,5 @@
 /* memtrace fit: tells if a run fits a device, and the changes that make it fit. */
-#include "analysis/replayed_fit.h"
+#include "analysis/fit/replayed_fit.h"
 #include "analysis/run_settings.h"
 #include "cli/command.h"
 #include "cli/output/output.h"

@@ -2,8 +2,8 @@
 #ifndef MT_CLI_FIT_REPORT_H
 #define MT_CLI_FIT_REPORT_H
 
-#include "analysis/fit.h"
-#include "analysis/fit_device.h"
+#include "analysis/fit/fit.h"
+#include "analysis/fit/fit_device.h"
 #include "cli/output/output.h"
 #include "trace/query/trace.h"
 

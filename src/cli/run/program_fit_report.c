@@ -1,7 +1,7 @@
 #include "cli/run/program_fit_report.h"
 
-#include "analysis/program_fit.h"
-#include "analysis/replayed_fit.h"
+#include "analysis/fit/program_fit.h"
+#include "analysis/fit/replayed_fit.h"
 #include "cli/output/question.h"
 #include "cli/record/program_notes.h"
 #include "cli/run/fit_report.h"

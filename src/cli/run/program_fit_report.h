@@ -2,7 +2,7 @@
 #ifndef MT_CLI_PROGRAM_FIT_REPORT_H
 #define MT_CLI_PROGRAM_FIT_REPORT_H
 
-#include "analysis/fit_device.h"
+#include "analysis/fit/fit_device.h"
 #include "cli/output/output.h"
 #include "cli/record/dry_options.h"
 

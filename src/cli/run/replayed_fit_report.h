@@ -2,7 +2,7 @@
 #ifndef MT_CLI_REPLAYED_FIT_REPORT_H
 #define MT_CLI_REPLAYED_FIT_REPORT_H
 
-#include "analysis/replayed_fit.h"
+#include "analysis/fit/replayed_fit.h"
 #include "answer/row.h"
 
 /* Prints the answer, or prints it as memtrace.fit_replay/1. */

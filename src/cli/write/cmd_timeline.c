@@ -1,5 +1,5 @@
 /* memtrace timeline: the page that shows a run, two, or the ranks of a job. */
-#include "analysis/rank_job.h"
+#include "analysis/ranks/rank_job.h"
 #include "answer/output_file.h"
 #include "base/memory.h"
 #include "cli/explain/diff_load.h"

@@ -1,0 +1,89 @@
+#include "analysis/advise/advise_answer.h"
+
+#include "analysis/run_settings.h"
+#include "analysis/traced_card.h"
+#include "device/device.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+/* Plans the run as it was, on a simulated device of its capacity. Fails with MT_USAGE if it can't be made again. */
+static mt_status plan_simulation(const struct mt_question *question, struct mt_simulated_advice *advice,
+                                 struct mt_run_plan *out)
+{
+    const struct mt_run *run = question->run;
+    struct mt_traced_card traced;
+    MT_TRY(mt_run_plan_of_run(question->trace, run, out));
+    MT_TRY(mt_traced_card_find(question->trace, run, &traced));
+    out->card = mt_traced_card_with(&traced, run->capacity_bytes, &advice->card);
+    out->device = mt_device_spell_simulated(&traced.card, run->capacity_bytes, advice->device);
+    return MT_OK;
+}
+
+/* Simulates the run with one setting changed, and keeps that if the peak falls. */
+static mt_status add_option(const struct mt_run_plan *plan, mt_setting change, struct mt_simulated_advice *out)
+{
+    assert(out->count < MT_MOST_SIMULATED_OPTIONS);
+    struct mt_simulated_option *option = &out->options[out->count];
+    if (!mt_fit_remedy_make(plan, change, &option->remedy))
+        return MT_OK;
+    MT_TRY(mt_simulate(&option->remedy.plan, &option->simulation));
+    out->count += option->simulation.peak_requested_bytes < out->as_it_is.peak_requested_bytes;
+    return MT_OK;
+}
+
+static mt_status simulate(const struct mt_question *question, const struct mt_alloc_settings *alloc,
+                          struct mt_simulated_advice *out)
+{
+    static const mt_setting changes[MT_MOST_SIMULATED_OPTIONS] = {MT_SETTING_IMPL, MT_SETTING_OPTIMIZER_IN_BACKWARD,
+                                                                  MT_SETTING_CHECKPOINT, MT_SETTING_MOMENTS,
+                                                                  MT_SETTING_LOSS_SLICES};
+    struct mt_run_plan plan;
+    mt_status status = plan_simulation(question, out, &plan);
+    if (status != MT_OK)
+        return status == MT_USAGE ? MT_OK : status;
+    plan.alloc = *alloc;
+    status = mt_simulate(&plan, &out->as_it_is);
+    for (int i = 0; i < MT_MOST_SIMULATED_OPTIONS && status == MT_OK; i++)
+        status = add_option(&plan, changes[i], out);
+    return status;
+}
+
+static mt_status load_peaks(struct mt_advice_answer *answer)
+{
+    const struct mt_question *question = answer->question;
+    mt_status status = MT_OK;
+    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++)
+        status = mt_trace_peak(question->trace, question->run, (mt_measure)i, &answer->peaks[i]);
+    return status;
+}
+
+mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
+                                mt_advice_extent extent, size_t limit, struct mt_advice_answer *out)
+{
+    *out = (struct mt_advice_answer){.question = question};
+    if (question->run->event_count == 0)
+        return mt_fail(MT_USAGE, "run %" PRId64 " has no events: there is nothing to advise on", question->run->id);
+    mt_status status = mt_advice_material_load(question, alloc, &out->material);
+    if (status == MT_OK)
+        status = load_peaks(out);
+    if (status == MT_OK)
+        status = mt_advice_create(&out->material.input, extent, limit, &out->advice);
+    if (status != MT_OK)
+        return status;
+    mt_program_kind kind = out->material.input.program.kind;
+    if (kind != MT_PROGRAM_MODEL)
+        MT_TRY(mt_peak_lines_find(question, &out->lines));
+    if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
+        return mt_program_changes_create(&out->material.input, &out->changes);
+    return simulate(question, &out->material.input.settings, &out->simulated);
+}
+
+void mt_advice_answer_release(struct mt_advice_answer *answer)
+{
+    mt_program_changes_release(&answer->changes);
+    mt_advice_release(&answer->advice);
+    mt_advice_material_release(&answer->material);
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        mt_peak_row_release(&answer->peaks[i]);
+}

@@ -1,0 +1,362 @@
+/* Findings: the best candidates, described and replayed, and fragmentation, replayed with the alternative to its allocator. */
+#include "analysis/advise/candidates.h"
+#include "analysis/fragmentation.h"
+#include "base/memory.h"
+#include "base/order.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mt_pattern_name(mt_pattern pattern)
+{
+#define X(name, text) text,
+    static const char *const names[] = {MT_PATTERNS(X)};
+#undef X
+    assert(pattern < MT_PATTERN_COUNT);
+    return names[pattern];
+}
+
+/* Returns the hint for blocks of a role that are idle; "" is of several roles. */
+static mt_hint idle_hint(const char *role)
+{
+    static const mt_hint hints[MT_ROLE_COUNT] = {[MT_ROLE_PARAMETER] = MT_HINT_OFFLOAD_PARAMETERS,
+                                                 [MT_ROLE_GRADIENT] = MT_HINT_UPDATE_IN_BACKWARD,
+                                                 [MT_ROLE_OPTIMIZER_STATE] = MT_HINT_OFFLOAD_STATE,
+                                                 [MT_ROLE_ACTIVATION] = MT_HINT_CHECKPOINT,
+                                                 [MT_ROLE_TEMPORARY] = MT_HINT_RECOMPUTE,
+                                                 [MT_ROLE_WEIGHT_CAST] = MT_HINT_CAST_AGAIN,
+                                                 [MT_ROLE_WORKSPACE] = MT_HINT_SHRINK_WORKSPACE,
+                                                 [MT_ROLE_INPUT] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_OTHER] = MT_HINT_RECOMPUTE,
+                                                 [MT_ROLE_BUFFER] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_KEY_VALUE_CACHE] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_KEPT] = MT_HINT_COPY_AGAIN,
+                                                 [MT_ROLE_GATHERED_PARAMETER] = MT_HINT_RECOMPUTE,
+                                                 [MT_ROLE_UNKNOWN] = MT_HINT_RECOMPUTE};
+    for (mt_role known = 0; known < MT_ROLE_COUNT; known++)
+        if (strcmp(role, mt_role_name(known)) == 0)
+            return hints[known];
+    return MT_HINT_RECOMPUTE;
+}
+
+static mt_hint fragmentation_hint(const struct mt_finding *finding)
+{
+    if (finding->saved_bytes == 0)
+        return MT_HINT_ALLOCATE_LONG_FIRST;
+    return mt_alloc_grows(&finding->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH;
+}
+
+static bool has_role(const struct mt_finding *finding, mt_role role)
+{
+    return strcmp(finding->role, mt_role_name(role)) == 0;
+}
+
+mt_hint mt_finding_hint(const struct mt_finding *finding)
+{
+    static const mt_hint hints[MT_PATTERN_COUNT] = {[MT_PATTERN_KEPT_GRADIENTS] = MT_HINT_ZERO_GRAD_EARLY,
+                                                    [MT_PATTERN_EARLY_ALLOCATION] = MT_HINT_ALLOCATE_AT_USE,
+                                                    [MT_PATTERN_NEVER_USED] = MT_HINT_DO_NOT_ALLOCATE,
+                                                    [MT_PATTERN_DEAD_WRITE] = MT_HINT_DO_NOT_WRITE,
+                                                    [MT_PATTERN_LEAK] = MT_HINT_DROP_REFERENCE};
+    assert(finding->pattern < MT_PATTERN_COUNT);
+    switch (finding->pattern) {
+    case MT_PATTERN_LATE_FREE:
+        return has_role(finding, MT_ROLE_ACTIVATION) ? MT_HINT_NO_BACKWARD : MT_HINT_FREE_AFTER_USE;
+    case MT_PATTERN_IDLE:
+        return idle_hint(finding->role);
+    case MT_PATTERN_TWO_PRECISIONS:
+        return has_role(finding, MT_ROLE_WEIGHT_CAST) ? MT_HINT_CAST_WEIGHTS_AGAIN : MT_HINT_KEEP_ONE_PRECISION;
+    case MT_PATTERN_FRAGMENTATION:
+        return fragmentation_hint(finding);
+    default:
+        return hints[finding->pattern];
+    }
+}
+
+mt_remedy_cost mt_finding_cost(const struct mt_finding *finding)
+{
+    switch (finding->pattern) {
+    case MT_PATTERN_KEPT_GRADIENTS:
+        return MT_COST_OPTION;
+    case MT_PATTERN_FRAGMENTATION:
+        return finding->saved_bytes > 0 ? MT_COST_OPTION : MT_COST_PROGRAM;
+    case MT_PATTERN_IDLE:
+    case MT_PATTERN_TWO_PRECISIONS:
+        return MT_COST_TIME;
+    default:
+        return MT_COST_PROGRAM;
+    }
+}
+
+const char *mt_remedy_cost_name(mt_remedy_cost cost)
+{
+    static const char *const names[] = {
+        [MT_COST_OPTION] = "option", [MT_COST_PROGRAM] = "program", [MT_COST_TIME] = "time"};
+    return names[cost];
+}
+
+/* True if `part` is equal to `whole`, or `whole` leaves the text open. */
+static bool is_within(const char *part, const char *whole)
+{
+    return whole[0] == '\0' || strcmp(part, whole) == 0;
+}
+
+bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole)
+{
+    const char *const texts[][2] = {{part->category, whole->category},
+                                    {part->role, whole->role},
+                                    {part->op, whole->op},
+                                    {part->phase, whole->phase},
+                                    {part->place, whole->place}};
+    bool is_equal = true;
+    if (part->pattern != whole->pattern || whole->category[0] != '\0')
+        return false;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (!is_within(texts[i][0], texts[i][1]))
+            return false;
+        is_equal = is_equal && strcmp(texts[i][0], texts[i][1]) == 0;
+    }
+    return !is_equal;
+}
+
+/* Advice in the making. */
+struct adviser {
+    struct mt_window window;
+    struct mt_candidates candidates;
+    mt_advice_extent extent;
+    size_t limit;
+    struct mt_advice *out;
+};
+
+/* True if whoever does not ask for all is told: it saves a hundredth of the peak, or will with more steps. */
+static bool is_worthwhile(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t peak_bytes)
+{
+    enum { WORTHWHILE_PART = 100 };
+    return saved_bytes > 0 && (saved_bytes >= peak_bytes / WORTHWHILE_PART || finding->pattern == MT_PATTERN_LEAK);
+}
+
+/* Returns the number of findings that the candidates, which are in order, may become; drops those that are none. */
+static size_t count_findings(struct adviser *adviser)
+{
+    struct mt_candidates *candidates = &adviser->candidates;
+    const struct mt_window *window = &adviser->window;
+    size_t count = 0;
+    for (size_t i = 0; i < candidates->count && count < adviser->limit; i++) {
+        struct mt_candidate *candidate = &candidates->items[i];
+        uint64_t saved_bytes = mt_candidate_saved(candidate, window);
+        if (adviser->extent == MT_ADVICE_ALL ||
+            is_worthwhile(&candidate->finding, saved_bytes, window->usage.peak_bytes))
+            candidates->items[count++] = *candidate;
+    }
+    return count;
+}
+
+/* Sorts the numbers and returns the lower of the two in the middle; 0 if there is none. */
+static uint64_t lower_median(uint64_t *numbers, size_t count)
+{
+    qsort(numbers, count, sizeof *numbers, mt_compare_uint64);
+    return count > 0 ? numbers[(count - 1) / 2] : 0;
+}
+
+/* Returns the event at or before a position; for one after the window, its last. */
+static int64_t event_until(const struct adviser *adviser, int64_t position)
+{
+    int64_t event = position / 2, last = adviser->window.input->last_event;
+    return event < last ? event : last;
+}
+
+/* Describes the blocks that are wasted at `moment`, and the time for which they are. */
+static void describe_moment(const struct adviser *adviser, const struct mt_candidate *candidate, int64_t moment,
+                            struct mt_finding *finding)
+{
+    uint64_t *events = mt_host_alloc((candidate->count + 1) * sizeof *events);
+    uint64_t *ns = mt_host_alloc((candidate->count + 1) * sizeof *ns);
+    for (size_t i = 0; i < candidate->count; i++) {
+        const struct mt_cut *cut = &candidate->cuts[i];
+        if (moment < cut->from || moment >= cut->to)
+            continue;
+        finding->bytes += adviser->window.input->blocks[cut->block].requested_bytes;
+        events[finding->blocks] = (uint64_t)(event_until(adviser, cut->to) - event_until(adviser, cut->from));
+        ns[finding->blocks++] =
+            mt_usage_ns(&adviser->window.usage, cut->to) - mt_usage_ns(&adviser->window.usage, cut->from);
+    }
+    finding->events = (int64_t)lower_median(events, finding->blocks);
+    finding->ns = lower_median(ns, finding->blocks);
+    free(events);
+    free(ns);
+}
+
+static uint64_t count_blocks(const struct mt_candidate *candidate)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < candidate->count; i++)
+        count += i == 0 || candidate->cuts[i].block != candidate->cuts[i - 1].block;
+    return count;
+}
+
+/* Makes a finding of a candidate. */
+static mt_status make_finding(struct adviser *adviser, struct mt_candidate *candidate, struct mt_finding *out)
+{
+    *out = candidate->finding;
+    out->total_blocks = count_blocks(candidate);
+    out->byte_seconds = candidate->byte_seconds;
+    out->claim_bytes = candidate->usage.peak_bytes;
+    out->saved_bytes = mt_candidate_saved(candidate, &adviser->window);
+    out->alloc = adviser->window.input->settings;
+    int64_t moment = adviser->window.usage.peak_position;
+    if (candidate->peak_bytes == 0)
+        moment = mt_usage_cut(&adviser->window.usage, candidate->cuts, candidate->count).most_position;
+    describe_moment(adviser, candidate, moment, out);
+    mt_status status = mt_window_replay(&adviser->window, candidate->cuts, candidate->count,
+                                        &adviser->window.input->settings, &out->replay);
+    assert(status != MT_OK || !out->replay.fits || out->replay.requested_bytes == out->claim_bytes);
+    return status;
+}
+
+static mt_status make_findings(struct adviser *adviser)
+{
+    struct mt_candidates *candidates = &adviser->candidates;
+    struct mt_advice *out = adviser->out;
+    size_t count = count_findings(adviser);
+    out->left_out = candidates->count + candidates->left_out - count;
+    out->findings = mt_host_alloc((count + 1) * sizeof *out->findings); /* and one of fragmentation */
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        status = make_finding(adviser, &candidates->items[i], &out->findings[out->count++]);
+    return status;
+}
+
+static bool knows_uses(const struct mt_advice_input *input)
+{
+    for (size_t i = 0; i < input->block_count; i++)
+        if (input->uses[i].known)
+            return true;
+    return false;
+}
+
+static mt_status replay_unchanged(struct adviser *adviser)
+{
+    struct mt_cut_list unused = {0};
+    struct mt_advice *out = adviser->out;
+    const struct mt_alloc_settings *settings = &adviser->window.input->settings;
+    mt_status status = mt_window_replay(&adviser->window, NULL, 0, settings, &out->as_it_was);
+    if (!out->knows_uses)
+        return status;
+    for (size_t i = 0; i < adviser->window.input->block_count && status == MT_OK; i++)
+        mt_cut_unused(&adviser->window, i, &unused);
+    if (status == MT_OK)
+        status = mt_window_replay(&adviser->window, unused.items, unused.count, settings, &out->used_only);
+    mt_cut_list_release(&unused);
+    return status;
+}
+
+/* Describes what is reserved in vain: in the run or, of another allocator, in the replay. */
+static struct mt_finding describe_fragmentation(const struct adviser *adviser)
+{
+    const struct mt_advice_input *input = adviser->window.input;
+    const struct mt_advice *advice = adviser->out;
+    const struct mt_fragmentation *found = &advice->fragmentation;
+    struct mt_finding finding = {
+        .pattern = MT_PATTERN_FRAGMENTATION, .category = "", .role = "", .op = "", .phase = "", .place = ""};
+    assert(found->culprit < input->label_count);
+    finding.claim_bytes = adviser->window.usage.peak_bytes;
+    if (input->is_another) {
+        finding.bytes = advice->as_it_was.reserved_bytes - advice->as_it_was.allocated_bytes;
+        return finding;
+    }
+    const struct mt_label_row *culprit = &input->labels[found->culprit];
+    finding.category = culprit->category;
+    finding.role = culprit->role;
+    finding.op = culprit->op;
+    finding.phase = culprit->phase;
+    finding.place = culprit->place;
+    finding.blocks = found->hole_count;
+    finding.bytes = found->idle_bytes + found->hole_bytes;
+    return finding;
+}
+
+/* True if the finding is a part of one before it. */
+static bool follows_whole(const struct mt_advice *advice, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (mt_finding_is_part(&advice->findings[index], &advice->findings[i]))
+            return true;
+    return false;
+}
+
+/* Inserts a finding at its place, for which there is room, but not between another one and its parts. Keeps the first
+ * `limit`. */
+static void insert_finding(const struct adviser *adviser, const struct mt_finding *finding)
+{
+    struct mt_advice *advice = adviser->out;
+    uint64_t most_bytes = adviser->candidates.most_bytes;
+    bool is_first = mt_finding_comes_first(finding, finding->saved_bytes, most_bytes);
+    size_t at = 0;
+    for (; at < advice->count; at++) {
+        const struct mt_finding *other = &advice->findings[at];
+        bool other_is_first = mt_finding_comes_first(other, other->saved_bytes, most_bytes);
+        bool is_before = is_first != other_is_first ? is_first : finding->saved_bytes > other->saved_bytes;
+        if (is_before && !follows_whole(advice, at))
+            break;
+    }
+    memmove(advice->findings + at + 1, advice->findings + at, (advice->count - at) * sizeof *finding);
+    advice->findings[at] = *finding;
+    advice->count++;
+    if (advice->count <= adviser->limit)
+        return;
+    advice->count = adviser->limit;
+    advice->left_out++;
+}
+
+/* Adds the finding of fragmentation, if there is any. A program whose allocator is not known has no other policy to
+ * take, and one that another allocator has no room for is not comparable. */
+static mt_status find_fragmentation(struct adviser *adviser)
+{
+    struct mt_advice *out = adviser->out;
+    const struct mt_advice_input *input = adviser->window.input;
+    const struct mt_alloc_settings settings = mt_advice_alternative(input);
+    out->fragmentation = mt_fragmentation_find(input);
+    struct mt_finding finding = describe_fragmentation(adviser);
+    bool is_comparable = out->as_it_was.fits || !input->is_another;
+    if (finding.bytes == 0 || input->program.kind == MT_PROGRAM_WATCHED || !is_comparable)
+        return MT_OK;
+    finding.alloc = settings;
+    MT_TRY(mt_window_replay(&adviser->window, NULL, 0, &settings, &finding.replay));
+    if (finding.replay.fits && finding.replay.reserved_bytes < out->as_it_was.reserved_bytes)
+        finding.saved_bytes = out->as_it_was.reserved_bytes - finding.replay.reserved_bytes;
+    if (adviser->extent == MT_ADVICE_ALL || is_worthwhile(&finding, finding.saved_bytes, out->as_it_was.reserved_bytes))
+        insert_finding(adviser, &finding);
+    return MT_OK;
+}
+
+mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent extent, size_t limit,
+                           struct mt_advice *out)
+{
+    assert(limit >= 1);
+    *out = (struct mt_advice){.knows_uses = knows_uses(input)};
+    struct adviser adviser = {.extent = extent, .limit = limit, .out = out};
+    mt_window_create(input, &adviser.window);
+    mt_candidates_create(&adviser.window, &adviser.candidates);
+    out->peak_bytes = adviser.window.usage.peak_bytes;
+    out->peak_event = adviser.window.usage.peak_position / 2;
+    if (extent == MT_ADVICE_WORTHWHILE)
+        mt_candidates_drop_parts(&adviser.candidates);
+    mt_candidates_weigh(&adviser.candidates, &adviser.window, extent == MT_ADVICE_ALL ? SIZE_MAX : limit);
+    if (extent == MT_ADVICE_ALL)
+        mt_candidates_gather_parts(&adviser.candidates);
+    mt_status status = replay_unchanged(&adviser);
+    if (status == MT_OK)
+        status = make_findings(&adviser);
+    if (status == MT_OK)
+        status = find_fragmentation(&adviser);
+    mt_candidates_release(&adviser.candidates);
+    mt_window_release(&adviser.window);
+    return status;
+}
+
+void mt_advice_release(struct mt_advice *advice)
+{
+    free(advice->findings);
+    *advice = (struct mt_advice){0};
+}

@@ -1,0 +1,359 @@
+/* A block shows one pattern, or one of each of these three: late free, early allocation, and idle or two precisions. Those
+ * that depend on uses are found for blocks whose uses are known.
+ *
+ *   alloc      first use        idle_from … idle_to        last use      free
+ *     ├── early ──┤                  ├── idle ──┤              ├── late ──┤  */
+#include "analysis/advise/patterns.h"
+
+#include "base/order.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct mt_block_row *block_at(const struct mt_window *window, size_t index)
+{
+    assert(index < window->input->block_count);
+    return &window->input->blocks[index];
+}
+
+static const struct mt_use_row *use_at(const struct mt_window *window, size_t index)
+{
+    return &window->input->uses[index];
+}
+
+/* True if the block's label has that role of ours. */
+static bool has_role(const struct mt_window *window, size_t index, mt_role role)
+{
+    return window->roles[block_at(window, index)->label] == role;
+}
+
+/* True if memory ran out in the step's forward pass, so that blocks to be freed after it are still live. */
+static bool is_cut_short(const struct mt_window *window, const struct mt_step_extent *step)
+{
+    return window->ran_out && step->forward != 0 && step->after_forward == 0;
+}
+
+/* Returns the step after the one in which the block was allocated, if its forward pass ended in the window, or because
+ * memory ran out; otherwise NULL. */
+static const struct mt_step_extent *next_forward(const struct mt_window *window, const struct mt_block_row *block)
+{
+    int64_t next = mt_window_step_of(window, block->alloc_event) + 1;
+    if ((size_t)next >= window->step_count || block->alloc_event < window->input->first_event)
+        return NULL;
+    const struct mt_step_extent *step = &window->steps[next];
+    return step->after_forward != 0 || is_cut_short(window, step) ? step : NULL;
+}
+
+/* Returns the step through whose forward pass a gradient may live. One from before the window is of the step before the
+ * window's first. */
+static const struct mt_step_extent *forward_to_live_through(const struct mt_window *window,
+                                                            const struct mt_block_row *block)
+{
+    if (block->alloc_event >= window->input->first_event)
+        return next_forward(window, block);
+    bool has_first = window->step_count > 0 && window->steps[0].after_forward != 0;
+    return has_first ? &window->steps[0] : NULL;
+}
+
+/* True if the block is freed in the step, after its forward pass, or would have been. */
+static bool lives_through(const struct mt_window *window, const struct mt_block_row *block,
+                          const struct mt_step_extent *step)
+{
+    if (is_cut_short(window, step))
+        return mt_window_is_result(window, block);
+    return block->free_event != 0 && block->free_event >= step->after_forward &&
+           (step->end == 0 || block->free_event <= step->end);
+}
+
+/* Returns the step whose forward pass a gradient is needlessly live in; NULL if there is none. A gradient that is used in
+ * the next step before it is freed is accumulated, and needed. */
+static const struct mt_step_extent *needless_forward(const struct mt_window *window, size_t index)
+{
+    const struct mt_block_row *block = block_at(window, index);
+    const struct mt_use_row *use = use_at(window, index);
+    if (!has_role(window, index, MT_ROLE_GRADIENT))
+        return NULL;
+    const struct mt_step_extent *step = forward_to_live_through(window, block);
+    if (step == NULL || !lives_through(window, block, step))
+        return NULL;
+    return use->known && use->last >= step->forward ? NULL : step;
+}
+
+/* Cuts from the place on at which zero_grad before the forward pass would free them. */
+static void cut_kept_gradient(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_step_extent *step = needless_forward(window, index);
+    if (step != NULL)
+        mt_cut_list_add(out, window, index, mt_position_after(step->forward), MT_POSITION_NEVER);
+}
+
+/* True if the block was leaked: it is of a kind of which every step leaves more, and not of the first step. */
+static bool is_leaked(const struct mt_window *window, size_t index)
+{
+    const struct mt_leaks *leaks = window->input->leaks;
+    const struct mt_block_row *block = block_at(window, index);
+    if (leaks == NULL || block->label >= leaks->label_count || leaks->row_of_label[block->label] == MT_NO_LEAK)
+        return false;
+    int64_t step = mt_window_step_of(window, block->alloc_event);
+    bool is_of_later_step =
+        step != MT_NO_STEP ? window->steps[step].number > 0 : block->alloc_event > leaks->first_event;
+    return is_of_later_step && (block->free_event == 0 || block->free_event > leaks->last_event);
+}
+
+/* Returns the end of the step that allocated the block; for one from before the window, the window's begin. */
+static int64_t end_of_own_step(const struct mt_window *window, const struct mt_block_row *block)
+{
+    int64_t step = mt_window_step_of(window, block->alloc_event);
+    if (step == MT_NO_STEP)
+        return window->usage.first_position;
+    return window->steps[step].end != 0 ? mt_position_after(window->steps[step].end) : MT_POSITION_NEVER;
+}
+
+static void cut_leak(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_block_row *block = block_at(window, index);
+    const struct mt_use_row *use = use_at(window, index);
+    if (!is_leaked(window, index))
+        return;
+    int64_t end = end_of_own_step(window, block);
+    int64_t unused = use->known && use->last != 0 ? mt_position_after(use->last) : end;
+    mt_cut_list_add(out, window, index, unused > end ? unused : end, MT_POSITION_NEVER);
+}
+
+/* True if the block's uses tell whether it is needed. Workspaces are given to libraries, whose uses are not recorded. */
+static bool is_judged_by_uses(const struct mt_window *window, size_t index)
+{
+    return use_at(window, index)->known && !has_role(window, index, MT_ROLE_WORKSPACE) && !is_leaked(window, index) &&
+           needless_forward(window, index) == NULL;
+}
+
+static bool is_never_used(const struct mt_use_row *use)
+{
+    return use->reads + use->writes == 0;
+}
+
+static void cut_never_used(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    if (is_judged_by_uses(window, index) && is_never_used(use_at(window, index)) &&
+        !mt_window_is_result(window, block_at(window, index)))
+        mt_cut_list_add(out, window, index, 0, MT_POSITION_NEVER);
+}
+
+static bool is_dead_write(const struct mt_window *window, size_t index)
+{
+    const struct mt_use_row *use = use_at(window, index);
+    return use->reads == 0 && use->writes > 0 && !mt_window_is_result(window, block_at(window, index));
+}
+
+static void cut_dead_write(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    if (is_judged_by_uses(window, index) && is_dead_write(window, index))
+        mt_cut_list_add(out, window, index, 0, MT_POSITION_NEVER);
+}
+
+/* True if the block is needed at some time. */
+static bool is_useful(const struct mt_window *window, size_t index)
+{
+    return is_judged_by_uses(window, index) && !is_never_used(use_at(window, index)) && !is_dead_write(window, index);
+}
+
+static void cut_late_free(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    if (is_useful(window, index) && !mt_window_is_result(window, block_at(window, index)))
+        mt_cut_list_add(out, window, index, mt_position_after(use_at(window, index)->last), MT_POSITION_NEVER);
+}
+
+static void cut_early_allocation(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    if (is_useful(window, index) && use_at(window, index)->first > block_at(window, index)->alloc_event)
+        mt_cut_list_add(out, window, index, 0, mt_position_after(use_at(window, index)->first));
+}
+
+static bool has_pause(const struct mt_use_row *use)
+{
+    return use->idle_from < use->idle_to;
+}
+
+/* Of each block only the longest pause between two uses is known. But training does the same in every step: where two
+ * steps have as many events, those of segments aside, a block that was idle in a part of the one was idle in that part of
+ * the other.
+ *
+ *   step    ├───── 1 ─────┤├──── 2 ────┤├──── 3 ────┤
+ *   used               ▪            ▪            ▪         the known pause is the one from step 1 to 2
+ *   idle                 ╞══════════╡ ├┈┈┈┈┈┈┈┈┈┈┤         its part in step 2 is repeated in 3
+ */
+
+/* Positions: from <= position < to. */
+struct interval {
+    int64_t from, to;
+};
+
+/* Returns the positions of a step and of what follows it, up to the next one. */
+static struct interval extent_of(const struct mt_window *window, size_t step)
+{
+    const struct mt_step_extent *steps = window->steps;
+    int64_t begin = mt_position_at(steps[step].begin);
+    if (step + 1 == window->step_count)
+        return (struct interval){begin, mt_position_after(steps[step].end)};
+    return (struct interval){begin, mt_position_at(steps[step + 1].begin)};
+}
+
+/* True if both are full steps of as many events. */
+static bool have_equal_length(const struct mt_window *window, size_t a, size_t b)
+{
+    const struct mt_step_extent *one = &window->steps[a], *other = &window->steps[b];
+    return one->end != 0 && other->end != 0 &&
+           mt_window_rank(window, one->end) - mt_window_rank(window, one->begin) ==
+               mt_window_rank(window, other->end) - mt_window_rank(window, other->begin);
+}
+
+/* Returns the position in step `to` that corresponds to one in step `from`. */
+static int64_t corresponding(const struct mt_window *window, int64_t position, size_t from, size_t to)
+{
+    int64_t rank = mt_window_rank(window, position / 2) - mt_window_rank(window, window->steps[from].begin) +
+                   mt_window_rank(window, window->steps[to].begin);
+    return mt_position_at(mt_window_event(window, rank)) + position % 2;
+}
+
+/* Indices of steps: from <= index < to. */
+struct step_range {
+    size_t from, to;
+};
+
+static struct step_range steps_between(const struct mt_window *window, int64_t first_event, int64_t last_event)
+{
+    int64_t from = mt_window_step_of(window, first_event), to = mt_window_step_of(window, last_event);
+    return (struct step_range){.from = from < 0 ? 0 : (size_t)from, .to = (size_t)(to + 1)};
+}
+
+/* Returns the steps in which a block is live. */
+static struct step_range steps_of(const struct mt_window *window, const struct mt_block_row *block)
+{
+    return steps_between(window, block->alloc_event,
+                         block->free_event != 0 ? block->free_event : window->input->last_event + 1);
+}
+
+/* Adds the part of the pause that is in step `from`, at the corresponding place of step `to`. */
+static void repeat(const struct mt_window *window, size_t index, struct interval pause, size_t from, size_t to,
+                   struct mt_cut_list *out)
+{
+    assert(from != to && from < window->step_count && to < window->step_count);
+    struct interval there = extent_of(window, from), here = extent_of(window, to);
+    struct interval part = {.from = pause.from > there.from ? pause.from : there.from,
+                            .to = pause.to < there.to ? pause.to : there.to};
+    mt_cut_list_add(out, window, index, corresponding(window, part.from, from, to),
+                    part.to == there.to ? here.to : corresponding(window, part.to, from, to));
+}
+
+/* Adds the longest pause, and those of other steps that correspond to it. */
+static void add_longest_pause(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_use_row *use = use_at(window, index);
+    struct interval pause = {mt_position_after(use->idle_from), mt_position_after(use->idle_to)};
+    struct step_range lived = steps_of(window, block_at(window, index));
+    mt_cut_list_add(out, window, index, pause.from, pause.to);
+    if (lived.from + 1 >= lived.to)
+        return;
+    struct step_range paused = steps_between(window, use->idle_from, use->idle_to);
+    for (size_t from = paused.from; from < paused.to; from++)
+        for (size_t to = lived.from; to < lived.to; to++)
+            if (from != to && have_equal_length(window, from, to))
+                repeat(window, index, pause, from, to, out);
+}
+
+/* Adds the longest pause of a block, if it has one, and those that correspond to it; and, where memory ran out before a
+ * result could be used again, the time since its last use. */
+static void cut_pauses(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    const struct mt_use_row *use = use_at(window, index);
+    size_t first = out->count;
+    if (has_pause(use))
+        add_longest_pause(window, index, out);
+    if (window->ran_out && mt_window_is_result(window, block_at(window, index)))
+        mt_cut_list_add(out, window, index, mt_position_after(use->last), MT_POSITION_NEVER);
+    mt_cut_list_join(out, first);
+}
+
+static int compare_allocation(const void *event, const void *block)
+{
+    return MT_COMPARE(*(const int64_t *)event, ((const struct mt_block_row *)block)->alloc_event);
+}
+
+/* Returns the block that `event` allocated; NULL if none in the window is. */
+static const struct mt_block_row *find_block(const struct mt_window *window, int64_t event)
+{
+    const struct mt_advice_input *input = window->input;
+    return bsearch(&event, input->blocks, input->block_count, sizeof *input->blocks, compare_allocation);
+}
+
+/* True if the block is a copy that can be made again when its pause ends, since its original is still live then. */
+static bool is_idle_copy(const struct mt_window *window, size_t index)
+{
+    const struct mt_use_row *use = use_at(window, index);
+    if (!use->known || use->copied_from == 0 || !has_pause(use))
+        return false;
+    assert(use->idle_to < MT_POSITION_NEVER / 2);
+    const struct mt_block_row *original = find_block(window, use->copied_from);
+    return original != NULL && mt_window_is_live(window, original, mt_position_after(use->idle_to));
+}
+
+static void cut_two_precisions(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    if (is_useful(window, index) && is_idle_copy(window, index))
+        cut_pauses(window, index, out);
+}
+
+static void cut_idle(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    if (is_useful(window, index) && !is_idle_copy(window, index))
+        cut_pauses(window, index, out);
+}
+
+unsigned mt_detector_alike(const struct mt_detector *detector, const struct mt_label_row *label)
+{
+    static const mt_role whole[] = {
+        MT_ROLE_PARAMETER, MT_ROLE_GRADIENT, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_WEIGHT_CAST,
+        MT_ROLE_INPUT,     MT_ROLE_BUFFER,   MT_ROLE_KEY_VALUE_CACHE, MT_ROLE_GATHERED_PARAMETER};
+    if (detector->alike != MT_ALIKE_BY_ROLE)
+        return detector->alike;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        if (strcmp(label->role, mt_role_name(whole[i])) == 0)
+            return MT_ALIKE_ROLE;
+    return MT_ALIKE_ROLE | MT_ALIKE_CATEGORY;
+}
+
+const struct mt_detector mt_detectors[MT_DETECTOR_COUNT] = {
+    {MT_PATTERN_KEPT_GRADIENTS, cut_kept_gradient, MT_ALIKE_ROLE, false},
+    {MT_PATTERN_LEAK, cut_leak, MT_ALIKE_ALL, false},
+    {MT_PATTERN_NEVER_USED, cut_never_used, MT_ALIKE_ALL, false},
+    {MT_PATTERN_DEAD_WRITE, cut_dead_write, MT_ALIKE_ALL, false},
+    {MT_PATTERN_LATE_FREE, cut_late_free, MT_ALIKE_ALL, false},
+    {MT_PATTERN_LATE_FREE, cut_late_free, MT_ALIKE_ROLE,
+     true}, /* all that was saved for a backward pass that never came */
+    {MT_PATTERN_EARLY_ALLOCATION, cut_early_allocation, MT_ALIKE_ALL, false},
+    {MT_PATTERN_TWO_PRECISIONS, cut_two_precisions, MT_ALIKE_BY_ROLE, false},
+    {MT_PATTERN_IDLE, cut_idle, MT_ALIKE_BY_ROLE, false},
+    {MT_PATTERN_IDLE, cut_idle, MT_ALIKE_ROLE, true},
+};
+
+void mt_detector_cut(const struct mt_detector *detector, const struct mt_window *window, size_t index,
+                     struct mt_cut_list *out)
+{
+    if (!detector->is_of_saved || has_role(window, index, MT_ROLE_ACTIVATION))
+        detector->cut(window, index, out);
+}
+
+void mt_cut_unused(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+{
+    cut_kept_gradient(window, index, out);
+    cut_leak(window, index, out);
+    cut_never_used(window, index, out);
+    if (!is_useful(window, index))
+        return;
+    const struct mt_use_row *use = use_at(window, index);
+    int64_t last = use->last > use->first ? mt_position_after(use->last) : mt_position_at(use->last + 1);
+    cut_early_allocation(window, index, out);
+    if (!mt_window_is_result(window, block_at(window, index)))
+        mt_cut_list_add(out, window, index, last, MT_POSITION_NEVER);
+}

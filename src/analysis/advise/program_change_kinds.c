@@ -1,0 +1,333 @@
+/* The kinds of changes but checkpoints, and all of them together. */
+#include "analysis/advise/program_changes.h"
+
+#include "analysis/advise/patterns.h"
+#include "analysis/changed_run.h"
+#include "base/memory.h"
+#include "base/order.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *mt_change_kind_name(mt_change_kind kind)
+{
+    static const char *const names[MT_CHANGE_KIND_COUNT] = {[MT_CHANGE_ALLOCATOR] = "allocator",
+                                                            [MT_CHANGE_ZERO_GRAD] = "zero grad",
+                                                            [MT_CHANGE_IN_BACKWARD] = "optimizer in backward",
+                                                            [MT_CHANGE_CHECKPOINT] = "checkpoint",
+                                                            [MT_CHANGE_LESS_STATE] = "optimizer"};
+    assert(kind < MT_CHANGE_KIND_COUNT);
+    return names[kind];
+}
+
+/* True if `after` is lower by a hundredth or more. */
+static bool is_lower(uint64_t after, uint64_t before)
+{
+    enum { WORTHWHILE_PART = 100 };
+    return after < before && before - after >= before / WORTHWHILE_PART;
+}
+
+/* True if a run that ended out of memory ends no more, or a peak is lower. Settings of the allocator are always told. */
+static bool is_told(const struct mt_program_change *change, const struct mt_replay_result *before)
+{
+    const struct mt_replay_result *after = &change->replay;
+    if (change->kind == MT_CHANGE_ALLOCATOR || after->fits != before->fits)
+        return change->kind == MT_CHANGE_ALLOCATOR || after->fits;
+    return is_lower(after->allocated_bytes, before->allocated_bytes) ||
+           is_lower(after->reserved_bytes, before->reserved_bytes);
+}
+
+mt_status mt_program_changes_add(struct mt_program_changes *changes, const struct mt_changed_run *changed,
+                                 const struct mt_program_change *change)
+{
+    struct mt_program_change item = *change;
+    item.bytes = changed->peak_bytes;
+    item.blocks = changed->peak_blocks;
+    MT_TRY(mt_changed_run_replay(changed, &item.alloc, &item.replay));
+    if (!is_told(&item, &changes->as_it_was))
+        return MT_OK;
+    item.place = mt_host_strdup(item.place);
+    *MT_HOST_ADD(changes->items, changes->count) = item;
+    return MT_OK;
+}
+
+/* ---- settings of the allocator ---- */
+
+/* Returns the settings with one of them changed to what may reserve less. */
+static struct mt_alloc_settings vary(const struct mt_advice_input *input, int which)
+{
+    enum { MAX_SPLIT_BYTES = 128 << 20, DIVISIONS = 8 };
+    static const double THRESHOLD = 0.8;
+    struct mt_alloc_settings settings = input->settings;
+    switch (which) {
+    case 0:
+        settings.expandable_segments = !settings.expandable_segments;
+        break;
+    case 1:
+        settings.max_split_bytes = settings.max_split_bytes == UINT64_MAX ? MAX_SPLIT_BYTES : UINT64_MAX;
+        break;
+    case 2:
+        settings.roundup_power2_divisions = settings.roundup_power2_divisions == 0 ? DIVISIONS : 0;
+        break;
+    default:
+        settings.gc_threshold = settings.gc_threshold == 0 ? THRESHOLD : 0;
+    }
+    assert(mt_alloc_settings_are_sound(&settings));
+    return settings;
+}
+
+static mt_status add_settings(const struct mt_window *window, struct mt_program_changes *out)
+{
+    enum { VARIED = 4 }; /* the last depends on the capacity */
+    struct mt_changed_run changed;
+    mt_status status = MT_OK;
+    if (window->input->settings.policy != MT_POLICY_TORCH)
+        return MT_OK;
+    mt_changed_run_create(window, &changed);
+    int count = window->input->capacity_bytes < INT64_MAX ? VARIED : VARIED - 1;
+    for (int i = 0; i < count && status == MT_OK; i++) {
+        const struct mt_program_change change = {
+            .kind = MT_CHANGE_ALLOCATOR, .place = "", .alloc = vary(window->input, i)};
+        status = mt_program_changes_add(out, &changed, &change);
+    }
+    mt_changed_run_release(&changed);
+    return status;
+}
+
+/* ---- gradients ---- */
+
+static bool is_gradient(const struct mt_window *window, size_t index)
+{
+    return window->roles[window->input->blocks[index].label] == MT_ROLE_GRADIENT;
+}
+
+static bool has_gradients(const struct mt_window *window)
+{
+    for (size_t i = 0; i < window->input->block_count; i++)
+        if (is_gradient(window, i))
+            return true;
+    return false;
+}
+
+static const struct mt_detector *kept_gradients(void)
+{
+    const struct mt_detector *detector = mt_detectors;
+    while (detector->pattern != MT_PATTERN_KEPT_GRADIENTS)
+        detector++;
+    return detector;
+}
+
+static mt_status add_zero_grad(const struct mt_window *window, struct mt_program_changes *out)
+{
+    struct mt_changed_run changed;
+    struct mt_program_change change = {.kind = MT_CHANGE_ZERO_GRAD, .place = "", .alloc = window->input->settings};
+    mt_changed_run_create(window, &changed);
+    struct mt_cut_list cuts = {0};
+    for (size_t i = 0; i < window->input->block_count; i++)
+        mt_detector_cut(kept_gradients(), window, i, &cuts);
+    for (size_t i = 0; i < cuts.count; i++)
+        mt_changed_run_cut(&changed, cuts.items[i].block, cuts.items[i].from, cuts.items[i].to);
+    mt_status status = cuts.count > 0 ? mt_program_changes_add(out, &changed, &change) : MT_OK;
+    mt_cut_list_release(&cuts);
+    mt_changed_run_release(&changed);
+    return status;
+}
+
+/* Returns the event at which another forward pass of the same step begins, by the marks from `at` on; 0 if none does. A pass
+ * has a backward: what follows the optimizer is called forward, too, as it is for the next step. */
+static int64_t next_forward_in_step(const struct mt_advice_input *input, size_t at)
+{
+    int64_t forward = 0;
+    for (; at < input->mark_count; at++) {
+        const struct mt_mark_row *mark = &input->marks[at];
+        if (mark->kind == MT_EVENT_STEP_END || mark->kind == MT_EVENT_STEP_BEGIN)
+            return 0;
+        if (mark->kind == MT_EVENT_PHASE && mark->value == MT_PHASE_FORWARD && forward == 0)
+            forward = mark->event;
+        if (mark->kind == MT_EVENT_PHASE && mark->value == MT_PHASE_BACKWARD && forward != 0)
+            return forward;
+    }
+    return 0;
+}
+
+/* True if a gradient lives into another forward pass of the step in which it was taken: what comes there is added to it. */
+static bool accumulates(const struct mt_window *window)
+{
+    const struct mt_advice_input *input = window->input;
+    size_t mark = 0;
+    for (size_t i = 0; i < input->block_count; i++) {
+        const struct mt_block_row *block = &input->blocks[i];
+        if (!is_gradient(window, i) || block->alloc_event < input->first_event)
+            continue;
+        while (mark < input->mark_count && input->marks[mark].event <= block->alloc_event)
+            mark++;
+        int64_t forward = next_forward_in_step(input, mark);
+        if (forward != 0 && mt_block_is_live(block, forward))
+            return true;
+    }
+    return false;
+}
+
+/* Makes each gradient go when the next one is taken, or with its own free if that is earlier. */
+static mt_status add_in_backward(const struct mt_window *window, struct mt_program_changes *out)
+{
+    struct mt_changed_run changed;
+    const struct mt_advice_input *input = window->input;
+    struct mt_program_change change = {.kind = MT_CHANGE_IN_BACKWARD, .place = "", .alloc = input->settings};
+    size_t last = SIZE_MAX;
+    mt_changed_run_create(window, &changed);
+    for (size_t i = 0; i < input->block_count; i++) {
+        if (!is_gradient(window, i))
+            continue;
+        if (last != SIZE_MAX)
+            mt_changed_run_cut(&changed, last, mt_position_after(input->blocks[i].alloc_event), MT_POSITION_NEVER);
+        last = i;
+    }
+    mt_status status = mt_program_changes_add(out, &changed, &change);
+    mt_changed_run_release(&changed);
+    return status;
+}
+
+static mt_status add_gradients(const struct mt_window *window, struct mt_program_changes *out)
+{
+    mt_change_gap gap = has_gradients(window) ? MT_GAP_NONE : MT_GAP_NO_GRADIENTS;
+    if (gap == MT_GAP_NONE && window->step_count == 0)
+        gap = MT_GAP_NO_STEPS;
+    out->gaps[MT_CHANGE_ZERO_GRAD] = gap;
+    out->gaps[MT_CHANGE_IN_BACKWARD] = gap == MT_GAP_NONE && accumulates(window) ? MT_GAP_ACCUMULATED : gap;
+    if (gap == MT_GAP_NONE)
+        MT_TRY(add_zero_grad(window, out));
+    return out->gaps[MT_CHANGE_IN_BACKWARD] == MT_GAP_NONE ? add_in_backward(window, out) : MT_OK;
+}
+
+/* ---- the optimizer's state ---- */
+
+static bool is_state(const struct mt_window *window, size_t index)
+{
+    return window->roles[window->input->blocks[index].label] == MT_ROLE_OPTIMIZER_STATE;
+}
+
+/* Returns the bytes of a state of that size in 8 bits: a byte an element, and a float for each 256 of them. The elements of a
+ * label without a dtype are taken to be of 4 bytes, as optimizers keep them. */
+static uint64_t bytes_in_8_bits(const struct mt_label_row *label, uint64_t bytes)
+{
+    enum { LEAST_ELEMENTS = 4096, ELEMENTS_A_SCALE = 256, SCALE_BYTES = 4 };
+    bool is_half = strcmp(label->dtype, "bf16") == 0 || strcmp(label->dtype, "fp16") == 0;
+    uint64_t elements = bytes / (is_half ? 2 : 4);
+    if (elements < LEAST_ELEMENTS)
+        return bytes;
+    return mt_smaller(bytes, elements + (elements + ELEMENTS_A_SCALE - 1) / ELEMENTS_A_SCALE * SCALE_BYTES);
+}
+
+/* A state of the run: its size, and the place of its block. */
+struct state {
+    uint64_t bytes;
+    size_t index;
+};
+
+static int compare_states(const void *left, const void *right)
+{
+    const struct state *a = left, *b = right;
+    int order = MT_COMPARE(a->bytes, b->bytes);
+    return order != 0 ? order : MT_COMPARE(a->index, b->index);
+}
+
+/* Makes the states as small as the optimizer needs them. Of equal ones, which two moments of a parameter are, momentum keeps
+ * the first of two. */
+static void shrink(const struct state *states, size_t count, mt_lean_optimizer optimizer,
+                   struct mt_changed_run *changed)
+{
+    for (size_t i = 0, alike = 0; i < count; i++) {
+        const struct mt_label_row *label = &changed->input.labels[changed->blocks[states[i].index].label];
+        alike = i > 0 && states[i - 1].bytes == states[i].bytes ? alike + 1 : 0;
+        if (optimizer == MT_OPTIMIZER_8BIT)
+            mt_changed_run_resize(changed, states[i].index, bytes_in_8_bits(label, states[i].bytes));
+        else if (optimizer == MT_OPTIMIZER_STATELESS || alike % 2 == 1)
+            mt_changed_run_resize(changed, states[i].index, 0);
+    }
+}
+
+/* True if the run keeps two states a parameter: state is then twice as large as parameters, or nearly. */
+static bool has_two_states(const struct mt_window *window)
+{
+    const struct mt_advice_input *input = window->input;
+    uint64_t states = 0, parameters = 0;
+    for (size_t i = 0; i < input->block_count; i++) {
+        const struct mt_block_row *block = &input->blocks[i];
+        if (mt_window_is_live(window, block, window->usage.peak_position)) {
+            states += is_state(window, i) ? block->requested_bytes : 0;
+            parameters += window->roles[block->label] == MT_ROLE_PARAMETER ? block->requested_bytes : 0;
+        }
+    }
+    return parameters > 0 && states / 3 >= parameters / 2;
+}
+
+static mt_status add_optimizer(const struct mt_window *window, const struct state *states, size_t count,
+                               mt_lean_optimizer optimizer, struct mt_program_changes *out)
+{
+    struct mt_changed_run changed;
+    const struct mt_program_change change = {
+        .kind = MT_CHANGE_LESS_STATE, .optimizer = optimizer, .place = "", .alloc = window->input->settings};
+    mt_changed_run_create(window, &changed);
+    shrink(states, count, optimizer, &changed);
+    mt_status status = mt_program_changes_add(out, &changed, &change);
+    mt_changed_run_release(&changed);
+    return status;
+}
+
+static mt_status add_optimizers(const struct mt_window *window, struct mt_program_changes *out)
+{
+    struct state *states = mt_host_alloc((window->input->block_count + 1) * sizeof *states);
+    size_t count = 0;
+    for (size_t i = 0; i < window->input->block_count; i++)
+        if (is_state(window, i))
+            states[count++] = (struct state){window->input->blocks[i].requested_bytes, i};
+    qsort(states, count, sizeof *states, compare_states);
+    out->gaps[MT_CHANGE_LESS_STATE] = count > 0 ? MT_GAP_NONE : MT_GAP_NO_STATE;
+    mt_status status = MT_OK;
+    for (mt_lean_optimizer optimizer = 0; optimizer < MT_OPTIMIZER_COUNT && count > 0 && status == MT_OK; optimizer++)
+        if (optimizer != MT_OPTIMIZER_MOMENTUM || has_two_states(window))
+            status = add_optimizer(window, states, count, optimizer, out);
+    free(states);
+    return status;
+}
+
+/* ---- all of them ---- */
+
+static int compare_changes(const void *left, const void *right)
+{
+    const struct mt_program_change *a = left, *b = right;
+    int order = MT_COMPARE(a->kind, b->kind);
+    if (order == 0 && a->kind != MT_CHANGE_ALLOCATOR)
+        order = MT_COMPARE(a->replay.allocated_bytes, b->replay.allocated_bytes);
+    return order != 0 ? order : MT_COMPARE(a->replay.reserved_bytes, b->replay.reserved_bytes);
+}
+
+mt_status mt_program_changes_create(const struct mt_advice_input *input, struct mt_program_changes *out)
+{
+    struct mt_window window;
+    *out = (struct mt_program_changes){0};
+    mt_window_create(input, &window);
+    mt_status status = mt_window_replay(&window, NULL, 0, &input->settings, &out->as_it_was);
+    if (status == MT_OK)
+        status = add_settings(&window, out);
+    if (status == MT_OK)
+        status = add_gradients(&window, out);
+    if (status == MT_OK)
+        status = mt_program_changes_add_checkpoints(&window, out);
+    if (status == MT_OK)
+        status = add_optimizers(&window, out);
+    if (out->count > 0)
+        qsort(out->items, out->count, sizeof *out->items, compare_changes);
+    mt_window_release(&window);
+    return status;
+}
+
+void mt_program_changes_release(struct mt_program_changes *changes)
+{
+    for (size_t i = 0; i < changes->count; i++)
+        free((char *)changes->items[i].place);
+    free(changes->items);
+    *changes = (struct mt_program_changes){0};
+}

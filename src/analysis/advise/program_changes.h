@@ -1,0 +1,76 @@
+/* Changes of a training program, or of its allocator's settings, that the blocks of a run tell the effect of. They are for
+ * programs that can't be made again: each change is made to the lifetimes of the run's blocks, and these are replayed.
+ *
+ *   blocks with roles, phases, modules ──▶ lifetimes with the change ──replay──▶ peaks
+ *
+ * What a change does beyond the run's own blocks is not known, and is taken to need no memory. What the trace does not
+ * tell is a gap, with its reason.
+ *
+ * Threads: any. An input is only read. */
+#ifndef MT_ANALYSIS_PROGRAM_CHANGES_H
+#define MT_ANALYSIS_PROGRAM_CHANGES_H
+
+#include "analysis/advise/advise.h"
+
+typedef enum mt_change_kind {
+    MT_CHANGE_ALLOCATOR,   /* other settings of PyTorch's allocator */
+    MT_CHANGE_ZERO_GRAD,   /* gradients go before the next forward pass */
+    MT_CHANGE_IN_BACKWARD, /* each gradient goes when the next one comes: its parameter is updated then */
+    MT_CHANGE_CHECKPOINT,  /* what a module keeps goes at its end, but for its output, and comes back in backward */
+    MT_CHANGE_LESS_STATE,  /* another optimizer */
+    MT_CHANGE_KIND_COUNT
+} mt_change_kind;
+
+/* Returns "allocator", "zero grad", … */
+const char *mt_change_kind_name(mt_change_kind kind);
+
+/* An optimizer with less state than the run's. */
+typedef enum mt_lean_optimizer {
+    MT_OPTIMIZER_8BIT,     /* every state of 4096 elements or more in a byte an element, and 4 bytes a block of 256 */
+    MT_OPTIMIZER_MOMENTUM, /* one of two states */
+    MT_OPTIMIZER_STATELESS,
+    MT_OPTIMIZER_COUNT
+} mt_lean_optimizer;
+
+/* The reason for which a kind of change is not told of. */
+typedef enum mt_change_gap {
+    MT_GAP_NONE,
+    MT_GAP_NO_STEPS,     /* no forward pass followed by another phase */
+    MT_GAP_NO_GRADIENTS, /* no block is a gradient */
+    MT_GAP_ACCUMULATED,  /* gradients live through several forward passes of a step, so they are needed there */
+    MT_GAP_NO_MODULES,   /* no activation has a module */
+    MT_GAP_NO_STATE,     /* no block is optimizer state */
+    MT_GAP_COUNT
+} mt_change_gap;
+
+/* A change and its replay. Invariants: place is "" unless it is a checkpoint, and then owned by the list; bytes and blocks
+ * are those of the window's peak that the change is about. */
+struct mt_program_change {
+    mt_change_kind kind;
+    mt_lean_optimizer optimizer; /* of less state */
+    const char *place;           /* of a checkpoint: the modules, with "*" for the layer's number */
+    size_t calls;                /* of a checkpoint: calls of these modules in the window */
+    uint64_t recomputed_bytes;   /* of a checkpoint: the most that one of them needs beside what comes back */
+    uint64_t bytes;              /* requested */
+    uint64_t blocks;
+    struct mt_alloc_settings alloc; /* of the replay */
+    struct mt_replay_result replay;
+};
+
+enum { MT_MOST_CHECKPOINTS = 3 };
+
+/* Invariant: items are ordered by kind; those of a kind by the peak of allocated bytes, least first; settings of the
+ * allocator by that of reserved bytes. */
+struct mt_program_changes {
+    struct mt_replay_result as_it_was;
+    struct mt_program_change *items;
+    size_t count;
+    mt_change_gap gaps[MT_CHANGE_KIND_COUNT];
+};
+
+/* Replays every change, and keeps settings of the allocator and what lowers a peak by a hundredth, on a device of the input's capacity. Takes about twenty replays. Release in any
+ * case. */
+mt_status mt_program_changes_create(const struct mt_advice_input *input, struct mt_program_changes *out);
+void mt_program_changes_release(struct mt_program_changes *changes);
+
+#endif

@@ -1,0 +1,36 @@
+/* A program of PyTorch on a device: dry runs of it, as it is and with changes.
+ *
+ * Threads: one at a time. */
+#ifndef MT_ANALYSIS_PROGRAM_FIT_H
+#define MT_ANALYSIS_PROGRAM_FIT_H
+
+#include "analysis/fit/dry_fit.h"
+#include "analysis/fit/fit_device.h"
+#include "producers/program/dry_child.h"
+
+/* Receives what happens while changes are tried. All members are set; NULL in its place: nobody listens. */
+struct mt_program_fit_observer {
+    void *context;
+    /* Is called before each trial. */
+    void (*begins)(void *context, const struct mt_dry_trial *trial);
+    /* Is called after the trial of the program as it is. */
+    void (*plain_ran)(void *context, const struct mt_program_outcome *outcome);
+};
+
+/* Owns its parts. */
+struct mt_program_fit {
+    struct mt_fit_device
+        counted; /* the device, less the memory that the process of the plain trial's peak held outside of the
+                                   * allocator */
+    struct mt_dry_fit fit;
+    struct mt_text said; /* the end of the output of the program as it is, if it failed */
+};
+
+/* Tries the program's changes. The dry runs are kept nowhere. A program that fails is no failure: see fit.plain. Fails for
+ * options that a dry run does not support, and if the program can't be started or takes no memory of a card. Release *out in
+ * any case. */
+mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct mt_fit_device *device,
+                              const struct mt_program_fit_observer *observer, struct mt_program_fit *out);
+void mt_program_fit_release(struct mt_program_fit *found);
+
+#endif

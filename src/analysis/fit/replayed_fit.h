@@ -1,0 +1,54 @@
+/* Finds out if a run fits a device that can't be made again: one that was imported or recorded. The run's own blocks are
+ * replayed there with PyTorch's rules, or the run's, as it was, with changes, and with a larger batch. */
+#ifndef MT_ANALYSIS_REPLAYED_FIT_H
+#define MT_ANALYSIS_REPLAYED_FIT_H
+
+#include "analysis/advise/program_changes.h"
+#include "analysis/fit/fit_device.h"
+#include "analysis/fit/scaled_run.h"
+#include "analysis/run_question.h"
+
+/* The question: a run on a device, and another run that tells how memory grows with the batch.
+ * Invariant: with `other`, both batches are above 0 and differ. */
+struct mt_replayed_question {
+    const struct mt_question *run;
+    const struct mt_question *other;       /* NULL: none */
+    int64_t batch, other_batch;            /* 0: not known */
+    const struct mt_alloc_settings *alloc; /* of the answer; NULL: the run's own */
+    uint64_t capacity_bytes;               /* of the device, that a run may take */
+};
+
+/* A change on the device. */
+struct mt_replayed_remedy {
+    const struct mt_program_change *change; /* of the answer */
+    bool fits;
+};
+
+/* The answer. Invariants: remedies[i] is of unlimited.items[i]; the batch is in hundredths of the run's if `knows_batch` is
+ * false. Ownership: everything. It is not to be copied. */
+struct mt_replayed_fit {
+    struct mt_advice_material material, other;
+    struct mt_replay_result had;         /* the run's own peaks; fits: it did not end out of memory */
+    struct mt_program_changes unlimited; /* replayed without a limit */
+    struct mt_replayed_remedy *remedies;
+    bool fits;
+    const char *smallest_card; /* that the run as it is fits; NULL: none known */
+    bool knows_batch, is_assumed;
+    int64_t largest_batch;             /* 0: none fits */
+    bool is_largest_of_all;            /* the search ended before it found one that does not fit */
+    struct mt_replay_result checked;   /* with two runs: this run replayed with the other's batch */
+    struct mt_replay_result other_had; /* and what that run had */
+};
+
+/* Finds the answer. Fails with MT_USAGE for a run whose allocator is not known. Release in any case. */
+mt_status mt_replayed_fit_find(const struct mt_replayed_question *question, struct mt_replayed_fit *out);
+void mt_replayed_fit_release(struct mt_replayed_fit *fit);
+
+/* Reads the peaks of a run as it was. out->fits: it did not end out of memory. */
+mt_status mt_run_own_peaks(const struct mt_question *question, struct mt_replay_result *out);
+
+/* Returns the known card with the least memory that a run of that peak fits, with what its context takes beside; NULL if
+ * there is none. */
+const char *mt_card_for_peak(uint64_t reserved_bytes);
+
+#endif

@@ -1,0 +1,298 @@
+/* The changes with which a replay meets the refused request. */
+#include "analysis/lifetimes.h"
+#include "analysis/oom/oom.h"
+#include "base/memory.h"
+#include "base/order.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The run up to the refusal, as if the request had been met: it is one more block, allocated by the event that refused it
+ * and never freed. So detectors, cuts and replays need not know that it was refused. A trace does not say what the op that
+ * made the request was about to read. That is taken to be what was last used, or is kept, in its layer: more than it
+ * reads, so that no change takes its operands away.
+ * Invariant: input borrows blocks and uses, the last of which is the request. It is not to be moved: `window` borrows input. */
+struct extended {
+    struct mt_advice_input input;
+    struct mt_window window;
+    struct mt_block_row *blocks;
+    struct mt_use_row *uses;
+};
+
+/* The layer in which the request was made or, outside of layers, the span: spans that begin with `length` characters of
+ * `span` are in it. */
+struct scope {
+    const char *span;
+    size_t length;
+    int64_t since; /* the event at which it was entered, or its phase began */
+};
+
+static bool is_within(const struct scope *scope, const char *span)
+{
+    return strncmp(span, scope->span, scope->length) == 0 &&
+           (span[scope->length] == '.' || span[scope->length] == '\0');
+}
+
+/* True if, before the mark, the program was outside of the scope or in another phase of its step. */
+static bool is_outside(const struct scope *scope, const struct mt_mark_row *mark)
+{
+    if (mark->kind == MT_EVENT_SPAN_BEGIN || mark->kind == MT_EVENT_SPAN_END)
+        return !is_within(scope, mark->span);
+    return mark->kind == MT_EVENT_PHASE || mark->kind == MT_EVENT_STEP_BEGIN;
+}
+
+/* Returns the event at which the program entered the scope. */
+static int64_t entry_of(const struct mt_advice_input *input, const struct scope *scope)
+{
+    for (size_t i = input->mark_count; i-- > 0;)
+        if (is_outside(scope, &input->marks[i]))
+            return input->marks[i].event;
+    return input->first_event;
+}
+
+static struct scope scope_of(const struct mt_advice_input *input, const struct mt_refusal *refusal)
+{
+    const struct mt_label_row *label = &input->labels[refusal->mark.label];
+    struct scope scope = {.span = label->span, .length = strlen(label->span)};
+    const char *star = strchr(label->place, '*');
+    if (star != NULL && strcmp(label->place, label->span) != 0) {
+        size_t number = (size_t)(star - label->place);
+        scope.length = number + strspn(label->span + number, "0123456789");
+    }
+    scope.since = entry_of(input, &scope);
+    return scope;
+}
+
+/* True if blocks of the label may be operands of what the layer computes, unlike its gradients and optimizer state. */
+static bool is_operand_of_layer(const struct scope *scope, const struct mt_label_row *label)
+{
+    return scope->length > 0 && is_within(scope, label->span) &&
+           strcmp(label->role, mt_role_name(MT_ROLE_GRADIENT)) != 0 &&
+           strcmp(label->role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) != 0;
+}
+
+/* True if the block may be an operand of the request's op: it was used last in its layer, or is kept there. */
+static bool is_needed(const struct mt_advice_input *input, const struct scope *scope, size_t index)
+{
+    const struct mt_block_row *block = &input->blocks[index];
+    const struct mt_use_row *use = &input->uses[index];
+    if (block->free_event != 0 || !use->known)
+        return false;
+    return use->last > scope->since || block->alloc_event > scope->since ||
+           is_operand_of_layer(scope, &input->labels[block->label]);
+}
+
+/* Returns the use with one more by the op that made the request. */
+static struct mt_use_row used_at(struct mt_use_row use, int64_t alloc_event, int64_t event)
+{
+    if (use.reads + use.writes == 0)
+        use.first = alloc_event;
+    use.reads++;
+    use.last = event;
+    use.unread = false;
+    return use;
+}
+
+/* Release in any case. */
+static void extended_create(const struct mt_advice_input *input, const struct mt_refusal *refusal, struct extended *out)
+{
+    assert(input->last_event == refusal->mark.event && refusal->mark.label < input->label_count);
+    size_t count = input->block_count;
+    const struct scope scope = scope_of(input, refusal);
+    *out = (struct extended){.input = *input,
+                             .blocks = mt_host_resize(NULL, count + 1, sizeof *out->blocks),
+                             .uses = mt_host_resize(NULL, count + 1, sizeof *out->uses)};
+    for (size_t i = 0; i < count; i++) {
+        out->blocks[i] = input->blocks[i];
+        out->uses[i] = is_needed(input, &scope, i)
+                           ? used_at(input->uses[i], input->blocks[i].alloc_event, refusal->mark.event)
+                           : input->uses[i];
+    }
+    out->blocks[count] = (struct mt_block_row){.alloc_event = refusal->mark.event,
+                                               .alloc_ns = refusal->mark.time_ns,
+                                               .requested_bytes = refusal->mark.value,
+                                               .block_bytes = refusal->need.block_bytes,
+                                               .label = refusal->mark.label,
+                                               .stream = refusal->mark.stream};
+    out->uses[count] = (struct mt_use_row){0};
+    out->input.blocks = out->blocks;
+    out->input.uses = out->uses;
+    out->input.block_count = count + 1;
+    mt_window_create(&out->input, &out->window);
+}
+
+static void extended_release(struct extended *extended)
+{
+    mt_window_release(&extended->window);
+    free(extended->blocks);
+    free(extended->uses);
+    *extended = (struct extended){0};
+}
+
+/* Replays the run as it was, but for the settings. */
+static mt_status replay(const struct extended *extended, const struct mt_alloc_settings *settings,
+                        struct mt_replay_result *out)
+{
+    return mt_window_replay(&extended->window, NULL, 0, settings, out);
+}
+
+/* Finds the capacity at which the replay ends at the request. */
+static mt_status reproduce(struct extended *extended, const struct mt_refusal *refusal, struct mt_replayed_changes *out)
+{
+    struct mt_replay_result *result = &out->as_it_was;
+    mt_status status = replay(extended, &extended->input.settings, result);
+    if (status == MT_OK && result->fits) {
+        extended->input.capacity_bytes = refusal->reserved_bytes + refusal->given_back_bytes;
+        status = replay(extended, &extended->input.settings, result);
+    }
+    out->capacity_bytes = extended->input.capacity_bytes;
+    out->is_reproduced = status == MT_OK && !result->fits && result->unmet == extended->input.block_count - 1;
+    return status;
+}
+
+static void add(struct mt_replayed_changes *changes, const struct mt_replayed_change *change)
+{
+    assert(change->replay.fits);
+    changes->items = mt_host_resize(changes->items, changes->count + 1, sizeof *change);
+    changes->items[changes->count++] = *change;
+}
+
+static mt_status try_policy(const struct extended *extended, struct mt_replayed_changes *out)
+{
+    const struct mt_alloc_settings settings = mt_advice_alternative(&extended->input);
+    struct mt_replayed_change change = {.kind = MT_REPLAYED_POLICY, .alloc = settings};
+    if (extended->input.program.kind == MT_PROGRAM_WATCHED)
+        return MT_OK;
+    mt_status status = replay(extended, &settings, &change.replay);
+    if (status == MT_OK && change.replay.fits)
+        add(out, &change);
+    return status;
+}
+
+/* True if a change with the finding's hint is there. */
+static bool has_hint(const struct mt_replayed_changes *changes, const struct mt_finding *finding)
+{
+    for (size_t i = 0; i < changes->count; i++) {
+        const struct mt_replayed_change *other = &changes->items[i];
+        if (other->kind == MT_REPLAYED_PATTERN && mt_finding_hint(&other->finding) == mt_finding_hint(finding))
+            return true;
+    }
+    return false;
+}
+
+/* Adds the findings with which the request was met. They come by what they save, most first. That of fragmentation is the
+ * other policy, which was tried. */
+static void add_findings(const struct extended *extended, const struct mt_advice *advice,
+                         struct mt_replayed_changes *out)
+{
+    const struct mt_alloc_settings alloc = extended->input.settings;
+    for (size_t i = 0; i < advice->count; i++) {
+        const struct mt_finding *finding = &advice->findings[i];
+        bool is_met = finding->replay.fits && finding->pattern != MT_PATTERN_FRAGMENTATION;
+        const struct mt_replayed_change change = {
+            .kind = MT_REPLAYED_PATTERN, .finding = *finding, .alloc = alloc, .replay = finding->replay};
+        if (is_met && !has_hint(out, finding))
+            add(out, &change);
+    }
+    const struct mt_replayed_change used_only = {
+        .kind = MT_REPLAYED_USED_ONLY, .alloc = alloc, .replay = advice->used_only};
+    if (advice->knows_uses && advice->used_only.fits)
+        add(out, &used_only);
+}
+
+static mt_status try_patterns(const struct extended *extended, size_t limit, struct mt_replayed_changes *out)
+{
+    struct mt_advice advice;
+    mt_status status = mt_advice_create(&extended->input, MT_ADVICE_WORTHWHILE, limit, &advice);
+    if (status == MT_OK)
+        add_findings(extended, &advice, out);
+    mt_advice_release(&advice);
+    return status;
+}
+
+/* Adds changes of the program with which the request was met. Gradients that go earlier are a pattern, and expandable segments
+ * were tried. */
+static mt_status try_program(const struct extended *extended, struct mt_replayed_changes *out)
+{
+    const struct mt_alloc_settings tried = mt_advice_alternative(&extended->input);
+    mt_program_kind kind = extended->input.program.kind;
+    struct mt_program_changes changes = {0};
+    if (kind != MT_PROGRAM_PYTORCH && kind != MT_PROGRAM_LIBRARY)
+        return MT_OK;
+    mt_status status = mt_program_changes_create(&extended->input, &changes);
+    for (size_t i = 0; i < changes.count && status == MT_OK; i++) {
+        const struct mt_program_change *item = &changes.items[i];
+        struct mt_replayed_change change = {
+            .kind = MT_REPLAYED_PROGRAM, .program = *item, .alloc = item->alloc, .replay = item->replay};
+        bool is_tried =
+            item->kind == MT_CHANGE_ZERO_GRAD ||
+            (item->kind == MT_CHANGE_ALLOCATOR && item->alloc.expandable_segments == tried.expandable_segments);
+        if (!item->replay.fits || is_tried)
+            continue;
+        change.program.place = mt_host_strdup(item->place);
+        add(out, &change);
+    }
+    mt_program_changes_release(&changes);
+    return status;
+}
+
+/* Returns the order of a change by its cost: a setting or a line of the program comes before copying or computing again,
+ * and this before changing everything. */
+static int cost_of(const struct mt_replayed_change *change)
+{
+    static const int costs[MT_PATTERN_COUNT] = {
+        [MT_PATTERN_KEPT_GRADIENTS] = 0, [MT_PATTERN_LEAK] = 2,          [MT_PATTERN_NEVER_USED] = 2,
+        [MT_PATTERN_DEAD_WRITE] = 2,     [MT_PATTERN_LATE_FREE] = 3,     [MT_PATTERN_EARLY_ALLOCATION] = 3,
+        [MT_PATTERN_TWO_PRECISIONS] = 4, [MT_PATTERN_FRAGMENTATION] = 1, [MT_PATTERN_IDLE] = 5};
+    static const int costs_of_program[MT_CHANGE_KIND_COUNT] = {
+        [MT_CHANGE_ALLOCATOR] = 1, [MT_CHANGE_IN_BACKWARD] = 4, [MT_CHANGE_CHECKPOINT] = 5, [MT_CHANGE_LESS_STATE] = 6};
+    enum { COST_OF_STATE = 6, COST_OF_ALL = 7 };
+    if (change->kind == MT_REPLAYED_PROGRAM)
+        return costs_of_program[change->program.kind];
+    if (change->kind == MT_REPLAYED_POLICY)
+        return costs[MT_PATTERN_FRAGMENTATION];
+    if (change->kind == MT_REPLAYED_USED_ONLY)
+        return COST_OF_ALL;
+    const char *role = change->finding.role;
+    bool is_state = strcmp(role, mt_role_name(MT_ROLE_PARAMETER)) == 0 ||
+                    strcmp(role, mt_role_name(MT_ROLE_GRADIENT)) == 0 ||
+                    strcmp(role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) == 0;
+    return change->finding.pattern == MT_PATTERN_IDLE && is_state ? COST_OF_STATE : costs[change->finding.pattern];
+}
+
+static int compare_changes(const void *left, const void *right)
+{
+    const struct mt_replayed_change *a = left, *b = right;
+    int order = MT_COMPARE(cost_of(a), cost_of(b));
+    if (order == 0)
+        order = MT_COMPARE(b->finding.saved_bytes, a->finding.saved_bytes);
+    return order != 0 ? order : MT_COMPARE(a->replay.reserved_bytes, b->replay.reserved_bytes);
+}
+
+mt_status mt_replayed_changes_create(const struct mt_advice_input *input, const struct mt_refusal *refusal,
+                                     size_t limit, struct mt_replayed_changes *out)
+{
+    *out = (struct mt_replayed_changes){0};
+    struct extended extended;
+    extended_create(input, refusal, &extended);
+    mt_status status = reproduce(&extended, refusal, out);
+    if (status == MT_OK && out->is_reproduced)
+        status = try_policy(&extended, out);
+    if (status == MT_OK && out->is_reproduced)
+        status = try_patterns(&extended, limit, out);
+    if (status == MT_OK && out->is_reproduced)
+        status = try_program(&extended, out);
+    if (out->count > 0)
+        qsort(out->items, out->count, sizeof *out->items, compare_changes);
+    extended_release(&extended);
+    return status;
+}
+
+void mt_replayed_changes_release(struct mt_replayed_changes *changes)
+{
+    for (size_t i = 0; i < changes->count; i++)
+        free((char *)changes->items[i].program.place);
+    free(changes->items);
+    *changes = (struct mt_replayed_changes){0};
+}
