@@ -58,7 +58,7 @@ static inline bool comes_first(const struct mt_advice *advice, const struct mt_f
     for (size_t i = 0; i < advice->count; i++)
         if (advice->findings[i].pattern != MT_PATTERN_FRAGMENTATION && advice->findings[i].saved_bytes > most)
             most = advice->findings[i].saved_bytes;
-    return mt_finding_cost(finding) == MT_COST_OPTION && finding->saved_bytes > 0 && finding->saved_bytes >= most / 10;
+    return mt_finding_is_optional(finding) && finding->saved_bytes > 0 && finding->saved_bytes >= most / 10;
 }
 
 /* Checks the order of those that are no parts. */

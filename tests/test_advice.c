@@ -7,7 +7,7 @@ static void expect(struct story *story, mt_pattern pattern, uint64_t bytes, uint
     struct mt_advice advice = advise(story);
     const struct mt_finding *finding = find(&advice, pattern);
     if (finding == NULL)
-        fail_msg("no finding of %s", mt_pattern_name(pattern));
+        fail_msg("no finding of %s", mt_finding_kinds[pattern].name);
     assert_int_equal(finding->bytes, bytes);
     assert_int_equal(finding->blocks, 1);
     assert_int_equal(finding->saved_bytes, saved);

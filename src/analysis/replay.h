@@ -25,6 +25,12 @@ static inline int64_t mt_position_after(int64_t event)
     return 2 * event + 1;
 }
 
+/* True if segments of that allocator are ranges that grow. */
+static inline bool mt_alloc_grows(const struct mt_alloc_settings *settings)
+{
+    return settings->policy == MT_POLICY_TIGHT || settings->expandable_segments;
+}
+
 /* The time in which a block is allocated. A block that is freed and allocated again in between has two lifetimes.
  * Invariant: begin < end. */
 struct mt_lifetime {

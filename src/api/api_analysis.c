@@ -59,7 +59,7 @@ memtrace_status memtrace_trace_diff(memtrace_trace *a_trace, const memtrace_run_
 
 static memtrace_finding make_finding(const struct mt_finding *finding)
 {
-    return (memtrace_finding){.pattern = mt_pattern_name(finding->pattern),
+    return (memtrace_finding){.pattern = mt_finding_kinds[finding->pattern].name,
                               .category = mt_api_text(finding->category),
                               .role = mt_api_text(finding->role),
                               .op = mt_api_text(finding->op),

@@ -305,7 +305,7 @@ static struct finding_row finding_row_of(const struct mt_finding *finding, const
     bool is_timed = finding->pattern != MT_PATTERN_FRAGMENTATION;
     assert(!finding->replay.fits || !is_timed || finding->claim_bytes == finding->replay.requested_bytes);
     struct finding_row row = {.finding = *finding,
-                              .pattern = mt_pattern_name(finding->pattern),
+                              .pattern = mt_finding_kinds[finding->pattern].name,
                               .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
                               .events = is_timed ? finding->events : -1,
                               .ns = is_timed ? (int64_t)finding->ns : -1,

@@ -195,7 +195,7 @@ void mt_change_rows_create(const struct mt_program_changes *changes, const struc
     for (size_t i = 0; i < changes->count; i++) {
         const struct mt_program_change *change = &changes->items[i];
         struct mt_change_row *row = &out->items[i];
-        *row = (struct mt_change_row){.kind = mt_change_kind_name(change->kind),
+        *row = (struct mt_change_row){.kind = mt_change_kinds[change->kind].name,
                                       .is_setting = change->kind == MT_CHANGE_ALLOCATOR,
                                       .bytes = change->bytes,
                                       .blocks = change->blocks,
@@ -209,7 +209,7 @@ void mt_change_rows_create(const struct mt_program_changes *changes, const struc
     for (mt_change_kind kind = 0; kind < MT_CHANGE_KIND_COUNT; kind++)
         if (changes->gaps[kind] != MT_GAP_NONE)
             out->gaps[out->gap_count++] =
-                (struct mt_gap_row){mt_change_kind_name(kind), gap_reasons[changes->gaps[kind]]};
+                (struct mt_gap_row){mt_change_kinds[kind].name, gap_reasons[changes->gaps[kind]]};
 }
 
 void mt_change_rows_release(struct mt_change_rows *rows)

@@ -170,7 +170,7 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
         mt_change_add_hint(&replayed->program, program, &out->hint);
         return;
     case MT_REPLAYED_PATTERN:
-        out->pattern = mt_pattern_name(replayed->finding.pattern);
+        out->pattern = mt_finding_kinds[replayed->finding.pattern].name;
         mt_finding_add_mended(&replayed->finding, &out->change);
         mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
         return;

@@ -14,30 +14,10 @@
 #ifndef MT_ANALYSIS_ADVISE_H
 #define MT_ANALYSIS_ADVISE_H
 
-#include "analysis/replay.h"
+#include "analysis/advise/finding.h"
 #include "analysis/run_question.h"
 #include "analysis/run_settings.h"
 #include "trace/query/leaks.h"
-
-/* Waste of memory over time, and the name of each kind in JSON. */
-#define MT_PATTERNS(X)                                                                                                 \
-    X(KEPT_GRADIENTS,                                                                                                  \
-      "gradients in forward")               /* of the last step, live through a forward pass that does not use them */ \
-    X(LATE_FREE, "late free")               /* freed long after the last use */                                        \
-    X(EARLY_ALLOCATION, "early allocation") /* allocated long before the first use */                                  \
-    X(IDLE, "idle between uses")            /* live for long between two uses */                                       \
-    X(NEVER_USED, "never used")                                                                                        \
-    X(DEAD_WRITE, "dead write")         /* written, never read */                                                      \
-    X(TWO_PRECISIONS, "two precisions") /* a copy in another precision, idle beside its original */                    \
-    X(LEAK, "leak across steps")        /* more of its kind at the end of every step */                                \
-    X(FRAGMENTATION, "fragmentation")   /* reserved and free, but not usable for the request that was made */
-
-#define X(name, text) MT_PATTERN_##name,
-typedef enum mt_pattern { MT_PATTERNS(X) MT_PATTERN_COUNT } mt_pattern;
-#undef X
-
-/* Returns "late free", … */
-const char *mt_pattern_name(mt_pattern pattern);
 
 /* A run, or a window of its events. Everything is borrowed.
  * Invariants: blocks are those that are live at some moment of first_event <= id <= last_event, by alloc_event;
@@ -70,9 +50,6 @@ enum { MT_ADVICE_WHOLE_EVENTS = 2000000, MT_ADVICE_MOST_EVENTS = 1 << 24 };
  * off; else the defaults of the other policy. */
 struct mt_alloc_settings mt_advice_alternative(const struct mt_advice_input *input);
 
-/* True if segments of that allocator are ranges that grow. */
-bool mt_alloc_grows(const struct mt_alloc_settings *settings);
-
 /* An input and the arrays that it borrows. */
 struct mt_advice_material {
     struct mt_advice_input input;
@@ -99,25 +76,6 @@ mt_status mt_advice_material_load(const struct mt_question *question, const stru
 mt_status mt_advice_material_load_until(const struct mt_question *question, int64_t last_event,
                                         struct mt_advice_material *out);
 void mt_advice_material_release(struct mt_advice_material *material);
-
-/* Waste of one pattern by blocks that are alike.
- * Invariants: claim_bytes = replay.requested_bytes, unless the replay ran out of memory; saved_bytes is the
- * difference of the peak as it was (of requested bytes; of fragmentation, of reserved ones) to the peak without the
- * waste, or 0. */
-struct mt_finding {
-    mt_pattern pattern;
-    const char *category, *role, *op, *phase, *place; /* of its blocks; "" where they differ */
-    uint64_t bytes;        /* wasted at the run's peak or, if nothing is wasted then, when most is; requested */
-    uint64_t blocks;       /* the number of blocks that have them; of fragmentation, of free pieces */
-    int64_t events;        /* the median of the events for which each block is wasted */
-    uint64_t ns;           /* the same in time */
-    uint64_t total_blocks; /* all that are wasted at some time */
-    double byte_seconds;   /* sum of bytes times seconds wasted */
-    uint64_t claim_bytes;  /* the peak of requested bytes without the waste */
-    uint64_t saved_bytes;
-    struct mt_replay_result replay; /* of the run without the waste */
-    struct mt_alloc_settings alloc; /* of that replay: the answer's; of fragmentation, the alternative */
-};
 
 /* The run's segments when most was reserved, with the block that the last one was mapped for in its place. */
 struct mt_fragmentation {
@@ -156,46 +114,5 @@ typedef enum mt_advice_extent {
 mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent extent, size_t limit,
                            struct mt_advice *out);
 void mt_advice_release(struct mt_advice *advice);
-
-/* True if `part` is about some of the blocks that `whole` is about, and about the same waste; `whole` then is of all
- * categories. */
-bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole);
-
-/* A change that mends a finding. */
-typedef enum mt_hint {
-    MT_HINT_ZERO_GRAD_EARLY,     /* clear gradients before the forward pass */
-    MT_HINT_FREE_AFTER_USE,      /* drop the last reference after the last use */
-    MT_HINT_NO_BACKWARD,         /* run without a backward pass, since none reads what was saved for it */
-    MT_HINT_ALLOCATE_AT_USE,     /* allocate at the first use */
-    MT_HINT_OFFLOAD_PARAMETERS,  /* keep parameters on the host, or sharded, while their layer does not run */
-    MT_HINT_UPDATE_IN_BACKWARD,  /* update each parameter once its gradient is complete */
-    MT_HINT_OFFLOAD_STATE,       /* keep optimizer state on the host, sharded, or in 8 bits */
-    MT_HINT_CHECKPOINT,          /* compute activations again in backward, or keep them on the host until then */
-    MT_HINT_RECOMPUTE,           /* compute it again when needed */
-    MT_HINT_CAST_AGAIN,          /* make the copy in another precision again when needed */
-    MT_HINT_SHRINK_WORKSPACE,    /* free the workspace after use, or use a smaller one */
-    MT_HINT_COPY_AGAIN,          /* copy data from the host again when needed */
-    MT_HINT_DO_NOT_ALLOCATE,     /* nothing uses it */
-    MT_HINT_DO_NOT_WRITE,        /* nothing reads it */
-    MT_HINT_CAST_WEIGHTS_AGAIN,  /* cast weights again in backward, or keep only the copies on the card */
-    MT_HINT_KEEP_ONE_PRECISION,  /* keep one of two copies for backward */
-    MT_HINT_DROP_REFERENCE,      /* something refers to it across steps */
-    MT_HINT_ALLOCATE_LONG_FIRST, /* no other policy reserves less: allocate long-lived blocks first, in fewer sizes */
-    MT_HINT_POLICY_TORCH,        /* use the allocator's other policy */
-    MT_HINT_POLICY_TIGHT,
-    MT_HINT_COUNT
-} mt_hint;
-mt_hint mt_finding_hint(const struct mt_finding *finding);
-
-/* The cost of that change. */
-typedef enum mt_remedy_cost {
-    MT_COST_OPTION,  /* nothing: it is one option */
-    MT_COST_PROGRAM, /* a change of the program, and no time */
-    MT_COST_TIME,    /* computing or copying, in every step */
-} mt_remedy_cost;
-mt_remedy_cost mt_finding_cost(const struct mt_finding *finding);
-
-/* Returns "option", "program" or "time". */
-const char *mt_remedy_cost_name(mt_remedy_cost cost);
 
 #endif

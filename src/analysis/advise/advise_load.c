@@ -65,11 +65,6 @@ static mt_status find_window(const struct mt_question *question, int64_t last_ev
     return MT_OK;
 }
 
-bool mt_alloc_grows(const struct mt_alloc_settings *settings)
-{
-    return settings->policy == MT_POLICY_TIGHT || settings->expandable_segments;
-}
-
 struct mt_alloc_settings mt_advice_alternative(const struct mt_advice_input *input)
 {
     struct mt_alloc_settings other = input->settings;

@@ -48,14 +48,27 @@ static int compare_kinds(const void *left, const void *right)
     return order != 0 ? order : MT_COMPARE(a->label, b->label);
 }
 
-static void groups_create(const struct mt_window *window, const struct mt_detector *detector, struct groups *out)
+/* Returns the MT_ALIKE bits by which blocks of the label are grouped. */
+static unsigned alike_of(const struct mt_label_row *label, unsigned alike)
+{
+    static const mt_role whole[] = {
+        MT_ROLE_PARAMETER, MT_ROLE_GRADIENT, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_WEIGHT_CAST,
+        MT_ROLE_INPUT,     MT_ROLE_BUFFER,   MT_ROLE_KEY_VALUE_CACHE, MT_ROLE_GATHERED_PARAMETER};
+    if (alike != MT_ALIKE_BY_ROLE)
+        return alike;
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        if (strcmp(label->role, mt_role_name(whole[i])) == 0)
+            return MT_ALIKE_ROLE;
+    return MT_ALIKE_ROLE | MT_ALIKE_CATEGORY;
+}
+
+static void groups_create(const struct mt_window *window, unsigned alike, struct groups *out)
 {
     size_t labels = window->input->label_count;
     *out = (struct groups){.kinds = mt_host_alloc((labels + 1) * sizeof *out->kinds),
                            .group_of_label = mt_host_alloc((labels + 1) * sizeof *out->group_of_label)};
     for (size_t i = 0; i < labels; i++)
-        out->kinds[i] =
-            kind_of(&window->input->labels[i], (uint32_t)i, mt_detector_alike(detector, &window->input->labels[i]));
+        out->kinds[i] = kind_of(&window->input->labels[i], (uint32_t)i, alike_of(&window->input->labels[i], alike));
     qsort(out->kinds, labels, sizeof *out->kinds, compare_kinds);
     for (size_t i = 0; i < labels; i++) {
         bool is_new = out->count == 0 || compare_texts(&out->kinds[out->count - 1], &out->kinds[i]) != 0;
@@ -118,16 +131,16 @@ static void add_candidate(struct mt_candidates *candidates, const struct mt_wind
     candidates->items[candidates->count++] = candidate;
 }
 
-static void add_groups(struct mt_candidates *candidates, const struct mt_window *window,
-                       const struct mt_detector *detector, const struct mt_cut_list *list, struct mt_cut **out_cuts)
+static void add_groups(struct mt_candidates *candidates, const struct mt_window *window, mt_pattern pattern,
+                       unsigned alike, const struct mt_cut_list *list, struct mt_cut **out_cuts)
 {
     struct groups groups;
-    groups_create(window, detector, &groups);
+    groups_create(window, alike, &groups);
     size_t *ends = mt_host_alloc((groups.count + 1) * sizeof *ends), begin = 0;
     *out_cuts = sort_by_group(window, &groups, list, ends);
     for (size_t group = 0; group < groups.count; begin = ends[group++]) {
         const char *const *texts = groups.kinds[group].texts;
-        struct mt_candidate candidate = {.finding = {.pattern = detector->pattern,
+        struct mt_candidate candidate = {.finding = {.pattern = pattern,
                                                      .category = texts[0],
                                                      .role = texts[1],
                                                      .op = texts[2],
@@ -142,22 +155,36 @@ static void add_groups(struct mt_candidates *candidates, const struct mt_window 
     groups_release(&groups);
 }
 
+/* Adds the candidates that a kind's detector finds in all blocks, or in those that were saved for backward. */
+static void detect(struct mt_candidates *candidates, const struct mt_window *window, mt_pattern pattern,
+                   bool is_of_saved)
+{
+    const struct mt_finding_kind *kind = &mt_finding_kinds[pattern];
+    struct mt_cut_list list = {0};
+    for (size_t block = 0; block < window->input->block_count; block++)
+        if (!is_of_saved || window->roles[window->input->blocks[block].label] == MT_ROLE_ACTIVATION)
+            kind->cut(window, block, &list);
+    add_groups(candidates, window, pattern, is_of_saved ? MT_ALIKE_ROLE : kind->alike, &list,
+               &candidates->cuts[pattern][is_of_saved]);
+    mt_cut_list_release(&list);
+}
+
 void mt_candidates_create(const struct mt_window *window, struct mt_candidates *out)
 {
     *out = (struct mt_candidates){.items = mt_host_alloc(sizeof *out->items)};
-    for (int i = 0; i < MT_DETECTOR_COUNT; i++) {
-        struct mt_cut_list list = {0};
-        for (size_t block = 0; block < window->input->block_count; block++)
-            mt_detector_cut(&mt_detectors[i], window, block, &list);
-        add_groups(out, window, &mt_detectors[i], &list, &out->cuts[i]);
-        mt_cut_list_release(&list);
+    for (mt_pattern pattern = 0; pattern < MT_PATTERN_COUNT; pattern++) {
+        detect(out, window, pattern, false);
+        if ((mt_finding_kinds[pattern].properties & MT_FINDS_ACTIVATIONS) != 0)
+            detect(out, window, pattern, true);
     }
 }
 
 void mt_candidates_release(struct mt_candidates *candidates)
 {
-    for (int i = 0; i < MT_DETECTOR_COUNT; i++)
-        free(candidates->cuts[i]);
+    for (mt_pattern pattern = 0; pattern < MT_PATTERN_COUNT; pattern++) {
+        free(candidates->cuts[pattern][false]);
+        free(candidates->cuts[pattern][true]);
+    }
     free(candidates->items);
     *candidates = (struct mt_candidates){0};
 }
@@ -237,15 +264,10 @@ void mt_candidates_drop_parts(struct mt_candidates *candidates)
     free(dropped);
 }
 
-static bool is_mended_by_option(const struct mt_candidate *candidate)
-{
-    return mt_finding_cost(&candidate->finding) == MT_COST_OPTION;
-}
-
 bool mt_finding_comes_first(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t most_bytes)
 {
     enum { ENOUGH_PART = 10 };
-    return saved_bytes > 0 && saved_bytes >= most_bytes / ENOUGH_PART && mt_finding_cost(finding) == MT_COST_OPTION;
+    return saved_bytes > 0 && saved_bytes >= most_bytes / ENOUGH_PART && mt_finding_is_optional(finding);
 }
 
 static void find_first(struct mt_candidates *candidates, const struct mt_window *window)
@@ -268,7 +290,8 @@ void mt_candidates_weigh(struct mt_candidates *candidates, struct mt_window *win
     best.bytes = mt_host_alloc((best.limit + 1) * sizeof *best.bytes);
     for (size_t i = 0; i < candidates->count; i++) {
         struct mt_candidate *candidate = &candidates->items[i];
-        bool is_passed_over = is_best_known(&best, candidate->peak_bytes) && !is_mended_by_option(candidate);
+        bool is_passed_over =
+            is_best_known(&best, candidate->peak_bytes) && !mt_finding_is_optional(&candidate->finding);
         candidate->usage.peak_bytes = window->usage.peak_bytes;
         if (candidate->peak_bytes == 0 || is_passed_over)
             continue;

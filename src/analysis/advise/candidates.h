@@ -3,7 +3,7 @@
 #ifndef MT_ANALYSIS_CANDIDATES_H
 #define MT_ANALYSIS_CANDIDATES_H
 
-#include "analysis/advise/patterns.h"
+#include "analysis/lifetimes.h"
 
 /* A possible finding.
  * Invariants: cuts are ordered by block, then by position; the peak falls by peak_bytes at most. */
@@ -20,9 +20,9 @@ struct mt_candidate {
 struct mt_candidates {
     struct mt_candidate *items;
     size_t count;
-    size_t left_out;     /* candidates that were dropped since they are parts of others */
-    uint64_t most_bytes; /* once they are weighed: the most that one of them saves */
-    struct mt_cut *cuts[MT_DETECTOR_COUNT];
+    size_t left_out;                          /* candidates that were dropped since they are parts of others */
+    uint64_t most_bytes;                      /* once they are weighed: the most that one of them saves */
+    struct mt_cut *cuts[MT_PATTERN_COUNT][2]; /* of the kind; of its activations together */
 };
 
 /* Runs every detector. Release in any case. */

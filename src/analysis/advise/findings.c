@@ -8,118 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *mt_pattern_name(mt_pattern pattern)
-{
-#define X(name, text) text,
-    static const char *const names[] = {MT_PATTERNS(X)};
-#undef X
-    assert(pattern < MT_PATTERN_COUNT);
-    return names[pattern];
-}
-
-/* Returns the hint for blocks of a role that are idle; "" is of several roles. */
-static mt_hint idle_hint(const char *role)
-{
-    static const mt_hint hints[MT_ROLE_COUNT] = {[MT_ROLE_PARAMETER] = MT_HINT_OFFLOAD_PARAMETERS,
-                                                 [MT_ROLE_GRADIENT] = MT_HINT_UPDATE_IN_BACKWARD,
-                                                 [MT_ROLE_OPTIMIZER_STATE] = MT_HINT_OFFLOAD_STATE,
-                                                 [MT_ROLE_ACTIVATION] = MT_HINT_CHECKPOINT,
-                                                 [MT_ROLE_TEMPORARY] = MT_HINT_RECOMPUTE,
-                                                 [MT_ROLE_WEIGHT_CAST] = MT_HINT_CAST_AGAIN,
-                                                 [MT_ROLE_WORKSPACE] = MT_HINT_SHRINK_WORKSPACE,
-                                                 [MT_ROLE_INPUT] = MT_HINT_COPY_AGAIN,
-                                                 [MT_ROLE_OTHER] = MT_HINT_RECOMPUTE,
-                                                 [MT_ROLE_BUFFER] = MT_HINT_COPY_AGAIN,
-                                                 [MT_ROLE_KEY_VALUE_CACHE] = MT_HINT_COPY_AGAIN,
-                                                 [MT_ROLE_KEPT] = MT_HINT_COPY_AGAIN,
-                                                 [MT_ROLE_GATHERED_PARAMETER] = MT_HINT_RECOMPUTE,
-                                                 [MT_ROLE_UNKNOWN] = MT_HINT_RECOMPUTE};
-    for (mt_role known = 0; known < MT_ROLE_COUNT; known++)
-        if (strcmp(role, mt_role_name(known)) == 0)
-            return hints[known];
-    return MT_HINT_RECOMPUTE;
-}
-
-static mt_hint fragmentation_hint(const struct mt_finding *finding)
-{
-    if (finding->saved_bytes == 0)
-        return MT_HINT_ALLOCATE_LONG_FIRST;
-    return mt_alloc_grows(&finding->alloc) ? MT_HINT_POLICY_TIGHT : MT_HINT_POLICY_TORCH;
-}
-
-static bool has_role(const struct mt_finding *finding, mt_role role)
-{
-    return strcmp(finding->role, mt_role_name(role)) == 0;
-}
-
-mt_hint mt_finding_hint(const struct mt_finding *finding)
-{
-    static const mt_hint hints[MT_PATTERN_COUNT] = {[MT_PATTERN_KEPT_GRADIENTS] = MT_HINT_ZERO_GRAD_EARLY,
-                                                    [MT_PATTERN_EARLY_ALLOCATION] = MT_HINT_ALLOCATE_AT_USE,
-                                                    [MT_PATTERN_NEVER_USED] = MT_HINT_DO_NOT_ALLOCATE,
-                                                    [MT_PATTERN_DEAD_WRITE] = MT_HINT_DO_NOT_WRITE,
-                                                    [MT_PATTERN_LEAK] = MT_HINT_DROP_REFERENCE};
-    assert(finding->pattern < MT_PATTERN_COUNT);
-    switch (finding->pattern) {
-    case MT_PATTERN_LATE_FREE:
-        return has_role(finding, MT_ROLE_ACTIVATION) ? MT_HINT_NO_BACKWARD : MT_HINT_FREE_AFTER_USE;
-    case MT_PATTERN_IDLE:
-        return idle_hint(finding->role);
-    case MT_PATTERN_TWO_PRECISIONS:
-        return has_role(finding, MT_ROLE_WEIGHT_CAST) ? MT_HINT_CAST_WEIGHTS_AGAIN : MT_HINT_KEEP_ONE_PRECISION;
-    case MT_PATTERN_FRAGMENTATION:
-        return fragmentation_hint(finding);
-    default:
-        return hints[finding->pattern];
-    }
-}
-
-mt_remedy_cost mt_finding_cost(const struct mt_finding *finding)
-{
-    switch (finding->pattern) {
-    case MT_PATTERN_KEPT_GRADIENTS:
-        return MT_COST_OPTION;
-    case MT_PATTERN_FRAGMENTATION:
-        return finding->saved_bytes > 0 ? MT_COST_OPTION : MT_COST_PROGRAM;
-    case MT_PATTERN_IDLE:
-    case MT_PATTERN_TWO_PRECISIONS:
-        return MT_COST_TIME;
-    default:
-        return MT_COST_PROGRAM;
-    }
-}
-
-const char *mt_remedy_cost_name(mt_remedy_cost cost)
-{
-    static const char *const names[] = {
-        [MT_COST_OPTION] = "option", [MT_COST_PROGRAM] = "program", [MT_COST_TIME] = "time"};
-    return names[cost];
-}
-
-/* True if `part` is equal to `whole`, or `whole` leaves the text open. */
-static bool is_within(const char *part, const char *whole)
-{
-    return whole[0] == '\0' || strcmp(part, whole) == 0;
-}
-
-bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *whole)
-{
-    const char *const texts[][2] = {{part->category, whole->category},
-                                    {part->role, whole->role},
-                                    {part->op, whole->op},
-                                    {part->phase, whole->phase},
-                                    {part->place, whole->place}};
-    bool is_equal = true;
-    if (part->pattern != whole->pattern || whole->category[0] != '\0')
-        return false;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (!is_within(texts[i][0], texts[i][1]))
-            return false;
-        is_equal = is_equal && strcmp(texts[i][0], texts[i][1]) == 0;
-    }
-    return !is_equal;
-}
-
 /* Advice in the making. */
 struct adviser {
     struct mt_window window;
@@ -129,11 +17,16 @@ struct adviser {
     struct mt_advice *out;
 };
 
+static bool is_growing(const struct mt_finding *finding)
+{
+    return (mt_finding_kinds[finding->pattern].properties & MT_FINDS_GROWTH) != 0;
+}
+
 /* True if whoever does not ask for all is told: it saves a hundredth of the peak, or will with more steps. */
 static bool is_worthwhile(const struct mt_finding *finding, uint64_t saved_bytes, uint64_t peak_bytes)
 {
     enum { WORTHWHILE_PART = 100 };
-    return saved_bytes > 0 && (saved_bytes >= peak_bytes / WORTHWHILE_PART || finding->pattern == MT_PATTERN_LEAK);
+    return saved_bytes > 0 && (saved_bytes >= peak_bytes / WORTHWHILE_PART || is_growing(finding));
 }
 
 /* Returns the number of findings that the candidates, which are in order, may become; drops those that are none. */

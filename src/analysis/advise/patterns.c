@@ -3,7 +3,7 @@
  *
  *   alloc      first use        idle_from … idle_to        last use      free
  *     ├── early ──┤                  ├── idle ──┤              ├── late ──┤  */
-#include "analysis/advise/patterns.h"
+#include "analysis/lifetimes.h"
 
 #include "base/order.h"
 
@@ -81,7 +81,7 @@ static const struct mt_step_extent *needless_forward(const struct mt_window *win
 }
 
 /* Cuts from the place on at which zero_grad before the forward pass would free them. */
-static void cut_kept_gradient(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_kept_gradient(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_step_extent *step = needless_forward(window, index);
     if (step != NULL)
@@ -110,7 +110,7 @@ static int64_t end_of_own_step(const struct mt_window *window, const struct mt_b
     return window->steps[step].end != 0 ? mt_position_after(window->steps[step].end) : MT_POSITION_NEVER;
 }
 
-static void cut_leak(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_leak(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     const struct mt_block_row *block = block_at(window, index);
     const struct mt_use_row *use = use_at(window, index);
@@ -133,7 +133,7 @@ static bool is_never_used(const struct mt_use_row *use)
     return use->reads + use->writes == 0;
 }
 
-static void cut_never_used(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_never_used(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_judged_by_uses(window, index) && is_never_used(use_at(window, index)) &&
         !mt_window_is_result(window, block_at(window, index)))
@@ -146,7 +146,7 @@ static bool is_dead_write(const struct mt_window *window, size_t index)
     return use->reads == 0 && use->writes > 0 && !mt_window_is_result(window, block_at(window, index));
 }
 
-static void cut_dead_write(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_dead_write(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_judged_by_uses(window, index) && is_dead_write(window, index))
         mt_cut_list_add(out, window, index, 0, MT_POSITION_NEVER);
@@ -158,13 +158,13 @@ static bool is_useful(const struct mt_window *window, size_t index)
     return is_judged_by_uses(window, index) && !is_never_used(use_at(window, index)) && !is_dead_write(window, index);
 }
 
-static void cut_late_free(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_late_free(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_useful(window, index) && !mt_window_is_result(window, block_at(window, index)))
         mt_cut_list_add(out, window, index, mt_position_after(use_at(window, index)->last), MT_POSITION_NEVER);
 }
 
-static void cut_early_allocation(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_early_allocation(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_useful(window, index) && use_at(window, index)->first > block_at(window, index)->alloc_event)
         mt_cut_list_add(out, window, index, 0, mt_position_after(use_at(window, index)->first));
@@ -298,62 +298,33 @@ static bool is_idle_copy(const struct mt_window *window, size_t index)
     return original != NULL && mt_window_is_live(window, original, mt_position_after(use->idle_to));
 }
 
-static void cut_two_precisions(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_two_precisions(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_useful(window, index) && is_idle_copy(window, index))
         cut_pauses(window, index, out);
 }
 
-static void cut_idle(const struct mt_window *window, size_t index, struct mt_cut_list *out)
+void mt_cut_idle(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
     if (is_useful(window, index) && !is_idle_copy(window, index))
         cut_pauses(window, index, out);
 }
 
-unsigned mt_detector_alike(const struct mt_detector *detector, const struct mt_label_row *label)
+void mt_cut_nothing(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    static const mt_role whole[] = {
-        MT_ROLE_PARAMETER, MT_ROLE_GRADIENT, MT_ROLE_OPTIMIZER_STATE, MT_ROLE_WEIGHT_CAST,
-        MT_ROLE_INPUT,     MT_ROLE_BUFFER,   MT_ROLE_KEY_VALUE_CACHE, MT_ROLE_GATHERED_PARAMETER};
-    if (detector->alike != MT_ALIKE_BY_ROLE)
-        return detector->alike;
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
-        if (strcmp(label->role, mt_role_name(whole[i])) == 0)
-            return MT_ALIKE_ROLE;
-    return MT_ALIKE_ROLE | MT_ALIKE_CATEGORY;
-}
-
-const struct mt_detector mt_detectors[MT_DETECTOR_COUNT] = {
-    {MT_PATTERN_KEPT_GRADIENTS, cut_kept_gradient, MT_ALIKE_ROLE, false},
-    {MT_PATTERN_LEAK, cut_leak, MT_ALIKE_ALL, false},
-    {MT_PATTERN_NEVER_USED, cut_never_used, MT_ALIKE_ALL, false},
-    {MT_PATTERN_DEAD_WRITE, cut_dead_write, MT_ALIKE_ALL, false},
-    {MT_PATTERN_LATE_FREE, cut_late_free, MT_ALIKE_ALL, false},
-    {MT_PATTERN_LATE_FREE, cut_late_free, MT_ALIKE_ROLE,
-     true}, /* all that was saved for a backward pass that never came */
-    {MT_PATTERN_EARLY_ALLOCATION, cut_early_allocation, MT_ALIKE_ALL, false},
-    {MT_PATTERN_TWO_PRECISIONS, cut_two_precisions, MT_ALIKE_BY_ROLE, false},
-    {MT_PATTERN_IDLE, cut_idle, MT_ALIKE_BY_ROLE, false},
-    {MT_PATTERN_IDLE, cut_idle, MT_ALIKE_ROLE, true},
-};
-
-void mt_detector_cut(const struct mt_detector *detector, const struct mt_window *window, size_t index,
-                     struct mt_cut_list *out)
-{
-    if (!detector->is_of_saved || has_role(window, index, MT_ROLE_ACTIVATION))
-        detector->cut(window, index, out);
+    (void)window, (void)index, (void)out;
 }
 
 void mt_cut_unused(const struct mt_window *window, size_t index, struct mt_cut_list *out)
 {
-    cut_kept_gradient(window, index, out);
-    cut_leak(window, index, out);
-    cut_never_used(window, index, out);
+    mt_cut_kept_gradient(window, index, out);
+    mt_cut_leak(window, index, out);
+    mt_cut_never_used(window, index, out);
     if (!is_useful(window, index))
         return;
     const struct mt_use_row *use = use_at(window, index);
     int64_t last = use->last > use->first ? mt_position_after(use->last) : mt_position_at(use->last + 1);
-    cut_early_allocation(window, index, out);
+    mt_cut_early_allocation(window, index, out);
     if (!mt_window_is_result(window, block_at(window, index)))
         mt_cut_list_add(out, window, index, last, MT_POSITION_NEVER);
 }

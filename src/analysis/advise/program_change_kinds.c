@@ -1,7 +1,6 @@
 /* The kinds of changes but checkpoints, and all of them together. */
 #include "analysis/advise/program_changes.h"
 
-#include "analysis/advise/patterns.h"
 #include "analysis/changed_run.h"
 #include "base/memory.h"
 #include "base/order.h"
@@ -10,16 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *mt_change_kind_name(mt_change_kind kind)
-{
-    static const char *const names[MT_CHANGE_KIND_COUNT] = {[MT_CHANGE_ALLOCATOR] = "allocator",
-                                                            [MT_CHANGE_ZERO_GRAD] = "zero grad",
-                                                            [MT_CHANGE_IN_BACKWARD] = "optimizer in backward",
-                                                            [MT_CHANGE_CHECKPOINT] = "checkpoint",
-                                                            [MT_CHANGE_LESS_STATE] = "optimizer"};
-    assert(kind < MT_CHANGE_KIND_COUNT);
-    return names[kind];
-}
+#define X(kind, name, cost) {name, MT_COST_##cost},
+const struct mt_change_kind_row mt_change_kinds[MT_CHANGE_KIND_COUNT] = {MT_CHANGE_KINDS(X)};
+#undef X
 
 /* True if `after` is lower by a hundredth or more. */
 static bool is_lower(uint64_t after, uint64_t before)
@@ -110,14 +102,6 @@ static bool has_gradients(const struct mt_window *window)
     return false;
 }
 
-static const struct mt_detector *kept_gradients(void)
-{
-    const struct mt_detector *detector = mt_detectors;
-    while (detector->pattern != MT_PATTERN_KEPT_GRADIENTS)
-        detector++;
-    return detector;
-}
-
 static mt_status add_zero_grad(const struct mt_window *window, struct mt_program_changes *out)
 {
     struct mt_changed_run changed;
@@ -125,7 +109,7 @@ static mt_status add_zero_grad(const struct mt_window *window, struct mt_program
     mt_changed_run_create(window, &changed);
     struct mt_cut_list cuts = {0};
     for (size_t i = 0; i < window->input->block_count; i++)
-        mt_detector_cut(kept_gradients(), window, i, &cuts);
+        mt_cut_kept_gradient(window, i, &cuts);
     for (size_t i = 0; i < cuts.count; i++)
         mt_changed_run_cut(&changed, cuts.items[i].block, cuts.items[i].from, cuts.items[i].to);
     mt_status status = cuts.count > 0 ? mt_program_changes_add(out, &changed, &change) : MT_OK;

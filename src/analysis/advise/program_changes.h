@@ -12,17 +12,24 @@
 
 #include "analysis/advise/advise.h"
 
-typedef enum mt_change_kind {
-    MT_CHANGE_ALLOCATOR,   /* other settings of PyTorch's allocator */
-    MT_CHANGE_ZERO_GRAD,   /* gradients go before the next forward pass */
-    MT_CHANGE_IN_BACKWARD, /* each gradient goes when the next one comes: its parameter is updated then */
-    MT_CHANGE_CHECKPOINT,  /* what a module keeps goes at its end, but for its output, and comes back in backward */
-    MT_CHANGE_LESS_STATE,  /* another optimizer */
-    MT_CHANGE_KIND_COUNT
-} mt_change_kind;
+/* The kinds of changes. X(kind, name, cost): `name` is its name in JSON; the costs are those of remedies. */
+#define MT_CHANGE_KINDS(X)                                                                                             \
+    X(ALLOCATOR, "allocator", SETTING)                  /* other settings of PyTorch's allocator */                    \
+    X(ZERO_GRAD, "zero grad", LINE)                     /* gradients go before the next forward pass */                \
+    X(IN_BACKWARD, "optimizer in backward", CONVERSION) /* each gradient goes when the next one comes */               \
+    /* What a module keeps goes at its end, but for its output, and comes back in backward. */                         \
+    X(CHECKPOINT, "checkpoint", RECOMPUTATION)                                                                         \
+    X(LESS_STATE, "optimizer", STATE) /* another optimizer */
 
-/* Returns "allocator", "zero grad", … */
-const char *mt_change_kind_name(mt_change_kind kind);
+#define X(kind, ...) MT_CHANGE_##kind,
+typedef enum mt_change_kind { MT_CHANGE_KINDS(X) MT_CHANGE_KIND_COUNT } mt_change_kind;
+#undef X
+
+struct mt_change_kind_row {
+    const char *name;
+    mt_remedy_cost cost;
+};
+extern const struct mt_change_kind_row mt_change_kinds[MT_CHANGE_KIND_COUNT];
 
 /* An optimizer with less state than the run's. */
 typedef enum mt_lean_optimizer {

@@ -231,7 +231,7 @@ static bool is_settled(const struct mt_oom_answer *answer, const struct mt_repla
     if (!answer->is_simulated)
         return false;
     return replayed->kind == MT_REPLAYED_POLICY ||
-           (replayed->kind == MT_REPLAYED_PATTERN && replayed->finding.pattern == MT_PATTERN_KEPT_GRADIENTS);
+           (replayed->kind == MT_REPLAYED_PATTERN && mt_finding_is_optional(&replayed->finding));
 }
 
 /* Adds replayed changes. Freeing everything at its last use is added only if nothing less would do. */

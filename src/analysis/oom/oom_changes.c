@@ -189,7 +189,7 @@ static void add_findings(const struct extended *extended, const struct mt_advice
     const struct mt_alloc_settings alloc = extended->input.settings;
     for (size_t i = 0; i < advice->count; i++) {
         const struct mt_finding *finding = &advice->findings[i];
-        bool is_met = finding->replay.fits && finding->pattern != MT_PATTERN_FRAGMENTATION;
+        bool is_met = finding->replay.fits && !mt_finding_is_of_reserved(finding);
         const struct mt_replayed_change change = {
             .kind = MT_REPLAYED_PATTERN, .finding = *finding, .alloc = alloc, .replay = finding->replay};
         if (is_met && !has_hint(out, finding))
@@ -237,28 +237,20 @@ static mt_status try_program(const struct extended *extended, struct mt_replayed
     return status;
 }
 
-/* Returns the order of a change by its cost: a setting or a line of the program comes before copying or computing again,
- * and this before changing everything. */
-static int cost_of(const struct mt_replayed_change *change)
+/* Returns the cost by which changes are ordered. */
+static mt_remedy_cost cost_of(const struct mt_replayed_change *change)
 {
-    static const int costs[MT_PATTERN_COUNT] = {
-        [MT_PATTERN_KEPT_GRADIENTS] = 0, [MT_PATTERN_LEAK] = 2,          [MT_PATTERN_NEVER_USED] = 2,
-        [MT_PATTERN_DEAD_WRITE] = 2,     [MT_PATTERN_LATE_FREE] = 3,     [MT_PATTERN_EARLY_ALLOCATION] = 3,
-        [MT_PATTERN_TWO_PRECISIONS] = 4, [MT_PATTERN_FRAGMENTATION] = 1, [MT_PATTERN_IDLE] = 5};
-    static const int costs_of_program[MT_CHANGE_KIND_COUNT] = {
-        [MT_CHANGE_ALLOCATOR] = 1, [MT_CHANGE_IN_BACKWARD] = 4, [MT_CHANGE_CHECKPOINT] = 5, [MT_CHANGE_LESS_STATE] = 6};
-    enum { COST_OF_STATE = 6, COST_OF_ALL = 7 };
-    if (change->kind == MT_REPLAYED_PROGRAM)
-        return costs_of_program[change->program.kind];
-    if (change->kind == MT_REPLAYED_POLICY)
-        return costs[MT_PATTERN_FRAGMENTATION];
-    if (change->kind == MT_REPLAYED_USED_ONLY)
-        return COST_OF_ALL;
-    const char *role = change->finding.role;
-    bool is_state = strcmp(role, mt_role_name(MT_ROLE_PARAMETER)) == 0 ||
-                    strcmp(role, mt_role_name(MT_ROLE_GRADIENT)) == 0 ||
-                    strcmp(role, mt_role_name(MT_ROLE_OPTIMIZER_STATE)) == 0;
-    return change->finding.pattern == MT_PATTERN_IDLE && is_state ? COST_OF_STATE : costs[change->finding.pattern];
+    switch (change->kind) {
+    case MT_REPLAYED_PROGRAM:
+        return mt_change_kinds[change->program.kind].cost;
+    case MT_REPLAYED_PATTERN:
+        return mt_finding_cost(&change->finding);
+    case MT_REPLAYED_POLICY:
+        return MT_COST_SETTING;
+    case MT_REPLAYED_USED_ONLY:
+        break;
+    }
+    return MT_COST_EVERYTHING;
 }
 
 static int compare_changes(const void *left, const void *right)

@@ -148,7 +148,7 @@ static struct shown show(const struct mt_advice *advice, size_t index)
     const struct mt_finding *finding = &advice->findings[index];
     struct shown shown = {.finding = finding,
                           .number = (int64_t)index + 1,
-                          .pattern = mt_pattern_name(finding->pattern),
+                          .pattern = mt_finding_kinds[finding->pattern].name,
                           .cost = mt_remedy_cost_name(mt_finding_cost(finding)),
                           .count = (int64_t)finding->blocks,
                           .bytes = finding->bytes,
