@@ -26,10 +26,8 @@ struct pivot {
 /* Prints words and an empty line. Releases the text. */
 static void say(const struct mt_attention_answer *answer, struct mt_text *text)
 {
-    mt_screen_say(&answer->screen, mt_text_get(text));
-    putc('\n', answer->screen.file);
-    mt_text_release(text);
-    *text = (struct mt_text){0};
+    mt_screen_line(&answer->screen, text);
+    mt_screen_gap(&answer->screen);
 }
 
 static size_t variant_count(const struct mt_attention_answer *answer)
@@ -134,8 +132,7 @@ static void print_figure(const struct mt_attention_answer *answer, size_t precis
     const struct mt_attention_cell *cells = &answer->cells[precision * part];
     struct mt_text title = {0};
     mt_text_add(&title, "%s: %s%s", cells->precision, mt_row_field(&mt_attention_cell_type, name)->heading, basis);
-    mt_screen_say(&answer->screen, mt_text_get(&title));
-    mt_text_release(&title);
+    mt_screen_line(&answer->screen, &title);
     print_pivot(answer, &mt_attention_cell_type, cells, part, rows_by, name);
 }
 
@@ -294,15 +291,13 @@ static void print_account(const struct mt_attention_answer *answer, const struct
     struct mt_text text = {0};
     mt_text_add(&text, "Live before backward, by formula, at %s, d %" PRId64 ", sequence %" PRId64, cells->precision,
                 of->d_model, of->seq);
-    mt_screen_say(&answer->screen, mt_text_get(&text));
+    mt_screen_line(&answer->screen, &text);
     pivot_begin(answer, labels, "formula", &pivot);
     add_account(answer, cells, &pivot);
     pivot_print(&pivot);
-    text.length = 0;
     mt_text_add(&text, "B = %" PRId64 ", H = %" PRId64 " head%s, T the sequence, C = d, w = %zu bytes an element",
                 of->batch, of->heads, of->heads == 1 ? "" : "s", mt_dtype_bytes(of->dtype));
-    mt_screen_say(&answer->screen, mt_text_get(&text));
-    mt_text_release(&text);
+    mt_screen_line(&answer->screen, &text);
     print_agreement(answer);
 }
 
@@ -345,16 +340,14 @@ static void print_limits(const struct mt_attention_answer *answer)
     mt_text_add(&text,
                 "A sequence twice as long doubles the terms with T and quadruples those with T². The shortest one "
                 "at which those with T² are more than half of what is live before backward, by formula:");
-    mt_screen_say(&answer->screen, mt_text_get(&text));
+    mt_screen_line(&answer->screen, &text);
     print_pivot(answer, &mt_attention_limit_type, answer->limits, answer->limit_count, rows_by, "square");
-    text.length = 0;
     mt_text_add(&text,
                 "The longest sequence whose forward and backward fit into the %s of %s, workspaces included; every "
                 "length that was tried was simulated, in steps of %d up to %d:",
                 mt_format_bytes(answer->memory_bytes, memory), answer->device_name, MT_STUDY_LENGTH_STEP,
                 MT_STUDY_LONGEST);
-    mt_screen_say(&answer->screen, mt_text_get(&text));
-    mt_text_release(&text);
+    mt_screen_line(&answer->screen, &text);
     print_pivot(answer, &mt_attention_limit_type, answer->limits, answer->limit_count, rows_by, "longest");
 }
 

@@ -76,6 +76,7 @@ struct mt_program mt_program_of_settings(const struct mt_settings *settings)
     program.grows_segments = program.kind != MT_PROGRAM_WATCHED &&
                              mt_alloc_settings_parse(mt_settings_value(settings, "alloc"), &alloc) == MT_OK &&
                              (alloc.policy == MT_POLICY_TIGHT || alloc.expandable_segments);
+    program.is_dry = strcmp(mt_settings_value(settings, "recorded"), "dry") == 0;
     program.grows_segments |= strcmp(mt_settings_value(settings, "expandable_segments"), "on") == 0;
     return program;
 }

@@ -41,6 +41,7 @@ typedef enum mt_program_kind {
 struct mt_program {
     mt_program_kind kind;
     bool grows_segments; /* by policy=tight or, of PyTorch, expandable_segments */
+    bool is_dry;         /* it ran without a card */
 };
 
 /* Returns the program of the run that has these settings. */

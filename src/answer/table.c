@@ -41,14 +41,6 @@ struct mt_table {
     bool has_header; /* printed already: what is left out is settled */
 };
 
-void mt_screen_say(const struct mt_screen *screen, const char *words)
-{
-    struct mt_text lines = {0};
-    mt_text_add_wrapped(&lines, words, 0, (size_t)screen->width);
-    fputs(mt_text_get(&lines), screen->file);
-    mt_text_release(&lines);
-}
-
 static int width_of(const char *text, size_t bytes)
 {
     return (int)mt_text_width(text, bytes);
@@ -375,4 +367,13 @@ void mt_table_print(struct mt_table *table)
     table->text.length = 0;
     if (is_first)
         note_what_is_left_out(table);
+}
+
+void mt_screen_rows(const struct mt_screen *screen, const struct mt_row_type *type, const char *fields,
+                    const char *spare, const void *rows, size_t count)
+{
+    struct mt_table *table = mt_table_of_rows(*screen, type, fields, spare);
+    mt_table_add_rows(table, rows, count);
+    mt_table_print(table);
+    mt_table_destroy(table);
 }

@@ -10,8 +10,7 @@
 #define MT_ANSWER_TABLE_H
 
 #include "answer/row.h"
-
-#include <stdio.h>
+#include "answer/screen.h"
 
 typedef enum mt_align { MT_ALIGN_LEFT, MT_ALIGN_RIGHT } mt_align;
 
@@ -19,18 +18,6 @@ struct mt_column {
     const char *title;
     mt_align align;
 };
-
-/* The place that tables are printed on. */
-struct mt_screen {
-    FILE *file;                     /* borrowed */
-    int columns;                    /* of the terminal; 0: it is none, or does not say */
-    int width;                      /* of sentences */
-    bool is_styled;                 /* headers may be bold */
-    void (*note)(const char *text); /* is told once of a table which columns were left out */
-};
-
-/* Prints words on it, with lines broken between them. */
-void mt_screen_say(const struct mt_screen *screen, const char *words);
 
 struct mt_table;
 
@@ -59,5 +46,9 @@ void mt_table_add_share(struct mt_table *table, double part, double whole); /* a
 void mt_table_print(struct mt_table *table);
 
 void mt_table_destroy(struct mt_table *table); /* may be NULL */
+
+/* Prints a table of `count` rows (mt_table_of_rows). */
+void mt_screen_rows(const struct mt_screen *screen, const struct mt_row_type *type, const char *fields,
+                    const char *spare, const void *rows, size_t count);
 
 #endif

@@ -18,6 +18,10 @@ char *mt_format_bytes(uint64_t bytes, char *text);
 /* Writes a difference of sizes with its sign, as "+1.50 GiB", "-20.00 MiB" or "0 B". Returns `text`. */
 char *mt_format_difference(int64_t bytes, char *text);
 
+/* The same as text that is valid until the end of the block: MT_SIZE(4096) is "4.00 KiB". */
+#define MT_SIZE(bytes) mt_format_bytes((bytes), (char[MT_BYTES_TEXT]){0})
+#define MT_SIZE_DIFFERENCE(bytes) mt_format_difference((bytes), (char[MT_BYTES_TEXT]){0})
+
 /* Reads a size: "24GiB", "1.5 GB" (GiB is meant, as is the habit of the field), "512" or "64k". Fails with MT_USAGE for
  * anything else. */
 mt_status mt_parse_bytes(const char *text, uint64_t *out_bytes);

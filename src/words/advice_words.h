@@ -1,29 +1,34 @@
-/* Advice in words: the hint of a finding, and the answer of advise in rows that are described once. */
+/* The answer of advise in rows that are described once. */
 #ifndef MT_WORDS_ADVICE_WORDS_H
 #define MT_WORDS_ADVICE_WORDS_H
 
 #include "analysis/advise/advise_answer.h"
 #include "answer/row.h"
 
-/* Adds the change that mends a finding, in the words of the program: options of memtrace run, where it has them, and names of
- * PyTorch. */
-void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text *out);
-
 /* Adds "PyTorch's allocator (policy=torch)": what the run was replayed with. */
 void mt_replayed_allocator_add(const struct mt_advice_input *input, struct mt_text *out);
 
-/* Adds what the finding's blocks have in common: "einsum backward, model.layers.*.ffn". */
-void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out);
+/* A finding with its words and its place among the others. Of fragmentation, which is not timed, numbers are -1 and
+ * byte_seconds is NAN. */
+struct mt_finding_row {
+    struct mt_finding finding;
+    int64_t number; /* from 1 */
+    const char *pattern, *cost;
+    struct mt_text alloc, hint, what, duration;
+    int64_t known_blocks; /* 0: not known */
+    int64_t events, ns, total_blocks;
+    double byte_seconds;
+};
 
-/* Adds the same in few characters: the op, or category and role, and the place in its layer. */
-void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_text *out);
+/* Describes a finding; only tables have its number, what it is about, its duration and what is reserved without it. */
+extern const struct mt_row_type mt_finding_type;
 
-/* Adds the finding's blocks without its waste: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB) not allocated". It is not
- * of fragmentation. */
-void mt_finding_add_mended(const struct mt_finding *finding, struct mt_text *out);
+/* Returns a row for each finding, in their order. Release them. */
+struct mt_finding_row *mt_finding_rows_create(const struct mt_advice *advice, const struct mt_program *program);
+void mt_finding_rows_release(struct mt_finding_row *rows, size_t count);
 
-/* Adds the alternative settings of an allocator as the program names them. */
-void mt_alternative_add(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out);
+/* Returns the peaks of the run itself. */
+struct mt_replay_result mt_advice_peaks(const struct mt_advice_answer *answer);
 
 /* A simulated option. */
 struct mt_advice_option_row {

@@ -1,5 +1,6 @@
 #include "words/change_words.h"
 
+#include "answer/table.h"
 #include "base/memory.h"
 
 #include <assert.h>
@@ -55,23 +56,35 @@ static const char *const gap_reasons[MT_GAP_COUNT] = {
     [MT_GAP_NO_STATE] = "no block is known to be optimizer state",
 };
 
-static const char *const optimizers[MT_OPTIMIZER_COUNT] = {
-    [MT_OPTIMIZER_8BIT] = "8-bit optimizer state",
-    [MT_OPTIMIZER_MOMENTUM] = "SGD with momentum: one state",
-    [MT_OPTIMIZER_STATELESS] = "SGD: no optimizer state",
+/* A change: its name in tables, what to write, and what its figures rest on; NULL: that depends on the run. */
+struct change_words {
+    const char *title, *hint, *basis;
 };
 
-static const char *const optimizer_hints[MT_OPTIMIZER_COUNT] = {
-    [MT_OPTIMIZER_8BIT] = "bitsandbytes.optim.AdamW8bit",
-    [MT_OPTIMIZER_MOMENTUM] = "torch.optim.SGD(momentum=…)",
-    [MT_OPTIMIZER_STATELESS] = "torch.optim.SGD without momentum",
+static const struct change_words kinds[MT_CHANGE_KIND_COUNT] = {
+    [MT_CHANGE_ALLOCATOR] = {.basis = "the run's own requests and frees"},
+    [MT_CHANGE_ZERO_GRAD] = {"gradients gone before forward",
+                             "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
+                             "gradients that live into the next forward pass are free from its begin on"},
+    [MT_CHANGE_IN_BACKWARD] = {"optimizer in backward",
+                               "register_post_accumulate_grad_hook, with the optimizer's step in it",
+                               "each gradient goes once the next is taken; those of tied weights would stay longer"},
+    [MT_CHANGE_CHECKPOINT] = {.hint = "torch.utils.checkpoint.checkpoint(module, input, use_reentrant=False)"},
 };
 
-static const char *const optimizer_bases[MT_OPTIMIZER_COUNT] = {
-    [MT_OPTIMIZER_8BIT] = "states of 4096 elements or more take a byte and 1/64 for each; unless known, one had 4",
-    [MT_OPTIMIZER_MOMENTUM] = "one of each two states of equal size stays",
-    [MT_OPTIMIZER_STATELESS] = "every block of optimizer state is left out",
+static const struct change_words optimizers[MT_OPTIMIZER_COUNT] = {
+    [MT_OPTIMIZER_8BIT] = {"8-bit optimizer state", "bitsandbytes.optim.AdamW8bit",
+                           "states of 4096 elements or more take a byte and 1/64 for each; unless known, one had 4"},
+    [MT_OPTIMIZER_MOMENTUM] = {"SGD with momentum: one state", "torch.optim.SGD(momentum=…)",
+                               "one of each two states of equal size stays"},
+    [MT_OPTIMIZER_STATELESS] = {"SGD: no optimizer state", "torch.optim.SGD without momentum",
+                                "every block of optimizer state is left out"},
 };
+
+static const struct change_words *words_of(const struct mt_program_change *change)
+{
+    return change->kind == MT_CHANGE_LESS_STATE ? &optimizers[change->optimizer] : &kinds[change->kind];
+}
 
 /* Adds the settings as PyTorch spells them: "expandable_segments:True". Those that are not usual are named. */
 static void add_pytorch_settings(const struct mt_alloc_settings *settings, struct mt_text *out)
@@ -126,64 +139,38 @@ static const char *innermost(const char *place)
 
 void mt_change_add(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out)
 {
-    switch (change->kind) {
-    case MT_CHANGE_ALLOCATOR:
-        add_settings(change, program, out);
-        return;
-    case MT_CHANGE_ZERO_GRAD:
-        mt_text_add(out, "gradients gone before forward");
-        return;
-    case MT_CHANGE_IN_BACKWARD:
-        mt_text_add(out, "optimizer in backward");
-        return;
-    case MT_CHANGE_CHECKPOINT:
+    const char *title = words_of(change)->title;
+    if (title != NULL)
+        mt_text_add(out, "%s", title);
+    else if (change->kind == MT_CHANGE_CHECKPOINT)
         mt_text_add(out, "checkpoint of %s", innermost(change->place));
-        return;
-    case MT_CHANGE_LESS_STATE:
-        mt_text_add(out, "%s", optimizers[change->optimizer]);
-        return;
-    case MT_CHANGE_KIND_COUNT:
-        break;
-    }
-    assert(false);
+    else
+        add_settings(change, program, out);
 }
 
 void mt_change_add_hint(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out)
 {
-    static const char *const hints[MT_CHANGE_KIND_COUNT] = {
-        [MT_CHANGE_ZERO_GRAD] = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()",
-        [MT_CHANGE_IN_BACKWARD] = "register_post_accumulate_grad_hook, with the optimizer's step in it",
-        [MT_CHANGE_CHECKPOINT] = "torch.utils.checkpoint.checkpoint(module, input, use_reentrant=False)"};
-    if (change->kind == MT_CHANGE_LESS_STATE)
-        mt_text_add(out, "%s", optimizer_hints[change->optimizer]);
-    else if (change->kind != MT_CHANGE_ALLOCATOR)
-        mt_text_add(out, "%s", hints[change->kind]);
-    else if (program->kind == MT_PROGRAM_PYTORCH)
-        mt_text_add(out,
-                    "PYTORCH_CUDA_ALLOC_CONF="); /* later called PYTORCH_ALLOC_CONF; every PyTorch reads this name */
-    else
-        mt_text_add(out, "the allocator's setting ");
-    if (change->kind == MT_CHANGE_ALLOCATOR)
-        add_settings(change, program, out);
+    const char *hint = words_of(change)->hint;
+    if (hint != NULL) {
+        mt_text_add(out, "%s", hint);
+        return;
+    }
+    /* The variable is later called PYTORCH_ALLOC_CONF; every PyTorch reads this name. */
+    mt_text_add(out, "%s",
+                program->kind == MT_PROGRAM_PYTORCH ? "PYTORCH_CUDA_ALLOC_CONF=" : "the allocator's setting ");
+    add_settings(change, program, out);
 }
 
 static void add_basis(const struct mt_program_change *change, struct mt_text *out)
 {
-    static const char *const bases[MT_CHANGE_KIND_COUNT] = {
-        [MT_CHANGE_ALLOCATOR] = "the run's own requests and frees",
-        [MT_CHANGE_ZERO_GRAD] = "gradients that live into the next forward pass are free from its begin on",
-        [MT_CHANGE_IN_BACKWARD] = "each gradient goes once the next is taken; those of tied weights would stay longer"};
-    char size[MT_BYTES_TEXT];
-    if (change->kind == MT_CHANGE_LESS_STATE) {
-        mt_text_add(out, "%s", optimizer_bases[change->optimizer]);
-    } else if (change->kind == MT_CHANGE_CHECKPOINT) {
+    const char *basis = words_of(change)->basis;
+    if (basis != NULL)
+        mt_text_add(out, "%s", basis);
+    else
         mt_text_add(out,
                     "what each of %zu calls keeps is gone between its forward and its backward, but for the last "
                     "one, taken to be its output; it comes back with %s at most that forward took besides",
-                    change->calls, mt_format_bytes(change->recomputed_bytes, size));
-    } else {
-        mt_text_add(out, "%s", bases[change->kind]);
-    }
+                    change->calls, MT_SIZE(change->recomputed_bytes));
 }
 
 void mt_change_rows_create(const struct mt_program_changes *changes, const struct mt_program *program,
@@ -222,4 +209,70 @@ void mt_change_rows_release(struct mt_change_rows *rows)
     free(rows->items);
     free(rows->gaps);
     *rows = (struct mt_change_rows){0};
+}
+
+/* Prints what to write for each change and what it rests on. Of settings of the allocator the table says all. */
+static void print_bases(const struct mt_change_rows *rows, const struct mt_screen *screen)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct mt_change_row *row = &rows->items[i];
+        if (row->is_setting)
+            continue;
+        mt_screen_say(screen, "\n%s: %s.", mt_text_get(&row->change), mt_text_get(&row->basis));
+        mt_screen_say(screen, "   → %s", mt_text_get(&row->hint));
+    }
+}
+
+static void print_gaps(const struct mt_change_rows *rows, const struct mt_screen *screen)
+{
+    for (size_t i = 0; i < rows->gap_count; i++)
+        mt_screen_say(screen, "%sCannot be known from this trace: %s, since %s.", i == 0 ? "\n" : "",
+                      rows->gaps[i].kind, rows->gaps[i].reason);
+}
+
+/* Returns the change with which a replay reserves least, if that is less than without; NULL if there is none. */
+static const struct mt_program_change *best_change(const struct mt_program_changes *changes)
+{
+    const struct mt_program_change *best = NULL;
+    uint64_t least_bytes = changes->as_it_was.reserved_bytes;
+    for (size_t i = 0; i < changes->count && changes->as_it_was.fits; i++) {
+        const struct mt_replay_result *replay = &changes->items[i].replay;
+        if (!replay->fits || replay->reserved_bytes >= least_bytes)
+            continue;
+        best = &changes->items[i];
+        least_bytes = replay->reserved_bytes;
+    }
+    return best;
+}
+
+void mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
+                         const struct mt_screen *screen)
+{
+    const struct mt_program_change *best = best_change(changes);
+    struct mt_text change = {0};
+    if (best == NULL)
+        return;
+    mt_change_add(best, program, &change);
+    mt_screen_say(screen, "Of the changes below, \"%s\" reserves least: %s instead of %s.", mt_text_get(&change),
+                  MT_SIZE(best->replay.reserved_bytes), MT_SIZE(changes->as_it_was.reserved_bytes));
+    mt_text_release(&change);
+}
+
+void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen)
+{
+    if (rows->count > 0) {
+        mt_screen_say(screen, "\nChanges, each replayed with the run's own blocks:");
+        mt_screen_rows(screen, &mt_change_type, fields, "requested allocated", rows->items, rows->count);
+    }
+    print_bases(rows, screen);
+    print_gaps(rows, screen);
+}
+
+void mt_changes_print(const struct mt_program_changes *changes, const struct mt_program *program,
+                      const struct mt_screen *screen)
+{
+    struct mt_change_rows rows;
+    mt_change_rows_create(changes, program, &rows);
+    mt_change_rows_print(&rows, "change requested allocated reserved difference_bytes", screen);
+    mt_change_rows_release(&rows);
 }

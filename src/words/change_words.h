@@ -4,6 +4,7 @@
 
 #include "analysis/advise/program_changes.h"
 #include "answer/row.h"
+#include "answer/screen.h"
 
 /* A change. Invariant: hint has what a user types, if it is not the change itself. */
 struct mt_change_row {
@@ -45,5 +46,16 @@ void mt_change_add(const struct mt_program_change *change, const struct mt_progr
 
 /* Adds what to write for it, and in which variable or place. */
 void mt_change_add_hint(const struct mt_program_change *change, const struct mt_program *program, struct mt_text *out);
+
+/* Prints the change with which a replay reserves least, if there is one. */
+void mt_changes_headline(const struct mt_program_changes *changes, const struct mt_program *program,
+                         const struct mt_screen *screen);
+
+/* Prints the fields of rows as a table, what to write for each, and what their figures rest on; then what is not known. */
+void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields, const struct mt_screen *screen);
+
+/* Does so for changes, with all peaks. */
+void mt_changes_print(const struct mt_program_changes *changes, const struct mt_program *program,
+                      const struct mt_screen *screen);
 
 #endif

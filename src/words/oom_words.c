@@ -2,8 +2,8 @@
 
 #include "answer/answer.h"
 #include "base/memory.h"
-#include "words/advice_words.h"
 #include "words/change_words.h"
+#include "words/finding_words.h"
 #include "words/run_words.h"
 
 #include <assert.h>
@@ -171,7 +171,7 @@ static void add_replayed(const struct mt_replayed_change *replayed, const struct
         return;
     case MT_REPLAYED_PATTERN:
         out->pattern = mt_finding_kinds[replayed->finding.pattern].name;
-        mt_finding_add_mended(&replayed->finding, &out->change);
+        mt_finding_add_mended(&replayed->finding, program, &out->change);
         mt_hint_add(mt_finding_hint(&replayed->finding), program, &out->hint);
         return;
     case MT_REPLAYED_POLICY:

@@ -3,6 +3,7 @@
 #include "answer/escape.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 const char *mt_run_option_spell(mt_setting setting, char out[MT_RUN_OPTION_BYTES])
@@ -32,6 +33,23 @@ void mt_run_command_add(const struct mt_run_plan *plan, struct mt_text *out)
         mt_text_add_shell_word(out, mt_text_get(&value));
     }
     mt_text_release(&value);
+}
+
+void mt_text_add_run_name(struct mt_text *out, const struct mt_run *run)
+{
+    mt_text_add(out, "run %" PRId64, run->id);
+    if (run->name != NULL)
+        mt_text_add(out, " (%s)", run->name);
+}
+
+void mt_run_title_print(const struct mt_run *run, const struct mt_screen *screen)
+{
+    struct mt_text name = {0};
+    mt_text_add_run_name(&name, run);
+    mt_screen_say(screen, "%s, %s, %s, %" PRId64 " step%s", name.data, run->device, run->state, run->steps,
+                  run->steps == 1 ? "" : "s");
+    mt_screen_gap(screen);
+    mt_text_release(&name);
 }
 
 /* Adds the option that makes the change, as the remedy's plan has it. */

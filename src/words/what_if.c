@@ -5,6 +5,7 @@
 #include "answer/answer.h"
 #include "words/advice_words.h"
 #include "words/change_words.h"
+#include "words/finding_words.h"
 #include "words/oom_words.h"
 #include "words/run_words.h"
 
@@ -134,8 +135,7 @@ static void append_program_changes(json_t *list, const struct mt_advice_answer *
 /* True if the finding's remedy is a change of the program that was replayed, too. */
 static bool is_changed(const struct mt_advice_answer *answer, const struct mt_finding *finding)
 {
-    bool is_either = finding->pattern == MT_PATTERN_FRAGMENTATION || finding->pattern == MT_PATTERN_KEPT_GRADIENTS;
-    return is_either && answer->changes.count > 0;
+    return answer->changes.count > 0 && mt_finding_is_optional(finding);
 }
 
 static void append_findings(json_t *list, const struct mt_advice_answer *answer)
@@ -146,10 +146,7 @@ static void append_findings(json_t *list, const struct mt_advice_answer *answer)
         struct change_words words = {{0}, {0}, {0}};
         if (is_changed(answer, finding))
             continue;
-        if (finding->pattern == MT_PATTERN_FRAGMENTATION)
-            mt_alternative_add(&finding->alloc, program, &words.change);
-        else
-            mt_finding_add_mended(finding, &words.change);
+        mt_finding_add_mended(finding, program, &words.change);
         mt_hint_add(mt_finding_hint(finding), program, &words.hint);
         append_change(list, answer->question->run, &words, &finding->replay, &finding->replay.curve);
     }

@@ -1,8 +1,9 @@
 /* memtrace advise: what would lower the peak. */
-#include "cli/explain/advise_report.h"
+#include "cli/command.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "words/advice_words.h"
+#include "words/advise_report.h"
 
 struct advise_options {
     struct mt_trace_options trace;
@@ -37,13 +38,14 @@ static mt_status ask_advise(const struct mt_question *question, const void *give
     const struct advise_options *advise = given;
     struct mt_alloc_settings alloc;
     struct mt_advice_answer answer;
+    const struct mt_screen screen = mt_output_screen();
     if (advise->alloc != NULL && mt_alloc_settings_parse(advise->alloc, &alloc) != MT_OK)
         return mt_fail_context(MT_USAGE, "--alloc");
     mt_status status =
         mt_advice_answer_load(question, advise->alloc != NULL ? &alloc : NULL,
                               advise->all ? MT_ADVICE_ALL : MT_ADVICE_WORTHWHILE, count_told(advise), &answer);
     if (status == MT_OK)
-        advise->trace.json ? mt_json_print(mt_advice_json(&answer)) : mt_advise_report(&answer);
+        advise->trace.json ? mt_json_print(mt_advice_json(&answer)) : mt_advise_print(&answer, &screen);
     mt_advice_answer_release(&answer);
     return status;
 }

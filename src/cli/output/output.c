@@ -115,10 +115,8 @@ struct mt_table *mt_table_create(const struct mt_column *columns, size_t count)
 void mt_rows_print(const struct mt_row_type *type, const char *fields, const char *spare, const void *rows,
                    size_t count)
 {
-    struct mt_table *table = mt_table_of_rows(mt_output_screen(), type, fields, spare);
-    mt_table_add_rows(table, rows, count);
-    mt_table_print(table);
-    mt_table_destroy(table);
+    const struct mt_screen screen = mt_output_screen();
+    mt_screen_rows(&screen, type, fields, spare, rows, count);
 }
 
 /* Returns the width of sentences on such a terminal. */
@@ -137,25 +135,14 @@ int mt_output_width(void)
 
 void mt_print_wrapped(const char *text, size_t indent)
 {
-    struct mt_text lines = {0};
-    mt_text_add_wrapped(&lines, text, indent, (size_t)mt_output_width());
-    fputs(mt_text_get(&lines), stdout);
-    mt_text_release(&lines);
+    const struct mt_screen screen = mt_output_screen();
+    mt_screen_continue(&screen, text, indent);
 }
 
 void mt_print_line(struct mt_text *line)
 {
-    struct mt_text visible = {0};
-    const char *words = mt_text_get(line);
-    for (; *words == '\n'; words++)
-        putchar('\n');
-    mt_text_add_visible(&visible, words);
-    words = mt_text_get(&visible);
-    size_t indent = strspn(words, " ");
-    printf("%*s", (int)indent, "");
-    mt_print_wrapped(words + indent, indent);
-    mt_text_release(&visible);
-    mt_text_release(line);
+    const struct mt_screen screen = mt_output_screen();
+    mt_screen_line(&screen, line);
 }
 
 void mt_say(const char *format, ...)

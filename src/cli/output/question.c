@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/run_word.h"
+#include "words/run_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -260,13 +261,6 @@ void mt_question_print_json(const struct mt_question *question, const char *name
     mt_json_print(object);
 }
 
-void mt_text_add_run_name(struct mt_text *out, const struct mt_run *run)
-{
-    mt_text_add(out, "run %" PRId64, run->id);
-    if (run->name != NULL)
-        mt_text_add(out, " (%s)", run->name);
-}
-
 void mt_text_add_trace_option(struct mt_text *out, const char *trace)
 {
     if (strcmp(trace, MT_DEFAULT_TRACE) == 0)
@@ -277,12 +271,8 @@ void mt_text_add_trace_option(struct mt_text *out, const char *trace)
 
 void mt_question_print_title(const struct mt_question *question)
 {
-    const struct mt_run *run = question->run;
-    struct mt_text line = {0};
-    mt_text_add_run_name(&line, run);
-    mt_text_add(&line, ", %s, %s, %" PRId64 " step%s", run->device, run->state, run->steps, run->steps == 1 ? "" : "s");
-    mt_print_line(&line);
-    putchar('\n');
+    const struct mt_screen screen = mt_output_screen();
+    mt_run_title_print(question->run, &screen);
 }
 
 mt_status mt_question_setting(const struct mt_question *question, const char *name, const char **out_value)

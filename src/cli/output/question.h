@@ -46,9 +46,6 @@ void mt_question_print_json(const struct mt_question *question, const char *name
 /* Adds " --trace FILE" to a command that questions the trace; nothing if it is the usual one. */
 void mt_text_add_trace_option(struct mt_text *out, const char *trace);
 
-/* Adds "run 3 (baseline)". */
-void mt_text_add_run_name(struct mt_text *out, const struct mt_run *run);
-
 /* Prints "run 3 (baseline), sim:h200, done, 3 steps" and a blank line. */
 void mt_question_print_title(const struct mt_question *question);
 

@@ -1,6 +1,5 @@
 #include "cli/run/replayed_fit_report.h"
 
-#include "cli/output/change_report.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "words/advice_words.h"
@@ -185,11 +184,12 @@ void mt_replayed_fit_print(const struct mt_replayed_question *question, const st
                            const struct mt_replayed_fit *fit)
 {
     struct mt_change_rows rows = rows_of(fit);
+    const struct mt_screen screen = mt_output_screen();
     char reserve[MT_BYTES_TEXT];
     mt_question_print_title(question->run);
     print_verdict(question, device, fit);
     print_nearness(fit);
-    mt_change_rows_print(&rows, "change fits allocated reserved difference_bytes");
+    mt_change_rows_print(&rows, "change fits allocated reserved difference_bytes", &screen);
     print_batch(question, fit);
     if (fit->smallest_card != NULL)
         mt_say("\nThe smallest of the known cards that the run as it is fits is sim:%s.", fit->smallest_card);

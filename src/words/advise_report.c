@@ -1,0 +1,376 @@
+#include "words/advise_report.h"
+
+#include "answer/table.h"
+#include "base/order.h"
+#include "words/advice_words.h"
+#include "words/change_words.h"
+#include "words/finding_words.h"
+#include "words/run_words.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* What the parts of the answer are printed from. */
+struct report {
+    const struct mt_screen *screen;
+    const struct mt_advice_answer *answer;
+    const struct mt_advice_input *input;
+    const struct mt_advice *advice;
+    struct mt_finding_row *rows; /* of advice->findings */
+};
+
+enum { DURATION_TEXT = 32 };
+
+/* Writes "12.3 us", "4.56 ms" or "1.20 s" into `text` of DURATION_TEXT bytes and returns it. */
+static char *format_duration(uint64_t ns, char *text)
+{
+    static const struct {
+        double ns;
+        const char *name;
+    } units[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}};
+    size_t unit = 0;
+    while (unit < 2 && (double)ns < units[unit].ns)
+        unit++;
+    snprintf(text, DURATION_TEXT, "%.3g %s", (double)ns / units[unit].ns, units[unit].name);
+    return text;
+}
+
+/* True of a program whose allocator is not known: reserved bytes of replays say nothing of it. */
+static bool is_watched(const struct report *report)
+{
+    return report->input->program.kind == MT_PROGRAM_WATCHED;
+}
+
+/* ---- the headline ---- */
+
+/* Adds "The peak of 66.15 GiB reserved can fall by 2.53 GiB: ", of the first finding. */
+static void add_saving(const struct report *report, const struct mt_finding *finding, struct mt_text *out)
+{
+    bool is_reserved = mt_finding_is_of_reserved(finding);
+    if (is_reserved && report->input->is_another) {
+        mt_text_add(out, "With ");
+        mt_replayed_allocator_add(report->input, out);
+        mt_text_add(out, " the");
+    } else {
+        mt_text_add(out, "The");
+    }
+    mt_text_add(out, " peak of %s %s can fall by %s: ",
+                MT_SIZE(is_reserved ? report->advice->as_it_was.reserved_bytes : report->advice->peak_bytes),
+                is_reserved ? "reserved" : "requested", MT_SIZE(finding->saved_bytes));
+}
+
+/* Adds "gradients live through a forward pass that has no use of them (gradient, 12.69 GiB in 291 blocks)." */
+static void add_waste(const struct mt_finding *finding, struct mt_text *out)
+{
+    mt_text_add(out, "%s (", mt_finding_words[finding->pattern].waste);
+    size_t begin = out->length;
+    mt_finding_add_short_blocks(finding, out);
+    mt_text_add(out, "%s%s", out->length > begin ? ", " : "", MT_SIZE(finding->bytes));
+    if (finding->blocks > 0)
+        mt_text_add(out, " in %" PRIu64 " %s%s", finding->blocks, mt_finding_is_of_reserved(finding) ? "hole" : "block",
+                    finding->blocks == 1 ? "" : "s");
+    mt_text_add(out, ").");
+}
+
+/* Prints the option that lowers the peak most, if that is more than the finding does. The peak of a run that ended out of
+ * memory is none to compare with. */
+static void print_best_option(const struct report *report, uint64_t saved_bytes)
+{
+    const struct mt_simulated_advice *simulated = &report->answer->simulated;
+    const struct mt_simulated_option *best = NULL;
+    uint64_t before = simulated->as_it_is.peak_requested_bytes, most_bytes = saved_bytes;
+    struct mt_text options = {0};
+    for (size_t i = 0; i < simulated->count && simulated->as_it_is.fits; i++) {
+        uint64_t after = simulated->options[i].simulation.peak_requested_bytes;
+        assert(after < before);
+        if (before - after <= most_bytes)
+            continue;
+        best = &simulated->options[i];
+        most_bytes = before - after;
+    }
+    if (best == NULL)
+        return;
+    mt_fit_remedy_add_changes(&best->remedy, &options);
+    mt_screen_say(report->screen, "With memtrace run %s, the peak of requested bytes falls by %s.",
+                  mt_text_get(&options), MT_SIZE(most_bytes));
+    mt_text_release(&options);
+}
+
+/* Prints the answer in a few words: the first finding, and the option or change that does more. */
+static void print_headline(const struct report *report)
+{
+    const struct mt_finding *finding = report->advice->findings;
+    uint64_t saved_bytes = report->advice->count > 0 ? finding->saved_bytes : 0;
+    struct mt_text text = {0};
+    if (saved_bytes == 0) {
+        mt_screen_say(report->screen, "No waste was found that keeps up the peak of %s requested.",
+                      MT_SIZE(report->advice->peak_bytes));
+    } else {
+        add_saving(report, finding, &text);
+        add_waste(finding, &text);
+        mt_screen_line(report->screen, &text);
+        mt_screen_say(report->screen, "→ %s", mt_text_get(&report->rows[0].hint));
+    }
+    mt_changes_headline(&report->answer->changes, &report->input->program, report->screen);
+    print_best_option(report, saved_bytes);
+    mt_screen_gap(report->screen);
+}
+
+/* ---- peaks ---- */
+
+/* A line of the table of peaks. */
+struct peak_line {
+    const char *name;
+    struct mt_replay_result peaks;
+    const char *meaning;
+};
+
+#define ROW struct peak_line
+static const struct mt_field peak_fields[] = {
+    MT_SHOWN(TEXT, const char *, ROW, name, "name", "peak"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peaks.requested_bytes, "requested", "requested"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peaks.allocated_bytes, "allocated", "allocated"),
+    MT_SHOWN(BYTES, uint64_t, ROW, peaks.reserved_bytes, "reserved", "reserved"),
+    MT_SHOWN(TEXT, const char *, ROW, meaning, "meaning", ""),
+    MT_FIELDS_END,
+};
+#undef ROW
+static const struct mt_row_type peak_type = MT_ROW_TYPE(struct peak_line, peak_fields);
+
+/* Adds the moment of the peak of requested bytes, and the module that asked then. */
+static void add_moment(struct mt_text *out, const struct mt_peak_row *peak)
+{
+    char step[MT_BYTES_TEXT];
+    if (peak->bytes == 0)
+        return;
+    mt_text_add(out, "reached in %s, %s", mt_format_step(peak->step, step), peak->phase);
+    if (peak->span != NULL && peak->span[0] != '\0')
+        mt_text_add(out, ", by %s", peak->span);
+}
+
+static bool are_equal(const struct mt_replay_result *a, const struct mt_replay_result *b)
+{
+    return a->requested_bytes == b->requested_bytes && a->allocated_bytes == b->allocated_bytes &&
+           a->reserved_bytes == b->reserved_bytes;
+}
+
+static void print_peaks(const struct report *report)
+{
+    const struct mt_advice *advice = report->advice;
+    struct mt_text moment = {0}, replayed = {0};
+    struct peak_line lines[3] = {{.name = "now", .peaks = mt_advice_peaks(report->answer)}};
+    size_t count = 1;
+    add_moment(&moment, &report->answer->peaks[MT_MEASURE_REQUESTED]);
+    lines[0].meaning = mt_text_get(&moment);
+    mt_text_add(&replayed, "with ");
+    mt_replayed_allocator_add(report->input, &replayed);
+    mt_text_add(&replayed, advice->as_it_was.fits ? "; what follows is compared with this" : ", until memory ended");
+    if (!is_watched(report) && !are_equal(&advice->as_it_was, &lines[0].peaks))
+        lines[count++] = (struct peak_line){"replayed", advice->as_it_was, mt_text_get(&replayed)};
+    if (advice->knows_uses)
+        lines[count++] = (struct peak_line){"used only", advice->used_only,
+                                            "if every block were there from its first to its last use only"};
+    mt_screen_rows(report->screen, &peak_type, "name requested allocated reserved meaning", NULL, lines, count);
+    mt_text_release(&moment);
+    mt_text_release(&replayed);
+}
+
+/* ---- findings ---- */
+
+static bool has_reserved(const struct mt_advice *advice)
+{
+    for (size_t i = 0; i < advice->count; i++)
+        if (mt_finding_is_of_reserved(&advice->findings[i]))
+            return true;
+    return false;
+}
+
+static void print_findings(const struct report *report)
+{
+    const char *fields = is_watched(report) ? "number saved_bytes pattern what known_blocks bytes for cost"
+                                            : "number saved_bytes pattern what known_blocks bytes for cost reserved";
+    struct mt_text line = {0};
+    mt_screen_gap(report->screen);
+    mt_screen_rows(report->screen, &mt_finding_type, fields, "known_blocks cost for bytes", report->rows,
+                   report->advice->count);
+    mt_text_add(&line, "\nEach was replayed");
+    if (!is_watched(report)) {
+        mt_text_add(&line, " with ");
+        mt_replayed_allocator_add(report->input, &line);
+    }
+    mt_text_add(&line, ": the peak of requested bytes falls by what is said%s.",
+                has_reserved(report->advice) ? " (of fragmentation, that of reserved ones)" : "");
+    mt_screen_line(report->screen, &line);
+}
+
+/* Adds the places of the free bytes, and the block that the last segment was mapped for. */
+static void add_places(struct mt_text *out, const struct mt_fragmentation *found, const struct mt_finding *finding)
+{
+    struct mt_text what = {0};
+    mt_text_add(out, "When %s were reserved, %s were in %" PRIu64 " hole%s between blocks",
+                MT_SIZE(found->reserved_bytes), MT_SIZE(found->hole_bytes), found->hole_count,
+                found->hole_count == 1 ? "" : "s");
+    if (found->hole_bytes > 0) {
+        mt_finding_add_blocks(finding, &what);
+        mt_text_add(out, " (most beside %s)", mt_text_get(&what));
+    }
+    mt_text_add(
+        out, " and %s in segments without a block; the largest of these pieces was %s, and memory was mapped for %s.",
+        MT_SIZE(found->idle_bytes), MT_SIZE(found->largest_bytes), MT_SIZE(found->asked_bytes));
+    if (found->pool_bytes > 0)
+        mt_text_add(out, " %s of it is in private pools, as of CUDA graphs, where other blocks never lie.",
+                    MT_SIZE(found->pool_bytes));
+    mt_text_release(&what);
+}
+
+/* Adds what is reserved in vain, by the run or, with another allocator, by its replay. */
+static void add_reserved(struct mt_text *out, const struct report *report, const struct mt_finding *finding)
+{
+    const struct mt_replay_result *replayed = &report->advice->as_it_was;
+    if (report->input->is_another)
+        mt_text_add(out, "For %s allocated at most %s are reserved.", MT_SIZE(replayed->allocated_bytes),
+                    MT_SIZE(replayed->reserved_bytes));
+    else
+        add_places(out, &report->advice->fragmentation, finding);
+    mt_text_add(out, " Replayed with ");
+    mt_alloc_settings_format_short(&finding->alloc, out);
+    mt_text_add(out, ", it is %s.", MT_SIZE(finding->replay.reserved_bytes));
+}
+
+/* True if one sentence explains both findings: they are of one pattern and have one hint. */
+static bool are_alike(const struct mt_advice *advice, size_t a, size_t b)
+{
+    return advice->findings[a].pattern == advice->findings[b].pattern &&
+           mt_finding_hint(&advice->findings[a]) == mt_finding_hint(&advice->findings[b]);
+}
+
+static bool is_first_of_its_kind(const struct mt_advice *advice, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (are_alike(advice, i, index))
+            return false;
+    return true;
+}
+
+/* Adds "180 ms (5462 events)" of one finding, "176 ms to 182 ms" of several. */
+static void add_durations(struct mt_text *out, const struct mt_advice *advice, size_t first)
+{
+    uint64_t least = advice->findings[first].ns, most = least;
+    size_t count = 0;
+    char from[DURATION_TEXT], to[DURATION_TEXT];
+    for (size_t i = first; i < advice->count; i++) {
+        if (!are_alike(advice, i, first))
+            continue;
+        least = mt_smaller(advice->findings[i].ns, least);
+        most = mt_larger(advice->findings[i].ns, most);
+        count++;
+    }
+    mt_text_add(out, "%s", format_duration(least, from));
+    if (count == 1)
+        mt_text_add(out, " (%" PRId64 " events)", advice->findings[first].events);
+    else if (strcmp(from, format_duration(most, to)) != 0)
+        mt_text_add(out, " to %s", to);
+}
+
+/* Prints the sentence about a finding and those like it, and the hint. */
+static void print_explanation(const struct report *report, size_t first)
+{
+    const struct mt_finding *finding = &report->advice->findings[first];
+    const struct mt_finding_words *words = &mt_finding_words[finding->pattern];
+    struct mt_text text = {0};
+    for (size_t i = first; i < report->advice->count; i++)
+        if (are_alike(report->advice, i, first))
+            mt_text_add(&text, "%s%" PRId64, i > first ? ", " : "", report->rows[i].number);
+    mt_text_add(&text, ". ");
+    if (mt_finding_is_of_reserved(finding)) {
+        add_reserved(&text, report, finding);
+    } else {
+        mt_text_add(&text, "%s ", words->before);
+        add_durations(&text, report->advice, first);
+        mt_text_add(&text, "%s.", words->after);
+    }
+    mt_screen_line(report->screen, &text);
+    mt_screen_say(report->screen, "   → %s", mt_text_get(&report->rows[first].hint));
+}
+
+static void print_explanations(const struct report *report)
+{
+    const struct mt_advice *advice = report->advice;
+    mt_screen_gap(report->screen);
+    for (size_t i = 0; i < advice->count; i++)
+        if (is_first_of_its_kind(advice, i))
+            print_explanation(report, i);
+    for (size_t i = 0; i < advice->count; i++)
+        if (!advice->findings[i].replay.fits)
+            mt_screen_say(report->screen,
+                          "%" PRId64 ". Replayed so, the run would be out of memory: its segments would lie less well.",
+                          report->rows[i].number);
+}
+
+/* ---- the rest ---- */
+
+static void print_notes(const struct report *report)
+{
+    const struct mt_advice_material *material = &report->answer->material;
+    size_t left_out = report->advice->left_out;
+    assert(material->is_whole || material->first_step <= material->last_step);
+    if (!report->advice->knows_uses)
+        mt_screen_say(report->screen,
+                      "\nThe run's program told no use of any block: only what can be said without is said here.");
+    if (!material->is_whole)
+        mt_screen_say(report->screen,
+                      "\nOf the run's %" PRId64 " events these are those of steps %" PRId64 " to %" PRId64
+                      ", around the peak: replays begin with what was live then.",
+                      report->answer->question->run->event_count, material->first_step, material->last_step);
+    if (left_out > 0)
+        mt_screen_say(report->screen, "\n%zu more kind%s of blocks could be there for less time: --all tells of them.",
+                      left_out, left_out == 1 ? "" : "s");
+}
+
+static void print_simulated(const struct report *report)
+{
+    const struct mt_simulated_advice *simulated = &report->answer->simulated;
+    if (simulated->count == 0)
+        return;
+    struct mt_advice_option_row *rows = mt_advice_options_create(simulated);
+    mt_screen_say(report->screen, "\nOptions of memtrace run, on %s, each in a whole run with it:", simulated->device);
+    mt_screen_rows(report->screen, &mt_advice_option_type, "change requested allocated reserved difference", NULL, rows,
+                   simulated->count + 1);
+    mt_advice_options_release(rows, simulated->count);
+}
+
+/* Prints the lines of the program that asked for most of the peak; of a dry run, also how changes of it can be tried. */
+static void print_lines(const struct report *report)
+{
+    const struct mt_peak_lines *lines = &report->answer->lines;
+    if (lines->count > 0) {
+        mt_screen_say(report->screen, "\nMost of what is live at the peak was asked for by:");
+        mt_screen_rows(report->screen, &mt_peak_line_type, NULL, "blocks", lines->items, lines->count);
+    }
+    if (report->input->program.is_dry)
+        mt_screen_say(report->screen,
+                      "\nmemtrace fit -- PROGRAM runs the program dry with changes, and tells what each saves.");
+}
+
+void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_screen *screen)
+{
+    const struct mt_advice_input *input = &answer->material.input;
+    struct report report = {.screen = screen,
+                            .answer = answer,
+                            .input = input,
+                            .advice = &answer->advice,
+                            .rows = mt_finding_rows_create(&answer->advice, &input->program)};
+    print_headline(&report);
+    mt_run_title_print(answer->question->run, screen);
+    print_peaks(&report);
+    if (answer->advice.count > 0) {
+        print_findings(&report);
+        print_explanations(&report);
+    }
+    print_notes(&report);
+    print_simulated(&report);
+    mt_changes_print(&answer->changes, &input->program, screen);
+    print_lines(&report);
+    mt_finding_rows_release(report.rows, answer->advice.count);
+}

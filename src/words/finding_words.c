@@ -1,0 +1,161 @@
+#include "words/finding_words.h"
+
+#include <assert.h>
+#include <string.h>
+
+const struct mt_finding_words mt_finding_words[MT_PATTERN_COUNT] = {
+    [MT_PATTERN_KEPT_GRADIENTS] = {"gradients live through a forward pass that has no use of them",
+                                   "Gradients of the last step live on for",
+                                   " through a forward pass that has no use of them", "gone before forward"},
+    [MT_PATTERN_LATE_FREE] = {"blocks stay after their last use", "They stay for", " after their last use",
+                              "freed after the last use"},
+    [MT_PATTERN_EARLY_ALLOCATION] = {"blocks are there before their first use", "They are there for",
+                                     " before their first use", "allocated at the first use"},
+    [MT_PATTERN_IDLE] = {"blocks are idle between two uses", "Nothing uses them for", " between two uses",
+                         "not kept while idle"},
+    [MT_PATTERN_NEVER_USED] = {"blocks are never used", "They are there for", ", and nothing ever reads or writes them",
+                               "not allocated"},
+    [MT_PATTERN_DEAD_WRITE] = {"blocks are written and never read", "They are there for",
+                               ", and what is written to them is never read", "not written"},
+    [MT_PATTERN_TWO_PRECISIONS] = {"copies are idle beside what they are copies of",
+                                   "They are copies in another precision of what is there beside them, idle for",
+                                   " between two uses", "made again when needed"},
+    [MT_PATTERN_LEAK] = {"every step leaves blocks behind",
+                         "Every step leaves more of them behind; these were there for",
+                         " after the step that made them", "not left behind by steps"},
+    [MT_PATTERN_FRAGMENTATION] = {.waste = "free memory does not serve what is asked for"},
+};
+
+/* A change in the words of each program; NULL: it has none. */
+struct hint_words {
+    const char *change;  /* for all of them */
+    const char *option;  /* of memtrace run */
+    const char *pytorch; /* a name or a line */
+};
+
+static const struct hint_words hints[MT_HINT_COUNT] = {
+    [MT_HINT_ZERO_GRAD_EARLY] = {.option = "--zero-grad before-forward",
+                                 .pytorch = "optimizer.zero_grad(set_to_none=True) right after optimizer.step()"},
+    [MT_HINT_FREE_AFTER_USE] = {"let go of it after its last use", NULL,
+                                "del the variable or leave the function that holds it"},
+    [MT_HINT_NO_BACKWARD] = {"it was saved for a backward pass that does not read it: run without one", "--mode infer",
+                             "torch.no_grad()"},
+    [MT_HINT_ALLOCATE_AT_USE] = {"allocate it where it is first used", NULL, NULL},
+    [MT_HINT_OFFLOAD_PARAMETERS] = {"keep parameters on the host, or on other cards, while their layer does not run",
+                                    NULL, "FSDP with CPU offload"},
+    [MT_HINT_UPDATE_IN_BACKWARD] = {"update each parameter as soon as its gradient is there, so that none waits for "
+                                    "the optimizer",
+                                    "--impl fused --optimizer-in-backward on", "register_post_accumulate_grad_hook"},
+    [MT_HINT_OFFLOAD_STATE] = {"move it to the host between two updates, shard it over cards, or keep it in 8 bits",
+                               "--impl fused --moments 8bit", "ZeRO-Offload, ZeRO or FSDP, an 8-bit optimizer"},
+    [MT_HINT_CHECKPOINT] = {"compute it again in backward, or move it to the host until then",
+                            "--impl fused --checkpoint block",
+                            "torch.utils.checkpoint, torch.autograd.graph.save_on_cpu"},
+    [MT_HINT_RECOMPUTE] = {"compute it again when it is needed again, or finish with it before what comes between",
+                           NULL, NULL},
+    [MT_HINT_CAST_AGAIN] = {"cast it again when it is needed again", NULL, NULL},
+    [MT_HINT_SHRINK_WORKSPACE] = {"give the workspace back after use, or ask the library for a smaller one", NULL,
+                                  "CUBLAS_WORKSPACE_CONFIG"},
+    [MT_HINT_COPY_AGAIN] = {"copy it from the host when it is needed again", NULL, NULL},
+    [MT_HINT_DO_NOT_ALLOCATE] = {"do not allocate it", NULL, NULL},
+    [MT_HINT_DO_NOT_WRITE] = {"leave out what writes it, or write it where it is read", NULL, NULL},
+    [MT_HINT_CAST_WEIGHTS_AGAIN] = {"cast weights again in backward, or keep them in bf16 and their fp32 copies with "
+                                    "the optimizer, off the card",
+                                    NULL, NULL},
+    [MT_HINT_KEEP_ONE_PRECISION] = {"keep one of the two for backward, and make the other again there", NULL, NULL},
+    [MT_HINT_DROP_REFERENCE] = {"something holds on to it across steps, such as a list of losses", NULL,
+                                "keep loss.item() there, not the tensor"},
+    [MT_HINT_ALLOCATE_LONG_FIRST] = {"the other policy would not do with less: allocate what lives long first, and in "
+                                     "fewer sizes",
+                                     NULL, NULL},
+    [MT_HINT_POLICY_TORCH] = {.option = "--alloc policy=torch",
+                              .pytorch = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"},
+    [MT_HINT_POLICY_TIGHT] = {.option = "--alloc policy=tight",
+                              .pytorch = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+};
+
+/* Returns the words without those that this program has no use for. */
+static struct hint_words words_for(mt_hint hint, const struct mt_program *program)
+{
+    struct hint_words words = hints[hint];
+    bool is_policy = hint == MT_HINT_POLICY_TIGHT || hint == MT_HINT_POLICY_TORCH;
+    bool has_policy = is_policy && program->grows_segments == (hint == MT_HINT_POLICY_TIGHT);
+    if (program->kind != MT_PROGRAM_MODEL || has_policy)
+        words.option = NULL;
+    if (is_policy && program->kind == MT_PROGRAM_LIBRARY) {
+        words.change = hint == MT_HINT_POLICY_TIGHT ? "the allocator's setting policy=tight"
+                                                    : "the allocator's setting policy=torch";
+        words.pytorch = NULL;
+    }
+    return words;
+}
+
+void mt_hint_add(mt_hint hint, const struct mt_program *program, struct mt_text *out)
+{
+    assert(hint < MT_HINT_COUNT);
+    const struct hint_words words = words_for(hint, program);
+    bool is_bracketed = words.change != NULL && (words.option != NULL || words.pytorch != NULL);
+    mt_text_add(out, "%s%s", words.change != NULL ? words.change : "", is_bracketed ? " (" : "");
+    if (words.option != NULL)
+        mt_text_add(out, "memtrace run %s%s", words.option, words.pytorch != NULL ? "; " : "");
+    if (words.pytorch != NULL)
+        mt_text_add(out, "in PyTorch, %s", words.pytorch);
+    if (is_bracketed)
+        mt_text_add(out, ")");
+}
+
+void mt_finding_add_blocks(const struct mt_finding *finding, struct mt_text *out)
+{
+    bool has_op = finding->op[0] != '\0';
+    const char *const words[] = {finding->category, has_op ? "" : finding->role, finding->op, finding->phase};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i][0] != '\0' && (i != 2 || strcmp(finding->op, finding->category) != 0))
+            mt_text_add(out, "%s%s", out->length > 0 ? " " : "", words[i]);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, ", %s", finding->place);
+}
+
+void mt_finding_add_short_blocks(const struct mt_finding *finding, struct mt_text *out)
+{
+    static const char layers[] = "layers.*.";
+    const char *layer = strstr(finding->place, layers);
+    if (finding->op[0] != '\0')
+        mt_text_add(out, "%s", finding->op);
+    else
+        mt_text_add(out, "%s%s%s", finding->category, finding->category[0] != '\0' ? " " : "", finding->role);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, ", %s", layer != NULL ? layer + strlen(layers) : finding->place);
+}
+
+void mt_alternative_add(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out)
+{
+    if (program->kind == MT_PROGRAM_PYTORCH)
+        mt_text_add(out, "expandable_segments:%s", mt_alloc_grows(alloc) ? "True" : "False");
+    else
+        mt_text_add(out, "%spolicy=%s", program->kind == MT_PROGRAM_MODEL ? "--alloc " : "",
+                    mt_policy_name(alloc->policy));
+}
+
+/* Adds the blocks: "Softmax of softmax.exp at model.layers.*.attn (1.00 GiB)". */
+static void add_wasted(const struct mt_finding *finding, struct mt_text *out)
+{
+    bool has_category = finding->category[0] != '\0', has_op = finding->op[0] != '\0';
+    mt_text_add(out, "%s", has_category ? finding->category : finding->role);
+    if (has_category && !has_op)
+        mt_text_add(out, " %s", finding->role);
+    if (has_op)
+        mt_text_add(out, " of %s", finding->op);
+    if (finding->place[0] != '\0')
+        mt_text_add(out, " at %s", finding->place);
+    mt_text_add(out, " (%s)", MT_SIZE(finding->bytes));
+}
+
+void mt_finding_add_mended(const struct mt_finding *finding, const struct mt_program *program, struct mt_text *out)
+{
+    if (mt_finding_is_of_reserved(finding)) {
+        mt_alternative_add(&finding->alloc, program, out);
+        return;
+    }
+    add_wasted(finding, out);
+    mt_text_add(out, " %s", mt_finding_words[finding->pattern].mended);
+}
