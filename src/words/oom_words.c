@@ -125,14 +125,13 @@ const struct mt_row_type mt_oom_type = MT_ROW_TYPE(ROW, answer_fields);
 /* Adds why the holes of the group could not serve. */
 static void add_reason(const struct mt_refusal *refusal, const struct mt_hole_group *group, struct mt_text *out)
 {
-    char size[MT_BYTES_TEXT];
     switch (group->reason) {
     case MT_HOLE_TOO_SMALL:
-        mt_text_add(out, "each is smaller than the %s that it takes", mt_format_bytes(refusal->need.block_bytes, size));
+        mt_text_add(out, "each is smaller than the %s that it takes", MT_SIZE(refusal->need.block_bytes));
         return;
     case MT_HOLE_OTHER_POOL:
         mt_text_add(out, "kept for requests %s %s", group->is_small ? "up to" : "above",
-                    mt_format_bytes(refusal->need.small_limit_bytes, size));
+                    MT_SIZE(refusal->need.small_limit_bytes));
         return;
     case MT_HOLE_OTHER_STREAM:
         mt_text_add(out, "kept for stream %u; it was asked for on stream %u", group->stream, refusal->mark.stream);
@@ -215,30 +214,24 @@ static void add_limit(const struct mt_oom_answer *answer, struct mt_text *out)
     const struct mt_refusal *refusal = &answer->refusal;
     bool is_pytorch = answer->material.input.program.kind == MT_PROGRAM_PYTORCH;
     uint64_t enough = refusal->reserved_bytes + refusal->needed_bytes;
-    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
     mt_text_add(out, "The device had %s free, enough for it: a limit of the process refused it, such as %s.",
-                mt_format_bytes((uint64_t)refusal->device_free_bytes, first),
+                MT_SIZE((uint64_t)refusal->device_free_bytes),
                 is_pytorch ? "torch.cuda.set_per_process_memory_fraction() or a quota" : "a quota");
     mt_text_add(out, " Raise the limit to %s (%" PRIu64 " bytes) or more: what is reserved, and what was needed.",
-                mt_format_bytes(enough, second), enough);
+                MT_SIZE(enough), enough);
 }
 
 /* Adds that the device had too little free, and what others held of it as far as that is known. */
 static void add_device_full(const struct mt_oom_answer *answer, struct mt_text *out)
 {
     const struct mt_refusal *refusal = &answer->refusal;
-    char had[MT_BYTES_TEXT], held[MT_BYTES_TEXT], elsewhere[MT_BYTES_TEXT];
-    mt_format_bytes((uint64_t)refusal->device_free_bytes, had);
-    mt_format_bytes(refusal->reserved_bytes, held);
+    mt_text_add(out, "The device had %s free, and the allocator held %s", MT_SIZE((uint64_t)refusal->device_free_bytes),
+                MT_SIZE(refusal->reserved_bytes));
     if (mt_oom_knows_capacity(answer))
-        mt_text_add(out, "The device had %s free, and the allocator held %s: %s were held by others or by the context.",
-                    had, held, mt_format_bytes(mt_refusal_elsewhere(refusal), elsewhere));
+        mt_text_add(out, ": %s were held by others or by the context.", MT_SIZE(mt_refusal_elsewhere(refusal)));
     else
-        mt_text_add(
-            out,
-            "The device had %s free, and the allocator held %s. What others held is not known, since the trace does "
-            "not say how much memory the device has.",
-            had, held);
+        mt_text_add(out, ". What others held is not known, since the trace does not say how much memory the device "
+                         "has.");
 }
 
 /* Adds the sentence that tells if a limit refused, if too few bytes were free, or if none in one piece. */
@@ -247,7 +240,6 @@ static void add_verdict(const struct mt_oom_answer *answer, struct mt_text *out)
     const struct mt_refusal *refusal = &answer->refusal;
     uint64_t left = mt_refusal_left(&answer->refusal), all = left + refusal->hole_bytes,
              needed = refusal->need.block_bytes;
-    char first[MT_BYTES_TEXT], second[MT_BYTES_TEXT];
     if (mt_refusal_is_limited(refusal))
         add_limit(answer, out);
     else if (mt_oom_knows_free(answer))
@@ -257,17 +249,18 @@ static void add_verdict(const struct mt_oom_answer *answer, struct mt_text *out)
     else if (refusal->short_bytes == 0)
         mt_text_add(out,
                     "The device refused %s though %s were not reserved: others held a part, such as CUDA's context.",
-                    mt_format_bytes(refusal->needed_bytes, first), mt_format_bytes(left, second));
+                    MT_SIZE(refusal->needed_bytes), MT_SIZE(left));
     else if (left >= needed)
-        mt_text_add(out, "%s are not reserved, enough for it, but for its size the policy takes %s.",
-                    mt_format_bytes(left, first), mt_format_bytes(refusal->needed_bytes, second));
+        mt_text_add(out, "%s are not reserved, enough for it, but for its size the policy takes %s.", MT_SIZE(left),
+                    MT_SIZE(refusal->needed_bytes));
     else if (all >= needed)
-        mt_text_add(out, "%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.",
-                    mt_format_bytes(all, first),
-                    mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, second));
+        mt_text_add(
+            out, "%s are free, enough for it, but not in one piece: %s of what is reserved lies in holes.",
+            MT_SIZE(all),
+            mt_format_share((double)refusal->hole_bytes, (double)refusal->reserved_bytes, (char[MT_BYTES_TEXT]){0}));
     else
-        mt_text_add(out, "Memory is full: even in one piece, the %s that are free would be %s too few.",
-                    mt_format_bytes(all, first), mt_format_bytes(needed - all, second));
+        mt_text_add(out, "Memory is full: even in one piece, the %s that are free would be %s too few.", MT_SIZE(all),
+                    MT_SIZE(needed - all));
 }
 
 void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *out)
