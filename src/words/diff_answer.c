@@ -5,6 +5,7 @@
 #include "words/diff_words.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* A side as JSON has it. */
@@ -265,6 +266,65 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
     causes_release(row.causes, diff->allocated.cause_count);
     causes_release(row.reserved_causes, diff->reserved.cause_count);
     return object;
+}
+
+static struct mt_text *add_doubt(struct mt_diff_answer *answer)
+{
+    assert(answer->doubt_count < MT_MOST_DIFF_DOUBTS);
+    return &answer->doubts[answer->doubt_count++];
+}
+
+static bool is_cut_short(const struct mt_run *run)
+{
+    return mt_run_is(run, MT_RUN_OOM) || mt_run_is(run, MT_RUN_FAILED);
+}
+
+static void doubt_ends(struct mt_diff_answer *answer)
+{
+    for (int side = 0; side < MT_SIDE_COUNT; side++) {
+        const struct mt_run *run = answer->question[side].run;
+        if (is_cut_short(run))
+            mt_text_add(add_doubt(answer), "run %" PRId64 " %s: its peaks are those until then", run->id,
+                        mt_run_state_words(run->state));
+    }
+    const struct mt_run *a = answer->question[MT_SIDE_A].run, *b = answer->question[MT_SIDE_B].run;
+    if (answer->doubt_count == 0 && a->steps != b->steps && (a->steps < 2 || b->steps < 2))
+        mt_text_add(add_doubt(answer),
+                    "%" PRId64 " and %" PRId64
+                    " steps: a first step has no gradients and no optimizer state before its "
+                    "backward; repeat the shorter run with --steps 2",
+                    a->steps, b->steps);
+}
+
+/* Finds what makes the runs hard to compare. They are compared all the same: the bytes add up anyway. */
+static void find_doubts(struct mt_diff_answer *answer)
+{
+    const struct mt_settings_difference *changes = &answer->changes;
+    assert(answer->doubt_count == 0);
+    doubt_ends(answer);
+    if (changes->different_count > 1)
+        mt_text_add(add_doubt(answer), "the runs differ in %zu settings, so no cause can be put down to one of them",
+                    changes->different_count);
+    if (changes->unknown_count == 0)
+        return;
+    struct mt_text *unknown = add_doubt(answer);
+    mt_settings_add_unknown(changes, answer->question[MT_SIDE_A].run, answer->question[MT_SIDE_B].run, unknown);
+    mt_text_add(unknown, ", so the two may differ in more than is told");
+}
+
+mt_status mt_diff_answer_load(struct mt_diff_answer *answer)
+{
+    const struct mt_question *a = &answer->question[MT_SIDE_A], *b = &answer->question[MT_SIDE_B];
+    MT_TRY(mt_settings_load(a->trace, a->run, &answer->settings[MT_SIDE_A]));
+    MT_TRY(mt_settings_load(b->trace, b->run, &answer->settings[MT_SIDE_B]));
+    MT_TRY(mt_trace_diff(a, b, &answer->diff));
+    mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,
+                        &answer->changes);
+    MT_TRY(mt_diff_categories(a, b, &answer->categories, &answer->category_count));
+    if (answer->key != MT_NO_GROUPS)
+        MT_TRY(mt_diff_groups(a, b, (mt_group_key)answer->key, &answer->groups, &answer->group_count));
+    find_doubts(answer);
+    return MT_OK;
 }
 
 void mt_diff_answer_release(struct mt_diff_answer *answer)

@@ -53,6 +53,9 @@ struct mt_diff_answer {
     size_t length_count;
 };
 
+/* Loads all but the lengths of an answer whose questions and key are set and whose other members are zero. Fails with MT_USAGE
+ * if a run can't be compared. The caller releases the answer in any case. */
+mt_status mt_diff_answer_load(struct mt_diff_answer *answer);
 void mt_diff_answer_release(struct mt_diff_answer *answer);
 
 /* Describe the answer and its rows. */

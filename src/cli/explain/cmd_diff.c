@@ -1,8 +1,8 @@
 /* memtrace diff: why one run needs more memory than another. */
-#include "cli/explain/diff_load.h"
-#include "cli/explain/diff_report.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "study/diff_lengths.h"
+#include "words/diff_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -79,20 +79,31 @@ static mt_status open_named(const char *trace, const char *a, const char *b, str
     return status == MT_OK ? open_side(trace, b, &question[MT_SIDE_B]) : status;
 }
 
+static mt_status load(struct mt_diff_answer *answer)
+{
+    mt_status status = mt_diff_answer_load(answer);
+    if (status == MT_USAGE)
+        return mt_fail_hint(status, "choose another one (memtrace runs lists them), or repeat it");
+    if (status == MT_BAD_TRACE)
+        return mt_fail_hint(status, "memtrace run records it anew");
+    return status == MT_OK ? mt_diff_lengths_load(answer) : status;
+}
+
 static mt_status run_diff(const void *given)
 {
     const struct diff_options *diff = given;
+    const struct mt_screen screen = mt_output_screen();
     struct mt_diff_answer answer = {.key = diff->key};
     mt_status status = diff->a == NULL && diff->b == NULL ? open_pair(diff->trace, answer.question)
                                                           : open_named(diff->trace, diff->a, diff->b, answer.question);
     if (status == MT_OK)
-        status = mt_diff_answer_load(&answer);
+        status = load(&answer);
     for (size_t i = 0; i < answer.doubt_count; i++)
         mt_note("%s", mt_text_get(&answer.doubts[i]));
     if (status == MT_OK && diff->json)
         mt_json_print(mt_diff_json(&answer));
     else if (status == MT_OK)
-        mt_diff_print(&answer, &(struct mt_diff_print){.rows = diff->rows, .all = diff->all});
+        mt_diff_print(&answer, &(struct mt_diff_extent){.rows = diff->rows, .all = diff->all}, &screen);
     mt_diff_answer_release(&answer);
     for (int side = 0; side < MT_SIDE_COUNT; side++)
         mt_question_close(&answer.question[side]);

@@ -2,10 +2,10 @@
 #include "analysis/ranks/rank_job.h"
 #include "answer/output_file.h"
 #include "base/memory.h"
-#include "cli/explain/diff_load.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "page/page.h"
+#include "study/diff_lengths.h"
 #include "words/what_if.h"
 
 #include <inttypes.h>
@@ -75,6 +75,8 @@ static mt_status load_difference(const struct mt_question question[MT_SIDE_COUNT
     struct mt_diff_answer answer = {.question = {question[MT_SIDE_A], question[MT_SIDE_B]}, .key = MT_NO_GROUPS};
     struct mt_text sentence = {0};
     mt_status status = mt_diff_answer_load(&answer);
+    if (status == MT_OK)
+        status = mt_diff_lengths_load(&answer);
     if (status == MT_OK) {
         mt_diff_add_sentence(&answer, &sentence);
         json_object_set_new(answers, "diff", mt_diff_json(&answer));

@@ -1,60 +1,13 @@
-#include "cli/explain/diff_load.h"
+#include "study/diff_lengths.h"
 
 #include "base/memory.h"
 #include "base/order.h"
-#include "cli/output/output.h"
 #include "study/published.h"
-#include "words/run_words.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct mt_text *add_doubt(struct mt_diff_answer *answer)
-{
-    assert(answer->doubt_count < MT_MOST_DIFF_DOUBTS);
-    return &answer->doubts[answer->doubt_count++];
-}
-
-static bool is_cut_short(const struct mt_run *run)
-{
-    return mt_run_is(run, MT_RUN_OOM) || mt_run_is(run, MT_RUN_FAILED);
-}
-
-static void doubt_ends(struct mt_diff_answer *answer)
-{
-    for (int side = 0; side < MT_SIDE_COUNT; side++) {
-        const struct mt_run *run = answer->question[side].run;
-        if (is_cut_short(run))
-            mt_text_add(add_doubt(answer), "run %" PRId64 " %s: its peaks are those until then", run->id,
-                        mt_run_state_words(run->state));
-    }
-    const struct mt_run *a = answer->question[MT_SIDE_A].run, *b = answer->question[MT_SIDE_B].run;
-    if (answer->doubt_count == 0 && a->steps != b->steps && (a->steps < 2 || b->steps < 2))
-        mt_text_add(add_doubt(answer),
-                    "%" PRId64 " and %" PRId64
-                    " steps: a first step has no gradients and no optimizer state before its "
-                    "backward; repeat the shorter run with --steps 2",
-                    a->steps, b->steps);
-}
-
-/* Finds what makes the runs hard to compare. They are compared all the same: the bytes add up anyway. */
-static void find_doubts(struct mt_diff_answer *answer)
-{
-    const struct mt_settings_difference *changes = &answer->changes;
-    assert(answer->doubt_count == 0);
-    doubt_ends(answer);
-    if (changes->different_count > 1)
-        mt_text_add(add_doubt(answer), "the runs differ in %zu settings, so no cause can be put down to one of them",
-                    changes->different_count);
-    if (changes->unknown_count == 0)
-        return;
-    struct mt_text *unknown = add_doubt(answer);
-    mt_settings_add_unknown(changes, answer->question[MT_SIDE_A].run, answer->question[MT_SIDE_B].run, unknown);
-    mt_text_add(unknown, ", so the two may differ in more than is told");
-}
 
 /* Runs of both sides at one length, with the published cell of each. */
 struct length {
@@ -121,7 +74,6 @@ static void complete_length(const struct length *length, struct mt_diff_length *
 {
     const struct mt_published_cell *a = length->cell[MT_SIDE_A], *b = length->cell[MT_SIDE_B];
     uint64_t a_bytes = length->row.reserved_bytes[MT_SIDE_A], b_bytes = length->row.reserved_bytes[MT_SIDE_B];
-    char text[MT_BYTES_TEXT];
     assert(length->row.run[MT_SIDE_A] != 0 && length->row.run[MT_SIDE_B] != 0);
     *out = length->row;
     out->delta_bytes = (int64_t)(b_bytes - a_bytes);
@@ -139,7 +91,7 @@ static void complete_length(const struct length *length, struct mt_diff_length *
     out->published.delta_gib = published_difference(a, b);
     out->published.delta_measured_bytes = (int64_t)(b->measured_reserved_bytes - a->measured_reserved_bytes);
     out->of_both = &out->published;
-    mt_text_add(&out->measured, "%s", mt_format_difference(out->published.delta_measured_bytes, text));
+    mt_text_add(&out->measured, "%s", MT_SIZE_DIFFERENCE(out->published.delta_measured_bytes));
 }
 
 /* Keeps the lengths that both sides have, in ascending order. */
@@ -163,7 +115,7 @@ static bool differ_in_length(const struct mt_settings_difference *changes)
     return false;
 }
 
-static mt_status load_lengths(struct mt_diff_answer *answer)
+mt_status mt_diff_lengths_load(struct mt_diff_answer *answer)
 {
     struct lengths lengths = {0};
     mt_status status = MT_OK;
@@ -179,37 +131,4 @@ static mt_status load_lengths(struct mt_diff_answer *answer)
     keep_whole_lengths(&lengths, answer);
     free(lengths.items);
     return status;
-}
-
-/* Loads everything but the doubts. */
-static mt_status load(struct mt_diff_answer *answer)
-{
-    mt_status status = MT_OK;
-    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
-        const struct mt_question *question = &answer->question[side];
-        status = mt_settings_load(question->trace, question->run, &answer->settings[side]);
-    }
-    if (status == MT_OK)
-        status = mt_trace_diff(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->diff);
-    if (status == MT_USAGE)
-        return mt_fail_hint(status, "choose another one (memtrace runs lists them), or repeat it");
-    if (status == MT_BAD_TRACE)
-        return mt_fail_hint(status, "memtrace run records it anew");
-    if (status != MT_OK)
-        return status;
-    mt_settings_compare(&answer->settings[MT_SIDE_A], &answer->settings[MT_SIDE_B], MT_SETTINGS_OF_MEMORY,
-                        &answer->changes);
-    status = mt_diff_categories(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], &answer->categories,
-                                &answer->category_count);
-    if (status == MT_OK && answer->key != MT_NO_GROUPS)
-        status = mt_diff_groups(&answer->question[MT_SIDE_A], &answer->question[MT_SIDE_B], (mt_group_key)answer->key,
-                                &answer->groups, &answer->group_count);
-    return status == MT_OK ? load_lengths(answer) : status;
-}
-
-mt_status mt_diff_answer_load(struct mt_diff_answer *answer)
-{
-    MT_TRY(load(answer));
-    find_doubts(answer);
-    return MT_OK;
 }
