@@ -1,9 +1,9 @@
 /* memtrace check: a gate for continuous integration. */
 #include "answer/output_file.h"
 #include "cli/check/check_budget.h"
-#include "cli/check/check_report.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "words/check_report.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -98,10 +98,11 @@ static mt_status print_and_write(const struct mt_check *check, const struct chec
 {
     bool is_usual = strcmp(given->trace.trace, MT_DEFAULT_TRACE) == 0;
     const struct mt_check_place place = {is_usual ? NULL : given->trace.trace, given->trace.run != NULL};
+    const struct mt_screen screen = mt_output_screen();
     struct mt_check_row row;
     mt_status status = mt_check_row_create(check, &place, &row);
     if (status == MT_OK) {
-        given->trace.json ? mt_json_print(mt_check_json(&row)) : mt_check_print(&row);
+        given->trace.json ? mt_json_print(mt_check_json(&row)) : mt_check_print(&row, &screen);
         status = write_files(&row, given);
     }
     mt_check_row_release(&row);

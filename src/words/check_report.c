@@ -1,32 +1,34 @@
-#include "cli/check/check_report.h"
+#include "words/check_report.h"
 
+#include "answer/escape.h"
 #include "answer/output_file.h"
+#include "answer/table.h"
 #include "base/memory.h"
-#include "cli/output/output.h"
+#include "base/order.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* The lines about a check that failed, and those of them that are the verdict and the titles of the columns. */
 enum { MOST_LINES = 9, TITLE_LINES = 2 };
 
-static void print_hints(const struct mt_check_hints *hints)
+static void print_hints(const struct mt_check_hints *hints, const struct mt_screen *screen)
 {
-    int width = 0;
+    size_t width = 0;
     for (size_t i = 0; i < hints->count; i++)
-        if ((int)hints->items[i].command.length > width)
-            width = (int)hints->items[i].command.length;
+        width = mt_larger(width, hints->items[i].command.length);
     for (size_t i = 0; i < hints->count; i++) {
         const struct mt_text *command = &hints->items[i].command;
-        fputs("  ", stdout);
-        mt_print_name(mt_text_get(command));
-        printf("%*s  # %s\n", width - (int)command->length, "", hints->items[i].tells);
+        struct mt_text visible = {0};
+        mt_text_add_visible(&visible, mt_text_get(command));
+        fprintf(screen->file, "  %s%*s  # %s\n", mt_text_get(&visible), (int)(width - command->length), "",
+                hints->items[i].tells);
+        mt_text_release(&visible);
     }
 }
 
 /* Prints a table of the first `limit` criteria that failed. */
-static void print_failures(const struct mt_check_row *row, size_t limit)
+static void print_failures(const struct mt_check_row *row, size_t limit, const struct mt_screen *screen)
 {
     struct mt_criterion_row *failures = mt_host_alloc((limit + 1) * sizeof *failures);
     size_t shown = 0;
@@ -34,34 +36,34 @@ static void print_failures(const struct mt_check_row *row, size_t limit)
         if (!row->criteria[i].criterion.passed)
             failures[shown++] = row->criteria[i];
     assert(shown == limit);
-    mt_rows_print(&mt_criterion_type, "criterion text", NULL, failures, shown);
+    mt_screen_rows(screen, &mt_criterion_type, "criterion text", NULL, failures, shown);
     free(failures);
 }
 
-static void print_failed(const struct mt_check_row *row)
+static void print_failed(const struct mt_check_row *row, const struct mt_screen *screen)
 {
     const char *differences = mt_text_get(&row->differences);
     size_t failed = (size_t)row->failed;
     size_t room = MOST_LINES - TITLE_LINES - row->hints.count - (differences[0] != '\0');
     assert(failed > 0 && room >= 2);
     size_t shown = failed <= room ? failed : room - 1;
-    print_failures(row, shown);
+    print_failures(row, shown, screen);
     if (shown < failed)
-        mt_say("… and %zu more: --json lists them all", failed - shown);
+        mt_screen_say(screen, "… and %zu more: --json lists them all", failed - shown);
     if (differences[0] != '\0')
-        mt_say("settings that differ: %s", differences);
-    print_hints(&row->hints);
+        mt_screen_say(screen, "settings that differ: %s", differences);
+    print_hints(&row->hints, screen);
 }
 
-void mt_check_print(const struct mt_check_row *row)
+void mt_check_print(const struct mt_check_row *row, const struct mt_screen *screen)
 {
     struct mt_text line = {0};
     mt_check_add_verdict(row->check, &line);
     if (row->passed)
         mt_check_add_nearest(row->check, &line);
-    mt_print_line(&line);
+    mt_screen_line(screen, &line);
     if (!row->passed)
-        print_failed(row);
+        print_failed(row, screen);
 }
 
 /* Adds a test case of the suite. One that failed says so twice, since readers show either the message or the text. */

@@ -1,13 +1,14 @@
 /* The findings of a check, on the screen and as the files that continuous integration reads. Names come from whoever wrote
  * the trace: each form escapes them. */
-#ifndef MT_CLI_CHECK_REPORT_H
-#define MT_CLI_CHECK_REPORT_H
+#ifndef MT_WORDS_CHECK_REPORT_H
+#define MT_WORDS_CHECK_REPORT_H
 
+#include "answer/screen.h"
 #include "words/check_words.h"
 
 /* Prints one line if it passed; otherwise nine at most: the verdict, the criteria that failed, as many as fit, and what to
  * ask next. */
-void mt_check_print(const struct mt_check_row *row);
+void mt_check_print(const struct mt_check_row *row, const struct mt_screen *screen);
 
 /* Writes JUnit's XML, a test case for each criterion, in place of the file. */
 mt_status mt_check_write_junit(const struct mt_check_row *row, const char *path);
