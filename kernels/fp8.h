@@ -11,8 +11,6 @@
 
 #include "base/types.h"
 
-#include <stdbool.h>
-
 #ifdef __CUDACC__
 #define MTK_ANYWHERE static __host__ __device__ __forceinline__
 #else
@@ -25,11 +23,6 @@ enum { MTK_FP8_UNIT = 16, MTK_FP8_ALIGNMENT = 256 };
 
 /* The numbers of a scale in memory: the scale itself, and scratch for the largest magnitudes of parts of the tensor. */
 enum { MTK_FP8_PARTS = 511, MTK_FP8_NUMBERS = MTK_FP8_PARTS + 1 };
-
-MTK_ANYWHERE bool mtk_is_fp8(mt_dtype dtype)
-{
-    return dtype == MT_F8_E4M3FN || dtype == MT_F8_E5M2;
-}
 
 /* Returns `count`, rounded up to sixteens. */
 MTK_ANYWHERE int64_t mtk_fp8_padded(int64_t count)

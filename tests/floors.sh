@@ -11,7 +11,8 @@ rooms() {
     cat <<'END'
 base
 kernels             base
-device              base kernels
+device              base
+device/cuda         base device kernels
 alloc               base device
 operators           base device
 trace/store         base
@@ -27,8 +28,8 @@ producers/program   base device trace/store trace/query run
 analysis            base device alloc trace/store trace/query run producers/model producers/file producers/program
 words               base answer alloc trace/query producers/model analysis
 page                base trace/store trace/query analysis
-api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer kernels
-study               base words device alloc trace/store trace/query run producers/model analysis answer kernels
+api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer
+study               base words device alloc trace/store trace/query run producers/model analysis answer
 cli                 base answer words device alloc trace/store trace/query trace/export run producers/model producers/file producers/program producers/cuda analysis study page
 END
 }
@@ -82,9 +83,14 @@ except() {
     grep -vE "^($1)" || true
 }
 
+# nested ROOM: the folders of rooms inside it, which have rules of their own.
+nested() {
+    rooms | awk -v room="$1/" 'index($1, room) == 1 { print "src/" $1 "/" } END { print "none/" }' | paste -sd '|'
+}
+
 # strangers ROOM...: the first is a room, the others what it may include: its includes of anything else of ours.
 strangers() {
-    matches "^#include \"($names|trace|bench|tests)/" "$(place "$1")" |
+    matches "^#include \"($names|trace|bench|tests)/" "$(place "$1")" | except "$(nested "$1")" |
         grep -vE "#include \"($(echo "$@" | tr ' ' '|'))/" || true
 }
 

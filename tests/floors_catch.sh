@@ -10,7 +10,7 @@ trap 'rm -rf "$tree"' EXIT
 # put FILE LINE: a tree that keeps every rule, and FILE with that line in it.
 put() {
     rm -rf "$tree/src" "$tree/kernels"
-    mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/alloc" "$tree/src/trace/store" \
+    mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/device/cuda" "$tree/src/alloc" "$tree/src/trace/store" \
         "$tree/src/trace/query" "$tree/src/producers/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/run" "$tree/src/producers/cuda/cupti" "$tree/src/producers/torch" "$tree/src/cli" "$tree/src/words" "$tree/src/unknown" "$tree/kernels/cpu" \
         "$tree/kernels/cuda"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
@@ -44,12 +44,16 @@ accepts src/trace/query/peak.c '#include "trace/store/store.h"'
 accepts src/trace/query/peak.c '#include "trace/query/query.h"'
 accepts src/producers/model/step.c '#include "kernels/kernels.h"'
 accepts src/device/gpu.c '#include <cuda_runtime.h>'
+accepts src/device/cuda/card.c '#include "kernels/kernels.h"'
 accepts src/words/hints.c 'char hint[] = "memtrace run --seq 128";'
 accepts src/producers/cuda/cupti/calls.c '#include <cupti.h>'
 
 refuses src/base/text.c '#include "device/device.h"' 'src/base may include only'
 refuses kernels/cpu/fill.c '#include "device/device.h"' 'kernels may include only'
 refuses src/device/sim.c '#include "alloc/alloc.h"' 'src/device may include only'
+refuses src/device/device.c '#include "kernels/kernels.h"' 'src/device may include only'
+refuses src/device/cuda/card.c '#include "alloc/alloc.h"' 'src/device/cuda may include only'
+refuses src/api/api_run.c '#include "kernels/kernels.h"' 'src/api may include only'
 refuses src/alloc/block.c '#include "trace/store/recorder.h"' 'src/alloc may include only'
 refuses src/trace/store/ring.c '#include "alloc/alloc.h"' 'may include only'
 refuses src/trace/query/peak.c '#include "device/device.h"' 'may include only'

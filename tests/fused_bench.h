@@ -37,7 +37,7 @@ static inline void open_model(struct bench_model *m, const struct mt_training_co
     m->sink = mt_sink_discarding(m->interner);
     assert_int_equal(mt_training_config_check(config), MT_OK);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open(test_device, &m->device), MT_OK);
+    assert_int_equal(mt_model_device_open(test_device, &m->device), MT_OK);
     assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
     assert_int_equal(mt_token_source_open(&m->config, &m->tokens), MT_OK);
     mt_runtime_open(&m->rt, m->device, m->alloc);
@@ -162,7 +162,7 @@ static inline long first_difference(const struct mt_training_config *config, con
     struct recording planned, executed;
     struct mt_device *device;
     char sim[MT_DEVICE_NAME];
-    assert_int_equal(mt_device_open(test_device, &device), MT_OK);
+    assert_int_equal(mt_model_device_open(test_device, &device), MT_OK);
     mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
     mt_device_close(device);
     record_training(&planned, config, alloc, sim);

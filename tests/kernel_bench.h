@@ -3,6 +3,7 @@
 #ifndef MT_TESTS_KERNEL_BENCH_H
 #define MT_TESTS_KERNEL_BENCH_H
 
+#include "producers/model/training.h"
 #include "strided.h"
 
 #include <setjmp.h>
@@ -159,7 +160,7 @@ static inline void roll_sizes(struct dice *dice, int64_t *out_rows, int64_t *out
 static inline int open_bench(void **state)
 {
     (void)state;
-    assert_int_equal(mt_device_open(test_device, &bench.device), MT_OK);
+    assert_int_equal(mt_model_device_open(test_device, &bench.device), MT_OK);
     assert_int_equal(mt_device_reserve(bench.device, ARENA_BYTES, &bench.memory), MT_OK);
     return 0;
 }

@@ -34,7 +34,11 @@ holds memtrace bin/memtrace "$libraries/libmemtrace\.so\.[0-9]+" share/man/man1/
 ! grep -E 'include/|\.a$|libmemtrace_cuda' list || die "these belong to other packages"
 depends=$(dpkg-deb -f "$package" Depends)
 needs='libc6 libsqlite3-0 zlib1g'
-grep -q '^MT_STATIC_LIBS:BOOL=ON' "$build/CMakeCache.txt" || needs="$needs libopenblas0"
+if grep -q '^MT_STATIC_LIBS:BOOL=ON' "$build/CMakeCache.txt"; then
+    grep -q 'lib/memtrace/libmemtrace_openblas\.so$' list || die 'the program lacks OpenBLAS'
+else
+    needs="$needs libopenblas0"
+fi
 for name in $needs; do
     echo "$depends" | grep -q "$name" || die "the program needs $name, and depends on: $depends"
 done

@@ -102,7 +102,7 @@ static inline mt_status recording_train(struct recording *recording, const char 
     struct mt_sink sink = recording_sink(recording);
     mt_status status = mt_alloc_settings_parse(alloc, &settings);
     if (status == MT_OK)
-        status = mt_device_open(device, &opened);
+        status = mt_model_device_open(device, &opened);
     if (status == MT_OK)
         status = mt_alloc_create(opened, &sink, &settings, &allocator);
     if (status == MT_OK)

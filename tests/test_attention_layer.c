@@ -71,7 +71,7 @@ static void open_bench(struct bench *bench, const char *device, mt_attention_kin
     recording_open(&bench->recording);
     const struct mt_sink sink = recording_sink(&bench->recording);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open(device, &bench->device), MT_OK);
+    assert_int_equal(mt_model_device_open(device, &bench->device), MT_OK);
     assert_int_equal(mt_alloc_create(bench->device, &sink, &settings, &bench->alloc), MT_OK);
     mt_runtime_open(&bench->rt, bench->device, bench->alloc);
     for (int i = 0; i < PROJECTIONS; i++) {

@@ -34,7 +34,7 @@ static struct outcome run_case(const char *spelling, const struct mt_attention_c
     recording_open(&outcome.recording);
     const struct mt_sink sink = recording_sink(&outcome.recording);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open(spelling, &device), MT_OK);
+    assert_int_equal(mt_model_device_open(spelling, &device), MT_OK);
     assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
     outcome.status = mt_attention_study_run(device, alloc, study, NULL, &outcome.kept);
     mt_alloc_stats(alloc, &outcome.stats);

@@ -279,7 +279,7 @@ static void the_host_clock_runs_by_itself(void **state)
     while (last == first)
         last = mt_device_now_ns(device);
     assert_true(last > first && last < 60000000000u);
-    assert_true(mt_device_executes(device));
+    assert_false(mt_device_executes(device)); /* its kernels are added by the model */
     mt_device_close(device);
 }
 

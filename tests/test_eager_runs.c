@@ -115,7 +115,7 @@ static void sim_and_cuda_emit_one_sequence(void **state)
     (void)state;
     struct mt_device *device;
     char sim[MT_DEVICE_NAME];
-    assert_int_equal(mt_device_open("cuda", &device), MT_OK);
+    assert_int_equal(mt_model_device_open("cuda", &device), MT_OK);
     mt_device_spell_simulated(&device->card, device->capacity_bytes, sim);
     mt_device_close(device);
     expect_one_sequence(sim, "cuda");
@@ -258,7 +258,7 @@ static void any_refused_segment_is_an_ordinary_outcome(void **state)
         recording_open(&recording);
         struct mt_sink sink = recording_sink(&recording);
         assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-        assert_int_equal(mt_device_open("sim", &device), MT_OK);
+        assert_int_equal(mt_model_device_open("sim", &device), MT_OK);
         device->fail_reserve_at = n;
         assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
         mt_status status = mt_training_run(device, alloc, &config, NULL);
@@ -321,7 +321,7 @@ static bool train_with_failing_product(uint64_t n)
     recording_open(&recording);
     struct mt_sink sink = recording_sink(&recording);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("cpu:1GiB", &device), MT_OK);
+    assert_int_equal(mt_model_device_open("cpu:1GiB", &device), MT_OK);
     const struct mt_device_table *table = device->table;
     struct mt_device_table marked = *table;
     struct mtk_table kernels = *device->kernels;

@@ -64,7 +64,7 @@ static void open_model(struct bench_model *m, const struct mt_training_config *c
     m->interner = mt_interner_create();
     m->sink = mt_sink_discarding(m->interner);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open(golden_device, &m->device), MT_OK);
+    assert_int_equal(mt_model_device_open(golden_device, &m->device), MT_OK);
     assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
     assert_int_equal(mt_token_source_open(config, &m->tokens), MT_OK);
     mt_runtime_open(&m->rt, m->device, m->alloc);

@@ -39,7 +39,7 @@ static void open_laboratory(struct laboratory *lab)
     lab->interner = mt_interner_create();
     lab->sink = mt_sink_discarding(lab->interner);
     assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("cpu:256MiB", &lab->device), MT_OK);
+    assert_int_equal(mt_model_device_open("cpu:256MiB", &lab->device), MT_OK);
     assert_int_equal(mt_alloc_create(lab->device, &lab->sink, &settings, &lab->alloc), MT_OK);
     mt_runtime_open(&lab->rt, lab->device, lab->alloc);
     mt_scope_enter(&lab->rt, "test", MT_CATEGORY_BLOCK, "test");

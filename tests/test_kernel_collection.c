@@ -116,7 +116,7 @@ static mt_status train(const char *spelling)
     struct mt_sink sink = recording_sink(&recording);
     sink.kernel = store;
     assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-    assert_int_equal(mt_device_open(spelling, &device), MT_OK);
+    assert_int_equal(mt_model_device_open(spelling, &device), MT_OK);
     device->watch = &counting.watch;
     assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
     mt_status status = mt_training_run(device, alloc, &config, NULL);

@@ -68,7 +68,7 @@ static inline mt_status text_train(const char *spelling, const struct mt_trainin
     const struct mt_training_observer observer = {.context = out, .step_done = text_keep_loss};
     mt_status status = mt_alloc_settings_parse("", &settings);
     if (status == MT_OK)
-        status = mt_device_open(spelling, &device);
+        status = mt_model_device_open(spelling, &device);
     if (status == MT_OK)
         status = mt_alloc_create(device, &sink, &settings, &alloc);
     if (status == MT_OK)

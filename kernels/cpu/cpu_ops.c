@@ -132,7 +132,7 @@ static uint8_t uint8_of_double(double value)
         }
 
 /* True if elements of a dtype are read into tiles. A macro, since only asserts use it. */
-#define HAS_TILES(dtype) (((dtype) > MT_NONE && (dtype) < MT_COMPUTED_DTYPE_COUNT) || mtk_is_fp8(dtype))
+#define HAS_TILES(dtype) (((dtype) > MT_NONE && (dtype) < MT_COMPUTED_DTYPE_COUNT) || mt_is_fp8(dtype))
 
 void mtk_load(const char *from, mt_dtype dtype, int64_t stride, int64_t count, double *restrict tile)
 {

@@ -67,7 +67,7 @@ mt_status mtk_cpu_cast_fp8(mtk_scale_origin origin, const struct mtk_view *scale
     (void)queue;
     mt_dtype dtype = codes != NULL ? codes->dtype : turned->dtype;
     int64_t rows = mtk_row_count(in);
-    assert(mtk_is_fp8(dtype) && mtk_is_contiguous(in) && (codes == NULL || mtk_same_shape(codes, in)));
+    assert(mt_is_fp8(dtype) && mtk_is_contiguous(in) && (codes == NULL || mtk_same_shape(codes, in)));
     assert(turned == NULL || (turned->shape[2] == in->shape[3] && turned->shape[3] == mtk_fp8_padded(rows)));
     if (origin == MTK_SCALE_IS_FOUND)
         write_scale(scale, dtype, largest_of(in));

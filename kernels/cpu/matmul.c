@@ -34,28 +34,23 @@ static struct {
     char reason[256];
 } blas;
 
-#ifdef MTK_OPENBLAS_FILE /* its name, as CMakeLists.txt found it; without one it is linked */
+/* Looks in the places that CMakeLists.txt names. The reason of a failure is the first place's. */
 static void load_blas(void)
 {
-    void *library = dlopen(MTK_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        snprintf(blas.reason, sizeof blas.reason, "%s", dlerror());
-        library = dlopen(MTK_OPENBLAS_FOLDER "/" MTK_OPENBLAS_FILE, RTLD_NOW | RTLD_LOCAL);
+    static const char *const places[] = {MTK_OPENBLAS_PLACES};
+    void *library = NULL;
+    for (size_t i = 0; library == NULL && i < sizeof places / sizeof places[0]; i++) {
+        library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL && i == 0)
+            snprintf(blas.reason, sizeof blas.reason, "%s", dlerror());
     }
     if (library == NULL)
         return;
     *(void **)&blas.sgemm = dlsym(library, "cblas_sgemm");
     *(void **)&blas.dgemm = dlsym(library, "cblas_dgemm");
     if (blas.sgemm == NULL || blas.dgemm == NULL)
-        snprintf(blas.reason, sizeof blas.reason, "%s lacks cblas_sgemm or cblas_dgemm", MTK_OPENBLAS_FILE);
+        snprintf(blas.reason, sizeof blas.reason, "it lacks cblas_sgemm or cblas_dgemm");
 }
-#else
-static void load_blas(void)
-{
-    blas.sgemm = cblas_sgemm;
-    blas.dgemm = cblas_dgemm;
-}
-#endif
 
 /* Makes `blas` usable, on any thread. Fails with MT_FAILED if OpenBLAS can't be loaded. */
 static mt_status need_blas(void)
@@ -239,9 +234,9 @@ static void multiply(const struct mtk_product *product, const struct matrix *out
                      const struct matrix *b)
 {
     assert(a->rows == out->rows && b->columns == out->columns && a->columns == b->rows);
-    assert(a->dtype == b->dtype || (mtk_is_fp8(a->dtype) && mtk_is_fp8(b->dtype)));
+    assert(a->dtype == b->dtype || (mt_is_fp8(a->dtype) && mt_is_fp8(b->dtype)));
     bool is_converted =
-        a->dtype == MT_BF16 || mtk_is_fp8(a->dtype) || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
+        a->dtype == MT_BF16 || mt_is_fp8(a->dtype) || (a->dtype == MT_F32 && product->math == MTK_MATH_TF32);
     if (is_converted)
         multiply_blocks(product, out, a, b);
     else if (layout_of(out).order == NEITHER || layout_of(a).order == NEITHER || layout_of(b).order == NEITHER)

@@ -206,7 +206,7 @@ mt_status mtk_cuda_matmul(const struct mtk_product *how, const struct mtk_view *
     if (status != MT_OK)
         return status;
     product p = product_of(how, out, a, b);
-    if (mtk_is_fp8(a->dtype)) {
+    if (mt_is_fp8(a->dtype)) {
         status = multiply_fp8(how, &p, workspace, workspace_bytes, queue);
         return status == MT_OK ? MT_OK : fail_product(status, out, a, b);
     }

@@ -2,6 +2,7 @@
 #ifndef MT_BASE_TYPES_H
 #define MT_BASE_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,6 +52,12 @@ typedef enum mt_dtype { MT_DTYPES(X) MT_DTYPE_COUNT, MT_COMPUTED_DTYPE_COUNT = M
 /* Return the name and the bytes of one element; "?" and 0 for a number that is no dtype. */
 const char *mt_dtype_name(mt_dtype dtype);
 size_t mt_dtype_bytes(mt_dtype dtype);
+
+/* True if the matrix units of a card multiply numbers of this dtype as fp8. */
+static inline bool mt_is_fp8(mt_dtype dtype)
+{
+    return dtype == MT_F8_E4M3FN || dtype == MT_F8_E5M2;
+}
 
 /* The most dimensions of a tensor that kernels compute with. */
 enum { MT_MAX_DIMS = 4 };

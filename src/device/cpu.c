@@ -119,7 +119,6 @@ mt_status mt_cpu_open(const char *argument, struct mt_device **out)
     struct mt_device *device = mt_host_alloc(sizeof *device);
     *device = (struct mt_device){
         .table = &cpu_table,
-        .kernels = &mtk_cpu,
         .capacity_bytes = capacity,
         .card = mt_card_reference(),
     };

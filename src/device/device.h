@@ -4,7 +4,7 @@
  *                                                        advances by an estimate of each op's time
  *   "sim:my.json"                                        a card of one's own (card_file.c)
  *   "sim:l4:free=20GiB"                                  a card on which other processes leave that much
- *   "cpu", "cpu:4GiB"                                    host memory under a capacity; kernels in C
+ *   "cpu", "cpu:4GiB"                                    host memory under a capacity
  *   "cuda", "cuda:1"                                     an NVIDIA card, through a module that is loaded when it is opened
  *
  * backend.h has what a device implements.
@@ -18,7 +18,6 @@
 #include "base/status.h"
 #include "base/types.h"
 #include "device/card.h"
-#include "kernels/kernels.h"
 
 #include <stdbool.h>
 
@@ -29,7 +28,7 @@ struct mt_work {
     double besides;      /* operations of fp32 that the same kernel makes where its products don't hide them */
     uint64_t bytes;      /* read and written */
     mt_dtype dtype;      /* selects the peak rate; of a matrix product, the dtype of its operands */
-    mtk_math math;       /* of a matrix product of fp32 */
+    bool rounds_to_tf32; /* a matrix product of fp32 reads its operands as tf32 */
     bool matrix_product; /* runs on the matrix units, where the card has them for the dtype */
     int launches;        /* of kernels; 0 is one */
     uint64_t host_ns;    /* that the program takes to launch them */
@@ -48,13 +47,15 @@ enum { MT_DEVICE_MARKS = 16, MT_DEVICE_NAME = 96, MT_DEVICE_PAGE = 2 << 20 /* by
 
 struct mt_device_table; /* of a backend: backend.h */
 struct mt_kernel_watch;
+struct mtk_queue;
+struct mtk_table;
 
 /* Invariants: reserved_bytes is the sum of what was reserved or mapped and not given back; reserved_bytes <=
  * capacity_bytes, unless the capacity was lowered since; once it was, capacity_bytes is the least of limit_bytes, if there is
  * one, and what the context, or all that is held outside, leaves of the card. Backends embed this as their first member. */
 struct mt_device {
     const struct mt_device_table *table;
-    const struct mtk_table *kernels; /* NULL: nothing is executed */
+    const struct mtk_table *kernels; /* of who computes (mt_model_device_open); NULL: nothing is executed */
     char name[MT_DEVICE_NAME];       /* as opened: "sim:h200" */
     uint64_t capacity_bytes;
     uint64_t reserved_bytes;

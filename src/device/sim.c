@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "kernels/fp8.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -91,11 +90,11 @@ static double peak_rate(const struct mt_card *card, const struct mt_work *work)
     double matrix_rate = 0;
     if (work->matrix_product && work->dtype == MT_BF16)
         matrix_rate = card->bf16_matrix_rate;
-    if (work->matrix_product && mtk_is_fp8(work->dtype))
+    if (work->matrix_product && mt_is_fp8(work->dtype))
         matrix_rate = card->fp8_matrix_rate;
     if (work->matrix_product && work->dtype == MT_F16)
         matrix_rate = card->fp16_matrix_rate;
-    if (work->matrix_product && work->dtype == MT_F32 && work->math == MTK_MATH_TF32)
+    if (work->matrix_product && work->dtype == MT_F32 && work->rounds_to_tf32)
         matrix_rate = card->tf32_matrix_rate;
     return matrix_rate > 0 ? matrix_rate : card->fp32_rate;
 }

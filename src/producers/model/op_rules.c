@@ -125,7 +125,7 @@ struct mt_work mt_op_work(const struct mt_runtime *rt, const char *op, double op
     struct mt_work work = {.op = op,
                            .operations = operations,
                            .dtype = tensors[count - 1]->dtype,
-                           .math = rt->math,
+                           .rounds_to_tf32 = rt->math == MTK_MATH_TF32,
                            .matrix_product = matrix_product,
                            .host_ns = rt->launch_ns};
     for (int i = 0; i < count; i++)

@@ -67,7 +67,6 @@ static void spend_elementwise(struct mt_runtime *rt, const char *op, const struc
     struct mt_work work = {.op = op,
                            .operations = (double)mt_tensor_count(tensors[0]),
                            .dtype = tensors[count - 1]->dtype,
-                           .math = rt->math,
                            .launches = kernels,
                            .host_ns = (uint64_t)kernels * rt->launch_ns};
     assert(kernels >= 1);
@@ -166,8 +165,8 @@ static bool is_readable_matrix(const struct mt_tensor *m)
 /* True if operands of these dtypes have products of that. */
 static bool matmul_dtypes_fit(mt_dtype out, mt_dtype a, mt_dtype b)
 {
-    if (mtk_is_fp8(a))
-        return mtk_is_fp8(b) && (a == MT_F8_E4M3FN || b == MT_F8_E4M3FN) && (out == MT_F32 || out == MT_BF16);
+    if (mt_is_fp8(a))
+        return mt_is_fp8(b) && (a == MT_F8_E4M3FN || b == MT_F8_E4M3FN) && (out == MT_F32 || out == MT_BF16);
     return a == b && (out == a || (out == MT_F32 && a == MT_BF16));
 }
 
@@ -222,7 +221,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
 {
     const struct mtk_product product = {.math = rt->math, .alpha = alpha, .beta = beta, .choosing = rt->choosing};
     if (mt_op_ready(rt, "matmul", (const struct mt_tensor *[]){out, a, b}, 3) &&
-        mt_op_expect(rt, matmul_fits(out, a, b) && !mtk_is_fp8(a->dtype), "matmul", out, a))
+        mt_op_expect(rt, matmul_fits(out, a, b) && !mt_is_fp8(a->dtype), "matmul", out, a))
         multiply(rt, &product, out, a, b);
 }
 
@@ -230,7 +229,7 @@ void mt_op_product(struct mt_runtime *rt, double alpha, double beta, struct mt_t
 static bool fp8_operand_fits(const struct mt_tensor *operand, int dense, const struct mt_tensor *scale)
 {
     const int across = 3 - dense;
-    return mtk_is_fp8(operand->dtype) && operand->dims == 3 && operand->shape[0] == 1 && operand->stride[dense] == 1 &&
+    return mt_is_fp8(operand->dtype) && operand->dims == 3 && operand->shape[0] == 1 && operand->stride[dense] == 1 &&
            operand->shape[dense] % MTK_FP8_UNIT == 0 && operand->stride[across] % MTK_FP8_UNIT == 0 &&
            operand->address % MTK_FP8_ALIGNMENT == 0 && mt_op_fp8_scale_fits(scale);
 }

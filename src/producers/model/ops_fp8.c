@@ -22,7 +22,7 @@ mt_status mt_op_fp8_check(const struct mt_device *device)
 /* True if a copy of `in` in fp8 can be written to `copy`. */
 static bool copy_fits(const struct mt_tensor *copy, const struct mt_tensor *in)
 {
-    return mtk_is_fp8(copy->dtype) && mt_tensor_is_contiguous(copy) && copy->storage != in->storage &&
+    return mt_is_fp8(copy->dtype) && mt_tensor_is_contiguous(copy) && copy->storage != in->storage &&
            copy->address % MTK_FP8_UNIT == 0;
 }
 
@@ -78,7 +78,6 @@ void mt_op_cast_fp8(struct mt_runtime *rt, mtk_scale_origin origin, struct mt_te
                                                     (codes != NULL ? mt_tensor_bytes(codes) : 0) +
                                                     (turned != NULL ? mt_tensor_bytes(turned) : 0),
                                            .dtype = in->dtype,
-                                           .math = rt->math,
                                            .launches = passes,
                                            .host_ns = (uint64_t)passes * rt->launch_ns});
     MT_OP_LAUNCH(rt, "cast_fp8", cast_fp8, origin, MT_OP_VIEW(scale), MT_OP_OPTIONAL_VIEW(codes),

@@ -331,7 +331,7 @@ static struct mtk_adamw_item item_of(const struct mt_adamw_tensors *p)
 void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
                  const struct mt_adamw_tensors *parameters)
 {
-    struct mt_work work = {.op = "adamw", .dtype = how->dtype, .math = rt->math};
+    struct mt_work work = {.op = "adamw", .dtype = how->dtype};
     assert(count > 0);
     for (int i = 0; i < count; i++)
         if (!adamw_fits(rt, how->dtype, &parameters[i]))

@@ -14,6 +14,7 @@
 #define MT_MODEL_RUNTIME_H
 
 #include "alloc/alloc.h"
+#include "kernels/kernels.h"
 
 #include <stdbool.h>
 

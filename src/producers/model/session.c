@@ -138,11 +138,11 @@ static void on_grad_norm(void *context, const char *parameter, double norm)
 mt_status mt_run_device_open(const char *spelling, const struct mt_session_observer *observer, struct mt_device **out)
 {
     if (strcmp(spelling, MT_DEVICE_AUTO) != 0)
-        return mt_device_open(spelling, out);
-    mt_status status = mt_device_open("cuda", out);
+        return mt_model_device_open(spelling, out);
+    mt_status status = mt_model_device_open("cuda", out);
     if (status != MT_NO_DEVICE)
         return status;
-    status = mt_device_open("sim", out);
+    status = mt_model_device_open("sim", out);
     if (status == MT_OK)
         note(&(struct session){.observer = observer},
              "there is no usable GPU: this is %s, where memory is planned and nothing is executed", (*out)->name);

@@ -2,7 +2,6 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "kernels/fp8.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -83,7 +82,7 @@ struct mt_tensor *mt_tensor_empty(struct mt_runtime *rt, mt_role role, const cha
     uint64_t bytes = 0;
     struct mt_block *block = NULL;
     assert(dims >= 0 && dims <= MT_MAX_DIMS && role < MT_ROLE_COUNT);
-    assert(dtype < MT_COMPUTED_DTYPE_COUNT || mtk_is_fp8(dtype) || !mt_device_executes(rt->device));
+    assert(dtype < MT_COMPUTED_DTYPE_COUNT || mt_is_fp8(dtype) || !mt_device_executes(rt->device));
     if (rt->status != MT_OK)
         return NULL;
     mt_status status = shape_bytes(dtype, dims, shape, &bytes);

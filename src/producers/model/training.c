@@ -240,6 +240,14 @@ static const struct mt_implementation *implementation_of(const struct mt_trainin
     return config->implementation == MT_IMPLEMENTATION_FUSED ? &mt_fused_implementation : &mt_eager_implementation;
 }
 
+mt_status mt_model_device_open(const char *spelling, struct mt_device **out)
+{
+    MT_TRY(mt_device_open(spelling, out));
+    if (strcmp(mt_device_kind(*out), "cpu") == 0)
+        (*out)->kernels = &mtk_cpu;
+    return MT_OK;
+}
+
 mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_training_config *config,
                           const struct mt_training_observer *observer)
 {

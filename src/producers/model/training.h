@@ -19,6 +19,10 @@ struct mt_training_observer {
     void (*grad_norm)(void *context, const char *parameter, double norm);
 };
 
+/* Opens a device as mt_device_open does, with the kernels that compute on it. The module of a GPU brings its own; the
+ * kernels of the host are added here. A device that mt_device_open opened on the host has memory only. */
+mt_status mt_model_device_open(const char *spelling, struct mt_device **out);
+
 /* Runs `config` (checked first) on `device` with every block from `alloc`, which must have been made for that device.
  * Fails with MT_OUT_OF_MEMORY after everything that was taken was given back; the trace has the blocks that were live.
  * `observer` may be NULL. */

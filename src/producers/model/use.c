@@ -1,7 +1,5 @@
 #include "producers/model/use.h"
 
-#include "kernels/fp8.h"
-
 #include <assert.h>
 
 /* Notes a use at `moment`; the pause before it may be the longest so far. */
@@ -68,7 +66,7 @@ void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch)
 
 static bool has_precision(mt_dtype dtype)
 {
-    return mt_is_floating(dtype) || mtk_is_fp8(dtype);
+    return mt_is_floating(dtype) || mt_is_fp8(dtype);
 }
 
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input)
