@@ -168,6 +168,20 @@ static void many_snapshots_become_ranks_of_one_trace(void **state)
     json_decref(answer);
 }
 
+/* 9999999999999999999 has more than 63 bits, and 2147483648 more than 31. */
+static void a_number_too_large_for_a_rank_is_none(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *number = i == 0 ? "9999999999999999999" : "2147483648";
+        assert_int_equal(
+            shell("rm -f big.db; cp \"$D\"/import/program_oom_gpt2.pickle.gz rank%s.pickle.gz", number)->code, 0);
+        assert_int_equal(shell("\"$M\" import rank%s.pickle.gz --trace big.db", number)->code, 0);
+        const struct said *said = MEMTRACE("sql --trace big.db \"SELECT count(*) FROM run WHERE rank IS NULL\"");
+        assert_says(strchr(said->out, '\n'), "1");
+    }
+}
+
 static void a_rank_tells_how_exact_its_clock_is(void **state)
 {
     (void)state;
@@ -296,6 +310,7 @@ int main(void)
         LIBRARY_TEST(a_damaged_catalogue_is_made_anew_and_a_stranger_s_file_is_left_alone),
         LIBRARY_TEST(a_folder_is_a_trace_whose_runs_are_ranks),
         LIBRARY_TEST(many_snapshots_become_ranks_of_one_trace),
+        LIBRARY_TEST(a_number_too_large_for_a_rank_is_none),
         LIBRARY_TEST(a_rank_tells_how_exact_its_clock_is),
         LIBRARY_TEST(steps_that_go_higher_and_higher_hint_at_a_leak),
         LIBRARY_TEST(ranks_that_did_not_end_are_named),

@@ -40,7 +40,8 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* True if a file's name tells a rank: "rank3.pickle", "snapshot_rank_3.json.gz", "Rank-3". */
+/* True if a file's name has a rank: "rank3.pickle", "snapshot_rank_3.json.gz", "Rank-3". False, too, if the number is larger
+ * than any rank. */
 static bool find_rank(const char *name, struct mt_run_rank *out)
 {
     static const char WORD[] = "rank";
@@ -48,8 +49,9 @@ static bool find_rank(const char *name, struct mt_run_rank *out)
         const char *digits = found + strlen(WORD);
         digits += *digits != '\0' && strchr("_-=", *digits) != NULL;
         if (isdigit((unsigned char)*digits)) {
-            *out = (struct mt_run_rank){.rank = (int64_t)strtoul(digits, NULL, 10), .local_rank = -1, .world_size = -1};
-            return out->rank <= INT32_MAX;
+            const unsigned long number = strtoul(digits, NULL, 10); /* ULONG_MAX if it has too many digits */
+            *out = (struct mt_run_rank){.rank = (int64_t)number, .local_rank = -1, .world_size = -1};
+            return number <= INT32_MAX;
         }
     }
     return false;
