@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 struct search {
     const char *library, *symbol;
     void *replacement;
-    int replaced;
+    int replaced; /* entries that have the replacement */
 };
 
 /* The parts of a library that the search reads. */
@@ -56,13 +57,30 @@ static struct tables find_tables(const ElfW(Dyn) * entry)
     return tables;
 }
 
-/* Writes one word of the table, which the dynamic linker may have made read-only after it had filled it in. */
-static void write_entry(void **entry, void *value)
+/* True if the dynamic linker made the page at `begin` read-only after it had filled in the tables: it protects whole pages,
+ * and leaves the last one writable if its end is not the segment's. */
+static bool is_sealed(const struct dl_phdr_info *library, uintptr_t begin, uintptr_t page)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    void *begin = (void *)((uintptr_t)entry / page * page);
-    if (mprotect(begin, page, PROT_READ | PROT_WRITE) == 0)
-        __atomic_store_n(entry, value, __ATOMIC_RELEASE);
+    for (int i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[i];
+        const uintptr_t first = library->dlpi_addr + segment->p_vaddr, end = first + segment->p_memsz;
+        if (segment->p_type == PT_GNU_RELRO && first / page * page <= begin && begin < end / page * page)
+            return true;
+    }
+    return false;
+}
+
+/* Writes one entry of the table, and leaves its page as protected as it was. False if the page can't be made writable. */
+static bool write_entry(const struct dl_phdr_info *library, void **entry, void *value)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)entry / page * page;
+    const bool sealed = is_sealed(library, begin, page);
+    if (sealed && mprotect((void *)begin, page, PROT_READ | PROT_WRITE) != 0)
+        return false;
+    __atomic_store_n(entry, value, __ATOMIC_RELEASE);
+    if (sealed)
+        (void)mprotect((void *)begin, page, PROT_READ);
+    return true;
 }
 
 static void replace_in(const struct dl_phdr_info *library, const struct tables *tables, struct search *search)
@@ -73,8 +91,8 @@ static void replace_in(const struct dl_phdr_info *library, const struct tables *
             const ElfW(Sym) *symbol = &tables->symbols[ELF64_R_SYM(relocation->r_info)];
             if (ELF64_R_SYM(relocation->r_info) == 0 || strcmp(tables->names + symbol->st_name, search->symbol) != 0)
                 continue;
-            write_entry((void **)(library->dlpi_addr + relocation->r_offset), search->replacement);
-            search->replaced++;
+            search->replaced +=
+                write_entry(library, (void **)(library->dlpi_addr + relocation->r_offset), search->replacement);
         }
 }
 
@@ -108,6 +126,9 @@ int mt_torch_call_replace(const char *library, const char *owner, const char *sy
         return mt_fail(MT_NO_DEVICE, "%s is not loaded, or has no %s", owner, symbol);
     *out_original = original; /* before the first call may come through the replacement */
     dl_iterate_phdr(visit, &search);
-    return search.replaced > 0 ? MT_OK
-                               : mt_fail(MT_NO_DEVICE, "%s is not loaded, or does not call %s", library, symbol);
+    if (search.replaced > 0)
+        return MT_OK;
+    *out_original = NULL;
+    return mt_fail(MT_NO_DEVICE, "%s is not loaded, does not call %s, or its calls can't be redirected", library,
+                   symbol);
 }

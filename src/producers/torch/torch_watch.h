@@ -38,7 +38,8 @@ void mt_torch_watch_entry(const struct mt_torch_entry *entry);
 void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t allocated, uint64_t reserved);
 
 /* Puts `replacement` in the place of a function that a loaded library calls in another one, for that library alone. Finds
- * the function in `owner`. Fails with MT_NO_DEVICE if either library is not loaded or the first does not call it. */
+ * the function in `owner`. Fails with MT_NO_DEVICE, and sets `*out_original` to NULL, if either library is not loaded, the
+ * first does not call the function, or no call of it can be redirected. */
 int mt_torch_call_replace(const char *library, const char *owner, const char *symbol, void *replacement,
                           void **out_original);
 
