@@ -198,7 +198,7 @@ int memtrace_torch_stacks(int minor);
  * Python's lock held. To be compared with what Python says before stacks are recorded. */
 const char *memtrace_torch_stack_text(void);
 
-/* Begin and end recording them, without the frames of files whose path begins with `package`. */
+/* Begin and end recording them, without the frames of files whose path begins with `package`, the first call's. */
 void memtrace_torch_stacks_begin(const char *package);
 void memtrace_torch_stacks_end(void);
 

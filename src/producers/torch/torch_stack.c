@@ -6,14 +6,14 @@
 #include "producers/torch/torch_backward.h"
 
 #include <assert.h>
-#include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* Invariants: has_caller == (calls > 0) under the lock; it is true only while caller_thread is in torch.autograd.backward, so the
- * frames of `caller` are valid. `package` is set before the first request. */
+ * frames of `caller` are valid. `package` is set once, before is_wanted, and never freed: requests read it without the lock. */
 static struct stacks {
     atomic_bool is_wanted, has_caller;
-    char *package; /* the folder of memtrace's own files; NULL: none */
+    char *_Atomic package; /* the folder of memtrace's own files; NULL: none */
     struct mt_lock lock;
     void *caller_thread;
     uint32_t calls; /* of backward, within each other, by caller_thread */
@@ -27,8 +27,10 @@ int memtrace_torch_stacks(int minor)
 
 void memtrace_torch_stacks_begin(const char *package)
 {
-    free(stacks.package);
-    stacks.package = mt_host_strdup(package);
+    mt_lock_take(&stacks.lock);
+    if (stacks.package == NULL)
+        stacks.package = mt_host_strdup(package);
+    mt_lock_give(&stacks.lock);
     stacks.is_wanted = true;
 }
 
@@ -116,7 +118,8 @@ void mt_torch_stack_leave(const struct mt_torch_stack *stack)
 
 static bool is_of_memtrace(const char *file)
 {
-    return stacks.package != NULL && strncmp(file, stacks.package, strlen(stacks.package)) == 0;
+    const char *package = stacks.package;
+    return package != NULL && strncmp(file, package, strlen(package)) == 0;
 }
 
 mt_stack_id mt_torch_stack_store(const struct mt_torch_stack *stack, const struct mt_sink *sink)
