@@ -177,6 +177,18 @@ def test_shapes_that_depend_on_values_are_computed_or_assumed_and_told(dry):
     assert "values that were not computed: " in said.stderr and "a number (program.py:7)" in said.stderr
 
 
+def test_a_tensor_that_was_refused_leaves_no_shape_to_the_next_block(dry):
+    dry.run("""
+        import torch
+        a, made = torch.ones(64, 64, device="cuda"), torch.ones(64, 64, device="cuda")
+        try:
+            torch.empty((3, -1), dtype=torch.float64, device="cuda")
+        except RuntimeError:
+            torch.mm(a, a, out=made)
+        """)
+    assert dry.rows("SELECT dtype, shape FROM block WHERE requested_bytes = 32 << 20") == [("none", "")]
+
+
 def test_the_allocator_has_the_settings_of_the_environment(dry):
     source = """
         import torch

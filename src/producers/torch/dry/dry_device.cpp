@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iomanip>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -22,8 +23,7 @@ namespace
 
 constexpr int OUT_OF_MEMORY = 5; /* MT_OUT_OF_MEMORY */
 
-thread_local struct memtrace_torch_shape next_shape; /* of the next block */
-thread_local bool has_next_shape;
+thread_local std::optional<memtrace_torch_shape> next_shape; /* of a shape_of_next that lives */
 
 /* ---- blocks ---- */
 
@@ -81,12 +81,12 @@ c10::DataPtr take(size_t bytes)
 {
     const Device device(DeviceType::CUDA, current_device());
     uint64_t address = 0;
-    const bool has_shape = std::exchange(has_next_shape, false);
+    const auto shape = std::exchange(next_shape, std::nullopt);
     if (bytes == 0)
         return {nullptr, nullptr, &c10::detail::deleteNothing, device};
     const int status = memtrace_torch_take(static_cast<int64_t>(bytes), current_device(),
                                            static_cast<uint64_t>(current_stream(current_device()).id()),
-                                           has_shape ? &next_shape : nullptr, &address);
+                                           shape.has_value() ? &*shape : nullptr, &address);
     TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, refusal(bytes));
     TORCH_CHECK(status == 0, memtrace_torch_last_error());
     auto *made = new block{address, bytes, current_device(), bytes <= MOST_VALUE_BYTES, nullptr};
@@ -126,14 +126,19 @@ c10::Allocator *allocator()
     return &the_allocator;
 }
 
-void describe_next(c10::ScalarType type, c10::IntArrayRef sizes)
+shape_of_next::shape_of_next(c10::ScalarType type, c10::IntArrayRef sizes)
 {
-    has_next_shape = sizes.size() <= MEMTRACE_TORCH_DIMS;
-    if (!has_next_shape)
+    if (sizes.size() > MEMTRACE_TORCH_DIMS)
         return;
-    next_shape.dtype = static_cast<int32_t>(type);
-    next_shape.dims = static_cast<int32_t>(sizes.size());
-    std::copy(sizes.begin(), sizes.end(), next_shape.sizes);
+    next_shape.emplace();
+    next_shape->dtype = static_cast<int32_t>(type);
+    next_shape->dims = static_cast<int32_t>(sizes.size());
+    std::copy(sizes.begin(), sizes.end(), next_shape->sizes);
+}
+
+shape_of_next::~shape_of_next()
+{
+    next_shape.reset();
 }
 
 block *block_of(const c10::StorageImpl *storage)

@@ -43,8 +43,15 @@ struct block final {
 /* Returns the allocator of device "cuda". Its blocks come from memtrace_torch_take. */
 c10::Allocator *allocator();
 
-/* Has the thread's next block be for a tensor like this one: its label gets the dtype and the sizes. */
-void describe_next(c10::ScalarType type, c10::IntArrayRef sizes);
+/* Gives the label of the thread's next block a dtype and sizes, if the block is allocated while the object lives. */
+class shape_of_next
+{
+  public:
+    shape_of_next(c10::ScalarType type, c10::IntArrayRef sizes);
+    ~shape_of_next();
+    shape_of_next(const shape_of_next &) = delete;
+    shape_of_next &operator=(const shape_of_next &) = delete;
+};
 
 /* Returns the block of a storage; nullptr if it has none, or another allocator's. */
 block *block_of(const c10::StorageImpl *storage);

@@ -137,7 +137,7 @@ Tensor make_empty(c10::SymIntArrayRef size, std::optional<c10::ScalarType> type,
                   std::optional<Device> device, std::optional<bool>, std::optional<c10::MemoryFormat> format)
 {
     const device_guard guard(card(device));
-    describe_next(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
+    const shape_of_next shape(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
     return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), allocator(),
                                      c10::DispatchKeySet(c10::DispatchKey::CUDA), c10::dtype_or_default(type), format);
 }
@@ -146,7 +146,7 @@ Tensor make_empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                           std::optional<c10::Layout>, std::optional<Device> device, std::optional<bool>)
 {
     const device_guard guard(card(device));
-    describe_next(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
+    const shape_of_next shape(c10::dtype_or_default(type), C10_AS_INTARRAYREF_SLOW(size));
     return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides),
                                              allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
                                              c10::dtype_or_default(type));

@@ -152,7 +152,7 @@ Storage twins::real_of_storage(const Tensor &twin)
     Storage &real = real_storages_[storage.unsafeGetStorageImpl()];
     if (real)
         return real;
-    describe_next(twin.scalar_type(), twin.sizes());
+    const shape_of_next shape(twin.scalar_type(), twin.sizes());
     real =
         Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), storage.nbytes(), allocator(), true));
     return real;
