@@ -19,11 +19,6 @@ from ._library import find_torch_library, load_torch_library
 
 cards: Optional[_card.Cards] = None
 
-# Operators that src/producers/torch/dry has kernels of their own for.
-OWN = {"empty.memory_format", "empty_strided", "copy_", "_local_scalar_dense", "set_.source_Storage_storage_offset",
-       "set_.source_Storage", "record_stream", "equal", "_amp_foreach_non_finite_check_and_unscale_",
-       "_cudnn_rnn_flatten_weight"}
-
 
 def add_cards(spec: Any, execute: Any, module: Any) -> None:
     """Executes torch._C, and adds to it what a build for CUDA has there."""
@@ -90,7 +85,7 @@ def operators_of_cuda(text: str) -> tuple[set[str], set[str]]:
 
 
 def register_operators() -> None:
-    """Has PyTorch's operators that a CUDA build has kernels for run on the cards."""
+    """Has PyTorch's operators that a CUDA build has kernels for run on the cards. The library keeps the kernels of its own."""
     import torch
     import torchgen  # type: ignore[import-untyped]
 
@@ -98,7 +93,7 @@ def register_operators() -> None:
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
     names, shared = operators_of_cuda(yaml.read_text(encoding="utf-8"))
     names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
-    for name in sorted(names - shared - {f"aten::{name}" for name in OWN}):
+    for name in sorted(names - shared):
         cards.device.memtrace_dry_operator(name.encode())
 
 

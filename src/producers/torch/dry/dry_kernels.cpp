@@ -3,6 +3,7 @@
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
 #include "producers/torch/dry/dry_inner.h"
+#include "producers/torch/dry/dry_own.h"
 #include "producers/torch/dry/dry_values.h"
 
 #include "producers/torch/memtrace_torch.h"
@@ -14,7 +15,6 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
 #include <deque>
 
@@ -257,15 +257,15 @@ void register_kernels()
     static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());
-    aten.impl("empty.memory_format", &make_empty);
-    aten.impl("empty_strided", &make_empty_strided);
-    aten.impl("copy_", &copy);
-    aten.impl("_local_scalar_dense", &item);
-    aten.impl("equal", &are_equal);
-    aten.impl("_amp_foreach_non_finite_check_and_unscale_", &unscale);
-    aten.impl("set_.source_Storage_storage_offset", &set_storage);
-    aten.impl("set_.source_Storage", &set_whole_storage);
-    aten.impl("record_stream", &record_stream);
+    register_own(aten, "empty.memory_format", &make_empty);
+    register_own(aten, "empty_strided", &make_empty_strided);
+    register_own(aten, "copy_", &copy);
+    register_own(aten, "_local_scalar_dense", &item);
+    register_own(aten, "equal", &are_equal);
+    register_own(aten, "_amp_foreach_non_finite_check_and_unscale_", &unscale);
+    register_own(aten, "set_.source_Storage_storage_offset", &set_storage);
+    register_own(aten, "set_.source_Storage", &set_whole_storage);
+    register_own(aten, "record_stream", &record_stream);
     at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
     library = &aten;
 }
@@ -275,10 +275,12 @@ void register_kernels()
 extern "C" {
 
 /* Has an operator ("aten::add.Tensor") use the kernel of every operator: one that has a kernel for CUDA, and would otherwise
- * be decomposed. Returns 0; 1 if this PyTorch does not know it. */
+ * be decomposed. One with a kernel of our own keeps it. Returns 0; 1 if this PyTorch does not know the operator. */
 int memtrace_dry_operator(const char *name)
 {
     const c10::WarningUtils::WarningHandlerGuard guard(&mt_dry::no_warnings);
+    if (mt_dry::own_kernels.count(name) != 0)
+        return 0;
     try {
         if (!c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name)))
             return 1;

@@ -1,13 +1,12 @@
 /* Recurrent nets by cuDNN: the stubs that lstm, gru and rnn call on a card, and the shapes of their gradients. What cuDNN
  * takes inside, and keeps for backward, is not here. The weights are taken for parts of one buffer, as flatten_parameters
  * leaves them on a card. */
-#include "producers/torch/dry/dry_device.h"
+#include "producers/torch/dry/dry_own.h"
 
 #include <ATen/native/RNN.h>
 #include <ATen/ops/_cudnn_rnn.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <torch/library.h>
 
 namespace mt_dry
 {
@@ -131,7 +130,7 @@ run_backward(const Tensor &input, TensorList weights, int64_t, const Tensor &, c
 void register_recurrent()
 {
     static torch::Library card(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
-    card.impl("_cudnn_rnn_flatten_weight", &flatten);
+    register_own(card, "_cudnn_rnn_flatten_weight", &flatten);
     static torch::Library meta(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
     meta.impl("_cudnn_rnn_backward", &run_backward);
     at::native::lstm_cudnn_stub.set_cuda_dispatch_ptr(&run_lstm);
