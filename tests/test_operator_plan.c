@@ -40,22 +40,24 @@ static struct mt_operand operand(struct made *made, int dtype, int64_t item_byte
     return tensor;
 }
 
-static void add_argument(struct made *made, struct mt_argument argument)
+static void add_argument(struct made *made, const char *name, struct mt_argument argument)
 {
+    argument.name = name;
     made->arguments[made->call.argument_count++] = argument;
     made->call.arguments = made->arguments;
 }
 
-static void add_tensor(struct made *made, int dtype, int64_t item_bytes, int dims, const int64_t *sizes)
+static void add_tensor(struct made *made, const char *name, int dtype, int64_t item_bytes, int dims,
+                       const int64_t *sizes)
 {
     struct mt_operand *place = &made->tensors[made->used];
     *place = operand(made, dtype, item_bytes, dims, sizes);
-    add_argument(made, (struct mt_argument){.kind = MT_ARGUMENT_TENSORS, .tensors = place, .count = 1});
+    add_argument(made, name, (struct mt_argument){.kind = MT_ARGUMENT_TENSORS, .tensors = place, .count = 1});
 }
 
-static void add_integer(struct made *made, int64_t value)
+static void add_integer(struct made *made, const char *name, int64_t value)
 {
-    add_argument(made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGER, .integer = value});
+    add_argument(made, name, (struct mt_argument){.kind = MT_ARGUMENT_INTEGER, .integer = value});
 }
 
 static void add_output(struct made *made, int dtype, int64_t item_bytes, int dims, const int64_t *sizes)
@@ -90,8 +92,8 @@ static void assert_takes(const struct made *made, int count, const int64_t *byte
 static void make_sum(struct made *made, int64_t rows, int64_t columns, const int64_t *dim)
 {
     *made = (struct made){.call.name = "aten::sum"};
-    add_tensor(made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){rows, columns});
-    add_argument(made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = dim, .count = 1});
+    add_tensor(made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){rows, columns});
+    add_argument(made, "dim", (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = dim, .count = 1});
     add_output(made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){*dim == 0 ? columns : rows});
 }
 
@@ -127,8 +129,8 @@ static void a_sum_does_not_depend_on_how_its_dimensions_are_cut(void **state)
     (void)state;
     const int64_t first[] = {0, 1};
     struct made made = {.call.name = "aten::sum"};
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 512, 768});
-    add_argument(&made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = first, .count = 2});
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 512, 768});
+    add_argument(&made, "dim", (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = first, .count = 2});
     add_output(&made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){768});
     assert_takes(&made, 2, (int64_t[]){50331648, 24});
 }
@@ -137,17 +139,17 @@ static void a_sum_of_truths_casts_its_input(void **state)
 {
     (void)state;
     struct made made = {.call.name = "aten::sum"};
-    add_tensor(&made, MT_SCALAR_BOOL, 1, 2, (int64_t[]){16, 16});
-    add_argument(&made, (struct mt_argument){0});
+    add_tensor(&made, "self", MT_SCALAR_BOOL, 1, 2, (int64_t[]){16, 16});
+    add_argument(&made, "dtype", (struct mt_argument){0});
     add_output(&made, MT_SCALAR_LONG, LONG, 0, NULL);
     assert_takes(&made, 1, (int64_t[]){256 * LONG});
 }
 
 /* Adds a tensor (B, H, S, D) that lies in memory as (B, S, H, D). */
-static void add_rows(struct made *made, int dtype, int64_t item_bytes, const int64_t *sizes)
+static void add_rows(struct made *made, const char *name, int dtype, int64_t item_bytes, const int64_t *sizes)
 {
     int64_t *strides = made->strides[made->used];
-    add_tensor(made, dtype, item_bytes, DIMS, sizes);
+    add_tensor(made, name, dtype, item_bytes, DIMS, sizes);
     strides[1] = sizes[3];
     strides[2] = sizes[1] * sizes[3];
     made->tensors[made->used - 1].is_contiguous = false;
@@ -158,12 +160,12 @@ static void make_attention(struct made *made, const char *name, int dtype, const
 {
     const int64_t item_bytes = dtype == MT_SCALAR_FLOAT ? FLOAT : NARROW;
     *made = (struct made){.call.name = name};
-    add_rows(made, dtype, item_bytes, query);
-    add_tensor(made, dtype, item_bytes, DIMS, query);
-    add_tensor(made, dtype, item_bytes, DIMS, key);
-    add_tensor(made, dtype, item_bytes, DIMS, key);
-    add_argument(made, (struct mt_argument){0});
-    add_rows(made, dtype, item_bytes, query);
+    add_rows(made, "grad_out", dtype, item_bytes, query);
+    add_tensor(made, "query", dtype, item_bytes, DIMS, query);
+    add_tensor(made, "key", dtype, item_bytes, DIMS, key);
+    add_tensor(made, "value", dtype, item_bytes, DIMS, key);
+    add_argument(made, "attn_bias", (struct mt_argument){0});
+    add_rows(made, "out", dtype, item_bytes, query);
 }
 
 static void attention_backward_takes_what_was_measured(void **state)
@@ -182,18 +184,17 @@ static void attention_backward_takes_what_was_measured(void **state)
     make_attention(&made, "aten::_scaled_dot_product_efficient_attention_backward", MT_SCALAR_FLOAT, gpt2, gpt2);
     assert_takes(&made, 4, (int64_t[]){12582912, 196608, 196608, 12595200});
     make_attention(&made, "aten::_scaled_dot_product_flash_attention_backward", MT_SCALAR_BF16, gpt2, gpt2);
-    made.arguments[4] = made.arguments[5]; /* it has no mask */
     assert_takes(&made, 2, (int64_t[]){196608, 12582912});
 }
 
 static void make_embedding(struct made *made, int64_t indices, int64_t rows, int64_t width)
 {
     *made = (struct made){.call.name = "aten::embedding_dense_backward"};
-    add_tensor(made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){indices, width});
-    add_tensor(made, MT_SCALAR_LONG, LONG, 1, &indices);
-    add_integer(made, rows);
-    add_integer(made, -1);
-    add_integer(made, 0);
+    add_tensor(made, "grad_output", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){indices, width});
+    add_tensor(made, "indices", MT_SCALAR_LONG, LONG, 1, &indices);
+    add_integer(made, "num_weights", rows);
+    add_integer(made, "padding_idx", -1);
+    add_integer(made, "scale_grad_by_freq", 0);
     add_output(made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){rows, width});
 }
 
@@ -220,14 +221,32 @@ static void a_product_keeps_a_workspace_of_its_thread(void **state)
     (void)state;
     struct mt_inner plan[MT_INNER_MOST];
     struct made made = {.call.name = "aten::addmm"};
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){32});
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){8, 16});
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 32});
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){32});
+    add_tensor(&made, "mat1", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){8, 16});
+    add_tensor(&made, "mat2", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 32});
     assert_int_equal(plan_of(&made, plan), 2);
     assert_int_equal(plan[0].kind, MT_INNER_KEEP);
     assert_int_equal(plan[0].bytes, 33554432);
     assert_int_equal(plan[1].number, MT_WORKSPACE_CUBLASLT);
     assert_int_equal(plan[1].bytes, 1 << 20);
+}
+
+/* addmm with and without out_dtype before beta, as overloads have it, and the other way round. */
+static void arguments_are_found_by_their_names(void **state)
+{
+    (void)state;
+    struct mt_inner plan[MT_INNER_MOST];
+    struct made made = {.call.name = "aten::addmm"};
+    add_integer(&made, "beta", 1);
+    add_tensor(&made, "mat2", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 32});
+    add_integer(&made, "an_argument_of_tomorrow", 0);
+    add_tensor(&made, "mat1", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){8, 16});
+    add_integer(&made, "out_dtype", MT_SCALAR_FLOAT);
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){32});
+    assert_int_equal(plan_of(&made, plan), 2);
+    assert_int_equal(plan[1].number, MT_WORKSPACE_CUBLASLT);
+    made.arguments[0].integer = 2;
+    assert_int_equal(plan_of(&made, plan), 1);
 }
 
 static void a_workspace_is_what_is_configured(void **state)
@@ -288,13 +307,13 @@ static void a_running_sum_casts_truths_and_scans_one_dimension(void **state)
 {
     (void)state;
     struct made made = {.call.name = "aten::cumsum"};
-    add_tensor(&made, MT_SCALAR_BOOL, 1, 2, (int64_t[]){4, 1024});
-    add_integer(&made, -1);
+    add_tensor(&made, "self", MT_SCALAR_BOOL, 1, 2, (int64_t[]){4, 1024});
+    add_integer(&made, "dim", -1);
     add_output(&made, MT_SCALAR_LONG, LONG, 2, (int64_t[]){4, 1024});
     assert_takes(&made, 1, (int64_t[]){32768});
     made = (struct made){.call.name = "aten::cumsum"};
-    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){1024});
-    add_integer(&made, 0);
+    add_tensor(&made, "self", MT_SCALAR_LONG, LONG, 1, (int64_t[]){1024});
+    add_integer(&made, "dim", 0);
     add_output(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){1024});
     assert_takes(&made, 1, (int64_t[]){1279});
 }
@@ -344,9 +363,9 @@ static void a_mean_loss_keeps_room_for_all_losses(void **state)
     const int64_t sizes[] = {4, 4, 128, 192}, bytes = 1572864;
     struct made made = {.call.name = "aten::mse_loss"};
     struct mt_inner plan[MT_INNER_MOST];
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, DIMS, sizes);
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, DIMS, sizes);
-    add_integer(&made, 1);
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, DIMS, sizes);
+    add_tensor(&made, "target", MT_SCALAR_FLOAT, FLOAT, DIMS, sizes);
+    add_integer(&made, "reduction", 1);
     add_output(&made, MT_SCALAR_FLOAT, FLOAT, 0, NULL);
     assert_takes(&made, 3, (int64_t[]){bytes, 192, 4});
     plan_of(&made, plan);
@@ -363,12 +382,13 @@ static void a_recurrent_net_keeps_what_was_measured(void **state)
     enum { LSTM = 2, RESERVE = 3, OUTPUTS = 5 };
     struct made made = {.call.name = "aten::_cudnn_rnn"};
     struct mt_inner plan[MT_INNER_MOST];
-    const int64_t after_the_states[] = {LSTM, 256, 0, 2, true, 0, true, true};
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 50, 128});
-    for (int i = 0; i < 5; i++)
-        add_argument(&made, (struct mt_argument){0});
-    for (size_t i = 0; i < sizeof after_the_states / sizeof *after_the_states; i++)
-        add_integer(&made, after_the_states[i]);
+    static const struct {
+        const char *name;
+        int64_t value;
+    } settings[] = {{"mode", LSTM}, {"hidden_size", 256}, {"num_layers", 2}, {"train", true}, {"bidirectional", true}};
+    add_tensor(&made, "input", MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){16, 50, 128});
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        add_integer(&made, settings[i].name, settings[i].value);
     made.call.outputs = made.outputs;
     made.call.output_count = OUTPUTS;
     const int last = plan_of(&made, plan) - 1;
@@ -383,7 +403,7 @@ static void what_is_not_contiguous_is_copied(void **state)
     const char *names[] = {"aten::native_layer_norm", "aten::_softmax", "aten::_log_softmax"};
     for (int i = 0; i < 3; i++) {
         struct made made = {.call.name = names[i]};
-        add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 64});
+        add_tensor(&made, i == 0 ? "input" : "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 64});
         add_output(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, 64});
         assert_takes(&made, 0, NULL);
         made.tensors[0].is_contiguous = false;
@@ -395,9 +415,9 @@ static void a_grouped_product_takes_what_was_measured(void **state)
 {
     (void)state;
     struct made made = {.call.name = "aten::_grouped_mm"};
-    add_tensor(&made, MT_SCALAR_BF16, NARROW, 2, (int64_t[]){1024, 512});
-    add_tensor(&made, MT_SCALAR_BF16, NARROW, 3, (int64_t[]){8, 512, 1024});
-    add_tensor(&made, MT_SCALAR_LONG, FLOAT, 1, (int64_t[]){8});
+    add_tensor(&made, "self", MT_SCALAR_BF16, NARROW, 2, (int64_t[]){1024, 512});
+    add_tensor(&made, "mat2", MT_SCALAR_BF16, NARROW, 3, (int64_t[]){8, 512, 1024});
+    add_tensor(&made, "offs", MT_SCALAR_LONG, FLOAT, 1, (int64_t[]){8});
     add_output(&made, MT_SCALAR_BF16, NARROW, 2, (int64_t[]){1024, 1024});
     assert_takes(&made, 2, (int64_t[]){480, 67584});
 }
@@ -406,7 +426,7 @@ static void counts_of_values_look_for_their_bounds_first(void **state)
 {
     (void)state;
     struct made made = {.call.name = "aten::bincount"};
-    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){2000000});
+    add_tensor(&made, "self", MT_SCALAR_LONG, LONG, 1, (int64_t[]){2000000});
     assert_takes(&made, 6, (int64_t[]){8, 1960, 4, 8, 1960, 4});
 }
 
@@ -415,12 +435,12 @@ static void the_largest_of_short_rows_take_nothing(void **state)
     (void)state;
     struct mt_inner plan[MT_INNER_MOST];
     struct made made = {.call.name = "aten::topk"};
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4096, 8});
-    add_integer(&made, 2);
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4096, 8});
+    add_integer(&made, "k", 2);
     assert_takes(&made, 0, NULL);
     made = (struct made){.call.name = "aten::topk"};
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4, 50257});
-    add_integer(&made, 2);
+    add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){4, 50257});
+    add_integer(&made, "k", 2);
     assert_int_equal(plan_of(&made, plan), 1);
     assert_int_equal(plan[0].kind, MT_INNER_GUESS);
 }
@@ -429,8 +449,8 @@ static void is_in_compares_with_few_values(void **state)
 {
     (void)state;
     struct made made = {.call.name = "aten::isin"};
-    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){8});
-    add_tensor(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){3});
+    add_tensor(&made, "elements", MT_SCALAR_LONG, LONG, 1, (int64_t[]){8});
+    add_tensor(&made, "test_elements", MT_SCALAR_LONG, LONG, 1, (int64_t[]){3});
     add_output(&made, MT_SCALAR_BOOL, 1, 1, (int64_t[]){8});
     assert_takes(&made, 2, (int64_t[]){24, 8});
 }
@@ -443,9 +463,9 @@ static int64_t workspace_of_convolution(bool is_backward, bool is_channels_last)
     const int64_t image[] = {8, 64, 56, 56};
     int64_t bytes = 0;
     bool is_guessed = false;
-    add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, image);
-    add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, (int64_t[]){64, 64, 3, 3});
-    add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, image);
+    add_tensor(&made, "self", MT_SCALAR_BF16, NARROW, DIMS, image);
+    add_tensor(&made, "weight", MT_SCALAR_BF16, NARROW, DIMS, (int64_t[]){64, 64, 3, 3});
+    add_tensor(&made, "grad_output", MT_SCALAR_BF16, NARROW, DIMS, image);
     add_output(&made, MT_SCALAR_BF16, NARROW, DIMS, image);
     if (is_channels_last)
         made.strides[0][1] = 1;
@@ -471,10 +491,8 @@ static void count_attention(int64_t queries, bool keeps_sums, int *out_sums, int
 {
     struct made made = {.call.name = "aten::_scaled_dot_product_cudnn_attention"};
     struct mt_inner plan[MT_INNER_MOST];
-    for (int i = 0; i < 3; i++)
-        add_tensor(&made, MT_SCALAR_BF16, NARROW, DIMS, (int64_t[]){2, 8, queries, 64});
-    add_argument(&made, (struct mt_argument){0});
-    add_argument(&made, (struct mt_argument){.kind = MT_ARGUMENT_BOOL, .integer = keeps_sums});
+    add_tensor(&made, "query", MT_SCALAR_BF16, NARROW, DIMS, (int64_t[]){2, 8, queries, 64});
+    add_argument(&made, "compute_log_sumexp", (struct mt_argument){.kind = MT_ARGUMENT_BOOL, .integer = keeps_sums});
     made.call.outputs = made.outputs;
     made.call.output_count = 8;
     *out_sums = 0;
@@ -527,10 +545,11 @@ static void taking_shards_apart_takes_what_was_measured(void **state)
                                      .item_bytes = NARROW,
                                      .is_contiguous = true};
     }
-    add_tensor(&made, MT_SCALAR_BF16, NARROW, 2, (int64_t[]){RANKS, sum});
-    add_argument(&made, (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = sizes, .count = LAYER_TENSORS});
-    add_integer(&made, 1);
-    add_argument(&made, list_of(out, LAYER_TENSORS));
+    add_tensor(&made, "self", MT_SCALAR_BF16, NARROW, 2, (int64_t[]){RANKS, sum});
+    add_argument(&made, "split_sizes",
+                 (struct mt_argument){.kind = MT_ARGUMENT_INTEGERS, .integers = sizes, .count = LAYER_TENSORS});
+    add_integer(&made, "dim", 1);
+    add_argument(&made, "out", list_of(out, LAYER_TENSORS));
     assert_takes(&made, 1, (int64_t[]){33080});
 }
 
@@ -553,10 +572,10 @@ static void putting_gradients_together_takes_what_was_measured(void **state)
                                            .item_bytes = NARROW,
                                            .is_contiguous = true};
     }
-    add_argument(&made, list_of(gradients, LAYER_TENSORS));
-    add_integer(&made, 0);
-    add_integer(&made, RANKS);
-    add_tensor(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){RANKS, sum / RANKS});
+    add_argument(&made, "tensors", list_of(gradients, LAYER_TENSORS));
+    add_integer(&made, "dim", 0);
+    add_integer(&made, "num_chunks", RANKS);
+    add_tensor(&made, "out", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){RANKS, sum / RANKS});
     assert_takes(&made, 1, (int64_t[]){131536});
 }
 
@@ -573,6 +592,7 @@ int main(void)
         cmocka_unit_test(embedding_backward_takes_what_was_measured),
         cmocka_unit_test(few_indices_are_not_sorted),
         cmocka_unit_test(a_product_keeps_a_workspace_of_its_thread),
+        cmocka_unit_test(arguments_are_found_by_their_names),
         cmocka_unit_test(a_workspace_is_what_is_configured),
         cmocka_unit_test(an_operator_is_found_in_place_or_not),
         cmocka_unit_test(no_operator_stands_twice_in_the_table),

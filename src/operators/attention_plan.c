@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    FLOAT_BYTES = 4,
     CUDNN_LEAST = 256, /* the workspace that cuDNN's graph asks for by itself */
     FLASH_ROWS = 64,   /* of a tile of queries */
     FLASH_MOST_HEAD = 256,
@@ -33,22 +32,12 @@ static struct sizes sizes_of(const struct mt_operand *query, const struct mt_ope
                           .item_bytes = query->item_bytes};
 }
 
-static int64_t round_up(int64_t value, int64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 static bool has_heads(const struct mt_operand *query, const struct mt_operand *key)
 {
     return query != NULL && key != NULL && query->dims == 4 && key->dims == 4;
 }
 
 /* ---- the choice ---- */
-
-static bool is_narrow(const struct mt_operand *tensor)
-{
-    return tensor->dtype == MT_SCALAR_HALF || tensor->dtype == MT_SCALAR_BF16;
-}
 
 static bool has_dense_heads(const struct mt_attention_request *request)
 {
@@ -79,7 +68,7 @@ static bool fits_flash(const struct mt_card *card, const struct mt_attention_req
 {
     const int64_t D = request->query.sizes[3];
     const bool is_small = card->capability == 86 || card->capability == 89 || card->capability >= 120;
-    if (card->capability < 80 || !is_narrow(&request->query) || request->has_mask || is_cut_off(request))
+    if (card->capability < 80 || !mt_operand_is_narrow(&request->query) || request->has_mask || is_cut_off(request))
         return false;
     if (D != request->key.sizes[3] || D != request->value.sizes[3] || D > FLASH_MOST_HEAD)
         return false;
@@ -91,8 +80,8 @@ static bool fits_flash(const struct mt_card *card, const struct mt_attention_req
 static bool fits_efficient(const struct mt_card *card, const struct mt_attention_request *request)
 {
     const struct mt_operand *query = &request->query;
-    const int64_t alignment = is_narrow(query) ? 8 : 4;
-    if (card->capability < 50 || query->dtype == MT_SCALAR_DOUBLE || query->item_bytes > FLOAT_BYTES)
+    const int64_t alignment = mt_operand_is_narrow(query) ? 8 : 4;
+    if (card->capability < 50 || query->dtype == MT_SCALAR_DOUBLE || query->item_bytes > MT_FLOAT_BYTES)
         return false;
     if (query->dtype == MT_SCALAR_BF16 && card->capability < 80)
         return false;
@@ -105,7 +94,7 @@ static bool fits_efficient(const struct mt_card *card, const struct mt_attention
 static bool fits_cudnn(const struct mt_card *card, const struct mt_attention_request *request)
 {
     const int64_t D = request->query.sizes[3], V = request->value.sizes[3], most = card->capability == 90 ? 256 : 128;
-    if (card->capability < 80 || !is_narrow(&request->query) || request->is_deterministic)
+    if (card->capability < 80 || !mt_operand_is_narrow(&request->query) || request->is_deterministic)
         return false;
     if (D % 8 != 0 || V % 8 != 0 || D > most || V > most || request->key.sizes[2] == 1)
         return false;
@@ -133,36 +122,36 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 /* ---- cuDNN ---- */
 
 /* The sums of rows are kept for backward alone. Of one query, the kernel needs no workspace. */
-void mt_rule_cudnn_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(cudnn_forward)
 {
     if (call->output_count < 8)
         return;
-    enum { SUMS = 1, KEEPS_SUMS = 4, SEED = 6, OFFSET = 7 };
-    const struct mt_operand *query = mt_call_tensor(call, 0);
+    enum { SUMS = 1, SEED = 6, OFFSET = 7 };
+    const struct mt_operand *query = mt_call_tensor(call, "query");
     mt_inner_output(plan, SEED);
     mt_inner_output(plan, OFFSET);
     mt_inner_output(plan, 0);
-    if (mt_call_number(call, KEEPS_SUMS, 1) != 0)
+    if (mt_call_number(call, "compute_log_sumexp", 1) != 0)
         mt_inner_output(plan, SUMS);
     else
         mt_inner_host(plan, SUMS);
     if (query == NULL || query->dims != 4 || query->sizes[2] > 1)
-        mt_inner_give(plan, mt_inner_take(plan, CUDNN_LEAST));
+        mt_inner_use(plan, CUDNN_LEAST);
 }
 
 /* The query's gradient and a sum of each row in fp32; with fewer heads of keys, the gradients of keys and values for each head
  * of the query. */
-void mt_rule_cudnn_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(cudnn_backward)
 {
-    const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
+    const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
     mt_inner_outputs(plan, call, 0);
     if (!has_heads(query, key))
         return;
     const struct sizes s = sizes_of(query, key);
-    int64_t bytes = MT_BYTES(s.B, s.H, s.S, s.D + 1, FLOAT_BYTES) + CUDNN_LEAST;
+    int64_t bytes = MT_PRODUCT(s.B, s.H, s.S, s.D + 1, MT_FLOAT_BYTES) + CUDNN_LEAST;
     if (s.key_heads < s.H)
-        bytes += MT_BYTES(2, s.B, s.H, s.K, s.D, s.item_bytes);
-    mt_inner_give(plan, mt_inner_take(plan, bytes));
+        bytes += MT_PRODUCT(2, s.B, s.H, s.K, s.D, s.item_bytes);
+    mt_inner_use(plan, bytes);
 }
 
 /* ---- flash ---- */
@@ -170,9 +159,8 @@ void mt_rule_cudnn_backward(struct mt_operator_plan *plan, const struct mt_opera
 static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
 {
     const int64_t columns = s->D <= 64 ? 256 : s->D <= 128 ? 128 : 64;
-    const int64_t tiles = s->B * s->H * ((s->S + FLASH_ROWS - 1) / FLASH_ROWS),
-                  slots = 2 * (int64_t)card->multiprocessors;
-    const int64_t blocks = (s->K + columns - 1) / columns;
+    const int64_t tiles = s->B * s->H * mt_divide_up(s->S, FLASH_ROWS), slots = 2 * (int64_t)card->multiprocessors;
+    const int64_t blocks = mt_divide_up(s->K, columns);
     int64_t most = blocks < slots ? blocks : slots;
     double best = 0;
     if ((double)tiles >= 0.8 * (double)slots)
@@ -181,8 +169,8 @@ static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
     /* The fewest splits that fill the card nearly as well as any. Twice the same loop: for the best, then for the first. */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t n = 1; n <= most; n++) {
-            const bool changes = n == 1 || (blocks + n - 1) / n != (blocks + n - 2) / (n - 1);
-            const int64_t work = tiles * n, waves = (work + slots - 1) / slots;
+            const bool changes = n == 1 || mt_divide_up(blocks, n) != (blocks + n - 2) / (n - 1);
+            const int64_t work = tiles * n, waves = mt_divide_up(work, slots);
             const double filled = changes ? (double)work / (double)(waves * slots) : 0;
             if (pass == 0 && filled > best)
                 best = filled;
@@ -194,21 +182,21 @@ static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
 
 static int64_t padded_head(int64_t D)
 {
-    return D > 192 ? FLASH_MOST_HEAD : round_up(D, D > 128 ? 64 : 32);
+    return D > 192 ? FLASH_MOST_HEAD : mt_round_up(D, D > 128 ? 64 : 32);
 }
 
-void mt_rule_flash_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(flash_forward)
 {
-    const struct mt_operand *query = mt_call_tensor(call, 0), *key = mt_call_tensor(call, 1);
+    const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
     int sums = -1, parts = -1;
     mt_inner_output(plan, 0);
     mt_inner_output(plan, 1);
-    if (has_heads(query, key) && mt_call_number(call, 3, 0) == 0) {
+    if (has_heads(query, key) && mt_call_number(call, "dropout_p", 0) == 0) {
         const struct sizes s = sizes_of(query, key);
         const int64_t splits = splits_of_keys(plan->card, &s);
         if (splits > 1) {
-            sums = mt_inner_take(plan, MT_BYTES(splits, s.B, s.H, s.S, FLOAT_BYTES));
-            parts = mt_inner_take(plan, MT_BYTES(splits, s.B, s.H, s.S, padded_head(s.D), FLOAT_BYTES));
+            sums = mt_inner_take(plan, MT_PRODUCT(splits, s.B, s.H, s.S, MT_FLOAT_BYTES));
+            parts = mt_inner_take(plan, MT_PRODUCT(splits, s.B, s.H, s.S, padded_head(s.D), MT_FLOAT_BYTES));
         }
     }
     mt_inner_outputs(plan, call, 2);
@@ -236,17 +224,17 @@ static int copy_by_rows(struct mt_operator_plan *plan, const struct mt_operand *
 {
     if (tensor == NULL || tensor->dims != 4 || (is_swapped ? is_dense_by_rows(tensor) : tensor->is_contiguous))
         return -1;
-    return mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
+    return mt_inner_take_like(plan, tensor);
 }
 
 /* Takes and gives what the kernel keeps while it runs. */
 static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes *s)
 {
-    const int64_t rows = round_up(s->S, 128), head = padded_head(s->D);
+    const int64_t rows = mt_round_up(s->S, 128), head = padded_head(s->D);
     const bool is_grouped = s->key_heads < s->H;
-    const int rests = mt_inner_take(plan, MT_BYTES(s->B, s->H, rows, FLOAT_BYTES));
-    const int queries = mt_inner_take(plan, MT_BYTES(s->B, rows, s->H, head, FLOAT_BYTES));
-    const int64_t grouped_bytes = MT_BYTES(s->B, s->K, s->H, s->D, s->item_bytes);
+    const int rests = mt_inner_take(plan, MT_PRODUCT(s->B, s->H, rows, MT_FLOAT_BYTES));
+    const int queries = mt_inner_take(plan, MT_PRODUCT(s->B, rows, s->H, head, MT_FLOAT_BYTES));
+    const int64_t grouped_bytes = MT_PRODUCT(s->B, s->K, s->H, s->D, s->item_bytes);
     const int keys = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
     const int values = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
     mt_inner_give(plan, values);
@@ -256,12 +244,12 @@ static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes
 }
 
 /* The gradient and the result are copied first, unless they are contiguous. */
-void mt_rule_flash_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(flash_backward)
 {
-    const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
+    const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
     const bool is_swapped = strstr(call->name, "scaled_dot_product") != NULL;
-    const int gradient = copy_by_rows(plan, mt_call_tensor(call, 0), is_swapped);
-    const int result = copy_by_rows(plan, mt_call_tensor(call, 4), is_swapped);
+    const int gradient = copy_by_rows(plan, mt_call_tensor(call, "grad_out"), is_swapped);
+    const int result = copy_by_rows(plan, mt_call_tensor(call, "out"), is_swapped);
     mt_inner_outputs(plan, call, 0);
     if (has_heads(query, key)) {
         const struct sizes s = sizes_of(query, key);
@@ -273,15 +261,15 @@ void mt_rule_flash_backward(struct mt_operator_plan *plan, const struct mt_opera
 
 /* ---- memory-efficient ---- */
 
-void mt_rule_efficient_forward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(efficient_forward)
 {
     enum { SEED = 2, OFFSET = 3 };
-    const struct mt_operand *query = mt_call_tensor(call, 0), *value = mt_call_tensor(call, 2);
+    const struct mt_operand *query = mt_call_tensor(call, "query"), *value = mt_call_tensor(call, "value");
     mt_inner_output(plan, 0);
     mt_inner_output(plan, 1);
-    if (has_heads(query, value) && value->sizes[3] > EFFICIENT_REGISTER_HEAD && is_narrow(query)) {
-        const int64_t bytes = MT_BYTES(query->elements / query->sizes[3], value->sizes[3], FLOAT_BYTES);
-        mt_inner_give(plan, mt_inner_take(plan, bytes));
+    if (has_heads(query, value) && value->sizes[3] > EFFICIENT_REGISTER_HEAD && mt_operand_is_narrow(query)) {
+        const int64_t bytes = MT_PRODUCT(query->elements / query->sizes[3], value->sizes[3], MT_FLOAT_BYTES);
+        mt_inner_use(plan, bytes);
     }
     mt_inner_host(plan, SEED);
     mt_inner_host(plan, OFFSET);
@@ -294,45 +282,45 @@ static int64_t gathered_bytes(const struct sizes *s, bool is_narrow)
     const int64_t wide = 2 * EFFICIENT_TILE, tall = is_narrow ? wide : EFFICIENT_TILE;
     const int64_t height = s->D <= EFFICIENT_TILE ? EFFICIENT_TILE : s->D <= wide ? tall : wide;
     const int64_t width = s->D > EFFICIENT_TILE && s->D <= wide ? wide : EFFICIENT_TILE;
-    const int64_t rows = (s->S + height - 1) / height, columns = (s->D + width - 1) / width;
-    return MT_BYTES(s->B, s->H, rows, columns, height * width * FLOAT_BYTES + EFFICIENT_LOCK_BYTES);
+    const int64_t rows = mt_divide_up(s->S, height), columns = mt_divide_up(s->D, width);
+    return MT_PRODUCT(s->B, s->H, rows, columns, height * width * MT_FLOAT_BYTES + EFFICIENT_LOCK_BYTES);
 }
 
 /* In 16 bits, heads of more than 128 do not fit into registers: the gradients of keys and values are summed in memory, by as many
  * groups of blocks as keys have tiles, but at most 200 for all heads. */
 static int64_t summed_bytes(const struct sizes *s)
 {
-    const int64_t tiles = (s->K + EFFICIENT_TILE - 1) / EFFICIENT_TILE, most = EFFICIENT_MOST_SPLITS / (s->B * s->H);
+    const int64_t tiles = mt_divide_up(s->K, EFFICIENT_TILE), most = EFFICIENT_MOST_SPLITS / (s->B * s->H);
     const int64_t splits = most < 1 ? 1 : tiles < most ? tiles : most;
-    return MT_BYTES(2, s->B, s->H, splits, EFFICIENT_TILE, round_up(s->D, 2 * EFFICIENT_TILE), FLOAT_BYTES);
+    return MT_PRODUCT(2, s->B, s->H, splits, EFFICIENT_TILE, mt_round_up(s->D, 2 * EFFICIENT_TILE), MT_FLOAT_BYTES);
 }
 
 /* The kernel of 16 bits computes the sums of each row itself. In fp32 they are a product, its sum and a transposed copy. */
-void mt_rule_efficient_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(efficient_backward)
 {
-    const struct mt_operand *query = mt_call_tensor(call, 1), *key = mt_call_tensor(call, 2);
-    const struct mt_operand *out = mt_call_tensor(call, 5);
-    const int gradient = copy_by_rows(plan, mt_call_tensor(call, 0), true);
+    const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
+    const struct mt_operand *out = mt_call_tensor(call, "out");
+    const int gradient = copy_by_rows(plan, mt_call_tensor(call, "grad_out_"), true);
     mt_inner_outputs(plan, call, 0);
     if (!has_heads(query, key) || out == NULL) {
         mt_inner_give(plan, gradient);
         return;
     }
     const struct sizes s = sizes_of(query, key);
-    const int64_t row_bytes = MT_BYTES(s.B, s.H, s.S, FLOAT_BYTES);
+    const int64_t row_bytes = MT_PRODUCT(s.B, s.H, s.S, MT_FLOAT_BYTES);
     int rows;
-    if (is_narrow(query)) {
+    if (mt_operand_is_narrow(query)) {
         rows = mt_inner_take(plan, row_bytes);
     } else {
-        const int product = mt_inner_take(plan, MT_BYTES(out->elements, out->item_bytes));
+        const int product = mt_inner_take_like(plan, out);
         const int sums = mt_inner_take(plan, row_bytes);
         rows = mt_inner_take(plan, row_bytes);
         mt_inner_give(plan, sums);
         mt_inner_give(plan, product);
     }
-    const bool sums_in_memory = is_narrow(query) && s.D > EFFICIENT_REGISTER_HEAD;
+    const bool sums_in_memory = mt_operand_is_narrow(query) && s.D > EFFICIENT_REGISTER_HEAD;
     const int gathered =
-        mt_inner_take(plan, gathered_bytes(&s, is_narrow(query)) + (sums_in_memory ? summed_bytes(&s) : 0));
+        mt_inner_take(plan, gathered_bytes(&s, mt_operand_is_narrow(query)) + (sums_in_memory ? summed_bytes(&s) : 0));
     mt_inner_give(plan, rows);
     mt_inner_give(plan, gathered);
     mt_inner_give(plan, gradient);

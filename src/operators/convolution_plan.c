@@ -15,7 +15,7 @@ static bool is_channels_last(const struct mt_operand *tensor)
 static int64_t filled_elements(const struct mt_operand *tensor, int64_t multiple)
 {
     const int64_t channels = tensor->sizes[1];
-    return tensor->elements / channels * ((channels + multiple - 1) / multiple * multiple);
+    return tensor->elements / channels * mt_round_up(channels, multiple);
 }
 
 /* Returns what a convolution of `input` by `weight` into `output` takes: nothing if all have their channels last, for products of
@@ -31,8 +31,8 @@ static int64_t workspace_bytes(const struct mt_operand *input, const struct mt_o
         taps *= weight->sizes[i];
     if (is_channels_last(input) || taps == 1 || weight->sizes[1] == 1)
         return 0;
-    return MT_BYTES(filled_elements(input, multiple) + filled_elements(weight, multiple) + output->elements,
-                    input->item_bytes) +
+    return MT_PRODUCT(filled_elements(input, multiple) + filled_elements(weight, multiple) + output->elements,
+                      input->item_bytes) +
            WORKSPACE_LEAST;
 }
 
@@ -47,21 +47,21 @@ static void take_workspace(struct mt_operator_plan *plan, const struct mt_operan
 {
     const int64_t bytes = are_images(input, weight, output) ? workspace_bytes(input, weight, output) : 0;
     if (bytes > 0)
-        mt_inner_give(plan, mt_inner_take(plan, bytes));
+        mt_inner_use(plan, bytes);
 }
 
-/* cudnn_convolution(input, weight, …) */
-void mt_rule_convolution(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(convolution)
 {
     mt_inner_guess(plan);
     mt_inner_outputs(plan, call, 0);
     if (call->output_count == 1)
-        take_workspace(plan, mt_call_tensor(call, 0), mt_call_tensor(call, 1), &call->outputs[0]);
+        take_workspace(plan, mt_call_tensor(call, "self"), mt_call_tensor(call, "weight"), &call->outputs[0]);
 }
 
-/* cudnn_convolution_backward(input, weight, gradient), for one gradient, which is there. */
-void mt_rule_convolution_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* cudnn_convolution_backward, a name of ours for one gradient, which is there. */
+MT_RULE(convolution_backward)
 {
     mt_inner_guess(plan);
-    take_workspace(plan, mt_call_tensor(call, 0), mt_call_tensor(call, 1), mt_call_tensor(call, 2));
+    take_workspace(plan, mt_call_tensor(call, "self"), mt_call_tensor(call, "weight"),
+                   mt_call_tensor(call, "grad_output"));
 }

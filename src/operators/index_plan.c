@@ -20,24 +20,18 @@ enum {
     SCAN_TILES_BEFORE = 32,
     CUB_ALIGNMENT = 256,
     CUB_SCAN_BYTES = 1279, /* of a scan and of unique_by_key, CUDA 13.0 */
-    FLOAT_BYTES = 4,
     COUNT_BYTES = 8,
     SEGMENT = 10, /* indices of a partial sum */
     FEW_ROWS = 33
 };
 
-static int64_t align(int64_t bytes)
-{
-    return (bytes + CUB_ALIGNMENT - 1) / CUB_ALIGNMENT * CUB_ALIGNMENT;
-}
-
 /* Returns the number of tiles, whose size follows from that of a key. */
 static int64_t sort_tiles(int64_t pairs, int64_t key_bytes)
 {
-    const int64_t tile = key_bytes >= COUNT_BYTES   ? SORT_TILE_LONG
-                         : key_bytes >= FLOAT_BYTES ? SORT_TILE
-                                                    : SORT_TILE_SHORT;
-    return (pairs + tile - 1) / tile;
+    const int64_t tile = key_bytes >= COUNT_BYTES      ? SORT_TILE_LONG
+                         : key_bytes >= MT_FLOAT_BYTES ? SORT_TILE
+                                                       : SORT_TILE_SHORT;
+    return mt_divide_up(pairs, tile);
 }
 
 /* Returns what CUB's radix sort of pairs takes: a second place for keys and values, a table for each tile, and the counts of
@@ -47,17 +41,18 @@ static int64_t radix_sort_bytes(int64_t pairs, int64_t key_bytes, int64_t value_
     const int64_t tiles = sort_tiles(pairs, key_bytes);
     if (pairs <= SORT_ONE_BLOCK)
         return 1;
-    return align(MT_BYTES(pairs, key_bytes)) + align(MT_BYTES(pairs, value_bytes)) +
-           MT_BYTES(tiles, SORT_DIGITS, FLOAT_BYTES) + MT_BYTES(digits, SORT_DIGITS, COUNT_BYTES) + CUB_FIXED_BYTES;
+    return mt_round_up(MT_PRODUCT(pairs, key_bytes), CUB_ALIGNMENT) +
+           mt_round_up(MT_PRODUCT(pairs, value_bytes), CUB_ALIGNMENT) + MT_PRODUCT(tiles, SORT_DIGITS, MT_FLOAT_BYTES) +
+           MT_PRODUCT(digits, SORT_DIGITS, COUNT_BYTES) + CUB_FIXED_BYTES;
 }
 
 /* Returns what CUB's scan takes: two numbers for each tile, and for 32 before the first. */
 static int64_t scan_bytes(int64_t elements, int64_t item_bytes)
 {
-    const int64_t item = item_bytes < FLOAT_BYTES ? FLOAT_BYTES : item_bytes;
-    const int64_t tile = item > FLOAT_BYTES ? SCAN_TILE_LONG : SCAN_TILE;
-    const int64_t tiles = (elements + tile - 1) / tile;
-    return align(MT_BYTES(tiles + SCAN_TILES_BEFORE, 2, item)) + CUB_FIXED_BYTES;
+    const int64_t item = item_bytes < MT_FLOAT_BYTES ? MT_FLOAT_BYTES : item_bytes;
+    const int64_t tile = item > MT_FLOAT_BYTES ? SCAN_TILE_LONG : SCAN_TILE;
+    const int64_t tiles = mt_divide_up(elements, tile);
+    return mt_round_up(MT_PRODUCT(tiles + SCAN_TILES_BEFORE, 2, item), CUB_ALIGNMENT) + CUB_FIXED_BYTES;
 }
 
 /* What is known of the sorted indices: the segments of equal ones, cut into pieces that are summed apart. */
@@ -71,10 +66,10 @@ struct segments {
 static void sum_pieces(struct mt_operator_plan *plan, const struct segments *s)
 {
     const int count = mt_inner_take(plan, COUNT_BYTES);
-    const int offsets = mt_inner_take(plan, MT_BYTES(s->pieces, s->item_bytes));
-    const int sums = mt_inner_take(plan, MT_BYTES(s->pieces, s->is_small ? COUNT_BYTES : s->width * FLOAT_BYTES));
+    const int offsets = mt_inner_take(plan, MT_PRODUCT(s->pieces, s->item_bytes));
+    const int sums = mt_inner_take(plan, MT_PRODUCT(s->pieces, s->is_small ? COUNT_BYTES : s->width * MT_FLOAT_BYTES));
     if (s->is_small && s->is_narrow)
-        mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(s->rows, s->width, FLOAT_BYTES)));
+        mt_inner_use(plan, MT_PRODUCT(s->rows, s->width, MT_FLOAT_BYTES));
     mt_inner_give(plan, sums);
     mt_inner_give(plan, offsets);
     mt_inner_give(plan, count);
@@ -82,14 +77,14 @@ static void sum_pieces(struct mt_operator_plan *plan, const struct segments *s)
 
 static void find_segments(struct mt_operator_plan *plan, const struct segments *s)
 {
-    const int offsets = mt_inner_take(plan, MT_BYTES(s->indices, s->item_bytes));
+    const int offsets = mt_inner_take(plan, MT_PRODUCT(s->indices, s->item_bytes));
     const int count = mt_inner_take(plan, COUNT_BYTES);
-    const int keys = mt_inner_take(plan, MT_BYTES(s->indices, s->item_bytes));
-    mt_inner_give(plan, mt_inner_take(plan, CUB_SCAN_BYTES));
+    const int keys = mt_inner_take(plan, MT_PRODUCT(s->indices, s->item_bytes));
+    mt_inner_use(plan, CUB_SCAN_BYTES);
     mt_inner_give(plan, keys);
-    const int pieces = mt_inner_take(plan, MT_BYTES(s->rows, s->item_bytes));
-    const int starts = mt_inner_take(plan, MT_BYTES(s->rows, s->item_bytes));
-    mt_inner_give(plan, mt_inner_take(plan, scan_bytes(s->rows, s->item_bytes)));
+    const int pieces = mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes));
+    const int starts = mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes));
+    mt_inner_use(plan, scan_bytes(s->rows, s->item_bytes));
     sum_pieces(plan, s);
     mt_inner_give(plan, starts);
     mt_inner_give(plan, pieces);
@@ -107,9 +102,9 @@ static struct segments segments_of(const struct mt_operand *indices, int64_t tab
 static void sort_and_sum(struct mt_operator_plan *plan, const struct segments *segments)
 {
     const int64_t n = segments->indices, i = segments->item_bytes;
-    const int sorted = mt_inner_take(plan, MT_BYTES(n, i)), places = mt_inner_take(plan, MT_BYTES(n, i));
-    const int range = mt_inner_take(plan, MT_BYTES(n, i));
-    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, i, i, i)));
+    const int sorted = mt_inner_take(plan, MT_PRODUCT(n, i)), places = mt_inner_take(plan, MT_PRODUCT(n, i));
+    const int range = mt_inner_take(plan, MT_PRODUCT(n, i));
+    mt_inner_use(plan, radix_sort_bytes(n, i, i, i));
     mt_inner_give(plan, range);
     mt_inner_output(plan, 0);
     find_segments(plan, segments);
@@ -117,18 +112,17 @@ static void sort_and_sum(struct mt_operator_plan *plan, const struct segments *s
     mt_inner_give(plan, sorted);
 }
 
-/* embedding_dense_backward(gradient, indices, rows, padding, scale by frequency) */
-void mt_rule_embedding_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(embedding_backward)
 {
-    const struct mt_operand *gradient = mt_call_tensor(call, 0), *indices = mt_call_tensor(call, 1);
-    if (gradient == NULL || indices == NULL || gradient->dims == 0 || call->argument_count < 5)
+    const struct mt_operand *gradient = mt_call_tensor(call, "grad_output"), *indices = mt_call_tensor(call, "indices");
+    if (gradient == NULL || indices == NULL || gradient->dims == 0)
         return;
     const int64_t width = gradient->sizes[gradient->dims - 1];
-    const bool is_scaled = mt_call_number(call, 4, 0) != 0;
+    const bool is_scaled = mt_call_number(call, "scale_grad_by_freq", 0) != 0;
     const int gradient_copy = mt_inner_copy(plan, gradient), indices_copy = mt_inner_copy(plan, indices);
-    struct segments segments = segments_of(indices, (int64_t)mt_call_number(call, 2, 0), width);
+    struct segments segments = segments_of(indices, mt_call_integer(call, "num_weights", 0), width);
     segments.is_small = segments.rows < FEW_ROWS;
-    segments.is_narrow = gradient->item_bytes < FLOAT_BYTES;
+    segments.is_narrow = gradient->item_bytes < MT_FLOAT_BYTES;
     if (indices->elements <= FEWEST_TO_SORT && !is_scaled)
         mt_inner_output(plan, 0);
     else
@@ -147,13 +141,11 @@ static bool has_several_blocks(int64_t rows, int64_t length)
     return length >= 400;
 }
 
-/* topk(input, k, dimension, …) */
-void mt_rule_top(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(top)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     if (input != NULL && input->dims > 0 && input->elements > 0) {
-        const int64_t dim = (int64_t)mt_call_number(call, 2, -1);
-        const int64_t length = input->sizes[dim < 0 ? dim + input->dims : dim];
+        const int64_t length = input->sizes[mt_call_dimension(call, input, -1)];
         if (has_several_blocks(input->elements / length, length))
             mt_inner_guess(plan);
     }
@@ -161,41 +153,39 @@ void mt_rule_top(struct mt_operator_plan *plan, const struct mt_operator_call *c
 }
 
 /* _embedding_bag: the words' bags before the sums of the bags. */
-void mt_rule_bag(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(bag)
 {
     enum { SUMS, BAGS, SIZES };
     for (int i = SIZES; i >= SUMS && call->output_count > SIZES; i--)
         mt_inner_output(plan, i);
 }
 
-/* _embedding_bag_backward(gradient, indices, offsets, bags, sizes, maxima, rows, scale by frequency, sparse, mode, …) */
-void mt_rule_bag_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(bag_backward)
 {
-    enum { ROWS = 6, MODE = 9, MODE_MAX = 2 };
-    const struct mt_operand *gradient = mt_call_tensor(call, 0), *indices = mt_call_tensor(call, 1);
+    enum { MODE_MAX = 2 };
+    const struct mt_operand *gradient = mt_call_tensor(call, "grad"), *indices = mt_call_tensor(call, "indices");
     if (gradient == NULL || indices == NULL || gradient->dims == 0 || indices->elements == 0 ||
-        mt_call_number(call, MODE, 0) == MODE_MAX)
+        mt_call_number(call, "mode", 0) == MODE_MAX)
         return;
     const struct segments segments =
-        segments_of(indices, (int64_t)mt_call_number(call, ROWS, 0), gradient->sizes[gradient->dims - 1]);
+        segments_of(indices, mt_call_integer(call, "num_weights", 0), gradient->sizes[gradient->dims - 1]);
     const int copy = mt_inner_copy(plan, gradient);
     sort_and_sum(plan, &segments);
     mt_inner_give(plan, copy);
 }
 
 /* cumsum, cumprod: the input is cast to the result's dtype. Along the only dimension CUB scans. */
-void mt_rule_running_sum(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(running_sum)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
     if (input == NULL || call->output_count != 1 || input->elements == 0 || input->dims == 0)
         return;
     const struct mt_operand *output = &call->outputs[0];
-    const int64_t dim = (int64_t)mt_call_number(call, 1, 0);
     const bool is_cast = input->dtype != output->dtype;
-    const int cast = is_cast ? mt_inner_take(plan, MT_BYTES(input->elements, output->item_bytes)) : -1;
-    if (input->elements == input->sizes[dim < 0 ? dim + input->dims : dim])
-        mt_inner_give(plan, mt_inner_take(plan, scan_bytes(input->elements, output->item_bytes)));
+    const int cast = is_cast ? mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes)) : -1;
+    if (input->elements == input->sizes[mt_call_dimension(call, input, 0)])
+        mt_inner_use(plan, scan_bytes(input->elements, output->item_bytes));
     mt_inner_give(plan, cast);
 }
 
@@ -203,7 +193,7 @@ void mt_rule_running_sum(struct mt_operator_plan *plan, const struct mt_operator
 static void check_bound(struct mt_operator_plan *plan)
 {
     const int bound = mt_inner_take(plan, COUNT_BYTES);
-    mt_inner_give(plan, mt_inner_take(plan, 1));
+    mt_inner_use(plan, 1);
     mt_inner_give(plan, bound);
 }
 
@@ -213,15 +203,15 @@ static int64_t digits_below(int64_t count)
     int64_t bits = 1;
     while (bits < 63 && INT64_C(1) << bits < count)
         bits++;
-    return (bits + SORT_DIGIT_BITS - 1) / SORT_DIGIT_BITS;
+    return mt_divide_up(bits, SORT_DIGIT_BITS);
 }
 
 /* Takes the places of the elements that indices name, as one number each, and returns their block. *rows is how many there are. */
 static int linear_index(struct mt_operator_plan *plan, const struct mt_operator_call *call, bool is_checked, int64_t n,
                         int64_t *rows)
 {
-    const struct mt_operand *self = mt_call_tensor(call, 0);
-    const struct mt_argument *indices = &call->arguments[1];
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    const struct mt_argument *indices = mt_call_find(call, "indices");
     int linear = -1;
     *rows = 1;
     for (int64_t i = 0; i < indices->count && i < self->dims; i++) {
@@ -229,8 +219,8 @@ static int linear_index(struct mt_operator_plan *plan, const struct mt_operator_
             continue;
         for (int bound = 0; is_checked && bound < 2; bound++)
             check_bound(plan);
-        const int wrapped = mt_inner_take(plan, MT_BYTES(n, COUNT_BYTES));
-        const int strided = mt_inner_take(plan, MT_BYTES(n, COUNT_BYTES));
+        const int wrapped = mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
+        const int strided = mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
         mt_inner_give(plan, wrapped);
         *rows *= self->sizes[i];
         if (linear >= 0)
@@ -244,77 +234,68 @@ static int linear_index(struct mt_operator_plan *plan, const struct mt_operator_
 /* Returns the first index of a list that has dimensions without one; NULL: none of whole numbers. */
 static const struct mt_operand *first_index(const struct mt_operator_call *call)
 {
-    const struct mt_argument *indices = &call->arguments[1];
-    for (int64_t i = 0; indices->kind == MT_ARGUMENT_TENSORS && i < indices->count; i++)
+    const struct mt_argument *indices = mt_call_list(call, "indices", MT_ARGUMENT_TENSORS);
+    for (int64_t i = 0; indices != NULL && i < indices->count; i++)
         if (indices->tensors[i].sizes != NULL)
             return indices->tensors[i].dtype == MT_SCALAR_LONG ? &indices->tensors[i] : NULL;
     return NULL;
 }
 
-/* _index_put_impl(self, indices, values, accumulate, unsafe): where values are added, the places are sorted first. */
-void mt_rule_index_put(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* _index_put_impl: where values are added, the places are sorted first. */
+MT_RULE(index_put)
 {
-    const struct mt_operand *self = mt_call_tensor(call, 0);
-    const bool is_added = call->argument_count > 3 && mt_call_number(call, 3, 0) != 0;
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    const bool is_added = mt_call_number(call, "accumulate", 0) != 0;
     const struct mt_operand *first = is_added ? first_index(call) : NULL;
     if (self == NULL || first == NULL || first->elements == 0)
         return;
-    const bool is_checked = call->argument_count < 5 || mt_call_number(call, 4, 0) == 0;
+    const bool is_checked = mt_call_number(call, "unsafe", 0) == 0;
     const int64_t n = first->elements;
     int64_t rows;
     int blocks[3];
     const int linear = linear_index(plan, call, is_checked, n, &rows);
     for (int i = 0; i < 3; i++)
-        blocks[i] = mt_inner_take(plan, MT_BYTES(n, COUNT_BYTES));
-    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, COUNT_BYTES, COUNT_BYTES, digits_below(rows))));
+        blocks[i] = mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
+    mt_inner_use(plan, radix_sort_bytes(n, COUNT_BYTES, COUNT_BYTES, digits_below(rows)));
     for (int i = 2; i >= 0; i--)
         mt_inner_give(plan, blocks[i]);
     mt_inner_give(plan, linear);
 }
 
-/* Returns the dimension that is sorted: of sort(self, dim, descending) or sort(self, stable, dim, descending). */
-static int sorted_dimension(const struct mt_operator_call *call, const struct mt_operand *self)
-{
-    const int at = call->argument_count > 3 ? 2 : 1;
-    const int64_t dim = (int64_t)mt_call_number(call, at, -1);
-    return (int)(dim < 0 ? dim + self->dims : dim);
-}
-
 /* Sorts a few long rows: all elements by value, and then by their row. */
 static void sort_twice(struct mt_operator_plan *plan, const struct mt_operand *self)
 {
-    const int64_t n = self->elements, places = MT_BYTES(n, COUNT_BYTES);
+    const int64_t n = self->elements, places = MT_PRODUCT(n, COUNT_BYTES);
     const int first = mt_inner_take(plan, places), second = mt_inner_take(plan, places);
-    const int keys = mt_inner_take(plan, MT_BYTES(n, self->item_bytes));
-    mt_inner_give(plan, mt_inner_take(plan, radix_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes)));
+    const int keys = mt_inner_take(plan, MT_PRODUCT(n, self->item_bytes));
+    mt_inner_use(plan, radix_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes));
     mt_inner_give(plan, keys);
-    const int64_t tiles = (n + SORT_TILE_SEGMENT - 1) / SORT_TILE_SEGMENT;
-    mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(tiles, SORT_DIGITS, FLOAT_BYTES) +
-                                                MT_BYTES(SORT_DIGITS, COUNT_BYTES) + CUB_FIXED_BYTES));
+    const int64_t tiles = mt_divide_up(n, SORT_TILE_SEGMENT);
+    mt_inner_use(plan, MT_PRODUCT(tiles, SORT_DIGITS, MT_FLOAT_BYTES) + MT_PRODUCT(SORT_DIGITS, COUNT_BYTES) +
+                           CUB_FIXED_BYTES);
     mt_inner_give(plan, second);
     mt_inner_give(plan, first);
 }
 
 /* sort: rows of up to 4,096 elements have their places alone; longer ones are sorted by CUB. */
-void mt_rule_sort(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(sort)
 {
-    const struct mt_operand *self = mt_call_tensor(call, 0);
+    const struct mt_operand *self = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
     if (self == NULL || self->dims == 0 || self->elements == 0)
         return;
-    const int64_t row = self->sizes[sorted_dimension(call, self)], rows = self->elements / row;
+    const int64_t row = self->sizes[mt_call_dimension(call, self, -1)], rows = self->elements / row;
     if (row <= SORT_FEW) {
-        mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(row, COUNT_BYTES)));
+        mt_inner_use(plan, MT_PRODUCT(row, COUNT_BYTES));
         return;
     }
     if (rows > 1 && rows < SORT_MANY_SEGMENTS) {
         sort_twice(plan, self);
         return;
     }
-    const int places = mt_inner_take(plan, MT_BYTES(self->elements, COUNT_BYTES));
-    const int64_t many = MT_BYTES(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
-    mt_inner_give(plan, mt_inner_take(plan, rows > 1 ? many
-                                                     : radix_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES,
-                                                                        self->item_bytes)));
+    const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
+    const int64_t many = MT_PRODUCT(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
+    mt_inner_use(plan,
+                 rows > 1 ? many : radix_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES, self->item_bytes));
     mt_inner_give(plan, places);
 }

@@ -41,7 +41,8 @@ enum mt_argument_kind {
     MT_ARGUMENT_TENSORS
 };
 
-/* `count` is the length of the list, 1 for a tensor alone, else 0. */
+/* `count` is the length of the list, 1 for a tensor alone, else 0. `name` is the one in the operator's schema: rules find
+ * arguments by it, since versions of PyTorch and overloads of an operator have them in other places. */
 struct mt_argument {
     enum mt_argument_kind kind;
     int64_t integer; /* also a bool */
@@ -49,9 +50,10 @@ struct mt_argument {
     const int64_t *integers;
     const struct mt_operand *tensors;
     int64_t count;
+    const char *name;
 };
 
-/* Borrows all. Arguments are in the order of the operator's schema. */
+/* Borrows all. */
 struct mt_operator_call {
     const char *name; /* "aten::sum", without the overload */
     const struct mt_argument *arguments;

@@ -1,15 +1,10 @@
 #include "operators/operator_memory.h"
 
+#include "operators/operator_plan.h"
+
 #include <assert.h>
 
-enum {
-    REDUCE_THREADS = 512,
-    WARP = 32,
-    MIN_PER_THREAD = 16,
-    MAX_PER_THREAD = 256,
-    FLOAT_BYTES = 4,
-    FEWEST_TO_LOAD = 128
-};
+enum { REDUCE_THREADS = 512, WARP = 32, MIN_PER_THREAD = 16, MAX_PER_THREAD = 256, FEWEST_TO_LOAD = 128 };
 
 /* The threads of a block, and how many of them an output's inputs are spread over. */
 struct shape {
@@ -18,16 +13,6 @@ struct shape {
     int64_t tiles;      /* blocks that all outputs take */
     bool shares_width;  /* threads of a row share outputs */
 };
-
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t last_power_of_two(int64_t n)
 {
@@ -44,7 +29,7 @@ struct mt_reduction mt_reduction_of_rows(int64_t rows, int64_t columns)
                                  .vector = columns % 4 == 0   ? 4
                                            : columns % 2 == 0 ? 2
                                                               : 1,
-                                 .accumulator_bytes = FLOAT_BYTES,
+                                 .accumulator_bytes = MT_FLOAT_BYTES,
                                  .is_dense = true,
                                  .loads_vectors = true};
 }
@@ -60,10 +45,10 @@ static void shape_block(const struct mt_reduction *reduction, int64_t vector, st
             across /= 4;
     }
     const int64_t threads = REDUCE_THREADS / vector;
-    const int64_t width_limit = smaller(last_power_of_two(across), threads);
-    const int64_t height_limit = smaller(last_power_of_two(along), threads);
-    out->height = smaller(height_limit, threads / smaller(width_limit, WARP));
-    out->width = smaller(width_limit, threads / out->height);
+    const int64_t width_limit = mt_smaller(last_power_of_two(across), threads);
+    const int64_t height_limit = mt_smaller(last_power_of_two(along), threads);
+    out->height = mt_smaller(height_limit, threads / mt_smaller(width_limit, WARP));
+    out->width = mt_smaller(width_limit, threads / out->height);
     assert(out->width * out->height <= threads);
 }
 
@@ -73,11 +58,11 @@ static bool spread(const struct mt_reduction *reduction, int64_t vector, struct 
     shape->shares_width = reduction->is_along_rows;
     const int64_t input_step = shape->shares_width ? shape->width : 1;
     const int64_t output_step = shape->shares_width ? 1 : shape->width;
-    const int64_t of_warp = divide_up(reduction->inputs, input_step);
-    if (of_warp < smaller(shape->height * MIN_PER_THREAD, MAX_PER_THREAD))
+    const int64_t of_warp = mt_divide_up(reduction->inputs, input_step);
+    if (of_warp < mt_smaller(shape->height * MIN_PER_THREAD, MAX_PER_THREAD))
         return false;
-    shape->per_thread = divide_up(reduction->inputs, input_step * shape->height);
-    shape->tiles = divide_up(reduction->outputs / vector, output_step);
+    shape->per_thread = mt_divide_up(reduction->inputs, input_step * shape->height);
+    shape->tiles = mt_divide_up(reduction->outputs / vector, output_step);
     return true;
 }
 
@@ -99,8 +84,8 @@ void mt_reduction_staging(const struct mt_card *card, const struct mt_reduction 
     const int64_t resident = card->multiprocessors * (card->threads_per_multiprocessor / threads);
     if (shape.per_thread < MAX_PER_THREAD || shape.tiles > resident)
         return;
-    int64_t blocks = smaller(divide_up(resident, shape.tiles), divide_up(shape.per_thread, MIN_PER_THREAD));
-    const int64_t fewest = divide_up(shape.per_thread, MAX_PER_THREAD);
+    int64_t blocks = mt_smaller(mt_divide_up(resident, shape.tiles), mt_divide_up(shape.per_thread, MIN_PER_THREAD));
+    const int64_t fewest = mt_divide_up(shape.per_thread, MAX_PER_THREAD);
     if (blocks < fewest)
         blocks = fewest;
     if (blocks <= 1)

@@ -70,11 +70,14 @@ int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes)
     return plan->taken++;
 }
 
+int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor)
+{
+    return tensor == NULL ? -1 : mt_inner_take(plan, MT_PRODUCT(tensor->elements, tensor->item_bytes));
+}
+
 int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor)
 {
-    if (tensor == NULL || tensor->is_contiguous)
-        return -1;
-    return mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
+    return mt_inner_take_like(plan, tensor == NULL || tensor->is_contiguous ? NULL : tensor);
 }
 
 void mt_inner_give(struct mt_operator_plan *plan, int block)
@@ -82,6 +85,11 @@ void mt_inner_give(struct mt_operator_plan *plan, int block)
     assert(block < plan->taken);
     if (block >= 0)
         add(plan, MT_INNER_GIVE, block, 0);
+}
+
+void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes)
+{
+    mt_inner_give(plan, mt_inner_take(plan, bytes));
 }
 
 void mt_inner_output(struct mt_operator_plan *plan, int output)
@@ -116,7 +124,7 @@ void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_ca
         mt_inner_output(plan, i);
 }
 
-int64_t mt_inner_bytes(const int64_t *factors, size_t count)
+int64_t mt_product_of(const int64_t *factors, size_t count)
 {
     uint64_t product = 1;
     for (size_t i = 0; i < count; i++)
@@ -127,27 +135,47 @@ int64_t mt_inner_bytes(const int64_t *factors, size_t count)
 
 /* ---- arguments ---- */
 
-bool mt_call_is_set(const struct mt_operator_call *call, int argument)
+const struct mt_argument *mt_call_find(const struct mt_operator_call *call, const char *name)
 {
-    return argument < call->argument_count && call->arguments[argument].kind != MT_ARGUMENT_NONE;
+    for (int32_t i = 0; i < call->argument_count; i++)
+        if (strcmp(call->arguments[i].name, name) == 0)
+            return call->arguments[i].kind != MT_ARGUMENT_NONE ? &call->arguments[i] : NULL;
+    return NULL;
 }
 
-const struct mt_operand *mt_call_tensor(const struct mt_operator_call *call, int argument)
+const struct mt_argument *mt_call_list(const struct mt_operator_call *call, const char *name,
+                                       enum mt_argument_kind kind)
 {
-    if (!mt_call_is_set(call, argument))
-        return NULL;
-    const struct mt_argument *given = &call->arguments[argument];
-    return given->kind == MT_ARGUMENT_TENSORS && given->count > 0 ? given->tensors : NULL;
+    const struct mt_argument *given = mt_call_find(call, name);
+    return given != NULL && given->kind == kind ? given : NULL;
 }
 
-double mt_call_number(const struct mt_operator_call *call, int argument, double otherwise)
+const struct mt_operand *mt_call_tensor(const struct mt_operator_call *call, const char *name)
 {
-    if (!mt_call_is_set(call, argument))
+    const struct mt_argument *given = mt_call_list(call, name, MT_ARGUMENT_TENSORS);
+    return given != NULL && given->count > 0 ? given->tensors : NULL;
+}
+
+double mt_call_number(const struct mt_operator_call *call, const char *name, double otherwise)
+{
+    const struct mt_argument *given = mt_call_find(call, name);
+    if (given == NULL)
         return otherwise;
-    const struct mt_argument *given = &call->arguments[argument];
     return given->kind == MT_ARGUMENT_NUMBER                                       ? given->number
            : given->kind == MT_ARGUMENT_INTEGER || given->kind == MT_ARGUMENT_BOOL ? (double)given->integer
                                                                                    : otherwise;
+}
+
+int64_t mt_call_integer(const struct mt_operator_call *call, const char *name, int64_t otherwise)
+{
+    return (int64_t)mt_call_number(call, name, (double)otherwise);
+}
+
+int64_t mt_call_dimension(const struct mt_operator_call *call, const struct mt_operand *tensor, int64_t otherwise)
+{
+    const int64_t dim = mt_call_integer(call, "dim", otherwise), found = dim < 0 ? dim + tensor->dims : dim;
+    assert(found >= 0 && found < tensor->dims);
+    return found;
 }
 
 uint64_t mt_matmul_workspace(const char *configuration, uint64_t otherwise)

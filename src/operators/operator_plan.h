@@ -8,6 +8,10 @@
 
 #include <stddef.h>
 
+enum { MT_FLOAT_BYTES = 4 };
+
+struct mt_reduction;
+
 /* A plan that a rule writes. Invariant: count <= MT_INNER_MOST. */
 struct mt_operator_plan {
     const struct mt_card *card;
@@ -45,47 +49,71 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 
 /* ---- for rules ---- */
 
-/* Add an action. Taking returns the number of the block; giving -1 does nothing. */
+/* Add an action. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
-/* Takes a copy of a tensor that is not contiguous. Returns the block; -1 if there is none. */
-int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
+void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes);
+/* Takes as many bytes as a tensor has. With mt_inner_copy only if it is not contiguous, else returns -1, as without one. */
+int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor);
+int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor);
 void mt_inner_output(struct mt_operator_plan *plan, int output);
 void mt_inner_wide_output(struct mt_operator_plan *plan, int output, int64_t bytes);
 void mt_inner_host(struct mt_operator_plan *plan, int output);
 void mt_inner_keep(struct mt_operator_plan *plan, int workspace, int64_t bytes);
 void mt_inner_guess(struct mt_operator_plan *plan);
 
+/* Adds the partial results and counters of a reduction (operator_memory.h), which are there while its kernel runs. */
+void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *reduction);
+
 /* Adds OUTPUT for the results from `first` on. */
 void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first);
 
-/* Return an argument: NULL, 0 or `otherwise` if it is absent or of another kind. */
-const struct mt_operand *mt_call_tensor(const struct mt_operator_call *call, int argument);
-bool mt_call_is_set(const struct mt_operator_call *call, int argument);
-double mt_call_number(const struct mt_operator_call *call, int argument, double otherwise);
+/* Return an argument by its name: NULL, 0 or `otherwise` if the call has none, it is not set, or is of another kind. */
+const struct mt_argument *mt_call_find(const struct mt_operator_call *call, const char *name);
+const struct mt_argument *mt_call_list(const struct mt_operator_call *call, const char *name,
+                                       enum mt_argument_kind kind);
+const struct mt_operand *mt_call_tensor(const struct mt_operator_call *call, const char *name);
+double mt_call_number(const struct mt_operator_call *call, const char *name, double otherwise);
+int64_t mt_call_integer(const struct mt_operator_call *call, const char *name, int64_t otherwise);
+
+/* Returns the dimension of a tensor that the argument "dim" names, from the end if it is negative. */
+int64_t mt_call_dimension(const struct mt_operator_call *call, const struct mt_operand *tensor, int64_t otherwise);
 
 /* Returns a product of sizes; INT64_MAX if it overflows, which no card has. */
-int64_t mt_inner_bytes(const int64_t *factors, size_t count);
-#define MT_BYTES(...)                                                                                                  \
-    mt_inner_bytes((const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+int64_t mt_product_of(const int64_t *factors, size_t count);
+#define MT_PRODUCT(...)                                                                                                \
+    mt_product_of((const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-/* The rules of attention, of embeddings and of norms. */
-mt_operator_rule mt_rule_cudnn_forward, mt_rule_cudnn_backward, mt_rule_flash_forward, mt_rule_flash_backward,
-    mt_rule_efficient_forward, mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_layer_norm,
-    mt_rule_layer_norm_backward, mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward,
-    mt_rule_foreach_norm, mt_rule_dropout, mt_rule_running_sum, mt_rule_softmax, mt_rule_softmax_backward,
-    mt_rule_index_put, mt_rule_sort;
+static inline int64_t mt_divide_up(int64_t value, int64_t by)
+{
+    return (value + by - 1) / by;
+}
 
-/* The rules of cuDNN's convolutions and recurrent nets. */
-mt_operator_rule mt_rule_convolution, mt_rule_convolution_backward, mt_rule_recurrent, mt_rule_recurrent_backward;
+static inline int64_t mt_round_up(int64_t value, int64_t unit)
+{
+    return mt_divide_up(value, unit) * unit;
+}
 
-/* The rules of shards. */
-mt_operator_rule mt_rule_split_copy, mt_rule_chunk_cat;
+static inline int64_t mt_smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
-/* The rules of products and of reductions. */
-mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_reduce, mt_rule_extreme, mt_rule_count,
-    mt_rule_reduce_pair, mt_rule_truth, mt_rule_variance, mt_rule_loss, mt_rule_huber_loss, mt_rule_entropy_loss,
-    mt_rule_is_in, mt_rule_histogram, mt_rule_bin_count, mt_rule_grouped_matmul, mt_rule_bag, mt_rule_bag_backward,
-    mt_rule_top;
+/* True if a tensor has elements of 16 bits. */
+static inline bool mt_operand_is_narrow(const struct mt_operand *tensor)
+{
+    return tensor->dtype == MT_SCALAR_HALF || tensor->dtype == MT_SCALAR_BF16;
+}
+
+/* Returns the bytes of an element as kernels add them up: of fp32 at least. */
+static inline int64_t mt_operand_sum_bytes(const struct mt_operand *tensor)
+{
+    return tensor->item_bytes < MT_FLOAT_BYTES ? MT_FLOAT_BYTES : tensor->item_bytes;
+}
+
+/* Begins the definition of a rule. A row of operator_table.c names it. */
+#define MT_RULE(name)                                                                                                  \
+    mt_operator_rule mt_rule_##name;                                                                                   \
+    void mt_rule_##name(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 
 #endif

@@ -5,7 +5,6 @@
 #include <stddef.h>
 
 enum {
-    FLOAT_BYTES = 4,
     LT_WORKSPACE_BYTES = 1 << 20, /* PyTorch's default of CUBLASLT_WORKSPACE_SIZE */
     CHUNK = 65536,                /* elements of a list's tensor that a block takes */
     NORM_ROWS = 65536,            /* fewer are summed by one block a column */
@@ -31,10 +30,20 @@ static bool is_matrix(const struct mt_operand *tensor)
 
 static int copy_matrix(struct mt_operator_plan *plan, const struct mt_operand *tensor)
 {
-    if (tensor == NULL || tensor->elements == 0 || is_matrix(tensor))
-        return -1;
-    return mt_inner_take(plan, MT_BYTES(tensor->elements, tensor->item_bytes));
+    return mt_inner_take_like(plan, tensor == NULL || tensor->elements == 0 || is_matrix(tensor) ? NULL : tensor);
 }
+
+/* Returns a factor, which each operator names otherwise. */
+static const struct mt_operand *find_factor(const struct mt_operator_call *call, const char *const names[3])
+{
+    const struct mt_operand *found = NULL;
+    for (int i = 0; i < 3 && found == NULL; i++)
+        found = mt_call_tensor(call, names[i]);
+    return found;
+}
+
+static const char *const added_to_first[] = {"mat1", "mat", "batch1"}, *const added_to_second[] = {"mat2", "vec",
+                                                                                                   "batch2"};
 
 static void multiply(struct mt_operator_plan *plan, const struct mt_operand *a, const struct mt_operand *b)
 {
@@ -44,40 +53,41 @@ static void multiply(struct mt_operator_plan *plan, const struct mt_operand *a, 
     mt_inner_give(plan, copy_of_a);
 }
 
-/* mm, bmm, dot: the factors come first. */
-void mt_rule_matmul(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* mm, bmm, dot, vdot */
+MT_RULE(matmul)
 {
     mt_inner_outputs(plan, call, 0);
-    multiply(plan, mt_call_tensor(call, 0), mt_call_tensor(call, 1));
+    multiply(plan, mt_call_tensor(call, "self"), find_factor(call, (const char *const[]){"mat2", "tensor", "other"}));
 }
 
-/* _grouped_mm(a, b, ends of groups, …): what CUTLASS needs of each group, and its workspace. */
-void mt_rule_grouped_matmul(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* _grouped_mm: what CUTLASS needs of each group, and its workspace. */
+MT_RULE(grouped_matmul)
 {
-    const struct mt_operand *a = mt_call_tensor(call, 0), *b = mt_call_tensor(call, 1), *ends = mt_call_tensor(call, 2);
+    const struct mt_operand *a = mt_call_tensor(call, "self"), *b = mt_call_tensor(call, "mat2");
+    const struct mt_operand *ends = mt_call_tensor(call, "offs"); /* of the groups */
     mt_inner_outputs(plan, call, 0);
     if (a == NULL || b == NULL || plan->card->capability != GROUPED_CAPABILITY)
         return;
     const int64_t groups = ends != NULL ? ends->elements : a->dims == 3 ? a->sizes[0] : b->sizes[0];
-    const int described = mt_inner_take(plan, MT_BYTES(groups, GROUP_BYTES));
-    mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(plan->card->multiprocessors, GROUPED_BYTES)));
+    const int described = mt_inner_take(plan, MT_PRODUCT(groups, GROUP_BYTES));
+    mt_inner_use(plan, MT_PRODUCT(plan->card->multiprocessors, GROUPED_BYTES));
     mt_inner_give(plan, described);
 }
 
 /* True if the bias is added by cublasLt: (columns), contiguous, as it is. */
 static bool has_epilogue(const struct mt_operator_call *call)
 {
-    const struct mt_operand *bias = mt_call_tensor(call, 0), *factor = mt_call_tensor(call, 2);
+    const struct mt_operand *bias = mt_call_tensor(call, "self"), *factor = find_factor(call, added_to_second);
     return bias != NULL && factor != NULL && bias->dims == 1 && bias->is_contiguous && factor->dims == 2 &&
            bias->sizes[0] == factor->sizes[1] && factor->sizes[0] > 1 && factor->sizes[1] > 1 &&
-           mt_call_number(call, 3, 1) == 1;
+           mt_call_number(call, "beta", 1) == 1;
 }
 
-/* addmm, baddbmm, addmv (bias, factor, factor, beta, alpha) */
-void mt_rule_addmm(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* addmm, baddbmm, addmv */
+MT_RULE(addmm)
 {
     mt_inner_outputs(plan, call, 0);
-    multiply(plan, mt_call_tensor(call, 1), mt_call_tensor(call, 2));
+    multiply(plan, find_factor(call, added_to_first), find_factor(call, added_to_second));
     if (has_epilogue(call))
         mt_inner_keep(plan, MT_WORKSPACE_CUBLASLT, LT_WORKSPACE_BYTES);
 }
@@ -89,7 +99,7 @@ static int64_t norm_blocks(const struct mt_card *card, int64_t M, int64_t N)
 {
     if (M <= NORM_ROWS || N / NORM_TILE >= card->multiprocessors / 2)
         return 0;
-    const int64_t across = (N + NORM_TILE - 1) / NORM_TILE, down = (M + NORM_TILE - 1) / NORM_TILE;
+    const int64_t across = mt_divide_up(N, NORM_TILE), down = mt_divide_up(M, NORM_TILE);
     const int64_t most = NORM_BLOCKS / across;
     return most < down ? most : down;
 }
@@ -97,22 +107,16 @@ static int64_t norm_blocks(const struct mt_card *card, int64_t M, int64_t N)
 /* Sums the blocks' parts of the weight's gradient over the rows, which takes the result `output`. */
 static void sum_parts(struct mt_operator_plan *plan, int64_t rows, int64_t columns, int output)
 {
-    int64_t staging_bytes, counter_bytes;
     const struct mt_reduction reduction = mt_reduction_of_rows(rows, columns);
-    mt_reduction_staging(plan->card, &reduction, &staging_bytes, &counter_bytes);
     mt_inner_output(plan, output);
-    if (staging_bytes == 0)
-        return;
-    const int staging = mt_inner_take(plan, staging_bytes), counters = mt_inner_take(plan, counter_bytes);
-    mt_inner_give(plan, counters);
-    mt_inner_give(plan, staging);
+    mt_inner_stage(plan, &reduction);
 }
 
 /* Of the results, 1 to `last` are gradients of weight and bias. Where many blocks share the rows, each has parts, whose sums
  * replace the results that were taken first. */
 static void norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call, int last)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 1);
+    const struct mt_operand *input = mt_call_tensor(call, "input");
     const int64_t N = last < call->output_count ? call->outputs[1].elements : 0;
     const int64_t blocks = input == NULL || N == 0 ? 0 : norm_blocks(plan->card, input->elements / N, N);
     int first[3] = {0}, parts[3] = {0};
@@ -123,9 +127,9 @@ static void norm_backward(struct mt_operator_plan *plan, const struct mt_operato
     const int64_t item_bytes = call->outputs[1].item_bytes;
     mt_inner_output(plan, 0);
     for (int i = 1; i <= last; i++)
-        first[i] = mt_inner_take(plan, MT_BYTES(N, item_bytes));
+        first[i] = mt_inner_take(plan, MT_PRODUCT(N, item_bytes));
     for (int i = 1; i <= last; i++)
-        parts[i] = mt_inner_take(plan, MT_BYTES(blocks, N, item_bytes));
+        parts[i] = mt_inner_take(plan, MT_PRODUCT(blocks, N, item_bytes));
     for (int i = 1; i <= last; i++) {
         sum_parts(plan, blocks, N, i);
         mt_inner_give(plan, first[i]);
@@ -134,107 +138,97 @@ static void norm_backward(struct mt_operator_plan *plan, const struct mt_operato
         mt_inner_give(plan, parts[i]);
 }
 
-/* native_layer_norm(input, …) */
-void mt_rule_layer_norm(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(layer_norm)
 {
-    const int input = mt_inner_copy(plan, mt_call_tensor(call, 0));
+    const int input = mt_inner_copy(plan, mt_call_tensor(call, "input"));
     mt_inner_outputs(plan, call, 0);
     mt_inner_give(plan, input);
 }
 
-/* native_layer_norm_backward(gradient, input, …): the input is copied first, the gradient after the results. */
-void mt_rule_layer_norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* native_layer_norm_backward: the input is copied first, the gradient after the results. */
+MT_RULE(layer_norm_backward)
 {
-    const int input = mt_inner_copy(plan, mt_call_tensor(call, 1));
+    const int input = mt_inner_copy(plan, mt_call_tensor(call, "input"));
     norm_backward(plan, call, 2);
-    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, 0)));
+    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, "grad_out")));
     mt_inner_give(plan, input);
 }
 
-void mt_rule_rms_norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(rms_norm_backward)
 {
     norm_backward(plan, call, 1);
 }
 
-static int64_t accumulator_bytes(const struct mt_operand *tensor)
+/* native_group_norm: two factors for each image and channel. */
+MT_RULE(group_norm)
 {
-    return tensor->item_bytes < FLOAT_BYTES ? FLOAT_BYTES : tensor->item_bytes;
-}
-
-/* native_group_norm(input, weight, bias, N, C, HxW, groups, eps): two factors for each image and channel. */
-void mt_rule_group_norm(struct mt_operator_plan *plan, const struct mt_operator_call *call)
-{
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "input");
     mt_inner_outputs(plan, call, 0);
-    if (input == NULL || call->argument_count < 7 || mt_call_number(call, 5, 0) <= 1)
+    if (input == NULL || mt_call_number(call, "HxW", 0) <= 1)
         return;
-    if (!mt_call_is_set(call, 1) && !mt_call_is_set(call, 2))
+    if (mt_call_find(call, "weight") == NULL && mt_call_find(call, "bias") == NULL)
         return;
-    const int64_t N = (int64_t)mt_call_number(call, 3, 0), C = (int64_t)mt_call_number(call, 4, 0);
-    const int64_t bytes = MT_BYTES(N, C, accumulator_bytes(input));
+    const int64_t N = mt_call_integer(call, "N", 0), C = mt_call_integer(call, "C", 0);
+    const int64_t bytes = MT_PRODUCT(N, C, mt_operand_sum_bytes(input));
     const int a = mt_inner_take(plan, bytes), b = mt_inner_take(plan, bytes);
     mt_inner_give(plan, b);
     mt_inner_give(plan, a);
 }
 
-/* native_group_norm_backward(gradient, input, mean, rstd, weight, N, C, HxW, groups, mask) */
-void mt_rule_group_norm_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(group_norm_backward)
 {
     enum { INNER = 5 };
     static const int given[INNER] = {3, 2, 4, 1, 0}; /* the order in which they are given back */
-    const struct mt_operand *input = mt_call_tensor(call, 1);
+    const struct mt_operand *input = mt_call_tensor(call, "input");
     mt_inner_outputs(plan, call, 0);
-    if (input == NULL || call->argument_count < 9 || mt_call_number(call, 7, 0) <= 1)
+    if (input == NULL || mt_call_number(call, "HxW", 0) <= 1)
         return;
-    const int64_t N = (int64_t)mt_call_number(call, 5, 0), C = (int64_t)mt_call_number(call, 6, 0);
-    const int64_t G = (int64_t)mt_call_number(call, 8, 0), item_bytes = accumulator_bytes(input);
-    const int64_t columns[INNER] = {C, C, G, G, mt_call_is_set(call, 4) ? C : 0};
+    const int64_t N = mt_call_integer(call, "N", 0), C = mt_call_integer(call, "C", 0);
+    const int64_t G = mt_call_integer(call, "group", 0), item_bytes = mt_operand_sum_bytes(input);
+    const int64_t columns[INNER] = {C, C, G, G, mt_call_find(call, "weight") != NULL ? C : 0};
     int blocks[INNER];
     for (int i = 0; i < INNER; i++)
-        blocks[i] = columns[i] == 0 ? -1 : mt_inner_take(plan, MT_BYTES(N, columns[i], item_bytes));
+        blocks[i] = columns[i] == 0 ? -1 : mt_inner_take(plan, MT_PRODUCT(N, columns[i], item_bytes));
     for (int i = 0; i < INNER; i++)
-        if (blocks[given[i]] >= 0)
-            mt_inner_give(plan, blocks[given[i]]);
+        mt_inner_give(plan, blocks[given[i]]);
 }
 
 /* _foreach_norm: the norms of chunks, as many for each tensor as the largest has, and then the results. */
-void mt_rule_foreach_norm(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(foreach_norm)
 {
-    const struct mt_operand *tensors = mt_call_tensor(call, 0);
-    int64_t most = 0, widest = FLOAT_BYTES;
-    if (tensors == NULL)
+    const struct mt_argument *list = mt_call_list(call, "self", MT_ARGUMENT_TENSORS);
+    int64_t most = 0, widest = MT_FLOAT_BYTES;
+    if (list == NULL || list->count == 0)
         return;
-    for (int64_t i = 0; i < call->arguments[0].count; i++) {
-        const int64_t chunks = (tensors[i].elements + CHUNK - 1) / CHUNK;
+    for (int64_t i = 0; i < list->count; i++) {
+        const int64_t chunks = mt_divide_up(list->tensors[i].elements, CHUNK);
         most = chunks > most ? chunks : most;
-        widest = tensors[i].item_bytes > widest ? tensors[i].item_bytes : widest;
+        widest = list->tensors[i].item_bytes > widest ? list->tensors[i].item_bytes : widest;
     }
-    const int chunks = mt_inner_take(plan, MT_BYTES(call->arguments[0].count, most, widest));
+    const int chunks = mt_inner_take(plan, MT_PRODUCT(list->count, most, widest));
     mt_inner_output(plan, 0); /* a list: all of its tensors */
     mt_inner_give(plan, chunks);
 }
 
 /* _softmax, _log_softmax: the result comes before the input's copy. */
-void mt_rule_softmax(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(softmax)
 {
     mt_inner_outputs(plan, call, 0);
-    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, 0)));
+    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, "self")));
 }
 
 /* _softmax_backward_data: the product of gradient and result. */
-void mt_rule_softmax_backward(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(softmax_backward)
 {
-    const struct mt_operand *gradient = mt_call_tensor(call, 0);
     mt_inner_outputs(plan, call, 0);
-    if (gradient != NULL)
-        mt_inner_give(plan, mt_inner_take(plan, MT_BYTES(gradient->elements, gradient->item_bytes)));
+    mt_inner_give(plan, mt_inner_take_like(plan, mt_call_tensor(call, "grad_output")));
 }
 
 /* native_dropout: the mask is taken before the result. */
-void mt_rule_dropout(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(dropout)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
-    const bool is_mask_first = call->output_count == 2 && input != NULL && mt_call_number(call, 1, 0) > 0;
+    const bool is_mask_first =
+        call->output_count == 2 && mt_call_tensor(call, "input") != NULL && mt_call_number(call, "p", 0) > 0;
     if (is_mask_first)
         mt_inner_output(plan, 1);
     mt_inner_outputs(plan, call, 0);

@@ -5,6 +5,16 @@
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"
 #define ATTENTION_FOLDER "aten/src/ATen/native/transformers/cuda/"
 
+mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt_rule_reduce, mt_rule_reduce_pair,
+    mt_rule_loss, mt_rule_huber_loss, mt_rule_entropy_loss, mt_rule_is_in, mt_rule_variance, mt_rule_cudnn_forward,
+    mt_rule_cudnn_backward, mt_rule_flash_forward, mt_rule_flash_backward, mt_rule_efficient_forward,
+    mt_rule_efficient_backward, mt_rule_embedding_backward, mt_rule_bag, mt_rule_bag_backward, mt_rule_grouped_matmul,
+    mt_rule_histogram, mt_rule_top, mt_rule_bin_count, mt_rule_running_sum, mt_rule_layer_norm,
+    mt_rule_layer_norm_backward, mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward,
+    mt_rule_foreach_norm, mt_rule_split_copy, mt_rule_chunk_cat, mt_rule_convolution, mt_rule_convolution_backward,
+    mt_rule_recurrent, mt_rule_recurrent_backward, mt_rule_count, mt_rule_sort, mt_rule_softmax,
+    mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout;
+
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
      "aten/src/ATen/cuda/CublasHandlePool.cpp:116", "H100, H200"},
@@ -23,7 +33,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDA_FOLDER "Loss.cu", ""},
     {"isin", mt_rule_is_in, "comparisons with few values; many are sorted, which is not known",
      "aten/src/ATen/native/TensorCompare.cpp", "H200"},
-    {"any all", mt_rule_truth, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", "H200"},
+    {"any all", mt_rule_extreme, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994", "H200"},
     {"var var_mean std std_mean", mt_rule_variance, "partial results and counters", CUDA_FOLDER "Reduce.cuh:994",
      "H200: var, std"},
     {"_scaled_dot_product_cudnn_attention", mt_rule_cudnn_forward, "256 bytes",

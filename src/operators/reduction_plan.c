@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { PRODUCT_ARGUMENTS = 4, MOST_DIMS = 16, FLOAT_BYTES = 4, INDEX_BYTES = 8, VARIANCE_BYTES = 16 };
+enum { MOST_DIMS = 16, INDEX_BYTES = 8, VARIANCE_BYTES = 16 };
 
 /* A dimension: `output_stride` is 0 if it is reduced. Strides are in elements. */
 struct dimension {
@@ -21,7 +21,7 @@ struct space {
 
 static bool is_reduced(const struct mt_argument *dims, int dimension, int count)
 {
-    if (dims == NULL || dims->kind == MT_ARGUMENT_NONE)
+    if (dims == NULL)
         return true;
     if (dims->kind == MT_ARGUMENT_INTEGER)
         return dimension == (dims->integer + count) % count;
@@ -113,90 +113,73 @@ static struct mt_reduction describe(const struct mt_operand *input, const struct
     return made;
 }
 
-/* Adds partial results and counters, which are there while the kernel runs. */
-static void stage(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
-                  int64_t accumulator)
+void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *reduction)
 {
     int64_t staging_bytes, counter_bytes;
-    if (input->dims > MOST_DIMS)
-        return;
-    const struct mt_reduction reduction = describe(input, dims, accumulator);
-    mt_reduction_staging(plan->card, &reduction, &staging_bytes, &counter_bytes);
+    mt_reduction_staging(plan->card, reduction, &staging_bytes, &counter_bytes);
     if (staging_bytes == 0)
         return;
-    const int staging = mt_inner_take(plan, staging_bytes), counters = mt_inner_take(plan, counter_bytes);
-    mt_inner_give(plan, counters);
+    const int staging = mt_inner_take(plan, staging_bytes);
+    mt_inner_use(plan, counter_bytes);
     mt_inner_give(plan, staging);
 }
 
-static int64_t sum_bytes(const struct mt_operand *input)
+/* Adds what a reduction of these dimensions keeps while its kernel runs; of all dimensions if `dims` is NULL. */
+static void stage(struct mt_operator_plan *plan, const struct mt_operand *input, const struct mt_argument *dims,
+                  int64_t accumulator)
 {
-    return input->item_bytes < FLOAT_BYTES ? FLOAT_BYTES : input->item_bytes;
+    if (input->dims > MOST_DIMS)
+        return;
+    const struct mt_reduction reduction = describe(input, dims, accumulator);
+    mt_inner_stage(plan, &reduction);
 }
 
-/* Returns the argument of the call that names dimensions; NULL if all are reduced. */
-static const struct mt_argument *dims_of(const struct mt_operator_call *call, bool takes_integer)
+/* sum, mean, prod: the input is cast to the dtype of the result first, unless the kernel reads 16 bits and writes 32. */
+MT_RULE(sum)
 {
-    if (call->argument_count < 2)
-        return NULL;
-    const struct mt_argument *dims = &call->arguments[1];
-    return dims->kind == MT_ARGUMENT_INTEGERS || (takes_integer && dims->kind == MT_ARGUMENT_INTEGER) ? dims : NULL;
-}
-
-static bool is_narrow(int dtype)
-{
-    return dtype == MT_SCALAR_HALF || dtype == MT_SCALAR_BF16;
-}
-
-/* sum, mean, prod: prod(self, dim, keepdim, dtype) names one dimension as a number. The input is cast to the dtype of the
- * result first, unless the kernel reads 16 bits and writes 32. */
-void mt_rule_sum(struct mt_operator_plan *plan, const struct mt_operator_call *call)
-{
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
     if (input == NULL || call->output_count != 1 || input->elements == 0)
         return;
     const struct mt_operand *output = &call->outputs[0];
     struct mt_operand cast = *input;
     const bool is_cast =
-        input->dtype != output->dtype && !(is_narrow(input->dtype) && output->dtype == MT_SCALAR_FLOAT);
-    const int block = is_cast ? mt_inner_take(plan, MT_BYTES(input->elements, output->item_bytes)) : -1;
+        input->dtype != output->dtype && !(mt_operand_is_narrow(input) && output->dtype == MT_SCALAR_FLOAT);
+    const int block = is_cast ? mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes)) : -1;
     if (is_cast) {
         cast.item_bytes = output->item_bytes;
         cast.offset = 0;
     }
-    const bool names_one = call->argument_count == PRODUCT_ARGUMENTS;
-    stage(plan, &cast, dims_of(call, names_one), sum_bytes(&cast));
-    if (is_cast)
-        mt_inner_give(plan, block);
+    stage(plan, &cast, mt_call_find(call, "dim"), mt_operand_sum_bytes(&cast));
+    mt_inner_give(plan, block);
 }
 
-/* Losses of elements, and their mean or sum. `says_how` is the argument that says which; 0 if they stay as they are. */
+/* Losses of elements, and their mean or sum. */
 struct losses {
     const struct mt_operand *input;
     int64_t bytes;
     bool are_reduced;
 };
 
-static struct losses losses_of(const struct mt_operator_call *call, int says_how)
+static struct losses losses_of(const struct mt_operator_call *call)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
-    if (input == NULL || input->elements == 0 || mt_call_number(call, says_how, 0) == 0)
+    const struct mt_operand *input = mt_call_tensor(call, "self");
+    if (input == NULL || input->elements == 0 || mt_call_number(call, "reduction", 0) == 0)
         return (struct losses){0};
-    return (struct losses){input, MT_BYTES(input->elements, input->item_bytes), true};
+    return (struct losses){input, MT_PRODUCT(input->elements, input->item_bytes), true};
 }
 
 static void stage_losses(struct mt_operator_plan *plan, const struct losses *losses)
 {
     struct mt_operand made = *losses->input;
     made.offset = 0;
-    stage(plan, &made, NULL, sum_bytes(&made));
+    stage(plan, &made, NULL, mt_operand_sum_bytes(&made));
 }
 
 /* mse_loss, smooth_l1_loss: the result's block has room for all losses, which are beside it, too. */
-void mt_rule_loss(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(loss)
 {
-    const struct losses losses = losses_of(call, 2);
+    const struct losses losses = losses_of(call);
     mt_inner_wide_output(plan, 0, losses.bytes);
     if (!losses.are_reduced)
         return;
@@ -206,9 +189,9 @@ void mt_rule_loss(struct mt_operator_plan *plan, const struct mt_operator_call *
 }
 
 /* huber_loss: all losses, then the result. */
-void mt_rule_huber_loss(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(huber_loss)
 {
-    const struct losses losses = losses_of(call, 2);
+    const struct losses losses = losses_of(call);
     const int block = losses.are_reduced ? mt_inner_take(plan, losses.bytes) : 0;
     mt_inner_output(plan, 0);
     if (!losses.are_reduced)
@@ -218,9 +201,9 @@ void mt_rule_huber_loss(struct mt_operator_plan *plan, const struct mt_operator_
 }
 
 /* binary_cross_entropy: the result's block holds all losses; then their mean is copied into it. */
-void mt_rule_entropy_loss(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(entropy_loss)
 {
-    const struct losses losses = losses_of(call, 3);
+    const struct losses losses = losses_of(call);
     mt_inner_wide_output(plan, 0, losses.bytes);
     if (!losses.are_reduced)
         return;
@@ -234,32 +217,33 @@ static void find_bounds(struct mt_operator_plan *plan, const struct mt_operand *
 {
     for (int bound = 0; bound < 2; bound++) {
         const int value = mt_inner_take(plan, input->item_bytes);
-        stage(plan, input, NULL, sum_bytes(input));
+        stage(plan, input, NULL, mt_operand_sum_bytes(input));
         mt_inner_give(plan, value);
     }
 }
 
 /* bincount: the number of its results follows from the bounds. */
-void mt_rule_bin_count(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(bin_count)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     if (input != NULL && input->elements > 0)
         find_bounds(plan, input);
 }
 
-/* histc(input, bins, least, most): the bounds are sought unless they are given. */
-void mt_rule_histogram(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* histc: the bounds are sought unless they are given. */
+MT_RULE(histogram)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
-    if (input != NULL && input->elements > 0 && mt_call_number(call, 2, 0) == mt_call_number(call, 3, 0))
+    if (input != NULL && input->elements > 0 && mt_call_number(call, "min", 0) == mt_call_number(call, "max", 0))
         find_bounds(plan, input);
 }
 
 /* isin: comparisons with each value, if they are few; else it sorts. */
-void mt_rule_is_in(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(is_in)
 {
-    const struct mt_operand *elements = mt_call_tensor(call, 0), *values = mt_call_tensor(call, 1);
+    const struct mt_operand *elements = mt_call_tensor(call, "elements");
+    const struct mt_operand *values = mt_call_tensor(call, "test_elements");
     mt_inner_outputs(plan, call, 0);
     if (elements == NULL || values == NULL)
         return;
@@ -267,16 +251,16 @@ void mt_rule_is_in(struct mt_operator_plan *plan, const struct mt_operator_call 
         mt_inner_guess(plan);
         return;
     }
-    const int equal = mt_inner_take(plan, MT_BYTES(elements->elements, values->elements));
+    const int equal = mt_inner_take(plan, MT_PRODUCT(elements->elements, values->elements));
     const int any = mt_inner_take(plan, elements->elements);
     mt_inner_give(plan, any);
     mt_inner_give(plan, equal);
 }
 
 /* count_nonzero: the sum of a comparison, as whole numbers. */
-void mt_rule_count(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(count)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     if (input == NULL || input->elements == 0)
         return;
     struct mt_operand cast = *input;
@@ -284,59 +268,51 @@ void mt_rule_count(struct mt_operator_plan *plan, const struct mt_operator_call 
     cast.offset = 0;
     const int truths = mt_inner_take(plan, input->elements);
     mt_inner_outputs(plan, call, 0);
-    const int numbers = mt_inner_take(plan, MT_BYTES(input->elements, INDEX_BYTES));
-    stage(plan, &cast, dims_of(call, true), INDEX_BYTES);
+    const int numbers = mt_inner_take(plan, MT_PRODUCT(input->elements, INDEX_BYTES));
+    stage(plan, &cast, mt_call_find(call, "dim"), INDEX_BYTES);
     mt_inner_give(plan, numbers);
     mt_inner_give(plan, truths);
 }
 
-/* amax, amin: staged as they are. */
-void mt_rule_extreme(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* Takes the results. Returns the input, NULL if it has no elements. */
+static const struct mt_operand *take_results(struct mt_operator_plan *plan, const struct mt_operator_call *call)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
+    const struct mt_operand *input = mt_call_tensor(call, "self");
     mt_inner_outputs(plan, call, 0);
-    if (input != NULL && input->elements > 0)
-        stage(plan, input, dims_of(call, false), input->item_bytes);
+    return input != NULL && input->elements > 0 ? input : NULL;
 }
 
-/* Norms: their order stands before the dimensions. */
-void mt_rule_reduce(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* amax, amin, any, all: staged in their own dtype. */
+MT_RULE(extreme)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
-    const int dims_at = call->argument_count > 4 ? 2 : 1;
-    mt_inner_outputs(plan, call, 0);
-    if (input == NULL || input->elements == 0)
-        return;
-    const bool has_dims = call->argument_count > dims_at && call->arguments[dims_at].kind == MT_ARGUMENT_INTEGERS;
-    stage(plan, input, has_dims ? &call->arguments[dims_at] : NULL, sum_bytes(input));
+    const struct mt_operand *input = take_results(plan, call);
+    if (input != NULL)
+        stage(plan, input, mt_call_find(call, "dim"), input->item_bytes);
 }
 
-/* max, min, argmax, argmin: a value and its index travel together where a dimension is named. */
-void mt_rule_reduce_pair(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+/* Norms. */
+MT_RULE(reduce)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
-    mt_inner_outputs(plan, call, 0);
-    const bool is_two_tensors = mt_call_tensor(call, 1) != NULL; /* the elementwise maximum */
-    if (input == NULL || input->elements == 0 || is_two_tensors)
+    const struct mt_operand *input = take_results(plan, call);
+    if (input != NULL)
+        stage(plan, input, mt_call_find(call, "dim"), mt_operand_sum_bytes(input));
+}
+
+/* max, min, argmax, argmin: a value and its index travel together where a dimension is named. With "other" they compare two
+ * tensors element by element. */
+MT_RULE(reduce_pair)
+{
+    const struct mt_operand *input = take_results(plan, call);
+    if (input == NULL || mt_call_tensor(call, "other") != NULL)
         return;
     const bool has_index = call->output_count == 2 || call->outputs[0].dtype == MT_SCALAR_LONG;
-    stage(plan, input, dims_of(call, true), has_index ? 2 * INDEX_BYTES : sum_bytes(input));
-}
-
-/* any, all: of any dtype, in which they are staged. */
-void mt_rule_truth(struct mt_operator_plan *plan, const struct mt_operator_call *call)
-{
-    const struct mt_operand *input = mt_call_tensor(call, 0);
-    mt_inner_outputs(plan, call, 0);
-    if (input != NULL && input->elements > 0)
-        stage(plan, input, dims_of(call, true), input->item_bytes);
+    stage(plan, input, mt_call_find(call, "dim"), has_index ? 2 * INDEX_BYTES : mt_operand_sum_bytes(input));
 }
 
 /* var, std, with or without the mean: Welford's four numbers. */
-void mt_rule_variance(struct mt_operator_plan *plan, const struct mt_operator_call *call)
+MT_RULE(variance)
 {
-    const struct mt_operand *input = mt_call_tensor(call, 0);
-    mt_inner_outputs(plan, call, 0);
-    if (input != NULL && input->elements > 0)
-        stage(plan, input, dims_of(call, false), VARIANCE_BYTES);
+    const struct mt_operand *input = take_results(plan, call);
+    if (input != NULL)
+        stage(plan, input, mt_call_find(call, "dim"), VARIANCE_BYTES);
 }

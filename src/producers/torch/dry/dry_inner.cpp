@@ -23,6 +23,9 @@ namespace
 
 /* ---- a call in the words of the rules ---- */
 
+/* The names of a call's arguments, in their order. */
+using names = std::vector<const char *>;
+
 /* The call borrows from here, so nothing moves. */
 struct description {
     std::deque<std::vector<mt_operand>> tensors;
@@ -33,7 +36,7 @@ struct description {
     mt_argument of_tensors(std::vector<mt_operand> list)
     {
         tensors.push_back(std::move(list));
-        mt_argument made{MT_ARGUMENT_TENSORS, 0, 0, nullptr, tensors.back().data(), 0};
+        mt_argument made{MT_ARGUMENT_TENSORS, 0, 0, nullptr, tensors.back().data(), 0, nullptr};
         made.count = static_cast<int64_t>(tensors.back().size());
         return made;
     }
@@ -51,7 +54,7 @@ struct description {
     mt_argument of_integers(std::vector<int64_t> list)
     {
         integers.push_back(std::move(list));
-        mt_argument made{MT_ARGUMENT_INTEGERS, 0, 0, integers.back().data(), nullptr, 0};
+        mt_argument made{MT_ARGUMENT_INTEGERS, 0, 0, integers.back().data(), nullptr, 0, nullptr};
         made.count = static_cast<int64_t>(integers.back().size());
         return made;
     }
@@ -71,18 +74,21 @@ struct description {
         if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType)
             return of_optional_tensors(value.toListRef());
         if (value.isBool())
-            return {MT_ARGUMENT_BOOL, value.toBool(), 0, nullptr, nullptr, 0};
+            return {MT_ARGUMENT_BOOL, value.toBool(), 0, nullptr, nullptr, 0, nullptr};
         if (value.isInt())
-            return {MT_ARGUMENT_INTEGER, value.toInt(), 0, nullptr, nullptr, 0};
+            return {MT_ARGUMENT_INTEGER, value.toInt(), 0, nullptr, nullptr, 0, nullptr};
         if (value.isDouble())
-            return {MT_ARGUMENT_NUMBER, 0, value.toDouble(), nullptr, nullptr, 0};
-        return {MT_ARGUMENT_NONE, 0, 0, nullptr, nullptr, 0};
+            return {MT_ARGUMENT_NUMBER, 0, value.toDouble(), nullptr, nullptr, 0, nullptr};
+        return {MT_ARGUMENT_NONE, 0, 0, nullptr, nullptr, 0, nullptr};
     }
 
-    description(const std::vector<IValue> &given, const std::vector<IValue> &results)
+    description(const names &given_names, const std::vector<IValue> &given, const std::vector<IValue> &results)
     {
-        for (const IValue &value : given)
-            arguments.push_back(of(value));
+        TORCH_INTERNAL_ASSERT(given_names.size() == given.size());
+        for (size_t i = 0; i < given.size(); i++) {
+            arguments.push_back(of(given[i]));
+            arguments.back().name = given_names[i];
+        }
         for (const IValue &value : results)
             outputs.push_back(value.isTensor() && value.toTensor().defined() ? operand_of(value.toTensor())
                                                                              : mt_operand{});
@@ -122,14 +128,24 @@ void keep_workspace(int number, int64_t bytes)
         kept[wanted] = take_block(bytes).release_context();
 }
 
-/* Returns the table's word on an operator, which it is asked for once a thread. */
-int has_plan(const c10::OperatorHandle &op)
+/* An operator: memtrace_torch_has_plan, and the names in its schema. */
+struct known_operator {
+    int plan;
+    names arguments;
+};
+
+/* Returns what is known of an operator, which is found once a thread. */
+const known_operator &find_known(const c10::OperatorHandle &op)
 {
-    static thread_local std::unordered_map<const c10::FunctionSchema *, int> known;
-    const auto [place, is_new] = known.try_emplace(&op.schema(), 0);
+    static thread_local std::unordered_map<const c10::FunctionSchema *, known_operator> all;
+    const auto [place, is_new] = all.try_emplace(&op.schema());
+    known_operator &known = place->second;
     if (is_new)
-        place->second = memtrace_torch_has_plan(op.schema().name().c_str());
-    return place->second;
+        known.plan = memtrace_torch_has_plan(op.schema().name().c_str());
+    if (is_new && known.plan > 0)
+        for (const c10::Argument &argument : op.schema().arguments())
+            known.arguments.push_back(argument.name().c_str());
+    return known;
 }
 
 /* Gives the storage of a result room for at least so many bytes. */
@@ -144,10 +160,11 @@ void widen(const IValue &result, int64_t bytes)
 class inner_call
 {
   public:
-    inner_call(const char *name_of, const std::vector<IValue> &arguments, const std::vector<IValue> &made)
+    inner_call(const char *name_of, const names &argument_names, const std::vector<IValue> &arguments,
+               const std::vector<IValue> &made)
         : name(name_of), results(made)
     {
-        const description described(arguments, results);
+        const description described(argument_names, arguments, results);
         const mt_operator_call call = described.call(name);
         count = memtrace_torch_plan(&call, plan.data());
     }
@@ -196,19 +213,26 @@ mt_operand operand_of(const Tensor &tensor)
 
 void take_before(const c10::OperatorHandle &op, const std::vector<IValue> &arguments)
 {
-    if (has_plan(op) > 0)
-        take_beside(op.schema().name().c_str(), arguments, {});
+    const known_operator &known = find_known(op);
+    if (known.plan > 0)
+        inner_call(op.schema().name().c_str(), known.arguments, arguments, {}).carry_out([](const mt_inner &) {});
 }
 
 void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue> &results)
 {
-    if (has_plan(op) == MT_INNER_UNKNOWN)
+    if (find_known(op).plan == MT_INNER_UNKNOWN)
         memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
-void take_beside(const char *name, const std::vector<IValue> &arguments, const std::vector<IValue> &results)
+void take_beside(const char *name, const std::vector<std::pair<const char *, Tensor>> &arguments, const Tensor &result)
 {
-    inner_call(name, arguments, results).carry_out([](const mt_inner &) {});
+    names argument_names;
+    std::vector<IValue> values;
+    for (const auto &[argument, value] : arguments) {
+        argument_names.push_back(argument);
+        values.push_back(value);
+    }
+    inner_call(name, argument_names, values, {result}).carry_out([](const mt_inner &) {});
 }
 
 void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &arguments,
@@ -216,16 +240,18 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<IValue> &argum
                  const std::function<void(size_t)> &to_host)
 {
     std::vector<bool> is_there(results.size());
+    const known_operator &known = find_known(op);
     count_unless_known(op, results);
-    if (has_plan(op) > 0)
-        inner_call(op.schema().name().c_str(), arguments, results).carry_out([&](const mt_inner &action) {
-            const size_t result = action.number;
-            if (is_there[result])
-                return;
-            widen(results[result], action.bytes);
-            (action.kind == MT_INNER_HOST ? to_host : take)(result);
-            is_there[result] = true;
-        });
+    if (known.plan > 0)
+        inner_call(op.schema().name().c_str(), known.arguments, arguments, results)
+            .carry_out([&](const mt_inner &action) {
+                const size_t result = action.number;
+                if (is_there[result])
+                    return;
+                widen(results[result], action.bytes);
+                (action.kind == MT_INNER_HOST ? to_host : take)(result);
+                is_there[result] = true;
+            });
     for (size_t i = 0; i < results.size(); i++)
         if (!is_there[i])
             take(i);

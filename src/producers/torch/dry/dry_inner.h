@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace mt_dry
@@ -27,8 +28,10 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
                  const std::vector<c10::IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host);
 
-/* Takes and gives back what the table says of `name`, a kernel that PyTorch calls beside its operators: its results are there. */
-void take_beside(const char *name, const std::vector<c10::IValue> &arguments, const std::vector<c10::IValue> &results);
+/* Takes and gives back what the table says of `name`, a kernel that PyTorch calls without an operator. Its arguments have the
+ * names that the rule looks for, and its result is there. */
+void take_beside(const char *name, const std::vector<std::pair<const char *, at::Tensor>> &arguments,
+                 const at::Tensor &result);
 
 /* Of a call whose results depend on values: takes and gives back what the table says; counts the call if the table does not
  * have the operator. */
