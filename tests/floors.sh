@@ -30,7 +30,7 @@ words               base answer alloc trace/query producers/model analysis
 page                base trace/store trace/query analysis
 api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer
 study               base words device alloc trace/store trace/query run producers/model analysis answer
-cli                 base answer words device alloc trace/store trace/query trace/export run producers/model producers/file producers/program producers/cuda analysis study page
+cli                 base answer words device alloc operators trace/store trace/query trace/export run producers/model producers/file producers/program producers/cuda analysis study page
 END
 }
 

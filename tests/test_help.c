@@ -327,13 +327,16 @@ static void shells_can_read_their_scripts(void **state)
         skip();
 }
 
-static void the_document_of_json_is_up_to_date(void **state)
+static void documents_that_are_generated_are_up_to_date(void **state)
 {
     (void)state;
-    const struct said *said =
-        shell("\"$M\" help --json-fields | diff - '%s/../../docs/json.md' | head -20", MT_TEST_DATA);
-    if (said->out[0] != '\0' || said->err[0] != '\0')
-        fail_msg("docs/json.md is stale; memtrace help --json-fields >docs/json.md\n%s%s", said->out, said->err);
+    static const char *const pages[][2] = {{"--json-fields", "docs/json.md"}, {"--operators", "docs/operators.md"}};
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        const char *option = pages[i][0], *file = pages[i][1];
+        const struct said *said = shell("\"$M\" help %s | diff - '%s/../../%s' | head -20", option, MT_TEST_DATA, file);
+        if (said->out[0] != '\0' || said->err[0] != '\0')
+            fail_msg("%s is stale; memtrace help %s >%s\n%s%s", file, option, file, said->out, said->err);
+    }
 }
 
 static void the_fields_of_one_answer_can_be_asked_for(void **state)
@@ -375,7 +378,7 @@ int main(void)
         cmocka_unit_test(bash_completes_every_command_and_option),
         cmocka_unit_test(fish_completes_what_can_be_meant),
         cmocka_unit_test(shells_can_read_their_scripts),
-        cmocka_unit_test(the_document_of_json_is_up_to_date),
+        cmocka_unit_test(documents_that_are_generated_are_up_to_date),
         cmocka_unit_test(the_fields_of_one_answer_can_be_asked_for),
         cmocka_unit_test(what_is_asked_of_help_must_make_sense),
     };

@@ -285,24 +285,6 @@ static void no_operator_stands_twice_in_the_table(void **state)
     }
 }
 
-/* The document's table has the rows of operators that take something. */
-static void the_document_has_every_row(void **state)
-{
-    (void)state;
-    char document[32768], line[2048];
-    FILE *file = fopen(MT_TEST_DATA "/../../docs/dry-run.md", "r");
-    assert_non_null(file);
-    document[fread(document, 1, sizeof document - 1, file)] = '\0';
-    fclose(file);
-    for (int i = 0; i < mt_operator_row_count; i++) {
-        const struct mt_operator_row *row = &mt_operator_rows[i];
-        snprintf(line, sizeof line, "| %s | %s | %s | %s |\n", row->names, row->takes, row->source,
-                 row->checked[0] != '\0' ? row->checked : "not measured");
-        if (row->rule != NULL && strstr(document, line) == NULL)
-            fail_msg("docs/dry-run.md lacks the row\n%s", line);
-    }
-}
-
 static void a_running_sum_casts_truths_and_scans_one_dimension(void **state)
 {
     (void)state;
@@ -596,7 +578,6 @@ int main(void)
         cmocka_unit_test(a_workspace_is_what_is_configured),
         cmocka_unit_test(an_operator_is_found_in_place_or_not),
         cmocka_unit_test(no_operator_stands_twice_in_the_table),
-        cmocka_unit_test(the_document_has_every_row),
         cmocka_unit_test(a_running_sum_casts_truths_and_scans_one_dimension),
         cmocka_unit_test(attention_is_chosen_as_the_card_would),
         cmocka_unit_test(attention_without_gradient_keeps_no_sums),

@@ -40,6 +40,10 @@ const struct mt_operator_row *mt_operator_find(const char *name);
  * have the operator. */
 int mt_operator_plan(const struct mt_card *card, const struct mt_operator_call *call, struct mt_inner *out);
 
+/* Adds docs/operators.md, the table as a page. */
+struct mt_text;
+void mt_operator_page_add(struct mt_text *out);
+
 /* Returns the bytes of the workspace that CUBLAS_WORKSPACE_CONFIG asks for (":4096:2:16:8"); `otherwise` if the text is NULL or
  * is none. */
 uint64_t mt_matmul_workspace(const char *configuration, uint64_t otherwise);

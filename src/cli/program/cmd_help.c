@@ -5,6 +5,7 @@
 #include "cli/program/completion.h"
 #include "cli/program/json_page.h"
 #include "cli/program/man_page.h"
+#include "operators/operator_plan.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static void (*const add_completion[])(struct mt_text *out) = {mt_completion_add_
                                                               mt_completion_add_fish};
 
 struct help_options {
-    bool help, json, man, json_fields;
+    bool help, json, man, json_fields, operators;
     int shell;
     const char *command; /* NULL: all */
 };
@@ -32,6 +33,8 @@ static const struct mt_option options[] = {
               .help = "print what the shell reads to complete commands, options and values"),
     MT_OPTION(FLAG, struct help_options, json_fields, "--json-fields",
               .help = "print the fields that --json has, of the command or of all, in Markdown"),
+    MT_OPTION(FLAG, struct help_options, operators, "--operators",
+              .help = "print the operators of PyTorch whose scratch memory is known, in Markdown"),
     MT_OPTION_JSON(struct help_options),
     MT_OPTION_HELP(struct help_options),
     MT_OPTIONS_END,
@@ -179,13 +182,25 @@ static void print_json(const struct mt_command *command)
     free(answer.rows);
 }
 
+static void print_text(struct mt_text *text)
+{
+    fputs(mt_text_get(text), stdout);
+    mt_text_release(text);
+}
+
 static void print_page(void (*add)(const struct mt_command *command, struct mt_text *out),
                        const struct mt_command *command)
 {
     struct mt_text page = {0};
     add(command, &page);
-    fputs(mt_text_get(&page), stdout);
-    mt_text_release(&page);
+    print_text(&page);
+}
+
+static void print_operators(void)
+{
+    struct mt_text page = {0};
+    mt_operator_page_add(&page);
+    print_text(&page);
 }
 
 static void print_completion(int shell)
@@ -193,14 +208,13 @@ static void print_completion(int shell)
     struct mt_text script = {0};
     assert(shell >= 0 && shell_names[shell] != NULL);
     add_completion[shell](&script);
-    fputs(mt_text_get(&script), stdout);
-    mt_text_release(&script);
+    print_text(&script);
 }
 
 static mt_status check_options(const struct help_options *help)
 {
-    if (help->man + help->json + help->json_fields + (help->shell != NO_SHELL) > 1)
-        return mt_fail(MT_USAGE, "--man, --completions, --json and --json-fields exclude each other");
+    if (help->man + help->json + help->json_fields + help->operators + (help->shell != NO_SHELL) > 1)
+        return mt_fail(MT_USAGE, "--man, --completions, --json, --json-fields and --operators exclude each other");
     if (help->shell != NO_SHELL && help->command != NULL)
         return mt_fail(MT_USAGE, "completions are of all commands at once: memtrace help --completions %s",
                        shell_names[help->shell]);
@@ -222,6 +236,8 @@ static mt_status run_help(const void *given)
         print_page(mt_man_page_add, command);
     else if (help->json_fields)
         print_page(mt_json_page_add, command);
+    else if (help->operators)
+        print_operators();
     else if (help->json)
         print_json(command);
     else if (command != NULL)
