@@ -1,6 +1,7 @@
-/* The contract between `memtrace record` and libmemtrace_inject.so, the library in the program that it starts. The
- * program may have many processes. The request goes through the environment. The answers come back through a file, one
- * a line. In their texts the end of a line is written \n, and a backslash \\.
+/* The contract between the commands that start a program (record, dry-run, fit, sweep) and memtrace's parts in that program:
+ * libmemtrace_inject.so, libmemtrace_torch.so and the Python package. The program may have many processes. The request goes
+ * through the environment. The answers come back through a file, one a line. In their texts the end of a line is written
+ * \n, and a backslash \\.
  *
  *   run TAB pid TAB number TAB trace      a process became a run
  *   lost TAB pid TAB count TAB what       something is missing from that run
@@ -40,7 +41,7 @@ typedef enum mt_record_torch {
 
 enum { MT_EVERY_DEVICE = -1 };
 
-/* A request to the library. Its texts are borrowed; mt_record_request_take borrows them from the environment. */
+/* A request. Its texts are borrowed; mt_record_request_take borrows them from the environment. */
 struct mt_record_request {
     const char *trace;     /* an absolute path */
     const char *answers;   /* the file for answers, likewise */
@@ -54,7 +55,7 @@ struct mt_record_request {
 
 enum { MT_ALL_DRY_STEPS = -1 };
 
-/* What a dry run is to be, beside its request. For python/memtrace/_dry.py, which alone reads it from the environment. */
+/* The settings of a dry run, in addition to its request. The Python package alone reads them from the environment. */
 struct mt_dry_request {
     const char *device;  /* as mt_device_open takes it */
     int64_t cards;       /* how many there are */
@@ -69,7 +70,8 @@ struct mt_dry_request {
 void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environment *environment);
 void mt_record_request_give(const struct mt_record_request *request, struct mt_environment *environment);
 
-/* Reads the request from the environment. False if there is none. */
+/* Reads the request from the environment. False if there is none. Leaves out leaves_stacks and torch, which the Python package
+ * alone reads. */
 bool mt_record_request_take(struct mt_record_request *out);
 
 /* Copies a request with its texts, for a library: programs may overwrite their environment, for example with a title. */

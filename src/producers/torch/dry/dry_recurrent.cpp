@@ -1,5 +1,5 @@
 /* Recurrent nets by cuDNN: the stubs that lstm, gru and rnn call on a card, and the shapes of their gradients. What cuDNN
- * takes inside, and keeps for backward, is not here. The weights are taken for parts of one buffer, as flatten_parameters
+ * keeps for backward is a rule of the table of operators (src/operators/recurrent_plan.c). The weights are taken for parts of one buffer, as flatten_parameters
  * leaves them on a card. */
 #include "producers/torch/dry/dry_own.h"
 
