@@ -219,28 +219,23 @@ static bool is_dense_by_rows(const struct mt_operand *tensor)
     return true;
 }
 
-/* Takes a copy of a tensor that the kernel can't read as it lies; -1: none. */
-static int copy_by_rows(struct mt_operator_plan *plan, const struct mt_operand *tensor, bool is_swapped)
+/* Takes a copy of a tensor that the kernel can't read as it lies. */
+static void copy_by_rows(struct mt_operator_plan *plan, const struct mt_operand *tensor, bool is_swapped)
 {
-    if (tensor == NULL || tensor->dims != 4 || (is_swapped ? is_dense_by_rows(tensor) : tensor->is_contiguous))
-        return -1;
-    return mt_inner_take_like(plan, tensor);
+    if (tensor != NULL && tensor->dims == 4 && !(is_swapped ? is_dense_by_rows(tensor) : tensor->is_contiguous))
+        mt_inner_take_like(plan, tensor);
 }
 
-/* Takes and gives what the kernel keeps while it runs. */
+/* Takes what the kernel keeps while it runs. */
 static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes *s)
 {
     const int64_t rows = mt_round_up(s->S, 128), head = padded_head(s->D);
     const bool is_grouped = s->key_heads < s->H;
-    const int rests = mt_inner_take(plan, MT_PRODUCT(s->B, s->H, rows, MT_FLOAT_BYTES));
-    const int queries = mt_inner_take(plan, MT_PRODUCT(s->B, rows, s->H, head, MT_FLOAT_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(s->B, s->H, rows, MT_FLOAT_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(s->B, rows, s->H, head, MT_FLOAT_BYTES));
     const int64_t grouped_bytes = MT_PRODUCT(s->B, s->K, s->H, s->D, s->item_bytes);
-    const int keys = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
-    const int values = is_grouped ? mt_inner_take(plan, grouped_bytes) : -1;
-    mt_inner_give(plan, values);
-    mt_inner_give(plan, keys);
-    mt_inner_give(plan, queries);
-    mt_inner_give(plan, rests);
+    for (int i = 0; is_grouped && i < 2; i++) /* of keys and of values */
+        mt_inner_take(plan, grouped_bytes);
 }
 
 /* The gradient and the result are copied first, unless they are contiguous. */
@@ -248,15 +243,13 @@ MT_RULE(flash_backward)
 {
     const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
     const bool is_swapped = strstr(call->name, "scaled_dot_product") != NULL;
-    const int gradient = copy_by_rows(plan, mt_call_tensor(call, "grad_out"), is_swapped);
-    const int result = copy_by_rows(plan, mt_call_tensor(call, "out"), is_swapped);
+    copy_by_rows(plan, mt_call_tensor(call, "grad_out"), is_swapped);
+    copy_by_rows(plan, mt_call_tensor(call, "out"), is_swapped);
     mt_inner_outputs(plan, call, 0);
     if (has_heads(query, key)) {
         const struct sizes s = sizes_of(query, key);
         run_flash_backward(plan, &s);
     }
-    mt_inner_give(plan, result);
-    mt_inner_give(plan, gradient);
 }
 
 /* ---- memory-efficient ---- */
@@ -300,12 +293,10 @@ MT_RULE(efficient_backward)
 {
     const struct mt_operand *query = mt_call_tensor(call, "query"), *key = mt_call_tensor(call, "key");
     const struct mt_operand *out = mt_call_tensor(call, "out");
-    const int gradient = copy_by_rows(plan, mt_call_tensor(call, "grad_out_"), true);
+    copy_by_rows(plan, mt_call_tensor(call, "grad_out_"), true);
     mt_inner_outputs(plan, call, 0);
-    if (!has_heads(query, key) || out == NULL) {
-        mt_inner_give(plan, gradient);
+    if (!has_heads(query, key) || out == NULL)
         return;
-    }
     const struct sizes s = sizes_of(query, key);
     const int64_t row_bytes = MT_PRODUCT(s.B, s.H, s.S, MT_FLOAT_BYTES);
     int rows;
@@ -319,9 +310,6 @@ MT_RULE(efficient_backward)
         mt_inner_give(plan, product);
     }
     const bool sums_in_memory = mt_operand_is_narrow(query) && s.D > EFFICIENT_REGISTER_HEAD;
-    const int gathered =
-        mt_inner_take(plan, gathered_bytes(&s, mt_operand_is_narrow(query)) + (sums_in_memory ? summed_bytes(&s) : 0));
+    mt_inner_take(plan, gathered_bytes(&s, mt_operand_is_narrow(query)) + (sums_in_memory ? summed_bytes(&s) : 0));
     mt_inner_give(plan, rows);
-    mt_inner_give(plan, gathered);
-    mt_inner_give(plan, gradient);
 }

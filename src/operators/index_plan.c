@@ -65,31 +65,24 @@ struct segments {
 /* Adds sums of the pieces of segments. */
 static void sum_pieces(struct mt_operator_plan *plan, const struct segments *s)
 {
-    const int count = mt_inner_take(plan, COUNT_BYTES);
-    const int offsets = mt_inner_take(plan, MT_PRODUCT(s->pieces, s->item_bytes));
-    const int sums = mt_inner_take(plan, MT_PRODUCT(s->pieces, s->is_small ? COUNT_BYTES : s->width * MT_FLOAT_BYTES));
+    mt_inner_take(plan, COUNT_BYTES);
+    mt_inner_take(plan, MT_PRODUCT(s->pieces, s->item_bytes)); /* their offsets */
+    mt_inner_take(plan, MT_PRODUCT(s->pieces, s->is_small ? COUNT_BYTES : s->width * MT_FLOAT_BYTES));
     if (s->is_small && s->is_narrow)
         mt_inner_use(plan, MT_PRODUCT(s->rows, s->width, MT_FLOAT_BYTES));
-    mt_inner_give(plan, sums);
-    mt_inner_give(plan, offsets);
-    mt_inner_give(plan, count);
 }
 
 static void find_segments(struct mt_operator_plan *plan, const struct segments *s)
 {
-    const int offsets = mt_inner_take(plan, MT_PRODUCT(s->indices, s->item_bytes));
-    const int count = mt_inner_take(plan, COUNT_BYTES);
+    mt_inner_take(plan, MT_PRODUCT(s->indices, s->item_bytes)); /* their offsets */
+    mt_inner_take(plan, COUNT_BYTES);
     const int keys = mt_inner_take(plan, MT_PRODUCT(s->indices, s->item_bytes));
     mt_inner_use(plan, CUB_SCAN_BYTES);
     mt_inner_give(plan, keys);
-    const int pieces = mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes));
-    const int starts = mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes));
+    mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes)); /* the pieces of each */
+    mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes)); /* the first of them */
     mt_inner_use(plan, scan_bytes(s->rows, s->item_bytes));
     sum_pieces(plan, s);
-    mt_inner_give(plan, starts);
-    mt_inner_give(plan, pieces);
-    mt_inner_give(plan, count);
-    mt_inner_give(plan, offsets);
 }
 
 static struct segments segments_of(const struct mt_operand *indices, int64_t table_rows, int64_t width)
@@ -102,14 +95,13 @@ static struct segments segments_of(const struct mt_operand *indices, int64_t tab
 static void sort_and_sum(struct mt_operator_plan *plan, const struct segments *segments)
 {
     const int64_t n = segments->indices, i = segments->item_bytes;
-    const int sorted = mt_inner_take(plan, MT_PRODUCT(n, i)), places = mt_inner_take(plan, MT_PRODUCT(n, i));
+    mt_inner_take(plan, MT_PRODUCT(n, i)); /* sorted indices */
+    mt_inner_take(plan, MT_PRODUCT(n, i)); /* their places before */
     const int range = mt_inner_take(plan, MT_PRODUCT(n, i));
     mt_inner_use(plan, radix_sort_bytes(n, i, i, i));
     mt_inner_give(plan, range);
     mt_inner_output(plan, 0);
     find_segments(plan, segments);
-    mt_inner_give(plan, places);
-    mt_inner_give(plan, sorted);
 }
 
 MT_RULE(embedding_backward)
@@ -119,7 +111,8 @@ MT_RULE(embedding_backward)
         return;
     const int64_t width = gradient->sizes[gradient->dims - 1];
     const bool is_scaled = mt_call_number(call, "scale_grad_by_freq", 0) != 0;
-    const int gradient_copy = mt_inner_copy(plan, gradient), indices_copy = mt_inner_copy(plan, indices);
+    mt_inner_copy(plan, gradient);
+    mt_inner_copy(plan, indices);
     struct segments segments = segments_of(indices, mt_call_integer(call, "num_weights", 0), width);
     segments.is_small = segments.rows < FEW_ROWS;
     segments.is_narrow = gradient->item_bytes < MT_FLOAT_BYTES;
@@ -127,8 +120,6 @@ MT_RULE(embedding_backward)
         mt_inner_output(plan, 0);
     else
         sort_and_sum(plan, &segments);
-    mt_inner_give(plan, indices_copy);
-    mt_inner_give(plan, gradient_copy);
 }
 
 /* True if several blocks search one row for its largest elements (TensorTopK.cu, should_use_multiblock). */
@@ -169,9 +160,8 @@ MT_RULE(bag_backward)
         return;
     const struct segments segments =
         segments_of(indices, mt_call_integer(call, "num_weights", 0), gradient->sizes[gradient->dims - 1]);
-    const int copy = mt_inner_copy(plan, gradient);
+    mt_inner_copy(plan, gradient);
     sort_and_sum(plan, &segments);
-    mt_inner_give(plan, copy);
 }
 
 /* cumsum, cumprod: the input is cast to the result's dtype. Along the only dimension CUB scans. */
@@ -182,11 +172,10 @@ MT_RULE(running_sum)
     if (input == NULL || call->output_count != 1 || input->elements == 0 || input->dims == 0)
         return;
     const struct mt_operand *output = &call->outputs[0];
-    const bool is_cast = input->dtype != output->dtype;
-    const int cast = is_cast ? mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes)) : -1;
+    if (input->dtype != output->dtype)
+        mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes));
     if (input->elements == input->sizes[mt_call_dimension(call, input, 0)])
         mt_inner_use(plan, scan_bytes(input->elements, output->item_bytes));
-    mt_inner_give(plan, cast);
 }
 
 /* Takes what a check of an index's bounds takes: its least or its greatest value, and whether it is inside. */
@@ -206,14 +195,14 @@ static int64_t digits_below(int64_t count)
     return mt_divide_up(bits, SORT_DIGIT_BITS);
 }
 
-/* Takes the places of the elements that indices name, as one number each, and returns their block. *rows is how many there are. */
-static int linear_index(struct mt_operator_plan *plan, const struct mt_operator_call *call, bool is_checked, int64_t n,
-                        int64_t *rows)
+/* Takes the places of the elements that `n` indices name, as one number each. Returns how many rows they may name. */
+static int64_t linear_index(struct mt_operator_plan *plan, const struct mt_operator_call *call, int64_t n)
 {
+    const bool is_checked = mt_call_number(call, "unsafe", 0) == 0;
     const struct mt_operand *self = mt_call_tensor(call, "self");
     const struct mt_argument *indices = mt_call_find(call, "indices");
-    int linear = -1;
-    *rows = 1;
+    int64_t rows = 1;
+    bool has_linear = false;
     for (int64_t i = 0; i < indices->count && i < self->dims; i++) {
         if (indices->tensors[i].sizes == NULL)
             continue;
@@ -222,13 +211,12 @@ static int linear_index(struct mt_operator_plan *plan, const struct mt_operator_
         const int wrapped = mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
         const int strided = mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
         mt_inner_give(plan, wrapped);
-        *rows *= self->sizes[i];
-        if (linear >= 0)
+        if (has_linear)
             mt_inner_give(plan, strided);
-        else
-            linear = strided;
+        has_linear = true;
+        rows *= self->sizes[i];
     }
-    return linear;
+    return rows;
 }
 
 /* Returns the first index of a list that has dimensions without one; NULL: none of whole numbers. */
@@ -249,32 +237,24 @@ MT_RULE(index_put)
     const struct mt_operand *first = is_added ? first_index(call) : NULL;
     if (self == NULL || first == NULL || first->elements == 0)
         return;
-    const bool is_checked = mt_call_number(call, "unsafe", 0) == 0;
-    const int64_t n = first->elements;
-    int64_t rows;
-    int blocks[3];
-    const int linear = linear_index(plan, call, is_checked, n, &rows);
+    const int64_t n = first->elements, rows = linear_index(plan, call, n);
     for (int i = 0; i < 3; i++)
-        blocks[i] = mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
+        mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
     mt_inner_use(plan, radix_sort_bytes(n, COUNT_BYTES, COUNT_BYTES, digits_below(rows)));
-    for (int i = 2; i >= 0; i--)
-        mt_inner_give(plan, blocks[i]);
-    mt_inner_give(plan, linear);
 }
 
 /* Sorts a few long rows: all elements by value, and then by their row. */
 static void sort_twice(struct mt_operator_plan *plan, const struct mt_operand *self)
 {
     const int64_t n = self->elements, places = MT_PRODUCT(n, COUNT_BYTES);
-    const int first = mt_inner_take(plan, places), second = mt_inner_take(plan, places);
+    mt_inner_take(plan, places);
+    mt_inner_take(plan, places);
     const int keys = mt_inner_take(plan, MT_PRODUCT(n, self->item_bytes));
     mt_inner_use(plan, radix_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes));
     mt_inner_give(plan, keys);
     const int64_t tiles = mt_divide_up(n, SORT_TILE_SEGMENT);
     mt_inner_use(plan, MT_PRODUCT(tiles, SORT_DIGITS, MT_FLOAT_BYTES) + MT_PRODUCT(SORT_DIGITS, COUNT_BYTES) +
                            CUB_FIXED_BYTES);
-    mt_inner_give(plan, second);
-    mt_inner_give(plan, first);
 }
 
 /* sort: rows of up to 4,096 elements have their places alone; longer ones are sorted by CUB. */
@@ -293,9 +273,8 @@ MT_RULE(sort)
         sort_twice(plan, self);
         return;
     }
-    const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES)); /* their places */
     const int64_t many = MT_PRODUCT(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
     mt_inner_use(plan,
                  rows > 1 ? many : radix_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES, self->item_bytes));
-    mt_inner_give(plan, places);
 }

@@ -52,6 +52,9 @@ int mt_operator_plan(const struct mt_card *card, const struct mt_operator_call *
         return MT_INNER_UNKNOWN;
     if (row->rule != NULL)
         row->rule(&plan, call);
+    for (int block = plan.taken - 1; block >= 0; block--)
+        if (!plan.is_given[block])
+            mt_inner_give(&plan, block);
     memcpy(out, plan.actions, (size_t)plan.count * sizeof *out);
     return plan.count;
 }
@@ -72,7 +75,7 @@ int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes)
 
 int mt_inner_take_like(struct mt_operator_plan *plan, const struct mt_operand *tensor)
 {
-    return tensor == NULL ? -1 : mt_inner_take(plan, MT_PRODUCT(tensor->elements, tensor->item_bytes));
+    return tensor == NULL ? -1 : mt_inner_take(plan, mt_operand_bytes(tensor));
 }
 
 int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor)
@@ -83,8 +86,10 @@ int mt_inner_copy(struct mt_operator_plan *plan, const struct mt_operand *tensor
 void mt_inner_give(struct mt_operator_plan *plan, int block)
 {
     assert(block < plan->taken);
-    if (block >= 0)
-        add(plan, MT_INNER_GIVE, block, 0);
+    if (block < 0)
+        return;
+    add(plan, MT_INNER_GIVE, block, 0);
+    plan->is_given[block] = true;
 }
 
 void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes)

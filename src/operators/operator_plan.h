@@ -15,7 +15,8 @@ struct mt_reduction;
 /* A plan that a rule writes. Invariant: count <= MT_INNER_MOST. */
 struct mt_operator_plan {
     const struct mt_card *card;
-    int count, taken; /* actions so far; blocks that they take */
+    int count, taken;             /* actions so far; blocks that they take */
+    bool is_given[MT_INNER_MOST]; /* by the number of the block */
     struct mt_inner actions[MT_INNER_MOST];
 };
 
@@ -53,7 +54,8 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 
 /* ---- for rules ---- */
 
-/* Add an action. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
+/* Add an action. What a rule takes and does not give back is given back after it, last taken first, as C++ destroys the tensors
+ * of a function. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes);
@@ -101,6 +103,12 @@ static inline int64_t mt_round_up(int64_t value, int64_t unit)
 static inline int64_t mt_smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Returns the bytes of a tensor's elements; 0 without one. */
+static inline int64_t mt_operand_bytes(const struct mt_operand *tensor)
+{
+    return tensor != NULL ? MT_PRODUCT(tensor->elements, tensor->item_bytes) : 0;
 }
 
 /* True if a tensor has elements of 16 bits. */

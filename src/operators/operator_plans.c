@@ -69,9 +69,8 @@ MT_RULE(grouped_matmul)
     if (a == NULL || b == NULL || plan->card->capability != GROUPED_CAPABILITY)
         return;
     const int64_t groups = ends != NULL ? ends->elements : a->dims == 3 ? a->sizes[0] : b->sizes[0];
-    const int described = mt_inner_take(plan, MT_PRODUCT(groups, GROUP_BYTES));
+    mt_inner_take(plan, MT_PRODUCT(groups, GROUP_BYTES));
     mt_inner_use(plan, MT_PRODUCT(plan->card->multiprocessors, GROUPED_BYTES));
-    mt_inner_give(plan, described);
 }
 
 /* True if the bias is added by cublasLt: (columns), contiguous, as it is. */
@@ -140,18 +139,16 @@ static void norm_backward(struct mt_operator_plan *plan, const struct mt_operato
 
 MT_RULE(layer_norm)
 {
-    const int input = mt_inner_copy(plan, mt_call_tensor(call, "input"));
+    mt_inner_copy(plan, mt_call_tensor(call, "input"));
     mt_inner_outputs(plan, call, 0);
-    mt_inner_give(plan, input);
 }
 
 /* native_layer_norm_backward: the input is copied first, the gradient after the results. */
 MT_RULE(layer_norm_backward)
 {
-    const int input = mt_inner_copy(plan, mt_call_tensor(call, "input"));
+    mt_inner_copy(plan, mt_call_tensor(call, "input"));
     norm_backward(plan, call, 2);
-    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, "grad_out")));
-    mt_inner_give(plan, input);
+    mt_inner_copy(plan, mt_call_tensor(call, "grad_out"));
 }
 
 MT_RULE(rms_norm_backward)
@@ -170,9 +167,8 @@ MT_RULE(group_norm)
         return;
     const int64_t N = mt_call_integer(call, "N", 0), C = mt_call_integer(call, "C", 0);
     const int64_t bytes = MT_PRODUCT(N, C, mt_operand_sum_bytes(input));
-    const int a = mt_inner_take(plan, bytes), b = mt_inner_take(plan, bytes);
-    mt_inner_give(plan, b);
-    mt_inner_give(plan, a);
+    mt_inner_take(plan, bytes);
+    mt_inner_take(plan, bytes);
 }
 
 MT_RULE(group_norm_backward)
@@ -205,23 +201,22 @@ MT_RULE(foreach_norm)
         most = chunks > most ? chunks : most;
         widest = list->tensors[i].item_bytes > widest ? list->tensors[i].item_bytes : widest;
     }
-    const int chunks = mt_inner_take(plan, MT_PRODUCT(list->count, most, widest));
+    mt_inner_take(plan, MT_PRODUCT(list->count, most, widest));
     mt_inner_output(plan, 0); /* a list: all of its tensors */
-    mt_inner_give(plan, chunks);
 }
 
 /* _softmax, _log_softmax: the result comes before the input's copy. */
 MT_RULE(softmax)
 {
     mt_inner_outputs(plan, call, 0);
-    mt_inner_give(plan, mt_inner_copy(plan, mt_call_tensor(call, "self")));
+    mt_inner_copy(plan, mt_call_tensor(call, "self"));
 }
 
 /* _softmax_backward_data: the product of gradient and result. */
 MT_RULE(softmax_backward)
 {
     mt_inner_outputs(plan, call, 0);
-    mt_inner_give(plan, mt_inner_take_like(plan, mt_call_tensor(call, "grad_output")));
+    mt_inner_take_like(plan, mt_call_tensor(call, "grad_output"));
 }
 
 /* native_dropout: the mask is taken before the result. */

@@ -30,19 +30,19 @@ MT_RULE(recurrent)
     enum { RESERVE = 3 };
     const struct mt_operand *input = mt_call_tensor(call, "input");
     mt_inner_guess(plan);
-    const int copy = mt_inner_copy(plan, input);
+    mt_inner_copy(plan, input);
     for (int i = 0; i < RESERVE && i < call->output_count; i++)
         mt_inner_output(plan, i);
     if (input != NULL && input->elements > 0 && call->output_count > RESERVE && mt_call_number(call, "train", 0) != 0)
         mt_inner_wide_output(plan, RESERVE, reserve_bytes(call, input));
-    mt_inner_give(plan, copy);
 }
 
-/* Takes zeros for the gradient of a last state that was not used; -1 if there is no such state, or it was. */
-static int take_zeros(struct mt_operator_plan *plan, const struct mt_operator_call *call, const char *state,
-                      const char *gradient)
+/* Takes zeros for the gradient of a last state that was not used. */
+static void take_zeros(struct mt_operator_plan *plan, const struct mt_operator_call *call, const char *state,
+                       const char *gradient)
 {
-    return mt_inner_take_like(plan, mt_call_find(call, gradient) != NULL ? NULL : mt_call_tensor(call, state));
+    if (mt_call_find(call, gradient) == NULL)
+        mt_inner_take_like(plan, mt_call_tensor(call, state));
 }
 
 /* _cudnn_rnn_backward: gradients of input, hidden state and cell, then of the weights; the input is copied for each. */
@@ -51,15 +51,12 @@ MT_RULE(recurrent_backward)
     enum { WEIGHTS = 3 };
     const struct mt_operand *input = mt_call_tensor(call, "input");
     mt_inner_guess(plan);
-    const int hidden = take_zeros(plan, call, "hx", "grad_hy");
-    const int cell = take_zeros(plan, call, "cx", "grad_cy");
+    take_zeros(plan, call, "hx", "grad_hy");
+    take_zeros(plan, call, "cx", "grad_cy");
     const int first = mt_inner_copy(plan, input);
     for (int i = 0; i < WEIGHTS && i < call->output_count; i++)
         mt_inner_output(plan, i);
     mt_inner_give(plan, first);
-    const int second = mt_inner_copy(plan, input);
+    mt_inner_copy(plan, input);
     mt_inner_outputs(plan, call, WEIGHTS);
-    mt_inner_give(plan, second);
-    mt_inner_give(plan, cell);
-    mt_inner_give(plan, hidden);
 }

@@ -145,71 +145,58 @@ MT_RULE(sum)
     struct mt_operand cast = *input;
     const bool is_cast =
         input->dtype != output->dtype && !(mt_operand_is_narrow(input) && output->dtype == MT_SCALAR_FLOAT);
-    const int block = is_cast ? mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes)) : -1;
     if (is_cast) {
         cast.item_bytes = output->item_bytes;
         cast.offset = 0;
+        mt_inner_take_like(plan, &cast);
     }
     stage(plan, &cast, mt_call_find(call, "dim"), mt_operand_sum_bytes(&cast));
-    mt_inner_give(plan, block);
 }
 
-/* Losses of elements, and their mean or sum. */
-struct losses {
-    const struct mt_operand *input;
-    int64_t bytes;
-    bool are_reduced;
-};
-
-static struct losses losses_of(const struct mt_operator_call *call)
+/* Returns losses of elements, of the shape of the input, that become their mean or sum; NULL if they stay as they are. */
+static const struct mt_operand *reduced_losses(const struct mt_operator_call *call)
 {
     const struct mt_operand *input = mt_call_tensor(call, "self");
-    if (input == NULL || input->elements == 0 || mt_call_number(call, "reduction", 0) == 0)
-        return (struct losses){0};
-    return (struct losses){input, MT_PRODUCT(input->elements, input->item_bytes), true};
+    return input != NULL && input->elements > 0 && mt_call_number(call, "reduction", 0) != 0 ? input : NULL;
 }
 
-static void stage_losses(struct mt_operator_plan *plan, const struct losses *losses)
+static void stage_losses(struct mt_operator_plan *plan, const struct mt_operand *losses)
 {
-    struct mt_operand made = *losses->input;
+    struct mt_operand made = *losses;
     made.offset = 0;
     stage(plan, &made, NULL, mt_operand_sum_bytes(&made));
 }
 
-/* mse_loss, smooth_l1_loss: the result's block has room for all losses, which are beside it, too. */
+/* mse_loss, smooth_l1_loss: the result's block has room for all losses, which have a block of their own, too. */
 MT_RULE(loss)
 {
-    const struct losses losses = losses_of(call);
-    mt_inner_wide_output(plan, 0, losses.bytes);
-    if (!losses.are_reduced)
+    const struct mt_operand *losses = reduced_losses(call);
+    mt_inner_wide_output(plan, 0, mt_operand_bytes(losses));
+    if (losses == NULL)
         return;
-    const int block = mt_inner_take(plan, losses.bytes);
-    stage_losses(plan, &losses);
-    mt_inner_give(plan, block);
+    mt_inner_take_like(plan, losses);
+    stage_losses(plan, losses);
 }
 
 /* huber_loss: all losses, then the result. */
 MT_RULE(huber_loss)
 {
-    const struct losses losses = losses_of(call);
-    const int block = losses.are_reduced ? mt_inner_take(plan, losses.bytes) : 0;
+    const struct mt_operand *losses = reduced_losses(call);
+    mt_inner_take_like(plan, losses);
     mt_inner_output(plan, 0);
-    if (!losses.are_reduced)
-        return;
-    stage_losses(plan, &losses);
-    mt_inner_give(plan, block);
+    if (losses != NULL)
+        stage_losses(plan, losses);
 }
 
 /* binary_cross_entropy: the result's block holds all losses; then their mean is copied into it. */
 MT_RULE(entropy_loss)
 {
-    const struct losses losses = losses_of(call);
-    mt_inner_wide_output(plan, 0, losses.bytes);
-    if (!losses.are_reduced)
+    const struct mt_operand *losses = reduced_losses(call);
+    mt_inner_wide_output(plan, 0, mt_operand_bytes(losses));
+    if (losses == NULL)
         return;
-    const int mean = mt_inner_take(plan, losses.input->item_bytes);
-    stage_losses(plan, &losses);
-    mt_inner_give(plan, mean);
+    mt_inner_take(plan, losses->item_bytes);
+    stage_losses(plan, losses);
 }
 
 /* Finds the least and the greatest value of a tensor. */
@@ -251,10 +238,8 @@ MT_RULE(is_in)
         mt_inner_guess(plan);
         return;
     }
-    const int equal = mt_inner_take(plan, MT_PRODUCT(elements->elements, values->elements));
-    const int any = mt_inner_take(plan, elements->elements);
-    mt_inner_give(plan, any);
-    mt_inner_give(plan, equal);
+    mt_inner_take(plan, MT_PRODUCT(elements->elements, values->elements));
+    mt_inner_take(plan, elements->elements); /* whether any is equal */
 }
 
 /* count_nonzero: the sum of a comparison, as whole numbers. */
@@ -266,12 +251,10 @@ MT_RULE(count)
     struct mt_operand cast = *input;
     cast.item_bytes = INDEX_BYTES;
     cast.offset = 0;
-    const int truths = mt_inner_take(plan, input->elements);
+    mt_inner_take(plan, input->elements);
     mt_inner_outputs(plan, call, 0);
-    const int numbers = mt_inner_take(plan, MT_PRODUCT(input->elements, INDEX_BYTES));
+    mt_inner_take_like(plan, &cast);
     stage(plan, &cast, mt_call_find(call, "dim"), INDEX_BYTES);
-    mt_inner_give(plan, numbers);
-    mt_inner_give(plan, truths);
 }
 
 /* Takes the results. Returns the input, NULL if it has no elements. */
