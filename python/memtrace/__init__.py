@@ -22,15 +22,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._allocator import Allocator as Allocator
-    from ._allocator import install_allocator as install_allocator
-    from ._dry_run import DryRun as DryRun
-    from ._dry_run import dry_run as dry_run
     from ._header import MemtraceError as MemtraceError
-    from ._labels import RULES as RULES
     from ._limits import limit_leaks as limit_leaks
     from ._limits import limit_memory as limit_memory
-    from ._recording import record as record
     from ._trace import Block as Block
     from ._trace import Category as Category
     from ._trace import Cause as Cause
@@ -41,22 +35,28 @@ if TYPE_CHECKING:
     from ._trace import Trace as Trace
     from ._trace import open as open
     from ._writers import log_to as log_to
+    from .dry.run import DryRun as DryRun
+    from .dry.run import dry_run as dry_run
     from .program import fit as fit
     from .program import run_dry as run_dry
     from .program import run_recorded as run_recorded
     from .program import sweep as sweep
+    from .recording.allocator import Allocator as Allocator
+    from .recording.allocator import install_allocator as install_allocator
+    from .recording.labels import RULES as RULES
+    from .recording.record import record as record
 
 # The public names by the modules that define them, which are imported when a name is first used.
 _MODULES = {
-    "_allocator": ("Allocator", "install_allocator"),
-    "_dry_run": ("DryRun", "dry_run"),
     "_header": ("MemtraceError",),
-    "_labels": ("RULES",),
     "_limits": ("limit_leaks", "limit_memory"),
-    "_recording": ("record",),
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
     "_writers": ("log_to",),
+    "dry.run": ("DryRun", "dry_run"),
     "program": ("fit", "run_dry", "run_recorded", "sweep"),
+    "recording.allocator": ("Allocator", "install_allocator"),
+    "recording.labels": ("RULES",),
+    "recording.record": ("record",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -7,9 +7,9 @@ import shutil
 import sys
 
 if sys.argv[2:]:
-    from memtrace import _dry_files
+    from memtrace.dry import files
 
-    _dry_files.begin()
+    files.begin()
 
 FOLDERS = [".", "a", "b", "a/c", "n", "n/m", "link"]
 chosen = random.Random()

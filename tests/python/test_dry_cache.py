@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from memtrace import _dry_build, _dry_cache
+from memtrace.dry import build, cache
 
 COMPILER = """#!/bin/sh
 echo "$*" >>{folder}/calls
@@ -20,7 +20,7 @@ for word; do [ "$last" = -o ] && out=$word; last=$word; done
 echo "made by {folder}" >"$out"
 """
 
-PROGRAM = "import pathlib, sys\nfrom memtrace import _dry_build\nprint(_dry_build.find(pathlib.Path(sys.argv[1])))"
+PROGRAM = "import pathlib, sys\nfrom memtrace.dry import build\nprint(build.find(pathlib.Path(sys.argv[1])))"
 
 
 class Place:
@@ -43,7 +43,7 @@ class Place:
         path.chmod(0o700)
 
     def find(self):
-        return pathlib.Path(_dry_build.find(self.torch))
+        return pathlib.Path(build.find(self.torch))
 
     def start(self, **options):
         return subprocess.Popen([sys.executable, "-c", PROGRAM, str(self.torch)], stdout=subprocess.PIPE, text=True,
@@ -91,7 +91,7 @@ def test_a_terminal_shows_the_files_in_place(place):
     os.close(theirs)
     assert program.wait() == 0
     said = os.read(ours, 1 << 16).decode()
-    count = len(list((_dry_build.sources() / "producers/torch/dry").glob("*.cpp")))
+    count = len(list((build.sources() / "producers/torch/dry").glob("*.cpp")))
     assert f"\rmemtrace: compiling the dry-run library for PyTorch 2.13.0 (once): {count} of {count} files" in said
     assert said.count("\n") == 1
 
@@ -130,7 +130,7 @@ def test_a_library_under_another_name_is_not_loaded(place):
     other = library.with_name("dry-2.13.0-0123456789abcdef.so")
     for path in (library, library.with_name(library.name + ".sha256")):
         path.rename(path.with_name(path.name.replace(library.name, other.name)))
-    assert _dry_cache.find(other) is None
+    assert cache.find(other) is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -144,10 +144,10 @@ def test_another_user_s_file_and_folder_are_not_used(place, capfd):
     assert own.parent == place.cache.with_name(f"memtrace-{os.geteuid()}") and place.links() == 3
     assert f"nothing is loaded from the cache: {place.cache} belongs to user 12345" in capfd.readouterr().err
     os.chown(own.parent, 12345, -1)
-    with pytest.raises(_dry_build.NoLibrary, match="remove .*/cache/memtrace, or name another folder in XDG_CACHE_HOME"):
+    with pytest.raises(build.NoLibrary, match="remove .*/cache/memtrace, or name another folder in XDG_CACHE_HOME"):
         place.find()
     os.chown(place.folder / "cache", 12345, -1)
-    with pytest.raises(_dry_build.NoLibrary, match="belongs to user 12345; name a folder of yours in XDG_CACHE_HOME"):
+    with pytest.raises(build.NoLibrary, match="belongs to user 12345; name a folder of yours in XDG_CACHE_HOME"):
         place.find()
 
 
@@ -166,7 +166,7 @@ def test_a_link_in_place_of_the_folder_is_not_followed(place, capfd):
 
 def test_a_cache_below_a_folder_that_everybody_can_write_is_refused(place):
     (place.folder / "cache").chmod(0o777)
-    with pytest.raises(_dry_build.NoLibrary, match="can be written by everybody; name a folder of yours"):
+    with pytest.raises(build.NoLibrary, match="can be written by everybody; name a folder of yours"):
         place.find()
     (place.folder / "cache").chmod(0o1777)  # as /tmp
     assert place.find().exists()
@@ -199,7 +199,7 @@ def test_a_killed_process_leaves_nothing_that_counts(place, number):
     begin = time.monotonic()
     program.communicate(timeout=120)
     assert program.returncode and time.monotonic() - begin < 10
-    assert [name for name in place.left() if not name.startswith(_dry_cache.SCRATCH)] == []
+    assert [name for name in place.left() if not name.startswith(cache.SCRATCH)] == []
     assert number == signal.SIGKILL or place.left() == []
     place.make_compiler()
     library = place.find()
@@ -208,6 +208,6 @@ def test_a_killed_process_leaves_nothing_that_counts(place, number):
 
 def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(place):
     place.make_compiler("echo it is not C++ >&2; exit 1")
-    with pytest.raises(_dry_build.NoLibrary, match="c\\+\\+ can't compile the library for this PyTorch:\nit is not C\\+\\+"):
+    with pytest.raises(build.NoLibrary, match="c\\+\\+ can't compile the library for this PyTorch:\nit is not C\\+\\+"):
         place.find()
     assert place.left() == []

@@ -12,7 +12,7 @@ import pytest
 import torch
 from test_dry_run import Dry
 
-from memtrace._dry_steps import FACTOR, MODULUS, Iteration, Reading, Settling, State, between
+from memtrace.dry.steps import FACTOR, MODULUS, Iteration, Reading, Settling, State, between
 from memtrace._library import find_program
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")

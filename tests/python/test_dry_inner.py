@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from memtrace import _dry
+from memtrace.dry import simulated
 from memtrace._library import find_program
 
 MARK_BYTES = 1_234_567  # of a block between the parts of the program
@@ -119,6 +119,6 @@ OPERATORS = """
 
 
 def test_an_operator_whose_kernel_is_every_device_s_runs_what_it_is_made_of():
-    names, shared = _dry.operators_of_cuda(OPERATORS)
+    names, shared = simulated.operators_of_cuda(OPERATORS)
     assert names == {"aten::add.Tensor", "aten::add.out"}
     assert shared == {"aten::convolution_backward"}

@@ -11,7 +11,7 @@ import textwrap
 import pytest
 import torch
 
-from memtrace import _dry_build
+from memtrace.dry import build
 from memtrace._library import find_program
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
@@ -432,8 +432,8 @@ def test_a_process_forked_before_the_card_is_used_has_a_card(dry):
 
 
 def test_a_pytorch_that_is_too_old_is_refused():
-    with pytest.raises(_dry_build.NoLibrary, match="takes PyTorch 2.6 or later; this is 2.5.1"):
-        _dry_build.check("2.5.1")
+    with pytest.raises(build.NoLibrary, match="takes PyTorch 2.6 or later; this is 2.5.1"):
+        build.check("2.5.1")
 
 
 def test_a_library_that_can_t_be_made_says_what_to_do(tmp_path, monkeypatch):
@@ -443,11 +443,11 @@ def test_a_library_that_can_t_be_made_says_what_to_do(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CXX", "ccache no-such-compiler")
-    with pytest.raises(_dry_build.NoLibrary, match="install g\\+\\+"):
-        _dry_build.find(torch_folder)
+    with pytest.raises(build.NoLibrary, match="install g\\+\\+"):
+        build.find(torch_folder)
     monkeypatch.setenv("CXX", "/usr/bin/c++")
-    with pytest.raises(_dry_build.NoLibrary, match="XDG_CACHE_HOME"):
-        _dry_build.find(torch_folder)
+    with pytest.raises(build.NoLibrary, match="XDG_CACHE_HOME"):
+        build.find(torch_folder)
 
 
 def test_a_part_of_a_program_runs_dry_in_python(dry):

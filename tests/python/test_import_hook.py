@@ -8,7 +8,7 @@ import pytest
 import torch
 from test_dry_run import Dry
 
-from memtrace._import_hook import ImportHook
+from memtrace.recording.import_hook import ImportHook
 from memtrace._library import find_program
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")

@@ -2,12 +2,13 @@
 import pytest
 import torch
 
-from memtrace import _labels, _library
+from memtrace import _library
+from memtrace.recording.labels import Labels
 
 
 @pytest.fixture(scope="module")
 def labels():
-    return _labels.Labels(_library.load_torch_library(_library.find_torch_library()))
+    return Labels(_library.load_torch_library(_library.find_torch_library()))
 
 
 class Block(torch.nn.Module):
@@ -78,7 +79,7 @@ def test_only_the_modules_of_a_watched_model_have_spans(labels):
 
 
 def test_two_that_watch_at_once_leave_the_program_working(labels):
-    second = _labels.Labels(labels.library)
+    second = Labels(labels.library)
     model = torch.nn.Sequential(torch.nn.ReLU())
     labels.watch(model)
     second.watch(model)

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 import memtrace
-from memtrace import _recording
+from memtrace.recording import record
 
 
 @pytest.fixture
 def watcher(monkeypatch):
     """A card, and a watcher that notes its calls."""
     calls = []
-    watch = types.ModuleType("memtrace._watch")
-    watch.begin = lambda path, stacks: calls.append(("begin", path) if stacks else ("begin without stacks", path))
+    watch = types.ModuleType("memtrace.recording.watching")
+    watch.begin = lambda path, with_stacks: calls.append(("begin", path) if with_stacks else ("begin without stacks", path))
     watch.end = lambda outcome: calls.append(("end", outcome))
-    monkeypatch.setitem(sys.modules, "memtrace._watch", watch)
+    monkeypatch.setitem(sys.modules, "memtrace.recording.watching", watch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     return calls
 
@@ -56,17 +56,17 @@ def test_without_a_card_the_program_runs_on_and_one_line_says_so(monkeypatch, ca
 
 @pytest.mark.parametrize("begin", [RuntimeError("watched already"), KeyError("x")])
 def test_a_watcher_that_fails_does_not_end_the_program(watcher, monkeypatch, capsys, begin):
-    def fails(path, stacks):
+    def fails(path, with_stacks):
         raise begin
 
-    monkeypatch.setattr(sys.modules["memtrace._watch"], "begin", fails)
+    monkeypatch.setattr(sys.modules["memtrace.recording.watching"], "begin", fails)
     with memtrace.record("d.db"):
         pass
     assert capsys.readouterr().err == f"memtrace: {begin}: nothing is recorded\n" and watcher == []
 
 
 def test_a_process_is_watched_once(watcher, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "_memtrace._watch", types.ModuleType("_memtrace._watch"))
+    monkeypatch.setitem(sys.modules, "_memtrace.recording.watching", types.ModuleType("_memtrace.recording.watching"))
     with memtrace.record("e.db"):
         pass
     assert "already" in capsys.readouterr().err and watcher == []
@@ -74,7 +74,7 @@ def test_a_process_is_watched_once(watcher, monkeypatch, capsys):
 
 def test_without_torch_likewise(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert _recording.obstacle() == "there is no torch"
+    assert record.obstacle() == "there is no torch"
 
 
 class Wandb:

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from memtrace import _abi, _stacks, _watch
+from memtrace.recording import abi, stacks, watching
 from memtrace._library import find_torch_library, load_torch_library
 
 INCLUDE = pathlib.Path(torch.__file__).parent / "include"
@@ -16,16 +16,16 @@ INCLUDE = pathlib.Path(torch.__file__).parent / "include"
 @pytest.fixture
 def library():
     library = load_torch_library(find_torch_library())
-    assert not list(_stacks.begin(library, INCLUDE))
+    assert not list(stacks.begin(library, INCLUDE))
     yield library
-    _stacks.end(library)
+    stacks.end(library)
 
 
 def test_the_frames_that_are_read_are_python_s_own(library):
     depths = []
-    _stacks.nest(lambda: depths.append(library.memtrace_torch_stack_text().count(b"\n")) or 0)
+    stacks.nest(lambda: depths.append(library.memtrace_torch_stack_text().count(b"\n")) or 0)
     assert len(depths) == 6 and len(set(depths)) > 2
-    _stacks.check(library)
+    stacks.check(library)
 
 
 @pytest.mark.parametrize("said", ["", "look\tthis.py\t1\nnest\tthat.py\t2\n"])
@@ -35,8 +35,8 @@ def test_frames_that_are_not_python_s_are_refused(said):
         def memtrace_torch_stack_text():
             return said.encode()
 
-    with pytest.raises(_stacks.NotKnown):
-        _stacks.check(Library)
+    with pytest.raises(stacks.NotKnown):
+        stacks.check(Library)
 
 
 def test_a_python_that_is_not_known_is_refused(library):
@@ -58,7 +58,7 @@ def test_operators_are_known_while_they_run(library):
     probe(torch.ones(2))
     assert seen == [b"memtrace_test::probe"]
     assert library.memtrace_torch_operator_now() is None
-    _stacks.end(library)
+    stacks.end(library)
     probe(torch.ones(2))
     assert seen[1] is None
 
@@ -78,7 +78,7 @@ class Probe(torch.autograd.Function):
 
 
 def test_in_backward_operators_are_autograd_s_nodes(library):
-    watcher, seen = _watch.Watcher(library), []
+    watcher, seen = watching.Watcher(library), []
     look = lambda *_: seen.append(library.memtrace_torch_operator_now())  # noqa: E731
     x = Probe.apply(torch.ones(2, requires_grad=True), look) * 2
     x.register_hook(look)
@@ -95,23 +95,23 @@ def test_in_backward_operators_are_autograd_s_nodes(library):
     ("class TORCH_API RecordFunctionCallback {", "class TORCH_API Another {"),
 ])
 def test_an_observer_that_is_not_as_known_is_refused(tmp_path, old, new):
-    path = tmp_path / _abi.OBSERVER_HEADER
+    path = tmp_path / abi.OBSERVER_HEADER
     path.parent.mkdir()
-    shutil.copy(INCLUDE / _abi.OBSERVER_HEADER, path)
-    _abi.check_observer(tmp_path)
+    shutil.copy(INCLUDE / abi.OBSERVER_HEADER, path)
+    abi.check_observer(tmp_path)
     assert path.read_text().count(old) >= 1
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(_abi.NotUnderstood):
-        _abi.check_observer(tmp_path)
+    with pytest.raises(abi.NotUnderstood):
+        abi.check_observer(tmp_path)
 
 
 # Other versions of Python, where they are installed: without torch, which the check does not need.
 CHECK = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from memtrace import _stacks
+from memtrace.recording import stacks
 from memtrace._library import load_torch_library
-_stacks.begin_stacks(load_torch_library(sys.argv[2]))
+stacks.begin_stacks(load_torch_library(sys.argv[2]))
 """
 
 
@@ -123,6 +123,6 @@ def other_pythons():
 
 @pytest.mark.parametrize("python", other_pythons(), ids=lambda path: path.name)
 def test_the_frames_of_other_versions_are_known(python):
-    package = pathlib.Path(_stacks.__file__).parent.parent
+    package = pathlib.Path(stacks.__file__).parent.parent.parent
     done = subprocess.run([python, "-c", CHECK, package, find_torch_library()], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

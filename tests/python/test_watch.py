@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.fx
 
-from memtrace import _abi, _watch
+from memtrace.recording import abi, watching
 from memtrace._library import find_torch_library, load_torch_library
 
 INCLUDE = pathlib.Path(torch.__file__).parent / "include"
@@ -15,7 +15,7 @@ INCLUDE = pathlib.Path(torch.__file__).parent / "include"
 
 @pytest.fixture
 def watcher():
-    watcher = _watch.Watcher(load_torch_library(find_torch_library()))
+    watcher = watching.Watcher(load_torch_library(find_torch_library()))
     yield watcher
     watcher.unwatch()
 
@@ -101,20 +101,20 @@ def losses():
 
 def test_a_watched_program_computes_the_same():
     alone = losses()
-    watcher = _watch.Watcher(load_torch_library(find_torch_library()))
+    watcher = watching.Watcher(load_torch_library(find_torch_library()))
     assert losses() == alone
     watcher.unwatch()
 
 
 def test_unwatch_leaves_torch_as_it_was():
     before = torch.nn.Module.__call__, torch.autograd.backward, torch.profiler.profile.step
-    _watch.Watcher(load_torch_library(find_torch_library())).unwatch()
+    watching.Watcher(load_torch_library(find_torch_library())).unwatch()
     assert (torch.nn.Module.__call__, torch.autograd.backward, torch.profiler.profile.step) == before
 
 
 def test_the_headers_of_this_pytorch_are_understood():
-    abi = _abi.derive(INCLUDE)
-    assert abi.name_slot > abi.attach_slot > 20 and abi.address_offset == 8 and abi.oom == 8
+    found = abi.derive(INCLUDE)
+    assert found.name_slot > found.attach_slot > 20 and found.address_offset == 8 and found.oom == 8
 
 
 @pytest.mark.parametrize("header, old, new", [
@@ -126,14 +126,14 @@ def test_the_headers_of_this_pytorch_are_understood():
     ("c10/cuda/CUDACachingAllocator.h", "class CUDAAllocator : public DeviceAllocator {", "class CUDAAllocator : A, B {"),
 ])
 def test_headers_that_are_not_as_known_are_refused(tmp_path, header, old, new):
-    for name in _abi.HEADERS:
+    for name in abi.HEADERS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(INCLUDE / name, tmp_path / name)
     path = tmp_path / header
     assert path.read_text().count(old) >= 1
     path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(_abi.NotUnderstood):
-        _abi.derive(tmp_path)
+    with pytest.raises(abi.NotUnderstood):
+        abi.derive(tmp_path)
 
 
 @pytest.mark.parametrize("kind, how", [(torch.optim.SGD, "positional"), (torch.optim.SGD, "named"),
@@ -158,6 +158,6 @@ def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watche
 def test_where_kernels_are_recorded_pytorch_is_not_watched_and_that_is_said(monkeypatch, capsys):
     monkeypatch.setenv("MEMTRACE_RECORD_KERNELS", "1")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    _watch.begin_recorded()
-    assert _watch.watcher is None
+    watching.begin_recorded()
+    assert watching.watcher is None
     assert "kernels are recorded, so PyTorch's allocator is left as it is and not watched" in capsys.readouterr().err

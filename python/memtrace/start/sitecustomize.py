@@ -54,18 +54,18 @@ def end_without_dry_run(reason):
 def run_dry(spec, execute, module):
     """Gives PyTorch its cards before it is executed, and begins the trace after."""
     try:
-        load("_dry").prepare(pathlib.Path(spec.origin).parent)
+        load("dry.simulated").prepare(pathlib.Path(spec.origin).parent)
     except Exception as error:
         end_without_dry_run(error)
     execute(module)
-    load("_dry_program").begin()
+    load("dry.program").begin()
 
 
 def record(spec, execute, module):
     """Begins to watch PyTorch's allocator after PyTorch was executed. A failure is no failure of the program."""
     execute(module)
     try:
-        load("_watch").begin_recorded()
+        load("recording.watching").begin_recorded()
     except Exception as error:
         print(f"memtrace: PyTorch is not watched: {error!r}", file=sys.stderr)
 
@@ -106,7 +106,7 @@ def limit_time():
 
 
 def follow(mode):
-    hook = load_file("_memtrace_import_hook", os.path.join(PACKAGE, "_import_hook.py")).ImportHook(
+    hook = load_file("_memtrace_import_hook", os.path.join(PACKAGE, "recording/import_hook.py")).ImportHook(
         "torch", run_dry if mode == "dry" else record)
     hook.install()
     if mode == "dry":

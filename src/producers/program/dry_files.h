@@ -1,4 +1,4 @@
-/* The folder of a dry run's files: what the program's Python code would write elsewhere (python/memtrace/_dry_overlay.py). One job
+/* The folder of a dry run's files: what the program's Python code would write elsewhere (python/memtrace/dry/overlay.py). One job
  * has one, which its ranks share. */
 #ifndef MT_PROGRAM_DRY_FILES_H
 #define MT_PROGRAM_DRY_FILES_H

@@ -14,7 +14,7 @@ enum { RUN_ALL = 8, MOST_RUN = 64 };
 
 /* Of a rank: what tells that two ranks request the same. All zero: it took no memory. */
 struct print {
-    double requests; /* a number that depends on all requests, in their order (python/memtrace/_dry_program.py) */
+    double requests; /* a number that depends on all requests, in their order (python/memtrace/dry/program.py) */
     uint64_t peaks[MT_MEASURE_COUNT];
     int64_t events;
 };

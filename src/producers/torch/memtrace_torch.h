@@ -89,7 +89,7 @@ const char *memtrace_torch_last_error(void);
 
 /* ---- PyTorch's own allocator, watched ---- */
 
-/* The parts of PyTorch's ABI that the watcher meets, as its headers have them (python/memtrace/_abi.py): indices into the
+/* The parts of PyTorch's ABI that the watcher meets, as its headers have them (python/memtrace/recording/abi.py): indices into the
  * table of virtual functions of CUDAAllocator, offsets in bytes of TraceEntry's fields, and numbers of its actions. */
 struct memtrace_torch_abi {
     uint32_t name_slot, attach_slot;

@@ -1,7 +1,7 @@
 /* The operators of PyTorch, as it reports them to observers (at::RecordFunction), and its grad mode.
  *
  * No header of PyTorch's is used. An observer is a struct that begins with two functions, a probability and a flag for each
- * kind of operator; _abi.py checks that in PyTorch's header. What follows stays zero: no inputs, no outputs, no numbers. */
+ * kind of operator; recording/abi.py checks that in PyTorch's header. What follows stays zero: no inputs, no outputs, no numbers. */
 #include "base/status.h"
 #include "producers/torch/memtrace_torch.h"
 

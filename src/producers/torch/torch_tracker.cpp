@@ -2,7 +2,7 @@
  * reports to the profiler pass through here.
  *
  * No header of PyTorch's is used, so one build of this library serves every PyTorch: the places of functions and fields
- * come from the headers that it brings (python/memtrace/_abi.py). They are checked before use: functions lie in PyTorch's
+ * come from the headers that it brings (python/memtrace/recording/abi.py). They are checked before use: functions lie in PyTorch's
  * library, and one returns the allocator's name. */
 #include "base/status.h"
 #include "producers/torch/torch_watch.h"

@@ -163,7 +163,7 @@ void resize(c10::StorageImpl *storage, size_t bytes)
 
 } // namespace mt_dry
 
-/* ---- for python/memtrace/_dry.py ---- */
+/* ---- for python/memtrace/dry/simulated.py ---- */
 
 extern "C" {
 

@@ -169,7 +169,7 @@ Stream current_stream(DeviceIndex device)
 
 } // namespace mt_dry
 
-/* ---- for python/memtrace/_card.py ---- */
+/* ---- for python/memtrace/dry/card.py ---- */
 
 extern "C" {
 

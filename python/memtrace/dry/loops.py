@@ -1,7 +1,7 @@
 """Ends the repeated loops of a dry run once they have shown all that they do.
 
 A loop over a loader ends at its next batch, never inside of its body, and the program continues after the loop: it evaluates, saves
-and trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (_dry_trainers.py). A loop
+and trains the next epoch, which ends early, too. transformers' Trainer and Lightning end by their own limits (trainers.py). A loop
 over a range can't be left from outside, so there the program ends.
 """
 from __future__ import annotations
@@ -15,8 +15,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
-from ._dry_places import Place, parsed, place_of_user
-from ._dry_steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
+from .places import Place, parsed, place_of_user
+from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
 MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
 MOST_EVALUATED = 200  # batches of an evaluation whose live bytes grow

@@ -19,7 +19,7 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from ._watch import ANSWERS
+from ..recording.watching import ANSWERS
 
 Module = torch.nn.Module
 

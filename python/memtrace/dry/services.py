@@ -10,9 +10,9 @@ import os
 from concurrent import futures
 from typing import Any, Callable
 
-from . import _dry_files, _dry_follow
-from ._dry_overlay import FOLDER
-from ._watch import tell
+from ..recording.watching import tell
+from . import files, imported
+from .overlay import FOLDER
 
 HUB = "https://huggingface.co/"
 # The methods of HfApi that change a repository.
@@ -104,8 +104,8 @@ def redirect_tokenizers(module: Any) -> None:
     """Has the library of tokenizers, which is native code, read and write the job's files."""
     kind = module.Tokenizer
     save, from_file = kind.save, kind.from_file
-    kind.save = lambda tokenizer, path, *given, **named: save(tokenizer, _dry_files.place_to_write(path), *given, **named)
-    kind.from_file = staticmethod(lambda path: from_file(_dry_files.place_to_read(path)))
+    kind.save = lambda tokenizer, path, *given, **named: save(tokenizer, files.place_to_write(path), *given, **named)
+    kind.from_file = staticmethod(lambda path: from_file(files.place_to_read(path)))
 
 
 CHANGES: dict[str, Callable[[Any], None]] = {
@@ -118,4 +118,4 @@ CHANGES: dict[str, Callable[[Any], None]] = {
 
 
 def begin() -> None:
-    _dry_follow.follow(CHANGES)
+    imported.follow(CHANGES)

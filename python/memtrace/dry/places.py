@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from typing import Any, NamedTuple, Optional
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LIBRARIES = "stdlib", "platstdlib", "purelib", "platlib", "scripts"  # of sysconfig
 OTHERS = tuple({HERE, *(os.path.join(sysconfig.get_path(name), "") for name in LIBRARIES)})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable
 
-from . import _dry_follow
+from . import imported
 
 
 def plan_alone(module: Any) -> None:
@@ -54,5 +54,5 @@ def accept_parts(module: Any) -> None:
 
 def begin() -> None:
     """Begins, for PyTorch's modules as they are imported."""
-    _dry_follow.follow({"torch.distributed.checkpoint.utils": plan_alone,
-                        "torch.distributed.checkpoint.default_planner": accept_parts})
+    imported.follow({"torch.distributed.checkpoint.utils": plan_alone,
+                     "torch.distributed.checkpoint.default_planner": accept_parts})

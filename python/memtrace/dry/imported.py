@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ._import_hook import ImportHook
+from ..recording.import_hook import ImportHook
 
 
 def follow(changes: dict[str, Callable[[Any], None]]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import _dry
-from ._watch import tell
+from ..recording.watching import tell
+from . import simulated
 
 NAME = "memtrace"  # of the backend that PyTorch's code makes, and that ours replaces
 NCCL_VERSION = 2, 28, 9  # of PyTorch 2.11's wheel
@@ -55,7 +55,7 @@ def tell_unknown_card(cards: Any) -> None:
 def replace_groups(c10d: Any) -> None:
     """Has each new group use ours, under the name of the backend that the program asked for."""
     original = c10d._new_process_group_helper
-    cards: Any = _dry.cards
+    cards: Any = simulated.cards
 
     def make_group(size: int, rank: int, ranks: Any, backend: Any, store: Any, group_name: str, *rest: Any, **named: Any) -> Any:
         backends = backends_of(backend)

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ._spread import SpreadGradients, local_of
+from .spread import SpreadGradients, local_of
 
 # The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
 # without a rule has the category of the module around it.

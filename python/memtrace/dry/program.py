@@ -18,14 +18,15 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 
-from . import _dry, _dry_files, _dry_ranks, _dry_replaced, _dry_trainers, _stacks
-from ._allocator import OUT_OF_MEMORY, close_at_exit
-from ._dry_coverage import Coverage
-from ._dry_loops import Loops, follow_loaders
-from ._dry_places import Place
-from ._dry_progress import Progress
-from ._dry_steps import Meter
-from ._watch import ANSWERS, RANKS, STACKS, Watcher, tell, trace_of_rank
+from ..recording import stacks
+from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
+from ..recording.watching import ANSWERS, RANKS, STACKS, Watcher, tell, trace_of_rank
+from . import files, ranks, replaced, simulated, trainers
+from .coverage import Coverage
+from .loops import Loops, follow_loaders
+from .places import Place
+from .progress import Progress
+from .steps import Meter
 
 CHANGES = "MEMTRACE_DRY_CHANGES"  # of the program, for memtrace fit
 PROCESS = "MEMTRACE_DRY_PROCESS"  # the first process of the program that has a card
@@ -52,8 +53,8 @@ class DryWatcher(Watcher):
         self.ended_by: Optional[str] = None
         self.exit_code = 0  # of a program that was asked to terminate
         self.is_terminated = False
-        if _dry_files.installed is not None:
-            _dry_files.installed.overlay.on_write = self.coverage.note
+        if files.installed is not None:
+            files.installed.overlay.on_write = self.coverage.note
 
     # ---- what happens ----
 
@@ -128,7 +129,7 @@ class DryWatcher(Watcher):
             self.caveat("growth", "live bytes", growth.place, growth.full_at, growth.total, growth.size)
         for unknown in unknown_operators(self.library):
             self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
-        for (place, name), assumed in _dry_replaced.notes.assumed.items():
+        for (place, name), assumed in replaced.notes.assumed.items():
             self.caveat("assumed", name, place, assumed.reads, value=assumed.value)
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
@@ -229,8 +230,8 @@ def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None])
 
 def begin(trace: Optional[str] = None) -> DryWatcher:
     """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
-    cards: Any = _dry.cards
-    _dry.register_operators()
+    cards: Any = simulated.cards
+    simulated.register_operators()
     torch.version.cuda = "13.0"
     CUDA._get_device_properties = cards.properties
     CUDA._device_count_nvml = lambda: -1  # not known: the driver's cards, if there are some, are not these
@@ -238,9 +239,9 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     library.memtrace_torch_answer()
     changes = os.environ.get(CHANGES)
     if changes:
-        importlib.import_module("._dry_changes", __package__).begin(changes)
+        importlib.import_module(".changes", __package__).begin(changes)
     configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    settings, unknown = _dry.alloc_settings(configuration)
+    settings, unknown = simulated.alloc_settings(configuration)
     if unknown:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
     watcher = DryWatcher(library, cards)
@@ -256,13 +257,13 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
         follow_termination(watcher)
         follow_deadline(watcher)
     if os.environ.get(STACKS) != "0":
-        for obstacle in _stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
+        for obstacle in stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)
     follow_forks(cards, watcher, configure)
-    _dry_replaced.replace(cards)
-    _dry_ranks.install()
+    replaced.replace(cards)
+    ranks.install()
     follow_loaders(watcher.loops)
-    _dry_trainers.follow(watcher.loops)
+    trainers.follow(watcher.loops)
     if ANSWERS in os.environ:
         tell(f"PyTorch {torch.__version__}", "began")
     gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported

@@ -9,8 +9,8 @@ import pathlib
 import sys
 from typing import Any, Optional, Union
 
-from . import _trace
-from ._header import MemtraceError
+from .. import _trace
+from .._header import MemtraceError
 
 
 NEVER = -1  # steps after which a program is ended
@@ -34,10 +34,10 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
                  "MEMTRACE_DRY_STEPS": str(self.steps), "MEMTRACE_DRY_ASSUMED": "1"}
         os.environ.update(asked)
         try:
-            importlib.import_module("._dry", __package__).prepare(pathlib.Path(spec.origin).parent)
-            self._watcher = importlib.import_module("._dry_program", __package__).begin(self.path)
+            importlib.import_module(".simulated", __package__).prepare(pathlib.Path(spec.origin).parent)
+            self._watcher = importlib.import_module(".program", __package__).begin(self.path)
         except RuntimeError as error:
-            importlib.import_module("._dry_files", __package__).end()
+            importlib.import_module(".files", __package__).end()
             raise MemtraceError(1, f"no dry run: {error}") from error
         finally:
             for name in asked:
@@ -46,13 +46,13 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
 
     def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:
         """Ends the run. An end after enough steps ends the `with` alone."""
-        from ._allocator import outcome_of
-        from ._dry_program import Enough
+        from ..recording.allocator import outcome_of
+        from .program import Enough
 
         is_enough = isinstance(error, Enough)
         self._watcher.loops.most_steps = NEVER
         self._watcher.close(outcome_of(None if is_enough else error))
-        importlib.import_module("._dry_files", __package__).end()
+        importlib.import_module(".files", __package__).end()
         return is_enough
 
     @property

@@ -8,9 +8,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
-from . import _abi
+from . import abi
 
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class NotKnown(Exception):
@@ -70,8 +70,8 @@ def begin_stacks(library: Any) -> None:
 def begin_operators(library: Any, include: os.PathLike[str]) -> None:
     """Begins to record the names of operators. Fails with NotKnown."""
     try:
-        _abi.check_observer(include)
-    except (_abi.NotUnderstood, OSError) as error:
+        abi.check_observer(include)
+    except (abi.NotUnderstood, OSError) as error:
         raise NotKnown(f"PyTorch's operators are not known: {error}") from error
     if library.memtrace_torch_operators():
         raise NotKnown(library.memtrace_torch_last_error().decode())

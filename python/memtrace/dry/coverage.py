@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch
 
-from ._dry_places import Place, frames_of_user, parsed
+from .places import Place, frames_of_user, parsed
 
 Scope = Union[ast.Module, ast.FunctionDef, ast.AsyncFunctionDef]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

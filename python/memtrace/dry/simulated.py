@@ -3,7 +3,7 @@ a simulated card.
 
     prepare(folder of torch)   before torch is imported: PyTorch asks for CUDA only once
     add_cards                  as soon as torch._C is there, before torch.cuda
-    _dry_program.begin()       after the import of torch: operators, labels, the trace
+    program.begin()       after the import of torch: operators, labels, the trace
 """
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import pathlib
 import re
 from typing import Any, Optional
 
-from . import _card, _dry_build, _dry_files
-from ._import_hook import ImportHook
-from ._library import find_torch_library, load_torch_library
+from .._library import find_torch_library, load_torch_library
+from ..recording.import_hook import ImportHook
+from . import build, card, files
 
-cards: Optional[_card.Cards] = None
+cards: Optional[card.Cards] = None
 
 
 def add_cards(spec: Any, execute: Any, module: Any) -> None:
     """Executes torch._C, and adds to it what a build for CUDA has there."""
     execute(module)
     assert cards is not None
-    _card.install(module, cards)
+    card.install(module, cards)
     cards.device.memtrace_dry_begin(cards.count)
 
 
 def prepare(torch_folder: pathlib.Path) -> None:
-    """Loads PyTorch's libraries, and then ours, and waits for torch._C. Fails with RuntimeError or _dry_build.NoLibrary."""
+    """Loads PyTorch's libraries, and then ours, and waits for torch._C. Fails with RuntimeError or build.NoLibrary."""
     global cards
-    _dry_files.begin()
-    library = _dry_build.find(torch_folder)
+    files.begin()
+    library = build.find(torch_folder)
     ctypes.CDLL(str(torch_folder / "lib/libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     memory = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)
     spelling = os.environ["MEMTRACE_DRY_DEVICE"]
@@ -46,7 +46,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     device.memtrace_dry_values.argtypes, device.memtrace_dry_values.restype = [ctypes.c_void_p], ctypes.c_void_p
     device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
-    cards = _card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
+    cards = card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
     ImportHook("torch._C", add_cards).install()
 
 

@@ -23,7 +23,7 @@ import tempfile
 import threading
 from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
-from ._dry_disk import born, cache_folders, copy, fail, is_download, real
+from .disk import born, cache_folders, copy, fail, is_download, real
 
 FOLDER = "MEMTRACE_DRY_FILES"
 DATA, FILE, LINK, GONE = "data", "file", "link", "gone"

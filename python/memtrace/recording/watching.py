@@ -19,10 +19,10 @@ from typing import Any, Optional, Union
 
 import torch
 
-from . import _abi, _stacks
-from ._allocator import Allocator, close_at_exit, install_allocator
-from ._labels import Labels
-from ._library import find_torch_library, load_torch_library
+from .._library import find_torch_library, load_torch_library
+from . import abi, stacks
+from .allocator import Allocator, close_at_exit, install_allocator
+from .labels import Labels
 
 TRACE = "MEMTRACE_RECORD_TRACE"
 ANSWERS = "MEMTRACE_RECORD_ANSWERS"
@@ -186,20 +186,20 @@ def keep_history() -> None:
 
 
 def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] = None,
-          stacks: bool = True) -> Optional[Watcher]:
+          with_stacks: bool = True) -> Optional[Watcher]:
     """Begins to watch, with or without call stacks and operators. Returns None where PyTorch has no CUDA. Fails with
-    RuntimeError if the trace can't be written, and with _abi.NotUnderstood for a PyTorch whose headers are not understood."""
+    RuntimeError if the trace can't be written, and with abi.NotUnderstood for a PyTorch whose headers are not understood."""
     global watcher
     if torch.version.cuda is None:
         return None
     include = pathlib.Path(torch.__file__).parent / "include"
-    abi = _abi.derive(include)
+    interface = abi.derive(include)
     library = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)  # for the library that records CUDA's calls
-    if library.memtrace_torch_watch(ctypes.byref(abi), os.fsencode(trace) if trace else None,
+    if library.memtrace_torch_watch(ctypes.byref(interface), os.fsencode(trace) if trace else None,
                                     name.encode() if name else None):
         raise RuntimeError(library.memtrace_torch_last_error().decode())
     watcher = Watcher(library)
-    for reason in _stacks.begin(library, include) if stacks else ():
+    for reason in stacks.begin(library, include) if with_stacks else ():
         tell(reason)
     close_at_exit(watcher)
     CUDA._lazy_call(watcher.attach)
@@ -237,8 +237,8 @@ def begin_recorded() -> None:
             begin_ours()
         return
     try:
-        begin(stacks=os.environ.get(STACKS) != "0")
-    except (RuntimeError, OSError, _abi.NotUnderstood) as error:
+        begin(with_stacks=os.environ.get(STACKS) != "0")
+    except (RuntimeError, OSError, abi.NotUnderstood) as error:
         fall_back(str(error))
 
 
@@ -246,7 +246,7 @@ def end(outcome: int = 0) -> None:
     """Ends the traces as Allocator.close does, and removes all hooks."""
     global watcher
     if watcher is not None:
-        _stacks.end(watcher.library)
+        stacks.end(watcher.library)
         watcher.unwatch()
         watcher.close(outcome)
     watcher = None

@@ -1,5 +1,5 @@
 """Protects the user's files in a dry run: files that Python code writes, renames or removes go to a folder of the job, and are read
-back from there (_dry_overlay.py has the rule).
+back from there (overlay.py has the rule).
 
     begin()    before the program opens files, in each process of the job; they share the folder through the environment
     end()      leaves the functions of os as they were; a folder that begin() made is removed at exit
@@ -22,8 +22,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
-from ._dry_disk import copy_data, real
-from ._dry_overlay import DATA, FOLDER, Overlay
+from .disk import copy_data, real
+from .overlay import DATA, FOLDER, Overlay
 
 MOST_NAMED = 5  # files in the note at the end
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -357,7 +357,7 @@ def remove_job(overlay: Overlay) -> None:
 
 def tell_files(overlay: Overlay) -> None:
     """Says which files this process has written."""
-    watch = sys.modules.get(f"{__package__}._watch")
+    watch = sys.modules.get((__package__ or "").rpartition(".")[0] + ".recording.watching")
     names = [min(path, os.path.relpath(path), key=len) for path in overlay.written]
     if names and watch is not None:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""

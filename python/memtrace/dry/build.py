@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from concurrent import futures
 from typing import Any
 
-from . import _dry_cache
-from ._dry_cache import NoLibrary
-from ._library import BESIDE, WHEEL
+from .._library import BESIDE, WHEEL
+from . import cache
+from .cache import NoLibrary
 
 OLDEST = (2, 6)
 STANDARD = "-std=c++20"
@@ -69,8 +69,8 @@ def find(torch_folder: pathlib.Path) -> str:
     for place in (WHEEL, BESIDE):
         if (place / name).is_file():
             return str(place / name)
-    target = _dry_cache.choose() / name
-    return _dry_cache.find(target) or compile_once(folder, torch_folder, target, version)
+    target = cache.choose() / name
+    return cache.find(target) or compile_once(folder, torch_folder, target, version)
 
 
 def compile_once(folder: pathlib.Path, torch_folder: pathlib.Path, target: pathlib.Path, version: str) -> str:
@@ -79,10 +79,10 @@ def compile_once(folder: pathlib.Path, torch_folder: pathlib.Path, target: pathl
     if not compiler:
         raise NoLibrary(f"memtrace has no library for PyTorch {version}, and there is no C++ compiler to make one: install g++")
     try:
-        with _dry_cache.locked(target.parent):
-            if not _dry_cache.find(target):
+        with cache.locked(target.parent):
+            if not cache.find(target):
                 build(compiler, folder, torch_folder, target, version)
-    except (OSError, _dry_cache.Unsafe) as error:
+    except (OSError, cache.Unsafe) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise NoLibrary(f"the library for PyTorch {version} can't be kept in {target.parent} ({reason}): "
                         "name another folder in XDG_CACHE_HOME") from error
@@ -204,10 +204,10 @@ def build(command: list[str], folder: pathlib.Path, torch_folder: pathlib.Path, 
                f"-isystem{torch_folder}/include", f"-isystem{torch_folder}/include/torch/csrc/api/include"]
     compiler, progress, how = Compiler(command), Progress(version, len(sources)), "not compiled"
     try:
-        with ended_by_signals(), _dry_cache.scratch(target.parent) as scratch:
+        with ended_by_signals(), cache.scratch(target.parent) as scratch:
             objects = compile_sources(compiler, options, sources, scratch, progress)
             compiler.run("-shared", *objects, f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", "-o", str(scratch / "made.so"))
-            _dry_cache.keep(scratch / "made.so", target)
+            cache.keep(scratch / "made.so", target)
         how = "compiled"
     finally:
         compiler.end()

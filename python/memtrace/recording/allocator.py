@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 
-from ._labels import RULES, Labels
-from ._library import Figures, find_torch_library, load_torch_library
-from ._sizes import in_words
+from .._library import Figures, find_torch_library, load_torch_library
+from .._sizes import in_words
+from .labels import RULES, Labels
 
 if TYPE_CHECKING:
     Device = Union[None, int, str, torch.device]

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from . import _dry_saving, _dry_services
-from ._dry_flex import WRAPPED, fused_attention
-from ._dry_places import Place, is_printing, place_of_user
-from ._watch import tell
+from ..recording.watching import tell
+from . import saving, services
+from .flex import WRAPPED, fused_attention
+from .places import Place, is_printing, place_of_user
 
 ASSUMPTION = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_double)
 
@@ -92,7 +92,7 @@ def keep_eager() -> None:
 def replace(cards: Any) -> None:
     """Replaces all. Calls for values that were not computed are counted from now on."""
     replace_storage(cards)
-    _dry_saving.begin(cards)
-    _dry_services.begin()
+    saving.begin(cards)
+    services.begin()
     keep_eager()
     cards.device.memtrace_dry_assume(float(os.environ["MEMTRACE_DRY_ASSUMED"]), ctypes.cast(notes.callback, ctypes.c_void_p))

@@ -28,8 +28,8 @@ from typing import Any, Callable
 import torch
 import torch.serialization
 
-from . import _dry_files, _dry_shards
-from ._dry_disk import real
+from . import files, shards
+from .disk import real
 
 MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/producers/torch/dry/dry_device.h
 MARK = ".memtrace"
@@ -109,7 +109,7 @@ class Saving:
 
         class Writer(C.PyTorchFileWriter):  # type: ignore[misc]
             def __init__(self, target: Any, *given: Any) -> None:
-                super().__init__(_dry_files.place_to_write(target) if is_path(target) else target, *given)
+                super().__init__(files.place_to_write(target) if is_path(target) else target, *given)
 
             def write_record(self, name: str, data: Any, size: int) -> None:
                 if isinstance(data, torch.UntypedStorage) and saving.is_skipped(data):
@@ -120,7 +120,7 @@ class Saving:
 
         class Reader(C.PyTorchFileReader):  # type: ignore[misc]
             def __init__(self, source: Any) -> None:
-                super().__init__(_dry_files.place_to_read(source) if is_path(source) else source)
+                super().__init__(files.place_to_read(source) if is_path(source) else source)
 
             def get_storage_from_record(self, name: str, size: int, kind: Any) -> Any:
                 if self.has_record(name + MARK):
@@ -153,8 +153,8 @@ class Saving:
 
         def map_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
             if shared or not nbytes:
-                return from_file(_dry_files.place_to_write(filename, os.O_RDWR | os.O_CREAT), shared, nbytes)
-            with real.open_file(_dry_files.place_to_read(filename), "rb") as file:
+                return from_file(files.place_to_write(filename, os.O_RDWR | os.O_CREAT), shared, nbytes)
+            with real.open_file(files.place_to_read(filename), "rb") as file:
                 return torch.frombuffer(map_bytes(nbytes, file.fileno()), dtype=torch.uint8).untyped_storage()
 
         STORAGE.from_file = staticmethod(map_file)
@@ -204,12 +204,12 @@ class Saving:
         opened, serialized = package.safe_open, package.serialize_file
         changes = {id(opened): functools.partial(open_tensors, opened),
                    id(serialized): lambda tensors, filename, *given, **named: serialized(
-                       tensors, _dry_files.place_to_write(filename), *given, **named)}
+                       tensors, files.place_to_write(filename), *given, **named)}
         if hasattr(module, "save_file"):
             original = module.save_file
             changes[id(original)] = lambda tensors, filename, metadata=None: self.save_tensors(
                 original, tensors, filename, metadata)
-        _dry_files.replace_everywhere(changes)
+        files.replace_everywhere(changes)
 
     def save_tensors(self, original: Callable[..., Any], tensors: Any, filename: Any, metadata: Any) -> None:
         """Writes a file of safetensors, with gaps for what is skipped. What the library would refuse, or is not known here, goes to
@@ -228,7 +228,7 @@ class Saving:
             header[name] = {"dtype": codes[tensors[name].dtype], "shape": list(tensors[name].shape), "data_offsets": [begin, end]}
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % 8)
-        with real.open_file(_dry_files.place_to_write(filename), "wb") as file:
+        with real.open_file(files.place_to_write(filename), "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for name in names:
                 self.write_tensor(tensors[name], file)
@@ -279,7 +279,7 @@ class OnCard:
 
 def open_tensors(original: Callable[..., Any], filename: Any, framework: str, device: Any = "cpu", **named: Any) -> Any:
     """Opens a file of safetensors."""
-    filename = _dry_files.place_to_read(filename)
+    filename = files.place_to_read(filename)
     if framework not in ("pt", "torch", "pytorch") or torch.device(device).type != "cuda":
         return original(filename, framework, device=device, **named)
     return OnCard(original(filename, framework, device="cpu", **named), device)
@@ -288,10 +288,10 @@ def open_tensors(original: Callable[..., Any], filename: Any, framework: str, de
 def install_scripts() -> None:
     """Has TorchScript, which is native code, read and write the job's files."""
     def save(original: Callable[..., Any], module: Any, target: Any, *given: Any, **named: Any) -> Any:
-        return original(module, _dry_files.place_to_write(target) if is_path(target) else target, *given, **named)
+        return original(module, files.place_to_write(target) if is_path(target) else target, *given, **named)
 
     def load(original: Callable[..., Any], unit: Any, path: Any, *given: Any, **named: Any) -> Any:
-        return original(unit, _dry_files.place_to_read(path), *given, **named)
+        return original(unit, files.place_to_read(path), *given, **named)
 
     around(SCRIPTS, "save", save)
     around(SCRIPTS.RecursiveScriptModule, "save", save)
@@ -322,4 +322,4 @@ def begin(cards: Any) -> None:
     saving.install_storages()
     saving.install_safetensors()
     install_scripts()
-    _dry_shards.begin()
+    shards.begin()

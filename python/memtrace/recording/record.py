@@ -16,7 +16,7 @@ def obstacle() -> Optional[str]:
         return "there is no torch"
     if not torch.cuda.is_available():
         return "torch sees no CUDA device"
-    if "_memtrace._watch" in sys.modules:  # as start/sitecustomize.py loads it
+    if "_memtrace.recording.watching" in sys.modules:  # as start/sitecustomize.py loads it
         return "memtrace record watches this process already"
     return None
 
@@ -36,7 +36,7 @@ class Recording(contextlib.ContextDecorator):
 
     def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> None:
         if self._watcher is not None:
-            from ._allocator import outcome_of
+            from .allocator import outcome_of
 
             self._watcher.end(outcome_of(error))
             self._watcher = None
@@ -44,8 +44,8 @@ class Recording(contextlib.ContextDecorator):
     def _begin(self) -> Optional[str]:
         """Begins to watch. Returns why that failed, whatever it was: the program is not to fail since it is watched."""
         try:
-            watcher = importlib.import_module("._watch", __package__)
-            watcher.begin(self.path, stacks=self.stacks)
+            watcher = importlib.import_module(".watching", __package__)
+            watcher.begin(self.path, with_stacks=self.stacks)
         except Exception as error:
             return str(error) or repr(error)
         self._watcher = watcher

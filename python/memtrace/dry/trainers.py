@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from . import _dry_follow
-from ._dry_loops import Loops
-from ._dry_places import place_of_user
-from ._dry_steps import Settling
+from . import imported
+from .loops import Loops
+from .places import place_of_user
+from .steps import Settling
 
 
 def stop_transformers(loops: Loops, module: Any) -> None:
@@ -84,4 +84,4 @@ def follow(loops: Loops) -> None:
     for package in ("lightning.pytorch", "pytorch_lightning"):
         changes[f"{package}.loops.fit_loop"] = follow_lightning_fit
         changes[f"{package}.loops.training_epoch_loop"] = stop_lightning
-    _dry_follow.follow({name: functools.partial(change, loops) for name, change in changes.items()})
+    imported.follow({name: functools.partial(change, loops) for name, change in changes.items()})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from ._labels import Labels
+    from .labels import Labels
 
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 

@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
-from ._sizes import in_words
-from ._watch import ANSWERS
+from .._sizes import in_words
+from ..recording.watching import ANSWERS
 
 SECONDS = 1.0  # between two lines
 

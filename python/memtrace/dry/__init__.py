@@ -1,0 +1,1 @@
+"""Dry runs: a PyTorch program on simulated cards, without a GPU."""
