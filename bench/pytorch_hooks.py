@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "samples/pytorch")]
 import train  # noqa: E402
 from memtrace.recording.labels import Labels  # noqa: E402
-from memtrace._library import load_torch_library  # noqa: E402
+from memtrace._declarations import load_torch_library  # noqa: E402
 from memtrace.recording.watching import Watcher  # noqa: E402
 from pytorch_plugged import row  # noqa: E402
 

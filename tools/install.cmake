@@ -25,7 +25,12 @@ install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR}) # which the program'
 install(DIRECTORY python/memtrace DESTINATION lib/memtrace/python
         FILES_MATCHING PATTERN *.py PATTERN py.typed PATTERN __pycache__ EXCLUDE)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python ${PROJECT_BINARY_DIR}/python SYMBOLIC)
-file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/src SYMBOLIC)
+foreach(folder include src)
+    file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/${folder} SYMBOLIC)
+endforeach()
+
+# The headers from which the package takes the declarations of C functions (python/memtrace/_declarations.py).
+install(FILES include/memtrace.h DESTINATION lib/memtrace/include COMPONENT program)
 
 # The sources of the library that gives a PyTorch a card, which is compiled for each PyTorch at its first use.
 install(DIRECTORY src/producers/torch/dry DESTINATION lib/memtrace/src/producers/torch COMPONENT program)

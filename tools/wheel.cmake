@@ -21,7 +21,9 @@ set_target_properties(memtrace_shared PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS memtrace_shared
         RUNTIME_DEPENDENCIES PRE_INCLUDE_REGEXES libjansson PRE_EXCLUDE_REGEXES .
         LIBRARY DESTINATION native COMPONENT wheel NAMELINK_SKIP)
-# The sources of the library that gives a PyTorch a card (python/memtrace/dry/build.py).
+# The headers from which the package takes the declarations of C functions (python/memtrace/_declarations.py), and the
+# sources of the library that gives a PyTorch a card (python/memtrace/dry/build.py).
+install(FILES include/memtrace.h DESTINATION native/include COMPONENT wheel)
 install(DIRECTORY src/producers/torch/dry DESTINATION native/src/producers/torch COMPONENT wheel)
 install(FILES src/producers/torch/memtrace_torch.h src/producers/torch/torch_plan.h DESTINATION native/src/producers/torch COMPONENT wheel)
 install(FILES src/operators/operator_call.h DESTINATION native/src/operators COMPONENT wheel)

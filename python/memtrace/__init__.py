@@ -22,9 +22,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ._header import MemtraceError as MemtraceError
     from ._limits import limit_leaks as limit_leaks
     from ._limits import limit_memory as limit_memory
+    from ._questions import MemtraceError as MemtraceError
     from ._trace import Block as Block
     from ._trace import Category as Category
     from ._trace import Cause as Cause
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 # The public names by the modules that define them, which are imported when a name is first used.
 _MODULES = {
-    "_header": ("MemtraceError",),
     "_limits": ("limit_leaks", "limit_memory"),
+    "_questions": ("MemtraceError",),
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
     "_writers": ("log_to",),
     "dry.run": ("DryRun", "dry_run"),

@@ -2,15 +2,11 @@
 author of a trace wrote it."""
 from __future__ import annotations
 
-import dataclasses
 import html
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any
 
 from ._sizes import in_words
-
-if TYPE_CHECKING:
-    from ._trace import Peak, Run
 
 NO_WRAP = "white-space:nowrap"
 COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#86bcb6")
@@ -55,22 +51,13 @@ def bar(parts: Sequence[tuple[str, int]]) -> str:
     return f'<svg width="{BAR_WIDTH}" height="22" role="img">{"".join(drawn)}</svg>'
 
 
-def peak_page(peak: Peak) -> str:
-    """Returns a peak: when it was, its shares as a bar, and as a table."""
-    requested = peak.measured == "requested"
-    parts = [(share.category, share.requested_bytes if requested else share.allocated_bytes) for share in peak.shares]
-    if peak.cached_bytes:
-        parts.append(("cached", peak.cached_bytes))
-    when = "before the first step" if peak.step < 0 else f"in step {peak.step}"
-    place = f", {peak.span}" if peak.span else ""
-    title = f"peak of {peak.measured} bytes: {in_words(peak.bytes)} {when}, {peak.phase}{place}"
-    rows = [{peak.by if name == "category" else name: value for name, value in dataclasses.asdict(share).items()}
-            for share in peak.shares]
+def bar_page(title: str, parts: Sequence[tuple[str, int]], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns parts of a whole as a bar, and as a table."""
     return f"<p>{html.escape(title)}</p>{bar(parts)}{table_page(rows, is_key=True)}"
 
 
-def trace_page(path: str, runs: Sequence[Run], peak: Optional[Peak]) -> str:
-    """Returns a trace: its runs, and the peak of the newest."""
+def trace_page(path: str, runs: Sequence[Mapping[str, Any]], peak: str) -> str:
+    """Returns a trace: its runs, and the page of its newest peak."""
     shown = ("number", "name", "state", "device", "started_at", "steps", "events")
-    table = table_page([{name: getattr(run, name) for name in shown} for run in runs])
-    return f"<p><b>{html.escape(path)}</b></p>{table}{peak_page(peak) if peak else ''}"
+    table = table_page([{name: run[name] for name in shown} for run in runs])
+    return f"<p><b>{html.escape(path)}</b></p>{table}{peak}"

@@ -6,8 +6,10 @@ import dataclasses
 import os
 from typing import Any, Generic, Optional, SupportsIndex, TypeVar, Union, overload
 
-from . import _header as header
-from ._html import peak_page, table_page, trace_page
+from ._declarations import library, plain, public, value_of
+from ._html import bar_page, table_page, trace_page
+from ._questions import FORMATS, MEASURED, MOMENTS, call, number_of
+from ._sizes import in_words
 
 Path = Union[str, os.PathLike[str]]
 Row = TypeVar("Row")
@@ -132,17 +134,21 @@ class Peak:
     shares: Rows[Share]
 
     def _repr_html_(self) -> str:
-        return peak_page(self)
+        """Shows when it was, its shares as a bar, and as a table."""
+        parts = [(share.category, share.requested_bytes if self.measured == "requested" else share.allocated_bytes)
+                 for share in self.shares]
+        if self.cached_bytes:
+            parts.append(("cached", self.cached_bytes))
+        when = "before the first step" if self.step < 0 else f"in step {self.step}"
+        place = f", {self.span}" if self.span else ""
+        rows = [{self.by if name == "category" else name: value for name, value in dataclasses.asdict(share).items()}
+                for share in self.shares]
+        return bar_page(f"peak of {self.measured} bytes: {in_words(self.bytes)} {when}, {self.phase}{place}", parts, rows)
 
 
-def value_of(value: Any) -> Any:
-    """Returns a field's value; text may be anything, since the author of the trace wrote it."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def plain(row: Any, kind: type[Row]) -> Row:
-    """Copies a struct of the library into a dataclass with the same fields."""
-    return kind(**{field.name: value_of(getattr(row, field.name)) for field in dataclasses.fields(kind)})  # type: ignore
+def pointer_to(struct: str) -> type[Any]:
+    """Returns the type of a pointer to a struct of memtrace.h, by its name there without "memtrace_"."""
+    return ctypes.POINTER(public().structs["memtrace_" + struct])
 
 
 class Trace:
@@ -154,10 +160,10 @@ class Trace:
     def __init__(self, path: Path) -> None:
         self.path = os.fspath(path)
         self._handle = ctypes.c_void_p()
-        header.call("trace_open", os.fsencode(path), ctypes.byref(self._handle))
+        call("trace_open", os.fsencode(path), ctypes.byref(self._handle))
 
     def close(self) -> None:
-        header.library().memtrace_trace_close(self._handle)
+        library().memtrace_trace_close(self._handle)
         self._handle = ctypes.c_void_p()
 
     def __enter__(self) -> Trace:
@@ -172,7 +178,7 @@ class Trace:
 
     def runs(self) -> Rows[Run]:
         """Returns all runs, oldest first."""
-        return self._rows(header.RunRow, Run, "trace_runs")
+        return self._rows("run_row", Run, "trace_runs")
 
     def run(self, run: Union[None, int, str] = None) -> Run:
         """Returns one run."""
@@ -185,24 +191,24 @@ class Trace:
         measured: "allocated", "requested" or "reserved" bytes.
         by: the shares, by "category", "role", "module", "op", "phase" or "dtype".
         """
-        out = ctypes.POINTER(header.PeakRow)()
-        header.call("trace_peak_by", self._open(), self._find(run), header.ALL_STEPS if step is None else step,
-                    number_of(measured, header.MEASURED), by.encode(), ctypes.byref(out))
+        out = pointer_to("peak")()
+        call("trace_peak_by", self._open(), self._find(run), public().constants["MEMTRACE_ALL_STEPS"] if step is None else step,
+                    number_of(measured, MEASURED), by.encode(), ctypes.byref(out))
         try:
             found = out.contents
             shares = Rows(plain(found.shares[index].contents, Share) for index in range(found.share_count))
             return Peak(measured, by, found.bytes, found.cached_bytes, found.step, found.time_ns, value_of(found.phase),
                         value_of(found.span), shares)
         finally:
-            header.library().memtrace_free(out)
+            library().memtrace_free(out)
 
     def top(self, limit: int = 10, run: Union[None, int, str] = None, *, at: str = "peak") -> Rows[Block]:
         """Returns the largest blocks, at="peak" or of the whole "run"."""
-        return self._rows(header.TopRow, Block, "trace_top", self._find(run), number_of(at, header.MOMENTS), limit)
+        return self._rows("top_row", Block, "trace_top", self._find(run), number_of(at, MOMENTS), limit)
 
     def categories(self, run: Union[None, int, str] = None, *, phase: Optional[str] = None) -> Rows[Category]:
         """Returns a row for each category, the largest block first, of blocks that were taken in a phase, or in any."""
-        return self._rows(header.CategoryRow, Category, "trace_categories", self._find(run),
+        return self._rows("category_row", Category, "trace_categories", self._find(run),
                           None if phase is None else phase.encode())
 
     def diff(self, a: Union[int, str], b: Union[None, int, str] = None, *, other: Optional[Trace] = None,
@@ -210,20 +216,20 @@ class Trace:
         """Returns why run `b`, of this trace or of `other`, peaks higher than run `a` of this one. The causes sum to the
         difference, to the byte."""
         there = other or self
-        return self._rows(header.CauseRow, Cause, "trace_diff", self._find(a), there._open(), there._find(b),
-                          number_of(measured, header.MEASURED))
+        return self._rows("cause", Cause, "trace_diff", self._find(a), there._open(), there._find(b),
+                          number_of(measured, MEASURED))
 
     def advise(self, limit: int = 10, run: Union[None, int, str] = None) -> Rows[Finding]:
         """Returns what would lower the peak; each claim was checked by a replay."""
-        return self._rows(header.FindingRow, Finding, "trace_advise", self._find(run), limit)
+        return self._rows("finding", Finding, "trace_advise", self._find(run), limit)
 
     def export(self, path: Path, format: str, run: Union[None, int, str] = None) -> None:
         """Writes a run as "csv", "events", "folded", "pickle" (a snapshot of PyTorch) or "perfetto"."""
-        header.call("trace_export", self._open(), self._find(run), number_of(format, header.FORMATS), os.fsencode(path))
+        call("trace_export", self._open(), self._find(run), number_of(format, FORMATS), os.fsencode(path))
 
     def _repr_html_(self) -> str:
         runs = self.runs()
-        return trace_page(self.path, runs, self.peak() if runs else None)
+        return trace_page(self.path, [dataclasses.asdict(run) for run in runs], self.peak()._repr_html_() if runs else "")
 
     def _open(self) -> ctypes.c_void_p:
         if not self._handle:
@@ -231,25 +237,18 @@ class Trace:
         return self._handle
 
     def _find(self, run: Union[None, int, str]) -> Any:
-        out = ctypes.POINTER(header.RunRow)()
-        header.call("trace_find_run", self._open(), None if run is None else str(run).encode(), ctypes.byref(out))
+        out = pointer_to("run_row")()
+        call("trace_find_run", self._open(), None if run is None else str(run).encode(), ctypes.byref(out))
         return out
 
-    def _rows(self, struct: type[ctypes.Structure], kind: type[Row], question: str, *arguments: Any) -> Rows[Row]:
+    def _rows(self, struct: str, kind: type[Row], question: str, *arguments: Any) -> Rows[Row]:
         """Asks a question whose answer is an array of rows."""
-        rows, count = header.rows_of(struct)(), ctypes.c_size_t()
-        header.call(question, self._open(), *arguments, ctypes.byref(rows), ctypes.byref(count))
+        rows, count = ctypes.POINTER(pointer_to(struct))(), ctypes.c_size_t()
+        call(question, self._open(), *arguments, ctypes.byref(rows), ctypes.byref(count))
         try:
             return Rows(plain(rows[index].contents, kind) for index in range(count.value))
         finally:
-            header.library().memtrace_free(rows)
-
-
-def number_of(name: str, numbers: dict[str, int]) -> int:
-    """Returns the number of a choice; raises ValueError with the choices if it is none."""
-    if name not in numbers:
-        raise ValueError(f"{name!r} is none of {', '.join(numbers)}")
-    return numbers[name]
+            library().memtrace_free(rows)
 
 
 def open(path: Path = "memtrace.db") -> Trace:

@@ -2,13 +2,13 @@
 import pytest
 import torch
 
-from memtrace import _library
+from memtrace import _declarations, _library
 from memtrace.recording.labels import Labels
 
 
 @pytest.fixture(scope="module")
 def labels():
-    return Labels(_library.load_torch_library(_library.find_torch_library()))
+    return Labels(_declarations.load_torch_library(_library.find_torch_library()))
 
 
 class Block(torch.nn.Module):

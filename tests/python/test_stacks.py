@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from memtrace.recording import abi, stacks, watching
-from memtrace._library import find_torch_library, load_torch_library
+from memtrace._declarations import load_torch_library
+from memtrace._library import find_torch_library
 
 INCLUDE = pathlib.Path(torch.__file__).parent / "include"
 
@@ -110,7 +111,7 @@ CHECK = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from memtrace.recording import stacks
-from memtrace._library import load_torch_library
+from memtrace._declarations import load_torch_library
 stacks.begin_stacks(load_torch_library(sys.argv[2]))
 """
 

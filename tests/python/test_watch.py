@@ -8,7 +8,8 @@ import torch
 import torch.fx
 
 from memtrace.recording import abi, watching
-from memtrace._library import find_torch_library, load_torch_library
+from memtrace._declarations import load_torch_library
+from memtrace._library import find_torch_library
 
 INCLUDE = pathlib.Path(torch.__file__).parent / "include"
 

@@ -8,28 +8,13 @@ import ctypes
 import os
 from typing import Any, Optional
 
+from .._declarations import torch as header
+
 CUDA = 1  # the number of the device type
 COUNTED = ("allocation", "segment", "inactive_split", "oversize_allocations", "oversize_segments", "requested_bytes",
            "allocated_bytes", "reserved_bytes", "inactive_split_bytes")
 POOLS = ("small_pool", "large_pool", "all")
 MIB = 1 << 20
-
-
-class Description(ctypes.Structure):
-    """struct memtrace_torch_description"""
-
-    name: bytes
-    total_bytes: int
-    context_bytes: int
-    others_bytes: int
-    capability: int
-    multiprocessors: int
-    threads_per_multiprocessor: int
-
-    _fields_ = [("name", ctypes.c_char * 64), ("total_bytes", ctypes.c_uint64), ("context_bytes", ctypes.c_uint64),
-                ("others_bytes", ctypes.c_uint64),
-                ("capability", ctypes.c_int32), ("multiprocessors", ctypes.c_int32),
-                ("threads_per_multiprocessor", ctypes.c_int32)]
 
 
 class Properties:
@@ -52,10 +37,9 @@ class Cards:
 
     def __init__(self, memory: Any, device: Any, spelling: str, count: int) -> None:
         self.memory, self.device, self.count = memory, device, count
-        self.description = Description()
+        self.description = header().structs["memtrace_torch_description"]()
         if memory.memtrace_torch_describe(spelling.encode(), ctypes.byref(self.description)):
             raise RuntimeError(memory.memtrace_torch_last_error().decode())
-        memory.memtrace_torch_held.restype = ctypes.c_uint64
         self.fractions = [1.0] * count
         self.process: Optional[int] = None  # in which CUDA was initialized; its forked children have no card
 

@@ -9,8 +9,9 @@ import pathlib
 import sys
 from typing import Any, Optional, Union
 
-from .. import _trace
-from .._header import MemtraceError
+from .._questions import MemtraceError
+from .._trace import Peak
+from .._trace import open as open_trace
 
 
 NEVER = -1  # steps after which a program is ended
@@ -56,12 +57,12 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
         return is_enough
 
     @property
-    def peak(self) -> _trace.Peak:
+    def peak(self) -> Peak:
         return self.peak_by("role")
 
-    def peak_by(self, what: str) -> _trace.Peak:
+    def peak_by(self, what: str) -> Peak:
         """Returns what was live at the peak, by "role", "module", "category" and so on."""
-        with _trace.open(self.path) as trace:
+        with open_trace(self.path) as trace:
             return trace.peak(by=what)
 
     def _repr_html_(self) -> str:

@@ -13,7 +13,8 @@ import pathlib
 import re
 from typing import Any, Optional
 
-from .._library import find_torch_library, load_torch_library
+from .._declarations import load_dry_library, load_torch_library
+from .._library import find_torch_library
 from ..recording.import_hook import ImportHook
 from . import build, card, files
 
@@ -38,13 +39,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
     spelling = os.environ["MEMTRACE_DRY_DEVICE"]
     if memory.memtrace_torch_simulate(spelling.encode()):
         raise RuntimeError(memory.memtrace_torch_last_error().decode())
-    device = ctypes.PyDLL(library, mode=ctypes.RTLD_GLOBAL)
-    device.memtrace_dry_stream.argtypes, device.memtrace_dry_stream.restype = [ctypes.c_int, ctypes.c_int64], ctypes.c_int64
-    device.memtrace_dry_new_stream.restype = ctypes.c_int64
-    device.memtrace_dry_operator.argtypes = [ctypes.c_char_p]
-    device.memtrace_dry_resize.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
-    device.memtrace_dry_values.argtypes, device.memtrace_dry_values.restype = [ctypes.c_void_p], ctypes.c_void_p
-    device.memtrace_dry_assume.argtypes = [ctypes.c_double, ctypes.c_void_p]
+    device = load_dry_library(library)
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
     cards = card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
     ImportHook("torch._C", add_cards).install()

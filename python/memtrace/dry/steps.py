@@ -12,6 +12,8 @@ import os
 import pathlib
 from typing import Any, NamedTuple
 
+from .._declarations import torch
+
 PERIODS = 4  # an optimizer may alternate: the two steps of a GAN are one iteration
 WARM_UP = 2  # iterations that may differ, since states and workspaces are made in them
 COINCIDENCES = 3  # periods that must repeat where iterations vary
@@ -20,17 +22,7 @@ MOST_GROWING = 50  # of a loop that grows irregularly
 REGULAR = 5  # equal growths in a row from which the next ones are estimated
 LEAST_BATCHES = 3  # of a pass over a loader
 MODULUS = 1 << 64
-FACTOR = 6364136223846793005  # MEMTRACE_TORCH_HISTORY_FACTOR
-
-
-class History(ctypes.Structure):
-    """struct memtrace_torch_past"""
-
-    requests: int
-    request_count: int
-    frees: int
-
-    _fields_ = [(name, ctypes.c_uint64) for name in ("requests", "request_count", "frees")]
+FACTOR = torch().constants["MEMTRACE_TORCH_HISTORY_FACTOR"]
 
 
 class Reading(NamedTuple):
@@ -60,7 +52,7 @@ class Meter:
         self.cards = cards
 
     def read(self) -> Reading:
-        history = History()
+        history = torch().structs["memtrace_torch_past"]()
         self.cards.memory.memtrace_torch_history(ctypes.byref(history))
         live, reserved = self.cards.live_and_reserved()
         return Reading(history.requests, history.request_count, history.frees, live, reserved)

@@ -5,11 +5,13 @@ fields follow each other at their alignment. What is not understood raises NotUn
 """
 from __future__ import annotations
 
-import ctypes
 import os
 import pathlib
 import re
 from collections.abc import Iterator
+from typing import Any
+
+from .._declarations import torch
 
 # The headers with the classes, of the versions that are known. Not each version has each.
 HEADERS = ("c10/core/Allocator.h", "c10/core/CachingDeviceAllocator.h", "c10/cuda/CUDACachingAllocator.h")
@@ -35,13 +37,6 @@ ACTIONS = ("alloc", "free_requested", "segment_alloc", "segment_free", "segment_
 
 class NotUnderstood(Exception):
     """The headers are not as those of the versions that are known."""
-
-
-class Abi(ctypes.Structure):
-    """struct memtrace_torch_abi"""
-
-    _fields_ = [*((name, ctypes.c_uint32) for name in ("name_slot", "attach_slot", *FIELDS.values())),
-                *((name, ctypes.c_int32) for name in ACTIONS)]
 
 
 def without_comments(text: str) -> str:
@@ -168,8 +163,8 @@ def actions(body: str) -> dict[str, int]:
     return {name.strip().lower(): number for number, name in enumerate(names)}
 
 
-def derive(include: os.PathLike[str]) -> Abi:
-    """Returns the interface of the PyTorch with these headers. Fails with NotUnderstood."""
+def derive(include: os.PathLike[str]) -> Any:
+    """Returns the interface, a memtrace_torch_abi, of the PyTorch with these headers. Fails with NotUnderstood."""
     paths = [pathlib.Path(include) / header for header in HEADERS]
     text = without_comments("\n".join(path.read_text() for path in paths if path.exists()))
     functions = slots(text, ALLOCATOR)
@@ -177,8 +172,9 @@ def derive(include: os.PathLike[str]) -> Abi:
     fields, numbers = offsets(entry), actions(entry)
     if not set(ACTIONS) <= numbers.keys():
         raise NotUnderstood(f"{ENTRY} lacks an action")
-    return Abi(slot_of(functions, "name"), slot_of(functions, "attachAllocatorTraceTracker"),
-               *(fields[name] for name in FIELDS), *(numbers[name] for name in ACTIONS))
+    return torch().structs["memtrace_torch_abi"](
+        name_slot=slot_of(functions, "name"), attach_slot=slot_of(functions, "attachAllocatorTraceTracker"),
+        **{field: fields[name] for name, field in FIELDS.items()}, **{name: numbers[name] for name in ACTIONS})
 
 
 def check_observer(include: os.PathLike[str]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import dataclasses
 import os
 import pathlib
 import sys
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 
-from .._library import Figures, find_torch_library, load_torch_library
+from .._declarations import load_torch_library, plain
+from .._declarations import torch as header
+from .._library import find_torch_library
 from .._sizes import in_words
 from .labels import RULES, Labels
 
@@ -34,6 +37,25 @@ def plug_in(path: str, library: Any) -> Any:
     return plugged
 
 
+@dataclasses.dataclass(frozen=True)
+class Figures:
+    """Bytes of one card, in one category or in all; as struct memtrace_torch_figures."""
+
+    requested: int
+    allocated: int
+    blocks: int
+    peak_requested: int
+    peak_allocated: int
+    allocations: int
+    reserved: int
+    peak_reserved: int
+    capacity: int
+    segments: int
+    largest_free: int
+    refusals: int
+    unknown_frees: int
+
+
 class Allocator(Labels):
     """The installed allocator. Cards have PyTorch's numbers; None is the current one."""
 
@@ -41,9 +63,9 @@ class Allocator(Labels):
 
     def figures(self, device: Device = None, category: int = ALL) -> Figures:
         """Returns all figures of a card, or of one category on it (its number)."""
-        figures = Figures()
+        figures = header().structs["memtrace_torch_figures"]()
         self._check(self.library.memtrace_torch_statistics(card(device), category, ctypes.byref(figures)))
-        return figures
+        return plain(figures, Figures)
 
     def memory_allocated(self, device: Device = None) -> int:
         return self.figures(device).allocated

@@ -19,7 +19,8 @@ from typing import Any, Optional, Union
 
 import torch
 
-from .._library import find_torch_library, load_torch_library
+from .._declarations import load_torch_library
+from .._library import find_torch_library
 from . import abi, stacks
 from .allocator import Allocator, close_at_exit, install_allocator
 from .labels import Labels

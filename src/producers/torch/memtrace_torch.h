@@ -173,12 +173,16 @@ void memtrace_torch_ended_by(const char *why);
 /* Finds Python in this process, for what follows. Fails if it lacks a function that the hooks need. */
 int memtrace_torch_python(void);
 
-/* memtrace_torch_module_call(call, on_new, on_outermost) returns a new function for torch.nn.Module.__call__, which runs
- * `call` in the span of the module, its first argument. on_new(module) is called for one without a place, unless on_new is
- * None; on_outermost(module) before a module that none is around, and on_outermost(None) after it. SystemExit and
- * KeyboardInterrupt in the latter end the program; other exceptions of both are ignored.
- * memtrace_torch_gradient_hook(span, category) returns a new function that labels a parameter's gradient. Both take and
- * return objects of Python. */
+typedef struct _object PyObject;
+
+/* Returns a new function for torch.nn.Module.__call__, which runs `call` in the span of the module, its first argument.
+ * on_new(module) is called for a module without a span, unless on_new is None; on_outermost(module) before a module that is
+ * not called by another, and on_outermost(None) after it. SystemExit and KeyboardInterrupt in the latter end the program;
+ * other exceptions of both are ignored. */
+PyObject *memtrace_torch_module_call(PyObject *call, PyObject *on_new, PyObject *on_outermost);
+
+/* Returns a new function that labels a parameter's gradient. */
+PyObject *memtrace_torch_gradient_hook(uint32_t span, int category);
 
 /* Give a module, by its address in Python, a place, and take it away. */
 void memtrace_torch_module(uint64_t module, uint32_t span, int category);

@@ -13,7 +13,6 @@
 #include <assert.h>
 #include <dlfcn.h>
 
-typedef struct _object PyObject;
 typedef PyObject *fast_function(PyObject *self, PyObject *const *arguments, intptr_t count, PyObject *names);
 typedef PyObject *one_function(PyObject *self, PyObject *argument);
 
@@ -175,7 +174,6 @@ static PyObject *call_module(PyObject *call, PyObject *const *arguments, intptr_
     return result;
 }
 
-PyObject *memtrace_torch_module_call(PyObject *call, PyObject *on_new, PyObject *on_outermost);
 PyObject *memtrace_torch_module_call(PyObject *call, PyObject *on_new, PyObject *on_outermost)
 {
     static struct method method = {.name = "__call__", .flags = FAST_WITH_NAMES};
@@ -219,7 +217,6 @@ static PyObject *label_gradient(PyObject *place, PyObject *parameter)
     return none();
 }
 
-PyObject *memtrace_torch_gradient_hook(uint32_t span, int category);
 PyObject *memtrace_torch_gradient_hook(uint32_t span, int category)
 {
     static struct method method = {.name = "label_gradient", .flags = ONE_ARGUMENT};

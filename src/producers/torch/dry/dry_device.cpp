@@ -1,6 +1,7 @@
 /* The device's allocator, and its beginning. */
 #include "producers/torch/dry/dry_device.h"
 
+#include "producers/torch/dry/dry_library.h"
 #include "producers/torch/memtrace_torch.h"
 
 #include <c10/util/Exception.h>
@@ -163,11 +164,6 @@ void resize(c10::StorageImpl *storage, size_t bytes)
 
 } // namespace mt_dry
 
-/* ---- for python/memtrace/dry/simulated.py ---- */
-
-extern "C" {
-
-/* Makes this process have `count` cards. Once, after PyTorch's libraries were loaded and before its first tensor. */
 void memtrace_dry_begin(int count)
 {
     c10::SetAllocator(c10::DeviceType::CUDA, mt_dry::allocator(), UINT8_MAX);
@@ -177,15 +173,12 @@ void memtrace_dry_begin(int count)
     mt_dry::register_recurrent();
 }
 
-/* Returns the values of a storage, by the address of its c10::StorageImpl. nullptr: it has none, or is not on a card. Does not
- * report values that were not computed, unlike a copy to the host. */
 const void *memtrace_dry_values(const void *storage)
 {
     mt_dry::block *owner = mt_dry::block_of(static_cast<const c10::StorageImpl *>(storage));
     return owner != nullptr && owner->has_values() ? owner->host() : nullptr;
 }
 
-/* Gives a storage, by the address of its c10::StorageImpl, other bytes. */
 int memtrace_dry_resize(void *storage, uint64_t bytes)
 {
     try {
@@ -194,5 +187,4 @@ int memtrace_dry_resize(void *storage, uint64_t bytes)
         return mt_dry::OUT_OF_MEMORY;
     }
     return 0;
-}
 }

@@ -1,6 +1,7 @@
 /* Collectives that move nothing, and what NCCL's take from PyTorch's allocator meanwhile. */
 #include "producers/torch/dry/dry_group.h"
 
+#include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_values.h"
 #include "producers/torch/memtrace_torch.h"
 
@@ -399,11 +400,6 @@ C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(TimerRegistry, c10::kCUDA, c10::REGISTRY_
 
 } // namespace c10d
 
-extern "C" {
-
-/* Has a process group, by its name, use a group that moves nothing for the tensors of a device ("cuda" or "cpu"), in the place of
- * the backend of that name. `ranks` are the numbers of its ranks in the whole program. The last of these calls that says NCCL
- * makes it the group's default. With a device of its own, NCCL's communicator begins at once. */
 void memtrace_dry_group(const char *name, const char *device, const char *backend, const int *ranks)
 {
     const auto process_group = c10d::resolve_process_group(name);
@@ -417,5 +413,4 @@ void memtrace_dry_group(const char *name, const char *device, const char *backen
         made->begin();
     if (process_group->getBackendType() != c10d::ProcessGroup::NCCL)
         process_group->setDefaultBackend(type);
-}
 }

@@ -1,6 +1,7 @@
 /* The guard: keeps each thread's current device, and its current stream there. */
 #include "producers/torch/dry/dry_device.h"
 
+#include "producers/torch/dry/dry_library.h"
 #include "producers/torch/memtrace_torch.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -169,11 +170,6 @@ Stream current_stream(DeviceIndex device)
 
 } // namespace mt_dry
 
-/* ---- for python/memtrace/dry/card.py ---- */
-
-extern "C" {
-
-/* Sets the current device, and returns the one before; -1 changes nothing. */
 int memtrace_dry_device(int device)
 {
     const int before = mt_dry::current_device();
@@ -181,7 +177,6 @@ int memtrace_dry_device(int device)
     return before;
 }
 
-/* Sets this thread's stream of a device, and returns the one before; -1 changes nothing. */
 int64_t memtrace_dry_stream(int device, int64_t stream)
 {
     const int64_t before = mt_dry::streams_now[device];
@@ -190,9 +185,7 @@ int64_t memtrace_dry_stream(int device, int64_t stream)
     return before;
 }
 
-/* Returns the number of a new stream. */
 int64_t memtrace_dry_new_stream(void)
 {
     return mt_dry::next_stream++;
-}
 }

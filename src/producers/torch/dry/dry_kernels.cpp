@@ -3,6 +3,7 @@
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
 #include "producers/torch/dry/dry_inner.h"
+#include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_own.h"
 #include "producers/torch/dry/dry_values.h"
 
@@ -272,10 +273,6 @@ void register_kernels()
 
 } // namespace mt_dry
 
-extern "C" {
-
-/* Has an operator ("aten::add.Tensor") use the kernel of every operator: one that has a kernel for CUDA, and would otherwise
- * be decomposed. One with a kernel of our own keeps it. Returns 0; 1 if this PyTorch does not know the operator. */
 int memtrace_dry_operator(const char *name)
 {
     const c10::WarningUtils::WarningHandlerGuard guard(&mt_dry::no_warnings);
@@ -289,5 +286,4 @@ int memtrace_dry_operator(const char *name)
         return 1;
     }
     return 0;
-}
 }

@@ -1,6 +1,7 @@
 #include "producers/torch/dry/dry_random.h"
 
 #include "producers/torch/dry/dry_device.h"
+#include "producers/torch/dry/dry_library.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -142,11 +143,7 @@ random_loan::~random_loan()
 
 } // namespace mt_dry
 
-extern "C" {
-
-/* Has torch.Generator return the default generators of cards, until it is turned off. For torch.cuda.default_generators. */
 void memtrace_dry_gives_default(int is_on)
 {
     mt_dry::gives_default = is_on != 0;
-}
 }

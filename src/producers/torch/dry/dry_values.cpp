@@ -1,5 +1,6 @@
 #include "producers/torch/dry/dry_values.h"
 
+#include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_random.h"
 
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
@@ -206,12 +207,8 @@ void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &fac
 
 } // namespace mt_dry
 
-extern "C" {
-
-/* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
 void memtrace_dry_assume(double value, void (*note)(const char *name, double value))
 {
     mt_dry::assumed = value;
     mt_dry::on_assumption = note;
-}
 }

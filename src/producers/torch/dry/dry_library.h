@@ -1,0 +1,50 @@
+/* The functions of the dry-run library that python/memtrace/dry calls through ctypes. Storages are addresses of a
+ * c10::StorageImpl. Called with Python's lock held. */
+#ifndef MT_TORCH_DRY_LIBRARY_H
+#define MT_TORCH_DRY_LIBRARY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes this process have `count` cards. Once, after PyTorch's libraries were loaded and before its first tensor. */
+void memtrace_dry_begin(int count);
+
+/* Sets the current device, and returns the one before; -1 changes nothing. */
+int memtrace_dry_device(int device);
+
+/* Sets this thread's stream of a device, and returns the one before; -1 changes nothing. */
+int64_t memtrace_dry_stream(int device, int64_t stream);
+
+/* Returns the number of a new stream. */
+int64_t memtrace_dry_new_stream(void);
+
+/* Has an operator ("aten::add.Tensor") use the kernel of every operator: one that has a kernel for CUDA, and would otherwise
+ * be decomposed. One with a kernel of our own keeps it. Returns 0; 1 if this PyTorch does not know the operator. */
+int memtrace_dry_operator(const char *name);
+
+/* Returns the values of a storage. NULL: it has none, or is not on a card. Does not report values that were not computed,
+ * unlike a copy to the host. */
+const void *memtrace_dry_values(const void *storage);
+
+/* Gives a storage other bytes. */
+int memtrace_dry_resize(void *storage, uint64_t bytes);
+
+/* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
+void memtrace_dry_assume(double value, void (*note)(const char *name, double value));
+
+/* Has torch.Generator return the default generators of cards, until it is turned off. For torch.cuda.default_generators. */
+void memtrace_dry_gives_default(int is_on);
+
+/* Replaces a process group's backend for one device type ("cuda" or "cpu") with one that moves no data. `ranks` are the
+ * group's ranks in the whole program. The last of these calls for NCCL makes it the group's default. With a device of its
+ * own, NCCL's communicator begins at once. */
+void memtrace_dry_group(const char *name, const char *device, const char *backend, const int *ranks);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
