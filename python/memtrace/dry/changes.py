@@ -19,7 +19,7 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from ..recording.watching import ANSWERS
+from ..recording.handover import ANSWERS
 
 Module = torch.nn.Module
 

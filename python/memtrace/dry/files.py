@@ -22,6 +22,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
+from ..recording.handover import tell
 from .disk import copy_data, real
 from .overlay import DATA, FOLDER, Overlay
 
@@ -357,12 +358,11 @@ def remove_job(overlay: Overlay) -> None:
 
 def tell_files(overlay: Overlay) -> None:
     """Says which files this process has written."""
-    watch = sys.modules.get((__package__ or "").rpartition(".")[0] + ".recording.watching")
     names = [min(path, os.path.relpath(path), key=len) for path in overlay.written]
-    if names and watch is not None:
+    if names:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         files = "file was" if len(names) == 1 else "files were"
-        watch.tell(f"{len(names)} {files} written to a folder of the dry run and removed: {', '.join(names[:MOST_NAMED])}{more}")
+        tell(f"{len(names)} {files} written to a folder of the dry run and removed: {', '.join(names[:MOST_NAMED])}{more}")
 
 
 def begin() -> None:

@@ -20,7 +20,8 @@ import torch
 
 from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
-from ..recording.watching import ANSWERS, RANKS, STACKS, Watcher, tell, trace_of_rank
+from ..recording.handover import ANSWERS, RANKS, STACKS, tell, trace_of_rank
+from ..recording.watching import Watcher
 from . import files, ranks, replaced, simulated, trainers
 from .coverage import Coverage
 from .loops import Loops, follow_loaders

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from .._sizes import in_words
-from ..recording.watching import ANSWERS
+from ..recording.handover import ANSWERS
 
 SECONDS = 1.0  # between two lines
 

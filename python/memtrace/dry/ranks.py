@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..recording.watching import tell
+from ..recording.handover import tell
 from . import simulated
 
 NAME = "memtrace"  # of the backend that PyTorch's code makes, and that ours replaces

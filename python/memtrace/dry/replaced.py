@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..recording.watching import tell
+from ..recording.handover import tell
 from . import saving, services
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user

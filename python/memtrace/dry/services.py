@@ -10,7 +10,7 @@ import os
 from concurrent import futures
 from typing import Any, Callable
 
-from ..recording.watching import tell
+from ..recording.handover import tell
 from . import files, imported
 from .overlay import FOLDER
 

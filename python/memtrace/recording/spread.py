@@ -8,12 +8,9 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Callable, Protocol
 
 import torch
-
-if TYPE_CHECKING:
-    from .labels import Labels
 
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
@@ -21,6 +18,18 @@ FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 def local_of(tensor: Any) -> Any:
     """Returns the part of a DTensor that this rank has; of another tensor, itself."""
     return getattr(tensor, "_local_tensor", tensor)
+
+
+class Labels(Protocol):
+    """The parts of labels.Labels that are used here."""
+
+    gradient: int
+    handles: list[Any]
+    places: dict[int, Any]
+
+    def patch(self, owner: Any, name: str, around: Callable[..., Any]) -> None: ...
+
+    def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int) -> None: ...
 
 
 class SpreadGradients:

@@ -23,11 +23,9 @@ from .._declarations import load_torch_library
 from .._library import find_torch_library
 from . import abi, stacks
 from .allocator import Allocator, close_at_exit, install_allocator
+from .handover import ANSWERS, STACKS, tell, trace_of_rank
 from .labels import Labels
 
-TRACE = "MEMTRACE_RECORD_TRACE"
-ANSWERS = "MEMTRACE_RECORD_ANSWERS"
-STACKS = "MEMTRACE_RECORD_STACKS"
 STEP = "MEMTRACE_RECORD_STEP"
 KERNELS = "MEMTRACE_RECORD_KERNELS"
 DEVICE = "MEMTRACE_RECORD_DEVICE"
@@ -36,17 +34,6 @@ HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest
 CUDA: Any = torch.cuda  # its functions have no types
 
 watcher: Optional["Watcher"] = None
-
-
-def tell(words: str, kind: str = "note") -> None:
-    """Says something to `memtrace record`, as one of the lines of src/run/handover.h; or on stderr."""
-    path = os.environ.get(ANSWERS)
-    if path is None:
-        print("memtrace: " + words, file=sys.stderr)
-        return
-    line = words.replace("\\", "\\\\").replace("\n", "\\n")
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(f"{kind}\t{os.getpid()}\t0\t{line}\n")
 
 
 class Watcher(Labels):
@@ -205,16 +192,6 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
     close_at_exit(watcher)
     CUDA._lazy_call(watcher.attach)
     return watcher
-
-
-RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # of torchrun, Slurm, Open MPI, MPICH
-
-
-def trace_of_rank() -> str:
-    """Returns the path of the trace that `memtrace record` asks for, as src/run/process_trace.h has it for a rank."""
-    path, ending = os.path.splitext(os.environ[TRACE])
-    rank = next((os.environ[name] for name in RANKS if name in os.environ), "0")
-    return path + ("" if rank == "0" else f"-rank{rank}") + ending
 
 
 def begin_ours() -> None:
