@@ -43,7 +43,7 @@ class done final : public c10d::Work
     void synchronize() override
     {
     }
-    void blockCurrentStream() override
+    void blockCurrentStream() /* virtual since PyTorch 2.8 */
     {
     }
     std::vector<Tensor> result() override

@@ -59,7 +59,7 @@ class group final : public c10d::Backend
     work barrier(const c10d::BarrierOptions &options) override;
     void monitoredBarrier(const c10d::BarrierOptions &options, bool wait_for_all) override;
 
-    bool supportsCoalescing() const override;
+    bool supportsCoalescing() const; /* virtual since PyTorch 2.7 */
     void startCoalescing() override;
     work endCoalescing() override;
     void setSequenceNumberForGroup() override;
