@@ -43,8 +43,9 @@ class Header:
                 self.types[name] = ctypes.c_int
             else:
                 self.structs[name] = self.types[name] = type(name, (ctypes.Structure,), {"_fields_": self._fields(body)})
+        found = re.findall(r"^([^;{}()]*?)(\w+)\(((?:[^()]|\([^()]*\))*)\);", text, flags=re.M)
         self.functions = {name: (self._type(result, 0), [self._type(*self._declared(word)[1:]) for word in split(words)])
-                          for result, name, words in re.findall(r"^([^;{}()]*?)(\w+)\(((?:[^()]|\([^()]*\))*)\);", text, flags=re.M)}
+                          for result, name, words in found}
 
     def _add_constants(self, body: str) -> None:
         value = -1
@@ -67,8 +68,8 @@ class Header:
 
     @staticmethod
     def _declared(text: str) -> tuple[str, str, int]:
-        """Returns the name, the words of the type, and the pointers of a parameter or field. An array that is passed, or a function, is
-        a pointer."""
+        """Returns the name, the words of the type, and the pointers of a parameter or field. A passed array or function is a
+        pointer."""
         if "(" in text:
             return "", "void", 1
         words = text.replace("*", " ").partition("[")[0].rpartition(" ")
