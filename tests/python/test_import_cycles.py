@@ -17,29 +17,29 @@ def modules_of(package):
     return found
 
 
-def names_imported(node, package):
-    """Yields the names that an import names, and those that importlib.import_module gets as a text."""
+def names_imported(node, package, modules):
+    """Yields the modules that an import names, and those that importlib.import_module gets as a text."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         above = package[:len(package) - node.level + 1] if node.level else []
         origin = ".".join([*above, *filter(None, [node.module])])
         for alias in node.names:
-            yield f"{origin}.{alias.name}"
-            yield origin
+            inner = f"{origin}.{alias.name}"
+            yield inner if inner in modules else origin
     elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "import_module" and isinstance(
             node.args[0], ast.Constant) and node.args[0].value.startswith("."):
         yield ".".join(package) + node.args[0].value
 
 
 def graph_of(package):
-    """Returns which modules each module imports, anywhere in its text. A folder's __init__.py counts where nothing of it is imported."""
+    """Returns which modules each module imports, anywhere in its text."""
     modules = modules_of(package)
     graph = {}
     for name, path in modules.items():
         inside = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        graph[name] = {other for node in nodes for other in names_imported(node, inside) if other in modules} - {name}
+        graph[name] = {other for node in nodes for other in names_imported(node, inside, modules) if other in modules} - {name}
     return graph
 
 

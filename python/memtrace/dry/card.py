@@ -288,9 +288,18 @@ def cudnn() -> Any:
                       is_cuda=True, RNNMode=Properties(rnn_relu=0, rnn_tanh=1, lstm=2, gru=3))
 
 
-def install(C: Any, cards: Cards) -> None:
-    """Puts the functions into torch._C, before torch.cuda is imported."""
+def functions(C: Any, cards: Cards) -> dict[str, Any]:
+    """Returns all names that a dry run adds to torch._C."""
     modules = {"_cudart": cudart(cards), "_nvtx": nvtx(), "_cudnn": cudnn(), "_has_cudnn": True}
     names = {name: refused(name, what) for name, what in REFUSED.items()}
-    for name, value in {**names, **modules, **begin_devices(C, cards), **begin_memory(C, cards)}.items():
-        setattr(C, name, value)
+    return {**names, **modules, **begin_devices(C, cards), **begin_memory(C, cards)}
+
+
+def missing(name: str) -> Any:
+    """Is called for names that torch._C lacks, as a newer torch.cuda may use."""
+    raise AttributeError(f"module 'torch._C' has no attribute '{name}', nor does a dry run of memtrace add it")
+
+
+def install(C: Any, cards: Cards) -> None:
+    """Puts the functions into torch._C, before torch.cuda is imported."""
+    vars(C).update(functions(C, cards), __getattr__=missing)

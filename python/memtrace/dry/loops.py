@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
+from .._private_names import has, original_of, replace
 from .places import Place, parsed, place_of_user
 from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading, Settling, State, between
 
@@ -245,13 +246,16 @@ def catches_the_end(handler: ast.ExceptHandler) -> bool:
     return not kinds or any(isinstance(kind, ast.Name) and kind.id in ("StopIteration", "Exception") for kind in kinds)
 
 
+BEGIN_PASS, NEXT_BATCH = "torch.utils.data.DataLoader.__iter__", "torch.utils.data.dataloader._BaseDataLoaderIter.__next__"
+
+
 def follow_loaders(loops: Loops) -> None:
     """Follows every pass over a DataLoader of PyTorch's, and over loaders that are made of them."""
-    from torch.utils.data import DataLoader
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
+    import torch.utils.data.dataloader  # noqa: F401 (so that it is there)
 
-    owner: Any = DataLoader
-    make_iterator, advance = owner.__iter__, _BaseDataLoaderIter.__next__
+    if not has("loaders"):
+        return
+    make_iterator, advance = original_of(BEGIN_PASS), original_of(NEXT_BATCH)
 
     @functools.wraps(make_iterator)
     def begin(loader: Any) -> Any:
@@ -263,5 +267,5 @@ def follow_loaders(loops: Loops) -> None:
     def next_batch(iterator: Any) -> Any:
         return loops.next_batch(advance, iterator, sys._getframe(1))
 
-    owner.__iter__ = begin
-    _BaseDataLoaderIter.__next__ = next_batch  # type: ignore[method-assign, assignment]
+    replace(BEGIN_PASS, begin)
+    replace(NEXT_BATCH, next_batch)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 import torch
 
+from .._private_names import has, note_newer, replace
 from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import ANSWERS, RANKS, STACKS, tell, trace_of_rank
@@ -35,7 +36,6 @@ DEADLINE = "MEMTRACE_DRY_DEADLINE"  # the moment of --time-limit, in seconds sin
 GRACE = 20.0  # seconds in which a program may end by itself after that
 LOOP_ENDS = "settled", "unsettled", "growth", "steps"
 
-CUDA: Any = torch.cuda
 
 
 class Enough(SystemExit):
@@ -231,11 +231,13 @@ def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None])
 
 def begin(trace: Optional[str] = None) -> DryWatcher:
     """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
+    note_newer(torch.__version__)
     cards: Any = simulated.cards
     simulated.register_operators()
-    torch.version.cuda = "13.0"
-    CUDA._get_device_properties = cards.properties
-    CUDA._device_count_nvml = lambda: -1  # not known: the driver's cards, if there are some, are not these
+    if has("cards"):
+        replace("torch.version.cuda", "13.0")
+        replace("torch.cuda._get_device_properties", cards.properties)
+        replace("torch.cuda._device_count_nvml", lambda: -1)  # not known: the driver's cards, if there are some, are not these
     library = cards.memory
     library.memtrace_torch_answer()
     changes = os.environ.get(CHANGES)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .._private_names import C10D, has, replace, wrap
 from ..recording.handover import tell
 from . import simulated
 
@@ -54,10 +55,9 @@ def tell_unknown_card(cards: Any) -> None:
 
 def replace_groups(c10d: Any) -> None:
     """Has each new group use ours, under the name of the backend that the program asked for."""
-    original = c10d._new_process_group_helper
     cards: Any = simulated.cards
 
-    def make_group(size: int, rank: int, ranks: Any, backend: Any, store: Any, group_name: str, *rest: Any, **named: Any) -> Any:
+    def make_group(original: Any, size: int, rank: int, ranks: Any, backend: Any, store: Any, group_name: str, *rest: Any, **named: Any) -> Any:
         backends = backends_of(backend)
         named.pop("backend_options", None)
         named.pop("pg_options", None)
@@ -73,29 +73,26 @@ def replace_groups(c10d: Any) -> None:
             c10d._world.pg_backend_config[made] = str(c10d.BackendConfig(dist.Backend(str(backend))))
         return made, prefix
 
-    c10d._new_process_group_helper = make_group
+    wrap(C10D + "_new_process_group_helper", make_group)
 
 
 def install() -> None:
     """Begins. Does nothing for a PyTorch without torch.distributed."""
-    if not dist.is_available():
+    if not dist.is_available() or not has("process groups"):
         return
-    from torch.distributed import distributed_c10d as c10d
-
-    C10D: Any = c10d
-    DIST: Any = dist
+    c10d: Any = dist.distributed_c10d
     C: Any = torch._C
     dist.Backend.register_backend(NAME, make_backend, extended_api=True, devices=["cpu", "cuda"])
-    C10D._NCCL_AVAILABLE = True
-    C10D.default_pg_nccl_timeout = datetime.timedelta(minutes=10)
+    replace(C10D + "_NCCL_AVAILABLE", True)
+    replace(C10D + "default_pg_nccl_timeout", datetime.timedelta(minutes=10))
     if not hasattr(C, "_nccl_version"):
         C._nccl_version = lambda: NCCL_VERSION[0] << 32 | NCCL_VERSION[1] << 16 | NCCL_VERSION[2]
         C._nccl_version_suffix = lambda: b""
-    C10D.rendezvous = rendezvous
+    replace(C10D + "rendezvous", rendezvous)
     replace_groups(c10d)
-    if not hasattr(C10D, "ProcessGroupNCCL"):
-        C10D.ProcessGroupNCCL = type("ProcessGroupNCCL", (), {"Options": NCCLOptions})
-        DIST.ProcessGroupNCCL = C10D.ProcessGroupNCCL
+    if not hasattr(c10d, "ProcessGroupNCCL"):
+        distributed: Any = dist
+        distributed.ProcessGroupNCCL = c10d.ProcessGroupNCCL = type("ProcessGroupNCCL", (), {"Options": NCCLOptions})
 
 
 class NCCLOptions:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .._private_names import has, original_of
+from .._private_names import replace as replace_name
 from ..recording.handover import tell
 from . import saving, services
 from .flex import WRAPPED, fused_attention
@@ -50,8 +52,7 @@ notes = Notes()
 
 def replace_storage(cards: Any) -> None:
     """Has storages on a card be made and resized, which a build without CUDA refuses, and one with CUDA asks a driver for."""
-    base: Any = torch._C.StorageBase
-    new, resize = base.__new__, torch.UntypedStorage.resize_
+    new, resize = original_of("torch._C.StorageBase.__new__"), original_of("torch.UntypedStorage.resize_")
 
     def make(cls: type, *given: Any, **named: Any) -> Any:
         device = named.get("device")
@@ -67,8 +68,8 @@ def replace_storage(cards: Any) -> None:
             raise torch.OutOfMemoryError(cards.memory.memtrace_torch_last_error().decode())
         return storage
 
-    torch.UntypedStorage.__new__ = make  # type: ignore[method-assign]
-    torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign, assignment]
+    replace_name("torch.UntypedStorage.__new__", make)
+    replace_name("torch.UntypedStorage.resize_", resize_)
 
 
 def keep_eager() -> None:
@@ -84,15 +85,17 @@ def keep_eager() -> None:
         notes.note("torch.compile is left out: the program is run as it is without")
         return model if model is not None else lambda inner: inner
 
-    torch.compile = compile
+    replace_name("torch.compile", compile)
     torch._C._jit_override_can_fuse_on_gpu(False)
     torch._C._jit_set_texpr_fuser_enabled(False)
 
 
 def replace(cards: Any) -> None:
     """Replaces all. Calls for values that were not computed are counted from now on."""
-    replace_storage(cards)
+    if has("storages"):
+        replace_storage(cards)
     saving.begin(cards)
     services.begin()
-    keep_eager()
+    if has("compilers"):
+        keep_eager()
     cards.device.memtrace_dry_assume(float(os.environ["MEMTRACE_DRY_ASSUMED"]), ctypes.cast(notes.callback, ctypes.c_void_p))

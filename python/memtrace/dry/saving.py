@@ -28,6 +28,7 @@ from typing import Any, Callable
 import torch
 import torch.serialization
 
+from .._private_names import has, original_of, replace, wrap
 from . import files, shards
 from .disk import real
 
@@ -41,9 +42,6 @@ ORDER = ("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E5M2FNUZ", "F8
          "F32", "C64", "F64", "I64", "U64")
 
 C: Any = torch._C
-SERIALIZATION: Any = torch.serialization
-SCRIPTS: Any = torch.jit
-STORAGE: Any = torch.UntypedStorage
 
 
 def map_bytes(size: int, file: int = -1) -> mmap.mmap:
@@ -127,10 +125,11 @@ class Saving:
                     return untouched(size)
                 return super().get_storage_from_record(name, size, kind)
 
-        C.PyTorchFileWriter, C.PyTorchFileReader = Writer, Reader
-        around(SERIALIZATION, "_save", self.save)
-        around(SERIALIZATION, "_legacy_save", self.save)
-        around(SERIALIZATION, "_load", self.load)
+        replace("torch._C.PyTorchFileWriter", Writer)
+        replace("torch._C.PyTorchFileReader", Reader)
+        wrap("torch.serialization._save", self.save)
+        wrap("torch.serialization._legacy_save", self.save)
+        wrap("torch.serialization._load", self.load)
 
     def save(self, original: Callable[..., Any], *given: Any, **named: Any) -> Any:
         with self.saving():
@@ -146,10 +145,10 @@ class Saving:
 
     def install_storages(self) -> None:
         """Has storages be moved to the host, written and read, which saving and pickling does."""
-        around(STORAGE, "cpu", self.to_host, STORAGE.cpu)
-        around(STORAGE, "_write_file", self.write, C.StorageBase._write_file)
-        around(STORAGE, "_set_from_file", self.read, C.StorageBase._set_from_file)
-        from_file = STORAGE.from_file
+        wrap("torch.UntypedStorage.cpu", self.to_host)
+        wrap("torch.UntypedStorage._write_file", self.write)
+        wrap("torch.UntypedStorage._set_from_file", self.read)
+        from_file = original_of("torch.UntypedStorage.from_file")
 
         def map_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
             if shared or not nbytes:
@@ -157,7 +156,7 @@ class Saving:
             with real.open_file(files.place_to_read(filename), "rb") as file:
                 return torch.frombuffer(map_bytes(nbytes, file.fileno()), dtype=torch.uint8).untyped_storage()
 
-        STORAGE.from_file = staticmethod(map_file)
+        replace("torch.UntypedStorage.from_file", staticmethod(map_file))
 
     def to_host(self, original: Callable[..., Any], storage: Any) -> Any:
         if storage.device.type == "cuda" and getattr(self.local, "is_saving", False):
@@ -293,9 +292,9 @@ def install_scripts() -> None:
     def load(original: Callable[..., Any], unit: Any, path: Any, *given: Any, **named: Any) -> Any:
         return original(unit, files.place_to_read(path), *given, **named)
 
-    around(SCRIPTS, "save", save)
-    around(SCRIPTS.RecursiveScriptModule, "save", save)
-    around(C, "import_ir_module", load)
+    wrap("torch.jit.save", save)
+    wrap("torch.jit.RecursiveScriptModule.save", save)
+    wrap("torch._C.import_ir_module", load)
 
 
 def is_path(target: Any) -> bool:
@@ -308,18 +307,14 @@ def is_plain(tensor: Any) -> bool:
             tensor.device.type in ("cpu", "cuda"))
 
 
-def around(owner: Any, name: str, call: Callable[..., Any], original: Any = None) -> None:
-    """Replaces a function by one that gets the original first. Does nothing where there is none of the name."""
-    original = original if original is not None else getattr(owner, name, None)
-    if original is not None:
-        setattr(owner, name, lambda *given, **named: call(original, *given, **named))
-
-
 def begin(cards: Any) -> None:
     """Begins, once torch is imported."""
     saving = Saving(cards)
-    saving.install_archives()
-    saving.install_storages()
+    if has("archives"):
+        saving.install_archives()
+    if has("bytes of storages"):
+        saving.install_storages()
     saving.install_safetensors()
-    install_scripts()
+    if has("scripts"):
+        install_scripts()
     shards.begin()

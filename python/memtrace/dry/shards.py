@@ -8,13 +8,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Callable
 
+from .._private_names import has, replace, wrap
 from . import imported
 
 
 def plan_alone(module: Any) -> None:
     """Has a rank plan what it saves and loads as if there were no others, whose plans are not known when it runs. Objects are sent
     all the same, since that takes memory on the card."""
-    kind = module._DistWrapper
+    if not has("sharded checkpoints"):
+        return
 
     def plan(wrapper: Any, step: str, map_fun: Callable[[], Any], reduce_fun: Callable[[list[Any]], Any]) -> Any:
         try:
@@ -34,7 +36,8 @@ def plan_alone(module: Any) -> None:
         wrapper.broadcast_object(result)
         return result
 
-    kind.reduce_scatter, kind.all_reduce = reduce_scatter, all_reduce
+    replace("torch.distributed.checkpoint.utils._DistWrapper.reduce_scatter", reduce_scatter)
+    replace("torch.distributed.checkpoint.utils._DistWrapper.all_reduce", all_reduce)
 
 
 def with_prefix(plan: Any, rank: int) -> Any:
@@ -47,9 +50,10 @@ def with_prefix(plan: Any, rank: int) -> Any:
 
 def accept_parts(module: Any) -> None:
     """Has a plan be valid although it holds the parts of one rank alone."""
-    original = module._validate_global_plan
-    metadata = module.Metadata({})
-    module._validate_global_plan = lambda plan, given: original([], metadata)
+    if has("plans of checkpoints"):
+        metadata = module.Metadata({})
+        wrap("torch.distributed.checkpoint.default_planner._validate_global_plan",
+             lambda original, plan, given: original([], metadata))
 
 
 def begin() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 from .._declarations import load_dry_library, load_torch_library
 from .._library import find_torch_library
+from .._private_names import has
 from ..recording.import_hook import ImportHook
 from . import build, card, files
 
@@ -87,7 +88,8 @@ def register_operators() -> None:
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
     names, shared = operators_of_cuda(yaml.read_text(encoding="utf-8"))
-    names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
+    if has("operators"):
+        names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
     for name in sorted(names - shared):
         cards.device.memtrace_dry_operator(name.encode())
 

@@ -35,14 +35,8 @@ class Reading(NamedTuple):
     reserved: int
 
 
-class Iteration(NamedTuple):
+class Iteration(Reading):
     """An interval between two readings: what it requested and freed, and what was there at its end."""
-
-    requests: int
-    request_count: int
-    frees: int
-    live: int
-    reserved: int
 
 
 class Meter:

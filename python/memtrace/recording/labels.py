@@ -17,6 +17,7 @@ from typing import Any, Callable, NamedTuple, Optional
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from .._private_names import replace, wrap
 from .spread import SpreadGradients, local_of
 
 # The category of a module's memory, by the first rule whose pattern is found in the name of its class or in its own. A module
@@ -172,7 +173,7 @@ class Labels:
             register_optimizer_step_pre_hook(self._before_optimizer),
             register_optimizer_step_post_hook(self._after_optimizer),
         ]
-        self.patch(torch.autograd, "backward", self._backward)
+        self.patch("torch.autograd.backward", self._backward)
         if not self.has_hooks:
             self._say("modules and gradients are not labelled: the hooks need CPython with its lock")
             return
@@ -183,14 +184,14 @@ class Labels:
         def call(module: Any, *given: Any, **named: Any) -> Any:
             return in_span(module, *given, **named)
 
-        self.handles.append(Replaced(torch.nn.Module, "__call__", call))
+        self.handles.append(replace("torch.nn.Module.__call__", call))
         graph = find_graph()
         if graph is not None:
             self.library.memtrace_torch_graph(*graph)
 
-    def patch(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        """Has a function, or a method, be called by `around`, which gets it first, until all hooks are removed."""
-        self.handles.append(Patched(owner, name, around))
+    def patch(self, name: str, around: Callable[..., Any]) -> None:
+        """Has calls of a function of PyTorch go to `around`, which gets the function first, until all hooks are removed."""
+        self.handles.append(wrap(name, around))
 
     def _say(self, words: str) -> None:
         print("memtrace: " + words, file=sys.stderr)
@@ -332,25 +333,6 @@ class Labels:
     def _check(self, status: int) -> None:
         if status:
             raise RuntimeError(self.library.memtrace_torch_last_error().decode())
-
-
-class Replaced:
-    """Puts something in the place of an attribute until it is removed."""
-
-    def __init__(self, owner: Any, name: str, value: Any) -> None:
-        self.owner, self.name, self.original = owner, name, getattr(owner, name)
-        setattr(owner, name, value)
-
-    def remove(self) -> None:
-        setattr(self.owner, self.name, self.original)
-
-
-class Patched(Replaced):
-    """Wraps a function of a module until it is removed."""
-
-    def __init__(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        original = getattr(owner, name)
-        super().__init__(owner, name, lambda *given, **named: around(original, *given, **named))
 
 
 def find_graph() -> Optional[tuple[int, int, int]]:

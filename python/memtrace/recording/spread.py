@@ -12,6 +12,8 @@ from typing import Any, Callable, Protocol
 
 import torch
 
+from .._private_names import has
+
 FSDP2 = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
 
@@ -27,7 +29,7 @@ class Labels(Protocol):
     handles: list[Any]
     places: dict[int, Any]
 
-    def patch(self, owner: Any, name: str, around: Callable[..., Any]) -> None: ...
+    def patch(self, name: str, around: Callable[..., Any]) -> None: ...
 
     def relabel_all(self, tensors: Iterable[torch.Tensor], category: int, span: int) -> None: ...
 
@@ -58,7 +60,8 @@ class SpreadGradients:
         group = getattr(sys.modules.get(FSDP2), "FSDPParamGroup", None)
         if group is not None and not self.watches_groups:
             self.watches_groups = True
-            self.labels.patch(group, "post_backward", self._after_backward)
+            if has("sharded gradients"):
+                self.labels.patch(f"{FSDP2}.FSDPParamGroup.post_backward", self._after_backward)
         return True
 
     def _after_backward(self, original: Any, group: Any, *given: Any, **named: Any) -> Any:

@@ -21,6 +21,7 @@ import torch
 
 from .._declarations import load_torch_library
 from .._library import find_torch_library
+from .._private_names import has, note_newer
 from . import abi, stacks
 from .allocator import Allocator, close_at_exit, install_allocator
 from .handover import ANSWERS, STACKS, tell, trace_of_rank
@@ -52,12 +53,12 @@ class Watcher(Labels):
         self.has_optimizer: Optional[bool] = None  # None: not known yet
         self.local = threading.local()  # .ranges: of NVTX that are under way in this thread, which of them are steps
         self._watch_calls()
-        self.patch(torch.autograd, "grad", self._gradients)
-        if self.step_prefix is None:
-            self.patch(torch.profiler.profile, "step", self._profiler_step)
-        else:
-            self.patch(CUDA.nvtx, "range_push", self._begin_range)
-            self.patch(CUDA.nvtx, "range_pop", self._end_range)
+        self.patch("torch.autograd.grad", self._gradients)
+        if self.step_prefix is None and has("profiler steps"):
+            self.patch("torch.profiler.profile.step", self._profiler_step)
+        elif self.step_prefix is not None and has("NVTX ranges"):
+            self.patch("torch.cuda.nvtx.range_push", self._begin_range)
+            self.patch("torch.cuda.nvtx.range_pop", self._end_range)
 
     def attach(self) -> None:
         """Attaches to the allocator, which is there once CUDA has begun. Fails never: PyTorch calls this as it begins."""
@@ -153,7 +154,7 @@ class Watcher(Labels):
 
 def fall_back(reason: str) -> None:
     """Has PyTorch keep its memory history instead, for `memtrace record` to import, and says why."""
-    if ANSWERS not in os.environ:
+    if ANSWERS not in os.environ or not has("memory history"):
         tell(f"{reason}; nothing is recorded")
         return
     tell(f"{reason}; PyTorch's memory history is recorded instead")
@@ -180,6 +181,7 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
     global watcher
     if torch.version.cuda is None:
         return None
+    note_newer(torch.__version__)
     include = pathlib.Path(torch.__file__).parent / "include"
     interface = abi.derive(include)
     library = load_torch_library(find_torch_library(), ctypes.RTLD_GLOBAL)  # for the library that records CUDA's calls

@@ -58,7 +58,10 @@ def run_dry(spec, execute, module):
     except Exception as error:
         end_without_dry_run(error)
     execute(module)
-    load("dry.program").begin()
+    try:
+        load("dry.program").begin()
+    except load("_private_names").Missing as error:
+        end_without_dry_run(error)
 
 
 def record(spec, execute, module):

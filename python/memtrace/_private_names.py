@@ -1,0 +1,208 @@
+"""The names of PyTorch that memtrace replaces or relies on and that PyTorch does not document: one table, one way to replace them.
+
+    if has("archives"):                              # False, with a note, where this PyTorch lacks a name of the part
+        wrap("torch.serialization._save", save)      # fails for a name that is not in the table
+
+A newer PyTorch than NEWEST is tried, with one note. docs/torch.md is this table (_private_page.py). Importing needs no torch.
+"""
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import Any, Callable, NamedTuple
+
+from .recording.handover import tell
+
+OLDEST, NEWEST = (2, 6), (2, 14)  # tried: tests/python/versions.sh
+
+
+class Missing(RuntimeError):
+    """This PyTorch lacks a name without which figures would be wrong."""
+
+
+class Part(NamedTuple):
+    """A part of memtrace and the names that it needs: "module.Class.name", or "module.name(first,second)" for a function whose
+    first parameters have these names. A name with "?" is added where it is missing."""
+
+    where: str  # the file
+    names: tuple[str, ...]
+    without: str  # the note, and what is left out, if a name is missing
+    is_needed: bool = False  # nothing is measured without it
+
+
+C10D = "torch.distributed.distributed_c10d."
+CHECKPOINTS = "torch.distributed.checkpoint."
+
+PARTS = {
+    "modules": Part("recording/labels.py", (
+        "torch.nn.Module.__call__", "torch.autograd.backward", "torch.autograd.grad"), "PyTorch is not watched"),
+    "profiler steps": Part("recording/watching.py", (
+        "torch.profiler.profile.step",), "the steps of torch.profiler are not followed"),
+    "NVTX ranges": Part("recording/watching.py", (
+        "torch.cuda.nvtx.range_push", "torch.cuda.nvtx.range_pop"), "ranges are not steps"),
+    "sharded gradients": Part("recording/spread.py", (
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group.FSDPParamGroup.post_backward",),
+        "gradients of FSDP2 are not labelled"),
+    "memory history": Part("recording/watching.py", (
+        "torch.cuda._lazy_call", "torch.cuda.memory._record_memory_history", "torch.cuda.memory._dump_snapshot"),
+        "nothing is recorded"),
+    "cards": Part("dry/program.py", (
+        "torch.version.cuda", "torch.cuda._get_device_properties?", "torch.cuda._device_count_nvml"),
+        "programs would not see the card", is_needed=True),
+    "storages": Part("dry/replaced.py", (
+        "torch._C.StorageBase.__new__", "torch.UntypedStorage.__new__", "torch.UntypedStorage.resize_",
+        "torch.UntypedStorage._cdata"), "storages could not be made or resized", is_needed=True),
+    "operators": Part("dry/simulated.py", (
+        "torch._C._dispatch_get_registrations_for_dispatch_key(dispatch_key)",),
+        "operators of a CUDA build alone run as others do"),
+    "compilers": Part("dry/replaced.py", (
+        "torch.compile", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_set_texpr_fuser_enabled"),
+        "compiled programs are not run as eager ones"),
+    "archives": Part("dry/saving.py", (
+        "torch._C.PyTorchFileWriter", "torch._C.PyTorchFileReader", "torch.serialization._save", "torch.serialization._legacy_save",
+        "torch.serialization._load"), "checkpoints are written and read with all bytes"),
+    "bytes of storages": Part("dry/saving.py", (
+        "torch.UntypedStorage.cpu", "torch.UntypedStorage._write_file", "torch.UntypedStorage._set_from_file",
+        "torch.UntypedStorage.from_file"), "checkpoints of the legacy format fail"),
+    "scripts": Part("dry/saving.py", (
+        "torch.jit.save", "torch.jit.RecursiveScriptModule.save", "torch._C.import_ir_module"),
+        "TorchScript writes to the user's files"),
+    "sharded checkpoints": Part("dry/shards.py", (
+        f"{CHECKPOINTS}utils._DistWrapper.reduce_scatter", f"{CHECKPOINTS}utils._DistWrapper.all_reduce",
+        f"{CHECKPOINTS}utils._wrap_exception"), "checkpoints of many ranks fail"),
+    "plans of checkpoints": Part("dry/shards.py", (
+        f"{CHECKPOINTS}default_planner._validate_global_plan(global_plan,metadata)",), "checkpoints of many ranks fail"),
+    "process groups": Part("dry/ranks.py", (
+        f"{C10D}_new_process_group_helper(group_size,group_rank,global_ranks_in_group,backend,store,group_name)",
+        f"{C10D}rendezvous", f"{C10D}_NCCL_AVAILABLE", f"{C10D}default_pg_nccl_timeout", f"{C10D}_world.pg_map",
+        f"{C10D}_world.pg_backend_config", f"{C10D}BackendConfig", "torch._C._distributed_c10d.FakeProcessGroup",
+        "torch._C._distributed_c10d.HashStore"), "torch.distributed has no process groups"),
+    "loaders": Part("dry/loops.py", (
+        "torch.utils.data.DataLoader.__iter__", "torch.utils.data.dataloader._BaseDataLoaderIter.__next__"),
+        "loops over loaders are not shortened"),
+}
+
+
+class Layout(NamedTuple):
+    """What memtrace relies on and that is not replaced by name."""
+
+    what: str
+    where: str
+    guard: str  # how it is checked before use
+    without: str
+
+
+LAYOUTS = (
+    Layout("`CUDAAllocator`: slots of `name` and `attachAllocatorTraceTracker`. `TraceEntry`: offsets of fields, numbers of actions",
+           "recording/abi.py", "derived from the headers of PyTorch's wheel", "PyTorch's memory history is recorded instead"),
+    Layout("`c10::cuda::CUDACachingAllocator::allocator`, `c10::reportMemoryUsageToProfiler`", "torch_tracker.cpp",
+           "symbols are looked up", "PyTorch's memory history is recorded instead"),
+    Layout("`RecordFunctionCallback`: first fields, kinds. `at::addGlobalCallback`, `removeCallback`, `disableCallback`, "
+           "`reenableCallback`, `RecordFunction::name`", "torch_record_function.cpp",
+           "compared with the header; symbols are looked up", "operators are not recorded"),
+    Layout("`c10::GradMode::is_enabled`", "torch_record_function.cpp", "symbol is looked up",
+           "roles do not consider `torch.no_grad`"),
+    Layout("autograd's `Node`: offsets of its number and its thread. `Node._sequence_nr`", "recording/labels.py",
+           "two nodes are compared with what Python says", "backward is not labelled by module"),
+    Layout("`torch::autograd::get_current_node`, `at::sequence_number::peek`", "torch_graph.cpp", "symbols are looked up",
+           "backward is not labelled by module"),
+    Layout("`c10::OutOfMemoryError` and the constructor of `c10::Error`", "torch_alloc.cpp", "symbols are looked up",
+           "memtrace's allocator raises RuntimeError"),
+    Layout("`CUDAPluggableAllocator._allocator.set_*_fn`", "recording/allocator.py", "looked for by name",
+           "PyTorch does not call that function"),
+    Layout("`Optimizer._init_group`", "recording/labels.py", "looked for by name", "state is labelled after the step"),
+    Layout("`DTensor._local_tensor`, `Parameter._is_flat_param`", "recording/spread.py", "looked for by name",
+           "gradients of shards are not labelled"),
+    Layout("frames of CPython", "recording/stacks.py", "a walk is compared with `sys._getframe`", "call stacks are not recorded"),
+    Layout("C++ of the dispatcher, of autograd and c10d; arguments of operators", "src/producers/torch/dry",
+           "compiled with the headers of each version", "no dry run, with the compiler's message"),
+    Layout("`native_functions.yaml` of `torchgen`", "dry/simulated.py", "read", "no dry run"),
+    Layout("`torch._C._current_graph_task_id`, `torch._fused_sdp_choice`, `autocast._enabled`", "dry/changes.py", "none",
+           "`memtrace fit` can't try a change"),
+    Layout("`_flex_attention_hop_wrapper`", "dry/flex.py", "compared with a function's name",
+           "FlexAttention runs as uncompiled"),
+)
+NAMES = {name.rstrip("?").partition("(")[0] for part in PARTS.values() for name in part.names}
+
+
+class Replaced:
+    """An attribute that has another value until it is removed."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        assert name in NAMES, f"{name} is not in the table"
+        self.owner, self.name = owner_of(name)
+        self.original = getattr(self.owner, self.name, None)
+        setattr(self.owner, self.name, value)
+
+    def remove(self) -> None:
+        setattr(self.owner, self.name, self.original)
+
+
+def owner_of(name: str) -> tuple[Any, str]:
+    """Returns the module or class of a name, and the last part of the name. Fails with AttributeError."""
+    words = name.split(".")
+    count = next(count for count in range(len(words) - 1, 0, -1) if count == 1 or ".".join(words[:count]) in sys.modules)
+    owner: Any = sys.modules[".".join(words[:count])]
+    for word in words[count:-1]:
+        owner = getattr(owner, word)
+    return owner, words[-1]
+
+
+def original_of(name: str) -> Any:
+    """Returns what a name stands for. Fails with AttributeError."""
+    owner, last = owner_of(name)
+    return getattr(owner, last)
+
+
+def replace(name: str, value: Any) -> Replaced:
+    """Gives a name of the table another value."""
+    return Replaced(name, value)
+
+
+def wrap(name: str, around: Callable[..., Any]) -> Replaced:
+    """Has calls of a function of the table go to `around`, which gets the function first."""
+    original = original_of(name)
+    return Replaced(name, lambda *given, **named: around(original, *given, **named))
+
+
+def obstacle_of(name: str) -> str:
+    """Returns why a name can't be used; "" if it can."""
+    if name.endswith("?"):
+        return ""
+    path, _, words = name.rstrip(")").partition("(")
+    try:
+        found = original_of(path)
+        expected = words.split(",") if words else []
+        parameters = list(inspect.signature(found).parameters) if expected else []
+    except AttributeError:
+        return f"has no {path}"
+    except ValueError:  # a function of C without a signature
+        return ""
+    return "" if parameters[:len(expected)] == expected else f"has other parameters of {path}"
+
+
+@functools.lru_cache(maxsize=None)
+def has(part: str) -> bool:
+    """True if this PyTorch has all names of a part. Otherwise prints a note, once, or fails with Missing for a part that is
+    needed."""
+    row = PARTS[part]
+    obstacle = next(filter(None, map(obstacle_of, row.names)), "")
+    if not obstacle:
+        return True
+    words = f"PyTorch {original_of('torch.__version__')} {obstacle}: {row.without}"
+    if row.is_needed:
+        raise Missing(f"{words}; {spelling(OLDEST)} to {spelling(NEWEST)} were tried")
+    tell(words)
+    return False
+
+
+def spelling(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def note_newer(version: str) -> None:
+    """Prints a note for a PyTorch that is newer than those that were tried."""
+    if tuple(int(number) for number in version.split("+")[0].split(".")[:2]) > NEWEST:
+        tell(f"PyTorch {version} is newer than memtrace was tried with ({spelling(NEWEST)}): its memory may differ from what is "
+             "shown")
