@@ -10,44 +10,13 @@ import dataclasses
 import os
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from . import _header as header
-from ._header import I32, I64, INT, SIZE, TEXT, U64
-from ._trace import Path, Rows, plain, value_of
+from ._declarations import library, plain, public, value_of
+from ._questions import call
+from ._trace import Path, Rows, pointer_to
 
 Word = Union[str, os.PathLike[str]]
 EVERY_STEP = -1
 _DRY, _RECORDED = 0, 1
-
-
-class ProgramOptions(ctypes.Structure):
-    _fields_ = [("size", SIZE), ("words", ctypes.POINTER(TEXT)), ("mode", INT), ("device", TEXT), ("trace", TEXT), ("name", TEXT),
-                ("output", INT), ("cards", I32), ("ranks", I64), ("only_ranks", TEXT), ("steps", I64), ("time_limit_s", I64),
-                ("assumed", TEXT), ("free_memory", TEXT), ("kernels", INT), ("no_stacks", INT), ("step_range", TEXT)]
-
-
-class ProgramRow(ctypes.Structure):
-    _fields_ = [("trace", TEXT), ("run", I64), ("rank", I64), ("state", TEXT), ("fits", INT), ("live_bytes", U64),
-                ("reserved_bytes", U64), ("outside_bytes", U64), ("needed_bytes", U64), ("card_bytes", U64),
-                ("short_bytes", U64), ("steps", I64), ("line", TEXT)]
-
-
-class TrialRow(ctypes.Structure):
-    _fields_ = [("changes", TEXT), ("outcome", TEXT), ("words", TEXT), ("fits", INT), ("requested_bytes", U64),
-                ("allocated_bytes", U64), ("reserved_bytes", U64), ("rank", I64)]
-
-
-class CellRow(ctypes.Structure):
-    _fields_ = [("values", TEXT), ("state", TEXT), ("words", TEXT), ("run", I64), ("rank", I64),
-                ("allocated_bytes", U64), ("reserved_bytes", U64)]
-
-
-# The structs by their names in the header.
-STRUCTS: dict[str, type[ctypes.Structure]] = {
-    "memtrace_program_options": ProgramOptions,
-    "memtrace_program_row": ProgramRow,
-    "memtrace_trial": TrialRow,
-    "memtrace_program_cell": CellRow,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,15 +96,16 @@ class Cell:
 
 
 def _texts(texts: Sequence[bytes]) -> Any:
-    return (TEXT * (len(texts) + 1))(*texts, None)
+    return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
-def _options(words: Sequence[Word], mode: int, fields: Mapping[str, Any]) -> ProgramOptions:
+def _options(words: Sequence[Word], mode: int, fields: Mapping[str, Any]) -> Any:
     """Makes the options of a call. Paths and texts are encoded, None is left out."""
     encoded = {name: os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value
                for name, value in fields.items() if value is not None}
-    return ProgramOptions(size=ctypes.sizeof(ProgramOptions), words=_texts([os.fsencode(word) for word in words]), mode=mode,
-                          **encoded)
+    struct = public().structs["memtrace_program_options"]
+    texts = _texts([os.fsencode(word) for word in words])
+    return struct(size=ctypes.sizeof(struct), words=texts, mode=mode, **encoded)
 
 
 def _row(row: Any, kind: Any) -> Any:
@@ -143,24 +113,23 @@ def _row(row: Any, kind: Any) -> Any:
     return dataclasses.replace(plain(row, kind), fits=bool(row.fits))
 
 
-def _ask(name: str, struct: type[ctypes.Structure], copy: Callable[[Any], Any], *arguments: Any) -> Rows[Any]:
-    """Calls a function whose last results are rows and their count. Returns the rows, copied."""
-    rows, count = header.rows_of(struct)(), SIZE()
-    getattr(header.library(), "memtrace_" + name).restype = INT
+def _ask(name: str, struct: str, copy: Callable[[Any], Any], *arguments: Any) -> Rows[Any]:
+    """Calls a function whose last results are rows, their count and, of program_run, the notes. Returns the rows, copied."""
+    rows, count = ctypes.POINTER(pointer_to(struct))(), ctypes.c_size_t()
     notes = arguments[-1:] if name == "program_run" else ()
-    header.call(name, *arguments[:len(arguments) - len(notes)], ctypes.byref(rows), ctypes.byref(count), *notes)
+    call(name, *arguments[:len(arguments) - len(notes)], ctypes.byref(rows), ctypes.byref(count), *notes)
     try:
         return Rows(copy(rows[index].contents) for index in range(count.value))
     finally:
-        header.library().memtrace_free(rows)
+        library().memtrace_free(rows)
 
 
-def _run(options: ProgramOptions) -> Program:
-    code, notes = INT(), TEXT()
-    runs = _ask("program_run", ProgramRow, lambda row: _row(row, ProgramRun), ctypes.byref(options), ctypes.byref(code),
+def _run(options: Any) -> Program:
+    code, notes = ctypes.c_int(), ctypes.c_char_p()
+    runs = _ask("program_run", "program_row", lambda row: _row(row, ProgramRun), ctypes.byref(options), ctypes.byref(code),
                 ctypes.byref(notes))
     said = value_of(notes.value or b"")
-    header.library().memtrace_free(notes)
+    library().memtrace_free(notes)
     return Program(code.value, runs, tuple(said.splitlines()))
 
 
@@ -193,7 +162,7 @@ def fit(words: Sequence[Word], *, device: str = "sim", cards: int = 0, ranks: in
     """Runs a program dry, as it is and with changes, and says which make it fit the card, as `memtrace fit`."""
     fields = dict(locals())
     del fields["words"]
-    return Fit(_ask("program_fit", TrialRow, lambda row: _row(row, Trial), ctypes.byref(_options(words, _DRY, fields))))
+    return Fit(_ask("program_fit", "trial", lambda row: _row(row, Trial), ctypes.byref(_options(words, _DRY, fields))))
 
 
 def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, device: str = "sim", trace: Path = "memtrace.db",
@@ -204,8 +173,8 @@ def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, devi
     fields = dict(locals())
     del fields["words"], fields["values"]
     lists = [f"{key}={','.join(map(str, some))}".encode() for key, some in values.items()]
-    return _ask("program_sweep", CellRow, lambda row: _cell(row, list(values)),
-                ctypes.byref(_options(words, _DRY, fields)), _texts(lists), SIZE(len(lists)))
+    return _ask("program_sweep", "program_cell", lambda row: _cell(row, list(values)),
+                ctypes.byref(_options(words, _DRY, fields)), _texts(lists), ctypes.c_size_t(len(lists)))
 
 
 def _cell(row: Any, names: Sequence[str]) -> Cell:

@@ -3,10 +3,10 @@
 
 #include "analysis/fit/program_fit.h"
 #include "analysis/program_sweep.h"
-#include "analysis/simulation.h"
 #include "analysis/torch_history.h"
 #include "analysis/verdict.h"
 #include "base/memory.h"
+#include "producers/model/simulation.h"
 #include "producers/program/child_program.h"
 #include "producers/program/rank_program.h"
 #include "producers/program/recorded_program.h"
