@@ -32,4 +32,8 @@ static inline int leave_folder(void **state)
     return 0;
 }
 
+/* Words of a shell script that set `variable` to a text in MEMTRACE_SETTINGS (run/handover.h). */
+#define READ_SETTING(variable, name)                                                                                   \
+    variable "=$(echo \"$MEMTRACE_SETTINGS\" | sed \"s/.*\\\"" name "\\\": \\\"//;s/\\\".*//\"); "
+
 #endif

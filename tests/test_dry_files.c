@@ -5,18 +5,19 @@
 static void the_program_has_a_folder_that_is_removed(void **state)
 {
     (void)state;
-    const struct said *said =
-        shell("\"$M\" dry-run -- sh -c 'echo $MEMTRACE_DRY_FILES; cd $MEMTRACE_DRY_FILES; mkdir -p a/b;"
-              "touch a/b/c; ln -s / root' >folder; test $? -eq 8 && test -n \"$(cat folder)\" &&"
-              "test ! -e \"$(cat folder)\" && test -d /bin");
+    const struct said *said = shell("\"$M\" dry-run -- sh -c '" READ_SETTING(
+        "files", "files") "echo $files; cd $files; mkdir -p a/b;"
+                          "touch a/b/c; ln -s / root' >folder; test $? -eq 8 && test -n \"$(cat folder)\" &&"
+                          "test ! -e \"$(cat folder)\" && test -d /bin");
     assert_int_equal(said->code, 0);
 }
 
 static void ranks_share_the_folder(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 2 -- sh -c 'echo $RANK >>$MEMTRACE_DRY_FILES/ranks;"
-                                       "cat $MEMTRACE_DRY_FILES/ranks'");
+    const struct said *said =
+        MEMTRACE("dry-run --ranks 2 -- sh -c '" READ_SETTING("files", "files") "echo $RANK >>$files/ranks;"
+                                                                               "cat $files/ranks'");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "0\n0\n1\n");
 }
@@ -24,10 +25,9 @@ static void ranks_share_the_folder(void **state)
 static void folders_that_the_program_has_made_are_removed_if_they_are_empty(void **state)
 {
     (void)state;
-    const struct said *said =
-        shell("mkdir full empty; touch full/file; \"$M\" dry-run -- sh -c '"
-              "mkdir -p made/deep; printf \"$PWD/made\\000$PWD/made/deep\\000$PWD/full\\000$PWD/emp\" "
-              ">$MEMTRACE_DRY_FILES/folders'; test $? -eq 8 && test ! -e made && test -e full/file && test -d empty");
+    const struct said *said = shell("mkdir full empty; touch full/file; \"$M\" dry-run -- sh -c '" READ_SETTING(
+        "files", "files") "mkdir -p made/deep; printf \"$PWD/made\\000$PWD/made/deep\\000$PWD/full\\000$PWD/emp\" "
+                          ">$files/folders'; test $? -eq 8 && test ! -e made && test -e full/file && test -d empty");
     assert_int_equal(said->code, 0);
 }
 

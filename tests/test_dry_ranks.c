@@ -57,14 +57,14 @@ static void of_many_alike_ranks_some_are_run(void **state)
 static void a_rank_that_waits_lets_the_next_begin(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 4 --only 0,1 -- sh -c '"
-                                       "cd $MEMTRACE_DRY_MAIL;"
-                                       "if [ $RANK = 0 ]; then"
-                                       "  touch wanted.3 waits.0;"
-                                       "  until [ -e gone.1 ] && [ -e gone.3 ]; do sleep 0.01; done;"
-                                       "  rm waits.0;"
-                                       "fi;"
-                                       "echo $RANK'");
+    const struct said *said = MEMTRACE("dry-run --ranks 4 --only 0,1 -- sh -c '" READ_SETTING(
+        "mail", "mail") "cd $mail;"
+                        "if [ $RANK = 0 ]; then"
+                        "  touch wanted.3 waits.0;"
+                        "  until [ -e gone.1 ] && [ -e gone.3 ]; do sleep 0.01; done;"
+                        "  rm waits.0;"
+                        "fi;"
+                        "echo $RANK'");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "1\n3\n0\n");
 }
@@ -72,10 +72,10 @@ static void a_rank_that_waits_lets_the_next_begin(void **state)
 static void ranks_that_wait_for_each_other_are_told(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 2 -- sh -c '"
-                                       "cd $MEMTRACE_DRY_MAIL; touch waits.$RANK;"
-                                       "until [ -e stuck ]; do sleep 0.01; done;"
-                                       "rm waits.$RANK; echo free'");
+    const struct said *said =
+        MEMTRACE("dry-run --ranks 2 -- sh -c '" READ_SETTING("mail", "mail") "cd $mail; touch waits.$RANK;"
+                                                                             "until [ -e stuck ]; do sleep 0.01; done;"
+                                                                             "rm waits.$RANK; echo free'");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "free\nfree\n");
 }
@@ -92,16 +92,16 @@ static void after_a_rank_that_fails_no_other_begins(void **state)
 static void what_several_ranks_note_is_told_once(void **state)
 {
     (void)state;
-    const struct said *said =
-        shell("cat >rank.sh <<'END'\n"
-              "note() { printf 'note\\t%%s\\t0\\t%%s\\n' \"$1\" \"$2\" >>\"$MEMTRACE_RECORD_ANSWERS\"; }\n"
-              "note $$ 'all say this'\n"
-              "note $$ 'all say this'\n"
-              "[ $RANK = 1 ] || note $$ 'some say this'\n"
-              "[ $RANK != 3 ] || note $$ 'one says this'\n"
-              "[ $RANK != 5 ] || note 1 'a helper says this'\n"
-              "END\n"
-              "\"$M\" dry-run --ranks 6 -- sh rank.sh");
+    const struct said *said = shell("cat >rank.sh <<'END'\n" READ_SETTING(
+        "answers", "answers") "\n"
+                              "note() { printf 'note\\t%%s\\t0\\t%%s\\n' \"$1\" \"$2\" >>\"$answers\"; }\n"
+                              "note $$ 'all say this'\n"
+                              "note $$ 'all say this'\n"
+                              "[ $RANK = 1 ] || note $$ 'some say this'\n"
+                              "[ $RANK != 3 ] || note $$ 'one says this'\n"
+                              "[ $RANK != 5 ] || note 1 'a helper says this'\n"
+                              "END\n"
+                              "\"$M\" dry-run --ranks 6 -- sh rank.sh");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->err, "memtrace: process 1: a helper says this\n"
                                    "memtrace: ranks 0-5: all say this\n"
@@ -139,11 +139,13 @@ static void a_sweep_runs_the_ranks_of_each_cell_and_of_no_other_number(void **st
 static void what_ranks_of_a_fit_note_is_told_once(void **state)
 {
     (void)state;
-    const struct said *said = shell("cat >rank.sh <<'END'\n"
-                                    "echo $RANK >>seen\n"
-                                    "printf 'note\\t%%s\\t0\\tall say this\\n' $$ >>\"$MEMTRACE_RECORD_ANSWERS\"\n"
-                                    "END\n"
-                                    "\"$M\" fit --ranks 4 --only 0,2-3 -- sh rank.sh");
+    const struct said *said =
+        shell("cat >rank.sh <<'END'\n"
+              "echo $RANK >>seen\n" READ_SETTING(
+                  "answers", "answers") "\n"
+                                        "printf 'note\\t%%s\\t0\\tall say this\\n' $$ >>\"$answers\"\n"
+                                        "END\n"
+                                        "\"$M\" fit --ranks 4 --only 0,2-3 -- sh rank.sh");
     assert_int_equal(said->code, 1);
     assert_says(said->err, "memtrace: ranks 0, 2, 3: all say this\n");
     assert_says(said->err, "the program took no memory of a card");

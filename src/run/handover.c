@@ -1,5 +1,6 @@
 #include "run/handover.h"
 
+#include "base/flat_json.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -12,78 +13,97 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VARIABLE "MEMTRACE_RECORD_"
-
 static const char *const kind_words[] = {
     [MT_RECORD_RUN] = "run",         [MT_RECORD_LOST] = "lost",   [MT_RECORD_NOTE] = "note",
     [MT_RECORD_HISTORY] = "history", [MT_RECORD_BEGAN] = "began", [MT_RECORD_CHANGE] = "change"};
 enum { KINDS = sizeof kind_words / sizeof kind_words[0] };
 
-/* For python/memtrace, which alone reads them, and STACKS. */
+/* For python/memtrace, which alone reads them. */
 static const char *const torch_words[] = {[MT_RECORD_TORCH_NOT] = "no",
                                           [MT_RECORD_TORCH_OWN] = "own",
                                           [MT_RECORD_TORCH_OURS] = "ours",
                                           [MT_RECORD_TORCH_DRY] = "dry"};
 
-void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environment *environment)
+/* Copies the settings that the environment has so far. */
+static struct mt_text settings_in(const struct mt_environment *environment)
 {
-    char deadline[32];
-    assert(request->device != NULL && request->cards > 0 && request->steps >= MT_ALL_DRY_STEPS);
-    snprintf(deadline, sizeof deadline, "%.3f", request->deadline_s);
-    mt_environment_set(environment, "MEMTRACE_DRY_DEVICE", request->device);
-    mt_environment_set_number(environment, "MEMTRACE_DRY_CARDS", request->cards);
-    mt_environment_set_number(environment, "MEMTRACE_DRY_STEPS", request->steps);
-    mt_environment_set(environment, "MEMTRACE_DRY_DEADLINE", request->deadline_s > 0 ? deadline : NULL);
-    mt_environment_set(environment, "MEMTRACE_DRY_ASSUMED", request->assumed);
-    mt_environment_set(environment, "MEMTRACE_DRY_CHANGES", request->changes);
-    mt_environment_set(environment, "MEMTRACE_DRY_FILES", request->files);
+    const char *given = mt_environment_get(environment, MT_SETTINGS_VARIABLE);
+    struct mt_text settings = {0};
+    mt_text_add(&settings, "%s", given != NULL ? given : "");
+    return settings;
+}
+
+/* Puts the settings into the environment, and releases them. */
+static void store(struct mt_text *settings, struct mt_environment *environment)
+{
+    mt_environment_set(environment, MT_SETTINGS_VARIABLE, mt_text_get(settings));
+    mt_text_release(settings);
 }
 
 void mt_record_request_give(const struct mt_record_request *request, struct mt_environment *environment)
 {
+    struct mt_text settings = {0};
     assert(request->trace != NULL && request->trace[0] == '/' && request->answers != NULL);
-    mt_environment_set(environment, VARIABLE "TRACE", request->trace);
-    mt_environment_set(environment, VARIABLE "ANSWERS", request->answers);
-    mt_environment_set(environment, VARIABLE "NAME", request->name);
-    mt_environment_set(environment, VARIABLE "STEP", request->step);
-    mt_environment_set(environment, VARIABLE "KERNELS", request->watches_kernels ? "1" : "0");
-    mt_environment_set(environment, VARIABLE "STACKS", request->leaves_stacks ? "0" : "1");
-    mt_environment_set(environment, VARIABLE "TORCH", torch_words[request->torch]);
-    mt_environment_set_number(environment, VARIABLE "DEVICE", request->device);
+    mt_flat_json_add_text(&settings, "torch", torch_words[request->torch]);
+    mt_flat_json_add_text(&settings, "trace", request->trace);
+    mt_flat_json_add_text(&settings, "answers", request->answers);
+    mt_flat_json_add_text(&settings, "name", request->name);
+    mt_flat_json_add_text(&settings, "step", request->step);
+    mt_flat_json_add_number(&settings, "kernels", request->watches_kernels);
+    mt_flat_json_add_number(&settings, "stacks", !request->leaves_stacks);
+    mt_flat_json_add_number(&settings, "device", request->device);
+    store(&settings, environment);
+}
+
+void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environment *environment)
+{
+    struct mt_text settings = settings_in(environment);
+    assert(request->device != NULL && request->cards > 0 && request->steps >= MT_ALL_DRY_STEPS);
+    mt_environment_set(environment, "MEMTRACE_DRY_DEVICE", request->device);
+    mt_flat_json_add_number(&settings, "cards", (double)request->cards);
+    mt_flat_json_add_number(&settings, "steps", (double)request->steps);
+    if (request->deadline_s > 0)
+        mt_flat_json_add_number(&settings, "deadline", request->deadline_s);
+    mt_flat_json_add_text(&settings, "assumed", request->assumed);
+    mt_flat_json_add_text(&settings, "changes", request->changes);
+    mt_flat_json_add_text(&settings, "files", request->files);
+    store(&settings, environment);
+}
+
+void mt_mail_folder_give(const char *folder, struct mt_environment *environment)
+{
+    struct mt_text settings = settings_in(environment);
+    mt_flat_json_add_text(&settings, "mail", folder);
+    store(&settings, environment);
 }
 
 bool mt_record_request_take(struct mt_record_request *out)
 {
-    const char *kernels = secure_getenv(VARIABLE "KERNELS"), *device = secure_getenv(VARIABLE "DEVICE");
-    *out = (struct mt_record_request){.trace = secure_getenv(VARIABLE "TRACE"),
-                                      .answers = secure_getenv(VARIABLE "ANSWERS"),
-                                      .name = secure_getenv(VARIABLE "NAME"),
-                                      .step = secure_getenv(VARIABLE "STEP"),
+    const char *settings = secure_getenv(MT_SETTINGS_VARIABLE);
+    *out = (struct mt_record_request){0};
+    if (settings == NULL)
+        return false;
+    char *kernels = mt_flat_json_find(settings, "kernels"), *device = mt_flat_json_find(settings, "device");
+    *out = (struct mt_record_request){.trace = mt_flat_json_find(settings, "trace"),
+                                      .answers = mt_flat_json_find(settings, "answers"),
+                                      .name = mt_flat_json_find(settings, "name"),
+                                      .step = mt_flat_json_find(settings, "step"),
                                       .watches_kernels = kernels != NULL && strcmp(kernels, "1") == 0,
-                                      .device = device != NULL ? atoi(device) : -1};
-    return out->trace != NULL && out->answers != NULL;
+                                      .device = device != NULL ? atoi(device) : MT_EVERY_DEVICE};
+    free(kernels);
+    free(device);
+    if (out->trace != NULL && out->answers != NULL)
+        return true;
+    mt_record_request_release(out);
+    return false;
 }
 
-static char *copy(const char *text)
+void mt_record_request_release(struct mt_record_request *request)
 {
-    return text != NULL ? mt_host_strdup(text) : NULL;
-}
-
-void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out)
-{
-    *out = *request;
-    out->trace = copy(request->trace);
-    out->answers = copy(request->answers);
-    out->name = copy(request->name);
-    out->step = copy(request->step);
-}
-
-void mt_record_request_release(struct mt_record_request *copied)
-{
-    const char *texts[] = {copied->trace, copied->answers, copied->name, copied->step};
+    const char *texts[] = {request->trace, request->answers, request->name, request->step};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free((char *)(uintptr_t)texts[i]);
-    *copied = (struct mt_record_request){0};
+    *request = (struct mt_record_request){0};
 }
 
 static void add_escaped(struct mt_text *out, const char *text)

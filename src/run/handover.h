@@ -1,7 +1,7 @@
 /* The contract between the commands that start a program (record, dry-run, fit, sweep) and memtrace's parts in that program:
  * libmemtrace_inject.so, libmemtrace_torch.so and the Python package. The program may have many processes. The request goes
- * through the environment. The answers come back through a file, one a line. In their texts the end of a line is written
- * \n, and a backslash \\.
+ * through one variable of the environment, a flat JSON object (python/memtrace/_settings.py lists its members). The answers
+ * come back through a file, one a line. In their texts the end of a line is written \n, and a backslash \\.
  *
  *   run TAB pid TAB number TAB trace      a process became a run
  *   lost TAB pid TAB count TAB what       something is missing from that run
@@ -41,7 +41,9 @@ typedef enum mt_record_torch {
 
 enum { MT_EVERY_DEVICE = -1 };
 
-/* A request. Its texts are borrowed; mt_record_request_take borrows them from the environment. */
+#define MT_SETTINGS_VARIABLE "MEMTRACE_SETTINGS"
+
+/* A request. */
 struct mt_record_request {
     const char *trace;     /* an absolute path */
     const char *answers;   /* the file for answers, likewise */
@@ -55,7 +57,7 @@ struct mt_record_request {
 
 enum { MT_ALL_DRY_STEPS = -1 };
 
-/* The settings of a dry run, in addition to its request. The Python package alone reads them from the environment. */
+/* The settings of a dry run in addition to its request. Python alone reads them, the card from MEMTRACE_DRY_DEVICE. */
 struct mt_dry_request {
     const char *device;  /* as mt_device_open takes it */
     int64_t cards;       /* how many there are */
@@ -66,17 +68,16 @@ struct mt_dry_request {
     const char *files;   /* the folder for what the program writes */
 };
 
-/* Put a request into the environment of a program. */
+/* Put a request into the environment of a program: a record request in place of an earlier one, a dry request and the folder
+ * for messages of ranks (producers/program/rank_runs.h) in addition to it. */
 void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environment *environment);
 void mt_record_request_give(const struct mt_record_request *request, struct mt_environment *environment);
+void mt_mail_folder_give(const char *folder, struct mt_environment *environment);
 
-/* Reads the request from the environment. False if there is none. Leaves out leaves_stacks and torch, which the Python package
- * alone reads. */
+/* Reads the request from the environment of this process. False if there is none; then *out is zero. The texts are
+ * copies, since programs may overwrite their environment, for example with a title. The caller releases *out. */
 bool mt_record_request_take(struct mt_record_request *out);
-
-/* Copies a request with its texts, for a library: programs may overwrite their environment, for example with a title. */
-void mt_record_request_copy(const struct mt_record_request *request, struct mt_record_request *out);
-void mt_record_request_release(struct mt_record_request *copied);
+void mt_record_request_release(struct mt_record_request *request);
 
 typedef enum mt_record_answer_kind {
     MT_RECORD_RUN,

@@ -261,7 +261,7 @@ with memtrace.dry_run("sim:h100", "dry.db"):
     import torch
     torch.save(torch.ones(9).cuda(), "best.pt")
     assert torch.load("best.pt").sum() == 9
-folder = os.environ.get("MEMTRACE_DRY_FILES")
+assert "MEMTRACE_SETTINGS" not in os.environ
 assert open("best.pt").read() == "the user's best.pt"
 open("dry.db.after", "w").write("after")
 """)
@@ -273,10 +273,10 @@ open("dry.db.after", "w").write("after")
 # ---- checkpoints ----
 
 SAVED = """
-import os, time, torch
+import json, os, time, torch
 from torch import nn
 def used():
-    return sum(status.st_blocks * 512 for folder, _, names in os.walk(os.environ["MEMTRACE_DRY_FILES"])
+    return sum(status.st_blocks * 512 for folder, _, names in os.walk(json.loads(os.environ["MEMTRACE_SETTINGS"])["files"])
                for status in (os.stat(os.path.join(folder, name)) for name in names))
 """
 
@@ -552,10 +552,10 @@ def init(project=None, mode=None, dir=None):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     said = dry.run("""
-        import os, sys, torch
+        import json, os, sys, torch
         sys.path.append("dry modules")
         import mlflow, wandb
-        files = os.environ["MEMTRACE_DRY_FILES"]
+        files = json.loads(os.environ["MEMTRACE_SETTINGS"])["files"]
         assert wandb.init(project="x") == wandb.init(mode="online", dir="logs") == ("offline", files)
         assert wandb.init(mode="disabled")[0] == "disabled"
         mlflow.set_tracking_uri("http://127.0.0.1:9")

@@ -58,10 +58,9 @@ def all_changes(folder, names, **environment):
     """Runs program.py dry once with several changes, as `memtrace fit` starts it. Returns what is said of each."""
     answers = folder / "answers"
     answers.touch()
-    asked = {"PYTHONPATH": os.path.join(os.path.dirname(memtrace.__file__), "start"), "MEMTRACE_RECORD_TORCH": "dry",
-             "MEMTRACE_RECORD_TRACE": str(folder / "trace.db"), "MEMTRACE_RECORD_ANSWERS": str(answers),
-             "MEMTRACE_DRY_DEVICE": "sim:l4", "MEMTRACE_DRY_CARDS": "1", "MEMTRACE_DRY_STEPS": "100",
-             "MEMTRACE_DRY_ASSUMED": "1", "MEMTRACE_DRY_CHANGES": ",".join(names)}
+    asked = {"PYTHONPATH": os.path.join(os.path.dirname(memtrace.__file__), "start"), "MEMTRACE_DRY_DEVICE": "sim:l4",
+             "MEMTRACE_SETTINGS": json.dumps({"torch": "dry", "trace": str(folder / "trace.db"), "answers": str(answers),
+                                              "steps": 100, "changes": ",".join(names)})}
     kept = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}
     subprocess.run([sys.executable, "program.py"], check=True, cwd=folder, env={**kept, **asked, **environment})
     rows = [line.split("\t") for line in answers.read_text().splitlines() if line.startswith("change")]

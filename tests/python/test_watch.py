@@ -7,9 +7,10 @@ import pytest
 import torch
 import torch.fx
 
-from memtrace.recording import abi, watching
+from memtrace import _settings
 from memtrace._declarations import load_torch_library
 from memtrace._library import find_torch_library
+from memtrace.recording import abi, watching
 
 INCLUDE = pathlib.Path(torch.__file__).parent / "include"
 
@@ -157,7 +158,7 @@ def test_a_closure_of_an_optimizer_has_the_phases_of_forward_and_backward(watche
 
 
 def test_where_kernels_are_recorded_pytorch_is_not_watched_and_that_is_said(monkeypatch, capsys):
-    monkeypatch.setenv("MEMTRACE_RECORD_KERNELS", "1")
+    monkeypatch.setattr(_settings, "_read", _settings.Settings(kernels=1))
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     watching.begin_recorded()
     assert watching.watcher is None

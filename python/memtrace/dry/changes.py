@@ -19,7 +19,7 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
-from ..recording.handover import ANSWERS
+from .._settings import settings
 
 Module = torch.nn.Module
 
@@ -72,7 +72,7 @@ class Changes:
         is_made = words is None and name in self.made
         if words is None:
             words = self.made.get(name) or self.missing.get(name) or "no module was trained"
-        path = os.environ.get(ANSWERS)
+        path = settings().answers
         if path is not None:
             with open(path, "a", encoding="utf-8") as file:
                 file.write(f"change\t{os.getpid()}\t{int(is_made)}\t{name}: {words}\n")

@@ -22,9 +22,10 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, Optional
 
+from .._settings import change, settings
 from ..recording.handover import tell
 from .disk import copy_data, real
-from .overlay import DATA, FOLDER, Overlay
+from .overlay import DATA, Overlay
 
 MOST_NAMED = 5  # files in the note at the end
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -370,10 +371,10 @@ def begin() -> None:
     global installed
     if installed is not None:
         return
-    is_owner = not os.path.isdir(os.environ.get(FOLDER, ""))
+    is_owner = not os.path.isdir(settings().files)
     if is_owner:
-        os.environ[FOLDER] = tempfile.mkdtemp(prefix="memtrace-files.")
-    installed = Installed(Overlay(os.environ[FOLDER]))
+        change(files=tempfile.mkdtemp(prefix="memtrace-files."))
+    installed = Installed(Overlay(settings().files))
     if is_owner:
         atexit.register(end_job, os.getpid())
     atexit.register(tell_files, installed.overlay)
@@ -384,7 +385,7 @@ def end() -> None:
     """Ends the redirection for the rest of the process."""
     if installed is not None and installed.is_active:
         installed.end()
-        os.environ.pop(FOLDER, None)
+        change(files="")
 
 
 def end_job(pid: int) -> None:

@@ -23,9 +23,9 @@ import tempfile
 import threading
 from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
+from .._settings import settings
 from .disk import born, cache_folders, copy, fail, is_download, real
 
-FOLDER = "MEMTRACE_DRY_FILES"
 DATA, FILE, LINK, GONE = "data", "file", "link", "gone"
 MOST_LINKS = 40  # in a row, as in Linux
 
@@ -84,7 +84,7 @@ class Overlay:
         self.real_folders: dict[str, str] = {}  # by the spelling of the program
         self.place_folder, self.place_names = "", set[str]()  # where this process makes its next file, and the files there
         self.roots = tuple(path + "/" for path in ("/dev", "/proc", "/sys", self.folder, *cache_folders()))
-        self.own = {os.path.realpath(os.environ[name]) for name in ("MEMTRACE_RECORD_ANSWERS",) if name in os.environ}
+        self.own = {os.path.realpath(path) for path in (settings().answers,) if path is not None}
         os.register_at_fork(after_in_child=self.follow_fork)
 
     def follow_fork(self) -> None:

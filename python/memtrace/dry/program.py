@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Optional
 import torch
 
 from .._private_names import has, note_newer, replace
+from .._settings import change, settings
 from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
-from ..recording.handover import ANSWERS, RANKS, STACKS, tell, trace_of_rank
+from ..recording.handover import RANKS, tell, trace_of_rank
 from ..recording.watching import Watcher
 from . import files, ranks, replaced, simulated, trainers
 from .coverage import Coverage
@@ -30,10 +31,7 @@ from .places import Place
 from .progress import Progress
 from .steps import Meter
 
-CHANGES = "MEMTRACE_DRY_CHANGES"  # of the program, for memtrace fit
-PROCESS = "MEMTRACE_DRY_PROCESS"  # the first process of the program that has a card
-DEADLINE = "MEMTRACE_DRY_DEADLINE"  # the moment of --time-limit, in seconds since 1970
-GRACE = 20.0  # seconds in which a program may end by itself after that
+GRACE = 20.0  # seconds in which a program may end by itself after its time limit
 LOOP_ENDS = "settled", "unsettled", "growth", "steps"
 
 
@@ -49,7 +47,7 @@ class DryWatcher(Watcher):
         super().__init__(library)
         self.cards = cards
         self.coverage = Coverage()
-        self.loops = Loops(Meter(cards), int(os.environ["MEMTRACE_DRY_STEPS"]), self.end)
+        self.loops = Loops(Meter(cards), settings().steps, self.end)
         self.progress = Progress(cards)
         self.ended_by: Optional[str] = None
         self.exit_code = 0  # of a program that was asked to terminate
@@ -153,7 +151,7 @@ def ending_of(outcome: int, error: Optional[BaseException]) -> str:
 
 def end_at_once(watcher: DryWatcher) -> None:
     """Ends the process of a program that catches its end again and again, as a loop that retries failed steps."""
-    if ANSWERS not in os.environ:
+    if settings().answers is None:
         raise Enough(0)  # a dry run of a part of a program
     if watcher.ended_by in LOOP_ENDS:
         watcher.ended_by = "caught"
@@ -167,7 +165,7 @@ def follow_termination(watcher: DryWatcher) -> None:
     """Ends the program in order, with its trace, when it is asked to terminate: by a user, or at the time limit."""
     def terminate(number: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        is_late = time.time() >= float(os.environ.get(DEADLINE, "inf"))
+        is_late = time.time() >= settings().deadline
         watcher.ended_by, watcher.is_terminated = "time limit" if is_late else "signal", True
         watcher.exit_code = 0 if is_late else 128 + signal.SIGTERM
         watcher.store_not_run()
@@ -183,7 +181,7 @@ def follow_deadline(watcher: DryWatcher) -> None:
         watcher.ended_by = "time limit"
         end_at_once(watcher)
 
-    left = float(os.environ.get(DEADLINE, "inf")) - time.time()
+    left = settings().deadline - time.time()
     for seconds, act in ((left, lambda: os.kill(os.getpid(), signal.SIGTERM)), (left + GRACE, end)):
         if seconds < threading.TIMEOUT_MAX:
             timer = threading.Timer(max(0, seconds), act)
@@ -194,8 +192,9 @@ def follow_deadline(watcher: DryWatcher) -> None:
 def trace_of_process() -> str:
     """Returns the path of this process's trace. A process that one with a card has started has a trace of its own."""
     path = trace_of_rank()
-    first = os.environ.setdefault(PROCESS, str(os.getpid()))
-    if any(name in os.environ for name in RANKS) or first == str(os.getpid()):
+    if settings().process == 0:
+        change(process=os.getpid())
+    if any(name in os.environ for name in RANKS) or settings().process == os.getpid():
         return path
     stem, ending = os.path.splitext(path)
     return f"{stem}-{os.getpid()}{ending}"
@@ -240,26 +239,26 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
         replace("torch.cuda._device_count_nvml", lambda: -1)  # not known: the driver's cards, if there are some, are not these
     library = cards.memory
     library.memtrace_torch_answer()
-    changes = os.environ.get(CHANGES)
+    changes = settings().changes
     if changes:
         importlib.import_module(".changes", __package__).begin(changes)
     configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    settings, unknown = simulated.alloc_settings(configuration)
+    alloc, unknown = simulated.alloc_settings(configuration)
     if unknown:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
     watcher = DryWatcher(library, cards)
-    name = os.environ.get("MEMTRACE_RECORD_NAME") or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
+    name = settings().name or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
 
     def configure() -> None:
         path = trace or trace_of_process()
-        watcher._check(library.memtrace_torch_configure(settings.encode(), os.fsencode(path), os.fsencode(name)))
+        watcher._check(library.memtrace_torch_configure(alloc.encode(), os.fsencode(path), os.fsencode(name)))
 
     configure()
     close_at_exit(watcher)
-    if ANSWERS in os.environ:
+    if settings().answers is not None:
         follow_termination(watcher)
         follow_deadline(watcher)
-    if os.environ.get(STACKS) != "0":
+    if settings().stacks:
         for obstacle in stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)
     follow_forks(cards, watcher, configure)
@@ -267,7 +266,7 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
     ranks.install()
     follow_loaders(watcher.loops)
     trainers.follow(watcher.loops)
-    if ANSWERS in os.environ:
+    if settings().answers is not None:
         tell(f"PyTorch {torch.__version__}", "began")
     gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported
     return watcher

@@ -1,13 +1,12 @@
 """The progress of a dry run, on a terminal."""
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import Any
 
+from .._settings import settings
 from .._sizes import in_words
-from ..recording.handover import ANSWERS
 
 SECONDS = 1.0  # between two lines
 
@@ -19,7 +18,7 @@ class Progress:
         self.cards = cards
         self.begun = self.shown = time.monotonic()
         self.is_shown = False
-        self.is_wanted = ANSWERS in os.environ and sys.stderr is not None and sys.stderr.isatty()
+        self.is_wanted = settings().answers is not None and sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, steps: int) -> None:
         now = time.monotonic()

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from .._private_names import C10D, has, replace, wrap
+from .._settings import settings
 from ..recording.handover import tell
 from . import simulated
 
@@ -68,7 +69,8 @@ def replace_groups(c10d: Any) -> None:
             if size > 1 and "nccl" in backends.values():
                 tell_unknown_card(cards)
             for device, name in backends.items():
-                cards.device.memtrace_dry_group(group_name.encode(), device.encode(), name.encode(), numbers)
+                cards.device.memtrace_dry_group(group_name.encode(), os.fsencode(settings().mail), device.encode(), name.encode(),
+                                                   numbers)
             c10d._world.pg_map[made] = (dist.Backend(str(backend)), c10d._world.pg_map[made][1])
             c10d._world.pg_backend_config[made] = str(c10d.BackendConfig(dist.Backend(str(backend))))
         return made, prefix

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from typing import Any
 
 import torch
 
 from .._private_names import has, original_of
 from .._private_names import replace as replace_name
+from .._settings import settings
 from ..recording.handover import tell
 from . import saving, services
 from .flex import WRAPPED, fused_attention
@@ -98,4 +98,4 @@ def replace(cards: Any) -> None:
     services.begin()
     if has("compilers"):
         keep_eager()
-    cards.device.memtrace_dry_assume(float(os.environ["MEMTRACE_DRY_ASSUMED"]), ctypes.cast(notes.callback, ctypes.c_void_p))
+    cards.device.memtrace_dry_assume(settings().assumed, ctypes.cast(notes.callback, ctypes.c_void_p))

@@ -9,6 +9,7 @@ import pathlib
 import sys
 from typing import Any, Optional, Union
 
+from .. import _settings
 from .._questions import MemtraceError
 from .._trace import Peak
 from .._trace import open as open_trace
@@ -31,9 +32,8 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
         spec = importlib.util.find_spec("torch")
         if spec is None or spec.origin is None:
             raise MemtraceError(1, "a dry run needs PyTorch, and there is no torch")
-        asked = {"MEMTRACE_DRY_DEVICE": f"sim:{self.card.removeprefix('sim:')}", "MEMTRACE_DRY_CARDS": "1",
-                 "MEMTRACE_DRY_STEPS": str(self.steps), "MEMTRACE_DRY_ASSUMED": "1"}
-        os.environ.update(asked)
+        os.environ["MEMTRACE_DRY_DEVICE"] = f"sim:{self.card.removeprefix('sim:')}"
+        _settings.change(steps=self.steps)
         try:
             importlib.import_module(".simulated", __package__).prepare(pathlib.Path(spec.origin).parent)
             self._watcher = importlib.import_module(".program", __package__).begin(self.path)
@@ -41,8 +41,8 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
             importlib.import_module(".files", __package__).end()
             raise MemtraceError(1, f"no dry run: {error}") from error
         finally:
-            for name in asked:
-                del os.environ[name]
+            del os.environ["MEMTRACE_DRY_DEVICE"]
+            _settings.change(steps=0)
         return self
 
     def __exit__(self, kind: object, error: Optional[BaseException], trace: object) -> bool:

@@ -10,9 +10,9 @@ import os
 from concurrent import futures
 from typing import Any, Callable
 
+from .._settings import settings
 from ..recording.handover import tell
 from . import files, imported
-from .overlay import FOLDER
 
 HUB = "https://huggingface.co/"
 # The methods of HfApi that change a repository.
@@ -79,7 +79,7 @@ def keep_offline(module: Any) -> None:
     original = module.init
     if os.environ.get("WANDB_MODE") not in ("disabled", "dryrun"):
         os.environ["WANDB_MODE"] = "offline"
-    os.environ["WANDB_DIR"] = os.environ[FOLDER]
+    os.environ["WANDB_DIR"] = settings().files
 
     def init(*given: Any, **named: Any) -> Any:
         named.pop("dir", None)
@@ -95,7 +95,7 @@ def keep_local(module: Any) -> None:
     def set_tracking_uri(uri: Any) -> None:
         note("MLflow logs to a folder of the dry run")
 
-    os.environ["MLFLOW_TRACKING_URI"] = f"file://{os.environ[FOLDER]}/mlruns"
+    os.environ["MLFLOW_TRACKING_URI"] = f"file://{settings().files}/mlruns"
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     module.set_tracking_uri = set_tracking_uri
 

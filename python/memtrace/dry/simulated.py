@@ -16,6 +16,7 @@ from typing import Any, Optional
 from .._declarations import load_dry_library, load_torch_library
 from .._library import find_torch_library
 from .._private_names import has
+from .._settings import settings
 from ..recording.import_hook import ImportHook
 from . import build, card, files
 
@@ -42,7 +43,7 @@ def prepare(torch_folder: pathlib.Path) -> None:
         raise RuntimeError(memory.memtrace_torch_last_error().decode())
     device = load_dry_library(library)
     load_cuda(torch_folder / "lib/libtorch_cuda.so")
-    cards = card.Cards(memory, device, spelling, int(os.environ["MEMTRACE_DRY_CARDS"]))
+    cards = card.Cards(memory, device, spelling, settings().cards)
     ImportHook("torch._C", add_cards).install()
 
 

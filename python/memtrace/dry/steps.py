@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import os
 import pathlib
 from typing import Any, NamedTuple
 
 from .._declarations import torch
+from .._settings import settings
 
 PERIODS = 4  # an optimizer may alternate: the two steps of a GAN are one iteration
 WARM_UP = 2  # iterations that may differ, since states and workspaces are made in them
@@ -135,7 +135,7 @@ class Agreement:
     `memtrace dry-run` runs ranks one after another and gives them a folder; alone, a program agrees with itself."""
 
     def __init__(self) -> None:
-        folder = os.environ.get("MEMTRACE_DRY_MAIL")
+        folder = settings().mail
         self.folder = pathlib.Path(folder) if folder else None
         self.decided = 0
 

@@ -22,14 +22,12 @@ import torch
 from .._declarations import load_torch_library
 from .._library import find_torch_library
 from .._private_names import has, note_newer
+from .._settings import settings
 from . import abi, stacks
 from .allocator import Allocator, close_at_exit, install_allocator
-from .handover import ANSWERS, STACKS, tell, trace_of_rank
+from .handover import tell, trace_of_rank
 from .labels import Labels
 
-STEP = "MEMTRACE_RECORD_STEP"
-KERNELS = "MEMTRACE_RECORD_KERNELS"
-DEVICE = "MEMTRACE_RECORD_DEVICE"
 HISTORY_ENTRIES = 300_000  # of one to a few KB each, in host memory; the newest ones are kept
 
 CUDA: Any = torch.cuda  # its functions have no types
@@ -46,7 +44,7 @@ class Watcher(Labels):
     def __init__(self, library: Any) -> None:
         super().__init__(library)
         library.memtrace_torch_grad_mode()
-        self.step_prefix = os.environ.get(STEP)  # of the names of NVTX's ranges that are steps
+        self.step_prefix = settings().step  # of the names of NVTX's ranges that are steps
         self.in_step = False
         self.ran_backward = False  # in the current step
         self.has_own_steps = self.step_prefix is not None  # the program tells of them
@@ -154,7 +152,7 @@ class Watcher(Labels):
 
 def fall_back(reason: str) -> None:
     """Has PyTorch keep its memory history instead, for `memtrace record` to import, and says why."""
-    if ANSWERS not in os.environ or not has("memory history"):
+    if settings().answers is None or not has("memory history"):
         tell(f"{reason}; nothing is recorded")
         return
     tell(f"{reason}; PyTorch's memory history is recorded instead")
@@ -199,25 +197,25 @@ def begin(trace: Union[None, str, os.PathLike[str]] = None, name: Optional[str] 
 def begin_ours() -> None:
     """Puts memtrace's allocator in the place of PyTorch's, with the same labels."""
     global watcher
-    if os.environ.get(DEVICE, "-1") != "-1":
+    if settings().device != -1:
         tell("memtrace's allocator counts every GPU, not only the one that was asked for")
     library = load_torch_library(find_torch_library())
     library.memtrace_torch_answer()
     watcher = Watcher(library)
-    watcher.allocator = install_allocator(trace_of_rank(), program=os.environ.get("MEMTRACE_RECORD_NAME"))
+    watcher.allocator = install_allocator(trace_of_rank(), program=settings().name)
 
 
 def begin_recorded() -> None:
     """Begins as `memtrace record` asks."""
-    if os.environ.get(KERNELS) == "1" and torch.version.cuda is not None:
+    if settings().kernels and torch.version.cuda is not None:
         tell("kernels are recorded, so PyTorch's allocator is left as it is and not watched")
         return
-    if os.environ.get("MEMTRACE_RECORD_TORCH") == "ours":
+    if settings().torch == "ours":
         if torch.version.cuda is not None:
             begin_ours()
         return
     try:
-        begin(with_stacks=os.environ.get(STACKS) != "0")
+        begin(with_stacks=bool(settings().stacks))
     except (RuntimeError, OSError, abi.NotUnderstood) as error:
         fall_back(str(error))
 

@@ -3,6 +3,7 @@ at its start, also in the program's child processes. It costs little until torch
 library."""
 import importlib.machinery
 import importlib.util
+import json
 import os
 import pathlib
 import sys
@@ -101,9 +102,8 @@ class Warner:
 
 def limit_time():
     """Ends the program some time after its limit, if it is still there: it may never have come to PyTorch."""
-    deadline = float(os.environ.get("MEMTRACE_DRY_DEADLINE", "inf"))
-    if deadline < float("inf"):
-        timer = threading.Timer(max(0, deadline - time.time()) + 30, os._exit, [NO_DRY_RUN])
+    if "deadline" in SETTINGS:
+        timer = threading.Timer(max(0, SETTINGS["deadline"] - time.time()) + 30, os._exit, [NO_DRY_RUN])
         timer.daemon = True
         timer.start()
 
@@ -119,7 +119,8 @@ def follow(mode):
         sys.meta_path.insert(0, Warner(hook))
 
 
-MODE = os.environ.get("MEMTRACE_RECORD_TORCH")
+SETTINGS = json.loads(os.environ.get("MEMTRACE_SETTINGS", "{}"))  # memtrace/_settings.py
+MODE = SETTINGS.get("torch")
 if MODE in ("own", "ours", "dry"):
     follow(MODE)
 run_other()

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "producers/program/child_program.h"
+#include "run/handover.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -46,7 +47,7 @@ mt_status mt_rank_runs_begin(const struct mt_rank_program *program, struct mt_en
         return status;
     }
     out->mail = path.data;
-    mt_environment_set(environment, "MEMTRACE_DRY_MAIL", out->mail);
+    mt_mail_folder_give(out->mail, environment);
     return MT_OK;
 }
 

@@ -310,7 +310,7 @@ void memtrace_torch_answer(void)
         return;
     enter();
     mt_record_request_release(&library.request);
-    mt_record_request_copy(&request, &library.request);
+    library.request = request;
     leave();
 }
 
@@ -331,11 +331,13 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
 {
     struct mt_record_request request;
     mt_status status = MT_OK;
-    if (!mt_record_request_take(&request) || trace_path != NULL)
-        request = (struct mt_record_request){.trace = trace_path, .name = name, .device = MT_EVERY_DEVICE};
     if (library.is_child)
         return fail_child();
-    if (request.trace == NULL)
+    if (trace_path != NULL)
+        request = (struct mt_record_request){.trace = mt_host_strdup(trace_path),
+                                             .name = name != NULL ? mt_host_strdup(name) : NULL,
+                                             .device = MT_EVERY_DEVICE};
+    else if (!mt_record_request_take(&request))
         return mt_fail(MT_USAGE, "there is no trace to write: this process was not started by memtrace record");
     enter();
     if (library.is_watching || (library.card_end > 0 && !library.is_ended))
@@ -343,8 +345,10 @@ mt_status mt_torch_begin_watching(const char *trace_path, const char *name)
     if (status == MT_OK) {
         abandon_cards();
         mt_record_request_release(&library.request);
-        mt_record_request_copy(&request, &library.request);
+        library.request = request;
         library.is_watching = true;
+    } else {
+        mt_record_request_release(&request);
     }
     leave();
     return status;

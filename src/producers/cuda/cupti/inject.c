@@ -435,21 +435,12 @@ static mt_status begin_watch(void)
     return listen_to_memory();
 }
 
-static bool keep_request(struct mt_record_request *out)
-{
-    struct mt_record_request request;
-    if (!mt_record_request_take(&request))
-        return false;
-    mt_record_request_copy(&request, out);
-    return true;
-}
-
 /* Called by the driver as it starts. Returns 1, which means that the library was loaded. CUPTI flushes its buffers
  * every second, since a process that is killed leaves only what was flushed. */
 EXPORTED int InitializeInjection(void);
 EXPORTED int InitializeInjection(void)
 {
-    if (watch.subscriber != NULL || watch.is_over || !keep_request(&watch.request))
+    if (watch.subscriber != NULL || watch.is_over || !mt_record_request_take(&watch.request))
         return 1;
     if (watch.request.watches_kernels)
         watch.buffers.bytes = MT_CUPTI_KERNEL_BUFFER_BYTES;

@@ -400,12 +400,12 @@ C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(TimerRegistry, c10::kCUDA, c10::REGISTRY_
 
 } // namespace c10d
 
-void memtrace_dry_group(const char *name, const char *device, const char *backend, const int *ranks)
+void memtrace_dry_group(const char *name, const char *folder, const char *device, const char *backend, const int *ranks)
 {
     const auto process_group = c10d::resolve_process_group(name);
     const auto type = mt_dry::type_of(backend);
     const int rank = process_group->getRank(), size = process_group->getSize();
-    mt_dry::mailbox mail(name, rank, std::vector<int>(ranks, ranks + size));
+    mt_dry::mailbox mail(folder, name, rank, std::vector<int>(ranks, ranks + size));
     const auto made = c10::make_intrusive<mt_dry::group>(std::move(mail), rank, size, backend);
     made->setGroupUid(name);
     process_group->setBackend(c10::Device(device).type(), type, made);

@@ -38,10 +38,10 @@ void memtrace_dry_assume(double value, void (*note)(const char *name, double val
 /* Has torch.Generator return the default generators of cards, until it is turned off. For torch.cuda.default_generators. */
 void memtrace_dry_gives_default(int is_on);
 
-/* Replaces a process group's backend for one device type ("cuda" or "cpu") with one that moves no data. `ranks` are the
- * group's ranks in the whole program. The last of these calls for NCCL makes it the group's default. With a device of its
+/* Replaces a process group's backend for one device type ("cuda" or "cpu") with one that moves no data. `folder` is for
+ * messages between ranks. `ranks` are the group's ranks in the whole program. The last of these calls for NCCL makes it the group's default. With a device of its
  * own, NCCL's communicator begins at once. */
-void memtrace_dry_group(const char *name, const char *device, const char *backend, const int *ranks);
+void memtrace_dry_group(const char *name, const char *folder, const char *device, const char *backend, const int *ranks);
 
 #ifdef __cplusplus
 }

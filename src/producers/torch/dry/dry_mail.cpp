@@ -40,11 +40,9 @@ void leave(const std::string &path)
 
 } // namespace
 
-mailbox::mailbox(std::string group, int rank, std::vector<int> ranks)
-    : group_(std::move(group)), rank_(rank), ranks_(std::move(ranks))
+mailbox::mailbox(std::string folder, std::string group, int rank, std::vector<int> ranks)
+    : folder_(std::move(folder)), group_(std::move(group)), rank_(rank), ranks_(std::move(ranks))
 {
-    const char *folder = secure_getenv("MEMTRACE_DRY_MAIL");
-    folder_ = folder != nullptr ? folder : "";
 }
 
 std::string mailbox::word(const char *name, int rank) const

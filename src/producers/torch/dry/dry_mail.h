@@ -2,7 +2,7 @@
  *
  * A message is known by group, sender, receiver and its number among those of this pair, so that the call reads it that would
  * receive it. Only what has values and holds whole numbers is a message: the sizes and bytes of pickled objects, counts, seeds.
- * Other tensors are left as they are. `memtrace dry-run` made the folder, and runs the ranks (cli/record/rank_runs.h says
+ * Other tensors are left as they are. `memtrace dry-run` made the folder, and runs the ranks (producers/program/rank_runs.h says
  * what files it has besides).
  *
  * Threads: one at a time. */
@@ -26,8 +26,8 @@ class mailbox final
   public:
     static constexpr int EVERY_RANK = -1; /* the receiver of a broadcast */
 
-    /* `ranks` are the numbers of the group's ranks in the whole program. */
-    mailbox(std::string group, int rank, std::vector<int> ranks);
+    /* `folder` is "" where no ranks are run. `ranks` are the numbers of the group's ranks in the whole program. */
+    mailbox(std::string folder, std::string group, int rank, std::vector<int> ranks);
 
     /* Keeps a message for the receiver. Throws c10::Error if it can't be written. */
     void send(const at::Tensor &tensor, int to);

@@ -1,0 +1,57 @@
+"""The settings of a process that `memtrace record` or `memtrace dry-run` has started: one variable of the environment with a JSON
+object (src/run/handover.h). The simulated card is in a variable of its own, MEMTRACE_DRY_DEVICE, which programs may read."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from typing import Any, Optional
+
+VARIABLE = "MEMTRACE_SETTINGS"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    torch: str = "no"  # "own" allocator watched, memtrace's ("ours") instead, or "dry"
+    trace: str = ""  # an absolute path
+    answers: Optional[str] = None  # the file for answers; None: memtrace did not start this process
+    name: Optional[str] = None  # of the runs
+    step: Optional[str] = None  # prefix of the names of NVTX's ranges that are steps
+    kernels: int = 0
+    stacks: int = 1
+    device: int = -1  # the only GPU whose memory counts; -1: all
+    cards: int = 1
+    steps: int = 0  # after which a dry run ends; 0: when its loops have settled, -1: never
+    deadline: float = math.inf  # of a dry run, in seconds since 1970
+    assumed: float = 1.0  # the value of numbers that are not computed
+    changes: str = ""  # of the program, for memtrace fit
+    files: str = ""  # the folder for files that the program writes
+    mail: str = ""  # the folder for messages of ranks
+    process: int = 0  # the first process of the program that has a card
+
+
+_read: Optional[Settings] = None
+
+
+def settings() -> Settings:
+    """Returns the settings, which are read once."""
+    global _read
+    if _read is None:
+        given = json.loads(os.environ.get(VARIABLE, "{}"))
+        defaults = dataclasses.asdict(Settings())
+        _read = Settings(**{name: value if defaults[name] is None else type(defaults[name])(value)
+                            for name, value in given.items() if name in defaults})
+    return _read
+
+
+def change(**fields: Any) -> None:
+    """Changes settings, also for processes that this one starts."""
+    global _read
+    _read = dataclasses.replace(settings(), **fields)
+    defaults = dataclasses.asdict(Settings())
+    changed = {name: value for name, value in dataclasses.asdict(_read).items() if value != defaults[name]}
+    if changed:
+        os.environ[VARIABLE] = json.dumps(changed, ensure_ascii=False)
+    else:
+        os.environ.pop(VARIABLE, None)
