@@ -1,14 +1,9 @@
 #include "analysis/fit/program_fit.h"
 
 #include "analysis/fit/replayed_fit.h"
+#include "producers/program/job_folder.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* More memory than a program asks for, by which a change tells all that it saves. */
 #define ENOUGH_BYTES ((uint64_t)1 << 40)
@@ -21,32 +16,9 @@ struct trials {
     struct mt_program_fit *found;
     char roomy[MT_DEVICE_NAME]; /* the same card with ENOUGH_BYTES */
     bool lacks_bf16;            /* the card emulates it, slowly */
-    char folder[PATH_MAX];      /* of their traces */
 };
 
 /* ---- a trial ---- */
-
-static mt_status make_folder(struct trials *trials)
-{
-    const char *place = secure_getenv("TMPDIR");
-    snprintf(trials->folder, sizeof trials->folder, "%s/memtrace-fit.XXXXXX",
-             place != NULL && place[0] == '/' ? place : "/tmp");
-    if (mkdtemp(trials->folder) == NULL)
-        return mt_fail(MT_FAILED, "can't make %s: %s", trials->folder, strerror(errno));
-    return MT_OK;
-}
-
-/* Removes the files of a trial. */
-static void empty_folder(const struct trials *trials)
-{
-    DIR *folder = opendir(trials->folder);
-    if (folder == NULL)
-        return;
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        if (entry->d_name[0] != '.')
-            unlinkat(dirfd(folder), entry->d_name, 0);
-    closedir(folder);
-}
 
 static bool is_plain(const struct mt_dry_trial *trial)
 {
@@ -145,17 +117,16 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
     return MT_OK;
 }
 
-static mt_status run_trial(struct trials *trials, struct mt_dry_trial *trial)
+/* Runs the program with a trace in a folder of the trial. */
+static mt_status run_in(const char *folder, struct trials *trials, struct mt_dry_trial *trial)
 {
     const struct mt_program_fit_observer *observer = trials->observer;
     struct mt_program_outcome outcome;
     struct mt_text trace = {0}, changes = {0};
-    mt_text_add(&trace, "%s/trial.db", trials->folder);
+    mt_text_add(&trace, "%s/trial.db", folder);
     mt_dry_changes_add_names(&trial->changes, &changes);
     const struct mt_dry_child child = {
         .options = trials->program, .device = trials->roomy, .trace = trace.data, .changes = changes.data};
-    if (observer != NULL)
-        observer->begins(observer->context, trial);
     mt_status status = mt_dry_child_run(&child, trials->program->words, MT_KEEP_OUTPUT, &outcome);
     if (status == MT_OK && is_plain(trial) && observer != NULL)
         observer->plain_ran(observer->context, &outcome);
@@ -164,9 +135,19 @@ static mt_status run_trial(struct trials *trials, struct mt_dry_trial *trial)
     if (status == MT_OK)
         status = take_outcome(trials, &outcome, trial);
     mt_program_outcome_release(&outcome);
-    empty_folder(trials);
     mt_text_release(&trace);
     mt_text_release(&changes);
+    return status;
+}
+
+static mt_status run_trial(struct trials *trials, struct mt_dry_trial *trial)
+{
+    char *folder;
+    if (trials->observer != NULL)
+        trials->observer->begins(trials->observer->context, trial);
+    MT_TRY(mt_job_folder_make(&folder));
+    mt_status status = run_in(folder, trials, trial);
+    mt_job_folder_remove(folder);
     return status;
 }
 
@@ -181,18 +162,6 @@ static mt_status make_trial(void *context, struct mt_dry_trial *trial)
     return MT_OK;
 }
 
-static mt_status find(struct trials *trials, const struct mt_card *card)
-{
-    trials->lacks_bf16 = card->bf16_matrix_rate == 0;
-    mt_device_spell_simulated(card, ENOUGH_BYTES, trials->roomy);
-    MT_TRY(mt_dry_options_check(trials->program, trials->roomy));
-    MT_TRY(make_folder(trials));
-    mt_status status = mt_dry_fit_find(make_trial, trials, &trials->found->fit);
-    empty_folder(trials);
-    rmdir(trials->folder);
-    return status;
-}
-
 mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct mt_fit_device *device,
                               const struct mt_program_fit_observer *observer, struct mt_program_fit *out)
 {
@@ -200,7 +169,10 @@ mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct
     struct mt_card card;
     *out = (struct mt_program_fit){.counted = *device};
     MT_TRY(mt_device_find_card(device->name, &card));
-    return find(&trials, &card);
+    trials.lacks_bf16 = card.bf16_matrix_rate == 0;
+    mt_device_spell_simulated(&card, ENOUGH_BYTES, trials.roomy);
+    MT_TRY(mt_dry_options_check(program, trials.roomy));
+    return mt_dry_fit_find(make_trial, &trials, &out->fit);
 }
 
 void mt_program_fit_release(struct mt_program_fit *found)

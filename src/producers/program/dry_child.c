@@ -4,6 +4,7 @@
 #include "producers/program/child_program.h"
 #include "producers/program/dry_files.h"
 #include "producers/program/dry_ranks.h"
+#include "producers/program/job_folder.h"
 #include "producers/program/program_job.h"
 #include "producers/program/program_words.h"
 #include "producers/program/python_start.h"
@@ -94,13 +95,14 @@ static mt_status make_request(const struct mt_dry_child *child, int64_t cards, s
 static mt_status begin(const struct mt_dry_child *child, int64_t cards, struct dry_job *out)
 {
     MT_TRY(mt_program_job_begin(child->trace, &out->job));
-    MT_TRY(mt_dry_files_begin(&out->files));
+    MT_TRY(mt_job_folder_make_inner(out->job.folder, "files", &out->files));
     return make_request(child, cards, out);
 }
 
 static void end(struct dry_job *job)
 {
-    mt_dry_files_end(job->files);
+    if (job->files != NULL)
+        mt_dry_files_end(job->files);
     free(job->files);
     mt_environment_release(&job->environment);
     mt_program_job_end(&job->job);
@@ -137,7 +139,7 @@ static mt_status run_words(const struct mt_dry_child *child, char *const *words,
     if (status == MT_OK)
         status = begin(child, cards_of(child->options, &program), &job);
     if (status == MT_OK && out->is_many) {
-        const struct mt_dry_ranks ranks = {&program, child->options->only, job.job.answers, &job.environment, output};
+        const struct mt_dry_ranks ranks = {&program, child->options->only, &job.job, &job.environment, output};
         status = mt_dry_ranks_run(&ranks, out);
     } else if (status == MT_OK) {
         status = mt_child_program_run(words, &job.environment, output, &out->code);

@@ -3,14 +3,7 @@
 #ifndef MT_PROGRAM_DRY_FILES_H
 #define MT_PROGRAM_DRY_FILES_H
 
-#include "base/status.h"
-
-/* Makes the folder, below TMPDIR or /tmp. The caller frees *out after mt_dry_files_end. MT_FAILED if it can't be made; then *out is
- * NULL. */
-mt_status mt_dry_files_begin(char **out);
-
-/* Removes the folder with all that is in it, and those folders that the program has made elsewhere and that are empty. NULL does
- * nothing. */
+/* Removes those folders that the program has made elsewhere and that are empty, which a file in its folder lists. */
 void mt_dry_files_end(const char *folder);
 
 #endif

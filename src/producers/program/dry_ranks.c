@@ -67,7 +67,7 @@ static void look_at(void *context, const struct mt_record_answer *answer)
 static struct search search_for(const struct job *job, int64_t pid)
 {
     struct search search = {.pid = pid};
-    (void)mt_record_answers_read(job->how->answers, look_at, &search);
+    (void)mt_record_answers_read(job->how->job->answers, look_at, &search);
     return search;
 }
 
@@ -219,10 +219,12 @@ mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_o
 {
     struct job job = {.how = ranks, .program = ranks->program, .outcome = outcome};
     outcome->ranks = ranks->program->ranks;
-    MT_TRY(mt_rank_runs_begin(ranks->program, ranks->environment, ranks->output, &job.runs));
-    mt_status status = run_chosen(&job, ranks->only);
+    mt_status status =
+        mt_rank_runs_begin(ranks->program, ranks->job->folder, ranks->environment, ranks->output, &job.runs);
     if (status == MT_OK)
-        status = mt_record_answers_read(ranks->answers, take_answer, &job);
+        status = run_chosen(&job, ranks->only);
+    if (status == MT_OK)
+        status = mt_record_answers_read(ranks->job->answers, take_answer, &job);
     for (int64_t i = 0; i < job.runs.started && outcome->code == 0; i++)
         outcome->code = job.runs.runs[i].code;
     mt_rank_runs_end(&job.runs);

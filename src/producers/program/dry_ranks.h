@@ -4,14 +4,15 @@
 #ifndef MT_PROGRAM_DRY_RANKS_H
 #define MT_PROGRAM_DRY_RANKS_H
 
+#include "producers/program/program_job.h"
 #include "producers/program/program_outcome.h"
 #include "producers/program/rank_program.h"
 
 /* The ranks to run, and how. */
 struct mt_dry_ranks {
     const struct mt_rank_program *program;
-    const char *only;    /* a list for mt_rank_list_read; NULL: the choice is made here */
-    const char *answers; /* the file for the answers of their processes */
+    const char *only; /* a list for mt_rank_list_read; NULL: the choice is made here */
+    const struct mt_program_job *job;
     struct mt_environment *environment;
     int output; /* as of mt_children_begin */
 };

@@ -2,11 +2,13 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "producers/program/job_folder.h"
 #include "run/handover.h"
 #include "trace/store/trace_file.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,15 +51,11 @@ static mt_status find_trace(const char *trace, struct mt_program_job *job)
 
 static mt_status make_answers(struct mt_program_job *job)
 {
-    const char *folder = secure_getenv("TMPDIR");
-    snprintf(job->answers, sizeof job->answers, "%s/memtrace-record.XXXXXX",
-             folder != NULL && folder[0] == '/' ? folder : "/tmp");
-    int file = mkstemp(job->answers);
-    if (file < 0) {
-        mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", job->answers, strerror(errno));
-        job->answers[0] = '\0';
-        return status;
-    }
+    MT_TRY(mt_job_folder_make(&job->folder));
+    snprintf(job->answers, sizeof job->answers, "%s/answers", job->folder);
+    const int file = open(job->answers, O_CREAT | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (file < 0)
+        return mt_fail(MT_FAILED, "can't make %s: %s", job->answers, strerror(errno));
     mt_status status = mt_record_answers_reserve(file, job->answers);
     close(file);
     return status;
@@ -76,8 +74,7 @@ mt_status mt_program_job_begin(const char *trace, struct mt_program_job *out)
 
 void mt_program_job_end(struct mt_program_job *job)
 {
-    if (job->answers[0] != '\0')
-        unlink(job->answers);
+    mt_job_folder_remove(job->folder);
     free(job->path);
     *job = (struct mt_program_job){0};
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "producers/program/child_program.h"
+#include "producers/program/job_folder.h"
 #include "run/handover.h"
 
 #include <assert.h>
@@ -34,33 +35,18 @@ static mt_status leave_word(const struct mt_rank_runs *runs, const char *word, i
     return status;
 }
 
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, struct mt_environment *environment, int output,
-                             struct mt_rank_runs *out)
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, const char *folder,
+                             struct mt_environment *environment, int output, struct mt_rank_runs *out)
 {
-    const char *folder = secure_getenv("TMPDIR");
-    struct mt_text path = {0};
-    mt_text_add(&path, "%s/memtrace-ranks.XXXXXX", folder != NULL && folder[0] == '/' ? folder : "/tmp");
     *out = (struct mt_rank_runs){.program = program, .environment = environment, .output = output};
-    if (mkdtemp(path.data) == NULL) {
-        mt_status status = mt_fail(MT_FAILED, "can't make %s: %s", path.data, strerror(errno));
-        mt_text_release(&path);
-        return status;
-    }
-    out->mail = path.data;
-    mt_mail_folder_give(out->mail, environment);
-    return MT_OK;
+    mt_status status = mt_job_folder_make_inner(folder, "mail", &out->mail);
+    if (status == MT_OK)
+        mt_mail_folder_give(out->mail, environment);
+    return status;
 }
 
 void mt_rank_runs_end(struct mt_rank_runs *runs)
 {
-    DIR *folder = runs->mail != NULL ? opendir(runs->mail) : NULL;
-    const struct dirent *file;
-    while (folder != NULL && (file = readdir(folder)) != NULL)
-        (void)unlinkat(dirfd(folder), file->d_name, 0);
-    if (folder != NULL)
-        closedir(folder);
-    if (runs->mail != NULL)
-        rmdir(runs->mail);
     free(runs->mail);
     free(runs->runs);
     *runs = (struct mt_rank_runs){0};

@@ -30,11 +30,10 @@ struct mt_rank_runs {
     int64_t count, started;
 };
 
-/* Makes the folder, and names it in the environment. Borrows the program and the environment. MT_FAILED if it can't be made. */
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, struct mt_environment *environment, int output,
-                             struct mt_rank_runs *out);
-
-/* Removes the folder. */
+/* Makes the mail folder in the folder of the job, and names it in the environment. Borrows the program and the environment.
+ * MT_FAILED if it can't be made. Call mt_rank_runs_end in any case. */
+mt_status mt_rank_runs_begin(const struct mt_rank_program *program, const char *folder,
+                             struct mt_environment *environment, int output, struct mt_rank_runs *out);
 void mt_rank_runs_end(struct mt_rank_runs *runs);
 
 /* Adds a rank, unless it is there. Returns its place in runs. */
