@@ -3,9 +3,9 @@
 #include "base/text.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
+#include "cli/output/rank_list.h"
 #include "cli/record/dry_options.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,27 +67,6 @@ void mt_program_process_note(const struct mt_record_answer *answer)
 
 /* ---- ranks ---- */
 
-/* Returns the end of the ranks that follow each other from `begin` on. */
-static int64_t end_of_range(const struct mt_rank_note *note, int64_t begin)
-{
-    int64_t end = begin + 1;
-    while (end < note->count && note->ranks[end] == note->ranks[end - 1] + 1)
-        end++;
-    return end;
-}
-
-static void add_ranks(const struct mt_rank_note *note, struct mt_text *out)
-{
-    assert(note->count > 0);
-    mt_text_add(out, note->count > 1 ? "ranks " : "rank ");
-    for (int64_t begin = 0, end; begin < note->count; begin = end) {
-        end = end_of_range(note, begin);
-        mt_text_add(out, "%s%" PRId64, begin > 0 ? ", " : "", note->ranks[begin]);
-        if (end - begin > 1)
-            mt_text_add(out, "%s%" PRId64, end - begin > 2 ? "-" : ", ", note->ranks[end - 1]);
-    }
-}
-
 static void note_choice(const struct mt_program_outcome *outcome)
 {
     for (size_t i = 0; i < outcome->stand_in_count; i++) {
@@ -117,9 +96,11 @@ void mt_program_ranks_note(const struct mt_program_outcome *outcome)
     note_choice(outcome);
     note_processes(outcome);
     for (int64_t i = 0; i < outcome->notes.count; i++) {
+        const struct mt_rank_note *note = &outcome->notes.notes[i];
         struct mt_text ranks = {0};
-        add_ranks(&outcome->notes.notes[i], &ranks);
-        mt_note("%s: %s", mt_text_get(&ranks), outcome->notes.notes[i].words);
+        mt_text_add(&ranks, note->count > 1 ? "ranks " : "rank ");
+        mt_rank_list_add(note->ranks, (size_t)note->count, &ranks);
+        mt_note("%s: %s", mt_text_get(&ranks), note->words);
         mt_text_release(&ranks);
     }
 }
