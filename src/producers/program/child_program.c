@@ -83,13 +83,13 @@ void mt_children_begin(struct mt_children *children, int output)
     *children = (struct mt_children){.output = output};
     list_awaited(&children->awaited);
     sigaction(SIGCHLD, &usual, &children->before);
-    sigprocmask(SIG_BLOCK, &children->awaited, &children->mask);
+    pthread_sigmask(SIG_BLOCK, &children->awaited, &children->mask);
 }
 
 void mt_children_end(struct mt_children *children)
 {
     assert(children->count == 0);
-    sigprocmask(SIG_SETMASK, &children->mask, NULL);
+    pthread_sigmask(SIG_SETMASK, &children->mask, NULL);
     sigaction(SIGCHLD, &children->before, NULL);
     free(children->running);
 }
