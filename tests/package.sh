@@ -31,7 +31,7 @@ libraries='lib(/[a-z0-9_]+-linux-gnu)?'
 holds memtrace bin/memtrace "$libraries/libmemtrace\.so\.[0-9]+" share/man/man1/memtrace\\.1 \
     lib/memtrace/python/memtrace/_library\\.py share/bash-completion/completions/memtrace share/doc/memtrace/copyright \
     share/doc/memtrace/docs/import\\.md
-! grep -E 'include/|\.a$|libmemtrace_cuda' list || die "these belong to other packages"
+! grep -E '^./usr/include/|\.a$|libmemtrace_cuda' list || die "these belong to other packages"
 depends=$(dpkg-deb -f "$package" Depends)
 needs='libc6 libsqlite3-0 zlib1g'
 if grep -q '^MT_STATIC_LIBS:BOOL=ON' "$build/CMakeCache.txt"; then
