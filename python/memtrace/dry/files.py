@@ -12,7 +12,6 @@ from __future__ import annotations
 import atexit
 import errno
 import functools
-import io
 import os
 import shutil
 import stat

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import os
 import pathlib
@@ -13,6 +12,7 @@ from .. import _settings
 from .._questions import MemtraceError
 from .._trace import Peak
 from .._trace import open as open_trace
+from . import files, simulated
 
 
 NEVER = -1  # steps after which a program is ended
@@ -35,10 +35,12 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
         os.environ["MEMTRACE_DRY_DEVICE"] = f"sim:{self.card.removeprefix('sim:')}"
         _settings.change(steps=self.steps)
         try:
-            importlib.import_module(".simulated", __package__).prepare(pathlib.Path(spec.origin).parent)
-            self._watcher = importlib.import_module(".program", __package__).begin(self.path)
+            simulated.prepare(pathlib.Path(spec.origin).parent)
+            from . import program  # imports torch
+
+            self._watcher = program.begin(self.path)
         except RuntimeError as error:
-            importlib.import_module(".files", __package__).end()
+            files.end()
             raise MemtraceError(1, f"no dry run: {error}") from error
         finally:
             del os.environ["MEMTRACE_DRY_DEVICE"]
@@ -53,7 +55,7 @@ class DryRun(contextlib.AbstractContextManager["DryRun"]):
         is_enough = isinstance(error, Enough)
         self._watcher.loops.most_steps = NEVER
         self._watcher.close(outcome_of(None if is_enough else error))
-        importlib.import_module(".files", __package__).end()
+        files.end()
         return is_enough
 
     @property

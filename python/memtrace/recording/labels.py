@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import re
 import sys
-import threading
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Callable, NamedTuple, Optional

@@ -13,7 +13,6 @@ import ctypes
 import gc
 import os
 import pathlib
-import sys
 import threading
 from typing import Any, Optional, Union
 
