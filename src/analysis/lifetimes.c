@@ -328,8 +328,7 @@ void mt_cut_list_release(struct mt_cut_list *list)
 
 static void append(struct mt_cut_list *list, struct mt_cut cut)
 {
-    list->items = mt_host_room(list->items, list->count, sizeof *list->items);
-    list->items[list->count++] = cut;
+    *MT_HOST_ADD(list->items, list->count) = cut;
 }
 
 /* Returns the first event at or after a position. */

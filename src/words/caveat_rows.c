@@ -96,14 +96,13 @@ const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);
 void mt_caveat_add_unknown(const struct mt_caveat_lists *lists, struct mt_text *text)
 {
     const struct mt_caveat_list *unknown = &lists->of[MT_CAVEAT_UNKNOWN];
-    char results[MT_BYTES_TEXT];
     for (size_t i = 0; i < unknown->count; i++) {
         const struct mt_caveat *row = &unknown->rows[i];
         mt_text_add(text, i == 0 ? "scratch memory of these operators is unknown and not counted: " : ", ");
         mt_text_add_visible(text, row->name);
         if (row->count >= 0)
             mt_text_add(text, " (%" PRId64 " calls, results of %s)", row->count,
-                        mt_format_bytes(row->bytes >= 0 ? (uint64_t)row->bytes : 0, results));
+                        MT_SIZE(row->bytes >= 0 ? (uint64_t)row->bytes : 0));
     }
     if (unknown->count > 0)
         mt_text_add(text, "\n");

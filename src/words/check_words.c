@@ -4,6 +4,7 @@
 #include "answer/answer.h"
 #include "answer/escape.h"
 #include "base/memory.h"
+#include "words/run_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -43,10 +44,9 @@ static void add_name(const struct mt_check *check, const struct mt_criterion *cr
 
 static void add_excess(const struct mt_criterion *criterion, struct mt_text *out)
 {
-    char value[MT_BYTES_TEXT], bound[MT_BYTES_TEXT], excess[MT_BYTES_TEXT];
     uint64_t over = criterion->value_bytes - criterion->bound_bytes;
-    mt_text_add(out, "%s, over %s by %s", mt_format_bytes(criterion->value_bytes, value),
-                mt_format_bytes(criterion->bound_bytes, bound), mt_format_bytes(over, excess));
+    mt_text_add(out, "%s, over %s by %s", MT_SIZE(criterion->value_bytes), MT_SIZE(criterion->bound_bytes),
+                MT_SIZE(over));
     double percent = criterion->bound_bytes > 0 ? (double)over * 100 / (double)criterion->bound_bytes : MOST_PERCENT;
     if (percent < MOST_PERCENT)
         mt_text_add(out, " (%.2f %%)", percent);
@@ -56,12 +56,11 @@ static void add_excess(const struct mt_criterion *criterion, struct mt_text *out
 static void add_growths(const struct mt_check *check, struct mt_text *out)
 {
     enum { MOST_NAMED = 3 };
-    char bytes[MT_BYTES_TEXT];
     size_t named = check->growth_count < MOST_NAMED ? check->growth_count : MOST_NAMED,
            rest = check->growth_count - named;
     for (size_t i = 0; i < named; i++)
         mt_text_add(out, "%s%s %s", i > 0 ? ", " : "", check->growths[i].category,
-                    mt_format_difference((int64_t)(check->growths[i].bytes - check->growths[i].against_bytes), bytes));
+                    MT_SIZE_DIFFERENCE((int64_t)(check->growths[i].bytes - check->growths[i].against_bytes)));
     if (rest > 0)
         mt_text_add(out, " and %zu more categor%s", rest, rest == 1 ? "y" : "ies");
 }
@@ -69,10 +68,9 @@ static void add_growths(const struct mt_check *check, struct mt_text *out)
 /* Adds ", with 1 % allowed" or ", with 1.00 MiB allowed". */
 static void add_allowance(const struct mt_budget *budget, uint64_t bytes, struct mt_text *out)
 {
-    char floor[MT_BYTES_TEXT];
     double percent = mt_budget_tolerance(budget);
     if ((double)budget->floor_bytes > (double)bytes * percent / 100)
-        mt_text_add(out, ", with %s allowed", mt_format_bytes(budget->floor_bytes, floor));
+        mt_text_add(out, ", with %s allowed", MT_SIZE(budget->floor_bytes));
     else
         mt_text_add(out, ", with %g %% allowed", percent);
 }
@@ -80,15 +78,14 @@ static void add_allowance(const struct mt_budget *budget, uint64_t bytes, struct
 /* Adds "2.85 GiB, 177.38 MiB (6.47 %) more than 2.68 GiB, with 1 % allowed: einsum +54.38 MiB". */
 static void add_growth(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
-    char value[MT_BYTES_TEXT], against[MT_BYTES_TEXT], growth[MT_BYTES_TEXT];
     uint64_t more = criterion->value_bytes - criterion->against_bytes;
     bool is_reserved = criterion->kind == MT_CRITERION_PEAK && criterion->measure == MT_MEASURE_RESERVED;
-    mt_text_add(out, "%s, %s", mt_format_bytes(criterion->value_bytes, value), mt_format_bytes(more, growth));
+    mt_text_add(out, "%s, %s", MT_SIZE(criterion->value_bytes), MT_SIZE(more));
     double percent =
         criterion->against_bytes > 0 ? (double)more * 100 / (double)criterion->against_bytes : MOST_PERCENT;
     if (percent < MOST_PERCENT)
         mt_text_add(out, " (%.2f %%)", percent);
-    mt_text_add(out, " more than %s", mt_format_bytes(criterion->against_bytes, against));
+    mt_text_add(out, " more than %s", MT_SIZE(criterion->against_bytes));
     add_allowance(check->budget, criterion->against_bytes, out);
     if (is_reserved || check->growth_count == 0)
         return;
@@ -99,24 +96,21 @@ static void add_growth(const struct mt_check *check, const struct mt_criterion *
 /* Adds the finding of a criterion that compares with another run. */
 static void add_comparison(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
-    char value[MT_BYTES_TEXT], against[MT_BYTES_TEXT];
     if (!criterion->passed)
         add_growth(check, criterion, out);
     else if (criterion->kind == MT_CRITERION_CATEGORY)
         mt_text_add(out, "none grew by more than is allowed");
     else
-        mt_text_add(out, "%s against %s", mt_format_bytes(criterion->value_bytes, value),
-                    mt_format_bytes(criterion->against_bytes, against));
+        mt_text_add(out, "%s against %s", MT_SIZE(criterion->value_bytes), MT_SIZE(criterion->against_bytes));
 }
 
 /* Adds "1.25 KiB a step, 5.00 KiB from the end of step 1 to that of step 4: Loss of sum at model.loss and 2 more kinds". */
 static void add_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_text *out)
 {
-    char a_step[MT_BYTES_TEXT], all[MT_BYTES_TEXT];
     const struct mt_leak_row *first = &leaks->rows[0];
-    mt_format_bytes(bytes / (uint64_t)(leaks->last_step - leaks->first_step), a_step);
-    mt_text_add(out, "%s a step, %s from the end of step %" PRId64 " to that of step %" PRId64 ": ", a_step,
-                mt_format_bytes(bytes, all), leaks->first_step, leaks->last_step);
+    mt_text_add(out, "%s a step, %s from the end of step %" PRId64 " to that of step %" PRId64 ": ",
+                MT_SIZE(bytes / (uint64_t)(leaks->last_step - leaks->first_step)), MT_SIZE(bytes), leaks->first_step,
+                leaks->last_step);
     mt_text_add(out, "%s of %s at %s", first->category, first->op, first->place[0] != '\0' ? first->place : "no span");
     if (leaks->row_count > 1)
         mt_text_add(out, " and %zu more kind%s", leaks->row_count - 1, leaks->row_count == 2 ? "" : "s");
@@ -124,7 +118,6 @@ static void add_leaks(const struct mt_leaks *leaks, uint64_t bytes, struct mt_te
 
 static void add_finding(const struct mt_check *check, const struct mt_criterion *criterion, struct mt_text *out)
 {
-    char value[MT_BYTES_TEXT], bound[MT_BYTES_TEXT];
     if (criterion->kind == MT_CRITERION_ENDED)
         mt_text_add(out, "it %s%s", mt_run_state_words(check->question->run->state),
                     mt_run_is(check->question->run, MT_RUN_RUNNING) ? ": check it once it has ended" : "");
@@ -135,18 +128,14 @@ static void add_finding(const struct mt_check *check, const struct mt_criterion 
     else if (criterion->is_relative)
         add_comparison(check, criterion, out);
     else if (criterion->passed)
-        mt_text_add(out, "%s of %s", mt_format_bytes(criterion->value_bytes, value),
-                    mt_format_bytes(criterion->bound_bytes, bound));
+        mt_text_add(out, "%s of %s", MT_SIZE(criterion->value_bytes), MT_SIZE(criterion->bound_bytes));
     else
         add_excess(criterion, out);
 }
 
 void mt_check_add_run(const struct mt_check *check, struct mt_text *out)
 {
-    const struct mt_run *run = check->question->run;
-    mt_text_add(out, "run %" PRId64, run->id);
-    if (run->name != NULL)
-        mt_text_add(out, " (%s)", run->name);
+    mt_text_add_run_name(out, check->question->run);
 }
 
 /* Returns the number of criteria that were asked for, and of that on the end, which nobody asks for, if it failed. */
@@ -448,16 +437,14 @@ static void add_tried(const struct mt_check_trial *trial, struct mt_text *out)
 /* Adds what the check must do of the budget. */
 static void add_expected(const struct mt_check_trial *trial, struct mt_text *out)
 {
-    char bytes[MT_BYTES_TEXT];
-    mt_format_bytes(trial->bytes, bytes);
     if (trial->is_relative)
         mt_text_add(out, "lets a run like the other through, and stops one with more");
     else if (trial->kind == MT_CRITERION_ENDED)
         mt_text_add(out, "stops a run that ended out of memory within its bounds");
     else if (trial->kind == MT_CRITERION_LEAKS)
-        mt_text_add(out, "lets the clean run through, and stops the injected leak of %s a step", bytes);
+        mt_text_add(out, "lets the clean run through, and stops the injected leak of %s a step", MT_SIZE(trial->bytes));
     else
-        mt_text_add(out, "lets %s through, and stops at a bound of one byte less", bytes);
+        mt_text_add(out, "lets %s through, and stops at a bound of one byte less", MT_SIZE(trial->bytes));
 }
 
 void mt_check_trials_row_create(const struct mt_check_trials *trials, struct mt_check_trials_row *out)

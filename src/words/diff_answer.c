@@ -348,8 +348,7 @@ static const char side_letter[MT_SIDE_COUNT] = {[MT_SIDE_A] = 'A', [MT_SIDE_B] =
 /* Adds "+4.28 GiB". */
 static void add_difference(struct mt_text *out, int64_t bytes)
 {
-    char text[MT_BYTES_TEXT];
-    mt_text_add(out, "%s", mt_format_difference(bytes, text));
+    mt_text_add(out, "%s", MT_SIZE_DIFFERENCE(bytes));
 }
 
 static bool has_sign(const struct mt_diff_cause *cause, bool is_up)
@@ -428,13 +427,12 @@ static void add_comparison(const struct mt_diff_answer *answer, struct mt_text *
     int64_t bytes = answer->diff.allocated.delta_bytes;
     bool is_a_oom = ran_out(answer, MT_SIDE_A), is_b_oom = ran_out(answer, MT_SIDE_B);
     bool is_bound = (is_b_oom && !is_a_oom && bytes > 0) || (is_a_oom && !is_b_oom && bytes < 0);
-    char size[MT_BYTES_TEXT];
     add_subject(answer, MT_SIDE_B, out);
     mt_text_add(out, "%s %s ", differ_in_one(answer) ? " the run" : "", is_b_oom && !is_bound ? "reached" : "needs");
     if (bytes == 0)
         mt_text_add(out, "as much as ");
     else
-        mt_text_add(out, "%s%s %s than ", is_bound ? "at least " : "", mt_format_bytes((uint64_t)llabs(bytes), size),
+        mt_text_add(out, "%s%s %s than ", is_bound ? "at least " : "", MT_SIZE((uint64_t)llabs(bytes)),
                     bytes > 0 ? "more" : "less");
     add_subject(answer, MT_SIDE_A, out);
     if (is_a_oom && is_b_oom)

@@ -72,12 +72,6 @@ void mt_diff_cause_add_title(const struct mt_diff *diff, const struct mt_diff_ca
         add_title_of_activations(cause, out);
 }
 
-static void add_bytes(uint64_t bytes, struct mt_text *out)
-{
-    char text[MT_BYTES_TEXT];
-    mt_text_add(out, "%s", mt_format_bytes(bytes, text));
-}
-
 static const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
@@ -85,8 +79,7 @@ static const char *plural(uint64_t count)
 
 static void add_amount(uint64_t blocks, uint64_t bytes, mt_side side, struct mt_text *out)
 {
-    mt_text_add(out, "%c has %" PRIu64 " block%s, ", side_letter[side], blocks, plural(blocks));
-    add_bytes(bytes, out);
+    mt_text_add(out, "%c has %" PRIu64 " block%s, %s", side_letter[side], blocks, plural(blocks), MT_SIZE(bytes));
 }
 
 /* Adds "225 blocks in B alone, 6.30 GiB", "96 blocks in the same places, 480.00 MiB in A and 240.00 MiB in B", or the blocks
@@ -96,8 +89,8 @@ static void add_blocks(const struct mt_diff_cause *cause, struct mt_text *out)
     const uint64_t *blocks = cause->blocks, *bytes = cause->requested_bytes;
     mt_side more = blocks[MT_SIDE_A] > blocks[MT_SIDE_B] ? MT_SIDE_A : MT_SIDE_B;
     if (blocks[1 - more] == 0) {
-        mt_text_add(out, "%" PRIu64 " block%s in %c alone, ", blocks[more], plural(blocks[more]), side_letter[more]);
-        add_bytes(bytes[more], out);
+        mt_text_add(out, "%" PRIu64 " block%s in %c alone, %s", blocks[more], plural(blocks[more]), side_letter[more],
+                    MT_SIZE(bytes[more]));
         return;
     }
     if (blocks[MT_SIDE_A] != blocks[MT_SIDE_B]) {
@@ -107,12 +100,8 @@ static void add_blocks(const struct mt_diff_cause *cause, struct mt_text *out)
         add_amount(blocks[MT_SIDE_B], bytes[MT_SIDE_B], MT_SIDE_B, out);
         return;
     }
-    mt_text_add(out, "%" PRIu64 " block%s in the same place%s, ", blocks[more], plural(blocks[more]),
-                plural(blocks[more]));
-    add_bytes(bytes[MT_SIDE_A], out);
-    mt_text_add(out, " in A and ");
-    add_bytes(bytes[MT_SIDE_B], out);
-    mt_text_add(out, " in B");
+    mt_text_add(out, "%" PRIu64 " block%s in the same place%s, %s in A and %s in B", blocks[more], plural(blocks[more]),
+                plural(blocks[more]), MT_SIZE(bytes[MT_SIDE_A]), MT_SIZE(bytes[MT_SIDE_B]));
 }
 
 /* Adds "bf16 (4,256,2560) of 5.00 MiB", without the shape if `before` has the same; "block of 5.00 MiB" for one of unknown
@@ -122,8 +111,7 @@ static void add_tensor(const struct mt_diff_tensor *tensor, const struct mt_diff
     mt_text_add(out, "%s", strcmp(tensor->dtype, mt_dtype_name(MT_NONE)) == 0 ? "block" : tensor->dtype);
     if (tensor->shape[0] != '\0' && (before == NULL || before->shape != tensor->shape))
         mt_text_add(out, " (%s)", tensor->shape);
-    mt_text_add(out, " of ");
-    add_bytes(tensor->requested_bytes, out);
+    mt_text_add(out, " of %s", MT_SIZE(tensor->requested_bytes));
 }
 
 /* Returns a side that has the pair's blocks: A, unless they are in B alone. */
@@ -205,9 +193,8 @@ static void add_rounding(const struct mt_diff *diff, struct mt_text *out)
 {
     for (int side = 0; side < MT_SIDE_COUNT; side++) {
         const struct mt_diff_side *at = &diff->side[side];
-        mt_text_add(out, "%s%c: ", side == 0 ? "" : ", ", side_letter[side]);
-        add_bytes(at->allocated_bytes - at->requested_bytes, out);
-        mt_text_add(out, " in %" PRIu64 " block%s", at->blocks, plural(at->blocks));
+        mt_text_add(out, "%s%c: %s in %" PRIu64 " block%s", side == 0 ? "" : ", ", side_letter[side],
+                    MT_SIZE(at->allocated_bytes - at->requested_bytes), at->blocks, plural(at->blocks));
     }
     mt_text_add(out, "; sizes are rounded up, and a rest too small to split off stays with its block");
 }
@@ -219,14 +206,10 @@ static void add_free(const struct mt_diff_side *at, struct mt_text *out)
         mt_text_add(out, "nothing was free");
         return;
     }
-    add_bytes(at->free_bytes, out);
-    mt_text_add(out, " were free in %" PRIu64 " piece%s, the widest ", at->holes, plural(at->holes));
-    add_bytes(at->widest_hole, out);
-    if (at->idle_bytes == 0)
-        return;
-    mt_text_add(out, ", ");
-    add_bytes(at->idle_bytes, out);
-    mt_text_add(out, " of it in segments without a block");
+    mt_text_add(out, "%s were free in %" PRIu64 " piece%s, the widest %s", MT_SIZE(at->free_bytes), at->holes,
+                plural(at->holes), MT_SIZE(at->widest_hole));
+    if (at->idle_bytes > 0)
+        mt_text_add(out, ", %s of it in segments without a block", MT_SIZE(at->idle_bytes));
 }
 
 /* Adds "A's 2.66 GiB: when 100.00 MiB were asked for in optimizer, a segment of 100.00 MiB was taken, 14.97 GiB were free in
@@ -234,27 +217,23 @@ static void add_free(const struct mt_diff_side *at, struct mt_text *out)
  * and the segment, less what was not live. */
 static void add_beyond(const struct mt_diff_side *at, mt_side side, struct mt_text *out)
 {
-    mt_text_add(out, "%c's ", side_letter[side]);
-    add_bytes(at->reserved_bytes - at->allocated_bytes, out);
+    mt_text_add(out, "%c's %s: ", side_letter[side], MT_SIZE(at->reserved_bytes - at->allocated_bytes));
     if (at->is_plan) {
-        mt_text_add(out, ": its plan took a segment of ");
-        add_bytes(at->segment_bytes, out);
-        mt_text_add(out, " before the first block, and what is live at the allocated peak does not fill it");
+        mt_text_add(out,
+                    "its plan took a segment of %s before the first block, and what is live at the allocated peak "
+                    "does not fill it",
+                    MT_SIZE(at->segment_bytes));
         return;
     }
-    mt_text_add(out, ": when ");
-    if (at->asked_bytes > 0)
-        add_bytes(at->asked_bytes, out);
-    mt_text_add(out, "%s asked for in %s", at->asked_bytes > 0 ? " were" : "more was", phase_word(at->reserved_phase));
+    mt_text_add(out, "when %s%s asked for in %s", at->asked_bytes > 0 ? MT_SIZE(at->asked_bytes) : "more",
+                at->asked_bytes > 0 ? " were" : " was", phase_word(at->reserved_phase));
     if (at->reserved_span[0] != '\0')
         mt_text_add(out, " at %s", at->reserved_span);
-    mt_text_add(out, at->segment_grew ? ", a segment grew by " : ", a segment of ");
-    add_bytes(at->segment_bytes, out);
-    mt_text_add(out, at->segment_grew ? ", " : " was taken, ");
+    mt_text_add(out, at->segment_grew ? ", a segment grew by %s, " : ", a segment of %s was taken, ",
+                MT_SIZE(at->segment_bytes));
     add_free(at, out);
-    mt_text_add(out, ", and ");
-    add_bytes(at->allocated_bytes - at->live_bytes, out);
-    mt_text_add(out, " less were live than at the allocated peak");
+    mt_text_add(out, ", and %s less were live than at the allocated peak",
+                MT_SIZE(at->allocated_bytes - at->live_bytes));
 }
 
 static void add_cached(const struct mt_diff *diff, struct mt_text *out)

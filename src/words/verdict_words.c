@@ -32,36 +32,19 @@ const struct mt_row_type mt_verdict_type = MT_ROW_TYPE(ROW, fields);
 
 /* ---- the answer ---- */
 
-static void add_bytes(struct mt_text *out, uint64_t bytes)
-{
-    char text[MT_BYTES_TEXT];
-    mt_text_add(out, "%s", mt_format_bytes(bytes, text));
-}
-
 static void add_need(const struct mt_verdict *verdict, struct mt_text *out)
 {
-    mt_text_add(out, "peak ");
-    add_bytes(out, verdict->live_bytes);
-    mt_text_add(out, " live; needs ");
-    add_bytes(out, verdict->needed_bytes);
-    mt_text_add(out, " of the ");
-    add_bytes(out, verdict->card_bytes);
-    mt_text_add(out, verdict->is_shared ? " that others leave (" : " (");
-    add_bytes(out, verdict->reserved_bytes);
-    mt_text_add(out, " reserved");
-    if (verdict->outside_bytes > 0) {
-        mt_text_add(out, ", ");
-        add_bytes(out, verdict->outside_bytes);
-        mt_text_add(out, " outside PyTorch");
-    }
+    mt_text_add(out, "peak %s live; needs %s of the %s%s (%s reserved", MT_SIZE(verdict->live_bytes),
+                MT_SIZE(verdict->needed_bytes), MT_SIZE(verdict->card_bytes),
+                verdict->is_shared ? " that others leave" : "", MT_SIZE(verdict->reserved_bytes));
+    if (verdict->outside_bytes > 0)
+        mt_text_add(out, ", %s outside PyTorch", MT_SIZE(verdict->outside_bytes));
     mt_text_add(out, "): ");
 }
 
 static void add_refusal(const struct mt_verdict *verdict, struct mt_text *out)
 {
-    mt_text_add(out, "out of memory: ");
-    add_bytes(out, verdict->short_bytes);
-    mt_text_add(out, " short");
+    mt_text_add(out, "out of memory: %s short", MT_SIZE(verdict->short_bytes));
     if (mt_text_get(&verdict->line)[0] != '\0') {
         mt_text_add(out, " at ");
         mt_text_add_visible(out, mt_text_get(&verdict->line));
@@ -109,9 +92,10 @@ static void add_fit(const struct mt_verdict_row *row, struct mt_text *out)
         mt_text_add(out, "fits until iteration %" PRId64 ", by estimate", growth->count);
         return;
     }
-    mt_text_add(out, verdict->fits ? "fits, " : "does not fit, ");
-    add_bytes(out, verdict->fits ? verdict->free_bytes : verdict->short_bytes);
-    mt_text_add(out, verdict->fits ? " free" : " short");
+    if (verdict->fits)
+        mt_text_add(out, "fits, %s free", MT_SIZE(verdict->free_bytes));
+    else
+        mt_text_add(out, "does not fit, %s short", MT_SIZE(verdict->short_bytes));
 }
 
 void mt_verdict_add_answer(const struct mt_verdict_row *row, const char *explain, struct mt_text *out)
@@ -173,8 +157,7 @@ static void add_assumed(const struct mt_caveat *caveat, struct mt_text *out)
 
 static void add_growth(const struct mt_caveat *caveat, struct mt_text *out)
 {
-    add_bytes(out, caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0);
-    mt_text_add(out, " an iteration");
+    mt_text_add(out, "%s an iteration", MT_SIZE(caveat->bytes > 0 ? (uint64_t)caveat->bytes : 0));
     add_place(caveat, out);
 }
 

@@ -43,19 +43,18 @@ static mt_status simulate(const struct mt_question *question, const struct mt_al
     if (status != MT_OK)
         return status == MT_USAGE ? MT_OK : status;
     plan.alloc = *alloc;
-    status = mt_simulate(&plan, &out->as_it_is);
-    for (int i = 0; i < MT_MOST_SIMULATED_OPTIONS && status == MT_OK; i++)
-        status = add_option(&plan, changes[i], out);
-    return status;
+    MT_TRY(mt_simulate(&plan, &out->as_it_is));
+    for (int i = 0; i < MT_MOST_SIMULATED_OPTIONS; i++)
+        MT_TRY(add_option(&plan, changes[i], out));
+    return MT_OK;
 }
 
 static mt_status load_peaks(struct mt_advice_answer *answer)
 {
     const struct mt_question *question = answer->question;
-    mt_status status = MT_OK;
-    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++)
-        status = mt_trace_peak(question->trace, question->run, (mt_measure)i, &answer->peaks[i]);
-    return status;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        MT_TRY(mt_trace_peak(question->trace, question->run, (mt_measure)i, &answer->peaks[i]));
+    return MT_OK;
 }
 
 mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
@@ -64,13 +63,9 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     *out = (struct mt_advice_answer){.question = question};
     if (question->run->event_count == 0)
         return mt_fail(MT_USAGE, "run %" PRId64 " has no events: there is nothing to advise on", question->run->id);
-    mt_status status = mt_advice_material_load(question, alloc, &out->material);
-    if (status == MT_OK)
-        status = load_peaks(out);
-    if (status == MT_OK)
-        status = mt_advice_create(&out->material.input, extent, limit, &out->advice);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_advice_material_load(question, alloc, &out->material));
+    MT_TRY(load_peaks(out));
+    MT_TRY(mt_advice_create(&out->material.input, extent, limit, &out->advice));
     mt_program_kind kind = out->material.input.program.kind;
     if (kind != MT_PROGRAM_MODEL)
         MT_TRY(mt_peak_lines_find(question, &out->lines));

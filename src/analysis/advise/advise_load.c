@@ -16,13 +16,12 @@ static mt_status narrow(const struct mt_question *question, struct mt_advice_mat
     mt_status status = mt_trace_peak(question->trace, run, MT_MEASURE_REQUESTED, &peak);
     int64_t step = peak.step, ignored;
     mt_peak_row_release(&peak);
+    MT_TRY(status);
     material->first_step = step > 0 ? step - 1 : 0;
     material->last_step = step + 1 < run->steps ? step + 1 : run->steps - 1;
-    if (status == MT_OK && step > 0)
-        status = mt_trace_step_events(question->trace, run, material->first_step, &input->first_event, &ignored);
-    if (status == MT_OK)
-        status = mt_trace_step_events(question->trace, run, material->last_step, &ignored, &input->last_event);
-    return status;
+    if (step > 0)
+        MT_TRY(mt_trace_step_events(question->trace, run, material->first_step, &input->first_event, &ignored));
+    return mt_trace_step_events(question->trace, run, material->last_step, &ignored, &input->last_event);
 }
 
 /* Narrows the input to the step of its last event and the one before. */
@@ -52,9 +51,8 @@ static mt_status find_window(const struct mt_question *question, int64_t last_ev
     input->first_event = run->first_event;
     input->last_event = last_event;
     material->is_whole = last_event - run->first_event < MT_ADVICE_WHOLE_EVENTS || run->steps == 0;
-    mt_status status = material->is_whole ? MT_OK : narrow_long(question, material);
-    if (status != MT_OK)
-        return status;
+    if (!material->is_whole)
+        MT_TRY(narrow_long(question, material));
     if (input->first_event < 1 || input->last_event > INT64_MAX / 4)
         return mt_fail(MT_BAD_TRACE, "the trace is damaged: run %" PRId64 " has events %" PRId64 " to %" PRId64,
                        run->id, input->first_event, input->last_event);
@@ -78,11 +76,10 @@ struct mt_alloc_settings mt_advice_alternative(const struct mt_advice_input *inp
 static mt_status load_settings(const struct mt_question *question, struct mt_advice_input *input)
 {
     struct mt_settings settings;
-    mt_status status = mt_settings_load(question->trace, question->run, &settings);
+    MT_TRY(mt_settings_load(question->trace, question->run, &settings));
     const char *alloc = mt_settings_value(&settings, "alloc");
     input->program = mt_program_of_settings(&settings);
-    if (status == MT_OK)
-        status = mt_alloc_settings_parse(alloc, &input->settings);
+    mt_status status = mt_alloc_settings_parse(alloc, &input->settings);
     if (input->program.grows_segments && input->settings.policy == MT_POLICY_TORCH)
         input->settings.expandable_segments = true;
     mt_settings_release(&settings);
@@ -95,14 +92,12 @@ static mt_status load_blocks(const struct mt_question *question, struct mt_advic
 {
     struct mt_trace *trace = question->trace;
     struct mt_advice_input *input = &material->input;
-    mt_status status = mt_trace_blocks(trace, question->run, input->first_event, input->last_event, &material->blocks,
-                                       &input->block_count);
+    MT_TRY(mt_trace_blocks(trace, question->run, input->first_event, input->last_event, &material->blocks,
+                           &input->block_count));
     material->uses = mt_host_alloc((input->block_count + 1) * sizeof *material->uses);
-    if (status == MT_OK)
-        status = mt_trace_uses(trace, question->run, material->blocks, input->block_count, material->uses);
     input->blocks = material->blocks;
     input->uses = material->uses;
-    return status;
+    return mt_trace_uses(trace, question->run, material->blocks, input->block_count, material->uses);
 }
 
 /* Loads everything but the blocks and their uses. */
@@ -111,30 +106,25 @@ static mt_status load_rest(const struct mt_question *question, struct mt_advice_
     struct mt_trace *trace = question->trace;
     const struct mt_run *run = question->run;
     struct mt_advice_input *input = &material->input;
-    mt_status status = mt_trace_labels(trace, run, &material->labels, &input->label_count);
-    if (status == MT_OK)
-        status =
-            mt_trace_marks(trace, run, input->first_event, input->last_event, &material->marks, &input->mark_count);
-    if (status == MT_OK)
-        status = mt_trace_segments(trace, run, &material->segments, &input->segment_count);
-    if (status == MT_OK)
-        status = mt_trace_parts(trace, run, &material->parts, &input->part_count);
-    if (status == MT_OK && run->last_full_step + 1 >= MT_LEAK_LEAST_STEPS)
-        status = mt_trace_leaks(trace, run, &material->leaks);
+    MT_TRY(mt_trace_labels(trace, run, &material->labels, &input->label_count));
+    MT_TRY(mt_trace_marks(trace, run, input->first_event, input->last_event, &material->marks, &input->mark_count));
+    MT_TRY(mt_trace_segments(trace, run, &material->segments, &input->segment_count));
+    MT_TRY(mt_trace_parts(trace, run, &material->parts, &input->part_count));
+    if (run->last_full_step + 1 >= MT_LEAK_LEAST_STEPS)
+        MT_TRY(mt_trace_leaks(trace, run, &material->leaks));
     input->labels = material->labels;
     input->marks = material->marks;
     input->segments = material->segments;
     input->parts = material->parts;
     input->leaks = material->leaks.row_of_label != NULL ? &material->leaks : NULL;
-    return status;
+    return MT_OK;
 }
 
 static mt_status load_window(const struct mt_question *question, struct mt_advice_material *out)
 {
-    mt_status status = load_settings(question, &out->input);
-    if (status == MT_OK)
-        status = load_blocks(question, out);
-    return status == MT_OK ? load_rest(question, out) : status;
+    MT_TRY(load_settings(question, &out->input));
+    MT_TRY(load_blocks(question, out));
+    return load_rest(question, out);
 }
 
 static bool are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b)
@@ -170,8 +160,8 @@ mt_status mt_advice_material_load_until(const struct mt_question *question, int6
                                         struct mt_advice_material *out)
 {
     *out = (struct mt_advice_material){0};
-    mt_status status = find_window(question, last_event, narrow_to_end, out);
-    return status == MT_OK ? load_window(question, out) : status;
+    MT_TRY(find_window(question, last_event, narrow_to_end, out));
+    return load_window(question, out);
 }
 
 void mt_advice_material_release(struct mt_advice_material *material)

@@ -127,8 +127,7 @@ static void add_candidate(struct mt_candidates *candidates, const struct mt_wind
 {
     for (size_t i = 0; i < candidate.count; i++)
         add_cut(window, &candidate.cuts[i], &candidate);
-    candidates->items = mt_host_room(candidates->items, candidates->count, sizeof candidate);
-    candidates->items[candidates->count++] = candidate;
+    *MT_HOST_ADD(candidates->items, candidates->count) = candidate;
 }
 
 static void add_groups(struct mt_candidates *candidates, const struct mt_window *window, mt_pattern pattern,

@@ -114,10 +114,9 @@ static mt_status make_findings(struct adviser *adviser)
     size_t count = count_findings(adviser);
     out->left_out = candidates->count + candidates->left_out - count;
     out->findings = mt_host_alloc((count + 1) * sizeof *out->findings); /* and one of fragmentation */
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < count && status == MT_OK; i++)
-        status = make_finding(adviser, &candidates->items[i], &out->findings[out->count++]);
-    return status;
+    for (size_t i = 0; i < count; i++)
+        MT_TRY(make_finding(adviser, &candidates->items[i], &out->findings[out->count++]));
+    return MT_OK;
 }
 
 static bool knows_uses(const struct mt_advice_input *input)
@@ -133,13 +132,12 @@ static mt_status replay_unchanged(struct adviser *adviser)
     struct mt_cut_list unused = {0};
     struct mt_advice *out = adviser->out;
     const struct mt_alloc_settings *settings = &adviser->window.input->settings;
-    mt_status status = mt_window_replay(&adviser->window, NULL, 0, settings, &out->as_it_was);
+    MT_TRY(mt_window_replay(&adviser->window, NULL, 0, settings, &out->as_it_was));
     if (!out->knows_uses)
-        return status;
-    for (size_t i = 0; i < adviser->window.input->block_count && status == MT_OK; i++)
+        return MT_OK;
+    for (size_t i = 0; i < adviser->window.input->block_count; i++)
         mt_cut_unused(&adviser->window, i, &unused);
-    if (status == MT_OK)
-        status = mt_window_replay(&adviser->window, unused.items, unused.count, settings, &out->used_only);
+    mt_status status = mt_window_replay(&adviser->window, unused.items, unused.count, settings, &out->used_only);
     mt_cut_list_release(&unused);
     return status;
 }

@@ -46,8 +46,7 @@ void mt_budget_set_bound(struct mt_budget *budget, mt_bound_kind kind, const cha
         }
     }
     assert(name[0] != '\0');
-    budget->bounds = mt_host_resize(budget->bounds, budget->bound_count + 1, sizeof *budget->bounds);
-    budget->bounds[budget->bound_count++] =
+    *MT_HOST_ADD(budget->bounds, budget->bound_count) =
         (struct mt_bound){.kind = kind, .name = mt_host_strdup(name), .bytes = bytes};
 }
 
@@ -98,10 +97,9 @@ static mt_status check_largest(const struct mt_question *question, const struct 
 static mt_status measure_peaks(const struct mt_question *question, struct measured *out)
 {
     *out = (struct measured){0};
-    mt_status status = MT_OK;
-    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++)
-        status = mt_trace_peak(question->trace, question->run, (mt_measure)i, &out->peaks[i]);
-    return status;
+    for (int i = 0; i < MT_MEASURE_COUNT; i++)
+        MT_TRY(mt_trace_peak(question->trace, question->run, (mt_measure)i, &out->peaks[i]));
+    return MT_OK;
 }
 
 static void measured_release(struct measured *measured)
@@ -158,8 +156,7 @@ static void add_criterion(struct mt_check *check, struct mt_criterion criterion)
         criterion.passed = criterion.value_bytes <= criterion.bound_bytes;
     if (criterion.name == NULL)
         criterion.name = "";
-    check->criteria = mt_host_resize(check->criteria, check->count + 1, sizeof criterion);
-    check->criteria[check->count++] = criterion;
+    *MT_HOST_ADD(check->criteria, check->count) = criterion;
     check->failed += !criterion.passed;
     assert(check->failed <= check->count);
 }
@@ -213,11 +210,10 @@ static mt_status check_bound(struct mt_check *check, const struct measured *meas
 
 static mt_status check_bounds(struct mt_check *check, const struct measured *measured)
 {
-    mt_status status = MT_OK;
     check_most(check, measured);
-    for (size_t i = 0; i < check->budget->bound_count && status == MT_OK; i++)
-        status = check_bound(check, measured, &check->budget->bounds[i]);
-    return status;
+    for (size_t i = 0; i < check->budget->bound_count; i++)
+        MT_TRY(check_bound(check, measured, &check->budget->bounds[i]));
+    return MT_OK;
 }
 
 /* Adds the criterion of leaks. A run that did not end well fails anyway, so it need not be long enough to show leaks. */
@@ -317,28 +313,29 @@ static mt_status check_relative(struct mt_check *check, const struct measured *o
     return status;
 }
 
+/* Measures the run, and checks it by each criterion of the budget. */
+static mt_status check_all(struct mt_check *check, struct measured *measured)
+{
+    const struct mt_question *question = check->question;
+    MT_TRY(measure_peaks(question, measured));
+    if (check->budget->bound_count > 0) {
+        MT_TRY(mt_trace_categories(question->trace, question->run, NULL, &measured->largest, &measured->largest_count));
+        MT_TRY(check_largest(question, measured));
+    }
+    MT_TRY(check_categories(check->budget, measured));
+    add_criterion(check, (struct mt_criterion){.kind = MT_CRITERION_ENDED, .passed = mt_run_ended_well(question->run)});
+    MT_TRY(check_bounds(check, measured));
+    MT_TRY(check_leaks(check));
+    return check_relative(check, measured);
+}
+
 mt_status mt_check_run(const struct mt_budget *budget, const struct mt_question *question,
                        const struct mt_question *against, struct mt_check *out)
 {
     assert(against == NULL || mt_run_ended_well(against->run));
     *out = (struct mt_check){.budget = budget, .question = question, .against = against};
     struct measured measured;
-    mt_status status = measure_peaks(question, &measured);
-    if (status == MT_OK && budget->bound_count > 0)
-        status = mt_trace_categories(question->trace, question->run, NULL, &measured.largest, &measured.largest_count);
-    if (status == MT_OK && budget->bound_count > 0)
-        status = check_largest(question, &measured);
-    if (status == MT_OK)
-        status = check_categories(budget, &measured);
-    if (status == MT_OK) {
-        add_criterion(out,
-                      (struct mt_criterion){.kind = MT_CRITERION_ENDED, .passed = mt_run_ended_well(question->run)});
-        status = check_bounds(out, &measured);
-    }
-    if (status == MT_OK)
-        status = check_leaks(out);
-    if (status == MT_OK)
-        status = check_relative(out, &measured);
+    mt_status status = check_all(out, &measured);
     measured_release(&measured);
     return status;
 }

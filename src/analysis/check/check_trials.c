@@ -100,10 +100,9 @@ static mt_status begin(struct trials *trials)
         return mt_fail(MT_FAILED, "no folder for the test in %s: %s", base != NULL ? base : "/tmp", strerror(errno));
     }
     snprintf(trials->path, sizeof trials->path, "%s/trace.db", trials->folder);
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < sizeof runs / sizeof runs[0] && status == MT_OK; i++)
-        status = record(trials, runs[i].name, runs[i].device, runs[i].leak_bytes);
-    return status == MT_OK ? mt_trace_open(trials->path, &trials->trace) : status;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
+        MT_TRY(record(trials, runs[i].name, runs[i].device, runs[i].leak_bytes));
+    return mt_trace_open(trials->path, &trials->trace);
 }
 
 static void end(const struct trials *trials)
@@ -137,11 +136,10 @@ static mt_status check_run(const struct trials *trials, const char *name, const 
 {
     struct mt_question question, against;
     struct mt_check check = {0};
-    mt_status status = find_run(trials, name, &question);
-    if (status == MT_OK && budget->against != NULL)
-        status = find_run(trials, budget->against, &against);
-    if (status == MT_OK)
-        status = mt_check_run(budget, &question, budget->against != NULL ? &against : NULL, &check);
+    MT_TRY(find_run(trials, name, &question));
+    if (budget->against != NULL)
+        MT_TRY(find_run(trials, budget->against, &against));
+    mt_status status = mt_check_run(budget, &question, budget->against != NULL ? &against : NULL, &check);
     if (status == MT_OK)
         *out = (struct verdict){check.failed, check.criteria[check.count - 1].value_bytes};
     mt_check_release(&check);
@@ -161,28 +159,24 @@ static mt_status try_bound(struct trials *trials, struct mt_check_trial trial, c
 {
     struct verdict kept = {0}, missed = {0};
     *bound = MT_NO_BOUND - 1;
-    mt_status status = check_run(trials, clean, budget, &kept);
+    MT_TRY(check_run(trials, clean, budget, &kept));
     *bound = trial.bytes = kept.last_value;
-    if (status == MT_OK)
-        status = check_run(trials, clean, budget, &kept);
+    MT_TRY(check_run(trials, clean, budget, &kept));
     *bound = trial.bytes - 1;
-    if (status == MT_OK)
-        status = check_run(trials, clean, budget, &missed);
+    MT_TRY(check_run(trials, clean, budget, &missed));
     trial.held = trial.bytes > 0 && kept.failed == 0 && missed.failed == 1;
-    if (status == MT_OK)
-        add_trial(trials, trial);
-    return status;
+    add_trial(trials, trial);
+    return MT_OK;
 }
 
 static mt_status try_peaks(struct trials *trials)
 {
-    mt_status status = MT_OK;
-    for (int i = 0; i < MT_MEASURE_COUNT && status == MT_OK; i++) {
+    for (int i = 0; i < MT_MEASURE_COUNT; i++) {
         struct mt_budget budget = mt_budget_empty();
         const struct mt_check_trial trial = {.kind = MT_CRITERION_PEAK, .measure = (mt_measure)i};
-        status = try_bound(trials, trial, &budget, &budget.most_bytes[i]);
+        MT_TRY(try_bound(trials, trial, &budget, &budget.most_bytes[i]));
     }
-    return status;
+    return MT_OK;
 }
 
 /* Tries each kind of bound. */
@@ -213,13 +207,11 @@ static mt_status try_runs(struct trials *trials, struct mt_check_trial trial, co
                           const char *stopped)
 {
     struct verdict kept = {0}, missed = {0};
-    mt_status status = check_run(trials, clean, budget, &kept);
-    if (status == MT_OK)
-        status = check_run(trials, stopped, budget, &missed);
+    MT_TRY(check_run(trials, clean, budget, &kept));
+    MT_TRY(check_run(trials, stopped, budget, &missed));
     trial.held = kept.failed == 0 && missed.failed > 0;
-    if (status == MT_OK)
-        add_trial(trials, trial);
-    return status;
+    add_trial(trials, trial);
+    return MT_OK;
 }
 
 static mt_status try_leaks(struct trials *trials)
@@ -251,10 +243,10 @@ static mt_status try_end(struct trials *trials)
 static mt_status try_all(struct trials *trials)
 {
     static mt_status (*const tries[])(struct trials *) = {try_leaks, try_peaks, try_bounds, try_against, try_end};
-    mt_status status = begin(trials);
-    for (size_t i = 0; i < sizeof tries / sizeof tries[0] && status == MT_OK; i++)
-        status = tries[i](trials);
-    return status;
+    MT_TRY(begin(trials));
+    for (size_t i = 0; i < sizeof tries / sizeof tries[0]; i++)
+        MT_TRY(tries[i](trials));
+    return MT_OK;
 }
 
 mt_status mt_check_trials_run(struct mt_check_trials *out)

@@ -224,8 +224,7 @@ static void add_cause(struct mt_diff_parts *parts, struct mt_diff_cause cause)
 {
     if (cause.bytes == 0)
         return;
-    parts->causes = mt_host_room(parts->causes, parts->cause_count, sizeof *parts->causes);
-    parts->causes[parts->cause_count++] = cause;
+    *MT_HOST_ADD(parts->causes, parts->cause_count) = cause;
 }
 
 static int64_t rounding(const struct mt_diff_side *side)

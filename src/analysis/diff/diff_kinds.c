@@ -41,8 +41,7 @@ static struct diff_kind kind_of_block(const struct mt_block_row *block, const st
 
 static void append(struct diff_kinds *kinds, struct diff_kind kind)
 {
-    kinds->items = mt_host_room(kinds->items, kinds->count, sizeof *kinds->items);
-    kinds->items[kinds->count++] = kind;
+    *MT_HOST_ADD(kinds->items, kinds->count) = kind;
 }
 
 /* Adds the labels of a side and the blocks of its peak, not merged yet. */
@@ -144,8 +143,7 @@ static void add_rest(struct rests *rests, const struct diff_kind *kind)
     uint64_t a = kind->count[MT_SIDE_A], b = kind->count[MT_SIDE_B];
     if (a == b)
         return;
-    rests->items = mt_host_room(rests->items, rests->count, sizeof *rests->items);
-    rests->items[rests->count++] =
+    *MT_HOST_ADD(rests->items, rests->count) =
         a > b ? (struct rest){kind, MT_SIDE_A, a - b} : (struct rest){kind, MT_SIDE_B, b - a};
 }
 
@@ -197,8 +195,7 @@ static bool are_any(const struct rest *left, const struct rest *right)
 static void add_pair(struct diff_pairs *pairs, const struct diff_kind *a, const struct diff_kind *b, uint64_t count)
 {
     assert((a != NULL || b != NULL) && count > 0);
-    pairs->items = mt_host_room(pairs->items, pairs->count, sizeof *pairs->items);
-    pairs->items[pairs->count++] = (struct diff_pair){.of = {a, b}, .count = count};
+    *MT_HOST_ADD(pairs->items, pairs->count) = (struct diff_pair){.of = {a, b}, .count = count};
 }
 
 /* Adds a rest that has no partner. */

@@ -17,8 +17,7 @@ static int64_t difference(uint64_t a, uint64_t b)
 static void add_row(struct mt_diff_parts *parts, struct mt_diff_row row)
 {
     row.delta_bytes = difference(row.a_bytes, row.b_bytes);
-    parts->rows = mt_host_room(parts->rows, parts->row_count, sizeof *parts->rows);
-    parts->rows[parts->row_count++] = row;
+    *MT_HOST_ADD(parts->rows, parts->row_count) = row;
 }
 
 /* Makes a row for each category, role, phase and op. */

@@ -106,25 +106,16 @@ static mt_status read_reserved_peak(const struct mt_question *at, struct mt_trac
 {
     struct mt_peak_row peak;
     mt_status status = mt_trace_peak(at->trace, at->run, MT_MEASURE_RESERVED, &peak);
-    if (status == MT_OK) {
-        side->reserved_bytes = peak.bytes;
-        side->reserved_step = peak.step;
-        side->reserved_phase = mt_trace_keep(keeper, peak.phase);
-        side->reserved_span = mt_trace_keep(keeper, peak.span);
-    }
+    side->reserved_bytes = peak.bytes;
+    side->reserved_step = peak.step;
+    side->reserved_phase = mt_trace_keep(keeper, peak.phase);
+    side->reserved_span = mt_trace_keep(keeper, peak.span);
     int64_t mapped = peak.event;
     mt_peak_row_release(&peak);
-    if (status == MT_OK)
-        status = mt_trace_request_after(at->trace, at->run, mapped, &side->asked_bytes);
-    if (status == MT_OK)
-        status = find_plan(at, mapped, side);
-    return status == MT_OK ? read_holes(at, mapped, side) : status;
-}
-
-static mt_status fail_empty(const struct mt_run *run)
-{
-    return mt_fail(MT_USAGE, "run %" PRId64 " (%s) never got a block, so there is nothing to compare", run->id,
-                   run->state);
+    MT_TRY(status);
+    MT_TRY(mt_trace_request_after(at->trace, at->run, mapped, &side->asked_bytes));
+    MT_TRY(find_plan(at, mapped, side));
+    return read_holes(at, mapped, side);
 }
 
 /* Reads the side's peak of allocated bytes. */
@@ -133,17 +124,16 @@ static mt_status read_allocated_peak(const struct mt_question *at, struct mt_tra
 {
     struct mt_peak_row peak;
     mt_status status = mt_trace_peak(at->trace, at->run, MT_MEASURE_ALLOCATED, &peak);
-    if (status == MT_OK && peak.bytes == 0)
-        status = fail_empty(at->run);
-    if (status == MT_OK) {
-        side->allocated_bytes = peak.bytes;
-        side->step = peak.step;
-        side->phase = mt_trace_keep(keeper, peak.phase);
-        side->span = mt_trace_keep(keeper, peak.span);
-        *out_event = peak.event;
-    }
+    side->allocated_bytes = peak.bytes;
+    side->step = peak.step;
+    side->phase = mt_trace_keep(keeper, peak.phase);
+    side->span = mt_trace_keep(keeper, peak.span);
+    *out_event = peak.event;
     mt_peak_row_release(&peak);
-    return status;
+    if (status != MT_OK || side->allocated_bytes > 0)
+        return status;
+    return mt_fail(MT_USAGE, "run %" PRId64 " (%s) never got a block, so there is nothing to compare", at->run->id,
+                   at->run->state);
 }
 
 /* Reads the first and last event of the peak's step. Without a step, no block is of an earlier one. */
@@ -193,24 +183,18 @@ static mt_status check_peak(const struct mt_run *run, const struct mt_diff_side 
 static mt_status read_side(const struct mt_question *at, struct mt_trace *keeper, struct mt_diff_side *side,
                            struct diff_live *live)
 {
-    mt_status status = read_allocated_peak(at, keeper, side, &live->event);
-    if (status == MT_OK)
-        status = read_step(at, side->step, live);
-    if (status == MT_OK)
-        status = mt_trace_live(at->trace, at->run, live->event, &live->blocks, &live->block_count);
-    if (status == MT_OK)
-        status = mt_trace_labels(at->trace, at->run, &live->labels, &live->label_count);
-    if (status == MT_OK)
-        status = check_labels(live);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_allocated_peak(at, keeper, side, &live->event));
+    MT_TRY(read_step(at, side->step, live));
+    MT_TRY(mt_trace_live(at->trace, at->run, live->event, &live->blocks, &live->block_count));
+    MT_TRY(mt_trace_labels(at->trace, at->run, &live->labels, &live->label_count));
+    MT_TRY(check_labels(live));
     if (at->trace != keeper)
         keep_labels(keeper, live);
     side->blocks = live->block_count;
     for (size_t i = 0; i < live->block_count; i++)
         side->requested_bytes += live->blocks[i].requested_bytes;
-    status = read_reserved_peak(at, keeper, side);
-    return status == MT_OK ? check_peak(at->run, side, live) : status;
+    MT_TRY(read_reserved_peak(at, keeper, side));
+    return check_peak(at->run, side, live);
 }
 
 /* Finds gradients of an earlier step that are live at the peak; all of them live alike. */

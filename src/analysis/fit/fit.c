@@ -86,28 +86,26 @@ static mt_status find_bound(struct sizes *sizes, int64_t *out)
     int64_t low = 0, high = mt_setting_size(sizes->change, sizes->plan);
     bool passes;
     sizes->test = test_bytes;
-    mt_status status = test_size(sizes, high, &passes);
-    while (status == MT_OK && passes) {
+    MT_TRY(test_size(sizes, high, &passes));
+    while (passes) {
         low = high;
         high *= 2;
-        status = test_size(sizes, high, &passes);
+        MT_TRY(test_size(sizes, high, &passes));
     }
-    return status == MT_OK ? bisect_sizes(sizes, low, high, out) : status;
+    return bisect_sizes(sizes, low, high, out);
 }
 
 /* Tries sizes above one that fits, or 0, one by one, since larger ones may fit. */
 static mt_status scan_sizes(const struct sizes *sizes, int64_t bound, struct mt_fit_largest *out)
 {
-    mt_status status = MT_OK;
-    while (status == MT_OK && out->tried_to < bound && out->tried_to - out->size < SCANNED) {
+    while (out->tried_to < bound && out->tried_to - out->size < SCANNED) {
         bool fits;
-        status = test_size(sizes, out->tried_to + 1, &fits);
-        out->tried_to++;
+        MT_TRY(test_size(sizes, ++out->tried_to, &fits));
         if (fits)
             out->size = out->tried_to;
     }
     out->is_certain = out->tried_to >= bound;
-    return status;
+    return MT_OK;
 }
 
 /* Finds the largest batch or sequence that fits the plan's device, which has capacity_bytes. The search begins with the
@@ -119,16 +117,16 @@ static mt_status find_largest(const struct mt_run_plan *plan, mt_setting change,
     int64_t bound = 0;
     bool fits = false;
     *out = (struct mt_fit_largest){0};
-    mt_status status = find_bound(&sizes, &bound);
+    MT_TRY(find_bound(&sizes, &bound));
     sizes.test = test_fit;
-    if (status == MT_OK && bound > 0)
-        status = test_size(&sizes, bound, &fits);
-    if (status == MT_OK)
-        status = fits || bound == 0 ? MT_OK : bisect_sizes(&sizes, 0, bound, &out->size);
+    if (bound > 0)
+        MT_TRY(test_size(&sizes, bound, &fits));
     if (fits)
         out->size = bound;
+    else if (bound > 0)
+        MT_TRY(bisect_sizes(&sizes, 0, bound, &out->size));
     out->tried_to = out->size;
-    return status == MT_OK ? scan_sizes(&sizes, bound, out) : status;
+    return scan_sizes(&sizes, bound, out);
 }
 
 /* Raises *high until the run fits there, and *low to the last capacity before that, where it does not. It mostly fits a
@@ -170,11 +168,8 @@ static mt_status find_enough(const struct mt_placed_run *run, const struct mt_si
 static mt_status measure_placed(const struct mt_placed_run *run, struct mt_fit *out)
 {
     struct mt_simulation here, unlimited;
-    mt_status status = mt_simulate_placed(run, mt_card_usable_bytes(&run->card), &here);
-    if (status == MT_OK)
-        status = mt_simulate_placed(run, UNLIMITED_BYTES, &unlimited);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_simulate_placed(run, mt_card_usable_bytes(&run->card), &here));
+    MT_TRY(mt_simulate_placed(run, UNLIMITED_BYTES, &unlimited));
     if (!unlimited.fits)
         return mt_fail(MT_USAGE, "the run needs more memory than any device could have");
     *out = (struct mt_fit){.fits = here.fits,
@@ -203,12 +198,9 @@ static mt_status find_largest_model(const struct mt_run_plan *plan, const char *
     for (size_t i = count; i-- > 0 && *out == NULL;) {
         struct mt_run_plan probe = *plan;
         bool fits = false;
-        mt_status status = mt_model_config_named(mt_model_names[i], &probe.config.model);
+        MT_TRY(mt_model_config_named(mt_model_names[i], &probe.config.model));
         probe.config.model.rope = plan->config.model.rope;
-        if (status == MT_OK)
-            status = check(&probe, &fits);
-        if (status != MT_OK)
-            return status;
+        MT_TRY(check(&probe, &fits));
         if (fits)
             *out = mt_model_names[i];
     }
@@ -428,13 +420,13 @@ static mt_status find_gentler(const struct mt_run_plan *plan, struct mt_fit_answ
 
 static mt_status add_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *answer)
 {
-    mt_status status = find_singles(plan, answer);
-    if (status == MT_OK && mt_fit_best_remedy(answer) == NULL) {
-        status = find_pair(plan, answer);
-        if (status == MT_OK && answer->combined_count == 0)
-            status = find_best_effort(plan, answer);
+    MT_TRY(find_singles(plan, answer));
+    if (mt_fit_best_remedy(answer) == NULL) {
+        MT_TRY(find_pair(plan, answer));
+        if (answer->combined_count == 0)
+            MT_TRY(find_best_effort(plan, answer));
     }
-    return status == MT_OK ? find_gentler(plan, answer) : status;
+    return find_gentler(plan, answer);
 }
 
 mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_answer *out)
@@ -449,14 +441,11 @@ mt_status mt_fit_find_remedies(const struct mt_run_plan *plan, struct mt_fit_ans
 
 mt_status mt_fit_find(const struct mt_run_plan *plan, uint64_t reserve_bytes, struct mt_fit_answer *out)
 {
-    mt_status status = mt_fit_find_remedies(plan, out);
-    if (status == MT_OK)
-        status = find_largest(plan, MT_SETTING_BATCH, out->fit.capacity_bytes, &out->batch);
-    if (status == MT_OK)
-        status = find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq);
-    if (status == MT_OK)
-        status = find_largest_model(plan, &out->largest_model);
-    return status == MT_OK ? mt_fit_find_smallest_card(plan, reserve_bytes, &out->smallest_card) : status;
+    MT_TRY(mt_fit_find_remedies(plan, out));
+    MT_TRY(find_largest(plan, MT_SETTING_BATCH, out->fit.capacity_bytes, &out->batch));
+    MT_TRY(find_largest(plan, MT_SETTING_SEQ, out->fit.capacity_bytes, &out->seq));
+    MT_TRY(find_largest_model(plan, &out->largest_model));
+    return mt_fit_find_smallest_card(plan, reserve_bytes, &out->smallest_card);
 }
 
 static const struct mt_fit_remedy *first_that_fits(const struct mt_fit_remedy *remedies, size_t count)

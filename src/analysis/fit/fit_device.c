@@ -9,11 +9,10 @@
 
 static mt_status check_reserve(const struct mt_fit_device *device)
 {
-    char reserve[MT_BYTES_TEXT], memory[MT_BYTES_TEXT];
     if (device->reserve_bytes < device->memory_bytes)
         return MT_OK;
     return mt_fail(MT_USAGE, "to keep %s free leaves nothing of the %s that %s has: keep less of it free",
-                   mt_format_bytes(device->reserve_bytes, reserve), mt_format_bytes(device->memory_bytes, memory),
+                   MT_SIZE(device->reserve_bytes), MT_SIZE(device->memory_bytes),
                    device->name);
 }
 

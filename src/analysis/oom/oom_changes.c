@@ -154,8 +154,7 @@ static mt_status reproduce(struct extended *extended, const struct mt_refusal *r
 static void add(struct mt_replayed_changes *changes, const struct mt_replayed_change *change)
 {
     assert(change->replay.fits);
-    changes->items = mt_host_resize(changes->items, changes->count + 1, sizeof *change);
-    changes->items[changes->count++] = *change;
+    *MT_HOST_ADD(changes->items, changes->count) = *change;
 }
 
 static mt_status try_policy(const struct extended *extended, struct mt_replayed_changes *out)

@@ -309,11 +309,8 @@ uint64_t mt_refusal_elsewhere(const struct mt_refusal *refusal)
 mt_status mt_refusal_create(const struct mt_advice_input *input, struct mt_refusal *out)
 {
     *out = (struct mt_refusal){.capacity_bytes = input->capacity_bytes, .device_free_bytes = -1};
-    mt_status status = find_mark(input, out);
-    if (status == MT_OK)
-        status = find_need(input, out);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(find_mark(input, out));
+    MT_TRY(find_need(input, out));
     assert(out->mark.event == input->last_event);
     find_given_back(input, out);
     visit_segments(input, out);
