@@ -120,6 +120,13 @@ struct mt_alloc_settings mt_alloc_settings_as_torch(const struct mt_alloc_settin
     return settings->policy == MT_POLICY_TORCH ? *settings : mt_alloc_settings_of(MT_POLICY_TORCH);
 }
 
+bool mt_alloc_settings_are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b)
+{
+    return a->policy == b->policy && a->max_split_bytes == b->max_split_bytes &&
+           a->roundup_power2_divisions == b->roundup_power2_divisions && a->gc_threshold == b->gc_threshold &&
+           a->expandable_segments == b->expandable_segments;
+}
+
 bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings)
 {
     int divisions = settings->roundup_power2_divisions;

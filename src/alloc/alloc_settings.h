@@ -32,6 +32,9 @@ struct mt_alloc_settings mt_alloc_settings_as_torch(const struct mt_alloc_settin
 /* True if the settings have these invariants. */
 bool mt_alloc_settings_are_sound(const struct mt_alloc_settings *settings);
 
+/* True if an allocator does the same with either. */
+bool mt_alloc_settings_are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b);
+
 /* Reads "policy=torch,max_split=200MiB,roundup_power2_divisions=4,gc_threshold=0.8,
  * expandable_segments=on"; "" is the default. Fails with MT_USAGE
  * and the list of what there is for an unknown key or value. */

@@ -1,4 +1,36 @@
-/* Tables for people: aligned columns, a header, names made safe for a terminal.
+/* Answers for people: sentences, wrapped at words, and tables with aligned columns and a header. Names in either are made safe for
+ * a terminal. */
+#ifndef MT_ANSWER_TABLE_H
+#define MT_ANSWER_TABLE_H
+
+#include "answer/row.h"
+
+#include <stdio.h>
+
+/* ---- the screen: the place that answers for people are printed on ---- */
+
+struct mt_screen {
+    FILE *file;                     /* borrowed */
+    int columns;                    /* of the terminal; 0: it is none, or does not say */
+    int width;                      /* of sentences */
+    bool is_styled;                 /* headers may be bold */
+    void (*note)(const char *text); /* is told once of a table which columns were left out */
+};
+
+/* Prints a sentence and ends its last line. Blanks at its beginning indent every line; line ends before them are printed
+ * first. */
+void mt_screen_say(const struct mt_screen *screen, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Does the same, and releases the sentence. */
+void mt_screen_line(const struct mt_screen *screen, struct mt_text *line);
+
+/* Prints words whose first line begins at the cursor, which is in column `indent`. Further lines begin there. */
+void mt_screen_continue(const struct mt_screen *screen, const char *words, size_t indent);
+
+/* Ends a line, so that the next text is set apart. */
+void mt_screen_gap(const struct mt_screen *screen);
+
+/* ---- tables ----
  *
  * Rows are kept until they are printed, so that the columns fit. A long table is printed part by part while it is made,
  * and its columns only grow. So print its title before you add rows.
@@ -6,11 +38,6 @@
  * On a terminal that is too narrow, columns of text are shortened with an ellipsis, the widest first; numbers and dates
  * never are. Columns that can be spared are left out before texts become too short to be told apart. If nothing helps,
  * lines break and all is shown. The same holds where the output is a file or a pipe. */
-#ifndef MT_ANSWER_TABLE_H
-#define MT_ANSWER_TABLE_H
-
-#include "answer/row.h"
-#include "answer/screen.h"
 
 typedef enum mt_align { MT_ALIGN_LEFT, MT_ALIGN_RIGHT } mt_align;
 

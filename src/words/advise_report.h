@@ -3,7 +3,7 @@
 #define MT_WORDS_ADVISE_REPORT_H
 
 #include "analysis/advise/advise_answer.h"
-#include "answer/screen.h"
+#include "answer/table.h"
 
 /* Prints the answer. */
 void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_screen *screen);

@@ -4,7 +4,7 @@
 
 #include "analysis/advise/program_changes.h"
 #include "answer/row.h"
-#include "answer/screen.h"
+#include "answer/table.h"
 
 /* A change. Invariant: hint has what a user types, if it is not the change itself. */
 struct mt_change_row {

@@ -3,7 +3,7 @@
 #ifndef MT_WORDS_CHECK_REPORT_H
 #define MT_WORDS_CHECK_REPORT_H
 
-#include "answer/screen.h"
+#include "answer/table.h"
 #include "words/check_words.h"
 
 /* Prints one line if it passed; otherwise nine at most: the verdict, the criteria that failed, as many as fit, and what to

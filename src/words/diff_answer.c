@@ -104,18 +104,16 @@ static const struct mt_field cause_fields[] = {
 static const struct mt_row_type cause_type = MT_ROW_TYPE(ROW, cause_fields);
 #undef ROW
 
-#define ROW struct mt_diff_category
+#define ROW struct mt_diff_group
 static const struct mt_field category_fields[] = {
-    MT_TEXT(ROW, category, "category", "category", NULL),
-    MT_BYTES(ROW, max_bytes[MT_SIDE_A], "a_max_bytes", "A", "requested"),
-    MT_BYTES(ROW, max_bytes[MT_SIDE_B], "b_max_bytes", "B", NULL),
+    MT_TEXT(ROW, name, "category", "category", NULL),
+    MT_BYTES(ROW, bytes[MT_SIDE_A], "a_max_bytes", "A", "requested"),
+    MT_BYTES(ROW, bytes[MT_SIDE_B], "b_max_bytes", "B", NULL),
     MT_DIFFERENCE(ROW, delta_bytes, "delta_bytes", "difference", NULL),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_diff_category_type = MT_ROW_TYPE(ROW, category_fields);
-#undef ROW
 
-#define ROW struct mt_diff_group
 #define X(KEY, text)                                                                                                   \
     static const struct mt_field group_fields_##KEY[] = {                                                              \
         MT_TEXT(ROW, name, text, text, NULL),                                                                          \
@@ -173,7 +171,7 @@ struct answer_row {
     size_t different_count, unknown_count;
     struct mt_diff_parts allocated, reserved; /* borrowed */
     struct cause_row *causes, *reserved_causes;
-    const struct mt_diff_category *categories;
+    const struct mt_diff_group *categories;
     const struct mt_diff_length *lengths;
     size_t category_count, length_count;
 };

@@ -44,7 +44,7 @@ struct mt_diff_answer {
     struct mt_text doubts[MT_MOST_DIFF_DOUBTS]; /* what makes the two hard to compare, a sentence each */
     size_t doubt_count;
     struct mt_diff diff;
-    struct mt_diff_category *categories; /* the largest of either first */
+    struct mt_diff_group *categories; /* the largest of either first */
     size_t category_count;
     int key;                      /* mt_group_key of the groups; MT_NO_GROUPS: there are none */
     struct mt_diff_group *groups; /* the largest difference first */

@@ -2,7 +2,7 @@
 #ifndef MT_WORDS_DIFF_REPORT_H
 #define MT_WORDS_DIFF_REPORT_H
 
-#include "answer/screen.h"
+#include "answer/table.h"
 #include "words/diff_answer.h"
 
 /* The extent of a diff: the most rows of live memory, unless all are shown and causes that matter little too. */

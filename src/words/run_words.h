@@ -3,7 +3,7 @@
 #define MT_WORDS_RUN_WORDS_H
 
 #include "analysis/fit/fit.h"
-#include "answer/screen.h"
+#include "answer/table.h"
 #include "producers/model/settings.h"
 
 enum { MT_RUN_OPTION_BYTES = 64 };

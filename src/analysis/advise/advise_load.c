@@ -127,13 +127,6 @@ static mt_status load_window(const struct mt_question *question, struct mt_advic
     return load_rest(question, out);
 }
 
-static bool are_equal(const struct mt_alloc_settings *a, const struct mt_alloc_settings *b)
-{
-    return a->policy == b->policy && a->max_split_bytes == b->max_split_bytes &&
-           a->roundup_power2_divisions == b->roundup_power2_divisions && a->gc_threshold == b->gc_threshold &&
-           a->expandable_segments == b->expandable_segments;
-}
-
 /* Makes the answer one about the allocator that is asked about, NULL: the usual one. */
 static void choose_allocator(const struct mt_alloc_settings *alloc, struct mt_advice_input *input)
 {
@@ -142,7 +135,7 @@ static void choose_allocator(const struct mt_alloc_settings *alloc, struct mt_ad
         input->settings = *alloc;
     else if (input->program.kind == MT_PROGRAM_MODEL)
         input->settings = mt_alloc_settings_as_torch(&own);
-    input->is_another = !are_equal(&input->settings, &own);
+    input->is_another = !mt_alloc_settings_are_equal(&input->settings, &own);
 }
 
 mt_status mt_advice_material_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,

@@ -144,17 +144,10 @@ struct mt_diff_group {
 mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *b, mt_group_key key,
                          struct mt_diff_group **out_rows, size_t *out_count);
 
-/* The largest allocation of a category in both runs, over all phases; 0: it has none there. Bytes are requested.
- * Invariant: delta_bytes = max_bytes of B less max_bytes of A. */
-struct mt_diff_category {
-    const char *category;
-    uint64_t max_bytes[MT_SIDE_COUNT];
-    int64_t delta_bytes;
-};
-
-/* Lists the categories of both runs, the one with the largest allocation first. The caller frees the rows, whose texts are
- * borrowed from both traces. */
-mt_status mt_diff_categories(const struct mt_question *a, const struct mt_question *b,
-                             struct mt_diff_category **out_rows, size_t *out_count);
+/* Lists the categories of both runs, the one with the largest allocation of all phases first. A row's bytes are those of that
+ * allocation, as requested; 0: the category has none there. The caller frees the rows, whose texts are borrowed from both
+ * traces. */
+mt_status mt_diff_categories(const struct mt_question *a, const struct mt_question *b, struct mt_diff_group **out_rows,
+                             size_t *out_count);
 
 #endif

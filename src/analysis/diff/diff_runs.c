@@ -190,6 +190,20 @@ static mt_status add_groups(const struct mt_question *of, mt_group_key key, mt_s
     return status;
 }
 
+/* Completes the groups, and puts them in order. */
+static void finish_groups(struct groups *groups, int (*compare)(const void *, const void *),
+                          struct mt_diff_group **out_rows, size_t *out_count)
+{
+    for (size_t i = 0; i < groups->count; i++) {
+        struct mt_diff_group *group = &groups->items[i];
+        group->delta_bytes = difference(group->bytes[MT_SIDE_A], group->bytes[MT_SIDE_B]);
+    }
+    if (groups->count > 1)
+        qsort(groups->items, groups->count, sizeof *groups->items, compare);
+    *out_rows = groups->items;
+    *out_count = groups->count;
+}
+
 mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *b, mt_group_key key,
                          struct mt_diff_group **out_rows, size_t *out_count)
 {
@@ -197,61 +211,37 @@ mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *
     mt_status status = add_groups(a, key, MT_SIDE_A, &groups);
     if (status == MT_OK)
         status = add_groups(b, key, MT_SIDE_B, &groups);
-    for (size_t i = 0; i < groups.count; i++)
-        groups.items[i].delta_bytes = difference(groups.items[i].bytes[MT_SIDE_A], groups.items[i].bytes[MT_SIDE_B]);
-    if (groups.count > 1)
-        qsort(groups.items, groups.count, sizeof *groups.items, compare_groups);
-    *out_rows = groups.items;
-    *out_count = groups.count;
+    finish_groups(&groups, compare_groups, out_rows, out_count);
     return status;
-}
-
-struct categories {
-    struct mt_diff_category *items;
-    size_t count;
-};
-
-/* Returns the row of a category, adding it if there is none. */
-static struct mt_diff_category *category_of(struct categories *categories, const char *name)
-{
-    for (size_t i = 0; i < categories->count; i++)
-        if (strcmp(categories->items[i].category, name) == 0)
-            return &categories->items[i];
-    categories->items = mt_host_resize(categories->items, categories->count + 1, sizeof *categories->items);
-    categories->items[categories->count] = (struct mt_diff_category){.category = name};
-    return &categories->items[categories->count++];
 }
 
 static int compare_categories(const void *left, const void *right)
 {
-    const struct mt_diff_category *a = left, *b = right;
-    uint64_t a_bytes = mt_larger(a->max_bytes[MT_SIDE_A], a->max_bytes[MT_SIDE_B]);
-    uint64_t b_bytes = mt_larger(b->max_bytes[MT_SIDE_A], b->max_bytes[MT_SIDE_B]);
-    int order = MT_COMPARE(b_bytes, a_bytes);
-    return order != 0 ? order : strcmp(a->category, b->category);
+    const struct mt_diff_group *a = left, *b = right;
+    int order = MT_COMPARE(mt_larger(b->bytes[MT_SIDE_A], b->bytes[MT_SIDE_B]),
+                           mt_larger(a->bytes[MT_SIDE_A], a->bytes[MT_SIDE_B]));
+    return order != 0 ? order : strcmp(a->name, b->name);
 }
 
-mt_status mt_diff_categories(const struct mt_question *a, const struct mt_question *b,
-                             struct mt_diff_category **out_rows, size_t *out_count)
+static mt_status add_categories(const struct mt_question *of, mt_side side, struct groups *groups)
 {
-    const struct mt_question *const runs[] = {[MT_SIDE_A] = a, [MT_SIDE_B] = b};
-    struct categories categories = {0};
-    mt_status status = MT_OK;
-    for (int side = 0; side < MT_SIDE_COUNT && status == MT_OK; side++) {
-        struct mt_category_row *rows = NULL;
-        size_t count = 0;
-        status = mt_trace_categories(runs[side]->trace, runs[side]->run, NULL, &rows, &count);
-        for (size_t i = 0; i < count; i++)
-            category_of(&categories, rows[i].category)->max_bytes[side] = rows[i].max_bytes;
-        free(rows);
-    }
-    for (size_t i = 0; i < categories.count; i++)
-        categories.items[i].delta_bytes =
-            (int64_t)(categories.items[i].max_bytes[MT_SIDE_B] - categories.items[i].max_bytes[MT_SIDE_A]);
-    if (categories.count > 1)
-        qsort(categories.items, categories.count, sizeof *categories.items, compare_categories);
-    *out_rows = categories.items;
-    *out_count = categories.count;
+    struct mt_category_row *rows = NULL;
+    size_t count = 0;
+    mt_status status = mt_trace_categories(of->trace, of->run, NULL, &rows, &count);
+    for (size_t i = 0; i < count; i++)
+        group_of(groups, rows[i].category)->bytes[side] = rows[i].max_bytes;
+    free(rows);
+    return status;
+}
+
+mt_status mt_diff_categories(const struct mt_question *a, const struct mt_question *b, struct mt_diff_group **out_rows,
+                             size_t *out_count)
+{
+    struct groups groups = {0};
+    mt_status status = add_categories(a, MT_SIDE_A, &groups);
+    if (status == MT_OK)
+        status = add_categories(b, MT_SIDE_B, &groups);
+    finish_groups(&groups, compare_categories, out_rows, out_count);
     return status;
 }
 

@@ -40,10 +40,7 @@ static mt_status load(const struct mt_question *question, const struct mt_alloc_
 static bool are_alike(const struct mt_program_change *a, const struct mt_program_change *b)
 {
     return a->kind == b->kind && a->optimizer == b->optimizer && strcmp(a->place, b->place) == 0 &&
-           a->alloc.policy == b->alloc.policy && a->alloc.expandable_segments == b->alloc.expandable_segments &&
-           a->alloc.max_split_bytes == b->alloc.max_split_bytes &&
-           a->alloc.roundup_power2_divisions == b->alloc.roundup_power2_divisions &&
-           a->alloc.gc_threshold == b->alloc.gc_threshold;
+           mt_alloc_settings_are_equal(&a->alloc, &b->alloc);
 }
 
 /* True if the change fits the device: it does with less than that, or the replay there, which gave cached segments back. */
