@@ -109,6 +109,16 @@ static const struct mt_field *find_field(const struct mt_row_type *type, const c
     return NULL;
 }
 
+void mt_rows_release(const struct mt_row_type *type, void *rows, size_t count)
+{
+    static_assert(offsetof(struct mt_text, data) == 0, "a field finds the text where its data is");
+    for (size_t i = 0; i < count; i++)
+        for (const struct mt_field *field = type->fields; field->name != NULL; field++)
+            if (field->is_owned)
+                mt_text_release((struct mt_text *)((char *)rows + i * type->bytes + field->offset));
+    free(rows);
+}
+
 const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name)
 {
     const struct mt_field *field = find_field(type, name);

@@ -87,6 +87,7 @@ struct mt_field {
     const char *format;           /* of MT_FIELD_NUMBER in tables, for printf; NULL: "%.2f" */
     mt_field_kind kind;
     bool is_shown_only; /* in tables, and not in JSON or CSV */
+    bool is_owned;      /* a struct mt_text that the row owns; its data is the value */
 };
 
 /* A kind of row. Field names are unique, but for those of fields that are only shown. */
@@ -112,7 +113,17 @@ struct mt_row_type {
     }
 #define MT_TEXT(...) MT_FIELD(TEXT, const char *, __VA_ARGS__)
 #define MT_NAME(...) MT_FIELD(NAME, const char *, __VA_ARGS__)
-#define MT_OWNED(row, member, ...) MT_FIELD(TEXT, char *, row, member.data, __VA_ARGS__) /* of a struct mt_text */
+/* Of a struct mt_text that the row owns (mt_rows_release). */
+#define MT_OWNED(row, member, field_name, title, words)                                                                \
+    {                                                                                                                  \
+        .kind = MT_FIELD_TEXT, .offset = MT_FIELD_AT(row, member, struct mt_text), .name = (field_name),               \
+        .heading = (title), .meaning = (words), .is_owned = true                                                       \
+    }
+#define MT_SHOWN_OWNED(field_kind, row, member, field_name, title)                                                     \
+    {                                                                                                                  \
+        .kind = MT_FIELD_##field_kind, .offset = MT_FIELD_AT(row, member, struct mt_text), .name = (field_name),       \
+        .heading = (title), .is_shown_only = true, .is_owned = true                                                    \
+    }
 #define MT_DIGITS(...) MT_FIELD(DIGITS, const char *, __VA_ARGS__)
 #define MT_INTEGER(...) MT_FIELD(INTEGER, int64_t, __VA_ARGS__)
 #define MT_STREAM(...) MT_FIELD(STREAM, mt_stream, __VA_ARGS__)
@@ -193,6 +204,9 @@ struct mt_row_type {
     {                                                                                                                  \
         .bytes = sizeof(row), .fields = (list)                                                                         \
     }
+
+/* Frees `count` rows, one behind the other, and the texts that they own. */
+void mt_rows_release(const struct mt_row_type *type, void *rows, size_t count);
 
 /* Returns the field of that name, of the row or of a part that it begins with; there must be one. */
 const struct mt_field *mt_row_field(const struct mt_row_type *type, const char *name);

@@ -39,7 +39,7 @@ static const struct mt_field option_fields[] = {
     MT_SHOWN(BYTES, uint64_t, ROW, peak.requested_bytes, "requested", "requested"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.allocated_bytes, "allocated", "allocated"),
     MT_SHOWN(BYTES, uint64_t, ROW, peak.reserved_bytes, "reserved", "reserved"),
-    MT_SHOWN(DIGITS, char *, ROW, difference.data, "difference", "difference"),
+    MT_SHOWN_OWNED(DIGITS, ROW, difference, "difference", "difference"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_advice_option_type = MT_ROW_TYPE(ROW, option_fields);
@@ -66,7 +66,7 @@ static const struct mt_field finding_fields[] = {
     MT_TEXT(ROW, pattern, "pattern", "pattern", "the kind of waste"),
     MT_BYTES(ROW, finding.saved_bytes, "saved_bytes", "saves",
              "by which the peak of requested bytes falls if it is mended; of fragmentation, that of reserved bytes"),
-    MT_SHOWN(TEXT, char *, ROW, what.data, "what", "what"),
+    MT_SHOWN_OWNED(TEXT, ROW, what, "what", "what"),
     MT_NAME(ROW, finding.category, "category", NULL, "of its blocks; this and the next four: null where they differ"),
     MT_NAME(ROW, finding.role, "role", NULL, NULL),
     MT_NAME(ROW, finding.op, "op", NULL, NULL),
@@ -77,7 +77,7 @@ static const struct mt_field finding_fields[] = {
     MT_BYTES(ROW, finding.bytes, "bytes", "bytes", "wasted at the peak or, if nothing is then, when most is"),
     MT_KNOWN(ROW, events, "events", NULL, "for which each block is wasted, the median; null: of fragmentation"),
     MT_KNOWN(ROW, ns, "ns", NULL, "the same in time"),
-    MT_SHOWN(DIGITS, char *, ROW, duration.data, "for", "for"),
+    MT_SHOWN_OWNED(DIGITS, ROW, duration, "for", "for"),
     MT_KNOWN(ROW, total_blocks, "total_blocks", NULL, "that are wasted over the run"),
     MT_NUMBER(ROW, byte_seconds, "byte_seconds", NULL, "that are wasted over the run"),
     MT_BYTES(ROW, finding.claim_bytes, "claimed_bytes", NULL, "the peak of requested bytes if mended, by adding up"),
@@ -189,17 +189,6 @@ struct mt_finding_row *mt_finding_rows_create(const struct mt_advice *advice, co
     return rows;
 }
 
-void mt_finding_rows_release(struct mt_finding_row *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        mt_text_release(&rows[i].alloc);
-        mt_text_release(&rows[i].hint);
-        mt_text_release(&rows[i].what);
-        mt_text_release(&rows[i].duration);
-    }
-    free(rows);
-}
-
 static struct mt_replay_result peak_of(const struct mt_simulation *simulation)
 {
     return (struct mt_replay_result){.requested_bytes = simulation->peak_requested_bytes,
@@ -224,16 +213,6 @@ struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_
                     row->peak.fits ? MT_SIZE_DIFFERENCE(-row->saved_bytes) : "ends out of memory");
     }
     return rows;
-}
-
-void mt_advice_options_release(struct mt_advice_option_row *rows, size_t option_count)
-{
-    for (size_t i = 0; i <= option_count; i++) {
-        mt_text_release(&rows[i].change);
-        mt_text_release(&rows[i].command);
-        mt_text_release(&rows[i].difference);
-    }
-    free(rows);
 }
 
 struct mt_replay_result mt_advice_peaks(const struct mt_advice_answer *answer)
@@ -269,8 +248,8 @@ json_t *mt_advice_json(const struct mt_advice_answer *answer)
     mt_change_rows_create(&answer->changes, &material->input.program, &row.changes);
     json_t *object = mt_answer_begin("advise", answer->question->run);
     mt_row_add_json(&mt_advice_type, &row, object);
-    mt_advice_options_release(options, simulated->count);
-    mt_finding_rows_release(findings, advice->count);
+    mt_rows_release(&mt_advice_option_type, options, simulated->count + 1);
+    mt_rows_release(&mt_finding_type, findings, advice->count);
     mt_change_rows_release(&row.changes);
     mt_text_release(&alloc);
     return object;

@@ -23,9 +23,8 @@ struct mt_finding_row {
 /* Describes a finding; only tables have its number, what it is about, its duration and what is reserved without it. */
 extern const struct mt_row_type mt_finding_type;
 
-/* Returns a row for each finding, in their order. Release them. */
+/* Returns a row for each finding, in their order. Release them (mt_rows_release). */
 struct mt_finding_row *mt_finding_rows_create(const struct mt_advice *advice, const struct mt_program *program);
-void mt_finding_rows_release(struct mt_finding_row *rows, size_t count);
 
 /* Returns the peaks of the run itself. */
 struct mt_replay_result mt_advice_peaks(const struct mt_advice_answer *answer);
@@ -43,7 +42,6 @@ extern const struct mt_row_type mt_advice_option_type;
 
 /* Returns a row for the run as it is and, behind it, one for each option that was simulated. Release them. */
 struct mt_advice_option_row *mt_advice_options_create(const struct mt_simulated_advice *simulated);
-void mt_advice_options_release(struct mt_advice_option_row *rows, size_t option_count);
 
 /* Describes a line of the program that asked for memory, with fields of tables. */
 extern const struct mt_row_type mt_peak_line_type;

@@ -337,7 +337,7 @@ static void print_simulated(const struct report *report)
     mt_screen_say(report->screen, "\nOptions of memtrace run, on %s, each in a whole run with it:", simulated->device);
     mt_screen_rows(report->screen, &mt_advice_option_type, "change requested allocated reserved difference", NULL, rows,
                    simulated->count + 1);
-    mt_advice_options_release(rows, simulated->count);
+    mt_rows_release(&mt_advice_option_type, rows, simulated->count + 1);
 }
 
 /* Prints the lines of the program that asked for most of the peak; of a dry run, also how changes of it can be tried. */
@@ -372,5 +372,5 @@ void mt_advise_print(const struct mt_advice_answer *answer, const struct mt_scre
     print_simulated(&report);
     mt_changes_print(&answer->changes, &input->program, screen);
     print_lines(&report);
-    mt_finding_rows_release(report.rows, answer->advice.count);
+    mt_rows_release(&mt_finding_type, report.rows, answer->advice.count);
 }

@@ -201,12 +201,7 @@ void mt_change_rows_create(const struct mt_program_changes *changes, const struc
 
 void mt_change_rows_release(struct mt_change_rows *rows)
 {
-    for (size_t i = 0; i < rows->count; i++) {
-        mt_text_release(&rows->items[i].change);
-        mt_text_release(&rows->items[i].hint);
-        mt_text_release(&rows->items[i].basis);
-    }
-    free(rows->items);
+    mt_rows_release(&mt_change_type, rows->items, rows->count);
     free(rows->gaps);
     *rows = (struct mt_change_rows){0};
 }

@@ -388,13 +388,9 @@ mt_status mt_check_row_create(const struct mt_check *check, const struct mt_chec
 
 void mt_check_row_release(struct mt_check_row *row)
 {
-    for (size_t i = 0; i < row->count; i++) {
-        mt_text_release(&row->criteria[i].name);
-        mt_text_release(&row->criteria[i].finding);
-    }
+    mt_rows_release(&mt_criterion_type, row->criteria, row->count);
     for (size_t i = 0; i < row->hints.count; i++)
         mt_text_release(&row->hints.items[i].command);
-    free(row->criteria);
     mt_text_release(&row->differences);
     json_decref(row->next);
 }
@@ -464,9 +460,5 @@ void mt_check_trials_row_create(const struct mt_check_trials *trials, struct mt_
 
 void mt_check_trials_row_release(struct mt_check_trials_row *row)
 {
-    for (size_t i = 0; i < row->count; i++) {
-        mt_text_release(&row->rows[i].criterion);
-        mt_text_release(&row->rows[i].expected);
-    }
-    free(row->rows);
+    mt_rows_release(&mt_check_trial_type, row->rows, row->count);
 }

@@ -221,15 +221,6 @@ static struct cause_row *causes_create(const struct mt_diff *diff, const struct 
     return rows;
 }
 
-static void causes_release(struct cause_row *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        mt_text_release(&rows[i].title);
-        mt_text_release(&rows[i].evidence);
-    }
-    free(rows);
-}
-
 /* Adds the groups, and the key that they are of. */
 static void add_groups(const struct mt_diff_answer *answer, json_t *object)
 {
@@ -261,8 +252,8 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer)
     mt_row_add_json(&mt_diff_type, &row, object);
     if (answer->key != MT_NO_GROUPS)
         add_groups(answer, object);
-    causes_release(row.causes, diff->allocated.cause_count);
-    causes_release(row.reserved_causes, diff->reserved.cause_count);
+    mt_rows_release(&cause_type, row.causes, diff->allocated.cause_count);
+    mt_rows_release(&cause_type, row.reserved_causes, diff->reserved.cause_count);
     return object;
 }
 

@@ -115,12 +115,7 @@ void mt_trial_rows_create(const struct mt_dry_fit *fit, struct mt_trial_rows *ou
 
 void mt_trial_rows_release(struct mt_trial_rows *rows)
 {
-    for (size_t i = 0; i < rows->count; i++) {
-        mt_text_release(&rows->items[i].kind);
-        mt_text_release(&rows->items[i].change);
-        mt_text_release(&rows->items[i].hint);
-    }
-    free(rows->items);
+    mt_rows_release(&mt_trial_type, rows->items, rows->count);
     free(rows->gaps);
     *rows = (struct mt_trial_rows){0};
 }

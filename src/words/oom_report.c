@@ -142,9 +142,9 @@ struct live_line {
 };
 
 static const struct mt_field live_fields[] = {
-    MT_SHOWN(TEXT, char *, struct live_line, name.data, "role", "live, by role"),
-    MT_SHOWN(TEXT, char *, struct live_line, name.data, "category", "live, by category"),
-    MT_SHOWN(TEXT, char *, struct live_line, name.data, "place", "live, by place"),
+    MT_SHOWN_OWNED(TEXT, struct live_line, name, "role", "live, by role"),
+    MT_SHOWN_OWNED(TEXT, struct live_line, name, "category", "live, by category"),
+    MT_SHOWN_OWNED(TEXT, struct live_line, name, "place", "live, by place"),
     MT_SHOWN(BYTES, uint64_t, struct live_line, bytes, "bytes", "allocated"),
     MT_SHOWN(SHARE, double, struct live_line, share, "share", "share"),
     MT_SHOWN(COUNT, uint64_t, struct live_line, blocks, "blocks", "blocks"),

@@ -63,7 +63,7 @@ static const struct mt_field hole_fields[] = {
     MT_BYTES(ROW, group.bytes, "bytes", "size", NULL),
     MT_BYTES(ROW, group.largest_bytes, "largest_bytes", "largest", NULL),
     MT_SHOWN(TEXT, const char *, ROW, segments, "segments", "holes in segments"),
-    MT_SHOWN(TEXT, char *, ROW, why.data, "why", "why they could not serve"),
+    MT_SHOWN_OWNED(TEXT, ROW, why, "why", "why they could not serve"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_oom_hole_type = MT_ROW_TYPE(ROW, hole_fields);
@@ -286,16 +286,9 @@ void mt_oom_row_create(const struct mt_oom_answer *answer, struct mt_oom_row *ou
 
 void mt_oom_row_release(struct mt_oom_row *row)
 {
-    for (size_t i = 0; i < row->hole_count; i++)
-        mt_text_release(&row->holes[i].why);
-    for (size_t i = 0; i < row->change_count; i++) {
-        mt_text_release(&row->changes[i].change);
-        mt_text_release(&row->changes[i].command);
-        mt_text_release(&row->changes[i].hint);
-    }
+    mt_rows_release(&mt_oom_hole_type, row->holes, row->hole_count);
+    mt_rows_release(&mt_oom_change_type, row->changes, row->change_count);
     mt_text_release(&row->verdict);
-    free(row->holes);
-    free(row->changes);
     *row = (struct mt_oom_row){0};
 }
 

@@ -25,25 +25,24 @@ static json_t *list_bytes(const uint64_t *bytes, size_t count)
 /* Returns the course of a replay. Bin i begins at the event (first + i * width) / 2 of the run. */
 static json_t *describe_curve(const struct mt_run *run, const struct mt_replay_curve *curve)
 {
-    json_t *object = json_object();
-    json_object_set_new(object, "first", json_integer(curve->first - mt_position_at(run->first_event)));
-    json_object_set_new(object, "width", json_integer((json_int_t)curve->width));
-    json_object_set_new(object, "allocated_bytes", list_bytes(curve->allocated_bytes, curve->count));
-    json_object_set_new(object, "reserved_bytes", list_bytes(curve->reserved_bytes, curve->count));
-    return object;
+    return json_pack("{s:I, s:I, s:o, s:o}", "first", (json_int_t)(curve->first - mt_position_at(run->first_event)),
+                     "width", (json_int_t)curve->width, "allocated_bytes",
+                     list_bytes(curve->allocated_bytes, curve->count), "reserved_bytes",
+                     list_bytes(curve->reserved_bytes, curve->count));
 }
 
 /* Adds the peaks, and the course of a replay; NULL for a simulation. */
 static void add_peaks(json_t *object, const struct mt_run *run, const struct mt_replay_result *peaks,
                       const struct mt_replay_curve *curve)
 {
-    json_object_set_new(object, "proof",
-                        json_string(mt_oom_proof_name(curve != NULL ? MT_PROOF_REPLAY : MT_PROOF_SIMULATION)));
-    json_object_set_new(object, "requested_bytes", json_integer((json_int_t)peaks->requested_bytes));
-    json_object_set_new(object, "allocated_bytes", json_integer((json_int_t)peaks->allocated_bytes));
-    json_object_set_new(object, "reserved_bytes", json_integer((json_int_t)peaks->reserved_bytes));
+    mt_row_add_json(&mt_replay_peak_type, peaks, object);
     json_object_set_new(object, "fits", json_boolean(peaks->fits));
     json_object_set_new(object, "curve", curve != NULL ? describe_curve(run, curve) : json_null());
+}
+
+static json_t *proof_json(const struct mt_replay_curve *curve)
+{
+    return json_string(mt_oom_proof_name(curve != NULL ? MT_PROOF_REPLAY : MT_PROOF_SIMULATION));
 }
 
 /* A change in words: what it is, and the command or the hint of how to make it. */
@@ -55,10 +54,9 @@ struct change_words {
 static void append_change(json_t *list, const struct mt_run *run, struct change_words *words,
                           const struct mt_replay_result *peaks, const struct mt_replay_curve *curve)
 {
-    json_t *object = json_object();
-    json_object_set_new(object, "change", mt_json_text(mt_text_get(&words->change)));
-    json_object_set_new(object, "command", mt_json_text(mt_text_get(&words->command)));
-    json_object_set_new(object, "hint", mt_json_text(mt_text_get(&words->hint)));
+    json_t *object = json_pack("{s:o, s:o, s:o, s:o}", "change", mt_json_text(mt_text_get(&words->change)), "command",
+                               mt_json_text(mt_text_get(&words->command)), "hint",
+                               mt_json_text(mt_text_get(&words->hint)), "proof", proof_json(curve));
     add_peaks(object, run, peaks, curve);
     json_array_append_new(list, object);
     mt_text_release(&words->change);
@@ -71,12 +69,10 @@ static json_t *describe_cards(void)
     json_t *list = json_array();
     for (const char *const *name = mt_card_names(); *name != NULL; name++) {
         struct mt_card card;
-        json_t *object = json_object();
         if (!mt_card_find(*name, &card))
             assert(false);
-        json_object_set_new(object, "name", json_string(*name));
-        json_object_set_new(object, "usable_bytes", json_integer((json_int_t)mt_card_usable_bytes(&card)));
-        json_array_append_new(list, object);
+        json_array_append_new(
+            list, json_pack("{s:s, s:I}", "name", *name, "usable_bytes", (json_int_t)mt_card_usable_bytes(&card)));
     }
     return list;
 }
@@ -85,15 +81,12 @@ static json_t *describe(const struct mt_run *run, const struct mt_alloc_settings
                         const struct mt_replay_result *as_it_was, json_t *changes)
 {
     struct mt_text alloc = {0};
-    json_t *object = json_object(), *before = json_object();
     mt_alloc_settings_format_short(settings, &alloc);
-    json_object_set_new(before, "alloc", mt_json_text(mt_text_get(&alloc)));
+    json_t *before =
+        json_pack("{s:o, s:o}", "alloc", mt_json_text(mt_text_get(&alloc)), "proof", proof_json(&as_it_was->curve));
     add_peaks(before, run, as_it_was, &as_it_was->curve);
-    json_object_set_new(object, "as_it_was", before);
-    json_object_set_new(object, "changes", changes);
-    json_object_set_new(object, "cards", describe_cards());
     mt_text_release(&alloc);
-    return object;
+    return json_pack("{s:o, s:o, s:o}", "as_it_was", before, "changes", changes, "cards", describe_cards());
 }
 
 /* ---- of a run that did not end out of memory: advise ---- */
@@ -108,7 +101,7 @@ static void append_options(json_t *list, const struct mt_advice_answer *answer)
         mt_text_add(&words.command, "%s", mt_text_get(&rows[i].command));
         append_change(list, answer->question->run, &words, &rows[i].peak, NULL);
     }
-    mt_advice_options_release(rows, simulated->count);
+    mt_rows_release(&mt_advice_option_type, rows, simulated->count + 1);
 }
 
 /* True if the change lowers a peak. */

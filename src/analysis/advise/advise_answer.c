@@ -2,10 +2,14 @@
 
 #include "analysis/run_settings.h"
 #include "analysis/traced_card.h"
+#include "base/memory.h"
+#include "base/order.h"
 #include "device/device.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Plans the run as it was, on a simulated device of its capacity. Fails with MT_USAGE if it can't be made again. */
 static mt_status plan_simulation(const struct mt_question *question, struct mt_simulated_advice *advice,
@@ -57,6 +61,51 @@ static mt_status load_peaks(struct mt_advice_answer *answer)
     return MT_OK;
 }
 
+enum { MOST_BLOCKS = 4096, MOST_LINES = 256 };
+
+/* Returns the line of that text, a new one if there is none yet; NULL if there are too many. */
+static struct mt_peak_line *line_of(struct mt_peak_line *lines, size_t *count, const struct mt_top_row *block)
+{
+    for (size_t i = 0; i < *count; i++)
+        if (strcmp(lines[i].line, block->line) == 0)
+            return &lines[i];
+    if (*count == MOST_LINES)
+        return NULL;
+    lines[*count] = (struct mt_peak_line){.line = block->line, .span = block->span};
+    return &lines[(*count)++];
+}
+
+static int compare_bytes(const void *left, const void *right)
+{
+    const struct mt_peak_line *a = left, *b = right;
+    int order = MT_COMPARE(b->bytes, a->bytes);
+    return order != 0 ? order : strcmp(a->line, b->line);
+}
+
+/* Adds up the largest blocks, which are nearly all bytes, by line. */
+static mt_status find_lines(const struct mt_question *question, struct mt_peak_lines *out)
+{
+    const struct mt_top_choice choice = {.grouping = MT_TOP_EACH, .moment = MT_TOP_AT_PEAK};
+    struct mt_peak_line lines[MOST_LINES];
+    struct mt_top_row *blocks;
+    size_t block_count, count = 0;
+    bool is_complete;
+    MT_TRY(mt_trace_top(question->trace, question->run, &choice, MOST_BLOCKS, &blocks, &block_count, &is_complete));
+    for (size_t i = 0; i < block_count; i++) {
+        const bool has_line = blocks[i].line != NULL && blocks[i].line[0] != '\0';
+        struct mt_peak_line *line = has_line ? line_of(lines, &count, &blocks[i]) : NULL;
+        if (line == NULL)
+            continue;
+        line->bytes += blocks[i].total_bytes;
+        line->blocks += blocks[i].count;
+    }
+    free(blocks);
+    qsort(lines, count, sizeof *lines, compare_bytes);
+    out->count = count < MT_MOST_PEAK_LINES ? count : MT_MOST_PEAK_LINES;
+    memcpy(out->items, lines, out->count * sizeof *lines);
+    return MT_OK;
+}
+
 mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                                 mt_advice_extent extent, size_t limit, struct mt_advice_answer *out)
 {
@@ -68,7 +117,7 @@ mt_status mt_advice_answer_load(const struct mt_question *question, const struct
     MT_TRY(mt_advice_create(&out->material.input, extent, limit, &out->advice));
     mt_program_kind kind = out->material.input.program.kind;
     if (kind != MT_PROGRAM_MODEL)
-        MT_TRY(mt_peak_lines_find(question, &out->lines));
+        MT_TRY(find_lines(question, &out->lines));
     if (kind == MT_PROGRAM_PYTORCH || kind == MT_PROGRAM_LIBRARY)
         return mt_program_changes_create(&out->material.input, &out->changes);
     return simulate(question, &out->material.input.settings, &out->simulated);

@@ -5,8 +5,6 @@
 #define MT_ANALYSIS_ADVISE_ANSWER_H
 
 #include "analysis/advise/advise.h"
-#include "analysis/fit/fit.h"
-#include "analysis/advise/peak_lines.h"
 #include "analysis/advise/program_changes.h"
 #include "producers/model/simulation.h"
 
@@ -26,6 +24,23 @@ struct mt_simulated_advice {
     /* That lower the peak. Of an eager run, the fused implementation, which the others need, comes first. */
     struct mt_simulated_option options[MT_MOST_SIMULATED_OPTIONS];
     size_t count;
+};
+
+enum { MT_MOST_PEAK_LINES = 5 };
+
+/* A line of the program's own code, and what it asked for. Texts are the trace's. */
+struct mt_peak_line {
+    const char *line; /* "train.py:29" */
+    const char *span; /* of its largest block; "": outside of any module */
+    uint64_t bytes;   /* requested */
+    uint64_t blocks;
+};
+
+/* The lines that asked for most of what is live at the peak of allocated bytes.
+ * Invariant: items are ordered by bytes, most first. Owns no memory. */
+struct mt_peak_lines {
+    struct mt_peak_line items[MT_MOST_PEAK_LINES];
+    size_t count; /* 0: the run recorded no call stacks */
 };
 
 /* A run, its peaks and the advice. Ownership: everything but the question; plans of options borrow the trace's texts. */

@@ -1,12 +1,12 @@
 /* Budgets, and the measurement of runs against them. */
 #include "analysis/check/check.h"
 
-#include "analysis/check/check_groups.h"
-
 #include "base/label.h"
 #include "base/memory.h"
 #include "base/order.h"
 #include "base/text.h"
+#include "trace/query/blocks.h"
+#include "trace/query/groups.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -72,6 +72,8 @@ struct measured {
 
 #define X(name, text) text,
 static const char *const our_categories[] = {MT_CATEGORIES(X)};
+static const char *const roles[] = {MT_ROLES(X)};
+static const char *const phases[] = {MT_PHASES(X)};
 #undef X
 
 static uint64_t largest_bytes(const struct measured *measured, const char *category)
@@ -177,17 +179,87 @@ static void check_most(struct mt_check *check, const struct measured *measured)
                                                        .bound_bytes = budget->most_bytes[i]});
 }
 
+/* ---- bounds of a role, a module or a phase: misspelled, one would always be kept, so that fails ---- */
+
+static mt_status check_name(const char *kind, const char *name, const char *const *names, size_t count)
+{
+    return is_listed(names, count, name) ? MT_OK : mt_fail_unknown(kind, name, names, count);
+}
+
+/* True if the path is that of the module, or of one within it. */
+static bool is_within(const char *path, const char *module)
+{
+    size_t length = strlen(module);
+    return strncmp(path, module, length) == 0 && (path[length] == '\0' || path[length] == '.');
+}
+
+static mt_status check_module(const struct mt_question *question, const char *module)
+{
+    struct mt_label_row *labels;
+    size_t count;
+    bool is_found = false;
+    mt_status status = mt_trace_labels(question->trace, question->run, &labels, &count);
+    for (size_t i = 1; i < count && status == MT_OK && !is_found; i++)
+        is_found = is_within(labels[i].place, module);
+    free(labels);
+    if (status != MT_OK || is_found)
+        return status;
+    return mt_fail(MT_USAGE, "run %" PRId64 " has no module \"%s\"; in a path * stands for the number of a layer",
+                   question->run->id, module);
+}
+
+/* Sums the groups of the allocated peak that have the name or, of modules, are within it. */
+static mt_status sum_groups(const struct mt_question *question, mt_group_key key, const char *name, uint64_t *out)
+{
+    struct mt_peak_row peak;
+    mt_status status = mt_trace_peak_by(question->trace, question->run, MT_ALL_STEPS, MT_MEASURE_ALLOCATED, key, &peak);
+    *out = 0;
+    for (size_t i = 0; i < peak.share_count && status == MT_OK; i++) {
+        const char *group = peak.shares[i].name;
+        if (key == MT_GROUP_MODULE ? is_within(group, name) : strcmp(group, name) == 0)
+            *out += peak.shares[i].allocated_bytes;
+    }
+    mt_peak_row_release(&peak);
+    return status;
+}
+
+static mt_status role_bytes(const struct mt_question *question, const char *role, uint64_t *out)
+{
+    MT_TRY(check_name("role", role, roles, sizeof roles / sizeof roles[0]));
+    return sum_groups(question, MT_GROUP_ROLE, role, out);
+}
+
+static mt_status module_bytes(const struct mt_question *question, const char *module, uint64_t *out)
+{
+    MT_TRY(check_module(question, module));
+    return sum_groups(question, MT_GROUP_MODULE, module, out);
+}
+
+static mt_status phase_bytes(const struct mt_question *question, const char *phase, uint64_t *out)
+{
+    struct mt_phase_peak *peaks;
+    size_t count;
+    MT_TRY(check_name("phase", phase, phases, sizeof phases / sizeof phases[0]));
+    mt_status status = mt_trace_phase_peaks(question->trace, question->run, &peaks, &count);
+    *out = 0;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        if (strcmp(peaks[i].phase, phase) == 0)
+            *out = peaks[i].bytes;
+    free(peaks);
+    return status;
+}
+
 /* Finds the bytes that a bound is compared with. */
 static mt_status find_value(const struct mt_check *check, const struct measured *measured, const struct mt_bound *bound,
                             uint64_t *out)
 {
     switch (bound->kind) {
     case MT_BOUND_ROLE:
-        return mt_role_bytes(check->question, bound->name, out);
+        return role_bytes(check->question, bound->name, out);
     case MT_BOUND_MODULE:
-        return mt_module_bytes(check->question, bound->name, out);
+        return module_bytes(check->question, bound->name, out);
     case MT_BOUND_PHASE:
-        return mt_phase_bytes(check->question, bound->name, out);
+        return phase_bytes(check->question, bound->name, out);
     default:
         assert(is_of_category(bound));
         *out = (bound->kind == MT_BOUND_LIVE ? live_bytes : largest_bytes)(measured, bound->name);

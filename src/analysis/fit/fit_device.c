@@ -12,8 +12,7 @@ static mt_status check_reserve(const struct mt_fit_device *device)
     if (device->reserve_bytes < device->memory_bytes)
         return MT_OK;
     return mt_fail(MT_USAGE, "to keep %s free leaves nothing of the %s that %s has: keep less of it free",
-                   MT_SIZE(device->reserve_bytes), MT_SIZE(device->memory_bytes),
-                   device->name);
+                   MT_SIZE(device->reserve_bytes), MT_SIZE(device->memory_bytes), device->name);
 }
 
 /* Chooses the simulated device. It is opened by that name if the name says its card and its memory. */
