@@ -1,5 +1,5 @@
 /* The eager model's arithmetic against the golden file: losses, logits, gradients, parameters after five steps. The
- * file may be given as an argument, and after it the device (cpu). */
+ * device (cpu) may be given as an argument, and after it the file. */
 #include "golden_cases.h"
 #include "gpu.h"
 #include "producers/model/autocast.h"
@@ -157,11 +157,9 @@ static void the_model_computes_what_the_golden_file_says(void **state)
 
 int main(int count, char **arguments)
 {
-    if (count > 1)
-        golden_path = arguments[1];
     if (count > 2)
-        golden_device = arguments[2];
-    if (strcmp(golden_device, "cuda") == 0 && !gpu_is_there())
+        golden_path = arguments[2];
+    if (!take_device(count, arguments, &golden_device))
         return SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_model_computes_what_the_golden_file_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
