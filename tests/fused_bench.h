@@ -6,7 +6,7 @@
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 #include "producers/model/token_source.h"
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* The ways to compute attention: one result, and three, one, one or no tensors of size T² that forward keeps. */
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <math.h>
 #include <setjmp.h>

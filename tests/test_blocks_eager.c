@@ -1,6 +1,7 @@
 /* Every block of a run of the eager model, with the label that the model gave it. */
 #include "blocks_fixture.h"
 
+#include "producers/model/training.h"
 #include "recording.h"
 #include "synthetic.h"
 

@@ -2,6 +2,7 @@
  * turn their signs when the sides are swapped; rows are the blocks that were live; and causes have the bytes that the
  * model's shapes say. */
 #include "analysis/diff/diff.h"
+#include "producers/model/training.h"
 #include "recording.h"
 #include "seed.h"
 #include "synthetic.h"

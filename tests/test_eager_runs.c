@@ -2,7 +2,7 @@
  * the truth, out of memory as an ordinary outcome. With "cuda" as argument it tests runs on a card. */
 #include "device/backend.h"
 #include "gpu.h"
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <math.h>
 #include <setjmp.h>

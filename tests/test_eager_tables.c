@@ -1,7 +1,7 @@
 /* The eager model on the simulated device against the published tables and against measured runs of the reference
  * program: largest allocation per category, allocations per category, peaks. tests/data/pytorch_h200.json holds what
  * PyTorch 2.11 measured on an H200. */
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <jansson.h>
 #include <setjmp.h>

@@ -3,6 +3,7 @@
  * keeps on the host AddressSanitizer would tell. */
 #include "device/backend.h"
 #include "listening_kernels.h"
+#include "producers/model/training.h"
 #include "recording.h"
 
 #include <setjmp.h>

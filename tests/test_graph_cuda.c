@@ -3,7 +3,7 @@
  * launched. */
 #include "device/backend.h"
 #include "gpu.h"
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

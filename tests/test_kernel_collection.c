@@ -1,6 +1,7 @@
 /* The times at which training collects watched kernels, and the steps that the kernels belong to. A fake watch counts
  * one kernel for each label that it gets. */
 #include "device/backend.h"
+#include "producers/model/training.h"
 #include "recording.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* Training at the smallest sizes: one of everything, heads of one feature, one token, one layer. All ways to compute
  * the model give the losses and gradients of the one that goes op by op. */
 #include "producers/model/parameter.h"
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <math.h>
 #include <setjmp.h>

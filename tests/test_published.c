@@ -1,6 +1,6 @@
 /* The published table of reserved memory on the card that it was measured on, cell by cell. apps/study/published.h says
  * where it comes from. */
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/random.h"
-#include "recording.h"
+#include "recorded_training.h"
 #include "request_sequence.h"
 #include "seed.h"
 

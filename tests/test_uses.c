@@ -1,7 +1,7 @@
 /* The uses of blocks that the model notes, in whole runs and of single ops. */
 #include "producers/model/ops.h"
 #include "producers/model/use.h"
-#include "recording.h"
+#include "recorded_training.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
