@@ -1,7 +1,8 @@
 #!/bin/sh
 # Usage: floors.sh ROOT
 # Checks the rules of the rooms: a room includes only rooms of lower floors and no private header of theirs, CUDA's and SQLite's headers stay where they
-# belong, only src/cli prints to stdout or exits, and it starts no process and opens no recorder; without host memory the process ends where that is found.
+# belong, only src/cli prints to stdout or exits, and it starts no process and opens no recorder; without host memory the process ends where that is
+# found. A test includes only the rooms that its line in tests/CMakeLists.txt links.
 set -eu
 cd "$1"
 failures=0
@@ -94,6 +95,64 @@ strangers() {
         grep -vE "#include \"($(echo "$@" | tr ' ' '|'))/" || true
 }
 
+# test_strangers: includes of tests, and of the headers in tests/ that they include, of rooms that they do not link: those
+# after ROOMS in the line of the test, and what these link in turn.
+test_strangers() {
+    [ -f tests/CMakeLists.txt ] || return 0
+    {
+        sed -n 's/^mt_folder(mt_\([^)]*\)).*/folder \1/p' CMakeLists.txt
+        sed -n 's/^mt_test(\([^)]*\)).*/test \1/p' tests/CMakeLists.txt
+        find tests -maxdepth 1 \( -name '*.h' -o -name 'test_*.c' \) -exec grep -HE '^#include "[^"]*"' {} + |
+            sed 's|^tests/\([^:]*\):#include "\(.*\)"|include \1 \2|'
+    } | awk '
+        $1 == "folder" {
+            place = $3
+            sub(/^(src|apps)\//, "", place)
+            sub(/^kernels\/cpu$/, "kernels", place)
+            room_at[place] = $2
+            for (i = 4; i <= NF; i++)
+                if (sub(/^mt_/, "", $i))
+                    links[$2] = links[$2] " " $i
+        }
+        $1 == "test" {
+            tests[$2 ".c"] = ""
+            for (i = 4; i <= NF && $i != "NEEDS"; i++)
+                tests[$2 ".c"] = tests[$2 ".c"] " " $i
+        }
+        $1 == "include" { includes[$2] = includes[$2] " " $3 }
+
+        function link(rooms,    list, count, i) {
+            count = split(rooms, list, " ")
+            for (i = 1; i <= count; i++)
+                if (!(list[i] in linked)) {
+                    linked[list[i]] = 1
+                    link(links[list[i]])
+                }
+        }
+        function look(file, test,    list, count, i, place) {
+            count = split(includes[file], list, " ")
+            for (i = 1; i <= count; i++) {
+                if (list[i] in seen)
+                    continue
+                seen[list[i]] = 1
+                look(list[i], test)
+                place = list[i]
+                while (sub(/\/[^\/]*$/, "", place) && !(place in room_at))
+                    ;
+                if (place in room_at && !(room_at[place] in linked))
+                    print "tests/" test ": " list[i] ", of the room " room_at[place]
+            }
+        }
+        END {
+            for (test in tests) {
+                split("", linked)
+                split("", seen)
+                link(tests[test])
+                look(test, test)
+            }
+        }'
+}
+
 names=$(rooms | awk '{ print $1 }' | paste -sd '|')
 while read -r room allowed; do
     # shellcheck disable=SC2086 # a list of words
@@ -110,6 +169,8 @@ END
 
 folders=$(rooms | while read -r room _; do place "$room"; done | paste -sd '|')
 fails 'a source lies in no room' "$(sources src apps kernels | except "($folders)/")"
+
+fails 'a test includes only rooms that its line in tests/CMakeLists.txt names' "$(test_strangers)"
 
 fails 'includes name the folder, not the way to it' "$(matches '#include "\.')"
 # Without its folder an include would escape the rules above; what CMake generates (mt_*.h) has none.

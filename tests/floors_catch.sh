@@ -9,15 +9,19 @@ trap 'rm -rf "$tree"' EXIT
 
 # put FILE LINE: a tree that keeps every rule, and FILE with that line in it.
 put() {
-    rm -rf "$tree/src" "$tree/kernels"
+    rm -rf "$tree/src" "$tree/kernels" "$tree/tests"
     mkdir -p "$tree/src/base" "$tree/src/device/cupti" "$tree/src/device/cuda" "$tree/src/alloc" "$tree/src/trace/store" \
         "$tree/src/trace/query" "$tree/src/producers/model" "$tree/src/analysis" "$tree/src/page" "$tree/src/api" "$tree/src/run" "$tree/src/producers/cuda/cupti" "$tree/src/producers/torch" "$tree/src/cli" "$tree/src/words" "$tree/src/unknown" "$tree/kernels/cpu" \
-        "$tree/kernels/cuda"
+        "$tree/kernels/cuda" "$tree/tests"
     echo '#include "base/status.h"' >"$tree/src/alloc/alloc.c"
     echo '#include <sqlite3.h>' >"$tree/src/trace/store/store.c"
     echo '#include <cuda_runtime.h>' >"$tree/kernels/cuda/fill.cu"
     printf '#include "trace/query/trace.h"\nint main(void) { printf("x"); exit(0); }\n' >"$tree/src/cli/main.c"
     echo 'void f(void) { fprintf(stderr, "x"); snprintf(0, 0, "x"); at_exit(); }' >"$tree/src/producers/model/model.c"
+    printf 'mt_folder(mt_%s)\n' 'base src/base' 'device src/device mt_base' 'alloc src/alloc mt_device' \
+        'torch src/producers/torch mt_base' >"$tree/CMakeLists.txt"
+    printf 'mt_test(test_%s)\n' 'alloc ROOMS alloc NEEDS tsan' 'none NEEDS program' >"$tree/tests/CMakeLists.txt"
+    echo '#include "device/device.h"' >"$tree/tests/rig.h"
     echo "$2" >>"$tree/$1"
 }
 
@@ -46,6 +50,8 @@ accepts src/producers/model/step.c '#include "kernels/kernels.h"'
 accepts src/device/gpu.c '#include <cuda_runtime.h>'
 accepts src/device/cuda/card.c '#include "kernels/kernels.h"'
 accepts src/words/hints.c 'char hint[] = "memtrace run --seq 128";'
+accepts tests/test_alloc.c '#include "rig.h"'
+accepts tests/test_none.c '#include "bench/report.h"'
 accepts src/producers/cuda/cupti/calls.c '#include <cupti.h>'
 
 refuses src/base/text.c '#include "device/device.h"' 'src/base may include only'
@@ -99,4 +105,6 @@ refuses src/cli/start.c 'void f(void) { mt_children_begin(&children, -1); }' 'st
 refuses src/cli/start.c 'void f(void) { MT_TRY(mt_python_start(&environment)); }' 'starts no process'
 refuses src/cli/start.c 'void f(void) { MT_TRY(mt_recorder_open(path, &info, &recorder)); }' 'opens no recorder'
 refuses src/base/main.c '/* the second of its name */' 'unique in the tree'
+refuses tests/test_none.c '#include "rig.h"' 'a test includes only rooms'
+refuses tests/test_alloc.c '#include "producers/torch/dry/dry.h"' 'a test includes only rooms'
 echo "every broken floor is caught"
