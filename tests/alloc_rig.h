@@ -2,7 +2,7 @@
 #ifndef MT_TESTS_ALLOC_RIG_H
 #define MT_TESTS_ALLOC_RIG_H
 
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "fake_device.h"
 #include "recording.h"
 
@@ -20,12 +20,10 @@ struct rig {
 /* Creates it with the settings of `text`, as --alloc takes them. */
 static inline void rig_open(struct rig *rig, const char *text, uint64_t capacity_bytes)
 {
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(text, &settings), MT_OK);
     rig->fake = fake_device_make(capacity_bytes, 1 << 20, 1);
     recording_open(&rig->recording);
     struct mt_sink sink = recording_sink(&rig->recording);
-    assert_int_equal(mt_alloc_create(&rig->fake.device, &sink, &settings, &rig->alloc), MT_OK);
+    rig->alloc = create_alloc(&rig->fake.device, text, &sink);
 }
 
 /* Destroys it; the allocator must be sound, and the device must have everything back. */

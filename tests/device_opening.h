@@ -20,7 +20,7 @@ static inline struct mt_device *open_device(const char *spelling)
     return device;
 }
 
-static inline void expect_refused(const char *spelling, mt_status status, const char *words)
+static inline void expect_device_refused(const char *spelling, mt_status status, const char *words)
 {
     struct mt_device *device;
     assert_int_equal(mt_device_open(spelling, &device), status);

@@ -3,6 +3,7 @@
 #ifndef MT_TESTS_FUSED_BENCH_H
 #define MT_TESTS_FUSED_BENCH_H
 
+#include "model_device.h"
 #include "producers/model/fused_model.h"
 #include "producers/model/ops.h"
 #include "producers/model/token_source.h"
@@ -31,14 +32,12 @@ struct bench_model {
 
 static inline void open_model(struct bench_model *m, const struct mt_training_config *config)
 {
-    struct mt_alloc_settings settings;
     *m = (struct bench_model){.config = *config};
     m->interner = mt_interner_create();
     m->sink = mt_sink_discarding(m->interner);
     assert_int_equal(mt_training_config_check(config), MT_OK);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open(test_device, &m->device), MT_OK);
-    assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
+    m->device = open_model_device(test_device);
+    m->alloc = create_alloc(m->device, "", &m->sink);
     assert_int_equal(mt_token_source_open(&m->config, &m->tokens), MT_OK);
     mt_runtime_open(&m->rt, m->device, m->alloc);
     mt_fused_create(&m->rt, &m->config, &m->model);

@@ -1,5 +1,5 @@
 /* Kernels that pass through the allocator get times on the clock of the events, which begins with the allocator. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "fake_device.h"
 #include "recording.h"
 
@@ -23,10 +23,7 @@ static struct mt_kernel pass_on(uint64_t start_ns, uint64_t end_ns)
     fake.device.reserve_count = CREATED_NS;
     struct mt_kernel told = {0};
     struct mt_sink sink = {.context = &told, .kernel = keep};
-    struct mt_alloc_settings settings;
-    struct mt_alloc *alloc;
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(&fake.device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(&fake.device, "", &sink);
     mt_alloc_kernel(alloc, &(struct mt_kernel){.start_ns = start_ns, .end_ns = end_ns, .name = "gemm", .step = 3});
     mt_alloc_destroy(alloc);
     return told;

@@ -1,6 +1,6 @@
 /* The policies against PyTorch: tests/data/replay lists every request of real training steps, and the segments
  * that PyTorch reserved for them. Peaks are those that torch.cuda reported for the same runs. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "fake_device.h"
@@ -24,9 +24,7 @@ static void replay_open(struct replay *replay, const struct request_sequence *se
     *replay = (struct replay){.fake = fake_device_make(UINT64_C(150) << 30, 1 << 20, 1)};
     replay->interner = mt_interner_create();
     struct mt_sink sink = mt_sink_discarding(replay->interner);
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(settings_text, &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(&replay->fake.device, &sink, &settings, &replay->alloc), MT_OK);
+    replay->alloc = create_alloc(&replay->fake.device, settings_text, &sink);
     replay->blocks = mt_host_alloc(REQUEST_MOST_BLOCKS * sizeof(struct mt_block *));
     replay->file = request_sequence_open(sequence);
 }

@@ -1,6 +1,6 @@
 /* Blocks that several streams use: none is handed out while another stream's queued work may still read its bytes, and the
  * host never waits for that work. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "base/interner.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -29,12 +29,10 @@ struct stage {
 static struct stage *stage_open(const char *settings_text, uint64_t capacity_bytes)
 {
     struct stage *stage = mt_host_alloc(sizeof *stage);
-    struct mt_alloc_settings settings;
     queued_device_init(&stage->queues, capacity_bytes);
     stage->interner = mt_interner_create();
     struct mt_sink sink = mt_sink_discarding(stage->interner);
-    assert_int_equal(mt_alloc_settings_parse(settings_text, &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(&stage->queues.device, &sink, &settings, &stage->alloc), MT_OK);
+    stage->alloc = create_alloc(&stage->queues.device, settings_text, &sink);
     return stage;
 }
 

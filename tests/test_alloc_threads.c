@@ -1,5 +1,5 @@
 /* Several threads on one allocator: no two hold the same bytes, and the events are one valid sequence. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "base/random.h"
 #include "fake_device.h"
 #include "recording.h"
@@ -120,10 +120,7 @@ static void hammer(const char *settings_text)
     struct recording recording;
     recording_open(&recording);
     struct mt_sink sink = recording_sink(&recording);
-    struct mt_alloc_settings settings;
-    struct mt_alloc *alloc;
-    assert_int_equal(mt_alloc_settings_parse(settings_text, &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(&fake.device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(&fake.device, settings_text, &sink);
     pthread_t threads[THREADS];
     struct worker workers[THREADS];
     for (int i = 0; i < THREADS; i++) {

@@ -1,4 +1,5 @@
 /* The ways to compute attention: one result, and three, one, one or no tensors of size T² that forward keeps. */
+#include "alloc_opening.h"
 #include "recorded_training.h"
 
 #include <math.h>
@@ -196,17 +197,13 @@ static void flash_refuses_heads_that_its_kernels_do_not_take(void **state)
 static mt_status train_without(mt_attention_kind kind, struct mtk_table kernels)
 {
     struct mt_training_config config = config_of(kind, false);
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     struct mt_alloc_stats stats;
     struct recording recording;
     recording_open(&recording);
     struct mt_sink sink = recording_sink(&recording);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("cpu:1GiB", &device), MT_OK);
+    struct mt_device *device = open_device("cpu:1GiB");
     device->kernels = &kernels;
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     mt_status status = mt_training_run(device, alloc, &config, NULL);
     mt_alloc_stats(alloc, &stats);
     assert_int_equal(stats.all.blocks, 0);

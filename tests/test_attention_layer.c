@@ -1,6 +1,7 @@
 /* The attention layer alone: all variants compute the same output and gradients, in each precision. With
  * "cuda" as argument: on a card, too. */
 #include "gpu.h"
+#include "model_device.h"
 #include "producers/model/attention_layer.h"
 #include "producers/model/autocast.h"
 #include "producers/model/functions.h"
@@ -65,14 +66,12 @@ static void open_bench(struct bench *bench, const char *device, mt_attention_kin
 {
     static const char *const modules[PROJECTIONS] = {"q_proj", "k_proj", "v_proj", "output_proj"};
     struct mt_training_config config = mt_training_config_default();
-    struct mt_alloc_settings settings;
     config.parameter_dtype = dtype;
     *bench = (struct bench){0};
     recording_open(&bench->recording);
     const struct mt_sink sink = recording_sink(&bench->recording);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open(device, &bench->device), MT_OK);
-    assert_int_equal(mt_alloc_create(bench->device, &sink, &settings, &bench->alloc), MT_OK);
+    bench->device = open_model_device(device);
+    bench->alloc = create_alloc(bench->device, "", &sink);
     mt_runtime_open(&bench->rt, bench->device, bench->alloc);
     for (int i = 0; i < PROJECTIONS; i++) {
         const struct mt_parameter_shape shape = {MT_PARAMETER_LINEAR, (uint64_t)i, WIDTH, WIDTH};

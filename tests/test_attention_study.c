@@ -3,6 +3,7 @@
  * a card. */
 #include "base/random.h"
 #include "gpu.h"
+#include "model_device.h"
 #include "program.h"
 #include "recording.h"
 #include "seed.h"
@@ -28,14 +29,10 @@ struct outcome {
 static struct outcome run_case(const char *spelling, const struct mt_attention_case *study)
 {
     struct outcome outcome;
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     recording_open(&outcome.recording);
     const struct mt_sink sink = recording_sink(&outcome.recording);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open(spelling, &device), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_device *device = open_model_device(spelling);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     outcome.status = mt_attention_study_run(device, alloc, study, NULL, &outcome.kept);
     mt_alloc_stats(alloc, &outcome.stats);
     assert_int_equal(mt_alloc_check(alloc), MT_OK);

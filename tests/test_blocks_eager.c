@@ -1,4 +1,5 @@
 /* Every block of a run of the eager model, with the label that the model gave it. */
+#include "alloc_opening.h"
 #include "blocks_fixture.h"
 
 #include "producers/model/training.h"
@@ -45,14 +46,10 @@ static void train(struct training *training, const char *path)
     struct mt_run_info info = {.device = "sim", .capacity_bytes = 1u << 30};
     struct mt_sink sink = {
         .context = training, .emit = train_emit, .intern_label = train_label, .intern_span = train_span};
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     recording_open(&training->kept);
     assert_int_equal(mt_recorder_open(path, &info, &training->recorder), MT_OK);
-    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-    assert_int_equal(mt_device_open("sim:1GiB", &device), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_device *device = open_device("sim:1GiB");
+    struct mt_alloc *alloc = create_alloc(device, "policy=torch", &sink);
     assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_OK);
     mt_alloc_destroy(alloc);
     mt_device_close(device);

@@ -18,9 +18,9 @@ static void a_card_with_another_size_keeps_all_but_its_memory(void **state)
     assert_int_equal(device->card.multiprocessors, whole->card.multiprocessors);
     mt_device_close(device);
     mt_device_close(whole);
-    expect_refused("sim:a100-80gb:24", MT_USAGE, "write the unit");
-    expect_refused("sim:a100-80gb:", MT_USAGE, "");
-    expect_refused("sim:a100:24GiB", MT_NO_DEVICE, "unknown card \"a100\"");
+    expect_device_refused("sim:a100-80gb:24", MT_USAGE, "write the unit");
+    expect_device_refused("sim:a100-80gb:", MT_USAGE, "");
+    expect_device_refused("sim:a100:24GiB", MT_NO_DEVICE, "unknown card \"a100\"");
 }
 
 static void expect_workspace(const char *spelling, uint64_t bytes, int multiprocessors)

@@ -68,35 +68,35 @@ static void sim_with_a_size_has_that_capacity_and_the_rates_of_an_h200(void **st
 static void unknown_spellings_are_refused_with_the_nearest_match(void **state)
 {
     (void)state;
-    expect_refused("simm", MT_NO_DEVICE, "did you mean \"sim\"");
-    expect_refused("gpu", MT_NO_DEVICE, "There are sim, cpu");
-    expect_refused("", MT_NO_DEVICE, "there are sim, cpu");
-    expect_refused("sim:h2000", MT_NO_DEVICE, "did you mean \"h200\"");
-    expect_refused("sim:", MT_NO_DEVICE, "memtrace cards lists them");
-    expect_refused("sim:a100-80", MT_NO_DEVICE, "did you mean");
-    expect_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
+    expect_device_refused("simm", MT_NO_DEVICE, "did you mean \"sim\"");
+    expect_device_refused("gpu", MT_NO_DEVICE, "There are sim, cpu");
+    expect_device_refused("", MT_NO_DEVICE, "there are sim, cpu");
+    expect_device_refused("sim:h2000", MT_NO_DEVICE, "did you mean \"h200\"");
+    expect_device_refused("sim:", MT_NO_DEVICE, "memtrace cards lists them");
+    expect_device_refused("sim:a100-80", MT_NO_DEVICE, "did you mean");
+    expect_device_refused("a-kind-that-is-longer-than-any-name-of-a-kind", MT_NO_DEVICE, "there are sim, cpu");
 }
 
 /* With cards or without, none has that number. */
 static void a_gpu_that_is_not_there_is_refused_with_the_reason(void **state)
 {
     (void)state;
-    expect_refused("cuda:63", MT_NO_DEVICE, "");
+    expect_device_refused("cuda:63", MT_NO_DEVICE, "");
     assert_true(strlen(mt_last_error()) > strlen("no GPU: "));
-    expect_refused("cuda:64", MT_USAGE, "the number of a GPU");
-    expect_refused("cuda:first", MT_USAGE, "the number of a GPU");
+    expect_device_refused("cuda:64", MT_USAGE, "the number of a GPU");
+    expect_device_refused("cuda:first", MT_USAGE, "the number of a GPU");
 }
 
 static void capacities_that_are_no_sizes_are_refused(void **state)
 {
     (void)state;
-    expect_refused("sim:24XB", MT_USAGE, "not a size");
-    expect_refused("sim:0", MT_USAGE, "above 0");
-    expect_refused("sim:24", MT_USAGE,
-                   "\"24\": a device of 24 bytes has no room for anything: write the unit, as in 24GiB");
-    expect_refused("cpu:0GiB", MT_USAGE, "above 0");
-    expect_refused("cpu:much", MT_USAGE, "not a size");
-    expect_refused("cpu:", MT_USAGE, "not a size");
+    expect_device_refused("sim:24XB", MT_USAGE, "not a size");
+    expect_device_refused("sim:0", MT_USAGE, "above 0");
+    expect_device_refused("sim:24", MT_USAGE,
+                          "\"24\": a device of 24 bytes has no room for anything: write the unit, as in 24GiB");
+    expect_device_refused("cpu:0GiB", MT_USAGE, "above 0");
+    expect_device_refused("cpu:much", MT_USAGE, "not a size");
+    expect_device_refused("cpu:", MT_USAGE, "not a size");
 }
 
 static void reservations_stop_at_the_capacity_and_resume_after_a_release(void **state)

@@ -1,6 +1,7 @@
 /* Differences between runs: over every pair of a sweep of all model sizes the rows and the causes add up to the byte and
  * turn their signs when the sides are swapped; rows are the blocks that were live; and causes have the bytes that the
  * model's shapes say. */
+#include "alloc_opening.h"
 #include "analysis/diff/diff.h"
 #include "producers/model/training.h"
 #include "recording.h"
@@ -56,13 +57,9 @@ static void record(const char *path, int run)
     struct mt_training_config config = config_of(run);
     struct mt_run_info info = {.device = "sim", .capacity_bytes = UINT64_C(1) << 40};
     struct mt_recorder *recorder;
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_alloc_settings_parse(run % 3 == 0 ? "" : "policy=torch", &settings), MT_OK);
     assert_int_equal(mt_recorder_open(path, &info, &recorder), MT_OK);
-    assert_int_equal(mt_device_open("sim", &device), MT_OK);
-    assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &alloc), MT_OK);
+    struct mt_device *device = open_device("sim");
+    struct mt_alloc *alloc = create_alloc(device, run % 3 == 0 ? "" : "policy=torch", mt_recorder_sink(recorder));
     assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_OK);
     mt_alloc_destroy(alloc);
     mt_device_close(device);

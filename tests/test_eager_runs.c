@@ -2,6 +2,7 @@
  * the truth, out of memory as an ordinary outcome. With "cuda" as argument it tests runs on a card. */
 #include "device/backend.h"
 #include "gpu.h"
+#include "model_device.h"
 #include "recorded_training.h"
 
 #include <math.h>
@@ -250,17 +251,13 @@ static void any_refused_segment_is_an_ordinary_outcome(void **state)
     config.model.d_model = 400;
     config.model.d_ff = 3000;
     for (uint64_t n = 1;; n++) {
-        struct mt_device *device;
-        struct mt_alloc *alloc;
-        struct mt_alloc_settings settings;
         struct mt_alloc_stats stats;
         struct recording recording;
         recording_open(&recording);
         struct mt_sink sink = recording_sink(&recording);
-        assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-        assert_int_equal(mt_model_device_open("sim", &device), MT_OK);
+        struct mt_device *device = open_model_device("sim");
         device->fail_reserve_at = n;
-        assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+        struct mt_alloc *alloc = create_alloc(device, "policy=torch", &sink);
         mt_status status = mt_training_run(device, alloc, &config, NULL);
         mt_alloc_stats(alloc, &stats);
         bool was_reached = device->reserve_count >= n;
@@ -314,14 +311,10 @@ static bool train_with_failing_product(uint64_t n)
 {
     struct mt_training_config config = config_of(1);
     struct recording recording;
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     struct mt_alloc_stats stats;
     recording_open(&recording);
     struct mt_sink sink = recording_sink(&recording);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open("cpu:1GiB", &device), MT_OK);
+    struct mt_device *device = open_model_device("cpu:1GiB");
     const struct mt_device_table *table = device->table;
     struct mt_device_table marked = *table;
     struct mtk_table kernels = *device->kernels;
@@ -333,7 +326,7 @@ static bool train_with_failing_product(uint64_t n)
     marked.elapsed_ms = no_time;
     device->kernels = &kernels;
     device->table = &marked;
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     mt_status status = mt_training_run(device, alloc, &config, NULL);
     assert_int_equal(status, breakable.broken ? MT_FAILED : MT_OK);
     if (breakable.broken)

@@ -1,6 +1,7 @@
 /* A training run that fails wherever it can: at each launch of its first steps, and at each request that the device
  * serves. It ends with the status and the words of what failed, the allocator is whole, and nothing is kept; what it
  * keeps on the host AddressSanitizer would tell. */
+#include "alloc_opening.h"
 #include "device/backend.h"
 #include "listening_kernels.h"
 #include "producers/model/training.h"
@@ -172,14 +173,11 @@ static mt_status train(const struct setup *setup, int fail_launch, uint64_t refu
 {
     const struct mt_training_config config = config_of(setup);
     struct recording recording;
-    struct mt_alloc_settings settings;
     struct mt_alloc_stats stats;
-    struct mt_alloc *alloc;
     recording_open(&recording);
     const struct mt_sink sink = recording_sink(&recording);
     card_open(fail_launch, refuse_from);
-    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(card.device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(card.device, "policy=torch", &sink);
     mt_status status = mt_training_run(card.device, alloc, &config, NULL);
     assert_int_equal(mt_alloc_check(alloc), MT_OK);
     mt_alloc_stats(alloc, &stats);

@@ -1,6 +1,6 @@
 /* An allocator that follows a plan: exactly, with requests that differ, and where there is no room. After each request and
  * each block that comes back every counter and index is derived anew, and the events retell the same state. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "base/interner.h"
 #include "event_shadow.h"
 #include "fake_device.h"
@@ -60,14 +60,12 @@ static mt_span_id watch_span(void *context, mt_span_id parent, const char *name)
 
 static void open_bed(struct bed *bed, const char *settings_text, uint64_t capacity_bytes, mt_addr base)
 {
-    struct mt_alloc_settings settings;
     struct mt_label label = {.category = MT_CATEGORY_PARAM, .op = "follow", .layer = -1};
     memset(bed, 0, sizeof *bed);
     bed->fake = fake_device_make(capacity_bytes, base, 1);
     bed->interner = mt_interner_create();
     struct mt_sink sink = {.context = bed, .emit = watch, .intern_label = watch_label, .intern_span = watch_span};
-    assert_int_equal(mt_alloc_settings_parse(settings_text, &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(&bed->fake.device, &sink, &settings, &bed->alloc), MT_OK);
+    bed->alloc = create_alloc(&bed->fake.device, settings_text, &sink);
     bed->label = mt_alloc_intern_label(bed->alloc, &label);
 }
 

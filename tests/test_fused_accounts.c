@@ -1,5 +1,6 @@
 /* Tests of the accounts of the fused model's ops: operations by formula, bytes of the update, and the blocks written.
  * The times of a simulated step and the answers about uses rest on them. */
+#include "alloc_opening.h"
 #include "device/backend.h"
 #include "fused_bench.h"
 
@@ -20,17 +21,13 @@ static void note_work(struct mt_device *device, const struct mt_work *work)
 /* Runs one step; its costs are in `spent` afterwards. */
 static void spend(const struct mt_training_config *config)
 {
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
-    assert_int_equal(mt_device_open("sim", &device), MT_OK);
+    struct mt_device *device = open_device("sim");
     struct mt_device_table table = *device->table;
     table.spend = note_work;
     device->table = &table;
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     memset(&spent, 0, sizeof spent);
     assert_int_equal(mt_training_run(device, alloc, config, NULL), MT_OK);
     mt_alloc_destroy(alloc);

@@ -1,4 +1,5 @@
 /* Settings of the fused model without a card: what they take at their peaks, and which are refused. */
+#include "alloc_opening.h"
 #include "fused_bench.h"
 
 /* ---- peaks ---- */
@@ -52,15 +53,11 @@ static void a_device_without_the_kernels_is_refused(void **state)
     struct mt_training_config config = small_config();
     struct recording recording;
     struct mt_sink sink;
-    struct mt_alloc_settings settings;
-    struct mt_alloc *alloc;
-    struct mt_device *device;
     without.adamw = NULL;
     recording_open(&recording);
     sink = recording_sink(&recording);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("cpu:64MiB", &device), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_device *device = open_device("cpu:64MiB");
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     device->kernels = &without;
     assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "impl eager"));

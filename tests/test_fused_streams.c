@@ -1,8 +1,8 @@
 /* Updates that are queued beside backward (--optimizer-in-backward beside): work that touches bytes comes after all
  * earlier work that touched them, on any stream, also if a step fails half-way. */
+#include "alloc_opening.h"
 #include "queued_device.h"
 
-#include "alloc/alloc.h"
 #include "base/interner.h"
 #include "listening_kernels.h"
 #include "producers/model/training.h"
@@ -94,10 +94,7 @@ static mt_status train(struct card *card, const struct mt_training_config *confi
 {
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
-    struct mt_alloc_settings settings;
-    struct mt_alloc *alloc;
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(&card->queues.device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(&card->queues.device, "", &sink);
     mt_status status = mt_training_run(&card->queues.device, alloc, config, NULL);
     queued_own(&card->queues, 0, card->queues.next, 0);
     mt_alloc_destroy(alloc);

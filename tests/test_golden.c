@@ -2,6 +2,7 @@
  * device (cpu) may be given as an argument, and after it the file. */
 #include "golden_cases.h"
 #include "gpu.h"
+#include "model_device.h"
 #include "producers/model/autocast.h"
 #include "producers/model/graph.h"
 #include "producers/model/ops.h"
@@ -59,13 +60,11 @@ struct bench_model {
 
 static void open_model(struct bench_model *m, const struct mt_training_config *config)
 {
-    struct mt_alloc_settings settings;
     m->autocast = config->autocast;
     m->interner = mt_interner_create();
     m->sink = mt_sink_discarding(m->interner);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open(golden_device, &m->device), MT_OK);
-    assert_int_equal(mt_alloc_create(m->device, &m->sink, &settings, &m->alloc), MT_OK);
+    m->device = open_model_device(golden_device);
+    m->alloc = create_alloc(m->device, "", &m->sink);
     assert_int_equal(mt_token_source_open(config, &m->tokens), MT_OK);
     mt_runtime_open(&m->rt, m->device, m->alloc);
     mt_transformer_create(&m->rt, config, &m->model);

@@ -1,6 +1,7 @@
 /* Every differentiable function's backward against central differences, in double precision on the CPU: for random
  * inputs x and a random weighting w, d/dx of sum(w * f(x)). */
 #include "base/random.h"
+#include "model_device.h"
 #include "producers/model/functions.h"
 #include "producers/model/parameter.h"
 #include "recording.h"
@@ -35,12 +36,10 @@ struct laboratory {
 
 static void open_laboratory(struct laboratory *lab)
 {
-    struct mt_alloc_settings settings;
     lab->interner = mt_interner_create();
     lab->sink = mt_sink_discarding(lab->interner);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open("cpu:256MiB", &lab->device), MT_OK);
-    assert_int_equal(mt_alloc_create(lab->device, &lab->sink, &settings, &lab->alloc), MT_OK);
+    lab->device = open_model_device("cpu:256MiB");
+    lab->alloc = create_alloc(lab->device, "", &lab->sink);
     mt_runtime_open(&lab->rt, lab->device, lab->alloc);
     mt_scope_enter(&lab->rt, "test", MT_CATEGORY_BLOCK, "test");
 }

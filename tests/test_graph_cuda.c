@@ -1,6 +1,7 @@
 /* Training with --cuda-graph on a card: the losses are those without, bit by bit; the events are the simulation's;
  * steps are really replayed, and not only when they should not be; and one that fails while it is captured is not
  * launched. */
+#include "alloc_opening.h"
 #include "device/backend.h"
 #include "gpu.h"
 #include "recorded_training.h"
@@ -41,18 +42,14 @@ static void keep_loss(void *context, int64_t step, int64_t total, double loss, d
 
 static void train(struct run *run, const char *spelling, const char *alloc, const struct mt_training_config *config)
 {
-    struct mt_device *device;
-    struct mt_alloc *allocator;
-    struct mt_alloc_settings settings;
     *run = (struct run){0};
     recording_open(&run->recording);
     struct mt_sink sink = recording_sink(&run->recording);
     sink.emit = watch_event;
     const struct mt_training_observer observer = {.context = run, .step_done = keep_loss};
-    assert_int_equal(mt_alloc_settings_parse(alloc, &settings), MT_OK);
-    assert_int_equal(mt_device_open(spelling, &device), MT_OK);
+    struct mt_device *device = open_device(spelling);
     run->device = device;
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &allocator), MT_OK);
+    struct mt_alloc *allocator = create_alloc(device, alloc, &sink);
     if (mt_training_run(device, allocator, config, &observer) != MT_OK)
         fail_msg("on %s: %s", spelling, mt_last_error());
     mt_alloc_destroy(allocator);
@@ -265,11 +262,8 @@ static mt_status train_on(struct mt_device *device, const struct mt_training_con
 {
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
-    struct mt_alloc_settings settings;
     struct mt_alloc_stats stats;
-    struct mt_alloc *alloc;
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     mt_status status = mt_training_run(device, alloc, config, NULL);
     assert_int_equal(mt_alloc_check(alloc), MT_OK);
     mt_alloc_stats(alloc, &stats);

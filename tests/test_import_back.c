@@ -1,9 +1,9 @@
 /* Snapshots that memtrace exported, imported again: the run is restored, as far as the format can express it. */
+#include "alloc_opening.h"
 #include "same_rows.h"
 #include "seed.h"
 #include "trace_edit.h"
 
-#include "alloc/alloc.h"
 #include "base/status.h"
 
 #define TINY "run --vocab 64 --d-model 16 --d-ff 32 --layers 3 --heads 2 --seq 8 --batch 2 "
@@ -156,11 +156,8 @@ static void record_wanderer(const char *path, const char *policy, uint64_t seed)
     enum { STEPS = 3, MOVES = 400 };
     struct wanderer wanderer = {.seed = seed};
     struct mt_recorder *recorder = fixture_open(path, 0);
-    struct mt_device *device;
-    struct mt_alloc_settings settings;
-    assert_int_equal(mt_device_open("sim:96MiB", &device), MT_OK);
-    assert_int_equal(mt_alloc_settings_parse(policy, &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &wanderer.alloc), MT_OK);
+    struct mt_device *device = open_device("sim:96MiB");
+    wanderer.alloc = create_alloc(device, policy, mt_recorder_sink(recorder));
     make_labels(&wanderer);
     make_stacks(&wanderer, mt_recorder_sink(recorder));
     for (uint64_t step = 0; step < STEPS; step++) {

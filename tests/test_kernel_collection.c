@@ -1,6 +1,7 @@
 /* The times at which training collects watched kernels, and the steps that the kernels belong to. A fake watch counts
  * one kernel for each label that it gets. */
 #include "device/backend.h"
+#include "model_device.h"
 #include "producers/model/training.h"
 #include "recording.h"
 
@@ -110,16 +111,12 @@ static mt_status train(const char *spelling)
 {
     struct mt_training_config config = small_config();
     struct recording recording;
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     recording_open(&recording);
     struct mt_sink sink = recording_sink(&recording);
     sink.kernel = store;
-    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-    assert_int_equal(mt_model_device_open(spelling, &device), MT_OK);
+    struct mt_device *device = open_model_device(spelling);
     device->watch = &counting.watch;
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "policy=torch", &sink);
     mt_status status = mt_training_run(device, alloc, &config, NULL);
     mt_alloc_destroy(alloc);
     mt_device_close(device);

@@ -1,6 +1,6 @@
 /* Two emitters become one sequence: the allocator and the notes of a program emit from threads of their own, and the events
  * that arrive obey base/event.h as if there were one emitter. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "base/interner.h"
 #include "base/random.h"
 #include "event_shadow.h"
@@ -138,13 +138,10 @@ static void what_two_emit_is_one_sequence(void **state)
     struct target *target = make_target();
     struct mt_locked_sink locked;
     mt_locked_sink_create(&locked, &target->sink, 2);
-    struct mt_alloc_settings settings;
-    struct mt_device *device;
     struct actor allocator = {.sink = &locked.sources[0].sink, .seed = seed};
     struct actor noter = {.sink = &locked.sources[1].sink, .seed = ~seed};
-    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-    assert_int_equal(mt_device_open("sim", &device), MT_OK);
-    assert_int_equal(mt_alloc_create(device, allocator.sink, &settings, &allocator.alloc), MT_OK);
+    struct mt_device *device = open_device("sim");
+    allocator.alloc = create_alloc(device, "policy=torch", allocator.sink);
     noter.foreign = mt_foreign_create(noter.sink);
 
     pthread_t threads[2];

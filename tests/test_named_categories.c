@@ -1,5 +1,5 @@
 /* A category that a program names is one like ours, from the allocator to the page. */
-#include "alloc/alloc.h"
+#include "alloc_opening.h"
 #include "page/page_run.h"
 #include "trace/query/trace.h"
 #include "trace_path.h"
@@ -39,13 +39,9 @@ static void use_allocator(struct mt_alloc *alloc)
 
 static void record(void)
 {
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     struct mt_recorder *recorder = fixture_open(path, 0);
-    assert_int_equal(mt_device_open("sim:100MiB", &device), MT_OK);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(device, mt_recorder_sink(recorder), &settings, &alloc), MT_OK);
+    struct mt_device *device = open_device("sim:100MiB");
+    struct mt_alloc *alloc = create_alloc(device, "", mt_recorder_sink(recorder));
     use_allocator(alloc);
     mt_alloc_destroy(alloc);
     mt_device_close(device);

@@ -1,5 +1,6 @@
 /* Operands that ops refuse, on a device that computes nothing: they do not fit, have the wrong dtype, share memory
  * with an output, or are NULL. Each case is an op that is accepted, and then the same op with one thing wrong. */
+#include "alloc_opening.h"
 #include "base/interner.h"
 #include "kernels/fp8.h"
 #include "producers/model/ops.h"
@@ -24,12 +25,10 @@ static struct laboratory {
 static int open_laboratory(void **state)
 {
     (void)state;
-    struct mt_alloc_settings settings;
     lab.interner = mt_interner_create();
     lab.sink = mt_sink_discarding(lab.interner);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("sim", &lab.device), MT_OK);
-    assert_int_equal(mt_alloc_create(lab.device, &lab.sink, &settings, &lab.alloc), MT_OK);
+    lab.device = open_device("sim");
+    lab.alloc = create_alloc(lab.device, "", &lab.sink);
     mt_runtime_open(&lab.rt, lab.device, lab.alloc);
     mt_scope_enter(&lab.rt, "test", MT_CATEGORY_BLOCK, "test");
     return 0;

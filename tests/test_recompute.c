@@ -1,5 +1,6 @@
 /* Settings that make the fused model smaller and must not change its results: blocks that backward computes again, and
  * parameters that are updated while it runs. The device may be given as an argument (cpu). */
+#include "alloc_opening.h"
 #include "device/backend.h"
 #include "fused_bench.h"
 #include "gpu.h"
@@ -306,19 +307,15 @@ static void updates_beside_backward_are_waited_for_once_a_step(void **state)
 {
     (void)state;
     struct mt_training_config config = small_config();
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     struct recording recording;
     recording_open(&recording);
     struct mt_sink sink = recording_sink(&recording);
     config.optimizer_in_backward = MT_OPTIMIZER_IN_BACKWARD_BESIDE;
-    assert_int_equal(mt_device_open("sim", &device), MT_OK);
+    struct mt_device *device = open_device("sim");
     struct mt_device_table table = *device->table;
     table.follow = count_follow;
     device->table = &table;
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     memset(&follows, 0, sizeof follows);
     assert_int_equal(mt_training_run(device, alloc, &config, NULL), MT_OK);
     assert_int_equal(follows.updates, config.steps * (config.model.layers + 2));

@@ -3,6 +3,7 @@
  * Two sittings on two hosts, which take different times to launch a kernel. Each has a step of the small model
  * (sequence 128, fp32), which consists of launches: it gives the host's launch time, and the other rows have to follow.
  * PyTorch's memory history takes the host time, too. */
+#include "alloc_opening.h"
 #include "base/interner.h"
 #include "device/device.h"
 #include "producers/model/training.h"
@@ -43,17 +44,13 @@ static void keep_step(void *context, int64_t step, int64_t total, double loss, d
 /* Estimates a step on an H200 whose host takes that long to launch a kernel. */
 static struct times estimate(const struct mt_training_config *config, uint32_t launch_ns)
 {
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_alloc_settings settings;
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
     struct times times = {0};
     const struct mt_training_observer observer = {.context = &times, .phase_time = keep_phase, .step_done = keep_step};
-    assert_int_equal(mt_device_open("sim:h200", &device), MT_OK);
+    struct mt_device *device = open_device("sim:h200");
     device->card.eager_launch_ns = launch_ns;
-    assert_int_equal(mt_alloc_settings_parse("policy=torch", &settings), MT_OK);
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "policy=torch", &sink);
     assert_int_equal(mt_training_run(device, alloc, config, &observer), MT_OK);
     mt_alloc_destroy(alloc);
     mt_device_close(device);

@@ -1,5 +1,6 @@
 /* Tests of the message of a training run that fails: that of its first failure, whatever else fails while the run
  * ends. */
+#include "alloc_opening.h"
 #include "device/backend.h"
 #include "producers/model/token_source.h"
 #include "producers/model/training.h"
@@ -63,15 +64,12 @@ static mt_status train_on_broken(void (*break_table)(struct mt_device_table *), 
     const struct mt_training_config config = small_config();
     struct mt_interner *interner = mt_interner_create();
     const struct mt_sink sink = mt_sink_discarding(interner);
-    struct mt_alloc_settings settings;
     struct mt_device *device;
-    struct mt_alloc *alloc;
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
     assert_int_equal(mt_device_open_simulated(NULL, capacity_bytes, &device), MT_OK);
     struct mt_device_table table = *device->table;
     break_table(&table);
     device->table = &table;
-    assert_int_equal(mt_alloc_create(device, &sink, &settings, &alloc), MT_OK);
+    struct mt_alloc *alloc = create_alloc(device, "", &sink);
     mt_status status = mt_training_run(device, alloc, &config, NULL);
     mt_alloc_destroy(alloc);
     mt_device_close(device);

@@ -1,4 +1,5 @@
 /* The uses of blocks that the model notes, in whole runs and of single ops. */
+#include "alloc_opening.h"
 #include "producers/model/ops.h"
 #include "producers/model/use.h"
 #include "recorded_training.h"
@@ -201,12 +202,10 @@ struct laboratory {
 static int open_laboratory(void **state)
 {
     struct laboratory *lab = mt_host_alloc(sizeof *lab);
-    struct mt_alloc_settings settings;
     recording_open(&lab->recording);
     const struct mt_sink sink = recording_sink(&lab->recording);
-    assert_int_equal(mt_alloc_settings_parse("", &settings), MT_OK);
-    assert_int_equal(mt_device_open("sim", &lab->device), MT_OK);
-    assert_int_equal(mt_alloc_create(lab->device, &sink, &settings, &lab->alloc), MT_OK);
+    lab->device = open_device("sim");
+    lab->alloc = create_alloc(lab->device, "", &sink);
     mt_runtime_open(&lab->rt, lab->device, lab->alloc);
     mt_scope_enter(&lab->rt, "test", MT_CATEGORY_BLOCK, "test");
     *state = lab;

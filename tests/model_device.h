@@ -1,0 +1,16 @@
+/* Opening devices that compute, by their spellings. */
+#ifndef MT_TESTS_MODEL_DEVICE_H
+#define MT_TESTS_MODEL_DEVICE_H
+
+#include "alloc_opening.h"
+#include "producers/model/training.h"
+
+static inline struct mt_device *open_model_device(const char *spelling)
+{
+    struct mt_device *device;
+    if (mt_model_device_open(spelling, &device) != MT_OK)
+        fail_msg("%s: %s", spelling, mt_last_error());
+    return device;
+}
+
+#endif
