@@ -6,8 +6,12 @@
 #include "base/memory.h"
 #include "base/sink.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 struct recording {
     struct mt_interner *interner;
@@ -71,6 +75,20 @@ static inline struct mt_sink recording_sink(struct recording *recording)
 static inline const struct mt_label *recording_label_of(const struct recording *recording, const struct mt_event *event)
 {
     return mt_interner_find_label(recording->interner, event->label);
+}
+
+/* Checks that every block has a label with an op, a category, a phase and the span of its event. */
+static inline void recording_expect_labels(const struct recording *recording)
+{
+    for (size_t i = 0; i < recording->count; i++) {
+        const struct mt_event *event = &recording->events[i];
+        if (event->kind != MT_EVENT_ALLOC && event->kind != MT_EVENT_FREE)
+            continue;
+        const struct mt_label *label = recording_label_of(recording, event);
+        assert_non_null(label);
+        assert_true(label->op[0] != '\0' && label->category < MT_CATEGORY_COUNT && label->phase < MT_PHASE_COUNT);
+        assert_true(label->span == event->span && event->span != 0);
+    }
 }
 
 /* True if two events are equal but for address and time. */

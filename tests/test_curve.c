@@ -1,35 +1,18 @@
 /* The curve of a run: the most that was allocated in each part of its time, against a sum over all of its events. */
-#include "recorder_fixture.h"
 #include "seed.h"
 #include "trace/query/curve.h"
+#include "trace_opening.h"
+#include "trace_path.h"
 
 #include <inttypes.h>
 
 #include <cmocka.h>
 
-static char path[FIXTURE_PATH_BYTES];
-
-static int set_up(void **state)
-{
-    (void)state;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
-}
-
 static struct mt_curve curve_of(void)
 {
-    struct mt_trace *trace;
     const struct mt_run *run;
     struct mt_curve curve;
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    struct mt_trace *trace = open_newest(path, &run);
     assert_int_equal(mt_trace_curve(trace, run, &curve), MT_OK);
     mt_trace_close(trace);
     return curve;

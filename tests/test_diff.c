@@ -7,6 +7,7 @@
 #include "recording.h"
 #include "seed.h"
 #include "synthetic.h"
+#include "trace_opening.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -405,13 +406,11 @@ static void a_run_without_blocks_is_refused_with_what_to_do(void **state)
     snprintf(path, sizeof path, "test_diff_empty_%d.db", (int)getpid());
     struct mt_run_info info = {.device = "sim", .capacity_bytes = 1};
     struct mt_recorder *recorder;
-    struct mt_trace *empty;
     const struct mt_run *run;
     struct mt_diff diff;
     assert_int_equal(mt_recorder_open(path, &info, &recorder), MT_OK);
     assert_int_equal(mt_recorder_close(recorder, MT_RUN_DONE), MT_OK);
-    assert_int_equal(mt_trace_open(path, &empty), MT_OK);
-    assert_int_equal(mt_trace_find_run(empty, NULL, &run), MT_OK);
+    struct mt_trace *empty = open_newest(path, &run);
     const struct mt_question full = {.trace = fixture->trace, .run = &fixture->runs[0]},
                              none = {.trace = empty, .run = run};
     assert_int_equal(mt_trace_diff(&full, &none, &diff), MT_USAGE);

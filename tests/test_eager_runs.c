@@ -128,15 +128,7 @@ static void every_block_is_known(void **state)
     for (size_t setup = 0; setup < SETUPS; setup++) {
         struct recording recording;
         record(&recording, setup, "sim");
-        for (size_t i = 0; i < recording.count; i++) {
-            const struct mt_event *event = &recording.events[i];
-            if (event->kind != MT_EVENT_ALLOC && event->kind != MT_EVENT_FREE)
-                continue;
-            const struct mt_label *label = recording_label_of(&recording, event);
-            assert_non_null(label);
-            assert_true(label->op[0] != '\0' && label->category < MT_CATEGORY_COUNT && label->phase < MT_PHASE_COUNT);
-            assert_true(label->span == event->span && event->span != 0);
-        }
+        recording_expect_labels(&recording);
         recording_close(&recording);
     }
 }

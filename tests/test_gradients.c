@@ -1,7 +1,7 @@
 /* Every differentiable function's backward against central differences, in double precision on the CPU: for random
  * inputs x and a random weighting w, d/dx of sum(w * f(x)). */
 #include "base/random.h"
-#include "model_device.h"
+#include "laboratory.h"
 #include "producers/model/functions.h"
 #include "producers/model/parameter.h"
 #include "recording.h"
@@ -25,35 +25,6 @@ struct subject {
         double low, high; /* values */
     } inputs[INPUTS];
 };
-
-struct laboratory {
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_interner *interner;
-    struct mt_sink sink;
-    struct mt_runtime rt;
-};
-
-static void open_laboratory(struct laboratory *lab)
-{
-    lab->interner = mt_interner_create();
-    lab->sink = mt_sink_discarding(lab->interner);
-    lab->device = open_model_device("cpu:256MiB");
-    lab->alloc = create_alloc(lab->device, "", &lab->sink);
-    mt_runtime_open(&lab->rt, lab->device, lab->alloc);
-    mt_scope_enter(&lab->rt, "test", MT_CATEGORY_BLOCK, "test");
-}
-
-static void close_laboratory(struct laboratory *lab)
-{
-    struct mt_alloc_stats stats;
-    mt_op_workspaces_release(&lab->rt);
-    mt_alloc_stats(lab->alloc, &stats);
-    assert_int_equal(stats.all.blocks, 0);
-    mt_alloc_destroy(lab->alloc);
-    mt_device_close(lab->device);
-    mt_interner_destroy(lab->interner);
-}
 
 static struct mt_tensor *upload(struct mt_runtime *rt, int dims, const int64_t *shape, const double *values)
 {
@@ -151,7 +122,7 @@ static void check_subject(const struct subject *subject)
     static const double STEP = 1e-6, TOLERANCE = 2e-7;
     struct laboratory lab;
     double values[INPUTS][LARGEST], gradients[INPUTS][LARGEST];
-    open_laboratory(&lab);
+    laboratory_open(&lab, "cpu:256MiB");
     for (int i = 0; i < INPUTS; i++)
         for (uint64_t j = 0; j < LARGEST; j++)
             values[i][j] = subject->inputs[i].low +
@@ -172,7 +143,7 @@ static void check_subject(const struct subject *subject)
                          (long long)j, gradients[i][j], expected);
         }
     }
-    close_laboratory(&lab);
+    laboratory_close(&lab);
 }
 
 #define UNARY(function_name)                                                                                           \
@@ -363,7 +334,7 @@ static void a_graph_that_has_run_is_refused_from_every_end(void **state)
     for (int other_end = 0; other_end < 2; other_end++) {
         struct laboratory lab;
         struct mt_parameter parameter = {0};
-        open_laboratory(&lab);
+        laboratory_open(&lab, "cpu:256MiB");
         struct mt_tensor *x = upload(&lab.rt, 1, (const int64_t[]){3}, values);
         parameter.value = x;
         mt_parameter_add_leaf(&lab.rt, &parameter);
@@ -380,7 +351,7 @@ static void a_graph_that_has_run_is_refused_from_every_end(void **state)
         mt_tensor_release(&lab.rt, maximum);
         mt_tensor_release(&lab.rt, parameter.grad);
         mt_tensor_release(&lab.rt, x);
-        close_laboratory(&lab);
+        laboratory_close(&lab);
     }
 }
 

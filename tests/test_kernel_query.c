@@ -1,9 +1,8 @@
 /* Kernels through the recorder and back: random ones against sums by hand, those of a killed recorder, and the output
  * of the program. */
-#include "recorder_fixture.h"
-
 #include "seed.h"
 #include "trace/query/trace.h"
+#include "trace_path.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -24,7 +23,6 @@ struct given {
     bool counts;
 };
 
-static char path[FIXTURE_PATH_BYTES];
 static struct given given[MOST_KERNELS];
 static size_t given_count;
 static uint64_t seed, drawn;
@@ -34,21 +32,12 @@ static uint64_t draw(uint64_t below)
     return mt_splitmix64(seed * 7919 + drawn++) % below;
 }
 
-static int set_up(void **state)
+static int begin(void **state)
 {
-    (void)state;
     seed = take_seed();
     drawn = 0;
     given_count = 0;
-    fixture_path(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
-    return 0;
+    return set_up(state);
 }
 
 static struct mt_recorder *open_recorder(const char *warmup)
@@ -419,15 +408,15 @@ static void a_run_without_kernels_says_how_to_get_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kernels_come_back_as_they_were_given, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(attention_is_apart_from_its_projections, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_of_warm_up_alone_counts_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(kernels_survive_the_process, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_program_tells_what_the_query_does, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_program_shortens_names, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_run_without_kernels_says_how_to_get_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(kernels_come_back_as_they_were_given, begin, tear_down),
+        cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, begin, tear_down),
+        cmocka_unit_test_setup_teardown(sums_by_phase_are_those_of_a_walk, begin, tear_down),
+        cmocka_unit_test_setup_teardown(attention_is_apart_from_its_projections, begin, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_of_warm_up_alone_counts_it, begin, tear_down),
+        cmocka_unit_test_setup_teardown(kernels_survive_the_process, begin, tear_down),
+        cmocka_unit_test_setup_teardown(the_program_tells_what_the_query_does, begin, tear_down),
+        cmocka_unit_test_setup_teardown(the_program_shortens_names, begin, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_without_kernels_says_how_to_get_them, begin, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

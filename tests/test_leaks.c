@@ -3,6 +3,7 @@
 #include "seed.h"
 #include "synthetic.h"
 #include "trace/query/leaks.h"
+#include "trace_opening.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,8 +78,7 @@ struct answer {
 
 static void ask(const struct fixture *fixture, struct answer *out)
 {
-    assert_int_equal(mt_trace_open(fixture->path, &out->trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(out->trace, NULL, &out->run), MT_OK);
+    out->trace = open_newest(fixture->path, &out->run);
     if (mt_trace_leaks(out->trace, out->run, &out->leaks) != MT_OK)
         fail_msg("%s", mt_last_error());
 }
@@ -292,8 +292,7 @@ static void a_run_of_two_steps_is_refused_as_too_short(void **state)
     const struct fixture *fixture = *state;
     struct answer answer;
     record_random(fixture, 5, MT_LEAK_LEAST_STEPS - 1);
-    assert_int_equal(mt_trace_open(fixture->path, &answer.trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(answer.trace, NULL, &answer.run), MT_OK);
+    answer.trace = open_newest(fixture->path, &answer.run);
     assert_int_equal(mt_trace_leaks(answer.trace, answer.run, &answer.leaks), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "has 2 full steps"));
     answer_release(&answer);

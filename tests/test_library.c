@@ -3,6 +3,7 @@
 #include "library_fixture.h"
 #include "seed.h"
 #include "trace/query/blocks.h"
+#include "trace_opening.h"
 
 #include <memtrace.h>
 #include <pthread.h>
@@ -94,12 +95,10 @@ static void every_role_and_dtype_keeps_its_name(void **state)
 /* Returns the number of labels of the newest run, and the sum of their layers. */
 static size_t count_labels(int *out_layers)
 {
-    struct mt_trace *trace;
     const struct mt_run *run;
     struct mt_label_row *labels;
     size_t count;
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &run);
     assert_int_equal(mt_trace_labels(trace, run, &labels, &count), MT_OK);
     *out_layers = 0;
     for (size_t i = 1; i < count; i++) /* number 0 is none */
@@ -279,12 +278,10 @@ static void a_pool_reserves_and_its_users_allocate(void **state)
 /* Counts the newest run's marks of a kind, and adds up their values. */
 static size_t count_marks(mt_event_kind kind, uint64_t *out_sum)
 {
-    struct mt_trace *trace;
     const struct mt_run *run;
     struct mt_mark_row *marks;
     size_t count, found = 0;
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &run);
     assert_int_equal(
         mt_trace_marks(trace, run, run->first_event, run->first_event + run->event_count - 1, &marks, &count), MT_OK);
     *out_sum = 0;

@@ -3,6 +3,7 @@
 #include "library_fixture.h"
 #include "recorder_fixture.h"
 #include "trace/query/blocks.h"
+#include "trace_opening.h"
 
 #include <memtrace.h>
 #include <pthread.h>
@@ -153,12 +154,10 @@ static void a_role_says_how_it_was_found(void **state)
     }
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
 
-    struct mt_trace *trace;
     const struct mt_run *row;
     struct mt_label_row *labels;
     size_t count;
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(mt_trace_labels(trace, row, &labels, &count), MT_OK);
     assert_int_equal(count, 4); /* the first is none */
     for (size_t i = 0; i < 3; i++)
@@ -271,12 +270,10 @@ static void memory_outside_of_allocators_is_told_by_kind_and_holder(void **state
 static void what_a_process_uses_is_not_told_of_runs_of_the_library(void **state)
 {
     (void)state;
-    struct mt_trace *trace;
     const struct mt_run *row;
     struct mt_used_row used;
     assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(mt_trace_used(trace, row, &used), MT_USAGE);
     assert_non_null(strstr(mt_last_error(), "run 1, on sim:h200, has no driver's figure"));
     mt_trace_close(trace);

@@ -1,7 +1,7 @@
 /* The library's runs: threads, real memory, programs that end abnormally, several runs and traces. */
 #include "library_fixture.h"
-#include "trace/query/trace.h"
 #include "trace_edit.h"
+#include "trace_opening.h"
 
 #include <inttypes.h>
 #include <memtrace.h>
@@ -164,14 +164,12 @@ static void how_the_allocator_was_set_is_the_librarys_to_say(void **state)
     memtrace_run_options options = {
         .size = sizeof options, .trace = TRACE, .device = "sim", .alloc = "policy=torch", .settings = settings};
     memtrace_run *run;
-    struct mt_trace *trace;
     const struct mt_run *row;
     struct mt_setting_row *known;
     size_t count;
     assert_ok(memtrace_run_open(&options, &run));
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(mt_trace_settings(trace, row, &known, &count), MT_OK);
     assert_int_equal(strncmp(mt_setting_find(known, count, "alloc"), "policy=torch", strlen("policy=torch")), 0);
     assert_string_equal(mt_setting_find(known, count, "author"), "me");
@@ -223,12 +221,10 @@ static void a_run_knows_its_rank(void **state)
     memtrace_run_options options = {
         .size = sizeof options, .trace = TRACE, .rank = 5, .local_rank = 1, .world_size = 8, .job = "night run"};
     memtrace_run *run;
-    struct mt_trace *trace;
     const struct mt_run *row;
     assert_ok(memtrace_run_open(&options, &run));
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(row->rank, 5);
     assert_int_equal(row->local_rank, 1);
     assert_int_equal(row->world_size, 8);
@@ -284,12 +280,10 @@ static void options_of_version_0_1_have_no_rank(void **state)
     memtrace_run_options options = {
         .size = offsetof(memtrace_run_options, rank), .trace = TRACE, .rank = 9, .world_size = 7, .job = (char *)1};
     memtrace_run *run;
-    struct mt_trace *trace;
     const struct mt_run *row;
     assert_ok(memtrace_run_open(&options, &run));
     assert_ok(memtrace_run_close(run, MEMTRACE_RUN_DONE));
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(row->rank, -1);
     mt_trace_close(trace);
 }
@@ -297,11 +291,9 @@ static void options_of_version_0_1_have_no_rank(void **state)
 static void a_run_of_one_process_has_no_rank(void **state)
 {
     (void)state;
-    struct mt_trace *trace;
     const struct mt_run *row;
     assert_ok(memtrace_run_close(open_run("sim"), MEMTRACE_RUN_DONE));
-    assert_int_equal(mt_trace_open(TRACE, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &row), MT_OK);
+    struct mt_trace *trace = open_newest(TRACE, &row);
     assert_int_equal(row->rank, -1);
     assert_int_equal(row->world_size, -1);
     mt_trace_close(trace);

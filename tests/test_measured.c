@@ -6,6 +6,7 @@
 #include "seed.h"
 #include "trace/query/caveats.h"
 #include "trace/store/recorder.h"
+#include "trace_opening.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -48,8 +49,7 @@ static void begin(struct fixture *fixture, const char *device, const struct mt_r
 static void end(struct fixture *fixture, mt_run_state state)
 {
     assert_int_equal(mt_recorder_close(fixture->recorder, state), MT_OK);
-    assert_int_equal(mt_trace_open(fixture->path, &fixture->trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(fixture->trace, NULL, &fixture->run), MT_OK);
+    fixture->trace = open_newest(fixture->path, &fixture->run);
 }
 
 static void forget(struct fixture *fixture)

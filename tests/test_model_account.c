@@ -6,6 +6,7 @@
 #include "seed.h"
 #include "study/formula.h"
 #include "study/model_account.h"
+#include "trace_opening.h"
 
 enum { CONFIGURATIONS = 24 };
 
@@ -72,12 +73,10 @@ static void draw_options(struct mt_text *out)
 
 static struct mt_model_account account_of(const char *path)
 {
-    struct mt_trace *trace;
     const struct mt_run *run;
     struct mt_run_plan plan;
     struct mt_model_account account;
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    struct mt_trace *trace = open_newest(path, &run);
     assert_int_equal(mt_run_plan_of_run(trace, run, &plan), MT_OK);
     assert_true(mt_model_account_is_known(&plan));
     assert_int_equal(mt_model_account_make(trace, run, &plan, &account), MT_OK);

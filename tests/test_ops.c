@@ -1,8 +1,7 @@
 /* Operands that ops refuse, on a device that computes nothing: they do not fit, have the wrong dtype, share memory
  * with an output, or are NULL. Each case is an op that is accepted, and then the same op with one thing wrong. */
-#include "alloc_opening.h"
-#include "base/interner.h"
 #include "kernels/fp8.h"
+#include "laboratory.h"
 #include "producers/model/ops.h"
 
 #include <setjmp.h>
@@ -14,36 +13,19 @@
 
 enum { MOST_TENSORS = 9 };
 
-static struct laboratory {
-    struct mt_device *device;
-    struct mt_alloc *alloc;
-    struct mt_interner *interner;
-    struct mt_sink sink;
-    struct mt_runtime rt;
-} lab;
+static struct laboratory lab;
 
 static int open_laboratory(void **state)
 {
     (void)state;
-    lab.interner = mt_interner_create();
-    lab.sink = mt_sink_discarding(lab.interner);
-    lab.device = open_device("sim");
-    lab.alloc = create_alloc(lab.device, "", &lab.sink);
-    mt_runtime_open(&lab.rt, lab.device, lab.alloc);
-    mt_scope_enter(&lab.rt, "test", MT_CATEGORY_BLOCK, "test");
+    laboratory_open(&lab, "sim");
     return 0;
 }
 
 static int close_laboratory(void **state)
 {
     (void)state;
-    struct mt_alloc_stats stats;
-    mt_op_workspaces_release(&lab.rt);
-    mt_alloc_stats(lab.alloc, &stats);
-    assert_int_equal(stats.all.blocks, 0);
-    mt_alloc_destroy(lab.alloc);
-    mt_device_close(lab.device);
-    mt_interner_destroy(lab.interner);
+    laboratory_close(&lab);
     return 0;
 }
 

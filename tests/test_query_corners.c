@@ -4,7 +4,7 @@
 
 #include "trace/query/groups.h"
 #include "trace/query/leaks.h"
-#include "trace/query/trace.h"
+#include "trace_opening.h"
 
 /* A run under way. */
 struct tale {
@@ -61,10 +61,8 @@ static void mark(struct tale *tale, mt_event_kind kind, uint64_t number)
 /* Ends the tale and opens what was written. */
 static struct mt_trace *end(struct tale *tale, mt_run_state state, const struct mt_run **out_run)
 {
-    struct mt_trace *trace;
     fixture_close(tale->recorder, state);
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, out_run), MT_OK);
+    struct mt_trace *trace = open_newest(path, out_run);
     return trace;
 }
 
@@ -197,15 +195,13 @@ static void readings_that_no_card_could_give_are_damage(void **state)
     mt_trace_close(end(&tale, MT_RUN_DONE, &run));
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         struct mt_used_row used;
-        struct mt_trace *trace;
         char sql[200];
         snprintf(sql, sizeof sql,
                  "INSERT OR REPLACE INTO measurement VALUES (1, 'memory:driver_used', 0, 5),"
                  " (1, 'memory:reserved', 0, %s)",
                  values[i]);
         edit_trace(path, sql);
-        assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-        assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+        struct mt_trace *trace = open_newest(path, &run);
         assert_int_equal(mt_trace_used(trace, run, &used), MT_BAD_TRACE);
         mt_trace_close(trace);
     }
@@ -238,12 +234,10 @@ static void a_free_of_nothing_has_no_allocation(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t id = -7;
         const struct mt_event_visitor visitor = {&id, nothing, keep_last_id};
-        struct mt_trace *trace;
         char sql[200];
         snprintf(sql, sizeof sql, "UPDATE event SET kind = 3, allocation = %s", cases[i].allocation);
         edit_trace(path, sql);
-        assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-        assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+        struct mt_trace *trace = open_newest(path, &run);
         assert_int_equal(mt_trace_events(trace, run, MT_ALL_STEPS, &visitor), MT_OK);
         assert_int_equal(id, cases[i].id);
         mt_trace_close(trace);

@@ -1,5 +1,6 @@
 /* Finding runs by number and name; the span of a block; the answers of a run without events, and of no trace at all. */
 #include "random_runs.h"
+#include "trace_opening.h"
 
 static void a_run_is_found_by_number_by_name_and_as_the_newest(void **state)
 {
@@ -85,7 +86,6 @@ static void a_run_of_nothing_has_no_peak_and_no_rows(void **state)
 {
     (void)state;
     struct synthetic run;
-    struct mt_trace *trace;
     const struct mt_run *found;
     struct mt_peak_row peak;
     struct mt_top_row *top;
@@ -95,8 +95,7 @@ static void a_run_of_nothing_has_no_peak_and_no_rows(void **state)
     snprintf(path, sizeof path, "test_query_empty_%d.db", (int)getpid());
     assert_int_equal(synthetic_open(&run, path, NULL, 1, 1), MT_OK);
     assert_int_equal(synthetic_close(&run), MT_OK);
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &found), MT_OK);
+    struct mt_trace *trace = open_newest(path, &found);
     assert_int_equal(mt_trace_peak(trace, found, MT_MEASURE_ALLOCATED, &peak), MT_OK);
     assert_int_equal(peak.bytes, 0);
     assert_int_equal(peak.share_count, 0);

@@ -1,13 +1,10 @@
 /* The summaries say what a naive recount of the stored events says, and the containers below them keep their word. */
-#include "recorder_fixture.h"
-
 #include "base/number_map.h"
 #include "seed.h"
 #include "trace/store/allocations.h"
 #include "trace/store/store.h"
 #include "trace/store/summary.h"
-
-static char path[FIXTURE_PATH_BYTES];
+#include "trace_path.h"
 
 static uint64_t fresh_seed(void)
 {
@@ -15,19 +12,11 @@ static uint64_t fresh_seed(void)
     return seed;
 }
 
-static int set_up(void **state)
+static int record_two(void **state)
 {
-    (void)state;
-    fixture_path(path);
+    set_up(state);
     fixture_record(path, fresh_seed(), 1000);
     fixture_record(path, fresh_seed(), 13000);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    fixture_remove(path);
     return 0;
 }
 
@@ -326,5 +315,5 @@ int main(void)
         cmocka_unit_test(the_largest_allocations_stay_exact_when_the_table_is_full),
         cmocka_unit_test(one_size_with_very_many_labels_is_kept_whole),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, record_two, tear_down);
 }

@@ -6,6 +6,7 @@
 #include "trace/query/groups.h"
 #include "trace/query/walk.h"
 #include "trace/store/foreign.h"
+#include "trace_opening.h"
 
 #include <inttypes.h>
 
@@ -44,10 +45,8 @@ static void record(void)
 
 static struct mt_trace *open_run(const struct mt_run **run)
 {
-    struct mt_trace *trace;
     record();
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, run), MT_OK);
+    struct mt_trace *trace = open_newest(path, run);
     assert_int_equal((*run)->event_count, 7);
     return trace;
 }
@@ -156,8 +155,7 @@ static void a_relabel_has_the_bytes_of_its_alloc_whatever_its_row_says(void **st
     bool more = true;
     mt_trace_close(trace);
     edit_trace(path, "UPDATE event SET requested_bytes = 9000, block_bytes = 9216 WHERE kind = 10");
-    assert_int_equal(mt_trace_open(path, &trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(trace, NULL, &run), MT_OK);
+    trace = open_newest(path, &run);
     assert_int_equal(mt_walk_begin(trace, run, &walk), MT_OK);
     while (mt_walk_next(walk, &event, &more) == MT_OK && more) {
         if (event.kind != MT_EVENT_RELABEL)

@@ -5,6 +5,7 @@
 #include "producers/torch/torch_library.h"
 #include "trace/query/blocks.h"
 #include "trace/query/caveats.h"
+#include "trace_opening.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -45,8 +46,7 @@ struct ended {
 static struct ended open_ended(const char *path)
 {
     struct ended ended;
-    assert_int_equal(mt_trace_open(path, &ended.trace), MT_OK);
-    assert_int_equal(mt_trace_find_run(ended.trace, NULL, &ended.run), MT_OK);
+    ended.trace = open_newest(path, &ended.run);
     assert_int_equal(ended.run->lost_events, 0);
     return ended;
 }
