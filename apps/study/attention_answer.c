@@ -162,10 +162,8 @@ static void fill_shown(struct mt_attention_cell *cell)
 {
     const struct mt_attention_result *result = &cell->result;
     const struct mt_figure oom = mt_figure_words("oom");
-    char formula[MT_BYTES_TEXT];
-    cell->kept_shown = result->kept.is_known
-                           ? mt_figure_bytes(result->kept.requested_bytes)
-                           : mt_figure_number(NAN, "(%s)", mt_format_bytes(cell->formula_bytes, formula));
+    cell->kept_shown = result->kept.is_known ? mt_figure_bytes(result->kept.requested_bytes)
+                                             : mt_figure_number(NAN, "(%s)", MT_SIZE(cell->formula_bytes));
     cell->peak_shown = cell->forward_shown = cell->backward_shown = cell->times_shown = oom;
     if (result->is_done) {
         cell->peak_shown = mt_figure_bytes(result->peak_requested_bytes);

@@ -93,7 +93,6 @@ static void print_pivot(const struct mt_attention_answer *answer, const struct m
 static void print_title(const struct mt_attention_answer *answer)
 {
     const struct mt_attention_grid *grid = &answer->grid;
-    char memory[MT_BYTES_TEXT], workspace[MT_BYTES_TEXT];
     struct mt_text text = {0};
     mt_text_add(
         &text,
@@ -101,8 +100,8 @@ static void print_title(const struct mt_attention_answer *answer)
         "(%s). Live is the memory just before backward: weights, input, output and the tensors that forward "
         "kept. Live and peak are requested bytes, without the %s of workspaces of matrix products. In brackets: "
         "the bytes that would be live, by formula, where forward ran out of memory (oom).",
-        grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name,
-        mt_format_bytes(answer->memory_bytes, memory), mt_format_bytes(2 * answer->workspace_bytes, workspace));
+        grid->batch, grid->heads, grid->heads == 1 ? "" : "s", answer->device_name, MT_SIZE(answer->memory_bytes),
+        MT_SIZE(2 * answer->workspace_bytes));
     say(answer, &text);
 }
 
@@ -336,7 +335,6 @@ static void print_limits(const struct mt_attention_answer *answer)
 {
     static const char *const rows_by[LABELS] = {"d", "precision"};
     struct mt_text text = {0};
-    char memory[MT_BYTES_TEXT];
     mt_text_add(&text,
                 "A sequence twice as long doubles the terms with T and quadruples those with T². The shortest one "
                 "at which those with T² are more than half of what is live before backward, by formula:");
@@ -345,8 +343,7 @@ static void print_limits(const struct mt_attention_answer *answer)
     mt_text_add(&text,
                 "The longest sequence whose forward and backward fit into the %s of %s, workspaces included; every "
                 "length that was tried was simulated, in steps of %d up to %d:",
-                mt_format_bytes(answer->memory_bytes, memory), answer->device_name, MT_STUDY_LENGTH_STEP,
-                MT_STUDY_LONGEST);
+                MT_SIZE(answer->memory_bytes), answer->device_name, MT_STUDY_LENGTH_STEP, MT_STUDY_LONGEST);
     mt_screen_line(&answer->screen, &text);
     print_pivot(answer, &mt_attention_limit_type, answer->limits, answer->limit_count, rows_by, "longest");
 }

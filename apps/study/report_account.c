@@ -51,13 +51,11 @@ static void say_symbols(struct mt_page *page, const struct mt_training_config *c
 
 static void say_rest(struct mt_page *page, const struct mt_model_account *account)
 {
-    char live[MT_BYTES_TEXT], workspaces[MT_BYTES_TEXT], other[MT_BYTES_TEXT];
     mt_page_say(page,
                 "Bytes are as requested. All blocks that are live then have %s: the terms, %s in workspaces of matrix "
                 "products, and %s that no term stands for. The allocator rounds each block up, to 512 bytes or to what "
                 "is left of the block that it cuts.",
-                mt_format_bytes(account->live_bytes, live), mt_format_bytes(account->workspace_bytes, workspaces),
-                mt_format_bytes(account->other_bytes, other));
+                MT_SIZE(account->live_bytes), MT_SIZE(account->workspace_bytes), MT_SIZE(account->other_bytes));
 }
 
 static mt_status add_account(struct mt_report *report, const struct mt_report_run *run)

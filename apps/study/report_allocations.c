@@ -261,7 +261,6 @@ static void say_changes(struct mt_page *page, const struct comparison *compariso
 /* Says where the two meanings of largest are furthest apart. */
 static void say_overall(struct mt_page *page, const struct comparison *comparison)
 {
-    char forward[MT_BYTES_TEXT], overall[MT_BYTES_TEXT];
     const struct category_pair *widest = &comparison->pairs[0];
     for (size_t i = 1; i < comparison->count; i++) {
         const struct category_pair *pair = &comparison->pairs[i];
@@ -275,8 +274,7 @@ static void say_overall(struct mt_page *page, const struct comparison *compariso
         "In forward is of forward and loss, as in the published tables; parameters, gradients and optimizer state "
         "are counted where they are made. Overall is of every phase: furthest from forward is %s, with %s "
         "against %s.",
-        widest->category, mt_format_bytes(widest->overall[0], overall),
-        mt_format_bytes(widest->baseline.max_bytes, forward));
+        widest->category, MT_SIZE(widest->overall[0]), MT_SIZE(widest->baseline.max_bytes));
 }
 
 static void add_categories(struct mt_report *report, const struct comparison *comparison)

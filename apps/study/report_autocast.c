@@ -201,14 +201,13 @@ static int64_t cast_bytes(const struct mt_diff *diff)
 /* Adds "+1.50 GiB, +2.00 GiB and -3.00 GiB", or one size "at every length". */
 static void add_sizes(struct mt_text *out, const struct group *group, int64_t (*bytes)(const struct mt_diff *diff))
 {
-    char text[MT_BYTES_TEXT];
     bool all_equal = group->count > 1;
     for (size_t i = 1; i < group->count; i++)
         all_equal = all_equal && bytes(&group->diffs[i]) == bytes(&group->diffs[0]);
     size_t shown = all_equal ? 1 : group->count;
     for (size_t i = 0; i < shown; i++) {
         mt_report_join(out, i, shown);
-        mt_text_add(out, "%s", mt_format_difference(bytes(&group->diffs[i]), text));
+        mt_text_add(out, "%s", MT_SIZE_DIFFERENCE(bytes(&group->diffs[i])));
     }
     if (all_equal)
         mt_text_add(out, " at every length");

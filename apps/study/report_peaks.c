@@ -96,7 +96,7 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
 {
     struct distance distance = distance_of(rows);
     assert(distance.with_workspace <= distance.rows && distance.rows <= rows->count);
-    char allocated[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], workspace[MT_BYTES_TEXT];
+    char allocated[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     if (distance.rows == 0)
         return;
     mt_format_bytes((uint64_t)llabs(distance.allocated), allocated);
@@ -115,7 +115,7 @@ static void say_distance(struct mt_page *page, const struct mt_report_rows *rows
             page,
             "Of the forward rows that PyTorch measured, %zu ran in a process that had run backward before, and "
             "held the %s workspace of its matrix products, which ours did not need; these figures leave it out.",
-            distance.with_workspace, mt_format_bytes(BACKWARD_WORKSPACE_BYTES, workspace));
+            distance.with_workspace, MT_SIZE(BACKWARD_WORKSPACE_BYTES));
     mt_text_release(&text);
 }
 
@@ -151,7 +151,6 @@ static void say_growth(struct mt_page *page, say_function *say, const struct mt_
                        const struct mt_report_run *first, const struct mt_report_run *last)
 {
     struct mt_text text = {0};
-    char from[MT_BYTES_TEXT], to[MT_BYTES_TEXT];
     if (first->seq == last->seq || first->allocated.bytes == 0)
         return;
     bool is_step = strcmp(first->mode, "fwd_bwd") == 0;
@@ -163,8 +162,8 @@ static void say_growth(struct mt_page *page, say_function *say, const struct mt_
     mt_text_add(&text,
                 ", %s: for %.3g times the tokens (%s to %s) the allocated peak grows %.3g times, from %s to %s. ",
                 first->steps.precision, (double)last->seq / (double)first->seq, first->seq_text, last->seq_text,
-                (double)last->allocated.bytes / (double)first->allocated.bytes,
-                mt_format_bytes(first->allocated.bytes, from), mt_format_bytes(last->allocated.bytes, to));
+                (double)last->allocated.bytes / (double)first->allocated.bytes, MT_SIZE(first->allocated.bytes),
+                MT_SIZE(last->allocated.bytes));
     mt_text_add(&text, "Of it %s take ", is_step ? "parameters, gradients and optimizer state" : "the parameters");
     add_two_sizes(&text, runs, state);
     mt_text_add(&text, "; the rest is ");
@@ -251,13 +250,12 @@ static const struct mt_field refusal_fields[] = {
 /* Says how many runs did not fit, and of the first what was asked for. */
 static void find_refusal(struct mt_report *report, const struct mt_report_run *run, size_t count)
 {
-    char refused[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
     mt_page_find(
         report->page,
         "%zu of %zu runs ended out of memory. %s, %s, seq %s, %s on %s asked for %s (%s) with %s of %s reserved.",
         count, report->run_count, run->model, run->pass, run->seq_text, run->steps.precision, run->run.device,
-        mt_format_bytes(run->refused_bytes, refused), run->steps.oom_category,
-        mt_format_bytes(run->reserved.bytes, reserved), mt_format_bytes(run->run.capacity_bytes, capacity));
+        MT_SIZE(run->refused_bytes), run->steps.oom_category, MT_SIZE(run->reserved.bytes),
+        MT_SIZE(run->run.capacity_bytes));
 }
 
 /* Adds the runs that did not fit. */
@@ -282,7 +280,6 @@ static void add_refusals(struct mt_report *report)
 static void say_narrow_fits(struct mt_report *report)
 {
     static const double card_bytes = 80 * 1024.0 * 1024 * 1024;
-    char reserved[MT_BYTES_TEXT], capacity[MT_BYTES_TEXT];
     for (size_t i = 0; i < report->run_count; i++) {
         const struct mt_report_run *run = &report->runs[i];
         if (run->is_oom || run->comparable == NULL || !isnan(run->published->reserved_gib) ||
@@ -292,8 +289,8 @@ static void say_narrow_fits(struct mt_report *report)
             report->page,
             "On %s the %s in %s at %s fits, with %s of %s reserved. It was published as out of memory on a card "
             "of 80 GB, of which the driver and CUDA's context keep a part for themselves.",
-            run->run.device, run->pass, run->steps.precision, run->seq_text,
-            mt_format_bytes(run->reserved.bytes, reserved), mt_format_bytes(run->run.capacity_bytes, capacity));
+            run->run.device, run->pass, run->steps.precision, run->seq_text, MT_SIZE(run->reserved.bytes),
+            MT_SIZE(run->run.capacity_bytes));
     }
 }
 
@@ -302,11 +299,10 @@ static void add_largest_shares(struct mt_text *out, const struct mt_peak_row *pe
 {
     enum { SHARES_SAID = 4 };
     size_t said = peak->share_count < SHARES_SAID ? peak->share_count : SHARES_SAID;
-    char size[MT_BYTES_TEXT];
     for (size_t i = 0; i < said; i++) {
         mt_report_join(out, i, said);
         mt_text_add(out, i == 0 ? "%s has %s of it" : "%s %s", peak->shares[i].name,
-                    mt_format_bytes(peak->shares[i].allocated_bytes, size));
+                    MT_SIZE(peak->shares[i].allocated_bytes));
     }
 }
 
@@ -315,7 +311,6 @@ static void find_highest(struct mt_report *report)
 {
     const struct mt_report_run *highest = NULL;
     struct mt_text shares = {0};
-    char allocated[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     for (size_t i = 0; i < report->run_count; i++)
         if (!report->runs[i].is_oom && (highest == NULL || report->runs[i].allocated.bytes > highest->allocated.bytes))
             highest = &report->runs[i];
@@ -323,9 +318,8 @@ static void find_highest(struct mt_report *report)
         return;
     add_largest_shares(&shares, &highest->allocated);
     mt_page_find(report->page, "The highest peak is %s allocated, %s reserved: %s, %s, seq %s, %s on %s. %s.",
-                 mt_format_bytes(highest->allocated.bytes, allocated),
-                 mt_format_bytes(highest->reserved.bytes, reserved), highest->model, highest->pass, highest->seq_text,
-                 highest->steps.precision, highest->run.device, mt_text_get(&shares));
+                 MT_SIZE(highest->allocated.bytes), MT_SIZE(highest->reserved.bytes), highest->model, highest->pass,
+                 highest->seq_text, highest->steps.precision, highest->run.device, mt_text_get(&shares));
     mt_text_release(&shares);
 }
 

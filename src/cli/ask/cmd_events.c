@@ -182,9 +182,7 @@ static void say_moment(const char *what, const struct mt_moment *moment)
 static void say_explanation(const struct explanation *explained)
 {
     const struct mt_explained_row *block = &explained->block;
-    char size[MT_BYTES_TEXT];
-    mt_say("block     %lld, %s of %s %s", (long long)block->id, mt_format_bytes(block->bytes, size), block->category,
-           block->op);
+    mt_say("block     %lld, %s of %s %s", (long long)block->id, MT_SIZE(block->bytes), block->category, block->op);
     if (block->span[0] != '\0')
         mt_say("span      %s", block->span);
     say_moment("taken", &block->taken);

@@ -129,10 +129,9 @@ static const struct mt_row_type answer_type = MT_ROW_TYPE(struct ranks_answer, a
 /* Adds "Loss +1.00 GiB, Data +3.00 MiB". */
 static void add_excesses(const struct mt_job_rank *rank, struct mt_text *out)
 {
-    char bytes[MT_BYTES_TEXT];
     for (size_t i = 0; i < rank->excess_count && i < SHOWN_EXCESSES; i++)
         mt_text_add(out, "%s%s %s", i > 0 ? ", " : "", rank->excesses[i].category,
-                    mt_format_difference(rank->excesses[i].bytes, bytes));
+                    MT_SIZE_DIFFERENCE(rank->excesses[i].bytes));
 }
 
 static struct rank_row row_of(const struct mt_job_rank *rank, const char *ranks, size_t count)
@@ -177,14 +176,13 @@ static void print_groups(const struct mt_rank_job *job, size_t most)
 static void print_causes(const struct mt_rank *low, const struct mt_rank *high, const struct mt_diff *diff)
 {
     const struct mt_diff_parts *parts = &diff->allocated;
-    char bytes[MT_BYTES_TEXT];
     struct mt_text line = {0};
     mt_text_add(&line, "\nRank %" PRId64 " has %s more than rank %" PRId64 ", the median", high->rank,
-                mt_format_bytes((uint64_t)parts->delta_bytes, bytes), low->rank);
+                MT_SIZE((uint64_t)parts->delta_bytes), low->rank);
     for (size_t i = 0; i < parts->cause_count && i < SHOWN_CAUSES; i++) {
         mt_text_add(&line, "%s", i == 0 ? ": " : ", ");
         mt_diff_cause_add_title(diff, &parts->causes[i], &line);
-        mt_text_add(&line, " (%s)", mt_format_difference(parts->causes[i].bytes, bytes));
+        mt_text_add(&line, " (%s)", MT_SIZE_DIFFERENCE(parts->causes[i].bytes));
     }
     mt_text_add(&line, ". memtrace diff ");
     mt_text_add_shell_word(&line, low->file);
@@ -219,7 +217,6 @@ static void tell_causes(const struct mt_rank_job *job)
 static void tell_growth(const struct mt_rank_job *job)
 {
     const struct mt_rank *most = NULL;
-    char bytes[MT_BYTES_TEXT];
     for (size_t i = 0; i < job->count; i++) {
         const struct mt_rank *rank = job->ranks[i].of;
         if (mt_rank_is_growing(rank) && (most == NULL || rank->growth_bytes > most->growth_bytes))
@@ -229,7 +226,7 @@ static void tell_growth(const struct mt_rank_job *job)
         mt_say("\nEach of the last %" PRId64 " steps of rank %" PRId64
                " went higher than the one before, by %s in all: "
                "something is kept that a step should free.",
-               most->growing_steps, most->rank, mt_format_bytes(most->growth_bytes, bytes));
+               most->growing_steps, most->rank, MT_SIZE(most->growth_bytes));
 }
 
 static void print_text(const struct ranks_options *asked, const struct mt_rank_job *job,

@@ -117,11 +117,10 @@ static void write_mean(bool is_oom, const struct mt_time_statistics *time, char 
 static char *note_of(const struct row *row)
 {
     struct mt_text note = {0};
-    char asked[MT_BYTES_TEXT];
     mt_text_add(&note, "%s", "");
     if (row->oom != NULL)
-        mt_text_add(&note, "OOM: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
-                    row->oom->oom_category, row->oom->oom_phase);
+        mt_text_add(&note, "OOM: %s asked for %s in %s", MT_SIZE((uint64_t)row->oom->oom_bytes), row->oom->oom_category,
+                    row->oom->oom_phase);
     else if (!mt_run_is(&row->run, MT_RUN_DONE))
         mt_text_add(&note, "%s", row->run.state);
     if (row->is_estimated)

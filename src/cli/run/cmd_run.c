@@ -198,14 +198,12 @@ static double mean_of(const double *ms, int64_t begin, int64_t end)
 static void print_plan(const struct mt_run_result *result)
 {
     const struct mt_alloc_stats *stats = &result->stats;
-    char bytes[MT_BYTES_TEXT];
     if (result->plan_bytes == 0)
         return;
     struct mt_text words = {0};
     mt_text_add(&words, "%s, %.4f of the peak that it allows for; %" PRIu64 " of %" PRIu64 " requests got their place",
-                mt_format_bytes(result->plan_bytes, bytes),
-                (double)result->plan_bytes / (double)result->plan_peak_bytes, stats->planned_requests,
-                stats->planned_requests + stats->unplanned_requests);
+                MT_SIZE(result->plan_bytes), (double)result->plan_bytes / (double)result->plan_peak_bytes,
+                stats->planned_requests, stats->planned_requests + stats->unplanned_requests);
     print_value("plan", &words);
 }
 

@@ -193,13 +193,11 @@ static void release(struct answer *answer)
 
 void mt_fit_device_print(const struct mt_fit_device *device)
 {
-    char memory[MT_BYTES_TEXT], reserve[MT_BYTES_TEXT], rest[MT_BYTES_TEXT];
     struct mt_text line = {0};
-    mt_text_add(&line, "on %s with %s", device->name, mt_format_bytes(device->memory_bytes, memory));
+    mt_text_add(&line, "on %s with %s", device->name, MT_SIZE(device->memory_bytes));
     if (device->reserve_bytes > 0)
-        mt_text_add(&line, ", %s of which are kept free: %s for the run",
-                    mt_format_bytes(device->reserve_bytes, reserve),
-                    mt_format_bytes(device->memory_bytes - device->reserve_bytes, rest));
+        mt_text_add(&line, ", %s of which are kept free: %s for the run", MT_SIZE(device->reserve_bytes),
+                    MT_SIZE(device->memory_bytes - device->reserve_bytes));
     mt_print_line(&line);
     putchar('\n');
 }
@@ -226,23 +224,21 @@ static void print_title(const struct mt_fit_question *question)
 
 static void print_squeeze(const struct mt_fit *fit)
 {
-    char size[MT_BYTES_TEXT];
     if (fit->fits && fit->unlimited_bytes > fit->capacity_bytes)
         mt_say("Only just: with more memory it would reserve %s, so here the allocator gives cached segments back and "
                "takes others, which costs time on a card.",
-               mt_format_bytes(fit->unlimited_bytes, size));
+               MT_SIZE(fit->unlimited_bytes));
 }
 
 static void print_verdict(const struct mt_fit *fit)
 {
-    char bytes[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
     if (!fit->fits) {
-        mt_say("It does not fit: it needs %s, %s more than there is.", mt_format_bytes(fit->enough_bytes, bytes),
-               mt_format_bytes((uint64_t)-mt_fit_room_bytes(fit), room));
+        mt_say("It does not fit: it needs %s, %s more than there is.", MT_SIZE(fit->enough_bytes),
+               MT_SIZE((uint64_t)-mt_fit_room_bytes(fit)));
         return;
     }
-    mt_say("It fits: it reserves %s at its peak, which leaves %s.", mt_format_bytes(fit->reserved_bytes, bytes),
-           mt_format_bytes((uint64_t)mt_fit_room_bytes(fit), room));
+    mt_say("It fits: it reserves %s at its peak, which leaves %s.", MT_SIZE(fit->reserved_bytes),
+           MT_SIZE((uint64_t)mt_fit_room_bytes(fit)));
     print_squeeze(fit);
 }
 
@@ -267,13 +263,11 @@ static const char *state_words(const struct mt_training_config *config)
 static void print_no_remedy(const struct mt_fit_question *question, const struct mt_fit *fit)
 {
     const struct mt_training_config *config = &question->plan->config;
-    char size[MT_BYTES_TEXT];
     uint64_t bytes = state_bytes(config);
     if (bytes <= fit->capacity_bytes)
         mt_say("\nNone of these makes it fit.");
     else
-        mt_say("\nNone of these makes it fit: the parameters%s alone are %s.", state_words(config),
-               mt_format_bytes(bytes, size));
+        mt_say("\nNone of these makes it fit: the parameters%s alone are %s.", state_words(config), MT_SIZE(bytes));
 }
 
 static void print_advice(const struct mt_fit_question *question, const struct mt_fit_answer *answer,
@@ -363,7 +357,6 @@ static void print_lacks(const struct mt_fit_question *question, const struct mt_
 /* Prints the memory that is kept free. */
 static void print_reserve(const struct mt_fit_device *device)
 {
-    char reserve[MT_BYTES_TEXT];
     if (device->reserve_bytes == 0) {
         mt_say("Nothing is kept free: CUDA's context and libraries take 0.2 to 0.7 GiB of a card (memtrace cards).");
         return;
@@ -372,8 +365,7 @@ static void print_reserve(const struct mt_fit_device *device)
     mt_say(
         "%s are kept free%s (memtrace cards; --reserve SIZE); memtrace run --device %s has what is left, to try each "
         "claim.",
-        mt_format_bytes(device->reserve_bytes, reserve), is_usual ? " for CUDA's context and libraries" : "",
-        device->simulated);
+        MT_SIZE(device->reserve_bytes), is_usual ? " for CUDA's context and libraries" : "", device->simulated);
 }
 
 static void print_text(const struct mt_fit_question *question, const struct mt_fit_answer *found,

@@ -96,13 +96,13 @@ void mt_replayed_fit_print_json(const struct mt_replayed_question *question, con
 /* Adds "1.58 GiB where it had 1.63 GiB (3.1 % less)" or "1.63 GiB, as it had". */
 static void add_nearness(struct mt_text *out, uint64_t replayed_bytes, uint64_t had_bytes)
 {
-    char replayed[MT_BYTES_TEXT], had[MT_BYTES_TEXT], share[MT_BYTES_TEXT];
+    char share[MT_BYTES_TEXT];
     uint64_t difference = replayed_bytes > had_bytes ? replayed_bytes - had_bytes : had_bytes - replayed_bytes;
-    mt_text_add(out, "%s", mt_format_bytes(replayed_bytes, replayed));
+    mt_text_add(out, "%s", MT_SIZE(replayed_bytes));
     if (difference == 0)
         mt_text_add(out, ", to the byte what it had");
     else
-        mt_text_add(out, " where it had %s (%s %s)", mt_format_bytes(had_bytes, had),
+        mt_text_add(out, " where it had %s (%s %s)", MT_SIZE(had_bytes),
                     mt_format_share((double)difference, (double)had_bytes, share),
                     replayed_bytes > had_bytes ? "more" : "less");
 }
@@ -185,7 +185,6 @@ void mt_replayed_fit_print(const struct mt_replayed_question *question, const st
 {
     struct mt_change_rows rows = rows_of(fit);
     const struct mt_screen screen = mt_output_screen();
-    char reserve[MT_BYTES_TEXT];
     mt_question_print_title(question->run);
     print_verdict(question, device, fit);
     print_nearness(fit);
@@ -193,7 +192,6 @@ void mt_replayed_fit_print(const struct mt_replayed_question *question, const st
     print_batch(question, fit);
     if (fit->smallest_card != NULL)
         mt_say("\nThe smallest of the known cards that the run as it is fits is sim:%s.", fit->smallest_card);
-    mt_say("%s are kept free for CUDA's context, libraries and NCCL (--reserve SIZE).",
-           mt_format_bytes(device->reserve_bytes, reserve));
+    mt_say("%s are kept free for CUDA's context, libraries and NCCL (--reserve SIZE).", MT_SIZE(device->reserve_bytes));
     mt_change_rows_release(&rows);
 }

@@ -177,11 +177,10 @@ static mt_status load_run(struct mt_trace *trace, struct row *row)
 
 static void add_state(const struct row *row, struct mt_text *text)
 {
-    char asked[MT_BYTES_TEXT];
     if (row->result.outcome == MT_CELL_FAILED)
         mt_text_add(text, "failed: %.*s", (int)strcspn(row->result.error, "\n"), row->result.error);
     else if (is_oom(row) && row->oom != NULL)
-        mt_text_add(text, "out of memory: %s asked for %s in %s", mt_format_bytes((uint64_t)row->oom->oom_bytes, asked),
+        mt_text_add(text, "out of memory: %s asked for %s in %s", MT_SIZE((uint64_t)row->oom->oom_bytes),
                     row->oom->oom_category, row->oom->oom_phase);
     else
         mt_text_add(text, "%s", row->run->state);

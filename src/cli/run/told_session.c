@@ -60,19 +60,17 @@ static mt_category take_largest(uint64_t *live_bytes, uint64_t *out_bytes)
 /* Adds the live bytes by category, the largest first. Those below a hundredth are added up. */
 static void add_live(struct mt_alloc_refusal refusal, const struct mt_interner *interner, struct mt_text *out)
 {
-    char size[MT_BYTES_TEXT];
     uint64_t whole = 0, told = 0, bytes;
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
         whole += refusal.live_bytes[c];
-    mt_text_add(out, "\nlive        %s", mt_format_bytes(whole, size));
+    mt_text_add(out, "\nlive        %s", MT_SIZE(whole));
     for (mt_category c = take_largest(refusal.live_bytes, &bytes); c != MT_MOST_CATEGORIES && bytes >= whole / 100;
          c = take_largest(refusal.live_bytes, &bytes)) {
-        mt_text_add(out, "%s %s %s", told == 0 ? ":" : ",", mt_interner_category_name(interner, c),
-                    mt_format_bytes(bytes, size));
+        mt_text_add(out, "%s %s %s", told == 0 ? ":" : ",", mt_interner_category_name(interner, c), MT_SIZE(bytes));
         told += bytes;
     }
     if (told < whole)
-        mt_text_add(out, "%s the rest %s", told == 0 ? ":" : ",", mt_format_bytes(whole - told, size));
+        mt_text_add(out, "%s the rest %s", told == 0 ? ":" : ",", MT_SIZE(whole - told));
 }
 
 static void add_next(const char *trace, struct mt_text *out)
@@ -91,14 +89,13 @@ static void describe_refusal(void *context, const struct mt_alloc_refusal *refus
                              struct mt_text *out)
 {
     const struct mt_run_plan *plan = context;
-    char size[MT_BYTES_TEXT];
     if (refusal->requested_bytes == 0)
         return;
     add_asker(refusal, interner, out);
     add_live(*refusal, interner, out);
     if (refusal->released_bytes > 0)
         mt_text_add(out, "\ngiven back  %s of cached segments, in vain: every segment that is left has a live block",
-                    mt_format_bytes(refusal->released_bytes, size));
+                    MT_SIZE(refusal->released_bytes));
     else
         mt_text_add(out, "\ngiven back  nothing: no segment was idle");
     add_next(plan != NULL ? plan->trace : NULL, out);

@@ -181,16 +181,15 @@ static void add_count(struct mt_text *text, uint64_t count, const char *noun)
 
 static void print_beginning(const struct mt_import_report *report)
 {
-    char requested[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT];
     struct mt_text text = {0};
     const struct mt_torch_before *before = &report->torch.before;
     if (report->entries == 0)
         mt_text_add(&text, "No events were recorded, which torch.cuda.memory._record_memory_history() begins. ");
     mt_text_add(&text, "Live before the first event: ");
     add_count(&text, before->blocks, "block");
-    mt_text_add(&text, " of %s, in ", mt_format_bytes(before->requested_bytes, requested));
+    mt_text_add(&text, " of %s, in ", MT_SIZE(before->requested_bytes));
     add_count(&text, before->segments, "segment");
-    mt_text_add(&text, " of %s", mt_format_bytes(before->reserved_bytes, reserved));
+    mt_text_add(&text, " of %s", MT_SIZE(before->reserved_bytes));
     mt_text_add(&text, before->freed > 0 ? "; %" PRIu64 " of them were freed later." : ".", before->freed);
     if (report->torch.lost_beginning)
         mt_text_add(&text,
@@ -244,12 +243,11 @@ static void print_contradictions(const struct mt_import_report *report)
 
 static void print_rounding(const struct imported *imported)
 {
-    char added[MT_BYTES_TEXT];
     struct mt_text text = {0};
     mt_text_add(
         &text,
         "Rounding, and remainders that were too small to be split off, add %s to what was asked for at the peak.",
-        mt_format_bytes(rounding_at_peak(imported->peaks), added));
+        MT_SIZE(rounding_at_peak(imported->peaks)));
     if (imported->report->torch.rounds_by_size)
         mt_text_add(&text, " PyTorch was told to round by steps that differ with size, which advise does not replay.");
     print_sentence(&text);
