@@ -18,6 +18,33 @@ static struct text_losses train(const struct mt_training_config *config)
     return losses;
 }
 
+static struct mt_training_config config_of_text(void)
+{
+    return text_config_small(MT_TEST_DATA "/../../docs/schema.md");
+}
+
+static struct mt_training_config config_of_flash(bool autocast)
+{
+    struct mt_training_config config = config_of_text();
+    config.implementation = MT_IMPLEMENTATION_FUSED;
+    config.attention = MT_ATTENTION_FLASH;
+    config.autocast = autocast;
+    return config;
+}
+
+/* Trains the fused model with flash attention. Several tests compare with it, so each precision is trained once. */
+static const struct text_losses *train_flash(bool autocast)
+{
+    static struct text_losses losses[2];
+    static bool is_trained[2];
+    if (!is_trained[autocast]) {
+        const struct mt_training_config config = config_of_flash(autocast);
+        losses[autocast] = train(&config);
+        is_trained[autocast] = true;
+    }
+    return &losses[autocast];
+}
+
 /* Trains as `config` says, eager, and then fused with some attentions. */
 static void expect_fused_near_eager(struct mt_training_config config, const mt_attention_kind *attentions, int count,
                                     double most)
@@ -27,7 +54,8 @@ static void expect_fused_near_eager(struct mt_training_config config, const mt_a
     config.implementation = MT_IMPLEMENTATION_FUSED;
     for (int i = 0; i < count; i++) {
         config.attention = attentions[i];
-        const struct text_losses fused = train(&config);
+        const bool is_common = config.attention == MT_ATTENTION_FLASH && config.math == MTK_MATH_FP32;
+        const struct text_losses fused = is_common ? *train_flash(config.autocast) : train(&config);
         int step;
         double deviation = text_deviation(&eager, &fused, &step);
         print_message("loss %.4f, at the end %.4f; farthest from eager at step %d, by %.2g of %.4f\n", fused.of[0],
@@ -38,11 +66,6 @@ static void expect_fused_near_eager(struct mt_training_config config, const mt_a
 }
 
 static const mt_attention_kind attentions[] = {MT_ATTENTION_FLASH, MT_ATTENTION_WEIGHTS};
-
-static struct mt_training_config config_of_text(void)
-{
-    return text_config_small(MT_TEST_DATA "/../../docs/schema.md");
-}
 
 /* The CPU's kernels compute in double and round once, so there it is far below what holds everywhere. */
 static void fused_losses_follow_eager_ones(void **state)
@@ -73,11 +96,9 @@ static void fused_losses_follow_eager_ones_in_bf16(void **state)
 static void losses_of_a_sliced_loss_follow_those_of_the_whole(void **state)
 {
     (void)state;
-    struct mt_training_config config = config_of_text();
+    struct mt_training_config config = config_of_flash(false);
     int step;
-    config.implementation = MT_IMPLEMENTATION_FUSED;
-    config.attention = MT_ATTENTION_FLASH;
-    const struct text_losses whole = train(&config);
+    const struct text_losses whole = *train_flash(false);
     config.loss_slices = 8;
     const struct text_losses sliced = train(&config);
     double deviation = text_deviation(&whole, &sliced, &step);
@@ -91,10 +112,8 @@ static void losses_with_narrow_moments_stay_near(void **state)
 {
     (void)state;
     static const double most_ends[] = {[MTK_MOMENTS_BF16] = 0.01, [MTK_MOMENTS_8BIT] = 0.02};
-    struct mt_training_config config = config_of_text();
-    config.implementation = MT_IMPLEMENTATION_FUSED;
-    config.attention = MT_ATTENTION_FLASH;
-    const struct text_losses full = train(&config);
+    struct mt_training_config config = config_of_flash(false);
+    const struct text_losses full = *train_flash(false);
     for (config.moments = MTK_MOMENTS_BF16; config.moments <= MTK_MOMENTS_8BIT; config.moments++) {
         const struct text_losses narrow = train(&config);
         int step;
@@ -113,11 +132,8 @@ static void losses_with_narrow_moments_stay_near(void **state)
 static void fused_losses_in_fp8_follow_those_in_bf16(void **state)
 {
     (void)state;
-    struct mt_training_config config = config_of_text();
-    config.autocast = true;
-    config.implementation = MT_IMPLEMENTATION_FUSED;
-    config.attention = MT_ATTENTION_FLASH;
-    const struct text_losses bf16 = train(&config);
+    struct mt_training_config config = config_of_flash(true);
+    const struct text_losses bf16 = *train_flash(true);
     config.math = MTK_MATH_FP8;
     const struct text_losses fp8 = train(&config);
     int step;
