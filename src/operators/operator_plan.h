@@ -54,8 +54,8 @@ enum mt_attention_kernel mt_attention_choose(const struct mt_card *card, const s
 
 /* ---- for rules ---- */
 
-/* Add an action. What a rule takes and does not give back is given back after it, last taken first, as C++ destroys the tensors
- * of a function. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
+/* Add an action. Blocks that a rule takes and does not give back go when it ends, last taken first, as C++ destroys the tensors of
+ * a function. Taking returns the number of the block; giving -1 does nothing; using takes and gives back. */
 int mt_inner_take(struct mt_operator_plan *plan, int64_t bytes);
 void mt_inner_give(struct mt_operator_plan *plan, int block);
 void mt_inner_use(struct mt_operator_plan *plan, int64_t bytes);

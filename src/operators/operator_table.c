@@ -69,7 +69,7 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"native_layer_norm", mt_rule_layer_norm, "a copy of an input that is not contiguous",
      CUDA_FOLDER "layer_norm_kernel.cu", "H200"},
     {"native_layer_norm_backward", mt_rule_layer_norm_backward,
-     "copies of what is not contiguous; over 65,536 rows: parts of the weight's gradient, and their sums",
+     "copies of inputs that are not contiguous; over 65,536 rows: parts of the weight's gradient, and their sums",
      CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", "H200"},
     {"_fused_rms_norm_backward", mt_rule_rms_norm_backward, "as layer norm, without a bias",
      CUDA_FOLDER "layer_norm_kernel.cu, LaunchGammaBetaBackwardCUDAKernel (2026)", "H200"},
@@ -109,7 +109,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward "
      "upsample_bilinear2d upsample_bilinear2d_backward reflection_pad1d reflection_pad2d replication_pad1d "
      "replication_pad2d flip roll scatter_add take im2col col2im tril_indices triu_indices logspace",
-     NULL, "nothing", "their kernels under " CUDA_FOLDER, "H100, H200: those of the reference programs"},
+     NULL, "nothing", "their kernels under " CUDA_FOLDER, "H100, H200: in the reference programs"},
     {"add sub rsub mul div pow neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square abs sign sgn sin "
      "cos tan tanh sinh cosh asin acos atan atan2 sigmoid tanh_backward sigmoid_backward relu relu6 threshold "
      "threshold_backward gelu gelu_backward silu silu_backward mish mish_backward elu elu_backward leaky_relu "
@@ -122,7 +122,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "nextafter signbit isposinf isneginf sinc gcd lcm frexp conj_physical bitwise_left_shift bitwise_right_shift "
      "hardshrink hardshrink_backward softshrink softshrink_backward huber_loss_backward "
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
-     NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: those of the reference programs"},
+     NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: in the reference programs"},
     {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "
@@ -134,8 +134,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "_foreach_addcdiv _foreach_maximum _foreach_minimum _foreach_clamp_min _foreach_clamp_max _foreach_zero "
      "_foreach_copy _foreach_sign _fused_adam _fused_adamw _fused_sgd _fused_adagrad "
      "_amp_foreach_non_finite_check_and_unscale _amp_update_scale",
-     NULL, "nothing: lists by value", CUDA_FOLDER "MultiTensorApply.cuh",
-     "H100, H200: those of the reference programs"},
+     NULL, "nothing: lists by value", CUDA_FOLDER "MultiTensorApply.cuh", "H100, H200: in the reference programs"},
 };
 
 const int mt_operator_row_count = sizeof mt_operator_rows / sizeof mt_operator_rows[0];

@@ -252,6 +252,7 @@ mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, cons
                           const struct mt_training_observer *observer)
 {
     struct training run = {.config = config, .observer = observer, .implementation = implementation_of(config)};
+    assert(device->kernels != NULL || strcmp(mt_device_kind(device), "cpu") != 0); /* of mt_model_device_open */
     MT_TRY(mt_training_config_check(config));
     if (config->autocast == MT_AUTOCAST_FP16 && mt_device_executes(device))
         return mt_fail(MT_USAGE, "%s computes, and no kernel knows fp16: autocast fp16 runs on sim; bf16 on any device",

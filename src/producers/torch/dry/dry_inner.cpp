@@ -224,7 +224,8 @@ void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue>
         memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
-void take_beside(const char *name, const std::vector<std::pair<const char *, Tensor>> &arguments, const Tensor &result)
+void take_without_operator(const char *name, const std::vector<std::pair<const char *, Tensor>> &arguments,
+                           const Tensor &result)
 {
     names argument_names;
     std::vector<IValue> values;

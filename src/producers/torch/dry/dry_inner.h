@@ -30,8 +30,8 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
 
 /* Takes and gives back what the table says of `name`, a kernel that PyTorch calls without an operator. Its arguments have the
  * names that the rule looks for, and its result is there. */
-void take_beside(const char *name, const std::vector<std::pair<const char *, at::Tensor>> &arguments,
-                 const at::Tensor &result);
+void take_without_operator(const char *name, const std::vector<std::pair<const char *, at::Tensor>> &arguments,
+                           const at::Tensor &result);
 
 /* Of a call whose results depend on values: takes and gives back what the table says; counts the call if the table does not
  * have the operator. */

@@ -127,8 +127,8 @@ two_gradients cudnn_gradients(const Tensor &input, const Tensor &gradient, const
 {
     const auto compute = [&](const Tensor &beside) {
         Tensor made = empty_beside(input, weight, beside.sizes());
-        take_beside("aten::cudnn_convolution_backward",
-                    {{"self", input}, {"weight", weight}, {"grad_output", gradient}}, made);
+        take_without_operator("aten::cudnn_convolution_backward",
+                              {{"self", input}, {"weight", weight}, {"grad_output", gradient}}, made);
         return made;
     };
     Tensor of_input = asked[0] ? compute(input) : Tensor();
