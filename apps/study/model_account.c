@@ -1,6 +1,5 @@
 #include "study/model_account.h"
 
-#include "base/memory.h"
 #include "base/text.h"
 #include "study/formula.h"
 #include "trace/query/blocks.h"

@@ -1,6 +1,5 @@
 #include "study/published.h"
 
-#include "alloc/alloc.h"
 #include "base/text.h"
 
 #include <assert.h>

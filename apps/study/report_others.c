@@ -1,6 +1,5 @@
 /* The section of runs that do not say what was trained, as imported and recorded ones: their peaks, by role, category,
  * module and phase. */
-#include "base/memory.h"
 #include "study/report_runs.h"
 #include "trace/query/groups.h"
 

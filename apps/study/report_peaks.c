@@ -1,5 +1,4 @@
 /* Peaks by sequence length, beside what was published and what PyTorch measured, and the runs that did not fit. */
-#include "answer/escape.h"
 #include "study/report_runs.h"
 
 #include <assert.h>

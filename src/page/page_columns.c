@@ -1,5 +1,4 @@
 /* The columns of docs/page.md, each with the function that computes its numbers. */
-#include "base/memory.h"
 #include "page/page_run.h"
 
 #include <assert.h>

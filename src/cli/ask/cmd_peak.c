@@ -1,5 +1,4 @@
 /* memtrace peak: how high memory got. */
-#include "cli/output/output.h"
 #include "cli/output/peak_report.h"
 
 struct peak_options {

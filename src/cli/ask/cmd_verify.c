@@ -1,6 +1,5 @@
 /* memtrace verify: is a trace whole, and what can be saved of it? */
 #include "base/memory.h"
-#include "base/text.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "trace/store/salvage.h"

@@ -1,7 +1,6 @@
 /* memtrace timeline: the page that shows a run, two, or the ranks of a job. */
 #include "analysis/ranks/rank_job.h"
 #include "answer/output_file.h"
-#include "base/memory.h"
 #include "cli/output/output.h"
 #include "cli/output/question.h"
 #include "page/page.h"

@@ -2,7 +2,6 @@
 
 #include "base/text.h"
 #include "producers/file/glob.h"
-#include "producers/file/profile_frames.h"
 
 #include <assert.h>
 #include <inttypes.h>

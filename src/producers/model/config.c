@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The sizes of the course whose published tables the reference reproduces. */

@@ -4,8 +4,6 @@
 
 #include "kernels/fp8.h"
 
-#include <assert.h>
-
 mt_status mt_op_fp8_check(const struct mt_device *device)
 {
     const int capability = device->card.capability, least = MT_LEAST_FP8_CAPABILITY;

@@ -6,7 +6,6 @@
  *   refusals     instants
  *
  * Times are microseconds from the start of the run. */
-#include "answer/escape.h"
 #include "answer/kernel_text.h"
 #include "base/interner.h"
 #include "base/memory.h"

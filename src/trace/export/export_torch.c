@@ -9,8 +9,6 @@
  * snapshot: the end, but before a run gives back all of its blocks.
  *
  * docs/export.md describes every member, for readers. */
-#include "answer/escape.h"
-#include "answer/row.h"
 #include "base/order.h"
 #include "trace/export/export.h"
 #include "trace/export/export_annotations.h"

@@ -7,7 +7,6 @@
 #include "trace/export/prometheus.h"
 #include "trace/store/watch.h"
 
-#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,5 @@
 #include "trace/export/plain_writer.h"
 
-#include "answer/escape.h"
 #include "answer/row.h"
 #include "base/memory.h"
 #include "base/text.h"

@@ -1,5 +1,4 @@
 /* Queries that sum blocks by a word of their labels, and the peaks of phases. */
-#include "base/checked.h"
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "base/order.h"

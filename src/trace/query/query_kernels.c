@@ -8,7 +8,6 @@
 #include "trace/query/query.h"
 #include "trace/query/walk.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "trace/query/groups.h"
 #include "trace/query/query.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 
 #include "trace/store/database.h"
 
-#include <assert.h>
 #include <inttypes.h>
 
 /* Advances to the next batch. */

@@ -1,6 +1,5 @@
 #include "trace/store/caveat.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #define X(name, text) text,

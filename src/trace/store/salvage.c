@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/batch_check.h"
-#include "trace/store/page_file.h"
 #include "trace/store/store.h"
 #include "trace/store/trace_names.h"
 

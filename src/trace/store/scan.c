@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/number_map.h"
 #include "trace/store/batch_check.h"
-#include "trace/store/database.h"
 #include "trace/store/summary.h"
 
 #include <assert.h>

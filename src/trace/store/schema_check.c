@@ -3,9 +3,7 @@
 #include "base/memory.h"
 #include "mt_schema_sql.h"
 
-#include <assert.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 

@@ -1,7 +1,6 @@
 #include "trace/store/verify.h"
 
 #include "base/text.h"
-#include "trace/store/database.h"
 #include "trace/store/page_file.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"

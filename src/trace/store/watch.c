@@ -6,7 +6,6 @@
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
