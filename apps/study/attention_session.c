@@ -204,8 +204,7 @@ mt_status mt_attention_session_run(struct mt_attention_session *session, const s
     cell.ms[MT_PHASE_FORWARD] = mt_host_alloc((size_t)study->repeats * sizeof(double));
     cell.ms[MT_PHASE_BACKWARD] = mt_host_alloc((size_t)study->repeats * sizeof(double));
     mt_status status = open_run(&cell);
-    if (status == MT_OK)
-        status = run(&cell, out);
+    MT_THEN(status, run(&cell, out));
     mt_status ended = mt_live_run_close(cell.run, mt_live_run_state(status));
     free(cell.ms[MT_PHASE_FORWARD]);
     free(cell.ms[MT_PHASE_BACKWARD]);

@@ -223,8 +223,7 @@ static mt_status add_live(struct maker *maker, struct mt_trace *trace, const str
     int64_t event;
     MT_TRY(find_end(trace, run, &event));
     mt_status status = mt_trace_labels(trace, run, &labels, &label_count);
-    if (status == MT_OK)
-        status = mt_trace_live(trace, run, event, &blocks, &block_count);
+    MT_THEN(status, mt_trace_live(trace, run, event, &blocks, &block_count));
     for (size_t i = 0; status == MT_OK && i < block_count; i++)
         add_block(maker, &blocks[i], &labels[blocks[i].label]);
     free(labels);

@@ -30,8 +30,7 @@ static mt_status make_account(struct mt_report *report, const struct mt_report_r
         status = mt_run_plan_of_run(report->trace, &run->run, plan);
     if (status == MT_OK && !mt_model_account_is_known(plan))
         return MT_OK;
-    if (status == MT_OK)
-        status = mt_model_account_make(report->trace, &run->run, plan, out);
+    MT_THEN(status, mt_model_account_make(report->trace, &run->run, plan, out));
     *out_known = status == MT_OK;
     return status == MT_USAGE ? MT_OK : status;
 }
@@ -123,8 +122,7 @@ mt_status mt_report_account(struct mt_report *report)
         run = mt_report_longest(&rows);
     if (status == MT_OK && run != NULL)
         status = add_account(report, run);
-    if (status == MT_OK)
-        status = say_exact(report);
+    MT_THEN(status, say_exact(report));
     mt_report_pairs_release(&pairs);
     mt_report_rows_release(&rows);
     return status;

@@ -149,12 +149,9 @@ mt_status mt_report_others(struct mt_report *report)
     for (size_t i = first; i < report->other_count && status == MT_OK; i++)
         status = add_peaks(report, report->others[i]);
     mt_page_chart(report->page, "size", NULL);
-    if (status == MT_OK)
-        status = add_group_table(report, first, MT_GROUP_ROLE, "other-roles", "The allocated peak by role");
-    if (status == MT_OK)
-        status = add_group_table(report, first, MT_GROUP_CATEGORY, "other-categories", "The same by category");
-    if (status == MT_OK)
-        status = add_group_table(report, first, MT_GROUP_MODULE, "other-modules", "The same by module");
+    MT_THEN(status, add_group_table(report, first, MT_GROUP_ROLE, "other-roles", "The allocated peak by role"));
+    MT_THEN(status, add_group_table(report, first, MT_GROUP_CATEGORY, "other-categories", "The same by category"));
+    MT_THEN(status, add_group_table(report, first, MT_GROUP_MODULE, "other-modules", "The same by module"));
     if (status != MT_OK)
         return status;
     mt_page_table(report->page, "other-phases", "The highest moment of each phase", &phase_type, NULL, 0);

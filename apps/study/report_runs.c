@@ -197,10 +197,8 @@ static void compare_with_others(struct mt_report_run *run)
 static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
 {
     mt_status status = mt_trace_steps(trace, &run->run, &run->steps);
-    if (status == MT_OK)
-        status = mt_trace_peak(trace, &run->run, MT_MEASURE_ALLOCATED, &run->allocated);
-    if (status == MT_OK)
-        status = mt_trace_peak(trace, &run->run, MT_MEASURE_RESERVED, &run->reserved);
+    MT_THEN(status, mt_trace_peak(trace, &run->run, MT_MEASURE_ALLOCATED, &run->allocated));
+    MT_THEN(status, mt_trace_peak(trace, &run->run, MT_MEASURE_RESERVED, &run->reserved));
     if (status != MT_OK)
         return status;
     for (int part = 0; part < MT_TIMED_PART_COUNT; part++)

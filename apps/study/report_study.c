@@ -160,8 +160,7 @@ static mt_status find_run(const struct study *study, struct mt_trace *trace, con
     struct mt_run_plan plan;
     struct mt_device *device;
     mt_status status = plan_run(study, run, &plan);
-    if (status == MT_OK)
-        status = mt_run_device_open(plan.device, study->observer, &device);
+    MT_THEN(status, mt_run_device_open(plan.device, study->observer, &device));
     if (status != MT_OK)
         return status;
     struct mt_settings settings = mt_settings_of_plan(&plan, device);

@@ -374,8 +374,7 @@ static mt_status add_watched(struct mt_report *report, const struct mt_run *run,
     if (!is_watched)
         return status;
     status = mt_trace_steps(report->trace, run, &steps);
-    if (status == MT_OK)
-        status = mt_trace_kernels(report->trace, run, &kernels);
+    MT_THEN(status, mt_trace_kernels(report->trace, run, &kernels));
     if (status == MT_OK && kernels.total_ns > 0 && kernels.steps > 0) {
         add_kernels(report->page, run, &steps, &kernels, cell);
         ++*shown;

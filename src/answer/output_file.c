@@ -345,8 +345,7 @@ mt_status mt_output_file_close(struct mt_output_file *file, mt_status status)
     assert(file->partial == NULL || file->name != NULL);
     finish_stream(file);
     bool reader_has_left = file->name == NULL && file->error == EPIPE;
-    if (status == MT_OK)
-        status = mt_output_file_go_on(file);
+    MT_THEN(status, mt_output_file_go_on(file));
     status = reader_has_left ? MT_OK : settle(file, status);
     destroy(file);
     return status;

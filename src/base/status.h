@@ -8,7 +8,8 @@
  *   mt_status closed = close_file(file);
  *   return mt_error_restore(&error, closed);
  *
- * A function that has nothing to clean up calls others in MT_TRY, and ends at the first failure. */
+ * A function that has nothing to clean up calls others in MT_TRY, and ends at the first failure. One that cleans up
+ * makes its further calls in MT_THEN, which skips them after the first failure. */
 #ifndef MT_BASE_STATUS_H
 #define MT_BASE_STATUS_H
 
@@ -54,6 +55,9 @@ const char *mt_last_error(void);
         if (mt_outcome != MT_OK)                                                                                       \
             return mt_outcome;                                                                                         \
     } while (0)
+
+/* Makes a call only if `status` is MT_OK, and sets `status` to its outcome. */
+#define MT_THEN(status, call) ((status) = (status) == MT_OK ? (call) : (status))
 
 /* Returns the first of two outcomes that is a failure, or MT_OK. The text stays that of the last failure: where the
  * second may fail with one of its own, save and restore the first. */

@@ -234,8 +234,7 @@ static mt_status write_rank(const struct mt_page_output *out, const struct mt_pa
     if (status == MT_OK) {
         struct data data;
         status = load(&alone, &data);
-        if (status == MT_OK)
-            status = write_chunks(&set, &alone, data.runs, &data.names);
+        MT_THEN(status, write_chunks(&set, &alone, data.runs, &data.names));
         release(&data);
     }
     mt_trace_close(source->trace);
@@ -247,8 +246,7 @@ static mt_status write_ranks(const struct mt_page_output *out, const struct mt_p
     const struct mt_rank_job *job = plan->job->job;
     struct mt_page_rank *ranks;
     mt_status status = mt_page_ranks_read(plan->job, &ranks);
-    if (status == MT_OK)
-        status = mt_page_ranks_write(out, plan->job, ranks);
+    MT_THEN(status, mt_page_ranks_write(out, plan->job, ranks));
     for (size_t i = 0; i < job->count && status == MT_OK; i++)
         if (ranks[i].is_whole && job->ranks[i].of->rank != plan->job->shown)
             status = write_rank(out, plan, job->ranks[i].of);
@@ -286,8 +284,7 @@ mt_status mt_page_write(const struct mt_page_plan *plan, const struct mt_page_ou
     assert(plan->source_count >= 1 && plan->source_count <= MT_PAGE_MOST_RUNS);
     assert(plan->job == NULL || plan->source_count == 1);
     mt_status status = load(plan, &data);
-    if (status == MT_OK)
-        status = write_page(out, plan, &data);
+    MT_THEN(status, write_page(out, plan, &data));
     release(&data);
     return status;
 }

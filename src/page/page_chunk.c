@@ -210,8 +210,7 @@ static mt_status write_wave(const struct mt_page_output *out, struct wave *wave)
     mt_status status = MT_OK;
     make_wave(wave);
     for (size_t i = 0; i < wave->count; i++) {
-        if (status == MT_OK)
-            status = write_part(out, &wave->parts[i]);
+        MT_THEN(status, write_part(out, &wave->parts[i]));
         free(wave->parts[i].text);
     }
     wave->count = 0;

@@ -141,8 +141,7 @@ static mt_status load_rows_by_label(struct mt_trace *trace, struct mt_page_run *
     page->uses = mt_host_alloc(page->block_count * sizeof *page->uses + 1);
     mt_status status = mt_trace_blocks(trace, page->run, first, last, &whole, &count);
     struct mt_use_row *uses = mt_host_alloc(count * sizeof *uses + 1);
-    if (status == MT_OK)
-        status = mt_trace_uses(trace, page->run, whole, count, uses);
+    MT_THEN(status, mt_trace_uses(trace, page->run, whole, count, uses));
     if (status == MT_OK)
         divide_uses(page, whole, uses, count);
     free(uses);
@@ -323,10 +322,8 @@ static mt_status load_rows(struct mt_trace *trace, const char *path, struct mt_p
 {
     struct reading *reading = begin_reading(path, page->run);
     mt_status status = load_labels(trace, names, page);
-    if (status == MT_OK)
-        status = load_blocks(trace, page);
-    if (status == MT_OK)
-        status = load_stacks(trace, names, page);
+    MT_THEN(status, load_blocks(trace, page));
+    MT_THEN(status, load_stacks(trace, names, page));
     if (status == MT_OK)
         return end_reading(reading, trace, page->run, &page->beside);
     abandon_reading(reading);

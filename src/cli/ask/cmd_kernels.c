@@ -324,8 +324,7 @@ static mt_status ask_kernels(const struct mt_question *question, const void *giv
     struct answer answer = {
         .question = question, .options = given, .is_estimated = mt_device_is_simulated(question->run->device)};
     mt_status status = mt_trace_kernels(question->trace, question->run, &answer.kernels);
-    if (status == MT_OK)
-        status = load_operations(&answer);
+    MT_THEN(status, load_operations(&answer));
     if (status == MT_OK && answer.kernels.lost > 0)
         mt_note("the run lost %" PRIu64 " records of kernels: its figures are too low", answer.kernels.lost);
     if (status == MT_OK) {

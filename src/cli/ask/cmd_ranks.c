@@ -201,10 +201,8 @@ static void tell_causes(const struct mt_rank_job *job)
     if (job->ranks[0].above_median_bytes == 0)
         return;
     mt_status status = mt_rank_question_open(low, &a);
-    if (status == MT_OK)
-        status = mt_rank_question_open(high, &b);
-    if (status == MT_OK)
-        status = mt_trace_diff(&a, &b, &diff);
+    MT_THEN(status, mt_rank_question_open(high, &b));
+    MT_THEN(status, mt_trace_diff(&a, &b, &diff));
     if (status == MT_OK)
         print_causes(low, high, &diff);
     else

@@ -92,10 +92,8 @@ static mt_status add_run(void *context, struct mt_trace *trace, const struct mt_
     struct run_row *row = &answer->rows[answer->count++];
     *row = (struct run_row){.run = *run};
     mt_status status = mt_trace_settings(trace, run, &settings, &setting_count);
-    if (status == MT_OK)
-        status = mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &row->peak_bytes);
-    if (status == MT_OK)
-        status = mt_caveat_lists_load(trace, run, &row->caveats);
+    MT_THEN(status, mt_trace_peak_bytes(trace, run, MT_MEASURE_ALLOCATED, &row->peak_bytes));
+    MT_THEN(status, mt_caveat_lists_load(trace, run, &row->caveats));
     read_settings(settings, setting_count, row);
     free(settings);
     mt_note_missing(run);

@@ -182,8 +182,7 @@ static mt_status run_sql(const void *given)
     mt_trace_runs(question.trace, &run_count);
     if (sql->trace.run != NULL || run_count > 0)
         status = mt_trace_find_run(question.trace, sql->trace.run, &question.run);
-    if (status == MT_OK)
-        status = answer(&question, sql);
+    MT_THEN(status, answer(&question, sql));
     mt_question_close(&question);
     return mt_output_broken() ? MT_OK : status;
 }

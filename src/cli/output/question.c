@@ -117,10 +117,8 @@ static mt_status open_in_folder(const char *folder, const char *which, struct mt
     struct mt_ranks ranks;
     struct mt_rank_job job = {0};
     mt_status status = mt_ranks_open(&folder, 1, &ranks);
-    if (status == MT_OK)
-        status = mt_rank_job_open(&ranks, NULL, &job);
-    if (status == MT_OK)
-        status = open_rank_of(&job, which, out);
+    MT_THEN(status, mt_rank_job_open(&ranks, NULL, &job));
+    MT_THEN(status, open_rank_of(&job, which, out));
     mt_rank_job_release(&job);
     mt_ranks_close(&ranks);
     return status;

@@ -227,8 +227,7 @@ static mt_status run_cards(const void *given)
     mt_status status = asked->card != NULL ? find_one(asked->card, &answer) : list_known(&answer);
     if (status == MT_OK && asked->card == NULL && (form == MT_REPORT_TEXT || form == MT_REPORT_JSON))
         answer.machine = find_machine();
-    if (status == MT_OK)
-        status = print_answer(asked, form, &answer);
+    MT_THEN(status, print_answer(asked, form, &answer));
     free(answer.machine);
     free(answer.rows);
     return status;

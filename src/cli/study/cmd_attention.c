@@ -230,8 +230,7 @@ static mt_status study_grid(const struct attention_options *given, struct mt_att
     answer.cells = mt_host_alloc(answer.cell_count * sizeof *answer.cells);
     answer.limits = mt_host_alloc(answer.limit_count * sizeof *answer.limits);
     mt_status status = run_cells(session, &answer);
-    if (status == MT_OK)
-        status = find_limits(session, &answer);
+    MT_THEN(status, find_limits(session, &answer));
     if (status == MT_OK)
         print_answer(given, &answer);
     free(answer.cells);
@@ -247,13 +246,11 @@ static mt_status run_attention(const void *options_given)
     if (given->json && given->format != FORMAT_TEXT)
         return mt_fail(MT_USAGE, "--json and --format csv are two ways to print the same: choose one");
     mt_status status = mt_alloc_settings_parse(given->alloc, &session.alloc);
-    if (status == MT_OK)
-        status = mt_told_device_open(given->device, &session.device);
+    MT_THEN(status, mt_told_device_open(given->device, &session.device));
     if (status != MT_OK)
         return status;
     status = fill_grid(given, session.device, &grid);
-    if (status == MT_OK)
-        status = study_grid(given, &session, &grid);
+    MT_THEN(status, study_grid(given, &session, &grid));
     mt_device_close(session.device);
     return status;
 }

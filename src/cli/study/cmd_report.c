@@ -126,8 +126,7 @@ static mt_status fill_page(struct mt_report *report)
         return mt_report_others(report);
     for (size_t i = 0; i < sizeof sections / sizeof sections[0] && status == MT_OK; i++)
         status = sections[i](report);
-    if (status == MT_OK)
-        status = mt_report_others(report);
+    MT_THEN(status, mt_report_others(report));
     mt_page_section(report->page, "runs", "Runs");
     mt_page_table(report->page, "runs", "The runs of this page", &run_type, NULL, 0);
     for (size_t i = 0; i < report->run_count; i++) {
@@ -225,16 +224,12 @@ static mt_status run_report(const void *given)
     }
     if (status == MT_OK && report_options->study)
         status = run_study(report_options);
-    if (status == MT_OK)
-        status = mt_trace_open_to_ask(report_options->trace, &trace);
-    if (status == MT_OK)
-        status = load(report_options, trace, &report);
-    if (status == MT_OK)
-        status = fill_page(&report);
+    MT_THEN(status, mt_trace_open_to_ask(report_options->trace, &trace));
+    MT_THEN(status, load(report_options, trace, &report));
+    MT_THEN(status, fill_page(&report));
     if (status == MT_OK && report_options->timelines)
         status = write_timelines(&report, report_options->trace, mt_text_get(&folder));
-    if (status == MT_OK)
-        status = write_page(report_options, report.page);
+    MT_THEN(status, write_page(report_options, report.page));
     mt_report_release(&report);
     mt_page_destroy(report.page);
     mt_trace_close(trace);

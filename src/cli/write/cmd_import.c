@@ -417,8 +417,7 @@ static mt_status import_file(const struct import_options *import, const char *fi
         mt_fail_writing_hint(status, NULL);
     const struct imported done = {
         .report = &report, .file = file, .trace = import->trace, .seconds = (double)(mt_clock_ns() - begin) / 1e9};
-    if (status == MT_OK)
-        status = show_import(import, &done, several);
+    MT_THEN(status, show_import(import, &done, several));
     mt_import_report_release(&report);
     return status;
 }

@@ -157,10 +157,8 @@ static mt_status show_rank(const struct timeline_options *timeline, const struct
     struct mt_ranks ranks;
     struct mt_rank_job job = {0};
     mt_status status = mt_ranks_open(&timeline->trace.trace, 1, &ranks);
-    if (status == MT_OK)
-        status = mt_rank_job_open(&ranks, run->job != NULL ? run->job : "", &job);
-    if (status == MT_OK)
-        status = show_job(timeline, question, &job, plan);
+    MT_THEN(status, mt_rank_job_open(&ranks, run->job != NULL ? run->job : "", &job));
+    MT_THEN(status, show_job(timeline, question, &job, plan));
     mt_rank_job_release(&job);
     mt_ranks_close(&ranks);
     return status;

@@ -164,10 +164,8 @@ mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *
     struct mt_rules *rules = mt_rules_create();
     *out = (struct mt_import_report){0};
     mt_status status = plan->rules != NULL ? mt_rules_add_file(rules, plan->rules) : MT_OK;
-    if (status == MT_OK)
-        status = mt_rules_add_built_in(rules);
-    if (status == MT_OK)
-        status = import_file(plan, rules, out);
+    MT_THEN(status, mt_rules_add_built_in(rules));
+    MT_THEN(status, import_file(plan, rules, out));
     out->rule_count = mt_rules_count(rules);
     mt_rules_destroy(rules);
     return status;

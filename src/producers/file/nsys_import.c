@@ -250,8 +250,7 @@ static mt_status replay_tables(struct nsys *nsys, const struct mt_import_input *
         status = replay_rows(nsys, statement, replay_row);
     if (status == MT_OK && (status = mt_nsys_tables_kernels(&nsys->tables, &statement)) == MT_OK)
         status = replay_rows(nsys, statement, replay_kernel);
-    if (status == MT_OK)
-        status = mt_nsys_tables_count(&nsys->tables, &all);
+    MT_THEN(status, mt_nsys_tables_count(&nsys->tables, &all));
     out->elsewhere = all - nsys->allocations - nsys->frees;
     return status;
 }

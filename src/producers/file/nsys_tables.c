@@ -60,8 +60,7 @@ static mt_status check_pages(const struct mt_nsys_tables *tables, const char *ta
     bool row;
     mt_text_add(&sql, "PRAGMA quick_check(%s)", table);
     mt_status status = mt_database_prepare(tables->database, mt_text_get(&sql), &statement);
-    if (status == MT_OK)
-        status = mt_statement_step(statement, &row);
+    MT_THEN(status, mt_statement_step(statement, &row));
     const char *said = status == MT_OK && row ? mt_statement_text(statement, 0) : NULL;
     if (status == MT_OK && (said == NULL || strcmp(said, "ok") != 0))
         status = mt_fail(MT_BAD_TRACE, "its table %s is damaged (%s)", table,
@@ -95,10 +94,8 @@ static mt_status check_columns(struct mt_nsys_tables *tables)
                              "export writes",
                              needed[i]);
     }
-    if (status == MT_OK)
-        status = has_column(tables, MT_NSYS_MEMORY_TABLE, "deviceId", &tables->knows_device);
-    if (status == MT_OK)
-        status = has_column(tables, MT_NSYS_MEMORY_TABLE, "globalPid", &tables->knows_process);
+    MT_THEN(status, has_column(tables, MT_NSYS_MEMORY_TABLE, "deviceId", &tables->knows_device));
+    MT_THEN(status, has_column(tables, MT_NSYS_MEMORY_TABLE, "globalPid", &tables->knows_process));
     return status;
 }
 
@@ -109,8 +106,7 @@ static mt_status check_tables(struct mt_nsys_tables *tables)
     mt_status status = MT_OK;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && status == MT_OK; i++)
         status = check_table(tables, names[i]);
-    if (status == MT_OK)
-        status = has_column(tables, MT_NSYS_MEMORY_TABLE, "memoryOperationType", &is_there);
+    MT_THEN(status, has_column(tables, MT_NSYS_MEMORY_TABLE, "memoryOperationType", &is_there));
     if (status != MT_OK)
         return status;
     if (is_there)
@@ -198,8 +194,7 @@ static mt_status choose_process(struct mt_nsys_tables *tables, int64_t device)
     add_about_device(&query);
     mt_text_add(&query.sql, " GROUP BY 1, 2 ORDER BY count(*) DESC LIMIT 1");
     mt_status status = prepare(&query, &statement);
-    if (status == MT_OK)
-        status = mt_statement_step(statement, &row);
+    MT_THEN(status, mt_statement_step(statement, &row));
     if (status == MT_OK && !row)
         status = mt_fail(MT_BAD_TRACE,
                          "it has no allocations of device memory%s: nsys profile records them with "
@@ -327,10 +322,8 @@ mt_status mt_nsys_tables_open(const char *path, int64_t device, struct mt_nsys_t
     *out = (struct mt_nsys_tables){0};
     mt_number_map_create(&out->strings.places);
     mt_status status = mt_database_open_foreign(path, &out->database);
-    if (status == MT_OK)
-        status = check_tables(out);
-    if (status == MT_OK)
-        status = read_strings(out);
+    MT_THEN(status, check_tables(out));
+    MT_THEN(status, read_strings(out));
     return status == MT_OK ? choose_process(out, device) : status;
 }
 

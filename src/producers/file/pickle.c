@@ -279,8 +279,7 @@ static mt_status push_counted(struct machine *machine, unsigned length_bytes,
     uint32_t length = 0;
     struct mt_value value;
     mt_status status = read_counted(machine, length_bytes, &data, &length);
-    if (status == MT_OK)
-        status = store(machine->store, data, length, &value);
+    MT_THEN(status, store(machine->store, data, length, &value));
     return status == MT_OK ? push(machine, value) : status;
 }
 
@@ -309,8 +308,8 @@ static mt_status gather(struct machine *machine, mt_value_kind kind, uint32_t co
     if (kind == MT_VALUE_DICT && count % 2 != 0)
         return mt_fail(MT_BAD_TRACE, "a dict is made of %" PRIu32 " keys and values", count);
     mt_status status = mt_value_store_open(machine->store, kind, &made);
-    if (status == MT_OK)
-        status = mt_value_store_add(machine->store, &made, machine->stack.values + machine->stack.count - count, count);
+    MT_THEN(status,
+            mt_value_store_add(machine->store, &made, machine->stack.values + machine->stack.count - count, count));
     if (status != MT_OK)
         return status;
     machine->stack.count -= count;

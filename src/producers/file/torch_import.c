@@ -168,11 +168,9 @@ static mt_status read(struct mt_import_input *input, struct mt_import_source *so
     input->state = state;
     state->frames = mt_value_store_create(&limits);
     mt_status status = mt_viz_page_is_one(&input->file) ? mt_viz_page_unwrap(&input->file) : MT_OK;
-    if (status == MT_OK)
-        status = mt_document_read(&input->file, &state->document);
+    MT_THEN(status, mt_document_read(&input->file, &state->document));
     mt_whole_file_release(&input->file);
-    if (status == MT_OK)
-        status = read_snapshot(state, input->plan->device);
+    MT_THEN(status, read_snapshot(state, input->plan->device));
     if (status == MT_OK)
         fill_source(state, source);
     return status;

@@ -278,8 +278,7 @@ static mt_status keep_frames(struct reading *reading, struct mt_value *out)
     for (size_t i = 0; i < count; i++)
         frames[i] = reading->rows[i].frames;
     mt_status status = mt_profile_frame(reading->store, MT_UNSEEN_MEMORY, MT_PROGRAM_FILE, &frames[count]);
-    if (status == MT_OK)
-        status = mt_value_store_share(reading->store, MT_VALUE_LIST, frames, (uint32_t)count + 1, out);
+    MT_THEN(status, mt_value_store_share(reading->store, MT_VALUE_LIST, frames, (uint32_t)count + 1, out));
     free(frames);
     return status;
 }

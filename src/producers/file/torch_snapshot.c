@@ -131,8 +131,7 @@ static mt_status read_memory(struct reading *reading, const struct mt_value *val
 {
     struct keys *keys = &reading->keys;
     mt_status status = read_natural(value, &keys->addr, place, &out->address);
-    if (status == MT_OK)
-        status = read_size(reading, value, &keys->size, place, out->address, &out->bytes);
+    MT_THEN(status, read_size(reading, value, &keys->size, place, out->address, &out->bytes));
     out->block_bytes = natural_or(value, &keys->block_bytes, 0);
     if (status == MT_OK && out->block_bytes > 0)
         status = check_size(reading, place, out->address, out->block_bytes);
@@ -231,10 +230,8 @@ static mt_status read_segment(struct reading *reading, const struct mt_value *va
         .pool = mt_torch_pools_find(&reading->out->pools, mt_value_get(value, &keys->segment_pool_id)),
         .is_expandable = expandable->kind == MT_VALUE_BOOL && expandable->integer != 0};
     mt_status status = read_natural(value, &keys->address, place, &out->address);
-    if (status == MT_OK)
-        status = read_size(reading, value, &keys->total_size, place, out->address, &out->bytes);
-    if (status == MT_OK)
-        status = read_blocks(reading, mt_value_get(value, &keys->blocks), out);
+    MT_THEN(status, read_size(reading, value, &keys->total_size, place, out->address, &out->bytes));
+    MT_THEN(status, read_blocks(reading, mt_value_get(value, &keys->blocks), out));
     return status == MT_OK ? MT_OK : mt_fail_context(status, "segment %" PRIu32, place.index);
 }
 
@@ -357,8 +354,7 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
                        out->device);
     mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
                                    mt_value_find(mt_value_find(root, "memtrace"), "after"));
-    if (status == MT_OK)
-        status = read_segments(&reading, segments_of(root));
+    MT_THEN(status, read_segments(&reading, segments_of(root)));
     if (status != MT_OK)
         return status;
     out->elsewhere = count_elsewhere(traces, out->device);

@@ -371,8 +371,7 @@ static mt_status make_closed(struct mt_value_store *store, mt_value_kind kind, c
                              uint32_t count, struct mt_value *out)
 {
     mt_status status = mt_value_store_open(store, kind, out);
-    if (status == MT_OK)
-        status = mt_value_store_add(store, out, values, count);
+    MT_THEN(status, mt_value_store_add(store, out, values, count));
     if (status == MT_OK)
         out->items->closed = true;
     return status;

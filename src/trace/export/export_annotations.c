@@ -109,8 +109,7 @@ mt_status mt_export_annotations(struct mt_export_names *names, uint64_t start_us
     mt_walk_rewind(names->walk);
     while (status == MT_OK && (status = mt_walk_next(names->walk, &event, &more)) == MT_OK && more) {
         status = annotate(&annotations, &event);
-        if (status == MT_OK)
-            status = mt_output_file_go_on(writer->file);
+        MT_THEN(status, mt_output_file_go_on(writer->file));
     }
     end_phase(&annotations);
     mt_plain_close_list(writer);

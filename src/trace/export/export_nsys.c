@@ -121,8 +121,7 @@ static mt_status insert_into(struct nsys_export *export, export_table table, str
     mt_status status = MT_OK;
     if (export->inserts[table] == NULL) {
         status = mt_database_execute(export->database, tables[table].create);
-        if (status == MT_OK)
-            status = mt_database_prepare(export->database, tables[table].insert, &export->inserts[table]);
+        MT_THEN(status, mt_database_prepare(export->database, tables[table].insert, &export->inserts[table]));
     }
     *out = export->inserts[table];
     return status;
@@ -298,11 +297,9 @@ static mt_status write_kernel(void *context, const struct mt_launch_row *launch)
     int64_t full, brief;
     char *shortened = short_name(launch->name);
     mt_status status = string_number(export, launch->name, &full);
-    if (status == MT_OK)
-        status = string_number(export, shortened, &brief);
+    MT_THEN(status, string_number(export, shortened, &brief));
     free(shortened);
-    if (status == MT_OK)
-        status = insert_into(export, TABLE_KERNELS, &insert);
+    MT_THEN(status, insert_into(export, TABLE_KERNELS, &insert));
     if (status != MT_OK)
         return status;
     bind_integers(insert,
@@ -361,14 +358,10 @@ static mt_status write_tables(struct mt_trace *trace, const struct mt_run *run, 
         export.names = mt_host_alloc(export.label_count * sizeof *export.names);
         status = mt_database_create_export(path, &export.database);
     }
-    if (status == MT_OK)
-        status = write_events(&export);
-    if (status == MT_OK)
-        status = mt_trace_launches_visit(trace, run, write_kernel, &export);
-    if (status == MT_OK)
-        status = write_device(&export, run);
-    if (status == MT_OK)
-        status = mt_database_execute(export.database, "COMMIT");
+    MT_THEN(status, write_events(&export));
+    MT_THEN(status, mt_trace_launches_visit(trace, run, write_kernel, &export));
+    MT_THEN(status, write_device(&export, run));
+    MT_THEN(status, mt_database_execute(export.database, "COMMIT"));
     release(&export);
     return status;
 }

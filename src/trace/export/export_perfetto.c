@@ -385,8 +385,7 @@ static mt_status write_events(struct perfetto_export *export)
     mt_status status = MT_OK;
     while (status == MT_OK && (status = mt_walk_next(export->walk, &event, &more)) == MT_OK && more) {
         status = write_event(export, &event);
-        if (status == MT_OK)
-            status = mt_output_file_go_on(export->writer.file);
+        MT_THEN(status, mt_output_file_go_on(export->writer.file));
     }
     if (status == MT_OK)
         end_all(export);
@@ -458,8 +457,7 @@ static mt_status write_document(struct perfetto_export *export, const struct mt_
     mt_plain_line(writer);
     write_names(export, from->run);
     mt_status status = write_events(export);
-    if (status == MT_OK)
-        status = mt_trace_launches_visit(from->trace, from->run, write_kernel, export);
+    MT_THEN(status, mt_trace_launches_visit(from->trace, from->run, write_kernel, export));
     mt_plain_close_list(writer);
     mt_plain_close_dict(writer);
     return status;

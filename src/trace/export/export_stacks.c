@@ -140,8 +140,7 @@ mt_status mt_label_sums_read(const struct mt_export_run *from, struct mt_label_s
     size_t label_count = 0, sum_count = 0;
     *out = (struct mt_label_sums){0};
     mt_status status = mt_trace_labels(from->trace, from->run, &out->labels, &label_count);
-    if (status == MT_OK)
-        status = mt_trace_label_sums(from->trace, from->run, &out->sums, &sum_count);
+    MT_THEN(status, mt_trace_label_sums(from->trace, from->run, &out->sums, &sum_count));
     if (status != MT_OK)
         mt_label_sums_release(out);
     out->count = status == MT_OK ? (label_count < sum_count ? label_count : sum_count) : 0;
@@ -179,8 +178,7 @@ mt_status mt_export_folded(const struct mt_export_run *from, const struct mt_exp
     struct folded folded = {0};
     int columns = 0;
     mt_status status = before != NULL ? add_run(before, moment, layers, columns++, &folded) : MT_OK;
-    if (status == MT_OK)
-        status = add_run(from, moment, layers, columns++, &folded);
+    MT_THEN(status, add_run(from, moment, layers, columns++, &folded));
     folded_merge(&folded);
     for (size_t i = 0; i < folded.count && status == MT_OK; i++) {
         print_line(file, &folded.rows[i], columns);

@@ -92,10 +92,8 @@ mt_status mt_export_blocks(const struct mt_export_run *from, struct mt_output_fi
     struct window window;
     struct mt_row_stream rows;
     mt_status status = find_window(from, step, &window);
-    if (status == MT_OK)
-        status = mt_trace_blocks(from->trace, from->run, window.first, window.last, &blocks, &count);
-    if (status == MT_OK)
-        status = mt_trace_labels(from->trace, from->run, &labels, &label_count);
+    MT_THEN(status, mt_trace_blocks(from->trace, from->run, window.first, window.last, &blocks, &count));
+    MT_THEN(status, mt_trace_labels(from->trace, from->run, &labels, &label_count));
     if (status == MT_OK) {
         mt_row_stream_begin(&rows, file, form, &mt_export_block_type, mt_answer_begin("export_blocks", from->run));
         for (size_t i = 0; i < count && status == MT_OK; i++) {
@@ -228,8 +226,7 @@ static mt_status write_peaks_of(const struct mt_export_run *from, int64_t step, 
             .phase = peak.phase,
             .span = peak.span,
         };
-        if (status == MT_OK)
-            status = write_peak(rows, row, measure == MT_MEASURE_REQUESTED, &peak);
+        MT_THEN(status, write_peak(rows, row, measure == MT_MEASURE_REQUESTED, &peak));
         mt_peak_row_release(&peak);
     }
     return status;

@@ -325,12 +325,9 @@ static mt_status write_document(struct torch_export *export)
 {
     mt_plain_open_dict(&export->writer);
     mt_status status = write_device_traces(export);
-    if (status == MT_OK)
-        status = write_segments(export);
-    if (status == MT_OK)
-        status = write_run(export);
-    if (status == MT_OK)
-        status = write_annotations(export);
+    MT_THEN(status, write_segments(export));
+    MT_THEN(status, write_run(export));
+    MT_THEN(status, write_annotations(export));
     mt_plain_close_dict(&export->writer);
     return status;
 }

@@ -263,8 +263,7 @@ mt_status mt_metrics_start(const struct mt_metrics_options *options, const char 
     metrics->options = (struct mt_metrics_options){.file = options->file != NULL ? mt_host_strdup(options->file) : NULL,
                                                    .port = options->port};
     mt_status status = prepare(metrics, trace);
-    if (status == MT_OK)
-        status = start_thread(metrics);
+    MT_THEN(status, start_thread(metrics));
     if (status == MT_OK)
         *out = metrics;
     else

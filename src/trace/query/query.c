@@ -99,8 +99,7 @@ mt_status mt_query_number_limits(struct mt_trace *trace, const struct mt_run *ru
                  " ifnull((SELECT max(id) FROM segment WHERE run = ?1), -1) + 1 AS segment",
                  MT_BIND_INTEGER(run->id)) {
         status = read_limit(row, 0, 1 << MT_LABEL_NUMBER_BITS, &out->labels);
-        if (status == MT_OK)
-            status = read_limit(row, 1, UINT32_MAX, &out->segments);
+        MT_THEN(status, read_limit(row, 1, UINT32_MAX, &out->segments));
     }
     return status;
 }
@@ -209,8 +208,7 @@ static mt_status read_most_events(struct mt_trace *trace, struct event_limits *o
 {
     int64_t pages = 0, page_bytes = 0;
     mt_status status = mt_database_integer(trace->database, "PRAGMA page_count", &pages);
-    if (status == MT_OK)
-        status = mt_database_integer(trace->database, "PRAGMA page_size", &page_bytes);
+    MT_THEN(status, mt_database_integer(trace->database, "PRAGMA page_size", &page_bytes));
     out->most = pages * page_bytes / LEAST_EVENT_BYTES;
     return status;
 }
@@ -255,15 +253,13 @@ static mt_status read_runs(struct mt_trace *trace)
     struct mt_statement *statement = NULL;
     struct event_limits limits = {0};
     mt_status status = read_most_events(trace, &limits);
-    if (status == MT_OK)
-        status = mt_database_prepare(trace->database, runs_sql, &statement);
+    MT_THEN(status, mt_database_prepare(trace->database, runs_sql, &statement));
     while (mt_statement_next(statement, &status)) {
         struct mt_run *run = MT_HOST_ADD(trace->runs, trace->run_count);
         *run = read_run(trace, statement);
         limits.last_event = mt_statement_integer(statement, LAST_EVENT);
         status = check_run(trace, run, &limits);
-        if (status == MT_OK)
-            status = check_events_are_there(trace, run);
+        MT_THEN(status, check_events_are_there(trace, run));
     }
     mt_statement_finalize(statement);
     return status;
@@ -284,8 +280,7 @@ mt_status mt_trace_open(const char *path, struct mt_trace **out)
     struct mt_trace *trace = mt_host_alloc(sizeof *trace);
     trace->texts = mt_interner_create();
     mt_status status = mt_store_open_reading(path, &trace->database);
-    if (status == MT_OK)
-        status = load_runs(trace);
+    MT_THEN(status, load_runs(trace));
     if (status != MT_OK) {
         mt_trace_close(trace);
         return status;

@@ -111,8 +111,7 @@ mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_
     struct ids live = {0}, ended = {0};
     int64_t checkpoint = event;
     mt_status status = read_checkpoint(trace, run, &checkpoint, &live);
-    if (status == MT_OK)
-        status = replay(trace, run, checkpoint, event, &live, &ended);
+    MT_THEN(status, replay(trace, run, checkpoint, event, &live, &ended));
     if (status == MT_OK)
         subtract(&live, &ended);
     free(ended.data);
@@ -250,8 +249,7 @@ static mt_status add_listed(struct mt_trace *trace, const struct mt_run *run, in
         size_t count_before = list->count;
         MT_QUERY_BIND(statement, ids[i], MT_EVENT_ALLOC, event);
         status = mt_statement_run(statement);
-        if (status == MT_OK)
-            status = list->begins.status;
+        MT_THEN(status, list->begins.status);
         if (status == MT_OK && (list->count == count_before || ids[i] < run->first_event))
             status = fail_on_event(ids[i], "is in a checkpoint, and no allocation of its run");
     }
@@ -265,8 +263,7 @@ static mt_status add_live(struct mt_trace *trace, const struct mt_run *run, int6
     int64_t *ids;
     size_t count;
     mt_status status = mt_query_live(trace, run, event, &ids, &count);
-    if (status == MT_OK)
-        status = add_listed(trace, run, event, ids, count, list);
+    MT_THEN(status, add_listed(trace, run, event, ids, count, list));
     free(ids);
     return status;
 }
@@ -283,8 +280,7 @@ static mt_status add_window(struct mt_trace *trace, const struct mt_run *run, st
                                         " FROM event NOT INDEXED WHERE ?1 = ?1 AND id >= ?2 AND id <= ?3",
                                         &statement);
     MT_QUERY_BIND(statement, window.first, window.last, MT_EVENT_ALLOC, MT_EVENT_FREE, MT_EVENT_RELABEL);
-    if (status == MT_OK)
-        status = mt_statement_run(statement);
+    MT_THEN(status, mt_statement_run(statement));
     mt_statement_finalize(statement);
     status = mt_status_keep(status, mt_status_keep(list->begins.status, list->ends.status));
     return mt_status_keep(status, list->relabels.status);
@@ -315,10 +311,8 @@ static mt_status read_window(struct mt_trace *trace, const struct mt_run *run, s
 {
     MT_TRY(mt_database_begin_reading(trace->database));
     mt_status status = add_visitors(trace, list);
-    if (status == MT_OK)
-        status = mt_query_number_limits(trace, run, &list->limits);
-    if (status == MT_OK)
-        status = add_live(trace, run, window.first - 1, list);
+    MT_THEN(status, mt_query_number_limits(trace, run, &list->limits));
+    MT_THEN(status, add_live(trace, run, window.first - 1, list));
     if (status == MT_OK && window.first <= window.last)
         status = add_window(trace, run, window, list);
     mt_row_visitor_remove(trace->database, &list->begins);

@@ -50,8 +50,7 @@ mt_status mt_trace_curve(struct mt_trace *trace, const struct mt_run *run, struc
         "SELECT time_ns, kind, ifnull(block_bytes, 0) FROM event NOT INDEXED WHERE id >= ?1 AND id < ?2 ORDER BY id",
         MT_BIND_INTEGER(run->first_event), MT_BIND_INTEGER(mt_query_end(run))) {
         status = mt_query_natural(row, 0, &time_ns);
-        if (status == MT_OK)
-            status = mt_query_natural(row, 2, &block_bytes);
+        MT_THEN(status, mt_query_natural(row, 2, &block_bytes));
         if (status != MT_OK)
             continue;
         reach(out, time_ns > out->duration_ns ? time_ns : out->duration_ns, bytes);

@@ -108,8 +108,7 @@ mt_status mt_trace_events(struct mt_trace *trace, const struct mt_run *run, int6
         " ORDER BY event.id",
         &statement);
     MT_QUERY_BIND(statement, first, last, MT_EVENT_ALLOC, MT_EVENT_FREE, MT_EVENT_RELABEL);
-    if (status == MT_OK)
-        status = visitor->begin(visitor->context);
+    MT_THEN(status, visitor->begin(visitor->context));
     for (int64_t n = 0; mt_statement_next(statement, &status); n++) {
         struct mt_event_row event = read_event(statement, n, run->first_event);
         status = visitor->visit(visitor->context, &event);
@@ -126,8 +125,7 @@ static mt_status visit_rows(struct mt_trace *trace, const struct mt_run *run, co
     MT_TRY(mt_row_visitor_add(trace->database, visitor));
     mt_status status = mt_query_prepare(trace, run, sql, &statement);
     mt_statement_bind_integers(statement, 2, values, value_count);
-    if (status == MT_OK)
-        status = mt_statement_run(statement);
+    MT_THEN(status, mt_statement_run(statement));
     mt_statement_finalize(statement);
     mt_row_visitor_remove(trace->database, visitor);
     return mt_status_keep(status, visitor->status);
@@ -257,8 +255,7 @@ mt_status mt_trace_marks(struct mt_trace *trace, const struct mt_run *run, int64
     struct mt_row_visitor visitor = {.name = "add_mark", .visit = add_mark, .context = &list};
     mt_number_map_create(&list.paths);
     mt_status status = mt_query_number_limits(trace, run, &list.limits);
-    if (status == MT_OK)
-        status = read_paths(trace, run, &list);
+    MT_THEN(status, read_paths(trace, run, &list));
     if (status == MT_OK) /* in the table's own order, which is that of its ids */
         status = visit_rows(trace, run,
                             "SELECT add_mark(" MARK_COLUMNS ") FILTER (WHERE kind BETWEEN ?4 AND ?5)"

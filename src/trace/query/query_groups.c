@@ -94,8 +94,7 @@ static mt_status sum_shares(struct mt_trace *trace, const struct mt_run *run, mt
     size_t count = 0;
     mt_number_map_create(&groups.by_name);
     mt_status status = mt_query_live(trace, run, peak->event, &ids, &count);
-    if (status == MT_OK)
-        status = add_blocks(trace, run, peak->event, ids, count, key, &groups);
+    MT_THEN(status, add_blocks(trace, run, peak->event, ids, count, key, &groups));
     if (groups.count > 1)
         qsort(groups.shares, groups.count, sizeof *groups.shares,
               measure == MT_MEASURE_REQUESTED ? compare_requested : compare_allocated);

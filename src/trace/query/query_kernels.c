@@ -164,8 +164,7 @@ mt_status mt_trace_kernels(struct mt_trace *trace, const struct mt_run *run, str
     int64_t first_step = 0;
     *out = (struct mt_kernels){0};
     mt_status status = read_steps(trace, run, out, &first_step);
-    if (status == MT_OK)
-        status = read_sums(trace, run, first_step, out);
+    MT_THEN(status, read_sums(trace, run, first_step, out));
     if (status == MT_OK)
         sort(out);
     return status;
@@ -210,8 +209,7 @@ mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *r
                  MT_BIND_INTEGER(run->id)) {
         struct mt_launch_row launch;
         status = read_launch(trace, row, &limits, &launch);
-        if (status == MT_OK)
-            status = visit(context, &launch);
+        MT_THEN(status, visit(context, &launch));
     }
     return status;
 }

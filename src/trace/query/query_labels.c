@@ -150,10 +150,8 @@ mt_status mt_trace_label_sums(struct mt_trace *trace, const struct mt_run *run, 
     struct mt_number_limits limits;
     mt_status status = mt_query_number_limits(trace, run, &limits);
     struct mt_label_sum *sums = mt_host_alloc(limits.labels * sizeof *sums + 1);
-    if (status == MT_OK)
-        status = add_allocations(trace, run, &limits, sums);
-    if (status == MT_OK)
-        status = add_live(trace, run, &limits, sums);
+    MT_THEN(status, add_allocations(trace, run, &limits, sums));
+    MT_THEN(status, add_live(trace, run, &limits, sums));
     return mt_query_hand_over(status, sums, limits.labels, out_sums, out_count);
 }
 

@@ -127,13 +127,11 @@ mt_status mt_trace_step_peak(struct mt_trace *trace, const struct mt_run *run, i
 {
     *out = (struct mt_peak_row){.step = MT_STEP_BEFORE, .phase = "", .span = ""};
     mt_status status = mt_run_check_step(run, step);
-    if (status == MT_OK)
-        status = find_peak(trace, run, step, measure, &out->bytes, &out->event);
+    MT_THEN(status, find_peak(trace, run, step, measure, &out->bytes, &out->event));
     if (status != MT_OK || out->event == 0)
         return status;
     status = read_moment(trace, run, out);
-    if (status == MT_OK)
-        status = read_shares(trace, run, step, measure, STORED_SHARES("category"), out);
+    MT_THEN(status, read_shares(trace, run, step, measure, STORED_SHARES("category"), out));
     return status == MT_OK ? mt_query_check_peak(trace, run, measure, out) : status;
 }
 

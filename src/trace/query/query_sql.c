@@ -118,8 +118,7 @@ mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const c
     int parameter = status == MT_OK ? mt_statement_parameter(statement, ":run") : 0;
     if (parameter > 0 && run != NULL)
         mt_statement_bind_integer(statement, parameter, run->id);
-    if (status == MT_OK)
-        status = visit_rows(statement, visitor);
+    MT_THEN(status, visit_rows(statement, visitor));
     if (refused)
         status = fail_refused();
     bool is_unknown = status == MT_USAGE && statement == NULL && !refused;

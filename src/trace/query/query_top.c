@@ -213,8 +213,7 @@ static mt_status read_blocks(struct mt_trace *trace, const struct mt_run *run, i
     for (size_t i = 0; i < count && status == MT_OK; i++) {
         MT_QUERY_BIND(statement, ids[i], moment);
         if (!mt_statement_next(statement, &status)) {
-            if (status == MT_OK)
-                status = mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there");
+            MT_THEN(status, mt_fail(MT_BAD_TRACE, "a checkpoint names an event that is not there"));
             break;
         }
         struct mt_top_row block = {.bytes = (uint64_t)mt_statement_integer(statement, 0), .count = 1, .event = ids[i]};
@@ -238,8 +237,7 @@ static mt_status visit_peak(struct mt_trace *trace, const struct mt_run *run, co
     mt_status status = mt_query_peak_event(trace, run, MT_MEASURE_ALLOCATED, &peak_bytes, &peak_event);
     if (status == MT_OK && peak_event != 0)
         status = mt_query_live(trace, run, peak_event, &ids, &id_count);
-    if (status == MT_OK)
-        status = read_blocks(trace, run, peak_event, ids, id_count, &blocks);
+    MT_THEN(status, read_blocks(trace, run, peak_event, ids, id_count, &blocks));
     ranking_sort(&blocks, MT_TOP_BY_SINGLE);
     bool goes_on = status == MT_OK;
     for (size_t i = 0; i < blocks.count && goes_on; i++)
@@ -293,13 +291,13 @@ static mt_status add_stacks(struct mt_trace *trace, const struct mt_run *run, st
     struct mt_statement *statement = NULL;
     size_t count = 0;
     mt_status status = mt_trace_stacks(trace, run, &stacks, &count);
-    if (status == MT_OK)
-        status = mt_query_prepare(trace, run,
-                                  "SELECT alloc.stack, (SELECT value FROM setting WHERE run = ?1"
-                                  " AND name = 'stream ' || alloc.stream) FROM event NOT INDEXED JOIN event AS alloc "
-                                  "NOT INDEXED ON alloc.id ="
-                                  " ifnull(event.allocation, event.id) WHERE event.id = ?2",
-                                  &statement);
+    MT_THEN(status,
+            mt_query_prepare(trace, run,
+                             "SELECT alloc.stack, (SELECT value FROM setting WHERE run = ?1"
+                             " AND name = 'stream ' || alloc.stream) FROM event NOT INDEXED JOIN event AS alloc "
+                             "NOT INDEXED ON alloc.id ="
+                             " ifnull(event.allocation, event.id) WHERE event.id = ?2",
+                             &statement));
     for (size_t i = 0; i < ranking->count && status == MT_OK; i++) {
         struct mt_text line = {0}, frames = {0};
         MT_QUERY_BIND(statement, ranking->rows[i].event);
@@ -329,8 +327,7 @@ mt_status mt_trace_top(struct mt_trace *trace, const struct mt_run *run, const s
                            ? rank_each(trace, run, choice, limit, ranking)
                            : mt_query_top_visit(trace, run, choice, &(struct mt_top_visitor){&rank, take_row});
     ranking_finish(ranking, choice->order, limit);
-    if (status == MT_OK)
-        status = add_steps(trace, run, ranking);
+    MT_THEN(status, add_steps(trace, run, ranking));
     if (status == MT_OK && choice->grouping == MT_TOP_EACH)
         status = add_stacks(trace, run, ranking);
     assert(ranking->count <= limit);

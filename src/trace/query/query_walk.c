@@ -113,9 +113,8 @@ static mt_status prepare(struct mt_walk *walk)
                                         " segment, offset, allocation, stack FROM event NOT INDEXED"
                                         " WHERE ?1 = ?1 AND id >= ?2 AND id < ?3 ORDER BY id",
                                         &walk->events);
-    if (status == MT_OK)
-        status = mt_query_prepare(walk->trace, walk->run, "SELECT address FROM segment WHERE run = ?1 AND id = ?2",
-                                  &walk->address);
+    MT_THEN(status, mt_query_prepare(walk->trace, walk->run, "SELECT address FROM segment WHERE run = ?1 AND id = ?2",
+                                     &walk->address));
     MT_QUERY_BIND(walk->events, walk->run->first_event, mt_query_end(walk->run));
     walk->next_event = walk->run->first_event;
     return status;
@@ -131,14 +130,10 @@ mt_status mt_walk_begin(struct mt_trace *trace, const struct mt_run *run, struct
     mt_status status = mt_database_begin_reading(trace->database);
     if (status == MT_OK) {
         status = mt_trace_labels(trace, run, &walk->labels, &walk->label_count);
-        if (status == MT_OK)
-            status = mt_trace_spans(trace, run, &walk->spans, &walk->span_count);
-        if (status == MT_OK)
-            status = mt_trace_stacks(trace, run, &walk->stacks, &walk->stack_count);
-        if (status == MT_OK)
-            status = read_label_spans(walk);
-        if (status == MT_OK)
-            status = prepare(walk);
+        MT_THEN(status, mt_trace_spans(trace, run, &walk->spans, &walk->span_count));
+        MT_THEN(status, mt_trace_stacks(trace, run, &walk->stacks, &walk->stack_count));
+        MT_THEN(status, read_label_spans(walk));
+        MT_THEN(status, prepare(walk));
         mt_database_end_reading(trace->database);
     }
     if (status != MT_OK) {

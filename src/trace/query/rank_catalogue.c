@@ -166,8 +166,8 @@ static mt_status read_trace(struct storing *storing, const char *folder, struct 
         mt_text_add(&problem, "%s", mt_last_error());
         status = forget(storing->database, storing->name);
     }
-    if (status == MT_OK)
-        status = mt_database_prepare_insert(storing->database, "trace", "name, bytes, changed_ns, problem", &add_trace);
+    MT_THEN(status,
+            mt_database_prepare_insert(storing->database, "trace", "name, bytes, changed_ns, problem", &add_trace));
     if (status == MT_OK) {
         status = MT_RUN_WITH(add_trace, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(stamp.bytes),
                              MT_BIND_INTEGER(storing->goes_on ? NEVER : stamp.changed_ns), MT_BIND_TEXT(problem.data));
@@ -192,8 +192,7 @@ static mt_status forget_others(struct mt_database *database, char *const *names,
             *MT_HOST_ADD(gone, gone_count) = mt_host_strdup(name);
     }
     for (size_t i = 0; i < gone_count; i++) {
-        if (status == MT_OK)
-            status = forget(database, gone[i]);
+        MT_THEN(status, forget(database, gone[i]));
         free(gone[i]);
     }
     free(gone);
@@ -220,11 +219,9 @@ mt_status mt_rank_catalogue_update(struct mt_rank_catalogue *catalogue, const ch
     struct storing storing = {.database = catalogue->database};
     MT_TRY(mt_database_begin(catalogue->database));
     mt_status status = mt_database_prepare_insert(catalogue->database, "rank", RANK_COLUMNS, &storing.add_rank);
-    if (status == MT_OK)
-        status = mt_database_prepare_insert(catalogue->database, "share", "trace, run, key, name, bytes",
-                                            &storing.add_share);
-    if (status == MT_OK)
-        status = read_changed(&storing, folder, names, count);
+    MT_THEN(status, mt_database_prepare_insert(catalogue->database, "share", "trace, run, key, name, bytes",
+                                               &storing.add_share));
+    MT_THEN(status, read_changed(&storing, folder, names, count));
     mt_statement_finalize(storing.add_rank);
     mt_statement_finalize(storing.add_share);
     if (status == MT_OK)

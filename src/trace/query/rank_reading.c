@@ -101,8 +101,7 @@ mt_status mt_rank_visit(const char *path, void *context, mt_status (*visit)(void
             continue;
         found++;
         status = read_rank(trace, &runs[i], &rank);
-        if (status == MT_OK)
-            status = visit(context, &rank);
+        MT_THEN(status, visit(context, &rank));
         free(rank.shares);
     }
     mt_trace_close(trace);

@@ -65,10 +65,8 @@ static mt_status read_by(const char *path, const char *folder, const struct name
     struct mt_rank_catalogue *catalogue;
     const size_t count = out->count, problem_count = out->problem_count;
     mt_status status = mt_rank_catalogue_open(path, &catalogue);
-    if (status == MT_OK)
-        status = mt_rank_catalogue_update(catalogue, folder, names->items, names->count);
-    if (status == MT_OK)
-        status = mt_rank_catalogue_load(catalogue, folder, out);
+    MT_THEN(status, mt_rank_catalogue_update(catalogue, folder, names->items, names->count));
+    MT_THEN(status, mt_rank_catalogue_load(catalogue, folder, out));
     mt_rank_catalogue_close(catalogue);
     if (status != MT_OK)
         drop_from(out, count, problem_count);
@@ -124,8 +122,7 @@ mt_status mt_ranks_open(const char *const *places, size_t count, struct mt_ranks
         else
             *MT_HOST_ADD(files.items, files.count) = mt_host_strdup(places[i]);
     }
-    if (status == MT_OK)
-        status = read_files(&files, out);
+    MT_THEN(status, read_files(&files, out));
     release_names(&files);
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_ranks);

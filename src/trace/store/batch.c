@@ -155,8 +155,7 @@ mt_status mt_batch_create(struct mt_database *database, const struct mt_batch_ta
     batch->rows = mt_host_alloc(table->capacity * table->row_bytes);
     if (sqlite3_create_module(mt_database_handle(database), table->name, &module, batch) != SQLITE_OK)
         status = mt_fail(MT_FAILED, "%s", sqlite3_errmsg(mt_database_handle(database)));
-    if (status == MT_OK)
-        status = mt_database_prepare(database, table->insert, &batch->insert);
+    MT_THEN(status, mt_database_prepare(database, table->insert, &batch->insert));
     *out = batch;
     return status;
 }

@@ -62,9 +62,8 @@ static mt_status finish_open(mt_status status, struct mt_database **database)
 mt_status mt_database_create_export(const char *path, struct mt_database **out)
 {
     mt_status status = mt_database_connect(path, MT_ACCESS_WRITE, out);
-    if (status == MT_OK)
-        status = mt_database_execute(*out, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
-                                           " PRAGMA locking_mode = EXCLUSIVE; BEGIN");
+    MT_THEN(status, mt_database_execute(*out, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
+                                              " PRAGMA locking_mode = EXCLUSIVE; BEGIN"));
     return finish_open(status, out);
 }
 
@@ -86,8 +85,7 @@ static void bound_texts(struct mt_database *database)
 /* Reads and checks what has been connected to. */
 static mt_status finish_reading(mt_status status, struct mt_database **out)
 {
-    if (status == MT_OK)
-        status = mt_database_begin_reading(*out);
+    MT_THEN(status, mt_database_begin_reading(*out));
     if (status == MT_OK) {
         status = check_and_view(*out);
         bound_texts(*out);
@@ -153,12 +151,10 @@ static mt_status set_up_writing(struct mt_database *database)
         return mt_fail(MT_FAILED, "can't write %s: no permission", mt_database_path(database));
     mt_status status = read_identity(database, &identity);
     const bool is_blank = identity_is_blank(&identity);
-    if (status == MT_OK)
-        status = is_blank ? reserve_page_ends(database) : check_identity(database, &identity);
+    MT_THEN(status, is_blank ? reserve_page_ends(database) : check_identity(database, &identity));
     if (status == MT_OK && !is_blank)
         status = mt_user_indexes_distrust(database);
-    if (status == MT_OK)
-        status = mt_database_execute(database, writer_pragmas);
+    MT_THEN(status, mt_database_execute(database, writer_pragmas));
     if (status != MT_OK)
         return status;
     assert(identity.format <= MT_TRACE_FORMAT);
@@ -183,8 +179,7 @@ mt_status mt_database_check_writing(const char *path)
     if (access(path, F_OK) != 0)
         return MT_OK;
     mt_status status = mt_database_connect(path, MT_ACCESS_READ, &database);
-    if (status == MT_OK)
-        status = mt_database_begin_reading(database);
+    MT_THEN(status, mt_database_begin_reading(database));
     if (status == MT_OK) {
         status = check_writable_identity(database);
         mt_database_end_reading(database);
@@ -196,7 +191,6 @@ mt_status mt_database_check_writing(const char *path)
 mt_status mt_database_open_writing(const char *path, struct mt_database **out)
 {
     mt_status status = mt_database_connect(path, MT_ACCESS_WRITE, out);
-    if (status == MT_OK)
-        status = set_up_writing(*out);
+    MT_THEN(status, set_up_writing(*out));
     return finish_open(status, out);
 }

@@ -79,17 +79,15 @@ static void note_event(void *context, const struct mt_event *event)
 static mt_status prepare(struct mt_intake *intake)
 {
     mt_status status = mt_batch_create(intake->database, &mt_event_batch, &intake->events);
-    if (status == MT_OK)
-        status = mt_batch_create(intake->database, &mt_use_batch, &intake->uses);
-    if (status == MT_OK)
-        status = mt_batch_create(intake->database, &mt_stack_batch, &intake->stacks);
+    MT_THEN(status, mt_batch_create(intake->database, &mt_use_batch, &intake->uses));
+    MT_THEN(status, mt_batch_create(intake->database, &mt_stack_batch, &intake->stacks));
     for (int i = 0; i < INSERT_COUNT && status == MT_OK; i++) {
         status = mt_database_prepare_insert(intake->database, inserts[i].table, inserts[i].columns, &intake->insert[i]);
         mt_statement_bind_integer(intake->insert[i], 1, intake->run);
     }
-    if (status == MT_OK)
-        status = mt_database_prepare(intake->database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
-                                     &intake->update_run);
+    MT_THEN(status,
+            mt_database_prepare(intake->database, "UPDATE run SET event_count = ?, ring_position = ? WHERE id = ?",
+                                &intake->update_run));
     if (status == MT_OK)
         status =
             mt_database_prepare(intake->database, "UPDATE run SET ended_by = ? WHERE id = ?", &intake->update_ended_by);
@@ -429,10 +427,8 @@ mt_status mt_intake_store(struct mt_intake *intake, const struct mt_ring *ring, 
     while (intake->position < stop && !intake->at_damage && status == MT_OK)
         status = add_record(intake, ring, end);
     assert(intake->position <= end);
-    if (status == MT_OK)
-        status = mt_batch_store(intake->events);
-    if (status == MT_OK)
-        status = mt_batch_store(intake->uses);
+    MT_THEN(status, mt_batch_store(intake->events));
+    MT_THEN(status, mt_batch_store(intake->uses));
     return status == MT_OK ? mt_batch_store(intake->stacks) : status;
 }
 

@@ -380,12 +380,9 @@ static mt_status add_run(struct mt_recorder *recorder, const struct mt_run_info 
     MT_TRY(mt_ring_format(recorder->ring, info->ring_records, recorder->run, started_at));
     MT_TRY(mt_database_begin(recorder->database));
     mt_status status = add_run_row(recorder, info, started_at);
-    if (status == MT_OK)
-        status = add_settings(recorder, info);
-    if (status == MT_OK)
-        status = add_clock(recorder, info);
-    if (status == MT_OK)
-        status = mt_database_commit(recorder->database);
+    MT_THEN(status, add_settings(recorder, info));
+    MT_THEN(status, add_clock(recorder, info));
+    MT_THEN(status, mt_database_commit(recorder->database));
     if (status != MT_OK)
         mt_database_rollback(recorder->database);
     return status;
@@ -522,8 +519,7 @@ static mt_status end_run(struct mt_recorder *recorder, mt_run_state state)
     assert(recorder->writer != NULL && state != MT_RUN_RUNNING);
     mt_status status = mt_writer_stop(recorder->writer);
     recorder->writer = NULL;
-    if (status == MT_OK)
-        status = store_end(recorder, state);
+    MT_THEN(status, store_end(recorder, state));
     if (status != MT_OK) {
         atomic_store(&recorder->ring->header->writer_failed, 1);
         explain_failure(recorder, status);

@@ -112,8 +112,7 @@ static mt_status prepare_copy(struct salvage *salvage, const char *table, struct
         mt_text_add(&sql, "%s?", i > 0 ? ", " : "");
     mt_text_add(&sql, ")");
     *out = NULL;
-    if (status == MT_OK)
-        status = mt_database_prepare(salvage->to, mt_text_get(&sql), out);
+    MT_THEN(status, mt_database_prepare(salvage->to, mt_text_get(&sql), out));
     mt_text_release(&sql);
     return status;
 }
@@ -124,10 +123,8 @@ static mt_status copy_table(struct salvage *salvage, const char *table, const ch
     struct mt_text columns = {0};
     struct mt_statement *insert;
     mt_status status = prepare_copy(salvage, table, &columns, &insert);
-    if (status == MT_OK)
-        status = copy_in_order(salvage, table, mt_text_get(&columns), key, insert);
-    if (status == MT_OK)
-        status = copy_in_order(salvage, table, mt_text_get(&columns), backward, insert);
+    MT_THEN(status, copy_in_order(salvage, table, mt_text_get(&columns), key, insert));
+    MT_THEN(status, copy_in_order(salvage, table, mt_text_get(&columns), backward, insert));
     mt_statement_finalize(insert);
     mt_text_release(&columns);
     return status;
@@ -176,10 +173,10 @@ static mt_status save_events(struct salvage *salvage, int64_t run, int64_t first
     mt_status status = mt_batch_check_begin(&check, salvage->to, run, INT64_MIN);
     if (status == MT_BAD_TRACE) /* not even the first batch is possible */
         status = MT_OK;
-    if (status == MT_OK)
-        status = mt_database_prepare(
-            salvage->to, "INSERT OR IGNORE INTO event (" EVENT_COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            &insert);
+    MT_THEN(status, mt_database_prepare(salvage->to,
+                                        "INSERT OR IGNORE INTO event (" EVENT_COLUMNS
+                                        ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                        &insert));
     if (status == MT_OK && mt_database_prepare(salvage->from,
                                                "SELECT " EVENT_COLUMNS
                                                " FROM event NOT INDEXED WHERE id >= ?1 AND id - ?1 < ?2 ORDER BY id",
@@ -344,10 +341,8 @@ static mt_status save(struct salvage *salvage, const char *to)
 {
     forget_attempt(salvage);
     mt_status status = mt_database_open_writing(to, &salvage->to);
-    if (status == MT_OK)
-        status = copy_all(salvage);
-    if (status == MT_OK)
-        status = derive_all(salvage);
+    MT_THEN(status, copy_all(salvage));
+    MT_THEN(status, derive_all(salvage));
     if (status == MT_OK)
         return mt_database_close_as_one_file(salvage->to);
     const struct mt_error error = mt_error_save(status);
@@ -363,12 +358,9 @@ static mt_status save_without_first_page(struct salvage *salvage, const char *fr
     struct mt_database *model;
     salvage->is_guess = true;
     mt_status status = mt_database_open_writing(to, &model);
-    if (status == MT_OK)
-        status = mt_database_close_as_one_file(model);
-    if (status == MT_OK)
-        status = mt_database_open_without_first_page(from, to, &salvage->from);
-    if (status == MT_OK)
-        status = save(salvage, to);
+    MT_THEN(status, mt_database_close_as_one_file(model));
+    MT_THEN(status, mt_database_open_without_first_page(from, to, &salvage->from));
+    MT_THEN(status, save(salvage, to));
     if (status == MT_OK)
         return MT_OK;
     unlink(to);
@@ -381,14 +373,12 @@ mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_sal
     if (access(to, F_OK) == 0)
         return mt_fail(MT_USAGE, "%s is there already: name a file that is not", to);
     mt_status status = mt_database_open_reading(from, &salvage.from);
-    if (status == MT_OK)
-        status = save(&salvage, to);
+    MT_THEN(status, save(&salvage, to));
     if (status == MT_BAD_TRACE) { /* a page that everything rests on: read it whatever its checksum says */
         mt_database_close(salvage.from);
         salvage.has_garbage = true;
         status = mt_database_open_damaged(from, &salvage.from);
-        if (status == MT_OK)
-            status = save(&salvage, to);
+        MT_THEN(status, save(&salvage, to));
     }
     if (status == MT_BAD_TRACE) {
         mt_database_close(salvage.from);

@@ -145,13 +145,13 @@ static mt_status read_event(struct mt_scan *scan, const struct mt_statement *row
 static mt_status read_events(struct mt_scan *scan)
 {
     mt_status status = mt_batch_check_begin(&scan->check, scan->database, scan->run, scan->last_event);
-    if (status == MT_OK)
-        status = each_row(scan,
-                          "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
-                          " offset, allocation, first_event, stack FROM run CROSS JOIN event NOT INDEXED"
-                          " WHERE run.id = ?1 AND event.id >= first_event AND event.id < first_event + event_count"
-                          " AND event.id > ?2 ORDER BY event.id",
-                          &scan->last_event, read_event);
+    MT_THEN(status,
+            each_row(scan,
+                     "SELECT event.id, time_ns, kind, stream, label, span, requested_bytes, block_bytes, segment,"
+                     " offset, allocation, first_event, stack FROM run CROSS JOIN event NOT INDEXED"
+                     " WHERE run.id = ?1 AND event.id >= first_event AND event.id < first_event + event_count"
+                     " AND event.id > ?2 ORDER BY event.id",
+                     &scan->last_event, read_event));
     mt_batch_check_end(&scan->check);
     return status == MT_OK ? mt_batch_check_complete(&scan->check) : status;
 }

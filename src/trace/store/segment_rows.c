@@ -93,8 +93,7 @@ mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_data
     assert(segments->changed_count <= segments->count);
     mt_status status = mt_summary_write_segment_rows(database, run, prefix, segments->rows, segments->changed,
                                                      segments->changed_count);
-    if (status == MT_OK)
-        status = mt_summary_write_part_rows(database, run, prefix, segments->parts.rows, segments->parts.row_count);
+    MT_THEN(status, mt_summary_write_part_rows(database, run, prefix, segments->parts.rows, segments->parts.row_count));
     mt_segment_rows_forget_changes(segments);
     return status;
 }

@@ -36,8 +36,7 @@ static mt_status derive_run(struct mt_database *database, int64_t run, int64_t f
 {
     struct mt_summary *summary = mt_summary_create(first_event);
     mt_status status = mt_scan_summary(database, run, summary);
-    if (status == MT_OK)
-        status = mt_summary_store_totals(summary, database, run, "live_");
+    MT_THEN(status, mt_summary_store_totals(summary, database, run, "live_"));
     mt_summary_destroy(summary);
     return status;
 }
@@ -47,10 +46,9 @@ static mt_status derive_live_run(struct mt_database *database)
 {
     struct mt_statement *statement;
     mt_status status = mt_database_begin(database);
-    if (status == MT_OK)
-        status = mt_database_execute(database, live_tables);
-    if (status == MT_OK)
-        status = mt_database_prepare(database, "SELECT id, first_event FROM run WHERE state = 'running'", &statement);
+    MT_THEN(status, mt_database_execute(database, live_tables));
+    MT_THEN(status,
+            mt_database_prepare(database, "SELECT id, first_event FROM run WHERE state = 'running'", &statement));
     if (status != MT_OK)
         return status;
     if (mt_statement_next(statement, &status))
@@ -62,8 +60,7 @@ static mt_status derive_live_run(struct mt_database *database)
 static mt_status open_live(const char *path, struct mt_database **out)
 {
     mt_status status = mt_database_open_reading(path, out);
-    if (status == MT_OK)
-        status = derive_live_run(*out);
+    MT_THEN(status, derive_live_run(*out));
     if (status == MT_OK)
         return MT_OK;
     mt_database_close(*out);
@@ -169,12 +166,9 @@ static mt_status copy_into(const char *base, const char *path, struct mt_databas
     mt_status status = make_folder(&copy, path, base);
     if (status == MT_OK) {
         status = check_room(&copy, path);
-        if (status == MT_OK)
-            status = copy_file(path, copy.file.data, MT_FAILED);
-        if (status == MT_OK)
-            status = copy_file(copy.journal.data, copy.file_journal.data, MT_OK);
-        if (status == MT_OK)
-            status = open_folded(&copy, out);
+        MT_THEN(status, copy_file(path, copy.file.data, MT_FAILED));
+        MT_THEN(status, copy_file(copy.journal.data, copy.file_journal.data, MT_OK));
+        MT_THEN(status, open_folded(&copy, out));
         remove_names(&copy);
     }
     mt_text_release(&copy.folder);
@@ -319,10 +313,8 @@ mt_status mt_store_open_reading(const char *path, struct mt_database **out)
     char *file;
     *out = NULL;
     mt_status status = mt_trace_file_resolve(path, &file);
-    if (status == MT_OK)
-        status = mt_trace_file_check_reading(file);
-    if (status == MT_OK)
-        status = mt_trace_file_is_writable(file) ? open_writable(file, out) : open_unwritable(file, out);
+    MT_THEN(status, mt_trace_file_check_reading(file));
+    MT_THEN(status, mt_trace_file_is_writable(file) ? open_writable(file, out) : open_unwritable(file, out));
     free(file);
     return status;
 }

@@ -457,12 +457,9 @@ mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_databa
                                     const char *prefix)
 {
     mt_status status = mt_segment_rows_store(&summary->segments, database, run, prefix);
-    if (status == MT_OK)
-        status = store_steps(summary, database, run, prefix);
-    if (status == MT_OK)
-        status = store_scopes(summary, database, run, prefix);
-    if (status == MT_OK)
-        status = store_checkpoints(summary, database, run, prefix);
+    MT_THEN(status, store_steps(summary, database, run, prefix));
+    MT_THEN(status, store_scopes(summary, database, run, prefix));
+    MT_THEN(status, store_checkpoints(summary, database, run, prefix));
     assert(is_sound(summary));
     return status;
 }

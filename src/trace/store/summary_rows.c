@@ -196,8 +196,7 @@ mt_status mt_summary_write_total_rows(struct mt_database *database, int64_t run,
 {
     struct totals_statements statements = {.categories = totals->categories};
     mt_status status = prepare_totals(database, prefix, run, &statements);
-    if (status == MT_OK)
-        status = write_totals(&statements, totals);
+    MT_THEN(status, write_totals(&statements, totals));
     mt_statement_finalize(statements.peak);
     mt_statement_finalize(statements.peak_role);
     mt_statement_finalize(statements.peak_category);

@@ -121,8 +121,7 @@ static mt_status check_events(struct verify *verify, const struct stored_run *ru
     int64_t nameless = 0;
     *out_whole = false;
     mt_status status = mt_scan_summary(verify->database, run->id, summary);
-    if (status == MT_OK)
-        status = count_nameless(verify, run, &nameless);
+    MT_THEN(status, count_nameless(verify, run, &nameless));
     if (status != MT_OK)
         return tell_failure(verify, run->id, "events", status);
     *out_whole = mt_summary_events(summary) == run->event_count;
@@ -174,8 +173,7 @@ static mt_status make_table(struct verify *verify, const char *table)
                 "CREATE UNIQUE INDEX IF NOT EXISTS temp." DERIVED "%1$s_key ON " DERIVED "%1$s (%2$s);"
                 "DELETE FROM " DERIVED "%1$s",
                 table, mt_text_get(&key));
-    if (status == MT_OK)
-        status = mt_database_execute(verify->database, mt_text_get(&sql));
+    MT_THEN(status, mt_database_execute(verify->database, mt_text_get(&sql)));
     mt_text_release(&key);
     mt_text_release(&sql);
     return status;
