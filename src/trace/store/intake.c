@@ -234,7 +234,7 @@ static mt_status add_label(struct mt_intake *intake, const struct mt_record_head
 static mt_status add_span(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_span span;
-    if (!mt_payload_get_span(&intake->payload, &span))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_SPAN, &span))
         return MT_OK;
     return MT_RUN_WITH(intake->insert[INSERT_SPAN], 2, MT_BIND_INTEGER(head->id), MT_BIND_INTEGER(span.parent),
                        MT_BIND_TEXT(span.name), MT_BIND_TEXT(span.path));
@@ -243,7 +243,7 @@ static mt_status add_span(struct mt_intake *intake, const struct mt_record_head 
 static mt_status add_measurement(struct mt_intake *intake)
 {
     struct mt_measurement measurement;
-    if (!mt_payload_get_measurement(&intake->payload, &measurement))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_MEASUREMENT, &measurement))
         return MT_OK;
     return MT_RUN_WITH(intake->insert[INSERT_MEASUREMENT], 2, MT_BIND_TEXT(measurement.name),
                        MT_BIND_INTEGER(measurement.step), MT_BIND_REAL(measurement.value)); /* NaN becomes NULL */
@@ -252,7 +252,7 @@ static mt_status add_measurement(struct mt_intake *intake)
 static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_record_head *head)
 {
     const char *name;
-    if (!mt_payload_get_name(&intake->payload, &name))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_KERNEL_NAME, &name))
         return MT_OK;
     return MT_RUN_WITH(intake->insert[INSERT_KERNEL_NAME], 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(name));
 }
@@ -260,7 +260,7 @@ static mt_status add_kernel_name(struct mt_intake *intake, const struct mt_recor
 static mt_status add_frame(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_frame frame;
-    if (!mt_payload_get_frame(&intake->payload, &frame))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_FRAME, &frame))
         return MT_OK;
     return MT_RUN_WITH(intake->insert[INSERT_FRAME], 2, MT_BIND_INTEGER(head->id), MT_BIND_TEXT(frame.function),
                        MT_BIND_TEXT(frame.file), MT_BIND_INTEGER(frame.line));
@@ -269,7 +269,7 @@ static mt_status add_frame(struct mt_intake *intake, const struct mt_record_head
 static mt_status add_stack(struct mt_intake *intake, const struct mt_record_head *head)
 {
     struct mt_stack stack;
-    if (!mt_payload_get_stack(&intake->payload, &stack))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_STACK, &stack))
         return MT_OK;
     *(struct mt_stack_row_in *)mt_batch_add(intake->stacks) =
         (struct mt_stack_row_in){{intake->run, head->id, stack.parent, stack.frame}};
@@ -292,7 +292,7 @@ static mt_status add_range_end(struct mt_intake *intake, const char *end, const 
 static mt_status add_outside(struct mt_intake *intake)
 {
     struct mt_outside outside;
-    if (!mt_payload_get_outside(&intake->payload, &outside))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_OUTSIDE, &outside))
         return MT_OK;
     MT_TRY(MT_RUN_WITH(intake->insert[INSERT_OUTSIDE], 2,
                        MT_BIND_INTEGER(intake->first_event + mt_summary_events(intake->summary) - 1),
@@ -314,7 +314,7 @@ static struct mt_bound natural(int64_t number)
 static mt_status add_caveat(struct mt_intake *intake)
 {
     struct mt_caveat caveat;
-    if (!mt_payload_get_caveat(&intake->payload, &caveat))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_CAVEAT, &caveat))
         return MT_OK;
     return MT_RUN_WITH(intake->insert[INSERT_CAVEAT], 2, MT_BIND_TEXT(mt_caveat_kind_name(caveat.kind)),
                        MT_BIND_TEXT(caveat.name), MT_BIND_TEXT(caveat.file), MT_BIND_INTEGER(caveat.line),
@@ -325,7 +325,7 @@ static mt_status add_caveat(struct mt_intake *intake)
 static mt_status add_ended_by(struct mt_intake *intake)
 {
     mt_ended_by reason;
-    if (!mt_payload_get_ended_by(&intake->payload, &reason))
+    if (!mt_payload_get(&intake->payload, MT_RECORD_ENDED_BY, &reason))
         return MT_OK;
     return MT_RUN_WITH(intake->update_ended_by, 1, MT_BIND_TEXT(mt_ended_by_name(reason)),
                        MT_BIND_INTEGER(intake->run));

@@ -1,6 +1,7 @@
 #include "trace/store/record.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 enum { RECORD_BYTES = sizeof(union mt_record) };
 
@@ -100,135 +101,86 @@ bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, cons
     return payload->whole;
 }
 
-void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span)
+/* A field of an item. A payload has the fields of its kind one after another, a text with its NUL and others in 8 bytes. */
+struct field {
+    enum {
+        FIELD_NONE,   /* the end of the list */
+        FIELD_TEXT,   /* const char * */
+        FIELD_ID,     /* uint32_t */
+        FIELD_CHOICE, /* an enumeration, below `count` */
+        FIELD_WORD    /* int64_t, uint64_t or double */
+    } kind;
+    size_t offset; /* in the item's struct */
+    int count;     /* of FIELD_CHOICE */
+};
+
+/* The fields of each kind but labels, whose shapes have any number of dimensions. */
+enum { KINDS = MT_RECORD_ENDED_BY + 1 - MT_RECORD_LABEL, MOST_FIELDS = 9 };
+static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
+    [MT_RECORD_SPAN - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_span, parent), 0},
+                                          {FIELD_TEXT, offsetof(struct mt_span, name), 0},
+                                          {FIELD_TEXT, offsetof(struct mt_span, path), 0}},
+    [MT_RECORD_MEASUREMENT - MT_RECORD_LABEL] = {{FIELD_WORD, offsetof(struct mt_measurement, step), 0},
+                                                 {FIELD_WORD, offsetof(struct mt_measurement, value), 0},
+                                                 {FIELD_TEXT, offsetof(struct mt_measurement, name), 0}},
+    [MT_RECORD_KERNEL_NAME - MT_RECORD_LABEL] = {{FIELD_TEXT, 0, 0}},
+    [MT_RECORD_FRAME - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_frame, line), 0},
+                                           {FIELD_TEXT, offsetof(struct mt_frame, function), 0},
+                                           {FIELD_TEXT, offsetof(struct mt_frame, file), 0}},
+    [MT_RECORD_STACK - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_stack, parent), 0},
+                                           {FIELD_ID, offsetof(struct mt_stack, frame), 0}},
+    [MT_RECORD_OUTSIDE - MT_RECORD_LABEL] = {{FIELD_CHOICE, offsetof(struct mt_outside, kind), MT_OUTSIDE_KIND_COUNT},
+                                             {FIELD_WORD, offsetof(struct mt_outside, bytes), 0},
+                                             {FIELD_WORD, offsetof(struct mt_outside, low_bytes), 0},
+                                             {FIELD_WORD, offsetof(struct mt_outside, high_bytes), 0},
+                                             {FIELD_TEXT, offsetof(struct mt_outside, name), 0}},
+    [MT_RECORD_CAVEAT - MT_RECORD_LABEL] = {{FIELD_CHOICE, offsetof(struct mt_caveat, kind), MT_CAVEAT_KIND_COUNT},
+                                            {FIELD_WORD, offsetof(struct mt_caveat, line), 0},
+                                            {FIELD_WORD, offsetof(struct mt_caveat, count), 0},
+                                            {FIELD_WORD, offsetof(struct mt_caveat, total), 0},
+                                            {FIELD_WORD, offsetof(struct mt_caveat, bytes), 0},
+                                            {FIELD_WORD, offsetof(struct mt_caveat, value), 0},
+                                            {FIELD_TEXT, offsetof(struct mt_caveat, name), 0},
+                                            {FIELD_TEXT, offsetof(struct mt_caveat, file), 0}},
+    [MT_RECORD_ENDED_BY - MT_RECORD_LABEL] = {{FIELD_CHOICE, 0, MT_ENDED_BY_COUNT}},
+};
+
+static const struct field *fields_of(uint16_t kind)
+{
+    assert(kind > MT_RECORD_LABEL && kind <= MT_RECORD_ENDED_BY);
+    assert(fields_of_kind[kind - MT_RECORD_LABEL][0].kind != FIELD_NONE);
+    return fields_of_kind[kind - MT_RECORD_LABEL];
+}
+
+void mt_payload_set(struct mt_payload *payload, uint16_t kind, const void *item)
 {
     payload->length = 0;
-    put_integer(payload, span->parent);
-    put_text(payload, span->name);
-    put_text(payload, span->path);
+    for (const struct field *field = fields_of(kind); field->kind != FIELD_NONE; field++) {
+        const char *at = (const char *)item + field->offset;
+        if (field->kind == FIELD_TEXT)
+            put_text(payload, *(const char *const *)at);
+        else if (field->kind == FIELD_ID)
+            put_integer(payload, *(const uint32_t *)at);
+        else if (field->kind == FIELD_CHOICE)
+            put_integer(payload, *(const int *)at);
+        else
+            put(payload, at, sizeof(int64_t));
+    }
 }
 
-bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out)
+bool mt_payload_get(struct mt_payload *payload, uint16_t kind, void *out)
 {
-    out->parent = (mt_span_id)get_integer(payload);
-    out->name = get_text(payload);
-    out->path = get_text(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement)
-{
-    payload->length = 0;
-    put_integer(payload, measurement->step);
-    put(payload, &measurement->value, sizeof measurement->value);
-    put_text(payload, measurement->name);
-}
-
-bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out)
-{
-    out->step = get_integer(payload);
-    get(payload, &out->value, sizeof out->value);
-    out->name = get_text(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_name(struct mt_payload *payload, const char *name)
-{
-    payload->length = 0;
-    put_text(payload, name);
-}
-
-bool mt_payload_get_name(struct mt_payload *payload, const char **out)
-{
-    *out = get_text(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_frame(struct mt_payload *payload, const struct mt_frame *frame)
-{
-    payload->length = 0;
-    put_integer(payload, frame->line);
-    put_text(payload, frame->function);
-    put_text(payload, frame->file);
-}
-
-bool mt_payload_get_frame(struct mt_payload *payload, struct mt_frame *out)
-{
-    out->line = (uint32_t)get_integer(payload);
-    out->function = get_text(payload);
-    out->file = get_text(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_stack(struct mt_payload *payload, const struct mt_stack *stack)
-{
-    payload->length = 0;
-    put_integer(payload, stack->parent);
-    put_integer(payload, stack->frame);
-}
-
-bool mt_payload_get_stack(struct mt_payload *payload, struct mt_stack *out)
-{
-    out->parent = (mt_stack_id)get_integer(payload);
-    out->frame = (mt_frame_id)get_integer(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_outside(struct mt_payload *payload, const struct mt_outside *outside)
-{
-    payload->length = 0;
-    put_integer(payload, outside->kind);
-    put_integer(payload, (int64_t)outside->bytes);
-    put_integer(payload, (int64_t)outside->low_bytes);
-    put_integer(payload, (int64_t)outside->high_bytes);
-    put_text(payload, outside->name);
-}
-
-bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out)
-{
-    out->kind = (mt_outside_kind)get_small(payload, 0, MT_OUTSIDE_KIND_COUNT - 1);
-    out->bytes = (uint64_t)get_integer(payload);
-    out->low_bytes = (uint64_t)get_integer(payload);
-    out->high_bytes = (uint64_t)get_integer(payload);
-    out->name = get_text(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_caveat(struct mt_payload *payload, const struct mt_caveat *caveat)
-{
-    payload->length = 0;
-    put_integer(payload, caveat->kind);
-    put_integer(payload, caveat->line);
-    put_integer(payload, caveat->count);
-    put_integer(payload, caveat->total);
-    put_integer(payload, caveat->bytes);
-    put(payload, &caveat->value, sizeof caveat->value);
-    put_text(payload, caveat->name);
-    put_text(payload, caveat->file);
-}
-
-bool mt_payload_get_caveat(struct mt_payload *payload, struct mt_caveat *out)
-{
-    out->kind = (mt_caveat_kind)get_small(payload, 0, MT_CAVEAT_KIND_COUNT - 1);
-    out->line = get_integer(payload);
-    out->count = get_integer(payload);
-    out->total = get_integer(payload);
-    out->bytes = get_integer(payload);
-    get(payload, &out->value, sizeof out->value);
-    out->name = get_text(payload);
-    out->file = get_text(payload);
-    return payload->whole;
-}
-
-void mt_payload_set_ended_by(struct mt_payload *payload, mt_ended_by reason)
-{
-    payload->length = 0;
-    put_integer(payload, reason);
-}
-
-bool mt_payload_get_ended_by(struct mt_payload *payload, mt_ended_by *out)
-{
-    *out = (mt_ended_by)get_small(payload, 0, MT_ENDED_BY_COUNT - 1);
+    for (const struct field *field = fields_of(kind); field->kind != FIELD_NONE; field++) {
+        char *at = (char *)out + field->offset;
+        if (field->kind == FIELD_TEXT)
+            *(const char **)at = get_text(payload);
+        else if (field->kind == FIELD_ID)
+            *(uint32_t *)at = (uint32_t)get_integer(payload);
+        else if (field->kind == FIELD_CHOICE)
+            *(int *)at = get_small(payload, 0, field->count - 1);
+        else
+            get(payload, at, sizeof(int64_t));
+    }
     return payload->whole;
 }
 

@@ -31,28 +31,17 @@ struct mt_measurement {
     double value;
 };
 
-/* Encode an item, which replaces the payload. A label's category is stored by its name: its number means something only to
- * the sink that gave it. */
-void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category);
-void mt_payload_set_span(struct mt_payload *payload, const struct mt_span *span);
-void mt_payload_set_measurement(struct mt_payload *payload, const struct mt_measurement *measurement);
-void mt_payload_set_name(struct mt_payload *payload, const char *name);
-void mt_payload_set_frame(struct mt_payload *payload, const struct mt_frame *frame);
-void mt_payload_set_stack(struct mt_payload *payload, const struct mt_stack *stack);
-void mt_payload_set_outside(struct mt_payload *payload, const struct mt_outside *outside);
-void mt_payload_set_caveat(struct mt_payload *payload, const struct mt_caveat *caveat);
-void mt_payload_set_ended_by(struct mt_payload *payload, mt_ended_by reason);
+/* Encodes an item of a kind of record, which replaces the payload. `item` points to a struct mt_span, mt_measurement, mt_frame,
+ * mt_stack, mt_outside or mt_caveat, to a mt_ended_by or, of a kernel's name, to a const char *. */
+void mt_payload_set(struct mt_payload *payload, uint16_t kind, const void *item);
 
-/* Decode an item. False if the payload is not one. Texts are borrowed from the payload. The category of a label is 0. */
+/* Decodes such an item. False if the payload is not one. Texts are borrowed from the payload. */
+bool mt_payload_get(struct mt_payload *payload, uint16_t kind, void *out);
+
+/* The same for a label. Its category is stored by its name: its number means something only to the sink that gave it. The
+ * category of a label that was decoded is 0. */
+void mt_payload_set_label(struct mt_payload *payload, const struct mt_label *label, const char *category);
 bool mt_payload_get_label(struct mt_payload *payload, struct mt_label *out, const char **out_category);
-bool mt_payload_get_span(struct mt_payload *payload, struct mt_span *out);
-bool mt_payload_get_measurement(struct mt_payload *payload, struct mt_measurement *out);
-bool mt_payload_get_name(struct mt_payload *payload, const char **out);
-bool mt_payload_get_frame(struct mt_payload *payload, struct mt_frame *out);
-bool mt_payload_get_stack(struct mt_payload *payload, struct mt_stack *out);
-bool mt_payload_get_outside(struct mt_payload *payload, struct mt_outside *out);
-bool mt_payload_get_caveat(struct mt_payload *payload, struct mt_caveat *out);
-bool mt_payload_get_ended_by(struct mt_payload *payload, mt_ended_by *out);
 
 /* Returns the number of records that a payload of `bytes` takes, head included. */
 static inline uint64_t mt_payload_records(uint64_t bytes)

@@ -114,14 +114,20 @@ static bool is_out_of_memory(struct mt_recorder *recorder)
     return mt_host_is_exhausted();
 }
 
-/* Stores recorder->payload as an item. If that is lost so are all later events, which are counted. */
-static void store_item(struct mt_recorder *recorder, uint16_t kind, uint32_t id)
+/* Stores recorder->payload. If it is lost so are all later events, which are counted. */
+static void store_payload(struct mt_recorder *recorder, uint16_t kind, uint32_t id)
 {
     uint64_t records = mt_payload_records(recorder->payload.length);
     if (!reserve(recorder, records))
         return;
     mt_payload_write(&recorder->payload, kind, id, recorder->ring);
     mt_ring_publish(recorder->ring, records);
+}
+
+static void store_item(struct mt_recorder *recorder, uint16_t kind, uint32_t id, const void *item)
+{
+    mt_payload_set(&recorder->payload, kind, item);
+    store_payload(recorder, kind, id);
 }
 
 static mt_label_id intern_label(void *context, const struct mt_label *label)
@@ -133,7 +139,7 @@ static mt_label_id intern_label(void *context, const struct mt_label *label)
     mt_label_id id = mt_interner_label(recorder->interner, label, &is_new);
     if (is_new) {
         mt_payload_set_label(&recorder->payload, label, mt_interner_category_name(recorder->interner, label->category));
-        store_item(recorder, MT_RECORD_LABEL, id);
+        store_payload(recorder, MT_RECORD_LABEL, id);
     }
     return id;
 }
@@ -156,10 +162,8 @@ static mt_span_id intern_span(void *context, mt_span_id parent, const char *name
     if (is_out_of_memory(recorder))
         return 0;
     mt_span_id id = mt_interner_span(recorder->interner, parent, name, &is_new);
-    if (is_new) {
-        mt_payload_set_span(&recorder->payload, mt_interner_find_span(recorder->interner, id));
-        store_item(recorder, MT_RECORD_SPAN, id);
-    }
+    if (is_new)
+        store_item(recorder, MT_RECORD_SPAN, id, mt_interner_find_span(recorder->interner, id));
     return id;
 }
 
@@ -170,10 +174,8 @@ static mt_frame_id intern_frame(void *context, const struct mt_frame *frame)
     if (is_out_of_memory(recorder))
         return 0;
     mt_frame_id id = mt_interner_frame(recorder->interner, frame, &is_new);
-    if (is_new) {
-        mt_payload_set_frame(&recorder->payload, frame);
-        store_item(recorder, MT_RECORD_FRAME, id);
-    }
+    if (is_new)
+        store_item(recorder, MT_RECORD_FRAME, id, frame);
     return id;
 }
 
@@ -184,18 +186,14 @@ static mt_stack_id intern_stack(void *context, mt_stack_id parent, mt_frame_id f
     if (is_out_of_memory(recorder))
         return 0;
     mt_stack_id id = mt_interner_stack(recorder->interner, parent, frame, &is_new);
-    if (is_new) {
-        mt_payload_set_stack(&recorder->payload, mt_interner_find_stack(recorder->interner, id));
-        store_item(recorder, MT_RECORD_STACK, id);
-    }
+    if (is_new)
+        store_item(recorder, MT_RECORD_STACK, id, mt_interner_find_stack(recorder->interner, id));
     return id;
 }
 
 static void store_outside(void *context, const struct mt_outside *outside)
 {
-    struct mt_recorder *recorder = context;
-    mt_payload_set_outside(&recorder->payload, outside);
-    store_item(recorder, MT_RECORD_OUTSIDE, 0);
+    store_item(context, MT_RECORD_OUTSIDE, 0, outside);
 }
 
 static void store_kernel(void *context, const struct mt_kernel *kernel)
@@ -205,10 +203,8 @@ static void store_kernel(void *context, const struct mt_kernel *kernel)
     if (is_out_of_memory(recorder))
         return;
     uint32_t name = mt_name_set_number(recorder->kernel_names, kernel->name, &is_new);
-    if (is_new) {
-        mt_payload_set_name(&recorder->payload, kernel->name);
-        store_item(recorder, MT_RECORD_KERNEL_NAME, name);
-    }
+    if (is_new)
+        store_item(recorder, MT_RECORD_KERNEL_NAME, name, &kernel->name);
     if (reserve(recorder, 1))
         store_record(recorder->ring, mt_record_of_kernel(kernel, name), false);
 }
@@ -234,20 +230,17 @@ mt_status mt_recorder_flush(struct mt_recorder *recorder)
 void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t step, double value)
 {
     const struct mt_measurement measurement = {.name = name, .step = step, .value = value};
-    mt_payload_set_measurement(&recorder->payload, &measurement);
-    store_item(recorder, MT_RECORD_MEASUREMENT, 0);
+    store_item(recorder, MT_RECORD_MEASUREMENT, 0, &measurement);
 }
 
 void mt_recorder_caveat(struct mt_recorder *recorder, const struct mt_caveat *caveat)
 {
-    mt_payload_set_caveat(&recorder->payload, caveat);
-    store_item(recorder, MT_RECORD_CAVEAT, 0);
+    store_item(recorder, MT_RECORD_CAVEAT, 0, caveat);
 }
 
 void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason)
 {
-    mt_payload_set_ended_by(&recorder->payload, reason);
-    store_item(recorder, MT_RECORD_ENDED_BY, 0);
+    store_item(recorder, MT_RECORD_ENDED_BY, 0, &reason);
 }
 
 const struct mt_sink *mt_recorder_sink(struct mt_recorder *recorder)
