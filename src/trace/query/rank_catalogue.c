@@ -23,22 +23,40 @@ struct stamp {
     int64_t bytes, changed_ns;
 };
 
+/* The columns of table rank that hold a member of struct mt_rank: X(column, type, member). */
+#define RANK_COLUMNS(X)                                                                                                \
+    X(run, INTEGER, run)                                                                                               \
+    X(rank, INTEGER, rank)                                                                                             \
+    X(local_rank, INTEGER, local_rank)                                                                                 \
+    X(world_size, INTEGER, world_size)                                                                                 \
+    X(host, TEXT, host)                                                                                                \
+    X(job, TEXT, job)                                                                                                  \
+    X(name, TEXT, name)                                                                                                \
+    X(state, TEXT, state)                                                                                              \
+    X(device, TEXT, device)                                                                                            \
+    X(started_at, TEXT, started_at)                                                                                    \
+    X(steps, INTEGER, steps)                                                                                           \
+    X(allocated, INTEGER, peak_bytes[MT_MEASURE_ALLOCATED])                                                            \
+    X(requested, INTEGER, peak_bytes[MT_MEASURE_REQUESTED])                                                            \
+    X(reserved, INTEGER, peak_bytes[MT_MEASURE_RESERVED])                                                              \
+    X(step, INTEGER, step)                                                                                             \
+    X(phase, TEXT, phase)                                                                                              \
+    X(span, TEXT, span)                                                                                                \
+    X(growing_steps, INTEGER, growing_steps)                                                                           \
+    X(growth_bytes, INTEGER, growth_bytes)
+
+#define DECLARED(column, type, member) ", " #column " " #type
+#define RANK_TABLE "trace TEXT" RANK_COLUMNS(DECLARED) ", PRIMARY KEY (trace, run)"
 static const char tables[] =
     "DROP TABLE IF EXISTS trace; DROP TABLE IF EXISTS rank; DROP TABLE IF EXISTS share;"
     "CREATE TABLE trace (name TEXT PRIMARY KEY, bytes INTEGER, changed_ns INTEGER, problem TEXT);"
-    "CREATE TABLE rank (trace TEXT, run INTEGER, rank INTEGER, local_rank INTEGER, world_size INTEGER, host TEXT, job "
-    "TEXT,"
-    " name TEXT, state TEXT, device TEXT, started_at TEXT, steps INTEGER, allocated INTEGER, requested INTEGER,"
-    " reserved INTEGER, step INTEGER, phase TEXT, span TEXT, growing_steps INTEGER, growth_bytes INTEGER,"
-    " PRIMARY KEY (trace, run)) WITHOUT ROWID;"
+    "CREATE TABLE rank (" RANK_TABLE ") WITHOUT ROWID;"
     "CREATE TABLE share (trace TEXT, run INTEGER, key INTEGER, name TEXT, bytes INTEGER,"
     " PRIMARY KEY (trace, run, key, name)) WITHOUT ROWID;"
     "PRAGMA application_id = " CATALOGUE_ID "; PRAGMA user_version = 1";
 
-#define RANK_COLUMNS                                                                                                   \
-    "trace, run, rank, local_rank, world_size, host, job, name, state, device, started_at, steps, allocated, "         \
-    "requested,"                                                                                                       \
-    " reserved, step, phase, span, growing_steps, growth_bytes"
+#define NAMED(column, type, member) ", " #column
+#define RANK_COLUMN_NAMES "trace" RANK_COLUMNS(NAMED)
 
 /* ---- open ---- */
 
@@ -127,15 +145,8 @@ static mt_status store_rank(void *context, const struct mt_rank *rank)
 {
     struct storing *storing = context;
     storing->goes_on |= strcmp(rank->state, mt_run_state_name(MT_RUN_RUNNING)) == 0;
-    MT_TRY(MT_RUN_WITH(
-        storing->add_rank, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(rank->run), MT_BIND_INTEGER(rank->rank),
-        MT_BIND_INTEGER(rank->local_rank), MT_BIND_INTEGER(rank->world_size), MT_BIND_TEXT(rank->host),
-        MT_BIND_TEXT(rank->job), MT_BIND_TEXT(rank->name), MT_BIND_TEXT(rank->state), MT_BIND_TEXT(rank->device),
-        MT_BIND_TEXT(rank->started_at), MT_BIND_INTEGER(rank->steps),
-        MT_BIND_INTEGER(rank->peak_bytes[MT_MEASURE_ALLOCATED]),
-        MT_BIND_INTEGER(rank->peak_bytes[MT_MEASURE_REQUESTED]), MT_BIND_INTEGER(rank->peak_bytes[MT_MEASURE_RESERVED]),
-        MT_BIND_INTEGER(rank->step), MT_BIND_TEXT(rank->phase), MT_BIND_TEXT(rank->span),
-        MT_BIND_INTEGER(rank->growing_steps), MT_BIND_INTEGER(rank->growth_bytes)));
+#define BOUND(column, type, member) , MT_BIND_##type(rank->member)
+    MT_TRY(MT_RUN_WITH(storing->add_rank, 1, MT_BIND_TEXT(storing->name) RANK_COLUMNS(BOUND)));
     for (size_t i = 0; i < rank->share_count; i++)
         MT_TRY(MT_RUN_WITH(storing->add_share, 1, MT_BIND_TEXT(storing->name), MT_BIND_INTEGER(rank->run),
                            MT_BIND_INTEGER(rank->shares[i].key), MT_BIND_TEXT(rank->shares[i].name),
@@ -218,7 +229,7 @@ mt_status mt_rank_catalogue_update(struct mt_rank_catalogue *catalogue, const ch
 {
     struct storing storing = {.database = catalogue->database};
     MT_TRY(mt_database_begin(catalogue->database));
-    mt_status status = mt_database_prepare_insert(catalogue->database, "rank", RANK_COLUMNS, &storing.add_rank);
+    mt_status status = mt_database_prepare_insert(catalogue->database, "rank", RANK_COLUMN_NAMES, &storing.add_rank);
     MT_THEN(status, mt_database_prepare_insert(catalogue->database, "share", "trace, run, key, name, bytes",
                                                &storing.add_share));
     MT_THEN(status, read_changed(&storing, folder, names, count));
@@ -248,50 +259,12 @@ static const char *keep_path(struct mt_ranks *ranks, const char *folder, const c
 
 static struct mt_rank rank_of(struct mt_ranks *ranks, const char *folder, const struct mt_statement *row)
 {
-    enum {
-        TRACE,
-        RUN,
-        RANK,
-        LOCAL,
-        WORLD,
-        HOST,
-        JOB,
-        NAME,
-        STATE,
-        DEVICE,
-        STARTED,
-        STEPS,
-        ALLOCATED,
-        REQUESTED,
-        RESERVED,
-        STEP,
-        PHASE,
-        SPAN,
-        GROWING,
-        GROWTH
-    };
-    return (struct mt_rank){
-        .file = keep_path(ranks, folder, mt_statement_text(row, TRACE)),
-        .run = mt_statement_integer(row, RUN),
-        .rank = mt_statement_integer(row, RANK),
-        .local_rank = mt_statement_integer(row, LOCAL),
-        .world_size = mt_statement_integer(row, WORLD),
-        .host = keep(ranks, mt_statement_text(row, HOST)),
-        .job = keep(ranks, mt_statement_text(row, JOB)),
-        .name = keep(ranks, mt_statement_text(row, NAME)),
-        .state = keep(ranks, mt_statement_text(row, STATE)),
-        .device = keep(ranks, mt_statement_text(row, DEVICE)),
-        .started_at = keep(ranks, mt_statement_text(row, STARTED)),
-        .steps = mt_statement_integer(row, STEPS),
-        .peak_bytes = {[MT_MEASURE_ALLOCATED] = (uint64_t)mt_statement_integer(row, ALLOCATED),
-                       [MT_MEASURE_REQUESTED] = (uint64_t)mt_statement_integer(row, REQUESTED),
-                       [MT_MEASURE_RESERVED] = (uint64_t)mt_statement_integer(row, RESERVED)},
-        .step = mt_statement_integer(row, STEP),
-        .phase = keep(ranks, mt_statement_text(row, PHASE)),
-        .span = keep(ranks, mt_statement_text(row, SPAN)),
-        .growing_steps = mt_statement_integer(row, GROWING),
-        .growth_bytes = (uint64_t)mt_statement_integer(row, GROWTH),
-    };
+#define PLACE(column, type, member) PLACE_##column,
+    enum { TRACE, RANK_COLUMNS(PLACE) };
+#define READ_INTEGER(column) mt_statement_integer(row, PLACE_##column)
+#define READ_TEXT(column) keep(ranks, mt_statement_text(row, PLACE_##column))
+#define READ(column, type, member) .member = READ_##type(column),
+    return (struct mt_rank){.file = keep_path(ranks, folder, mt_statement_text(row, TRACE)), RANK_COLUMNS(READ)};
 }
 
 /* Adds the shares to the ranks from `first` on, which are ordered as the shares are: by trace and run. */
@@ -326,8 +299,8 @@ mt_status mt_rank_catalogue_load(struct mt_rank_catalogue *catalogue, const char
                  "SELECT name, problem FROM trace WHERE ?1 AND problem IS NOT NULL ORDER BY name", MT_BIND_INTEGER(1))
         *MT_HOST_ADD(out->problems, out->problem_count) = (struct mt_rank_problem){
             keep_path(out, folder, mt_statement_text(row, 0)), keep(out, mt_statement_text(row, 1))};
-    MT_EACH_ROW (row, status, catalogue->database, "SELECT " RANK_COLUMNS " FROM rank WHERE ?1 ORDER BY trace, run",
-                 MT_BIND_INTEGER(1))
+    MT_EACH_ROW (row, status, catalogue->database,
+                 "SELECT " RANK_COLUMN_NAMES " FROM rank WHERE ?1 ORDER BY trace, run", MT_BIND_INTEGER(1))
         *MT_HOST_ADD(out->items, out->count) = rank_of(out, folder, row);
     return status == MT_OK ? load_shares(catalogue, out, first, folder) : status;
 }
