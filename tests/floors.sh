@@ -28,7 +28,7 @@ producers/file      base trace/store run
 producers/program   base device trace/store trace/query run
 analysis            base device alloc trace/store trace/query run producers/model producers/file producers/program
 words               base answer alloc trace/query producers/model analysis
-page                base trace/store trace/query analysis
+page                base answer trace/store trace/query analysis
 api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer
 study               base words device alloc trace/store trace/query run producers/model analysis answer
 cli                 base answer words device alloc operators trace/store trace/query trace/export run producers/model producers/file producers/program producers/cuda analysis study page

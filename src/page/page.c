@@ -1,8 +1,8 @@
 #include "page/page.h"
 
+#include "answer/row.h"
 #include "mt_page_shell.h"
 #include "page/page_chunk.h"
-#include "page/page_json.h"
 #include "page/page_run.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ static const char CHUNKS[] = "<!-- chunks -->\n";
 static void append_names(json_t *list, const struct mt_name_set *set, uint32_t count)
 {
     for (uint32_t i = 1; i <= count; i++)
-        json_array_append_new(list, mt_page_json_text(mt_name_set_name(set, i)));
+        json_array_append_new(list, mt_json_text(mt_name_set_name(set, i)));
 }
 
 static json_t *describe_phases(void)
@@ -39,7 +39,7 @@ static json_t *list_firsts(const struct mt_page_table *table, size_t index)
 {
     json_t *list = json_array();
     for (size_t part = 0; part < mt_page_table_chunks(table); part++)
-        json_array_append_new(list, mt_page_json_number(mt_page_table_first(table, index, part)));
+        json_array_append_new(list, json_integer(mt_page_table_first(table, index, part)));
     return list;
 }
 
@@ -50,7 +50,7 @@ static json_t *describe_column(const struct mt_page_table *table, size_t index)
     json_object_set_new(object, "name", json_string(column->name));
     json_object_set_new(object, "width", json_integer(table->shape[index].width));
     json_object_set_new(object, "coding", json_string(column->coding == MT_PAGE_DELTA ? "delta" : "plain"));
-    json_object_set_new(object, "unit", mt_page_json_number(table->shape[index].unit));
+    json_object_set_new(object, "unit", json_integer(table->shape[index].unit));
     if (column->coding == MT_PAGE_DELTA)
         json_object_set_new(object, "first", list_firsts(table, index));
     return object;
@@ -61,9 +61,9 @@ static json_t *describe_table(const struct mt_page_table *table)
     json_t *object = json_object(), *columns = json_array();
     for (size_t i = 0; i < table->column_count; i++)
         json_array_append_new(columns, describe_column(table, i));
-    json_object_set_new(object, "rows", mt_page_json_number(table->row_count));
+    json_object_set_new(object, "rows", json_integer(table->row_count));
     json_object_set_new(object, "part_rows", json_integer(MT_PAGE_PART_ROWS));
-    json_object_set_new(object, "first_chunk", mt_page_json_number(table->first_chunk));
+    json_object_set_new(object, "first_chunk", json_integer(table->first_chunk));
     json_object_set_new(object, "columns", columns);
     return object;
 }
@@ -85,8 +85,8 @@ static mt_status describe_settings(const struct mt_page_source *source, json_t *
     mt_status status = mt_trace_settings(source->trace, source->run, &rows, &count);
     for (size_t i = 0; i < count; i++) {
         json_t *pair = json_array();
-        json_array_append_new(pair, mt_page_json_text(rows[i].name));
-        json_array_append_new(pair, mt_page_json_text(rows[i].value));
+        json_array_append_new(pair, mt_json_text(rows[i].name));
+        json_array_append_new(pair, mt_json_text(rows[i].value));
         json_array_append_new(settings, pair);
     }
     json_object_set_new(object, "settings", settings);
@@ -103,7 +103,7 @@ static mt_status describe_peaks(const struct mt_page_source *source, json_t *obj
         status = mt_trace_peak(source->trace, source->run, (mt_measure)measure, &peak);
         if (status == MT_OK && peak.bytes > 0) {
             json_t *one = json_object();
-            json_object_set_new(one, "bytes", mt_page_json_number(peak.bytes));
+            json_object_set_new(one, "bytes", json_integer(peak.bytes));
             json_object_set_new(one, "event", json_integer(peak.event - source->run->first_event));
             json_object_set_new(peaks, mt_measure_name((mt_measure)measure), one);
         }
@@ -118,17 +118,17 @@ static mt_status describe_run(const struct mt_page_source *source, const struct 
     const struct mt_run *run = source->run;
     assert(page->run == run);
     json_t *object = json_object();
-    json_object_set_new(object, "trace", mt_page_json_text(source->path));
+    json_object_set_new(object, "trace", mt_json_text(source->path));
     json_object_set_new(object, "id", json_integer(run->id));
-    json_object_set_new(object, "name", mt_page_json_text(run->name));
-    json_object_set_new(object, "state", mt_page_json_text(run->state));
-    json_object_set_new(object, "started_at", mt_page_json_text(run->started_at));
-    json_object_set_new(object, "device", mt_page_json_text(run->device));
-    json_object_set_new(object, "capacity_bytes", mt_page_json_number(run->capacity_bytes));
+    json_object_set_new(object, "name", mt_json_text(run->name));
+    json_object_set_new(object, "state", mt_json_text(run->state));
+    json_object_set_new(object, "started_at", mt_json_text(run->started_at));
+    json_object_set_new(object, "device", mt_json_text(run->device));
+    json_object_set_new(object, "capacity_bytes", json_integer(run->capacity_bytes));
     json_object_set_new(object, "first_event", json_integer(run->first_event));
     json_object_set_new(object, "event_count", json_integer(run->event_count));
     json_object_set_new(object, "lost_events", json_integer(run->lost_events));
-    json_object_set_new(object, "time_unit_ns", mt_page_json_number(page->time_unit_ns));
+    json_object_set_new(object, "time_unit_ns", json_integer(page->time_unit_ns));
     json_object_set_new(object, "tables", describe_tables(page));
     json_array_append_new(runs, object);
     MT_TRY(describe_settings(source, object));
@@ -144,7 +144,7 @@ static mt_status describe(const struct mt_page_plan *plan, const struct mt_page_
     append_names(texts, names->texts, names->text_count);
     append_names(categories, names->categories, names->category_count);
     json_object_set_new(object, "format", json_integer(PAGE_FORMAT));
-    json_object_set_new(object, "program", mt_page_json_text(plan->program));
+    json_object_set_new(object, "program", mt_json_text(plan->program));
     json_object_set_new(object, "texts", texts);
     json_object_set_new(object, "categories", categories);
     json_object_set_new(object, "phases", describe_phases());

@@ -1,7 +1,7 @@
 #include "page/page_ranks.h"
 
+#include "answer/row.h"
 #include "base/memory.h"
-#include "page/page_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,7 +64,7 @@ static json_t *describe_excess(const struct mt_job_rank *rank)
     if (rank->excess_count == 0)
         return json_null();
     json_t *object = json_object();
-    json_object_set_new(object, "category", mt_page_json_text(rank->excesses[0].category));
+    json_object_set_new(object, "category", mt_json_text(rank->excesses[0].category));
     json_object_set_new(object, "bytes", json_integer(rank->excesses[0].bytes));
     return object;
 }
@@ -73,7 +73,7 @@ static json_t *describe_curve(const struct mt_curve *curve)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < curve->count; i++)
-        json_array_append_new(list, mt_page_json_number(curve->bytes[i]));
+        json_array_append_new(list, json_integer(curve->bytes[i]));
     return list;
 }
 
@@ -95,17 +95,17 @@ static json_t *describe_rank(const struct mt_job_rank *rank, const struct mt_pag
     json_object_set_new(object, "rank", json_integer(of->rank));
     json_object_set_new(object, "run", describe_name(of, place));
     json_object_set_new(object, "alike", json_integer(rank->alike));
-    json_object_set_new(object, "host", mt_page_json_text(of->host));
-    json_object_set_new(object, "state", mt_page_json_text(of->state));
-    json_object_set_new(object, "peak_bytes", mt_page_json_number(of->peak_bytes[MT_MEASURE_ALLOCATED]));
+    json_object_set_new(object, "host", mt_json_text(of->host));
+    json_object_set_new(object, "state", mt_json_text(of->state));
+    json_object_set_new(object, "peak_bytes", json_integer(of->peak_bytes[MT_MEASURE_ALLOCATED]));
     json_object_set_new(object, "step", json_integer(of->step));
-    json_object_set_new(object, "phase", mt_page_json_text(of->phase));
-    json_object_set_new(object, "span", mt_page_json_text(of->span));
+    json_object_set_new(object, "phase", mt_json_text(of->phase));
+    json_object_set_new(object, "span", mt_json_text(of->span));
     json_object_set_new(object, "above_median_bytes", json_integer(rank->above_median_bytes));
     json_object_set_new(object, "excess", describe_excess(rank));
     json_object_set_new(object, "is_whole", json_boolean(page->is_whole));
-    json_object_set_new(object, "duration_ns", mt_page_json_number(page->curve.duration_ns));
-    json_object_set_new(object, "bin_ns", mt_page_json_number(page->curve.bin_ns));
+    json_object_set_new(object, "duration_ns", json_integer(page->curve.duration_ns));
+    json_object_set_new(object, "bin_ns", json_integer(page->curve.bin_ns));
     json_object_set_new(object, "bytes", describe_curve(&page->curve));
     return object;
 }
@@ -118,8 +118,8 @@ static json_t *describe(const struct mt_page_job *page, const struct mt_page_ran
         json_array_append_new(list, describe_rank(&job->ranks[i], &ranks[i], page->place));
     for (size_t i = 0; i < job->missing_count; i++)
         json_array_append_new(missing, json_integer(job->missing[i]));
-    json_object_set_new(object, "job", mt_page_json_text(job->job));
-    json_object_set_new(object, "place", mt_page_json_text(page->place));
+    json_object_set_new(object, "job", mt_json_text(job->job));
+    json_object_set_new(object, "place", mt_json_text(page->place));
     json_object_set_new(object, "shown", json_integer(page->shown));
     json_object_set_new(object, "missing", missing);
     json_object_set_new(object, "ranks", list);
