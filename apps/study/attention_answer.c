@@ -97,6 +97,7 @@ static const struct mt_field csv_fields[] = {
     MT_DIGITS(CELL, backward_csv, "backward_ms", NULL, NULL),
     MT_FIELDS_END,
 };
+const struct mt_row_type mt_attention_csv_type = MT_ROW_TYPE(CELL, csv_fields);
 #undef CELL
 
 #define LIMIT struct mt_attention_limit
@@ -224,21 +225,4 @@ void mt_attention_limit_fill(struct mt_attention_limit *limit)
 json_t *mt_attention_json(const struct mt_attention_answer *answer)
 {
     return mt_row_json(answer->has_peer ? &mt_attention_answer_type : &answer_type, answer);
-}
-
-void mt_attention_write_csv(const struct mt_attention_answer *answer)
-{
-    struct mt_text lines = {0};
-    for (const struct mt_field *field = csv_fields; field->name != NULL; field++)
-        mt_text_add(&lines, "%s%s", field == csv_fields ? "" : ",", field->name);
-    mt_text_add(&lines, "\n");
-    for (size_t i = 0; i < answer->cell_count; i++) {
-        for (const struct mt_field *field = csv_fields; field->name != NULL; field++) {
-            mt_text_add(&lines, "%s", field == csv_fields ? "" : ",");
-            mt_field_add_exact(field, &answer->cells[i], &lines);
-        }
-        mt_text_add(&lines, "\n");
-    }
-    fputs(mt_text_get(&lines), answer->screen.file);
-    mt_text_release(&lines);
 }

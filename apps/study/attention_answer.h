@@ -62,16 +62,14 @@ struct mt_attention_answer {
 void mt_attention_cell_fill(struct mt_attention_cell *cell);
 void mt_attention_limit_fill(struct mt_attention_limit *limit);
 
-/* The descriptions of cells and limits, as tables have them, and of the whole answer. */
-extern const struct mt_row_type mt_attention_cell_type, mt_attention_limit_type;
+/* The descriptions of cells, as tables and CSV have them, of limits, and of the whole answer. */
+extern const struct mt_row_type mt_attention_cell_type, mt_attention_csv_type, mt_attention_limit_type;
 extern const struct mt_row_type mt_attention_answer_type; /* with a peer */
 
 /* Returns the answer as JSON; the caller releases it. */
 json_t *mt_attention_json(const struct mt_attention_answer *answer);
 
-/* Print on the answer's screen: the cells, a line each; and for people, tables with the variants side by side, and sentences
- * that follow from them. */
-void mt_attention_write_csv(const struct mt_attention_answer *answer);
+/* Prints tables with the variants side by side on the answer's screen, and sentences that follow from them. */
 void mt_attention_write_text(const struct mt_attention_answer *answer);
 
 #endif

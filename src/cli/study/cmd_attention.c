@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
+#include "cli/output/report_form.h"
 #include "cli/run/told_session.h"
 #include "producers/model/settings.h"
 #include "study/attention_answer.h"
@@ -201,16 +202,17 @@ static void print_next(const struct mt_attention_answer *answer)
     mt_text_release(&file);
 }
 
-static void print_answer(const struct attention_options *given, const struct mt_attention_answer *answer)
+static mt_status print_answer(const struct attention_options *given, const struct mt_attention_answer *answer)
 {
+    if (given->format == FORMAT_CSV)
+        return mt_rows_print_csv(&mt_attention_csv_type, answer->cells, answer->cell_count);
     if (given->json) {
         mt_json_print(mt_attention_json(answer));
-    } else if (given->format == FORMAT_CSV) {
-        mt_attention_write_csv(answer);
     } else {
         mt_attention_write_text(answer);
         print_next(answer);
     }
+    return MT_OK;
 }
 
 static mt_status study_grid(const struct attention_options *given, struct mt_attention_session *session,
@@ -231,8 +233,7 @@ static mt_status study_grid(const struct attention_options *given, struct mt_att
     answer.limits = mt_host_alloc(answer.limit_count * sizeof *answer.limits);
     mt_status status = run_cells(session, &answer);
     MT_THEN(status, find_limits(session, &answer));
-    if (status == MT_OK)
-        print_answer(given, &answer);
+    MT_THEN(status, print_answer(given, &answer));
     free(answer.cells);
     free(answer.limits);
     return status;
