@@ -113,15 +113,8 @@ mt_status mt_report_account(struct mt_report *report)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
     struct mt_report_rows rows = mt_report_select(report, NULL);
-    mt_status status = MT_OK;
     mt_page_section(report->page, "account", "The whole model by formula");
-    const struct mt_report_run *run = mt_report_longest(&pairs.autocast);
-    if (run != NULL)
-        status = add_account(report, &((const struct mt_report_pair *)run)->baseline); /* a pair begins with its run */
-    else
-        run = mt_report_longest(&rows);
-    if (status == MT_OK && run != NULL)
-        status = add_account(report, run);
+    mt_status status = mt_report_add_longest(report, &pairs, &rows, add_account);
     MT_THEN(status, say_exact(report));
     mt_report_pairs_release(&pairs);
     mt_report_rows_release(&rows);

@@ -409,16 +409,9 @@ static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
 {
     struct mt_report_pairs pairs = mt_report_pair(report);
     struct mt_report_rows all = mt_report_select(report, NULL);
-    mt_status status = MT_OK;
     keep_mode(&pairs.autocast, mode);
     keep_mode(&all, mode);
-    const struct mt_report_run *run = mt_report_longest(&pairs.autocast);
-    if (run != NULL)
-        status = add_largest(report, &((const struct mt_report_pair *)run)->baseline); /* a pair begins with its run */
-    else
-        run = mt_report_longest(&all);
-    if (status == MT_OK && run != NULL)
-        status = add_largest(report, run);
+    mt_status status = mt_report_add_longest(report, &pairs, &all, add_largest);
     mt_report_pairs_release(&pairs);
     mt_report_rows_release(&all);
     return status;

@@ -107,7 +107,8 @@ static bool is_steady(const struct mt_report_run *run)
     return run->is_oom || run->run.last_full_step >= 1 || strcmp(run->mode, "fwd_bwd") != 0;
 }
 
-bool mt_report_is_prediction(const struct mt_report_run *run)
+/* True if PyTorch's rules decided what the run reserved, in steps that repeat: its peaks compare with PyTorch's. */
+static bool is_prediction(const struct mt_report_run *run)
 {
     return !run->is_oom && is_steady(run) && strncmp(setting(run, "alloc"), "policy=torch", 12) == 0;
 }
@@ -173,7 +174,7 @@ static struct mt_figure time_figure(const struct mt_time_statistics *time)
 /* True if the measurement compares: on a smaller card an allocator gives segments back that it would keep there. */
 static bool has_measured(const struct mt_report_run *run)
 {
-    return run->comparable != NULL && mt_report_is_prediction(run) &&
+    return run->comparable != NULL && is_prediction(run) &&
            run->run.capacity_bytes > run->published->measured_reserved_bytes;
 }
 
@@ -354,7 +355,7 @@ static void fill_pair(struct mt_report_pair *pair)
     const struct mt_report_run *a = &pair->baseline, *b = &pair->autocast;
     pair->allocated_bytes = (int64_t)(b->allocated.bytes - a->allocated.bytes);
     pair->reserved_bytes = (int64_t)(b->reserved.bytes - a->reserved.bytes);
-    if (a->published == NULL || b->published == NULL || !mt_report_is_prediction(b))
+    if (a->published == NULL || b->published == NULL || !is_prediction(b))
         return;
     pair->measured =
         mt_figure_difference((int64_t)(b->published->measured_reserved_bytes - a->published->measured_reserved_bytes));
@@ -385,6 +386,18 @@ void mt_report_pairs_release(struct mt_report_pairs *pairs)
     mt_report_rows_release(&pairs->autocast);
     free(pairs->pairs);
     pairs->pairs = NULL;
+}
+
+mt_status mt_report_add_longest(struct mt_report *report, const struct mt_report_pairs *pairs,
+                                const struct mt_report_rows *rows,
+                                mt_status (*add)(struct mt_report *report, const struct mt_report_run *run))
+{
+    const struct mt_report_run *run = mt_report_longest(&pairs->autocast);
+    if (run != NULL)
+        MT_TRY(add(report, &((const struct mt_report_pair *)run)->baseline)); /* a pair begins with its run */
+    else
+        run = mt_report_longest(rows);
+    return run != NULL ? add(report, run) : MT_OK;
 }
 
 static bool axis_varies(const struct mt_report_rows *rows, mt_setting axis)

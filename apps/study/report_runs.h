@@ -111,8 +111,10 @@ struct mt_report_pairs {
 struct mt_report_pairs mt_report_pair(const struct mt_report *report);
 void mt_report_pairs_release(struct mt_report_pairs *pairs);
 
-/* True if PyTorch's rules decided what the run reserved, in steps that repeat: its peaks compare with PyTorch's. */
-bool mt_report_is_prediction(const struct mt_report_run *run);
+/* Calls `add` for the longest pair of the pairs' lead group, fp32 first; without pairs, for the longest of the rows. */
+mt_status mt_report_add_longest(struct mt_report *report, const struct mt_report_pairs *pairs,
+                                const struct mt_report_rows *rows,
+                                mt_status (*add)(struct mt_report *report, const struct mt_report_run *run));
 
 /* The axes in which runs differ, in the order of MT_ORDER_OF_REPORT. */
 struct mt_report_axes {
