@@ -197,11 +197,9 @@ static void compare_with_others(struct mt_report_run *run)
 
 static mt_status load_figures(struct mt_trace *trace, struct mt_report_run *run)
 {
-    mt_status status = mt_trace_steps(trace, &run->run, &run->steps);
-    MT_THEN(status, mt_trace_peak(trace, &run->run, MT_MEASURE_ALLOCATED, &run->allocated));
-    MT_THEN(status, mt_trace_peak(trace, &run->run, MT_MEASURE_RESERVED, &run->reserved));
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_trace_steps(trace, &run->run, &run->steps));
+    MT_TRY(mt_trace_peak(trace, &run->run, MT_MEASURE_ALLOCATED, &run->allocated));
+    MT_TRY(mt_trace_peak(trace, &run->run, MT_MEASURE_RESERVED, &run->reserved));
     for (int part = 0; part < MT_TIMED_PART_COUNT; part++)
         run->times[part] = time_figure(&run->steps.part[part]);
     const struct mt_figure oom = mt_figure_words("out of memory");

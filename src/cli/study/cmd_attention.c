@@ -85,10 +85,8 @@ static mt_status add_value(const struct rule *rule, const char *text, struct mt_
     int64_t value = 0;
     if (out->count == MT_MOST_LIST_VALUES)
         return mt_fail(MT_USAGE, "%s: a list has %d values at most", rule->option, MT_MOST_LIST_VALUES);
-    mt_status status = rule->choices != NULL ? read_choice(rule, text, &value)
-                                             : mt_parse_integer(rule->option, text, rule->low, rule->high, &value);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(rule->choices != NULL ? read_choice(rule, text, &value)
+                                 : mt_parse_integer(rule->option, text, rule->low, rule->high, &value));
     for (size_t i = 0; i < out->count; i++)
         if (out->values[i] == value)
             return mt_fail(MT_USAGE, "%s: the list has %s twice", rule->option, text);
@@ -246,11 +244,9 @@ static mt_status run_attention(const void *options_given)
     struct mt_attention_grid grid;
     if (given->json && given->format != FORMAT_TEXT)
         return mt_fail(MT_USAGE, "--json and --format csv are two ways to print the same: choose one");
-    mt_status status = mt_alloc_settings_parse(given->alloc, &session.alloc);
-    MT_THEN(status, mt_told_device_open(given->device, &session.device));
-    if (status != MT_OK)
-        return status;
-    status = fill_grid(given, session.device, &grid);
+    MT_TRY(mt_alloc_settings_parse(given->alloc, &session.alloc));
+    MT_TRY(mt_told_device_open(given->device, &session.device));
+    mt_status status = fill_grid(given, session.device, &grid);
     MT_THEN(status, study_grid(given, &session, &grid));
     mt_device_close(session.device);
     return status;

@@ -152,9 +152,7 @@ static mt_status read_character(struct reader *reader, char **out)
 {
     enum { REPLACEMENT = 0xFFFD };
     uint32_t unit, low;
-    mt_status status = read_unit(reader, &unit);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_unit(reader, &unit));
     const unsigned char *after = reader->at;
     if (is_high_half(unit) && take(reader, '\\') && take(reader, 'u')) {
         MT_TRY(read_unit(reader, &low));

@@ -121,9 +121,7 @@ static mt_status read_snapshot(struct torch_state *state, int64_t device)
             "its %s is no memory snapshot of PyTorch: that is a dict with \"segments\" and \"device_traces\", as "
             "torch.cuda.memory._dump_snapshot() writes it, or the list of torch.cuda.memory_snapshot()",
             mt_document_format(state->document));
-    mt_status status = mt_torch_snapshot_read(root, device, &state->snapshot);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(mt_torch_snapshot_read(root, device, &state->snapshot));
     mt_pool_streams_number(&state->snapshot);
     mt_torch_facts_read(root, &state->snapshot.settings, &state->facts);
     for (uint32_t i = 0; i < state->snapshot.pools.stream_count; i++)

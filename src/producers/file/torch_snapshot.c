@@ -352,11 +352,9 @@ mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, st
     if (out->device < 0 || out->device >= devices)
         return mt_fail(MT_USAGE, "the snapshot has %" PRIu32 " devices, from 0, and no device %" PRId64, devices,
                        out->device);
-    mt_status status = read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
-                                   mt_value_find(mt_value_find(root, "memtrace"), "after"));
-    MT_THEN(status, read_segments(&reading, segments_of(root)));
-    if (status != MT_OK)
-        return status;
+    MT_TRY(read_events(&reading, mt_value_at(traces, (uint32_t)out->device),
+                       mt_value_find(mt_value_find(root, "memtrace"), "after")));
+    MT_TRY(read_segments(&reading, segments_of(root)));
     out->elsewhere = count_elsewhere(traces, out->device);
     read_annotations(&reading, mt_value_find(root, "external_annotations"));
     mt_torch_settings_read(root, &out->settings);

@@ -278,9 +278,7 @@ static mt_status copy_text(struct mt_value_store *store, const char *data, uint3
 
 mt_status mt_value_store_text(struct mt_value_store *store, const char *data, uint32_t length, struct mt_value *out)
 {
-    mt_status status = make_room(store, &store->texts);
-    if (status != MT_OK)
-        return status;
+    MT_TRY(make_room(store, &store->texts));
     const struct slot wanted = {.hash = hash_bytes(store->seed, data, length), .kind = MT_VALUE_TEXT, .length = length};
     struct slot *slot = find(&store->texts, wanted, length, data);
     const char *text = slot->found;
