@@ -195,10 +195,9 @@ static mt_status load_run(struct mt_report *report, const struct mt_run *run, st
 static mt_status load_categories(struct mt_report *report, struct comparison *comparison)
 {
     const struct mt_report_run *const runs[] = {comparison->baseline, comparison->autocast};
-    mt_status status = MT_OK;
-    for (int side = 0; side < 2 && runs[side] != NULL && status == MT_OK; side++)
-        status = load_run(report, &runs[side]->run, comparison, side);
-    return status;
+    for (int side = 0; side < 2 && runs[side] != NULL; side++)
+        MT_TRY(load_run(report, &runs[side]->run, comparison, side));
+    return MT_OK;
 }
 
 static void fill_category(struct category_pair *pair, const struct mt_published_cell *cell)
@@ -419,9 +418,8 @@ static mt_status add_largest_of_mode(struct mt_report *report, mt_mode mode)
 
 mt_status mt_report_largest(struct mt_report *report)
 {
-    mt_status status = MT_OK;
     mt_page_section(report->page, "largest", "Largest allocations");
-    for (int mode = 0; mt_mode_names[mode] != NULL && status == MT_OK; mode++)
-        status = add_largest_of_mode(report, (mt_mode)mode);
-    return status;
+    for (int mode = 0; mt_mode_names[mode] != NULL; mode++)
+        MT_TRY(add_largest_of_mode(report, (mt_mode)mode));
+    return MT_OK;
 }

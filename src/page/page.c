@@ -176,11 +176,10 @@ enum { GROUPS = sizeof groups / sizeof groups[0] - 1 };
 static mt_status measure_tables(const struct mt_page_plan *plan, struct mt_page_run *runs)
 {
     size_t next_chunk = 1; /* chunk 0 is the description */
-    mt_status status = MT_OK;
     for (size_t group = 0; group < GROUPS; group++)
-        for (size_t i = 0; i < plan->source_count && status == MT_OK; i++)
-            status = mt_page_run_measure(&runs[i], groups[group], groups[group + 1], &next_chunk);
-    return status;
+        for (size_t i = 0; i < plan->source_count; i++)
+            MT_TRY(mt_page_run_measure(&runs[i], groups[group], groups[group + 1], &next_chunk));
+    return MT_OK;
 }
 
 static mt_status write_chunks(const struct mt_page_output *out, const struct mt_page_plan *plan,

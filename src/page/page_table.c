@@ -81,13 +81,12 @@ static mt_status measure_column(struct mt_page_table *table, size_t index)
 
 mt_status mt_page_table_measure(struct mt_page_table *table, size_t *next_chunk)
 {
-    mt_status status = MT_OK;
     assert(table->column_count <= MT_PAGE_MOST_COLUMNS && *next_chunk > 0);
     table->first_chunk = *next_chunk;
     *next_chunk += mt_page_table_chunks(table);
-    for (size_t i = 0; i < table->column_count && status == MT_OK; i++)
-        status = measure_column(table, i);
-    return status;
+    for (size_t i = 0; i < table->column_count; i++)
+        MT_TRY(measure_column(table, i));
+    return MT_OK;
 }
 
 static size_t row_bytes(const struct mt_page_table *table)

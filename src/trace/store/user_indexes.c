@@ -66,10 +66,9 @@ static mt_status compare(struct user_index *index, struct mt_database *database)
 
 static mt_status compare_all(struct user_indexes *indexes, struct mt_database *database)
 {
-    mt_status status = MT_OK;
-    for (size_t i = 0; i < indexes->count && status == MT_OK; i++)
-        status = compare(&indexes->items[i], database);
-    return status;
+    for (size_t i = 0; i < indexes->count; i++)
+        MT_TRY(compare(&indexes->items[i], database));
+    return MT_OK;
 }
 
 static bool is_text(sqlite3_stmt *row, int column, const char *text)
