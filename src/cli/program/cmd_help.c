@@ -2,9 +2,7 @@
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/output/output.h"
-#include "cli/program/completion.h"
-#include "cli/program/json_page.h"
-#include "cli/program/man_page.h"
+#include "cli/program/help_pages.h"
 #include "operators/operator_plan.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* Completions of bash, zsh and fish. */
-#include "cli/program/completion.h"
+#include "cli/program/help_pages.h"
 
 #include "device/device.h"
 

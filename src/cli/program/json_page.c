@@ -1,4 +1,4 @@
-#include "cli/program/json_page.h"
+#include "cli/program/help_pages.h"
 
 #include "answer/answer.h"
 

@@ -1,4 +1,4 @@
-#include "cli/program/man_page.h"
+#include "cli/program/help_pages.h"
 
 #include "base/text.h"
 
