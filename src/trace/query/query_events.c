@@ -13,17 +13,16 @@
 mt_status mt_trace_step_events(struct mt_trace *trace, const struct mt_run *run, int64_t step, int64_t *out_first,
                                int64_t *out_last)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", &statement);
-    mt_statement_bind_integer(statement, 2, step);
-    bool row = mt_statement_next(statement, &status);
-    if (row) {
-        *out_first = mt_statement_integer(statement, 0);
-        *out_last = mt_statement_is_null(statement, 1) ? mt_query_end(run) - 1 : mt_statement_integer(statement, 1);
+    mt_status status = MT_OK;
+    bool is_found = false;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT first_event, last_event FROM step WHERE run = ?1 AND number = ?2", MT_BIND_INTEGER(run->id),
+                 MT_BIND_INTEGER(step)) {
+        is_found = true;
+        *out_first = mt_statement_integer(row, 0);
+        *out_last = mt_statement_is_null(row, 1) ? mt_query_end(run) - 1 : mt_statement_integer(row, 1);
     }
-    mt_statement_finalize(statement);
-    return status == MT_OK && !row ? mt_query_fail_no_step(run, step) : status;
+    return status == MT_OK && !is_found ? mt_query_fail_no_step(run, step) : status;
 }
 
 mt_status mt_trace_step_of(struct mt_trace *trace, const struct mt_run *run, int64_t event, int64_t *out_step)

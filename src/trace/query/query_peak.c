@@ -26,18 +26,16 @@ static mt_status find_peak(struct mt_trace *trace, const struct mt_run *run, int
 {
     *out_bytes = 0;
     *out_event = 0;
-    struct mt_statement *statement;
-    mt_status status = mt_query_prepare(
-        trace, run, "SELECT bytes, event FROM summary_peak WHERE run = ?1 AND step = ?2 AND measure = ?3", &statement);
-    mt_statement_bind_integer(statement, 2, step);
-    mt_statement_bind_text(statement, 3, mt_measure_name(measure));
-    bool row = mt_statement_next(statement, &status);
-    if (row) {
-        *out_bytes = (uint64_t)mt_statement_integer(statement, 0);
-        *out_event = mt_statement_integer(statement, 1);
+    mt_status status = MT_OK;
+    bool is_found = false;
+    MT_EACH_ROW (row, status, trace->database,
+                 "SELECT bytes, event FROM summary_peak WHERE run = ?1 AND step = ?2 AND measure = ?3",
+                 MT_BIND_INTEGER(run->id), MT_BIND_INTEGER(step), MT_BIND_TEXT(mt_measure_name(measure))) {
+        is_found = true;
+        *out_bytes = (uint64_t)mt_statement_integer(row, 0);
+        *out_event = mt_statement_integer(row, 1);
     }
-    mt_statement_finalize(statement);
-    if (status == MT_OK && !row && step == MT_STEP_WHOLE_RUN)
+    if (status == MT_OK && !is_found && step == MT_STEP_WHOLE_RUN)
         status = check_no_block(trace, run);
     return status;
 }

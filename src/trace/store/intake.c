@@ -97,21 +97,18 @@ static mt_status prepare(struct mt_intake *intake)
 /* Reads the id of the run's first event, and the number of its records and kernels that are stored. */
 static mt_status read_run(struct mt_intake *intake)
 {
-    struct mt_statement *statement;
-    mt_status status =
-        mt_database_prepare(intake->database,
-                            "SELECT first_event, ring_position,"
-                            " (SELECT max(id) FROM kernel WHERE kernel.run = run.id) FROM run WHERE id = ?",
-                            &statement);
-    mt_statement_bind_integer(statement, 1, intake->run);
-    bool row = mt_statement_next(statement, &status);
-    if (row) {
-        intake->first_event = mt_statement_integer(statement, 0);
-        intake->position = (uint64_t)mt_statement_integer(statement, 1);
-        intake->kernel_count = mt_statement_integer(statement, 2);
+    mt_status status = MT_OK;
+    bool is_found = false;
+    MT_EACH_ROW (row, status, intake->database,
+                 "SELECT first_event, ring_position, (SELECT max(id) FROM kernel WHERE kernel.run = run.id) FROM run"
+                 " WHERE id = ?",
+                 MT_BIND_INTEGER(intake->run)) {
+        is_found = true;
+        intake->first_event = mt_statement_integer(row, 0);
+        intake->position = (uint64_t)mt_statement_integer(row, 1);
+        intake->kernel_count = mt_statement_integer(row, 2);
     }
-    mt_statement_finalize(statement);
-    if (status == MT_OK && !row)
+    if (status == MT_OK && !is_found)
         return mt_fail(MT_BAD_TRACE, "%s has no run %" PRId64, mt_database_path(intake->database), intake->run);
     bool are_numbers = intake->first_event >= 0 && intake->first_event <= MT_LAST_POSSIBLE_EVENT &&
                        intake->kernel_count >= 0 && intake->kernel_count <= MT_LAST_POSSIBLE_EVENT;

@@ -330,20 +330,19 @@ struct unfinished {
 /* Finds the first unfinished run whose number is above `after`; *out_found is false if there is none. */
 static mt_status next_unfinished(struct mt_database *database, int64_t after, struct unfinished *out, bool *out_found)
 {
-    struct mt_statement *statement;
-    mt_status status = mt_database_prepare(
-        database, "SELECT id, started_at FROM run WHERE state = 'running' AND id > ? ORDER BY id LIMIT 1", &statement);
-    mt_statement_bind_integer(statement, 1, after);
-    *out_found = mt_statement_next(statement, &status);
-    if (*out_found) {
-        const char *text = mt_statement_text(statement, 1);
-        out->run = mt_statement_integer(statement, 0);
+    mt_status status = MT_OK;
+    *out_found = false;
+    MT_EACH_ROW (row, status, database,
+                 "SELECT id, started_at FROM run WHERE state = 'running' AND id > ? ORDER BY id LIMIT 1",
+                 MT_BIND_INTEGER(after)) {
+        const char *text = mt_statement_text(row, 1);
+        *out_found = true;
+        out->run = mt_statement_integer(row, 0);
         if (out->run <= after) /* in a damaged tree the row behind the last may be the first */
             status =
                 mt_fail(MT_BAD_TRACE, "%s is damaged: its runs are not in their order", mt_database_path(database));
         snprintf(out->started_at, sizeof out->started_at, "%s", text != NULL ? text : "");
     }
-    mt_statement_finalize(statement);
     return status;
 }
 
