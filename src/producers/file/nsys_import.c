@@ -234,10 +234,8 @@ static mt_status replay_rows(struct nsys *nsys, struct mt_statement *statement,
                              mt_status (*replay_one)(struct nsys *, const struct mt_statement *))
 {
     mt_status status = MT_OK;
-    bool row = statement != NULL;
-    while (row && status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+    while (statement != NULL && mt_statement_advance(statement, &status))
         status = replay_one(nsys, statement);
-    mt_statement_finalize(statement);
     return status;
 }
 

@@ -297,14 +297,13 @@ static mt_status read_strings(struct mt_nsys_tables *tables)
 {
     struct query query = {.tables = tables};
     struct mt_statement *statement;
-    bool row = true, has_ids = has(&query, STRING_TABLE, "id");
+    bool has_ids = has(&query, STRING_TABLE, "id");
     if (!has(&query, STRING_TABLE, "value") || !has_ids)
         return query.status;
     mt_text_add(&query.sql, "SELECT id, value FROM " STRING_TABLE " WHERE value IS NOT NULL");
     mt_status status = prepare(&query, &statement);
-    while (status == MT_OK && (status = mt_statement_step(statement, &row)) == MT_OK && row)
+    while (mt_statement_advance(statement, &status))
         add_string(&tables->strings, mt_statement_integer(statement, 0), mt_statement_text(statement, 1));
-    mt_statement_finalize(statement);
     return status;
 }
 

@@ -49,8 +49,7 @@ static mt_status check_identity(struct mt_database *database, const struct ident
     return mt_trace_format_check(database, identity->format);
 }
 
-/* Closes *database after a failure. */
-static mt_status finish_open(mt_status status, struct mt_database **database)
+mt_status mt_database_keep(mt_status status, struct mt_database **database)
 {
     if (status == MT_OK)
         return MT_OK;
@@ -64,7 +63,7 @@ mt_status mt_database_create_export(const char *path, struct mt_database **out)
     mt_status status = mt_database_connect(path, MT_ACCESS_WRITE, out);
     MT_THEN(status, mt_database_execute(*out, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF;"
                                               " PRAGMA locking_mode = EXCLUSIVE; BEGIN"));
-    return finish_open(status, out);
+    return mt_database_keep(status, out);
 }
 
 static mt_status check_and_view(struct mt_database *database)
@@ -91,7 +90,7 @@ static mt_status finish_reading(mt_status status, struct mt_database **out)
         bound_texts(*out);
         mt_database_end_reading(*out);
     }
-    return finish_open(status, out);
+    return mt_database_keep(status, out);
 }
 
 mt_status mt_database_open_reading(const char *path, struct mt_database **out)
@@ -132,7 +131,7 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out)
     mt_status status = mt_database_connect(path, access, out);
     if (status == MT_OK)
         sqlite3_limit(mt_database_handle(*out), SQLITE_LIMIT_LENGTH, MOST_FOREIGN_BYTES);
-    return finish_open(status, out);
+    return mt_database_keep(status, out);
 }
 
 /* Keeps room at the end of each page of an empty file for its checksum. */
@@ -192,5 +191,5 @@ mt_status mt_database_open_writing(const char *path, struct mt_database **out)
 {
     mt_status status = mt_database_connect(path, MT_ACCESS_WRITE, out);
     MT_THEN(status, set_up_writing(*out));
-    return finish_open(status, out);
+    return mt_database_keep(status, out);
 }

@@ -43,4 +43,7 @@ mt_status mt_database_open_foreign(const char *path, struct mt_database **out);
  * the file is of no use, so nothing protects it from a crash. */
 mt_status mt_database_create_export(const char *path, struct mt_database **out);
 
+/* Returns `status`, what came of preparing *database for its use. If that failed, closes it, and sets it to NULL. */
+mt_status mt_database_keep(mt_status status, struct mt_database **database);
+
 #endif

@@ -61,11 +61,7 @@ static mt_status open_live(const char *path, struct mt_database **out)
 {
     mt_status status = mt_database_open_reading(path, out);
     MT_THEN(status, derive_live_run(*out));
-    if (status == MT_OK)
-        return MT_OK;
-    mt_database_close(*out);
-    *out = NULL;
-    return status;
+    return mt_database_keep(status, out);
 }
 
 enum { COPY_BYTES = 1 << 20 };
@@ -153,11 +149,7 @@ static mt_status open_folded(const struct copy *copy, struct mt_database **out)
     MT_TRY(mt_database_open_writing(copy->file.data, out));
     mt_status status = mt_database_execute(*out, "PRAGMA journal_mode = DELETE; PRAGMA journal_mode = MEMORY;"
                                                  "PRAGMA synchronous = OFF");
-    if (status == MT_OK)
-        return MT_OK;
-    mt_database_close(*out);
-    *out = NULL;
-    return status;
+    return mt_database_keep(status, out);
 }
 
 static mt_status copy_into(const char *base, const char *path, struct mt_database **out)
@@ -211,11 +203,8 @@ static mt_status open_copy_at(const char *path, int place, struct mt_ring *ring,
     bool damaged;
     MT_TRY(open_private_copy(path, place, out));
     mt_status status = mt_recovery_run(*out, ring, &damaged);
-    if (status == MT_OK)
-        return mt_database_execute(*out, "PRAGMA query_only = ON");
-    mt_database_close(*out);
-    *out = NULL;
-    return status;
+    MT_THEN(status, mt_database_execute(*out, "PRAGMA query_only = ON"));
+    return mt_database_keep(status, out);
 }
 
 /* Recovers a copy at the first place that has room for it and for the rest. Fails with the text of the first that has
