@@ -103,7 +103,8 @@ bool mt_torch_settings_is_uniform(const struct mt_torch_settings *settings)
     return true;
 }
 
-void mt_torch_settings_format(const struct mt_torch_settings *settings, struct mt_text *out)
+/* Adds them as --alloc spells them, "policy=torch,…", without divisions that differ by size. */
+static void format(const struct mt_torch_settings *settings, struct mt_text *out)
 {
     char share[32];
     mt_text_add(out, "policy=torch");
@@ -125,7 +126,7 @@ void mt_torch_facts_add(struct mt_torch_facts *facts, const char *name, const ch
 static void read_pytorch(const struct mt_torch_settings *settings, struct mt_torch_facts *out)
 {
     struct mt_text alloc = {0};
-    mt_torch_settings_format(settings, &alloc);
+    format(settings, &alloc);
     out->device = "PyTorch snapshot";
     out->alloc = alloc.data;
     mt_torch_facts_add(out, "alloc", out->alloc);

@@ -45,9 +45,6 @@ bool mt_torch_settings_split(const struct mt_torch_settings *settings, uint64_t 
 /* True if one number of divisions applies to all sizes: --alloc can't express more. */
 bool mt_torch_settings_is_uniform(const struct mt_torch_settings *settings);
 
-/* Adds them as --alloc spells them, "policy=torch,…", without divisions that differ by size. */
-void mt_torch_settings_format(const struct mt_torch_settings *settings, struct mt_text *out);
-
 /* The facts that a snapshot states about its run: if PyTorch made it, the allocator's settings; if memtrace exported it, the run's
  * device, name, state and settings. Texts are the snapshot's, but for `alloc`. */
 struct mt_torch_facts {

@@ -14,20 +14,23 @@ struct mt_cast_cache {
     size_t count;
 };
 
+static struct mt_tensor *cast(struct mt_runtime *rt, mt_role role, struct mt_tensor *x, mt_dtype dtype);
+
 /* The gradient of a cast is the cast back. */
 static void cast_backward(struct mt_runtime *rt, const struct mt_node *node, struct mt_tensor *grad,
                           struct mt_tensor **out)
 {
-    out[0] = mt_cast(rt, MT_ROLE_TEMPORARY, NULL, grad, node->edges[0].dtype);
+    out[0] = cast(rt, MT_ROLE_TEMPORARY, grad, node->edges[0].dtype);
 }
 
-struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, mt_dtype dtype)
+/* Returns x in another dtype; x itself (one more reference) if it has that dtype already. */
+static struct mt_tensor *cast(struct mt_runtime *rt, mt_role role, struct mt_tensor *x, mt_dtype dtype)
 {
     if (x == NULL || x->dtype == dtype)
         return mt_tensor_retain(x);
-    struct mt_tensor *out = mt_tensor_empty_like(rt, mt_effective_role(rt, role), name, dtype, x);
+    struct mt_tensor *out = mt_tensor_empty_like(rt, mt_effective_role(rt, role), NULL, dtype, x);
     mt_op_unary(rt, MTK_COPY, 0, out, x);
-    mt_graph_add(rt, name, cast_backward, out, x, NULL);
+    mt_graph_add(rt, NULL, cast_backward, out, x, NULL);
     return out;
 }
 
@@ -54,7 +57,7 @@ void mt_autocast_end(struct mt_runtime *rt)
 static struct mt_tensor *cast_to(struct mt_runtime *rt, mt_role role, struct mt_tensor *x, mt_dtype dtype)
 {
     struct mt_scope outer = mt_scope_category(rt, rt->scope.category, "cast");
-    struct mt_tensor *copy = mt_cast(rt, role, NULL, x, dtype);
+    struct mt_tensor *copy = cast(rt, role, x, dtype);
     rt->scope = outer;
     return copy;
 }

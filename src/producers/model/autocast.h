@@ -10,10 +10,6 @@
 
 #include "producers/model/parameter.h"
 
-/* Returns x in another dtype; x itself (one more reference) if it has that dtype already. `role` and `name` are
- * those of functions.h. */
-struct mt_tensor *mt_cast(struct mt_runtime *rt, mt_role role, const char *name, struct mt_tensor *x, mt_dtype dtype);
-
 /* Begins a region of bf16 or fp16; regions do not nest. Ending one releases the cached copies; without a region it does nothing. */
 void mt_autocast_begin(struct mt_runtime *rt, mt_dtype dtype);
 void mt_autocast_end(struct mt_runtime *rt);

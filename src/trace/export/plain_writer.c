@@ -245,15 +245,6 @@ void mt_plain_key(struct mt_plain_writer *writer, const char *key)
     put_text(writer, ": ");
 }
 
-void mt_plain_text(struct mt_plain_writer *writer, const char *text)
-{
-    begin_value(writer);
-    if (is_json(writer))
-        put_json_text(writer, text);
-    else
-        put_repaired(writer, text);
-}
-
 void mt_plain_word(struct mt_plain_writer *writer, const char *word)
 {
     begin_value(writer);
@@ -323,7 +314,11 @@ void mt_plain_line(struct mt_plain_writer *writer)
 void mt_plain_add_text(struct mt_plain_writer *writer, const char *key, const char *text)
 {
     mt_plain_key(writer, key);
-    mt_plain_text(writer, text);
+    begin_value(writer);
+    if (is_json(writer))
+        put_json_text(writer, text);
+    else
+        put_repaired(writer, text);
 }
 
 void mt_plain_add_word(struct mt_plain_writer *writer, const char *key, const char *word)

@@ -45,10 +45,7 @@ void mt_plain_close_list(struct mt_plain_writer *writer);
 /* Writes a key of the open dict. There are few different ones. */
 void mt_plain_key(struct mt_plain_writer *writer, const char *key);
 
-/* Writes text of any encoding; bytes that are not UTF-8 become U+FFFD. */
-void mt_plain_text(struct mt_plain_writer *writer, const char *text);
-
-/* The same for one of few texts, which a pickle has once. */
+/* Writes one of few texts, which a pickle has once. */
 void mt_plain_word(struct mt_plain_writer *writer, const char *word);
 void mt_plain_number(struct mt_plain_writer *writer, uint64_t number);
 void mt_plain_truth(struct mt_plain_writer *writer, bool truth);
@@ -59,7 +56,7 @@ void mt_plain_microseconds(struct mt_plain_writer *writer, uint64_t nanoseconds)
 /* Ends the line in JSON, for people who look at the file. */
 void mt_plain_line(struct mt_plain_writer *writer);
 
-/* Write a key and its value. */
+/* Write a key and its value. Text may be of any encoding; bytes that are not UTF-8 become U+FFFD. */
 void mt_plain_add_word(struct mt_plain_writer *writer, const char *key, const char *word);
 void mt_plain_add_text(struct mt_plain_writer *writer, const char *key, const char *text);
 void mt_plain_add_number(struct mt_plain_writer *writer, const char *key, uint64_t number);

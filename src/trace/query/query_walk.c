@@ -78,8 +78,9 @@ static mt_status add_span(struct mt_trace *trace, const struct mt_statement *row
     return MT_OK;
 }
 
-mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
-                         size_t *out_count)
+/* Reads the spans of a run: out_rows[number], where number 0 is the root. Every parent is below its span's number. */
+static mt_status read_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
+                            size_t *out_count)
 {
     mt_status status = MT_OK;
     struct mt_span_row *rows = NULL;
@@ -130,7 +131,7 @@ mt_status mt_walk_begin(struct mt_trace *trace, const struct mt_run *run, struct
     mt_status status = mt_database_begin_reading(trace->database);
     if (status == MT_OK) {
         status = mt_trace_labels(trace, run, &walk->labels, &walk->label_count);
-        MT_THEN(status, mt_trace_spans(trace, run, &walk->spans, &walk->span_count));
+        MT_THEN(status, read_spans(trace, run, &walk->spans, &walk->span_count));
         MT_THEN(status, mt_trace_stacks(trace, run, &walk->stacks, &walk->stack_count));
         MT_THEN(status, read_label_spans(walk));
         MT_THEN(status, prepare(walk));

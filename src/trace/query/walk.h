@@ -18,10 +18,6 @@ struct mt_span_row {
     const char *name, *path; /* "w1", "model.layers.7.ffn.w1" */
 };
 
-/* Reads the spans of a run: out_rows[number], where number 0 is the root. Every parent is below its span's number. */
-mt_status mt_trace_spans(struct mt_trace *trace, const struct mt_run *run, struct mt_span_row **out_rows,
-                         size_t *out_count);
-
 /* A call stack: its innermost frame, and the stack of the caller. Texts as in trace.h. */
 struct mt_stack_row {
     uint32_t parent;             /* 0: nothing called the frame */
