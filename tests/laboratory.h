@@ -2,8 +2,8 @@
 #ifndef MT_TESTS_LABORATORY_H
 #define MT_TESTS_LABORATORY_H
 
-#include "model_device.h"
 #include "base/interner.h"
+#include "model_device.h"
 #include "producers/model/ops.h"
 
 struct laboratory {

@@ -6,6 +6,7 @@
 
 #include "analysis/advise/advise.h"
 #include "analysis/advise/program_changes.h"
+#include "analysis/fit/fit.h"
 #include "producers/model/simulation.h"
 
 /* A run with an option. */

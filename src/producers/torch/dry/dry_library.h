@@ -41,7 +41,8 @@ void memtrace_dry_gives_default(int is_on);
 /* Replaces a process group's backend for one device type ("cuda" or "cpu") with one that moves no data. `folder` is for
  * messages between ranks. `ranks` are the group's ranks in the whole program. The last of these calls for NCCL makes it the group's default. With a device of its
  * own, NCCL's communicator begins at once. */
-void memtrace_dry_group(const char *name, const char *folder, const char *device, const char *backend, const int *ranks);
+void memtrace_dry_group(const char *name, const char *folder, const char *device, const char *backend,
+                        const int *ranks);
 
 #ifdef __cplusplus
 }
