@@ -7,9 +7,9 @@
 #include "cli/output/run_word.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/program_fit_report.h"
-#include "cli/run/replayed_fit_report.h"
 #include "cli/run/run_options.h"
 #include "producers/model/simulation.h"
+#include "words/replayed_fit_report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -214,6 +214,7 @@ static mt_status answer_replayed(const struct fit_options *fit, struct asked *as
 {
     struct mt_alloc_settings alloc;
     struct mt_replayed_fit found;
+    const struct mt_screen screen = mt_output_screen();
     const char *given = fit->run.given[MT_SETTING_ALLOC];
     if (given != NULL && mt_alloc_settings_parse(given, &alloc) != MT_OK)
         return mt_fail_context(MT_USAGE, "--alloc");
@@ -221,8 +222,10 @@ static mt_status answer_replayed(const struct fit_options *fit, struct asked *as
     MT_TRY(mt_fit_device_count_outside(&asked->device, asked->trace, asked->run));
     question->capacity_bytes = asked->device.memory_bytes - asked->device.reserve_bytes;
     mt_status status = mt_replayed_fit_find(question, &found);
-    if (status == MT_OK)
-        (fit->run.json ? mt_replayed_fit_print_json : mt_replayed_fit_print)(question, &asked->device, &found);
+    if (status == MT_OK && fit->run.json)
+        mt_json_print(mt_replayed_fit_json(question, &asked->device, &found));
+    else if (status == MT_OK)
+        mt_replayed_fit_print(question, &asked->device, &found, &screen);
     if (status == MT_OK && !found.fits)
         status = mt_fail(MT_FAILED, "the run does not fit %s", asked->device.name);
     mt_replayed_fit_release(&found);

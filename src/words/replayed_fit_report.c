@@ -1,14 +1,13 @@
-#include "cli/run/replayed_fit_report.h"
+#include "words/replayed_fit_report.h"
 
-#include "cli/output/output.h"
-#include "cli/output/question.h"
+#include "answer/answer.h"
 #include "words/advice_words.h"
 #include "words/change_words.h"
+#include "words/run_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 /* The answer as JSON has it. */
 struct fit_row {
@@ -69,8 +68,8 @@ static int64_t room_of(const struct mt_replayed_question *question, const struct
     return (int64_t)question->capacity_bytes - (int64_t)fit->unlimited.as_it_was.reserved_bytes;
 }
 
-void mt_replayed_fit_print_json(const struct mt_replayed_question *question, const struct mt_fit_device *device,
-                                const struct mt_replayed_fit *fit)
+json_t *mt_replayed_fit_json(const struct mt_replayed_question *question, const struct mt_fit_device *device,
+                             const struct mt_replayed_fit *fit)
 {
     struct fit_row row = {.device = device->name,
                           .memory_bytes = device->memory_bytes,
@@ -88,9 +87,11 @@ void mt_replayed_fit_print_json(const struct mt_replayed_question *question, con
                           .other_had = fit->is_assumed ? NULL : &fit->other_had,
                           .smallest_card = fit->smallest_card};
     mt_alloc_settings_format_short(&fit->material.input.settings, &row.alloc);
-    mt_question_print_json(question->run, "fit_replay", &fit_type, &row);
+    json_t *object = mt_answer_begin("fit_replay", question->run->run);
+    mt_row_add_json(&fit_type, &row, object);
     mt_text_release(&row.alloc);
     mt_change_rows_release(&row.changes);
+    return object;
 }
 
 /* Adds "1.58 GiB where it had 1.63 GiB (3.1 % less)" or "1.63 GiB, as it had". */
@@ -108,7 +109,7 @@ static void add_nearness(struct mt_text *out, uint64_t replayed_bytes, uint64_t 
 }
 
 static void print_verdict(const struct mt_replayed_question *question, const struct mt_fit_device *device,
-                          const struct mt_replayed_fit *fit)
+                          const struct mt_replayed_fit *fit, const struct mt_screen *screen)
 {
     char capacity[MT_BYTES_TEXT], reserved[MT_BYTES_TEXT], room[MT_BYTES_TEXT];
     int64_t left = room_of(question, fit);
@@ -116,21 +117,23 @@ static void print_verdict(const struct mt_replayed_question *question, const str
     mt_format_bytes(fit->unlimited.as_it_was.reserved_bytes, reserved);
     mt_format_bytes((uint64_t)(left < 0 ? -left : left), room);
     if (!fit->had.fits)
-        mt_say("The run ended out of memory: what follows is of the part until then.");
+        mt_screen_say(screen, "The run ended out of memory: what follows is of the part until then.");
     if (fit->fits && left >= 0)
-        mt_say("It fits %s: it reserves %s of the %s that a run can have, and leaves %s.", device->name, reserved,
-               capacity, room);
+        mt_screen_say(screen, "It fits %s: it reserves %s of the %s that a run can have, and leaves %s.", device->name,
+                      reserved, capacity, room);
     else if (fit->fits)
-        mt_say("It fits %s, but only as cached memory is given back: without that it reserves %s of the %s that a run "
-               "can have.",
-               device->name, reserved, capacity);
+        mt_screen_say(
+            screen,
+            "It fits %s, but only as cached memory is given back: without that it reserves %s of the %s that a run "
+            "can have.",
+            device->name, reserved, capacity);
     else
-        mt_say("It does not fit %s: it reserves %s, %s more than the %s that a run can have.", device->name, reserved,
-               room, capacity);
+        mt_screen_say(screen, "It does not fit %s: it reserves %s, %s more than the %s that a run can have.",
+                      device->name, reserved, room, capacity);
 }
 
 /* Prints how near the replay comes to the run, of which only the allocator that it had can tell. */
-static void print_nearness(const struct mt_replayed_fit *fit)
+static void print_nearness(const struct mt_replayed_fit *fit, const struct mt_screen *screen)
 {
     struct mt_text line = {0};
     mt_text_add(&line, "Each figure is of a replay of the run's own blocks with ");
@@ -142,56 +145,68 @@ static void print_nearness(const struct mt_replayed_fit *fit)
         add_nearness(&line, fit->unlimited.as_it_was.reserved_bytes, fit->had.reserved_bytes);
         mt_text_add(&line, ".");
     }
-    mt_print_line(&line);
+    mt_screen_line(screen, &line);
 }
 
-static void print_assumed_batch(const struct mt_replayed_question *question, const struct mt_replayed_fit *fit)
+static void print_assumed_batch(const struct mt_replayed_question *question, const struct mt_replayed_fit *fit,
+                                const struct mt_screen *screen)
 {
     if (fit->knows_batch)
-        mt_say("\nThe largest batch that fits is %" PRId64 ", if inputs and what forward and backward take grow with "
-               "the batch, and nothing else does.",
-               fit->largest_batch);
+        mt_screen_say(screen,
+                      "\nThe largest batch that fits is %" PRId64
+                      ", if inputs and what forward and backward take grow with "
+                      "the batch, and nothing else does.",
+                      fit->largest_batch);
     else
-        mt_say("\n%.2f times the run's batch fits, if inputs and what forward and backward take grow with the batch, "
-               "and nothing else does.",
-               factor_of(question, fit));
-    mt_say("That is assumed, and its error is not known: a run of another batch tells (--with RUN --batches A,B).");
+        mt_screen_say(
+            screen,
+            "\n%.2f times the run's batch fits, if inputs and what forward and backward take grow with the batch, "
+            "and nothing else does.",
+            factor_of(question, fit));
+    mt_screen_say(
+        screen,
+        "That is assumed, and its error is not known: a run of another batch tells (--with RUN --batches A,B).");
 }
 
 /* Prints the largest batch, and what it rests on. */
-static void print_batch(const struct mt_replayed_question *question, const struct mt_replayed_fit *fit)
+static void print_batch(const struct mt_replayed_question *question, const struct mt_replayed_fit *fit,
+                        const struct mt_screen *screen)
 {
     struct mt_text line = {0};
     if (!fit->had.fits)
         return;
     if (fit->largest_batch == 0 || fit->is_largest_of_all) {
-        mt_say("\n%s", fit->largest_batch == 0 ? "No batch fits." : "Any batch fits: nothing grows with it.");
+        mt_screen_say(screen, "\n%s",
+                      fit->largest_batch == 0 ? "No batch fits." : "Any batch fits: nothing grows with it.");
         return;
     }
     if (fit->is_assumed) {
-        print_assumed_batch(question, fit);
+        print_assumed_batch(question, fit, screen);
         return;
     }
-    mt_say("\nThe largest batch that fits is %" PRId64 ": by both runs, each kind of block is linear in the batch.",
-           fit->largest_batch);
+    mt_screen_say(screen,
+                  "\nThe largest batch that fits is %" PRId64
+                  ": by both runs, each kind of block is linear in the batch.",
+                  fit->largest_batch);
     mt_text_add(&line, "Replayed with the other run's batch of %" PRId64 ", this one reserves ", question->other_batch);
     add_nearness(&line, fit->checked.reserved_bytes, fit->other_had.reserved_bytes);
     mt_text_add(&line, ".");
-    mt_print_line(&line);
+    mt_screen_line(screen, &line);
 }
 
 void mt_replayed_fit_print(const struct mt_replayed_question *question, const struct mt_fit_device *device,
-                           const struct mt_replayed_fit *fit)
+                           const struct mt_replayed_fit *fit, const struct mt_screen *screen)
 {
     struct mt_change_rows rows = rows_of(fit);
-    const struct mt_screen screen = mt_output_screen();
-    mt_question_print_title(question->run);
-    print_verdict(question, device, fit);
-    print_nearness(fit);
-    mt_change_rows_print(&rows, "change fits allocated reserved difference_bytes", &screen);
-    print_batch(question, fit);
+    mt_run_title_print(question->run->run, screen);
+    print_verdict(question, device, fit, screen);
+    print_nearness(fit, screen);
+    mt_change_rows_print(&rows, "change fits allocated reserved difference_bytes", screen);
+    print_batch(question, fit, screen);
     if (fit->smallest_card != NULL)
-        mt_say("\nThe smallest of the known cards that the run as it is fits is sim:%s.", fit->smallest_card);
-    mt_say("%s are kept free for CUDA's context, libraries and NCCL (--reserve SIZE).", MT_SIZE(device->reserve_bytes));
+        mt_screen_say(screen, "\nThe smallest of the known cards that the run as it is fits is sim:%s.",
+                      fit->smallest_card);
+    mt_screen_say(screen, "%s are kept free for CUDA's context, libraries and NCCL (--reserve SIZE).",
+                  MT_SIZE(device->reserve_bytes));
     mt_change_rows_release(&rows);
 }
