@@ -3,7 +3,7 @@
     begin("checkpoint,autocast")    after the import of torch, before anything else of the program runs
 
 A change begins with its function, which says through `Changes` where the change was made, or why it was not. At the program's
-end the answers go to memtrace, as src/run/handover.h has them. The names are those of src/analysis/fit/dry_fit.c.
+end the answers go to memtrace, as src/run/handover.h has them. src/analysis/fit/dry_fit.h has their names.
 """
 from __future__ import annotations
 

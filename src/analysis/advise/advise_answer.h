@@ -37,7 +37,7 @@ struct mt_peak_line {
     uint64_t blocks;
 };
 
-/* The lines that asked for most of what is live at the peak of allocated bytes.
+/* The lines that requested most of the bytes that are live at the allocated peak.
  * Invariant: items are ordered by bytes, most first. Owns no memory. */
 struct mt_peak_lines {
     struct mt_peak_line items[MT_MOST_PEAK_LINES];

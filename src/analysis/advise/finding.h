@@ -1,8 +1,8 @@
-/* Every kind of finding is one row here: its name, its detector, and what counts as evidence. Every change that mends one is
- * another: the findings that it is for, and its cost. What advise, oom, the page and the library know of a kind, they read
- * from its rows; src/words/finding_words.c has its English.
+/* The table of findings. Each kind of finding is one row of MT_FINDING_KINDS: its name, its detector, and what counts as
+ * evidence. Each change that mends a finding is one row of MT_REMEDIES: the findings that it helps, and its cost. advise,
+ * oom, the page and the library read all that they know of a kind from these rows; src/words/finding_words.c has its English.
  *
- *   detector ──cuts──▶ blocks of one evidence ──▶ finding ──kind, role──▶ remedy ──▶ words
+ *   detector ──cuts──▶ evidence: blocks that are alike ──▶ finding ──kind, role──▶ change, cost ──▶ words
  */
 #ifndef MT_ANALYSIS_FINDING_H
 #define MT_ANALYSIS_FINDING_H

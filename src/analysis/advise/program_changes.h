@@ -12,7 +12,7 @@
 
 #include "analysis/advise/advise.h"
 
-/* The kinds of changes. X(kind, name, cost): `name` is its name in JSON; the costs are those of remedies. */
+/* The kinds of changes. X(kind, name, cost): `name` is its name in JSON, `cost` as in MT_REMEDY_COSTS. */
 #define MT_CHANGE_KINDS(X)                                                                                             \
     X(ALLOCATOR, "allocator", SETTING)                  /* other settings of PyTorch's allocator */                    \
     X(ZERO_GRAD, "zero grad", LINE)                     /* gradients go before the next forward pass */                \

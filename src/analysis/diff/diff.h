@@ -144,8 +144,8 @@ struct mt_diff_group {
 mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *b, mt_group_key key,
                          struct mt_diff_group **out_rows, size_t *out_count);
 
-/* Lists the categories of both runs, the one with the largest allocation of all phases first. A row's bytes are those of that
- * allocation, as requested; 0: the category has none there. The caller frees the rows, whose texts are borrowed from both
+/* Lists the categories of both runs by their largest allocation over all phases, largest first. A row's bytes are the
+ * requested size of that allocation; 0: the run has none. The caller frees the rows, whose texts are borrowed from both
  * traces. */
 mt_status mt_diff_categories(const struct mt_question *a, const struct mt_question *b, struct mt_diff_group **out_rows,
                              size_t *out_count);

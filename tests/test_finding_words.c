@@ -1,0 +1,67 @@
+/* The table of findings: each kind has a change that mends it, and both have words. */
+#include "words/finding_words.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static bool is_of_reserved(mt_pattern pattern)
+{
+    return (mt_finding_kinds[pattern].properties & MT_FINDS_RESERVED) != 0;
+}
+
+static void every_kind_has_a_name_of_its_own_and_words(void **state)
+{
+    (void)state;
+    for (mt_pattern pattern = 0; pattern < MT_PATTERN_COUNT; pattern++) {
+        const struct mt_finding_words *words = &mt_finding_words[pattern];
+        for (mt_pattern other = 0; other < pattern; other++)
+            assert_string_not_equal(mt_finding_kinds[pattern].name, mt_finding_kinds[other].name);
+        assert_non_null(words->waste);
+        if (is_of_reserved(pattern))
+            continue;
+        assert_non_null(words->before);
+        assert_non_null(words->after);
+        assert_non_null(words->mended);
+    }
+}
+
+/* The change for blocks of several roles is the one for any. */
+static void every_kind_has_a_change_for_blocks_of_any_role(void **state)
+{
+    (void)state;
+    bool is_mended[MT_PATTERN_COUNT] = {false};
+#define X(change, kind, roles, cost) is_mended[MT_PATTERN_##kind] |= (roles) == 0;
+    MT_REMEDIES(X)
+#undef X
+    for (mt_pattern pattern = 0; pattern < MT_PATTERN_COUNT; pattern++)
+        assert_true(is_mended[pattern]);
+}
+
+static void every_change_has_words_for_each_program(void **state)
+{
+    (void)state;
+    static const mt_program_kind kinds[] = {MT_PROGRAM_MODEL, MT_PROGRAM_PYTORCH, MT_PROGRAM_LIBRARY,
+                                            MT_PROGRAM_WATCHED};
+    for (mt_hint hint = 0; hint < MT_HINT_COUNT; hint++)
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            const struct mt_program program = {.kind = kinds[i]};
+            struct mt_text words = {0};
+            mt_hint_add(hint, &program, &words);
+            assert_true(words.length > 0);
+            mt_text_release(&words);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind_has_a_name_of_its_own_and_words),
+        cmocka_unit_test(every_kind_has_a_change_for_blocks_of_any_role),
+        cmocka_unit_test(every_change_has_words_for_each_program),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
