@@ -68,8 +68,8 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """Says whether a program fits a card as it is, and with which changes: those of the first trial that fits. `remedy` is ""
-    if none is needed or none suffices."""
+    """Says whether a program fits a card as it is, and with which changes. `remedy` names the changes of the first trial
+    that fits, "" if none is needed or none suffices."""
 
     trials: Rows[Trial]
 
@@ -138,7 +138,7 @@ def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtra
             time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None) -> Program:
     """Runs a program of PyTorch on a simulated card, as `memtrace dry-run`, and adds its runs to the trace.
 
-    words: the program and its arguments, ["train.py", "--batch", "8"], or those of torchrun.
+    words: the program and its arguments, ["train.py", "--batch", "8"], or a command line of torchrun.
     output: the number of an open file for what the program prints; 0: it prints where this process does.
     steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
     """

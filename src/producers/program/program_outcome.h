@@ -16,7 +16,7 @@ struct mt_rank_stand_in {
     int64_t differs_from; /* the rank that was taken to stand for it and requests other memory; -1: none */
 };
 
-/* Values of an output beside a file's number: programs print where this process does, or what they print is kept. */
+/* An output instead of a file's number: the end of the program's output is kept. */
 enum { MT_KEEP_OUTPUT = -2 };
 
 /* Zero-initialized: nothing ran. Invariants: without many ranks there are no notes and stand-ins; the notes of ranks are not
@@ -32,7 +32,7 @@ struct mt_program_outcome {
     struct mt_rank_stand_in
         *stand_ins; /* an array for MT_HOST_ADD, one for each rank that was run; NULL: none was chosen */
     size_t stand_in_count;
-    struct mt_text said; /* the end of what it printed, if that was kept */
+    struct mt_text said; /* the end of its output, if that was kept */
 };
 
 /* Keeps a copy of an answer. `context` is the outcome, for mt_record_answers_read. */
