@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from ._writers import log_to as log_to
     from .dry.run import DryRun as DryRun
     from .dry.run import dry_run as dry_run
-    from .program import fit as fit
-    from .program import run_dry as run_dry
-    from .program import run_recorded as run_recorded
-    from .program import sweep as sweep
+    from .programs import fit as fit
+    from .programs import run_dry as run_dry
+    from .programs import run_recorded as run_recorded
+    from .programs import sweep as sweep
     from .recording.allocator import Allocator as Allocator
     from .recording.allocator import install_allocator as install_allocator
     from .recording.labels import RULES as RULES
@@ -53,7 +53,7 @@ _MODULES = {
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
     "_writers": ("log_to",),
     "dry.run": ("DryRun", "dry_run"),
-    "program": ("fit", "run_dry", "run_recorded", "sweep"),
+    "programs": ("fit", "run_dry", "run_recorded", "sweep"),
     "recording.allocator": ("Allocator", "install_allocator"),
     "recording.labels": ("RULES",),
     "recording.record": ("record",),

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import memtrace
-from memtrace.program import EVERY_STEP
+from memtrace.programs import EVERY_STEP
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
