@@ -38,13 +38,11 @@ memtrace_status memtrace_trace_diff(memtrace_trace *a_trace, const memtrace_run_
     struct mt_question questions[MT_SIDE_COUNT];
     struct mt_diff diff = {0};
     mt_status status = find_question(a_trace, a, &questions[MT_SIDE_A]);
-    if (status == MT_OK)
-        status = find_question(b_trace, b, &questions[MT_SIDE_B]);
+    MT_THEN(status, find_question(b_trace, b, &questions[MT_SIDE_B]));
     if (status == MT_OK && measured != MEMTRACE_ALLOCATED && measured != MEMTRACE_RESERVED)
         status = mt_fail(MT_USAGE, "a difference of measure %d; there are %d and %d", (int)measured, MEMTRACE_ALLOCATED,
                          MEMTRACE_RESERVED);
-    if (status == MT_OK)
-        status = mt_trace_diff(&questions[MT_SIDE_A], &questions[MT_SIDE_B], &diff);
+    MT_THEN(status, mt_trace_diff(&questions[MT_SIDE_A], &questions[MT_SIDE_B], &diff));
     if (status == MT_OK) {
         const struct mt_diff_parts *parts = measured == MEMTRACE_ALLOCATED ? &diff.allocated : &diff.reserved;
         const void **rows = mt_api_rows(parts->cause_count, sizeof(memtrace_cause));
@@ -79,10 +77,8 @@ memtrace_status memtrace_trace_advise(memtrace_trace *trace, const memtrace_run_
     mt_status status = find_question(trace, run, &question);
     if (status == MT_OK && limit == 0)
         status = mt_fail(MT_USAGE, "0 findings are asked for; ask for 1 or more");
-    if (status == MT_OK)
-        status = mt_advice_material_load(&question, NULL, &material);
-    if (status == MT_OK)
-        status = mt_advice_create(&material.input, MT_ADVICE_WORTHWHILE, limit, &advice);
+    MT_THEN(status, mt_advice_material_load(&question, NULL, &material));
+    MT_THEN(status, mt_advice_create(&material.input, MT_ADVICE_WORTHWHILE, limit, &advice));
     if (status == MT_OK) {
         const void **rows = mt_api_rows(advice.count, sizeof(memtrace_finding));
         for (size_t i = 0; i < advice.count; i++)
@@ -128,22 +124,16 @@ memtrace_status memtrace_fit_check(const memtrace_setting *settings, size_t coun
     return mt_api_status(status);
 }
 
-static mt_status write_export(const struct mt_export_run *from, memtrace_format format, struct mt_output_file *file)
-{
-    switch (format) {
-    case MEMTRACE_BLOCKS_CSV:
-        return mt_export_blocks(from, file, MT_ROWS_CSV, MT_ALL_STEPS);
-    case MEMTRACE_EVENTS_CSV:
-        return mt_export_events(from, file, MT_ROWS_CSV, MT_ALL_STEPS);
-    case MEMTRACE_FOLDED:
-        return mt_export_folded(from, NULL, file, MT_STACKS_AT_PEAK, MT_LAYERS_EACH);
-    case MEMTRACE_TORCH_PICKLE:
-        return mt_export_torch(from, file, MT_PLAIN_PICKLE, MT_SNAPSHOT_AT_END);
-    case MEMTRACE_PERFETTO:
-        return mt_export_perfetto(from, file);
-    }
-    return mt_fail(MT_USAGE, "format %d; there are 0 to %d", (int)format, MEMTRACE_PERFETTO);
-}
+/* The formats by the caller's numbers. */
+static const struct {
+    mt_export_format format;
+    mt_export_table table;
+} exports[] = {[MEMTRACE_BLOCKS_CSV] = {MT_EXPORT_CSV, MT_EXPORT_BLOCKS},
+               [MEMTRACE_EVENTS_CSV] = {MT_EXPORT_CSV, MT_EXPORT_EVENTS},
+               [MEMTRACE_FOLDED] = {MT_EXPORT_FOLDED, MT_EXPORT_BLOCKS},
+               [MEMTRACE_TORCH_PICKLE] = {MT_EXPORT_PICKLE, MT_EXPORT_BLOCKS},
+               [MEMTRACE_PERFETTO] = {MT_EXPORT_PERFETTO, MT_EXPORT_BLOCKS}};
+enum { EXPORT_COUNT = sizeof exports / sizeof exports[0] };
 
 memtrace_status memtrace_trace_export(memtrace_trace *trace, const memtrace_run_row *run, memtrace_format format,
                                       const char *path)
@@ -153,10 +143,17 @@ memtrace_status memtrace_trace_export(memtrace_trace *trace, const memtrace_run_
     mt_status status = find_question(trace, run, &question);
     if (status == MT_OK && path == NULL)
         status = mt_fail(MT_USAGE, "the path of an export is NULL");
-    if (status == MT_OK)
-        status = mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file);
+    if (status == MT_OK && (size_t)format >= EXPORT_COUNT)
+        status = mt_fail(MT_USAGE, "format %d; there are 0 to %d", (int)format, EXPORT_COUNT - 1);
+    MT_THEN(status, mt_output_file_open(path, MT_OUTPUT_BY_NAME, &file));
     if (status != MT_OK)
         return mt_api_status(status);
-    const struct mt_export_run from = {question.trace, question.run};
-    return mt_api_status(mt_output_file_close(file, write_export(&from, format, file)));
+    const struct mt_export_request request = {.from = {question.trace, question.run},
+                                              .format = exports[format].format,
+                                              .table = exports[format].table,
+                                              .step = MT_ALL_STEPS,
+                                              .layers = MT_LAYERS_EACH,
+                                              .moment = format == MEMTRACE_TORCH_PICKLE ? MT_STACKS_WHOLE_RUN
+                                                                                        : MT_STACKS_AT_PEAK};
+    return mt_api_status(mt_output_file_close(file, mt_export(&request, file)));
 }

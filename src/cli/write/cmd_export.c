@@ -11,19 +11,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* The words for what is exported: the tables, then the other kinds. */
 typedef enum export_what { WHAT_BLOCKS, WHAT_EVENTS, WHAT_PEAKS, WHAT_STACKS, WHAT_RUN, WHAT_COUNT } export_what;
-typedef enum export_format {
-    FORMAT_CSV,
-    FORMAT_JSON,
-    FORMAT_FOLDED,
-    FORMAT_PPROF,
-    FORMAT_TORCH,
-    FORMAT_PICKLE,
-    FORMAT_PERFETTO,
-    FORMAT_NSYS,
-    FORMAT_RMM,
-    FORMAT_PARQUET
-} export_format;
+
+/* Parquet is a format of the Python package's. */
+enum { FORMAT_PARQUET = MT_EXPORT_FORMAT_COUNT };
 
 /* An option of a choice that was not given. */
 enum { NOT_GIVEN = -1 };
@@ -32,7 +24,7 @@ struct export_options {
     struct mt_trace_options trace;
     const char *subject; /* a word of `whats`, or what is exported as Parquet; NULL: not said */
     int what;            /* export_what */
-    int format;          /* export_format */
+    int format;          /* mt_export_format, or FORMAT_PARQUET */
     int moment;          /* mt_stack_moment */
     int64_t step;
     bool merge_layers;
@@ -40,8 +32,9 @@ struct export_options {
 };
 
 static const char *const whats[] = {"blocks", "events", "peaks", "stacks", "run", NULL};
-static const char *const formats[] = {"csv",      "json", "folded", "pprof",   "torch", "pickle",
-                                      "perfetto", "nsys", "rmm",    "parquet", NULL};
+#define X(number, name, kind, ending, other_ending, properties, writer) name,
+static const char *const formats[] = {MT_EXPORT_FORMATS(X) "parquet", NULL};
+#undef X
 static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
 
 static const struct mt_option options[] = {
@@ -67,12 +60,6 @@ static const struct mt_option options[] = {
 static const struct mt_field answer_fields[] = {MT_STREAMED("rows", &mt_export_block_type, NULL), MT_FIELDS_END};
 static const struct mt_row_type answer_type = {.fields = answer_fields};
 
-/* The ends of names that imply a format. */
-enum { END_COUNT = 7 };
-static const char *const ends[END_COUNT] = {".csv", ".json", ".folded", ".pb", ".pprof", ".pickle", ".sqlite"};
-static const export_format formats_of_ends[END_COUNT] = {FORMAT_CSV,   FORMAT_JSON,   FORMAT_FOLDED, FORMAT_PPROF,
-                                                         FORMAT_PPROF, FORMAT_PICKLE, FORMAT_NSYS};
-
 /* Copies the end of a file's name, without .gz, with its dot, into `out`; "" if it has none. */
 enum { LONGEST_END = 32 };
 static void find_end(const char *name, char out[LONGEST_END])
@@ -87,65 +74,107 @@ static void find_end(const char *name, char out[LONGEST_END])
     snprintf(out, LONGEST_END, "%.*s", dot > 0 ? (int)(length - dot) : 0, base + dot);
 }
 
-/* Returns the format that the end of a name implies; NOT_GIVEN if it implies none. */
-static int format_of_end(const char *end)
+/* Lists the endings that imply a format. Returns their count. */
+static size_t list_ends(const char *out[2 * MT_EXPORT_FORMAT_COUNT], int out_formats[2 * MT_EXPORT_FORMAT_COUNT])
 {
-    for (size_t i = 0; i < END_COUNT; i++)
-        if (strcmp(end, ends[i]) == 0)
-            return (int)formats_of_ends[i];
-    return NOT_GIVEN;
+    size_t count = 0;
+    for (int format = 0; format < MT_EXPORT_FORMAT_COUNT; format++)
+        for (int i = 0; i < 2; i++)
+            if (mt_export_formats[format].endings[i][0] != '\0') {
+                out_formats[count] = format;
+                out[count++] = mt_export_formats[format].endings[i];
+            }
+    return count;
 }
 
-/* Returns the contents of a format: blocks stand for all tables. */
-static export_what what_of_format(int format)
+/* Adds the names of a kind's formats: "torch, pickle, perfetto, nsys or rmm". */
+static void add_formats(mt_export_kind kind, struct mt_text *out)
 {
-    if (format == FORMAT_CSV || format == FORMAT_JSON)
-        return WHAT_BLOCKS;
-    return format == FORMAT_FOLDED || format == FORMAT_PPROF ? WHAT_STACKS : WHAT_RUN;
+    int last = MT_EXPORT_FORMAT_COUNT - 1;
+    bool is_first = true;
+    while (mt_export_formats[last].kind != kind)
+        last--;
+    for (int format = 0; format <= last; format++)
+        if (mt_export_formats[format].kind == kind) {
+            mt_text_add(out, "%s%s", is_first ? "" : format == last ? " or " : ", ", formats[format]);
+            is_first = false;
+        }
 }
 
-static export_what kind_of(int what)
+static mt_export_kind kind_of(int what)
 {
-    return what == WHAT_STACKS || what == WHAT_RUN ? (export_what)what : WHAT_BLOCKS;
+    if (what == WHAT_STACKS)
+        return MT_EXPORT_STACKS;
+    return what == WHAT_RUN ? MT_EXPORT_RUNS : MT_EXPORT_TABLES;
+}
+
+/* Returns the usual format of a kind; NOT_GIVEN for whole runs. */
+static int usual_format(mt_export_kind kind)
+{
+    int format = 0;
+    while (mt_export_formats[format].kind != kind)
+        format++;
+    return kind == MT_EXPORT_RUNS ? NOT_GIVEN : format;
+}
+
+/* Fails with the choice of formats of a kind. */
+static mt_status fail_formats(const char *before, mt_export_kind kind)
+{
+    struct mt_text text = {0};
+    mt_text_add(&text, "%s", before);
+    add_formats(kind, &text);
+    mt_status status = mt_fail(MT_USAGE, "%s", mt_text_get(&text));
+    mt_text_release(&text);
+    return status;
 }
 
 /* Chooses the format by the output's name, unless it was given. Fails for an end that implies none. */
 static mt_status choose_by_name(struct export_options *export)
 {
+    const char *ends[2 * MT_EXPORT_FORMAT_COUNT];
+    int formats_of_ends[2 * MT_EXPORT_FORMAT_COUNT], named = NOT_GIVEN;
     char end[LONGEST_END] = "";
+    const size_t count = list_ends(ends, formats_of_ends);
     if (export->output != NULL)
         find_end(export->output, end);
-    int named = format_of_end(end);
-    if (export->format == FORMAT_TORCH && named == FORMAT_PICKLE)
-        export->format = FORMAT_PICKLE;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(end, ends[i]) == 0)
+            named = formats_of_ends[i];
+    if (export->format == MT_EXPORT_TORCH && named == MT_EXPORT_PICKLE)
+        export->format = MT_EXPORT_PICKLE;
     if (export->format == NOT_GIVEN && named == NOT_GIVEN && end[0] != '\0')
-        return mt_fail_hint(mt_fail_unknown("ending", end, ends, END_COUNT), "--format FORMAT writes to any name");
+        return mt_fail_hint(mt_fail_unknown("ending", end, ends, count), "--format FORMAT writes to any name");
     if (export->format == NOT_GIVEN)
         export->format = named;
-    if (export->format == NOT_GIVEN && export->what == WHAT_RUN)
-        return mt_fail(MT_USAGE, "a run can be exported in several formats: say --format torch, pickle, perfetto, nsys"
-                                 " or rmm");
     if (export->format == NOT_GIVEN)
-        export->format = export->what == WHAT_STACKS ? FORMAT_FOLDED : FORMAT_CSV;
-    return MT_OK;
+        export->format = usual_format(kind_of(export->what));
+    return export->format != NOT_GIVEN
+               ? MT_OK
+               : fail_formats("a run can be exported in several formats: say --format ", MT_EXPORT_RUNS);
 }
 
 static mt_status choose_format(struct export_options *export)
 {
-    static const char *const kinds[WHAT_COUNT] = {[WHAT_BLOCKS] = "tables are csv or json",
-                                                  [WHAT_STACKS] = "stacks are folded or pprof",
-                                                  [WHAT_RUN] = "a run is torch, pickle, perfetto, nsys or rmm"};
-    if (export->trace.json && export->format != NOT_GIVEN && export->format != FORMAT_JSON)
+    static const char *const plurals[MT_EXPORT_KINDS] = {
+        [MT_EXPORT_TABLES] = "tables are", [MT_EXPORT_STACKS] = "stacks are", [MT_EXPORT_RUNS] = "a run is"};
+    static const export_what first[MT_EXPORT_KINDS] = {
+        [MT_EXPORT_TABLES] = WHAT_BLOCKS, [MT_EXPORT_STACKS] = WHAT_STACKS, [MT_EXPORT_RUNS] = WHAT_RUN};
+    if (export->trace.json && export->format != NOT_GIVEN && export->format != MT_EXPORT_JSON)
         return mt_fail(MT_USAGE, "--json and --format %s exclude each other", formats[export->format]);
     if (export->trace.json)
-        export->format = FORMAT_JSON;
+        export->format = MT_EXPORT_JSON;
     MT_TRY(choose_by_name(export));
     if (export->what == NOT_GIVEN)
-        export->what = what_of_format(export->format);
-    if (kind_of(export->what) == what_of_format(export->format))
+        export->what = (int)first[mt_export_formats[export->format].kind];
+    const mt_export_kind kind = kind_of(export->what);
+    if (kind == mt_export_formats[export->format].kind)
         return MT_OK;
-    return mt_fail(MT_USAGE, "%s can't be exported as %s: %s", whats[export->what], formats[export->format],
-                   kinds[kind_of(export->what)]);
+    struct mt_text before = {0};
+    mt_text_add(&before, "%s can't be exported as %s: %s ", whats[export->what], formats[export->format],
+                plurals[kind]);
+    mt_status status = fail_formats(mt_text_get(&before), kind);
+    mt_text_release(&before);
+    return status;
 }
 
 static mt_status fail_meaningless(const struct export_options *export, const char *option, const char *advice)
@@ -154,101 +183,62 @@ static mt_status fail_meaningless(const struct export_options *export, const cha
                    advice);
 }
 
-static bool is_snapshot(const struct export_options *export)
+static bool has(const struct export_options *export, unsigned property)
 {
-    return export->format == FORMAT_TORCH || export->format == FORMAT_PICKLE;
+    return (mt_export_formats[export->format].properties & property) != 0;
 }
 
 /* Fails for options of another format. */
 static mt_status check_options(const struct export_options *export)
 {
-    bool is_pprof = export->format == FORMAT_PPROF;
-    bool has_moment = export->format == FORMAT_FOLDED || is_snapshot(export);
-    if (export->diff != NULL && export->format != FORMAT_FOLDED)
+    bool is_pprof = export->format == MT_EXPORT_PPROF;
+    if (export->diff != NULL && !has(export, MT_EXPORT_HAS_BEFORE))
         return fail_meaningless(export, "--diff", is_pprof ? ": export both runs, and use pprof -diff_base" : "");
-    if (export->moment != NOT_GIVEN && !has_moment)
+    if (export->moment != NOT_GIVEN && !has(export, MT_EXPORT_HAS_MOMENT))
         return fail_meaningless(export, "--at", is_pprof ? ": a profile has both, as inuse_space and alloc_space" : "");
-    if (export->step != MT_ALL_STEPS && kind_of(export->what) != WHAT_BLOCKS)
+    if (export->step != MT_ALL_STEPS && kind_of(export->what) != MT_EXPORT_TABLES)
         return fail_meaningless(export, "--step", "");
     if (export->merge_layers && export->what != WHAT_STACKS)
         return fail_meaningless(export, "--merge-layers", "");
     return MT_OK;
 }
 
-static mt_status write_folded(const struct export_options *export, const struct mt_export_run *from,
-                              struct mt_output_file *file, mt_stack_layers layers)
+/* Returns the moment that is shown: of stacks the peak, and of snapshots the end, unless another was given. */
+static mt_stack_moment moment_of(const struct export_options *export)
 {
-    mt_stack_moment moment = export->moment == NOT_GIVEN ? MT_STACKS_AT_PEAK : (mt_stack_moment) export->moment;
-    if (export->diff == NULL)
-        return mt_export_folded(from, NULL, file, moment, layers);
-    struct mt_question before;
-    MT_TRY(mt_question_open_named(export->trace.trace, export->diff, &before));
-    mt_status status = mt_export_folded(from, &(struct mt_export_run){before.trace, before.run}, file, moment, layers);
-    mt_question_close(&before);
-    return status;
-}
-
-/* Fails if a binary format would go to a terminal. */
-static mt_status check_terminal(const struct export_options *export, const struct mt_output_file *file)
-{
-    bool is_text = export->format != FORMAT_PICKLE && export->format != FORMAT_NSYS;
-    if (is_text || !mt_output_file_is_terminal(file))
-        return MT_OK;
-    return mt_fail(MT_USAGE, "%s is not for a terminal: name a file with -o", formats[export->format]);
-}
-
-static mt_status write_run(const struct export_options *export, const struct mt_export_run *from,
-                           struct mt_output_file *file)
-{
-    MT_TRY(check_terminal(export, file));
-    mt_snapshot_moment moment = export->moment == MT_STACKS_AT_PEAK ? MT_SNAPSHOT_AT_PEAK : MT_SNAPSHOT_AT_END;
-    switch (export->format) {
-    case FORMAT_TORCH:
-        return mt_export_torch(from, file, MT_PLAIN_JSON, moment);
-    case FORMAT_PICKLE:
-        return mt_export_torch(from, file, MT_PLAIN_PICKLE, moment);
-    case FORMAT_PERFETTO:
-        return mt_export_perfetto(from, file);
-    case FORMAT_NSYS:
-        return mt_export_nsys(from, file);
-    default:
-        return mt_export_rmm(from, file);
-    }
-}
-
-static mt_status write_stacks(const struct export_options *export, const struct mt_export_run *from,
-                              struct mt_output_file *file)
-{
-    mt_stack_layers layers = export->merge_layers ? MT_LAYERS_MERGED : MT_LAYERS_EACH;
-    return export->format == FORMAT_PPROF ? mt_export_pprof(from, file, layers)
-                                          : write_folded(export, from, file, layers);
+    if (export->moment != NOT_GIVEN)
+        return (mt_stack_moment) export->moment;
+    return export->what == WHAT_STACKS ? MT_STACKS_AT_PEAK : MT_STACKS_WHOLE_RUN;
 }
 
 static mt_status write_export(const struct export_options *export, const struct mt_export_run *from,
                               struct mt_output_file *file)
 {
-    assert(export->what != NOT_GIVEN && kind_of(export->what) == what_of_format(export->format));
-    mt_row_form form = export->format == FORMAT_JSON ? MT_ROWS_JSON : MT_ROWS_CSV;
-    switch ((export_what) export->what) {
-    case WHAT_BLOCKS:
-        return mt_export_blocks(from, file, form, export->step);
-    case WHAT_EVENTS:
-        return mt_export_events(from, file, form, export->step);
-    case WHAT_PEAKS:
-        return mt_export_peaks(from, file, form, export->step);
-    case WHAT_STACKS:
-        return write_stacks(export, from, file);
-    default:
-        return write_run(export, from, file);
-    }
+    struct mt_question other = {0};
+    struct mt_export_run before;
+    struct mt_export_request request = {.from = *from,
+                                        .format = (mt_export_format) export->format,
+                                        .table = (mt_export_table) export->what,
+                                        .step = export->step,
+                                        .layers = export->merge_layers ? MT_LAYERS_MERGED : MT_LAYERS_EACH,
+                                        .moment = moment_of(export)};
+    if (has(export, MT_EXPORT_IS_BINARY) && mt_output_file_is_terminal(file))
+        return mt_fail(MT_USAGE, "%s is not for a terminal: name a file with -o", formats[export->format]);
+    if (export->diff == NULL)
+        return mt_export(&request, file);
+    MT_TRY(mt_question_open_named(export->trace.trace, export->diff, &other));
+    before = (struct mt_export_run){other.trace, other.run};
+    request.before = &before;
+    mt_status status = mt_export(&request, file);
+    mt_question_close(&other);
+    return status;
 }
 
 static void note_size(const char *output)
 {
     struct stat written;
-    char size[MT_BYTES_TEXT];
     if (stat(output, &written) == 0 && S_ISREG(written.st_mode))
-        mt_note("wrote %s, %s", output, mt_format_bytes((uint64_t)written.st_size, size));
+        mt_note("wrote %s, %s", output, MT_SIZE((uint64_t)written.st_size));
 }
 
 /* Returns the most bytes of an export: a trace of 2 MB with long call stacks could fill a disk. */
@@ -265,7 +255,7 @@ static mt_status export_run(const struct export_options *export, const struct mt
 {
     const struct mt_export_run from = {question->trace, question->run};
     struct mt_output_file *file;
-    mt_output_form compression = export->format == FORMAT_PPROF ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
+    mt_output_form compression = has(export, MT_EXPORT_IS_PACKED) ? MT_OUTPUT_COMPRESSED : MT_OUTPUT_BY_NAME;
     MT_TRY(mt_output_file_open(export->output, compression, &file));
     mt_output_file_limit(file, most_bytes(export->trace.trace),
                          "this format writes what repeats each time. Try pickle or parquet");

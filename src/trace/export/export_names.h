@@ -1,7 +1,6 @@
 /* The members of a snapshot that say what a block is for and who asked for it. What recurs is written out once, and then
  * recalled. */
-#ifndef MT_TRACE_EXPORT_EXPORT_NAMES_H
-#define MT_TRACE_EXPORT_EXPORT_NAMES_H
+#pragma once
 
 #include "trace/export/plain_writer.h"
 #include "trace/query/walk.h"
@@ -32,5 +31,3 @@ void mt_export_label(struct mt_plain_writer *writer, const struct mt_label_row *
 
 /* Adds `user_metadata`, the label. */
 void mt_export_metadata(struct mt_export_names *names, uint32_t label);
-
-#endif

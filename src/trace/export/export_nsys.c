@@ -397,7 +397,7 @@ static mt_status write_through(const struct mt_export_run *from, int descriptor,
     return status == MT_OK ? copy(descriptor, path, file) : status;
 }
 
-mt_status mt_export_nsys(const struct mt_export_run *from, struct mt_output_file *file)
+mt_status mt_export_nsys(const struct mt_export_request *request, struct mt_output_file *file)
 {
     const char *folder = secure_getenv("TMPDIR");
     struct mt_text path = {0};
@@ -405,7 +405,7 @@ mt_status mt_export_nsys(const struct mt_export_run *from, struct mt_output_file
     int descriptor = mkostemp(path.data, O_CLOEXEC);
     mt_status status = descriptor < 0 ? fail_on(path.data, "make") : MT_OK;
     if (status == MT_OK) {
-        status = write_through(from, descriptor, path.data, file);
+        status = write_through(&request->from, descriptor, path.data, file);
         close(descriptor);
         unlink(path.data);
     }

@@ -463,8 +463,9 @@ static mt_status write_document(struct perfetto_export *export, const struct mt_
     return status;
 }
 
-mt_status mt_export_perfetto(const struct mt_export_run *from, struct mt_output_file *file)
+mt_status mt_export_perfetto(const struct mt_export_request *request, struct mt_output_file *file)
 {
+    const struct mt_export_run *from = &request->from;
     struct perfetto_export export = {.step = -1};
     MT_TRY(mt_walk_begin(from->trace, from->run, &export.walk));
     export.labels = mt_walk_labels(export.walk, &export.label_count);

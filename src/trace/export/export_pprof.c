@@ -281,8 +281,9 @@ static void write_profile(const char *title, const struct mt_label_sums *sums, m
     free(profile.is_frame);
 }
 
-mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_file *file, mt_stack_layers layers)
+mt_status mt_export_pprof(const struct mt_export_request *request, struct mt_output_file *file)
 {
+    const struct mt_export_run *from = &request->from;
     struct mt_label_sums sums;
     MT_TRY(mt_label_sums_read(from, &sums));
     struct mt_text title = {0};
@@ -290,7 +291,7 @@ mt_status mt_export_pprof(const struct mt_export_run *from, struct mt_output_fil
     const char *name = from->run->name;
     mt_text_add(&title, "memtrace run %" PRId64 "%s%s", from->run->id, name != NULL ? ": " : "",
                 name != NULL ? name : "");
-    write_profile(mt_text_get(&title), &sums, layers, &profile);
+    write_profile(mt_text_get(&title), &sums, request->layers, &profile);
     proto_add_integer(&profile, PROFILE_TIME_NANOS, mt_run_start_us(from->run) * 1000);
     mt_output_file_write(file, profile.data, profile.length);
     proto_release(&profile);

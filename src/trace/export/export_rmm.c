@@ -37,12 +37,12 @@ static void write_row(struct mt_output_file *file, const struct mt_walk_event *e
     mt_output_file_write(file, line, (size_t)length);
 }
 
-mt_status mt_export_rmm(const struct mt_export_run *from, struct mt_output_file *file)
+mt_status mt_export_rmm(const struct mt_export_request *request, struct mt_output_file *file)
 {
     struct mt_walk *walk;
     struct mt_walk_event event;
     bool more = true;
-    mt_status status = mt_walk_begin(from->trace, from->run, &walk);
+    mt_status status = mt_walk_begin(request->from.trace, request->from.run, &walk);
     if (status != MT_OK)
         return status;
     mt_output_file_print(file, "Thread,Time,Action,Pointer,Size,Stream\n");

@@ -3,8 +3,7 @@
  *   pieces of memory   ├───────────────────┤      ├──────────────┤     by address; neighbours of one segment are one
  *   live blocks           ├─────┤├──┤
  *   tiles              ├──┼─────┼┼──┼──────┤      ├──────────────┤     each a block, or memory outside of blocks */
-#ifndef MT_TRACE_EXPORT_EXPORT_SEGMENTS_H
-#define MT_TRACE_EXPORT_EXPORT_SEGMENTS_H
+#pragma once
 
 #include "trace/query/walk.h"
 #include "trace/store/address_map.h"
@@ -53,5 +52,3 @@ struct mt_export_tile {
 struct mt_export_tile mt_export_tile_begin(const struct mt_export_piece *piece);
 bool mt_export_tile_next(const struct mt_export_segments *segments, const struct mt_export_piece *piece,
                          struct mt_export_tile *tile);
-
-#endif

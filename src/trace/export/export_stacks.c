@@ -172,13 +172,14 @@ static void print_line(struct mt_output_file *file, const struct folded_row *row
     mt_text_release(&line);
 }
 
-mt_status mt_export_folded(const struct mt_export_run *from, const struct mt_export_run *before,
-                           struct mt_output_file *file, mt_stack_moment moment, mt_stack_layers layers)
+mt_status mt_export_folded(const struct mt_export_request *request, struct mt_output_file *file)
 {
+    const mt_stack_moment moment = request->moment;
     struct folded folded = {0};
     int columns = 0;
-    mt_status status = before != NULL ? add_run(before, moment, layers, columns++, &folded) : MT_OK;
-    MT_THEN(status, add_run(from, moment, layers, columns++, &folded));
+    mt_status status =
+        request->before != NULL ? add_run(request->before, moment, request->layers, columns++, &folded) : MT_OK;
+    MT_THEN(status, add_run(&request->from, moment, request->layers, columns++, &folded));
     folded_merge(&folded);
     for (size_t i = 0; i < folded.count && status == MT_OK; i++) {
         print_line(file, &folded.rows[i], columns);

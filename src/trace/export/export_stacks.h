@@ -1,8 +1,7 @@
 /* A label as a stack of frames: the parts of its span, then its category, then its op.
  *
  *   span "model.layers.7.ffn.w1", category "einsum", op "matmul"  →  model layers 7 ffn w1 einsum matmul */
-#ifndef MT_TRACE_EXPORT_EXPORT_STACKS_H
-#define MT_TRACE_EXPORT_EXPORT_STACKS_H
+#pragma once
 
 #include "trace/export/export.h"
 #include "trace/query/blocks.h"
@@ -31,5 +30,3 @@ struct mt_label_sums {
 /* Reads them. Release them in any case. */
 mt_status mt_label_sums_read(const struct mt_export_run *from, struct mt_label_sums *out);
 void mt_label_sums_release(struct mt_label_sums *sums);
-
-#endif

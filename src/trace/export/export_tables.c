@@ -83,8 +83,8 @@ static struct block_row block_row_of(const struct mt_block_row *block, const str
     };
 }
 
-mt_status mt_export_blocks(const struct mt_export_run *from, struct mt_output_file *file, mt_row_form form,
-                           int64_t step)
+static mt_status write_blocks(const struct mt_export_run *from, struct mt_output_file *file, mt_row_form form,
+                              int64_t step)
 {
     struct mt_label_row *labels = NULL;
     struct mt_block_row *blocks = NULL;
@@ -147,8 +147,8 @@ static mt_status write_event(void *context, const struct mt_event_row *event)
     return mt_row_stream_add(&((struct event_export *)context)->rows, event);
 }
 
-mt_status mt_export_events(const struct mt_export_run *from, struct mt_output_file *file, mt_row_form form,
-                           int64_t step)
+static mt_status write_events(const struct mt_export_run *from, struct mt_output_file *file, mt_row_form form,
+                              int64_t step)
 {
     struct event_export events = {.from = from, .file = file, .form = form};
     struct mt_event_visitor visitor = {&events, begin_events, write_event};
@@ -232,7 +232,8 @@ static mt_status write_peaks_of(const struct mt_export_run *from, int64_t step, 
     return status;
 }
 
-mt_status mt_export_peaks(const struct mt_export_run *from, struct mt_output_file *file, mt_row_form form, int64_t step)
+static mt_status write_all_peaks(const struct mt_export_run *from, struct mt_output_file *file, mt_row_form form,
+                                 int64_t step)
 {
     struct mt_row_stream rows;
     mt_status status = mt_run_check_step(from->run, step);
@@ -244,4 +245,14 @@ mt_status mt_export_peaks(const struct mt_export_run *from, struct mt_output_fil
         status = write_peaks_of(from, scope, &rows);
     mt_row_stream_end(&rows);
     return status;
+}
+
+mt_status mt_export_tables(const struct mt_export_request *request, struct mt_output_file *file)
+{
+    const mt_row_form form = request->format == MT_EXPORT_JSON ? MT_ROWS_JSON : MT_ROWS_CSV;
+    if (request->table == MT_EXPORT_BLOCKS)
+        return write_blocks(&request->from, file, form, request->step);
+    if (request->table == MT_EXPORT_EVENTS)
+        return write_events(&request->from, file, form, request->step);
+    return write_all_peaks(&request->from, file, form, request->step);
 }

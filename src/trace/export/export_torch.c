@@ -438,10 +438,10 @@ static mt_status write_document(struct torch_export *export)
     return status;
 }
 
-static mt_status find_moment(const struct mt_export_run *from, mt_snapshot_moment moment, int64_t *out_event)
+static mt_status find_moment(const struct mt_export_run *from, mt_stack_moment moment, int64_t *out_event)
 {
     struct mt_peak_row peak;
-    if (moment == MT_SNAPSHOT_AT_END)
+    if (moment == MT_STACKS_WHOLE_RUN)
         return mt_trace_last_state(from->trace, from->run, out_event);
     mt_status status = mt_trace_peak(from->trace, from->run, MT_MEASURE_ALLOCATED, &peak);
     *out_event = peak.event;
@@ -450,7 +450,7 @@ static mt_status find_moment(const struct mt_export_run *from, mt_snapshot_momen
 }
 
 /* Reads what is known before the first event. */
-static mt_status begin(struct torch_export *export, mt_snapshot_moment moment)
+static mt_status begin(struct torch_export *export, mt_stack_moment moment)
 {
     const struct mt_export_run *from = export->from;
     int64_t event;
@@ -463,11 +463,11 @@ static mt_status begin(struct torch_export *export, mt_snapshot_moment moment)
     return MT_OK;
 }
 
-mt_status mt_export_torch(const struct mt_export_run *from, struct mt_output_file *file, mt_plain_form form,
-                          mt_snapshot_moment moment)
+mt_status mt_export_torch(const struct mt_export_request *request, struct mt_output_file *file)
 {
-    struct torch_export export = {.from = from};
-    mt_status status = begin(&export, moment);
+    struct torch_export export = {.from = &request->from};
+    const mt_plain_form form = request->format == MT_EXPORT_PICKLE ? MT_PLAIN_PICKLE : MT_PLAIN_JSON;
+    mt_status status = begin(&export, request->moment);
     if (status == MT_OK) {
         mt_export_segments_create(&export.segments);
         mt_plain_begin(&export.writer, file, form);

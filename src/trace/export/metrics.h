@@ -7,8 +7,7 @@
  * blocked. Runs are those that began after mt_metrics_start.
  *
  * Threads: one at a time for an object. */
-#ifndef MT_EXPORT_METRICS_H
-#define MT_EXPORT_METRICS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -33,5 +32,3 @@ mt_status mt_metrics_start(const struct mt_metrics_options *options, const char 
 
 /* Looks once more, writes the file and ends the thread. Returns the first failure since the start. NULL is allowed. */
 mt_status mt_metrics_stop(struct mt_metrics *metrics);
-
-#endif

@@ -2,8 +2,7 @@
  * within a second, at most 4 KiB of it read.
  *
  * Threads: one at a time. */
-#ifndef MT_EXPORT_METRICS_PORT_H
-#define MT_EXPORT_METRICS_PORT_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -15,5 +14,3 @@ mt_status mt_metrics_port_open(int64_t port, int *out_socket);
 
 /* Takes one connection that waits at the socket, and answers with what `page` appends. */
 void mt_metrics_port_answer(int socket, void (*page)(void *context, struct mt_text *out), void *context);
-
-#endif

@@ -5,8 +5,7 @@
  * so its reader also holds it once; JSON repeats it.
  *
  * Dict: open, then key and value in turns, close. List: open, values, close. The document is one value. */
-#ifndef MT_TRACE_EXPORT_PLAIN_WRITER_H
-#define MT_TRACE_EXPORT_PLAIN_WRITER_H
+#pragma once
 
 #include "answer/output_file.h"
 #include "base/interner.h"
@@ -66,5 +65,3 @@ void mt_plain_add_number(struct mt_plain_writer *writer, const char *key, uint64
 bool mt_plain_recall(struct mt_plain_writer *writer, uint32_t number);
 void mt_plain_keep_begin(struct mt_plain_writer *writer, uint32_t number);
 void mt_plain_keep_end(struct mt_plain_writer *writer, uint32_t number);
-
-#endif

@@ -1,13 +1,10 @@
 /* Runs as metrics, in the text format of Prometheus (version 0.0.4): docs/metrics.md lists them.
  *
  * Threads: any. */
-#ifndef MT_TRACE_EXPORT_PROMETHEUS_H
-#define MT_TRACE_EXPORT_PROMETHEUS_H
+#pragma once
 
 #include "base/text.h"
 #include "trace/store/watch.h"
 
 /* Appends the metrics of the runs, those of one name together. NULL among the runs is passed over. */
 void mt_prometheus_add(struct mt_text *out, const struct mt_watched *const *runs, size_t count);
-
-#endif
