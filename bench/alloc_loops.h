@@ -3,8 +3,7 @@
  *
  * Relies on the C++ library alone, so that a peer can be built where its library is. An allocator is a class with
  * `take(bytes)`, which returns a handle, and `give(handle)`. */
-#ifndef BENCH_ALLOC_LOOPS_H
-#define BENCH_ALLOC_LOOPS_H
+#pragma once
 
 #include <chrono>
 #include <cmath>
@@ -135,5 +134,3 @@ template <class Allocator> double file_event_ns(Allocator &allocator, const char
 }
 
 } // namespace bench
-
-#endif

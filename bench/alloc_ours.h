@@ -1,8 +1,7 @@
 /* Our allocator as a benchmark's subject: on a device, untraced or into a recorder whose ring holds a burst as a whole,
  * so that storing is not part of its time. The trace must hold every event afterwards, without a stall, or the times
  * mean nothing. What fails ends the program. */
-#ifndef BENCH_ALLOC_OURS_H
-#define BENCH_ALLOC_OURS_H
+#pragma once
 
 #include "bench/alloc_loops.h"
 
@@ -295,5 +294,3 @@ inline double ours_reserved_share(mt_device *device, Sink &sink, const char *set
 }
 
 } // namespace bench
-
-#endif

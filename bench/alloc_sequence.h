@@ -2,8 +2,7 @@
  * `steps`, one step, which gives back gradients of the step before.
  *
  * Relies on zlib. What can't be read ends the program. */
-#ifndef BENCH_ALLOC_SEQUENCE_H
-#define BENCH_ALLOC_SEQUENCE_H
+#pragma once
 
 #include "bench/alloc_loops.h"
 
@@ -136,5 +135,3 @@ inline Sequence read_sequence(const std::string &path)
 }
 
 } // namespace bench
-
-#endif

@@ -1,7 +1,6 @@
 /* A best-fit caching allocator over std::set, built as PyTorch's is: ordered sets of free blocks, a hash set of those
  * that are out, one recursive lock. The peer where there is no card, on which PyTorch's own could run. */
-#ifndef BENCH_ALLOC_SET_H
-#define BENCH_ALLOC_SET_H
+#pragma once
 
 #include "bench/alloc_ours.h"
 
@@ -142,5 +141,3 @@ class SetAllocator
 };
 
 } // namespace bench
-
-#endif

@@ -1,8 +1,7 @@
 /* Asking the program from outside, as a user would: a command line, what it printed, its exit code.
  *
  * Relies on a program and a folder of the benchmark's own, in which it is run; what it says on stderr passes through. */
-#ifndef BENCH_ASK_H
-#define BENCH_ASK_H
+#pragma once
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -71,5 +70,3 @@ static inline json_t *ask_json(const struct asker *asker, const char *arguments)
     mt_text_release(&text);
     return answer;
 }
-
-#endif

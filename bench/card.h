@@ -6,8 +6,7 @@
  * Data are in tests/data, peers in the folder bench: they are asked if it is given. DEVICE is cuda unless given. Names
  * are those of the program's measurements; without names, it makes those that it makes by itself. Without a usable
  * card nothing is measured. */
-#ifndef BENCH_CARD_H
-#define BENCH_CARD_H
+#pragma once
 
 #include "bench/ask.h"
 #include "bench/report.h"
@@ -238,5 +237,3 @@ static inline int measure_on_card(const char *name, const struct measurement *me
         return code == NO_DEVICE ? 0 : 1;
     return measure_in_folder(&bench, measurements, count - first, arguments + first);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * Before that it writes "ready", once it is; where its library or a card is missing it ends instead, and every answer is
  * NAN. What it says on stderr passes through. It ends when its stdin does; one that says nothing for longer than any model
  * takes to compile is ended, with all that it has started. */
-#ifndef BENCH_PEER_H
-#define BENCH_PEER_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,5 +159,3 @@ static inline void peer_ask(struct peer *peer, double *numbers, int count, const
         rest = end;
     }
 }
-
-#endif

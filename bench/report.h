@@ -4,8 +4,7 @@
  *   what   unit   ours   peer   bound   target
  *
  * An empty peer: there is nothing to compare with. An empty bound and target: nothing was promised. */
-#ifndef BENCH_REPORT_H
-#define BENCH_REPORT_H
+#pragma once
 
 #include <math.h>
 #include <stdio.h>
@@ -26,5 +25,3 @@ static inline void bench_report(const char *what, const char *unit, double ours,
     printf("\n");
     fflush(stdout);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Steps of ours and of a peer's in turns: ours are a run of their own each time, the peer is a process that waits meanwhile.
  * What is compared are the medians over the turns, of each turn's median of 8 steps. */
-#ifndef BENCH_TURNS_H
-#define BENCH_TURNS_H
+#pragma once
 
 #include "bench/card.h"
 #include "bench/peer.h"
@@ -61,5 +60,3 @@ static inline bool take_turns(struct bench *bench, const struct setup *setup, co
     }
     return true;
 }
-
-#endif

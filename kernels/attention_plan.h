@@ -1,6 +1,5 @@
 /* The workspace that attention takes on a card, by its shape: the same for a card, a simulated one and the host. */
-#ifndef MTK_ATTENTION_PLAN_H
-#define MTK_ATTENTION_PLAN_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -35,5 +34,3 @@ static inline uint64_t mtk_attention_grad_bytes(int capability, const struct mtk
     int64_t tile = MTK_ONE_PASS_QUERIES * (mtk_hopper_width(q->shape[3]) + 2) + 1;
     return (uint64_t)(mtk_one_pass_tiles(q) * tile + 1) * sizeof(float);
 }
-
-#endif

@@ -6,8 +6,7 @@
  * the tensor as it is now. So it depends on nothing but the tensor: a cast that is made again gives equal bits, and
  * nothing is kept from step to step. Scales are powers of two. They lose no digit, since fp8 has as many digits in every
  * binade, and devices agree on them to the last bit. */
-#ifndef MTK_FP8_H
-#define MTK_FP8_H
+#pragma once
 
 #include "base/types.h"
 
@@ -52,5 +51,3 @@ MTK_ANYWHERE uint32_t mtk_fp8_inverse_bits(uint32_t scale_bits)
     const uint32_t twice_one = 254u << 23;
     return scale_bits > twice_one ? scale_bits : twice_one - scale_bits;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The products around a gate that a card computes together with it, by their shape: the same for a card and a simulated
  * one. */
-#ifndef MTK_GATE_PLAN_H
-#define MTK_GATE_PLAN_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -22,5 +21,3 @@ static inline bool mtk_gate_in_product(int capability, mt_dtype dtype, int64_t r
 {
     return mtk_gate_fits_product(capability, dtype, width, hidden) && rows * hidden >= MTK_LEAST_GATED;
 }
-
-#endif

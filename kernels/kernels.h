@@ -7,8 +7,7 @@
  *
  * Numbers: an op computes in fp32 or better and rounds once, to the dtype of its output. On the CPU it computes in
  * double. Operands of one op may differ in dtype. */
-#ifndef MTK_KERNELS_H
-#define MTK_KERNELS_H
+#pragma once
 
 #include "base/status.h"
 #include "base/types.h"
@@ -327,6 +326,4 @@ extern const struct mtk_table mtk_cpu;
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -18,8 +18,7 @@
  *
  * A number becomes the code that stands for the nearest. Within a decade the code is the whole part of slope * x + shift,
  * a line. No two lines begin within one power of two, so the sign and the exponent of x tell which two it may be. */
-#ifndef MTK_MOMENTS_H
-#define MTK_MOMENTS_H
+#pragma once
 
 #include "base/random.h"
 
@@ -216,5 +215,3 @@ MT_ON_DEVICE_TOO static inline float mtk_code_factor(float largest)
 {
     return largest >= 0x1p-126F ? 1 / largest : 0;
 }
-
-#endif

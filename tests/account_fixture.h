@@ -1,7 +1,6 @@
 /* For tests of the account of a program's memory: one account whose events are kept, and two threads. Each call is a
  * nanosecond after the one before. */
-#ifndef MT_TESTS_ACCOUNT_FIXTURE_H
-#define MT_TESTS_ACCOUNT_FIXTURE_H
+#pragma once
 
 #include "producers/cuda/account.h"
 #include "recording.h"
@@ -109,5 +108,3 @@ static inline const struct mt_label *last_label(void)
 }
 
 #define ACCOUNT_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-#endif

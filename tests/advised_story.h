@@ -1,6 +1,5 @@
 /* Advice about a story (story.h), and what holds of any advice. */
-#ifndef MT_TESTS_ADVISED_STORY_H
-#define MT_TESTS_ADVISED_STORY_H
+#pragma once
 
 #include "story.h"
 
@@ -107,5 +106,3 @@ static inline struct mt_advice advise(const struct story *story)
     struct mt_advice_input input = story_input(story, "policy=tight");
     return advise_with(&input);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For the allocator by example (alloc_rig.h): requests that are met, and what was told of them. */
-#ifndef MT_TESTS_ALLOC_EXAMPLES_H
-#define MT_TESTS_ALLOC_EXAMPLES_H
+#pragma once
 
 #include "alloc_rig.h"
 
@@ -36,5 +35,3 @@ static inline uint64_t reserved(const struct rig *rig)
 {
     return rig->fake.device.reserved_bytes;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* PyTorch's rules once more, as plainly as they can be written: arrays and linear searches. What the policy torch does is
  * compared with this, block by block. Without max_split and gc_threshold. */
-#ifndef MT_TESTS_ALLOC_MODEL_H
-#define MT_TESTS_ALLOC_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -151,5 +150,3 @@ static inline void model_give(struct alloc_model *model, struct model_piece piec
         }
     }
 }
-
-#endif

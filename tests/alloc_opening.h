@@ -1,6 +1,5 @@
 /* Allocators with the settings of a text, and the devices under them. */
-#ifndef MT_TESTS_ALLOC_OPENING_H
-#define MT_TESTS_ALLOC_OPENING_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "device_opening.h"
@@ -14,5 +13,3 @@ static inline struct mt_alloc *create_alloc(struct mt_device *device, const char
     assert_int_equal(mt_alloc_create(device, sink, &parsed, &alloc), MT_OK);
     return alloc;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* An allocator on a fake device (fake_device.h), with the recording of its events (recording.h). */
-#ifndef MT_TESTS_ALLOC_RIG_H
-#define MT_TESTS_ALLOC_RIG_H
+#pragma once
 
 #include "alloc_opening.h"
 #include "fake_device.h"
@@ -37,5 +36,3 @@ static inline void rig_close(struct rig *rig)
     assert_int_equal(rig->fake.faults, 0);
     recording_close(&rig->recording);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The fixture of tests of a trace's blocks: a trace of random runs, with the events as they were emitted, and a folder. */
-#ifndef MT_TESTS_BLOCKS_FIXTURE_H
-#define MT_TESTS_BLOCKS_FIXTURE_H
+#pragma once
 
 #include "folder.h"
 #include "seed.h"
@@ -187,5 +186,3 @@ static inline void check_peak(struct mt_trace *trace, const struct mt_run *run)
 }
 
 #define RANDOM_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-#endif

@@ -1,7 +1,6 @@
 /* Functions shared by programs that are recorded on a card. They end the program at the first failure, and call the
  * driver's functions without being linked with it. */
-#ifndef MT_TESTS_CARD_PROGRAM_H
-#define MT_TESTS_CARD_PROGRAM_H
+#pragma once
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -48,5 +47,3 @@ static inline void release_memory(CUmemGenericAllocationHandle handle)
     *(void **)&release = find("cuMemRelease");
     check(release(handle) == CUDA_SUCCESS, "cuMemRelease");
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Kernels of a card compared with the same ops on the CPU, their twins. Both get the same buffers, guards and gaps
  * included, and the buffers of the card are read back and compared. Nothing but the output's elements may have
  * changed. */
-#ifndef MT_TESTS_CARD_TWINS_H
-#define MT_TESTS_CARD_TWINS_H
+#pragma once
 
 #include "gpu.h"
 #include "strided.h"
@@ -154,5 +153,3 @@ static inline void expect_twin(const char *name, const struct strided *all, int 
     }
     strided_destroy(&got);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Tools of tests of the CPU's ops: shapes to try, rows of plain memory, and the check of one element against the value
  * of the formula. */
-#ifndef MT_TESTS_CPU_OPS_H
-#define MT_TESTS_CPU_OPS_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,5 +70,3 @@ static inline double bf16_value(uint16_t bits)
 {
     return decode((const unsigned char *)&bits, MT_BF16);
 }
-
-#endif

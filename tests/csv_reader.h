@@ -1,6 +1,5 @@
 /* Reads CSV by RFC 4180 and no further: for tests of what writes it. */
-#ifndef MT_TESTS_CSV_READER_H
-#define MT_TESTS_CSV_READER_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,5 +84,3 @@ static inline int64_t csv_integer(const struct csv *csv, const char *title)
         fail_msg("%s is \"%s\"", title, text);
     return value;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Opening devices by their spellings. */
-#ifndef MT_TESTS_DEVICE_OPENING_H
-#define MT_TESTS_DEVICE_OPENING_H
+#pragma once
 
 #include "device/device.h"
 
@@ -27,5 +26,3 @@ static inline void expect_device_refused(const char *spelling, mt_status status,
     if (strstr(mt_last_error(), words) == NULL)
         fail_msg("%s: \"%s\" does not say \"%s\"", spelling, mt_last_error(), words);
 }
-
-#endif

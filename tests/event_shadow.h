@@ -1,7 +1,6 @@
 /* The state of an allocator, derived from nothing but its events; any event that does not follow from the ones before
  * it is counted as a contradiction. */
-#ifndef MT_TESTS_EVENT_SHADOW_H
-#define MT_TESTS_EVENT_SHADOW_H
+#pragma once
 
 #include "base/event.h"
 
@@ -185,5 +184,3 @@ static inline void shadow_apply(struct shadow *shadow, const struct mt_event *ev
         shadow_expect(shadow, false);
     }
 }
-
-#endif

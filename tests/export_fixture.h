@@ -1,6 +1,5 @@
 /* A trace of two runs for tests of exports, and the program's exports of it. */
-#ifndef MT_TESTS_EXPORT_FIXTURE_H
-#define MT_TESTS_EXPORT_FIXTURE_H
+#pragma once
 
 #include "program.h"
 
@@ -102,5 +101,3 @@ static inline struct profile export_profile(const char *arguments)
     free(data);
     return profile;
 }
-
-#endif

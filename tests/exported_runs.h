@@ -1,7 +1,6 @@
 /* Runs for tests of exports: of the model, one that ran out of memory, one with all that a trace may hold, and one of
  * nothing; each a trace, exported in every format beside it. */
-#ifndef MT_TESTS_EXPORTED_RUNS_H
-#define MT_TESTS_EXPORTED_RUNS_H
+#pragma once
 
 #include "program.h"
 
@@ -151,5 +150,3 @@ static inline int64_t number_of(const char *path, const char *sql)
     sqlite3_close(database);
     return number;
 }
-
-#endif

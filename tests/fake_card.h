@@ -1,7 +1,6 @@
 /* Fake cards for the library that gives PyTorch memory: addresses without memory, and a list of waits between streams.
  * There are FAKE_CARDS of them. */
-#ifndef MT_TESTS_FAKE_CARD_H
-#define MT_TESTS_FAKE_CARD_H
+#pragma once
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -104,5 +103,3 @@ mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *card, struct m
     *out = device;
     return MT_OK;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* A fake CUPTI without a card. The program that includes this defines CUPTI's functions itself, so the linker takes
  * these. It calls back only the functions that were turned on, keeps records until they are flushed, and hands them
  * over in buffers of a few. */
-#ifndef MT_TESTS_FAKE_CUPTI_H
-#define MT_TESTS_FAKE_CUPTI_H
+#pragma once
 
 #include <cupti.h>
 #include <generated_nvtx_meta.h>
@@ -235,5 +234,3 @@ static inline void fake_cupti_ran(uint32_t number, const char *name, uint64_t st
                                            .name = name};
     fake_cupti_remember(fake_cupti.records_kernels, &record, sizeof record);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* A device that is an address range and a capacity: addresses go up or down from a place of the test's choice. It counts a
  * fault for each page that is mapped twice, or unmapped without being mapped. If it is broken, it gives no more memory, as a
  * card after a kernel that failed. */
-#ifndef MT_TESTS_FAKE_DEVICE_H
-#define MT_TESTS_FAKE_DEVICE_H
+#pragma once
 
 #include "device/backend.h"
 #include "device/device.h"
@@ -115,5 +114,3 @@ static inline struct fake_device fake_device_make(uint64_t capacity_bytes, mt_ad
         .next = base,
         .direction = direction};
 }
-
-#endif

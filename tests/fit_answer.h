@@ -1,6 +1,5 @@
 /* Asks memtrace fit, and tries the commands that it answers with: what its tests share. */
-#ifndef MT_TESTS_FIT_ANSWER_H
-#define MT_TESTS_FIT_ANSWER_H
+#pragma once
 
 #include "base/status.h"
 #include "program.h"
@@ -28,5 +27,3 @@ static inline int code_of(const char *command, const char *more)
 {
     return shell("PATH=$PWD:$PATH; %s --no-trace %s", command, more)->code;
 }
-
-#endif

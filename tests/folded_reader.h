@@ -1,6 +1,5 @@
 /* Reads folded stacks, of one column or two: for tests of what writes them. */
-#ifndef MT_TESTS_FOLDED_READER_H
-#define MT_TESTS_FOLDED_READER_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,5 +60,3 @@ static inline size_t count_of_lines(const char *text)
         count += *text == '\n';
     return count;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A folder of a test's own: what it writes is gone with it. */
-#ifndef MT_TESTS_FOLDER_H
-#define MT_TESTS_FOLDER_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,5 +34,3 @@ static inline int leave_folder(void **state)
 /* Words of a shell script that set `variable` to a text in MEMTRACE_SETTINGS (run/handover.h). */
 #define READ_SETTING(variable, name)                                                                                   \
     variable "=$(echo \"$MEMTRACE_SETTINGS\" | sed \"s/.*\\\"" name "\\\": \\\"//;s/\\\".*//\"); "
-
-#endif

@@ -1,7 +1,6 @@
 /* A fused model that a test runs step by step, on the device that the test was given, and settings that several tests
  * train. */
-#ifndef MT_TESTS_FUSED_BENCH_H
-#define MT_TESTS_FUSED_BENCH_H
+#pragma once
 
 #include "model_device.h"
 #include "producers/model/fused_model.h"
@@ -171,5 +170,3 @@ static inline long first_difference(const struct mt_training_config *config, con
     recording_close(&executed);
     return differs;
 }
-
-#endif

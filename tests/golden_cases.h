@@ -1,8 +1,7 @@
 /* The cases of the golden file, which PyTorch computed from the model's formulas. A case has its settings, its
  * losses, and the norm and the first elements of tensors. Cases that a GPU computed have a GPU's tolerance; those of
  * autocast round to bf16 at every product, in another order of summation. */
-#ifndef MT_TESTS_GOLDEN_CASES_H
-#define MT_TESTS_GOLDEN_CASES_H
+#pragma once
 
 #include "producers/model/training.h"
 
@@ -95,5 +94,3 @@ static inline void golden_expect_values(const char *what, const json_t *golden, 
     json_array_foreach(json_object_get(golden, "first"), i, first)
         golden_near(what, values[i], json_number_value(first), tolerance->first * norm / sqrt((double)count));
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* For tests that need a card: they end with SKIPPED, which CTest reports as such, where there is none. */
-#ifndef MT_TESTS_GPU_H
-#define MT_TESTS_GPU_H
+#pragma once
 
 #include "device/device.h"
 #include "producers/model/ops.h"
@@ -45,5 +44,3 @@ static inline bool takes_fp8(const char *spelling)
         printf("without fp8: %s\n", mt_last_error());
     return status == MT_OK;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests of ops that take one pass, of any device's table: tensors between guards, which may not change, on the
  * device that the test was given (`test_device`). What is written begins as noise. */
-#ifndef MT_TESTS_KERNEL_BENCH_H
-#define MT_TESTS_KERNEL_BENCH_H
+#pragma once
 
 #include "producers/model/training.h"
 #include "strided.h"
@@ -172,5 +171,3 @@ static inline int close_bench(void **state)
     mt_device_close(bench.device);
     return 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A runtime for single ops, in a scope, on a device of its own. Nobody watches its events. */
-#ifndef MT_TESTS_LABORATORY_H
-#define MT_TESTS_LABORATORY_H
+#pragma once
 
 #include "base/interner.h"
 #include "model_device.h"
@@ -35,5 +34,3 @@ static inline void laboratory_close(struct laboratory *lab)
     mt_device_close(lab->device);
     mt_interner_destroy(lab->interner);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests that use the library as other programs do: a run, blocks and the trace, in a folder of the test's own. They
  * also include <memtrace.h>, by which the build knows to link the library. */
-#ifndef MT_TESTS_LIBRARY_FIXTURE_H
-#define MT_TESTS_LIBRARY_FIXTURE_H
+#pragma once
 
 #include "folder.h"
 
@@ -79,5 +78,3 @@ static inline int enter(void **state)
 }
 
 #define LIBRARY_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
-
-#endif

@@ -1,7 +1,6 @@
 /* Kernels that compute nothing, and tell a test of each launch: the views that an op was called with, and the queue of
  * the device that it was launched on. They derive from MTK_OPS, so that a new op is listened to as well. */
-#ifndef MT_TESTS_LISTENING_KERNELS_H
-#define MT_TESTS_LISTENING_KERNELS_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -71,5 +70,3 @@ static mt_status listening_adamw(const struct mtk_adamw *how, int count, const s
 #define X(op, parameters, views) .op = listening_##op,
 static const struct mtk_table listening_kernels = {.name = "listening", MTK_OPS(X)};
 #undef X
-
-#endif

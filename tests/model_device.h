@@ -1,6 +1,5 @@
 /* Opening devices that compute, by their spellings. */
-#ifndef MT_TESTS_MODEL_DEVICE_H
-#define MT_TESTS_MODEL_DEVICE_H
+#pragma once
 
 #include "alloc_opening.h"
 #include "producers/model/training.h"
@@ -12,5 +11,3 @@ static inline struct mt_device *open_model_device(const char *spelling)
         fail_msg("%s: %s", spelling, mt_last_error());
     return device;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What an import of PyTorch's must know of a training step: the module of activations, and a kind for every block. */
-#ifndef MT_TESTS_MODULE_SPANS_H
-#define MT_TESTS_MODULE_SPANS_H
+#pragma once
 
 #include "recorder_fixture.h"
 
@@ -30,5 +29,3 @@ static inline void expect_hardly_any_other(const char *trace, int run)
              run);
     assert_int_equal(sql_integer(trace, sql), 0);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Pages of one trace, written into memory and read back by page_reader.h. The setup of a test takes the path of a new
  * trace and a seed. */
-#ifndef MT_TESTS_PAGE_FIXTURE_H
-#define MT_TESTS_PAGE_FIXTURE_H
+#pragma once
 
 #include "page/page.h"
 #include "page_reader.h"
@@ -85,5 +84,3 @@ static inline struct page page_of_run(const char *which)
     const struct mt_page_plan plan = plan_of(open_run(which));
     return page_of(&plan);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads a timeline page by docs/page.md alone: the elements, base64, zlib, the planes of bytes. Fails the test if
  * anything is inconsistent. */
-#ifndef MT_TESTS_PAGE_READER_H
-#define MT_TESTS_PAGE_READER_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,5 +213,3 @@ static inline const char *page_text(const struct page *page, const char *list, u
         fail_msg("%s has no number %llu", list, (unsigned long long)position);
     return json_string_value(text);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Trees of plain values for tests: comparison, and bytes to make them of. */
-#ifndef MT_TESTS_PLAIN_VALUES_H
-#define MT_TESTS_PLAIN_VALUES_H
+#pragma once
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -85,5 +84,3 @@ static inline uint32_t value_depth(const struct mt_value *value, uint64_t *left)
     }
     return deepest + 1;
 }
-
-#endif

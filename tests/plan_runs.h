@@ -1,6 +1,5 @@
 /* Random runs to plan: a beginning, and two equal steps. */
-#ifndef MT_TESTS_PLAN_RUNS_H
-#define MT_TESTS_PLAN_RUNS_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -74,5 +73,3 @@ static inline struct run draw_run(uint64_t seed)
     }
     return run;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads a profile of pprof, to the letter of its description and no further: for tests of what writes one.
  * https://github.com/google/pprof/blob/main/proto/profile.proto */
-#ifndef MT_TESTS_PROFILE_READER_H
-#define MT_TESTS_PROFILE_READER_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -248,5 +247,3 @@ static inline const char *profile_label(const struct profile *profile, const str
             return profile_string(profile, sample->label_texts[i]);
     return NULL;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs the program from outside, as a shell does: for tests of commands. Each test runs in a folder of its own. */
-#ifndef MT_TESTS_PROGRAM_H
-#define MT_TESTS_PROGRAM_H
+#pragma once
 
 #include "folder.h"
 
@@ -103,5 +102,3 @@ static inline void assert_schema(const json_t *object, const char *schema)
 {
     assert_string_equal(text_of(object, "schema"), schema);
 }
-
-#endif

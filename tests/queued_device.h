@@ -2,8 +2,7 @@
  * vector clock has the work that a piece comes after. The device keeps the last work that touched each byte. Work that
  * touches the same bytes without coming after that is a hazard: on a card, bytes would be written over while they are
  * read. */
-#ifndef MT_TESTS_QUEUED_DEVICE_H
-#define MT_TESTS_QUEUED_DEVICE_H
+#pragma once
 
 #include "device/backend.h"
 #include "device/device.h"
@@ -172,5 +171,3 @@ static inline bool queued_touch(struct queued_device *queues, mt_addr address, u
     queued_unlock(queues);
     return has_room;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A trace of random runs, asked by the program's reader and by scans of the same events, written down in SQL without a
  * thought for speed: what the tests of queries share. */
-#ifndef MT_TESTS_RANDOM_RUNS_H
-#define MT_TESTS_RANDOM_RUNS_H
+#pragma once
 
 #include "base/text.h"
 #include "seed.h"
@@ -154,5 +153,3 @@ static inline void check_shares_by(const struct fixture *fixture, const struct m
 }
 
 #define RANDOM_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-#endif

@@ -1,7 +1,6 @@
 /* For tests of `memtrace record` from outside. Each test has a folder of its own and, if CUPTI was found by the build,
  * tests/fake_cuda.c as the program. The build passes its path to tests that name MT_FAKE_CUDA themselves. */
-#ifndef MT_TESTS_RECORD_FIXTURE_H
-#define MT_TESTS_RECORD_FIXTURE_H
+#pragma once
 
 #include "program.h"
 #include "sql_answer.h"
@@ -32,5 +31,3 @@ static inline void assert_peak(const char *run, int64_t bytes, const char *categ
 }
 
 #define RECORD_TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave_folder)
-
-#endif

@@ -1,6 +1,5 @@
 /* A training run whose events and uses are kept (recording.h). */
-#ifndef MT_TESTS_RECORDED_TRAINING_H
-#define MT_TESTS_RECORDED_TRAINING_H
+#pragma once
 
 #include "producers/model/training.h"
 #include "recording.h"
@@ -29,5 +28,3 @@ static inline mt_status recording_train(struct recording *recording, const char 
         mt_device_close(opened);
     return status;
 }
-
-#endif

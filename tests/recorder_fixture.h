@@ -1,7 +1,6 @@
 /* The fixture of tests of the recorder: a folder of their own, a script of events that looks like an allocator's and is
  * the same for the same seed, and the comparison of a stored run with it. */
-#ifndef MT_TESTS_RECORDER_FIXTURE_H
-#define MT_TESTS_RECORDER_FIXTURE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -442,5 +441,3 @@ static inline uint64_t fixture_check_run(const char *path, int64_t run, uint64_t
     mt_interner_destroy(interner);
     return script.sequence;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* A sink that keeps every event and every use. */
-#ifndef MT_TESTS_RECORDING_H
-#define MT_TESTS_RECORDING_H
+#pragma once
 
 #include "base/interner.h"
 #include "base/memory.h"
@@ -123,5 +122,3 @@ static inline size_t recording_step(const struct recording *recording, uint64_t 
     *first = recording->events + begin;
     return end - begin;
 }
-
-#endif

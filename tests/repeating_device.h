@@ -3,8 +3,7 @@
  * launched from then on whenever that key comes; so another digest under it, or memory that comes or goes before
  * such an end, is a fault: on a card, bytes of somebody else's would be read and written. So is reading what is not done
  * before it is launched. */
-#ifndef MT_TESTS_REPEATING_DEVICE_H
-#define MT_TESTS_REPEATING_DEVICE_H
+#pragma once
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -206,5 +205,3 @@ static inline void repeating_device_end(struct repeating_device *repeating)
 {
     free(repeating->steps);
 }
-
-#endif

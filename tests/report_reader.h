@@ -1,6 +1,5 @@
 /* Reads the page of `report --json`, and runs what it is made of. */
-#ifndef MT_TESTS_REPORT_READER_H
-#define MT_TESTS_REPORT_READER_H
+#pragma once
 
 #include "program.h"
 
@@ -122,5 +121,3 @@ static inline void run_both_precisions(void)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, leave_folder)
-
-#endif

@@ -1,6 +1,5 @@
 /* The requests of real training steps with PyTorch, row by row, and what PyTorch reserved for them: tests/data/replay. */
-#ifndef MT_TESTS_REQUEST_SEQUENCE_H
-#define MT_TESTS_REQUEST_SEQUENCE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,5 +56,3 @@ static inline bool request_sequence_next(gzFile file, struct request *out)
     assert_true(out->id < REQUEST_MOST_BLOCKS);
     return true;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Two traces side by side: whether statements of SQL say the same of both. */
-#ifndef MT_TESTS_SAME_ROWS_H
-#define MT_TESTS_SAME_ROWS_H
+#pragma once
 
 #include "program.h"
 #include "recorder_fixture.h"
@@ -40,5 +39,3 @@ static inline uint64_t expect_same(const char *path_a, const char *sql_a, const 
     sqlite3_close(databases[1]);
     return rows;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Seeds of tests that draw at random: from SEED=… in the environment, or else from the time. The program prints the
  * first one once, so that a failed run can be run again. */
-#ifndef MT_TESTS_SEED_H
-#define MT_TESTS_SEED_H
+#pragma once
 
 #include "base/random.h"
 
@@ -33,5 +32,3 @@ static inline uint64_t attack_count(uint64_t usual)
     const char *given = getenv("ATTACKS");
     return given != NULL ? strtoull(given, NULL, 10) : usual;
 }
-
-#endif

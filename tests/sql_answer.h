@@ -1,6 +1,5 @@
 /* Answers of the program to SQL. */
-#ifndef MT_TESTS_SQL_ANSWER_H
-#define MT_TESTS_SQL_ANSWER_H
+#pragma once
 
 #include "program.h"
 
@@ -17,5 +16,3 @@ static inline const char *ask_trace(const char *sql)
     json_decref(table);
     return answer;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs written by hand: blocks that are taken, used and given back, in steps and phases, as the input of advice. */
-#ifndef MT_TESTS_STORY_H
-#define MT_TESTS_STORY_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "base/memory.h"
@@ -151,5 +150,3 @@ static inline struct mt_advice_input story_input(const struct story *story, cons
         abort();
     return input;
 }
-
-#endif

@@ -4,8 +4,7 @@
  *
  * `before` is a copy of the buffer as it was filled, so that a test can check that nothing else was touched. Nothing
  * here uses the code under test. */
-#ifndef MT_TESTS_STRIDED_H
-#define MT_TESTS_STRIDED_H
+#pragma once
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -321,5 +320,3 @@ static inline bool strided_surroundings_unchanged(struct strided *s)
     } while (place_next(&place, s->view.shape));
     return strided_unchanged(s);
 }
-
-#endif

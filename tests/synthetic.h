@@ -1,6 +1,5 @@
 /* Random runs through the recorder: allocations and frees of labelled blocks in steps, with nothing behind them. */
-#ifndef MT_TESTS_SYNTHETIC_H
-#define MT_TESTS_SYNTHETIC_H
+#pragma once
 
 #include "base/memory.h"
 #include "base/random.h"
@@ -174,5 +173,3 @@ static inline mt_status synthetic_close(struct synthetic *run)
     free(run->free_slots);
     return mt_recorder_close(run->recorder, MT_RUN_DONE);
 }
-
-#endif

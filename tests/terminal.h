@@ -1,6 +1,5 @@
 /* Output of commands on a terminal of some width. */
-#ifndef MT_TESTS_TERMINAL_H
-#define MT_TESTS_TERMINAL_H
+#pragma once
 
 #include "program.h"
 
@@ -50,5 +49,3 @@ static inline size_t longest_line(const char *text)
     }
     return longest;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Training on real text, byte by byte, by two implementations, and the difference of their losses. A test checks it
  * on the CPU, and a benchmark measures it on a card. */
-#ifndef MT_TESTS_TEXT_TRAINING_H
-#define MT_TESTS_TEXT_TRAINING_H
+#pragma once
 
 #include "base/interner.h"
 #include "producers/model/training.h"
@@ -106,5 +105,3 @@ static inline double text_deviation(const struct text_losses *eager, const struc
     }
     return most;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Changing a trace behind the program's back, as a foreign hand or damage would. */
-#ifndef MT_TESTS_TRACE_EDIT_H
-#define MT_TESTS_TRACE_EDIT_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,5 +19,3 @@ static inline void edit_trace(const char *path, const char *sql)
         fail_msg("%s: %s", sql, error);
     sqlite3_close(database);
 }
-
-#endif

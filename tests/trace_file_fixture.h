@@ -1,6 +1,5 @@
 /* The fixture of tests of a trace's file: one path for each test, opening it, and the files there. */
-#ifndef MT_TESTS_TRACE_FILE_FIXTURE_H
-#define MT_TESTS_TRACE_FILE_FIXTURE_H
+#pragma once
 
 #include "trace_path.h"
 
@@ -77,5 +76,3 @@ static inline void make_database(const char *sql)
     assert_int_equal(sqlite3_exec(handle, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(handle);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Opening a trace with its newest run. */
-#ifndef MT_TESTS_TRACE_OPENING_H
-#define MT_TESTS_TRACE_OPENING_H
+#pragma once
 
 #include "trace/query/trace.h"
 
@@ -19,5 +18,3 @@ static inline struct mt_trace *open_newest(const char *file, const struct mt_run
         fail_msg("%s: %s", file, mt_last_error());
     return trace;
 }
-
-#endif

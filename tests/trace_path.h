@@ -1,6 +1,5 @@
 /* A trace of each test's own: its path, in a folder that is made before the test and removed after it. */
-#ifndef MT_TESTS_TRACE_PATH_H
-#define MT_TESTS_TRACE_PATH_H
+#pragma once
 
 #include "recorder_fixture.h"
 
@@ -19,5 +18,3 @@ static inline int tear_down(void **state)
     fixture_remove(path);
     return 0;
 }
-
-#endif

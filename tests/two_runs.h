@@ -1,7 +1,6 @@
 /* For tests of commands: a folder of their own for each, with a trace of two runs, `first` on sim and `second` on the CPU,
  * of a model that runs in no time. */
-#ifndef MT_TESTS_TWO_RUNS_H
-#define MT_TESTS_TWO_RUNS_H
+#pragma once
 
 #include "base/status.h"
 #include "program.h"
@@ -43,5 +42,3 @@ static inline void assert_rows(const json_t *object, size_t count, const char *c
         static const char *const keys[] = {__VA_ARGS__};                                                               \
         assert_rows(object, sizeof keys / sizeof keys[0], keys);                                                       \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* The answer of the attention study, described once: its cells, the limits of length, and the whole. JSON, CSV and the
  * tables for people (attention_report.c) are made from these descriptions. */
-#ifndef MT_STUDY_ATTENTION_ANSWER_H
-#define MT_STUDY_ATTENTION_ANSWER_H
+#pragma once
 
 #include "answer/table.h"
 #include "study/attention_session.h"
@@ -71,5 +70,3 @@ json_t *mt_attention_json(const struct mt_attention_answer *answer);
 
 /* Prints tables with the variants side by side on the answer's screen, and sentences that follow from them. */
 void mt_attention_write_text(const struct mt_attention_answer *answer);
-
-#endif

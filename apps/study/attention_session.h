@@ -1,7 +1,6 @@
 /* The cells of the attention study: every combination of precision, head size, length and variant, in that order. Each is a
  * run of one trace, on a device that all share. */
-#ifndef MT_STUDY_ATTENTION_SESSION_H
-#define MT_STUDY_ATTENTION_SESSION_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "base/text.h"
@@ -87,5 +86,3 @@ int64_t mt_attention_square_from(const struct mt_attention_case *study);
  * does. */
 mt_status mt_attention_longest(const struct mt_attention_case *study, const struct mt_alloc_settings *alloc,
                                const struct mt_card *card, uint64_t capacity_bytes, int64_t *out);
-
-#endif

@@ -5,8 +5,7 @@
  * Input and weights have the case's precision, without autocast. Backward starts from a gradient of ones, which is that of
  * the output's sum. It goes to the weights and to the input, as inside of a model. Gradients are released before the next
  * repetition. B batch, T sequence, C d_model, H heads. */
-#ifndef MT_STUDY_ATTENTION_STUDY_H
-#define MT_STUDY_ATTENTION_STUDY_H
+#pragma once
 
 #include "producers/model/training.h"
 
@@ -54,5 +53,3 @@ size_t mt_attention_account(const struct mt_attention_case *study, struct mt_att
 
 /* Returns the sum of the terms, and that of the terms of size T². */
 uint64_t mt_attention_account_bytes(const struct mt_attention_case *study, uint64_t *out_square_bytes);
-
-#endif

@@ -1,10 +1,7 @@
 /* The runs of a diff's two traces at each sequence length, with the published figures of theirs. */
-#ifndef MT_STUDY_DIFF_LENGTHS_H
-#define MT_STUDY_DIFF_LENGTHS_H
+#pragma once
 
 #include "words/diff_answer.h"
 
 /* Adds the lengths to an answer that was loaded, unless the two runs differ in length. */
 mt_status mt_diff_lengths_load(struct mt_diff_answer *answer);
-
-#endif

@@ -6,8 +6,7 @@
  *   factor  = ( number | symbol | "(" sum ")" ) [ "²" ]
  *
  * A symbol is one letter. Threads: any. */
-#ifndef MT_STUDY_FORMULA_H
-#define MT_STUDY_FORMULA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ struct mt_formula_symbols {
 
 /* Computes a formula, which is well-formed. False, and *out untouched, if a value on the way does not fit. */
 bool mt_formula_compute(const char *formula, const struct mt_formula_symbols *symbols, uint64_t *out);
-
-#endif

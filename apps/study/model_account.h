@@ -10,8 +10,7 @@
  *
  * The formulas are those of the model in src/producers/model, derived from what each op saves; a test compares them with traces of
  * random configurations. Ownership and failures as in trace.h. */
-#ifndef MT_STUDY_MODEL_ACCOUNT_H
-#define MT_STUDY_MODEL_ACCOUNT_H
+#pragma once
 
 #include "producers/model/settings.h"
 #include "trace/query/trace.h"
@@ -49,5 +48,3 @@ bool mt_model_account_is_known(const struct mt_run_plan *plan);
  * value does not fit. */
 mt_status mt_model_account_make(struct mt_trace *trace, const struct mt_run *run, const struct mt_run_plan *plan,
                                 struct mt_model_account *out);
-
-#endif

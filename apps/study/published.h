@@ -5,8 +5,7 @@
  * the segments after 15 steps of PyTorch 2.8 on an A800. In its full steps under autocast backward ran inside of the
  * region, --autocast-end after-backward (docs/eager.md). The measurements repeat it with PyTorch 2.11 on an H200,
  * batch 4, vocabulary 10000, no RoPE, eight steps (tests/data/pytorch_h200.json). */
-#ifndef MT_STUDY_PUBLISHED_H
-#define MT_STUDY_PUBLISHED_H
+#pragma once
 
 #include "analysis/run_settings.h"
 #include "study/attention_study.h"
@@ -63,5 +62,3 @@ const struct mt_attention_peer *mt_attention_peer_find(const struct mt_attention
 
 /* Returns bytes without the workspaces, of MiB with them. */
 uint64_t mt_attention_peer_bytes(double mib);
-
-#endif

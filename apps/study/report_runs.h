@@ -2,8 +2,7 @@
  * in which runs of a table differ; and the sections that make a page of them.
  *
  * Runs of equal axes differ in mode, precision and sequence length only. They are a group, and tables compare within it. */
-#ifndef MT_STUDY_REPORT_RUNS_H
-#define MT_STUDY_REPORT_RUNS_H
+#pragma once
 
 #include "answer/report_page.h"
 #include "producers/model/session.h"
@@ -160,5 +159,3 @@ void mt_report_peak_tables(struct mt_report *report, const char *autocast);
 /* Runs what the trace at `path` lacks of the published study, on `device`, and adds it; cards of 80 GB are simulated on any.
  * The observer is told of the progress. Running out of device memory is an answer, not a failure. */
 mt_status mt_report_study(const char *path, const char *device, const struct mt_session_observer *observer);
-
-#endif

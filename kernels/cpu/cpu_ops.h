@@ -6,8 +6,7 @@
  *   view ──walk──▶ rows of equal stride ──▶ tiles of at most MTK_TILE elements ──load──▶ double[MTK_TILE]
  *
  * A double holds every value of every dtype but int64 beyond 2^53, which only a copy between equal dtypes keeps. */
-#ifndef MTK_CPU_OPS_H
-#define MTK_CPU_OPS_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -172,5 +171,3 @@ bool mtk_walk_next(struct mtk_walk *walk);
 /* Load and store the current tile of view number `v`. */
 void mtk_walk_load(const struct mtk_walk *walk, int v, double *tile);
 void mtk_walk_store(const struct mtk_walk *walk, int v, const double *tile);
-
-#endif

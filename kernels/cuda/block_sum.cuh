@@ -1,6 +1,5 @@
 /* Sums over the threads of a warp or a block. Every thread gets the result. */
-#ifndef MTK_CUDA_BLOCK_SUM_CUH
-#define MTK_CUDA_BLOCK_SUM_CUH
+#pragma once
 
 constexpr int MTK_WARP = 32;
 
@@ -24,5 +23,3 @@ template <typename T> __device__ __forceinline__ T mtk_block_sum(T value, T *of_
     __syncthreads();
     return mtk_warp_sum(lane < warps ? of_warp[lane] : (T)0);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Copies between views with different fastest dimensions. They go in tiles through shared memory, so that both views
  * are accessed along their dense dimension. */
-#ifndef MTK_CUDA_COPY_H
-#define MTK_CUDA_COPY_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -17,6 +16,4 @@ mt_status mtk_copy_transposing(const struct mtk_view *out, const struct mtk_view
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

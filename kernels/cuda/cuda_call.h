@@ -1,8 +1,7 @@
 /* Statuses of calls into CUDA's runtime and cuBLAS, with the name of the call and CUDA's message. A card without memory
  * left is MT_OUT_OF_MEMORY in any call, since that is an ordinary outcome: contexts, kernels (which are loaded when
  * they are first launched), graphs and libraries take memory, too. */
-#ifndef MTK_CUDA_CALL_H
-#define MTK_CUDA_CALL_H
+#pragma once
 
 #include "base/status.h"
 
@@ -34,5 +33,3 @@ static inline mt_status mtk_blas_fail(cublasStatus_t outcome, const char *call)
     return mt_fail(outcome == CUBLAS_STATUS_ALLOC_FAILED ? MT_OUT_OF_MEMORY : MT_FAILED, "%s: %s (%d)", call,
                    cublasGetStatusName(outcome), (int)outcome);
 }
-
-#endif

@@ -8,8 +8,7 @@
  * Numbers: ops compute in fp32 if no operand is fp64 or int64, otherwise in fp64, and round once, to the dtype of the
  * output. A copy between equal dtypes keeps every bit except those of a bf16 nan. No result depends on the order in
  * which blocks run, so equal inputs give equal bits. */
-#ifndef MTK_CUDA_OPS_H
-#define MTK_CUDA_OPS_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -26,6 +25,4 @@ extern const struct mtk_table mtk_cuda;
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * Kernels look at the dtype as they run. It is the same for all threads, and costs little, since these kernels are
  * limited by memory. Reading is separate from decoding, so that a thread issues all of its reads before it uses the
  * first. */
-#ifndef MTK_CUDA_ELEMENT_CUH
-#define MTK_CUDA_ELEMENT_CUH
+#pragma once
 
 #include "base/types.h"
 
@@ -216,5 +215,3 @@ static inline bool mtk_is_wide(mt_dtype dtype)
 {
     return dtype == MT_F64 || dtype == MT_I64;
 }
-
-#endif

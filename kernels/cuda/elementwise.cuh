@@ -8,8 +8,7 @@
  * multiprocessors idle, and a large one has enough reads under way as it is. A thread issues all of its reads before it
  * uses the first value. `out` may be the same view as an operand, since a thread reads its elements before it writes
  * them. */
-#ifndef MTK_CUDA_ELEMENTWISE_CUH
-#define MTK_CUDA_ELEMENTWISE_CUH
+#pragma once
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -203,5 +202,3 @@ static mt_status mtk_elementwise_launch(const char *name, F function, const stru
     return in_fours ? mtk_elementwise_queue<T, MTK_ELEMENTWISE_VEC, VIEWS>(name, call, function, queue)
                     : mtk_elementwise_queue<T, 1, VIEWS>(name, call, function, queue);
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A block has some rows of one head, and streams other rows of the head past them, a tile at a time. Blocks are
  * numbered tile by tile, and within a tile head by head, so that those with the most work come first. */
-#ifndef MTK_CUDA_FLASH_CUH
-#define MTK_CUDA_FLASH_CUH
+#pragma once
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -124,5 +123,3 @@ template <class RUN> static mt_status mtk_with_width(int features, RUN run)
         return run(std::integral_constant<int, 80>());
     return run(std::integral_constant<int, 128>());
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The parts that the kernels of attention for Hopper share: tiles of heads, and rows that go to memory by way of shared
  * memory. */
-#ifndef MTK_CUDA_FLASH_HOPPER_CUH
-#define MTK_CUDA_FLASH_HOPPER_CUH
+#pragma once
 
 #include "kernels/attention_plan.h"
 #include "kernels/cuda/hopper.cuh"
@@ -91,5 +90,3 @@ __device__ __forceinline__ void mtk_rows_store(uint32_t tile, int own, const mtk
     }
     __syncwarp();
 }
-
-#endif

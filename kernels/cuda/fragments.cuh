@@ -9,8 +9,7 @@
  *
  * The pitch of a tile's rows is 16 bytes longer than the row, so that a warp's simultaneous reads lie in different
  * banks. */
-#ifndef MTK_CUDA_FRAGMENTS_CUH
-#define MTK_CUDA_FRAGMENTS_CUH
+#pragma once
 
 #include "kernels/cuda/flash.cuh"
 
@@ -294,5 +293,3 @@ __device__ __forceinline__ float mtk_exp2(float x)
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-
-#endif

@@ -8,8 +8,7 @@
  * The 16-byte pieces of a row are exchanged by the row's number modulo 8 (swizzle of 128 bytes), as the copy engine
  * writes and the matrix units read them. A chunk begins at a multiple of 1024 bytes. Sources: PTX ISA 8.7, chapters
  * "Asynchronous Warpgroup Level Matrix Instructions" and "Tensors". */
-#ifndef MTK_CUDA_HOPPER_CUH
-#define MTK_CUDA_HOPPER_CUH
+#pragma once
 
 #include "kernels/cuda/fragments.cuh"
 
@@ -346,5 +345,3 @@ __device__ __forceinline__ uint32_t mtk_piece_address(uint32_t chunk, int row, i
 {
     return chunk + (uint32_t)row * MTK_CHUNK_ROW + (uint32_t)((piece ^ (row & 7)) * 16);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The tools of every launcher: division by a number known at launch, and the launch itself. */
-#ifndef MTK_CUDA_LAUNCH_CUH
-#define MTK_CUDA_LAUNCH_CUH
+#pragma once
 
 #include "base/status.h"
 #include "kernels/cuda/cuda_call.h"
@@ -100,5 +99,3 @@ static mt_status mtk_launch(const char *name, void (*kernel)(PARAMETERS...), dim
 {
     return mtk_launch_shared(name, kernel, blocks, threads, 0, queue, arguments...);
 }
-
-#endif

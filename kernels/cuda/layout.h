@@ -3,8 +3,7 @@
  * Dimensions of one element are dropped. The others are sorted so that the strides of the first view rise, and
  * neighbours are merged if every view lays both out as one. A dense tensor is then one long row, however its dimensions
  * are permuted. Dimension 0 varies fastest. */
-#ifndef MTK_CUDA_LAYOUT_H
-#define MTK_CUDA_LAYOUT_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -27,6 +26,4 @@ void mtk_layout_plan(int views, const struct mtk_view *const *view, struct mtk_l
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

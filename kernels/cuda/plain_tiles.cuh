@@ -3,8 +3,7 @@
  * A block has MTK_OWN rows of its own and streams MTK_STREAM others past them. Of a product of own and streamed rows,
  * (OWN x STREAM), thread (y, x) has rows y + 16 i and columns x + 16 j; of a product as wide as a head, (OWN x WIDTH),
  * too. The 16 threads of a row are half a warp. */
-#ifndef MTK_CUDA_PLAIN_TILES_CUH
-#define MTK_CUDA_PLAIN_TILES_CUH
+#pragma once
 
 #include "kernels/cuda/flash.cuh"
 
@@ -129,5 +128,3 @@ __device__ __forceinline__ void mtk_plain_write(mtk_head<float> head, int first,
         }
     }
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Measuring must not change results. Of a product, all candidates with the same bits as the first that sums in one go
  * are alike, and time alone decides among them. A candidate that sums in another order is taken only if it is faster by
  * more than measurements of one run differ from another's. */
-#ifndef MTK_CUDA_PRODUCT_CHOICE_H
-#define MTK_CUDA_PRODUCT_CHOICE_H
+#pragma once
 
 #include "base/status.h"
 #include "kernels/cuda/queue.h"
@@ -45,6 +44,4 @@ void mtk_choices_destroy(struct mtk_choice *choices);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

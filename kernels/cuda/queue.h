@@ -1,7 +1,6 @@
 /* The queue that ops of the CUDA table are launched on. The device makes one for each of its streams and ends it. The
  * ops note in it the workspace that cuBLAS has, and the kernels of products that they measured. */
-#ifndef MTK_CUDA_QUEUE_H
-#define MTK_CUDA_QUEUE_H
+#pragma once
 
 #include "base/types.h"
 
@@ -19,5 +18,3 @@ struct mtk_queue {
     struct mtk_choice *choices; /* of products, see product_choice.h; owned; NULL: none was measured */
     int capability;             /* of the card, times ten: 90 is 9.0 */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Views on the card, dimension by dimension, for kernels in which an element's place has a meaning. Such kernels hold
  * values as double, like the same ops on the CPU: they are few, and limited by memory. */
-#ifndef MTK_CUDA_VIEW_CUH
-#define MTK_CUDA_VIEW_CUH
+#pragma once
 
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -49,5 +48,3 @@ static inline mt_status mtk_rows_of(const char *op, const struct mtk_view *view,
     *out = {(uint32_t)count, mtk_divisor_of(view->shape[1]), mtk_divisor_of(view->shape[2])};
     return MT_OK;
 }
-
-#endif

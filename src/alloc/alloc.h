@@ -15,8 +15,7 @@
  *
  * Any thread may call every function but create and destroy. A block belongs to the caller that took it until it is given
  * back. */
-#ifndef MT_ALLOC_ALLOC_H
-#define MT_ALLOC_ALLOC_H
+#pragma once
 
 #include "alloc/alloc_settings.h"
 #include "alloc/alloc_stats.h"
@@ -132,5 +131,3 @@ void mt_alloc_reset_peaks(struct mt_alloc *alloc);
 /* Walks every segment and block, derives every counter and index again, and compares. Fails with MT_FAILED and the first
  * difference. For tests: takes time proportional to the number of blocks. */
 mt_status mt_alloc_check(struct mt_alloc *alloc);
-
-#endif

@@ -1,6 +1,5 @@
 /* The settings of an allocator, and their spelling: "policy=torch,max_split=200MiB". */
-#ifndef MT_ALLOC_ALLOC_SETTINGS_H
-#define MT_ALLOC_ALLOC_SETTINGS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -46,5 +45,3 @@ void mt_alloc_settings_format(const struct mt_alloc_settings *settings, struct m
 
 /* Adds the policy, and those settings that differ from the default. Reads back as the same settings. */
 void mt_alloc_settings_format_short(const struct mt_alloc_settings *settings, struct mt_text *out);
-
-#endif

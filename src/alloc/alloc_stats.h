@@ -1,6 +1,5 @@
 /* The counters of an allocator. */
-#ifndef MT_ALLOC_ALLOC_STATS_H
-#define MT_ALLOC_ALLOC_STATS_H
+#pragma once
 
 #include "alloc/pool_counters.h"
 #include "base/label.h"
@@ -52,5 +51,3 @@ struct mt_alloc_stats {
     uint64_t unplanned_requests; /* that got another place while a plan was followed, or after it was given up */
     struct mt_alloc_refusal last_refusal;
 };
-
-#endif

@@ -19,8 +19,7 @@
  * which took a tenth of an event.
  *
  * Everything here is called with the allocator's lock held, except by create and destroy. */
-#ifndef MT_ALLOC_BLOCK_H
-#define MT_ALLOC_BLOCK_H
+#pragma once
 
 #include "alloc/alloc_settings.h"
 #include "alloc/alloc_stats.h"
@@ -386,5 +385,3 @@ static inline struct mt_block *mt_block_merge(struct mt_alloc *alloc, struct mt_
     assert(mt_block_is_coalesced(block));
     return block;
 }
-
-#endif

@@ -6,8 +6,7 @@
  * with `tight`, and 0.14 to 0.2 times as long as with `torch`.
  *
  * Everything here is called with the allocator's lock held. */
-#ifndef MT_ALLOC_FOLLOW_H
-#define MT_ALLOC_FOLLOW_H
+#pragma once
 
 #include "alloc/block.h"
 
@@ -27,5 +26,3 @@ void mt_follow_unmapped(struct mt_alloc *alloc, const struct mt_segment *segment
 
 /* NULL is allowed. */
 void mt_follower_destroy(struct mt_follower *follower);
-
-#endif

@@ -1,8 +1,7 @@
 /* A set of numbers below a bound, in bits. Insert, remove and the search for the nearest member below take a handful of
  * instructions, however many members there are: each level has a bit for each word of the level beneath it that is not
  * zero. */
-#ifndef MT_ALLOC_NUMBER_SET_H
-#define MT_ALLOC_NUMBER_SET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ bool mt_number_set_has(const struct mt_number_set *set, uint32_t number);
 
 /* Sets *out to the greatest member that is not above `number`; false if there is none. */
 bool mt_number_set_find_below(const struct mt_number_set *set, uint32_t number, uint32_t *out);
-
-#endif

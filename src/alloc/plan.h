@@ -15,8 +15,7 @@
  * is given up and the arena handed to the policy.
  *
  * A plan never changes once it is made, so any thread may use it. */
-#ifndef MT_ALLOC_PLAN_H
-#define MT_ALLOC_PLAN_H
+#pragma once
 
 #include "base/status.h"
 
@@ -59,5 +58,3 @@ struct mt_alloc;
  * until the allocator is destroyed. Fails with MT_USAGE if a block was taken before, with MT_OUT_OF_MEMORY if the device has
  * no room for the segment, and with the device's status if that fails otherwise. Then the allocator goes on without it. */
 mt_status mt_alloc_follow(struct mt_alloc *alloc, const struct mt_plan *plan);
-
-#endif

@@ -7,8 +7,7 @@
  *          │ │  a  │   │ b │
  *          └─┴─────┴───┴───┴────▶ time
  */
-#ifndef MT_ALLOC_PLAN_PACK_H
-#define MT_ALLOC_PLAN_PACK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ uint64_t mt_pack(struct mt_pack_block *blocks, size_t count, uint64_t enough_byt
 
 /* Sets the offsets of the blocks from `placed_count` on, around the ones before; returns the highest end of all. */
 uint64_t mt_pack_around(struct mt_pack_block *blocks, size_t placed_count, size_t count);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of a plan, shared by plan.c, which makes it, and follow.c, which follows it. */
-#ifndef MT_ALLOC_PLAN_PARTS_H
-#define MT_ALLOC_PLAN_PARTS_H
+#pragma once
 
 #include <assert.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ static inline size_t mt_plan_part(const struct mt_plan *plan, int64_t step)
     assert(plan->part_count > 0);
     return part < plan->part_count ? (size_t)part : plan->part_count - 1;
 }
-
-#endif

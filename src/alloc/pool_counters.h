@@ -10,8 +10,7 @@
  * A range of addresses gives back any page, so no part of it counts as split, as none of PyTorch's expandable segments.
  *
  * Meaning: c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11. */
-#ifndef MT_ALLOC_POOL_COUNTERS_H
-#define MT_ALLOC_POOL_COUNTERS_H
+#pragma once
 
 #include <assert.h>
 #include <stdint.h>
@@ -96,5 +95,3 @@ static inline void mt_pool_counters_reset(struct mt_pool_counters *counters)
         for (int row = 0; row < MT_POOL_ROWS; row++)
             counters->of[counted][row].peak = counters->of[counted][row].now;
 }
-
-#endif

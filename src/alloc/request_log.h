@@ -1,7 +1,6 @@
 /* A sink that keeps the requests of a run and the moments at which their blocks are freed, to make a plan of them. It
  * ignores everything else. */
-#ifndef MT_ALLOC_REQUEST_LOG_H
-#define MT_ALLOC_REQUEST_LOG_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "alloc/plan.h"
@@ -20,5 +19,3 @@ struct mt_sink mt_request_log_sink(struct mt_request_log *log);
  * *out_count to their number. Blocks that were live at that end count as kept. The result is borrowed, until the next call
  * of any of these functions. */
 const struct mt_plan_request *mt_request_log_requests(struct mt_request_log *log, size_t *out_count);
-
-#endif

@@ -11,8 +11,7 @@
  * A class is a list, newest first, so its order depends on the requests and never on addresses. TLSF takes the first block
  * of the next class. This searches a bounded number of blocks for the best fit, beginning in the request's own class, in
  * which some blocks fit: training repeats the same few sizes, so there is an exact fit nearly always. */
-#ifndef MT_ALLOC_SIZE_CLASSES_H
-#define MT_ALLOC_SIZE_CLASSES_H
+#pragma once
 
 #include "alloc/block.h"
 
@@ -41,5 +40,3 @@ uint64_t mt_size_classes_fold(const struct mt_size_classes *classes, uint64_t su
 /* Compares bitmaps with lists, and links with one another, and adds the number of blocks to *blocks. Fails with MT_FAILED
  * and the first difference. */
 mt_status mt_size_classes_check(const struct mt_size_classes *classes, uint64_t *blocks);
-
-#endif

@@ -1,6 +1,5 @@
 /* A window of a run with changed blocks: some smaller, some absent for a while, and some more. Private to this folder. */
-#ifndef MT_ANALYSIS_CHANGED_RUN_H
-#define MT_ANALYSIS_CHANGED_RUN_H
+#pragma once
 
 #include "analysis/advise/program_changes.h"
 #include "analysis/lifetimes.h"
@@ -36,5 +35,3 @@ mt_status mt_program_changes_add(struct mt_program_changes *changes, const struc
 
 /* Adds the best checkpoints of modules (checkpoint_change.c). */
 mt_status mt_program_changes_add_checkpoints(const struct mt_window *window, struct mt_program_changes *out);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Addresses without memory are no hole. A segment without a block is one hole, or as many as its memory has pieces. Private
  * to this folder. */
-#ifndef MT_ANALYSIS_FRAGMENTATION_H
-#define MT_ANALYSIS_FRAGMENTATION_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 
@@ -50,5 +49,3 @@ struct mt_layout mt_layout_of(const struct mt_advice_input *input);
 
 /* Returns what was reserved and held no block when most was reserved; zeros if nothing was in the window. */
 struct mt_fragmentation mt_fragmentation_find(const struct mt_advice_input *input);
-
-#endif

@@ -5,8 +5,7 @@
  *   position   2f-1     2f 2f+1  2f+2 2f+3          f = first_event
  *
  * Moment 0 is what was live before the window. */
-#ifndef MT_ANALYSIS_LIFETIMES_H
-#define MT_ANALYSIS_LIFETIMES_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 
@@ -110,5 +109,3 @@ struct mt_lifetime *mt_lifetimes_with_cuts(const struct mt_window *window, const
 /* Replays the window without the cuts. */
 mt_status mt_window_replay(const struct mt_window *window, const struct mt_cut *cuts, size_t cut_count,
                            const struct mt_alloc_settings *settings, struct mt_replay_result *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* A grid of dry runs of a program: values of its arguments that vary, and the memory that each combination needs.
  *
  * Threads: one at a time. */
-#ifndef MT_ANALYSIS_PROGRAM_SWEEP_H
-#define MT_ANALYSIS_PROGRAM_SWEEP_H
+#pragma once
 
 #include "producers/program/dry_child.h"
 #include "producers/program/vary_grid.h"
@@ -46,5 +45,3 @@ struct mt_program_sweep_found {
 mt_status mt_program_sweep_run(const struct mt_program_sweep *sweep, const struct mt_program_sweep_observer *observer,
                                struct mt_program_sweep_found *out);
 void mt_program_sweep_release(struct mt_program_sweep_found *found);
-
-#endif

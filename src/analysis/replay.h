@@ -7,8 +7,7 @@
  * their array, ends first.
  *
  * Threads: any. Each replay has a device and an allocator of its own, and lifetimes are only read. */
-#ifndef MT_ANALYSIS_REPLAY_H
-#define MT_ANALYSIS_REPLAY_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "trace/query/blocks.h"
@@ -69,5 +68,3 @@ struct mt_replay_result {
  * device of that capacity. Returns MT_OK also if memory ran out: see `fits`. */
 mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const struct mt_alloc_settings *settings,
                         uint64_t capacity_bytes, struct mt_replay_result *out);
-
-#endif

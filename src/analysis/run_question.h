@@ -1,6 +1,5 @@
 /* A question: an opened trace, and the run in it that is asked about. */
-#ifndef MT_ANALYSIS_QUESTION_H
-#define MT_ANALYSIS_QUESTION_H
+#pragma once
 
 #include "trace/query/trace.h"
 
@@ -10,5 +9,3 @@ struct mt_question {
     const struct mt_run *run;
     char *file; /* the trace's file, if it was named together with the run; otherwise NULL */
 };
-
-#endif

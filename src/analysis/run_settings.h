@@ -5,8 +5,7 @@
  * A run of `memtrace run` stores every setting of the table (model/settings.h) and the program's version. One that was
  * imported or recorded, or is of another program, stores what that program said. Two runs are not known to differ in a
  * setting that one of them lacks, nor to agree: that is a third answer, and the caller decides what to make of it. */
-#ifndef MT_ANALYSIS_RUN_SETTINGS_H
-#define MT_ANALYSIS_RUN_SETTINGS_H
+#pragma once
 
 #include "producers/model/settings.h"
 #include "trace/query/trace.h"
@@ -95,5 +94,3 @@ void mt_settings_add_unknown(const struct mt_settings_difference *difference, co
  * device is the one that the run was on, by its full name, which of a card is no spelling to open it by. Fails with
  * MT_USAGE if the settings are not those of such a run, as an imported one's. */
 mt_status mt_run_plan_of_run(struct mt_trace *trace, const struct mt_run *run, struct mt_run_plan *out);
-
-#endif

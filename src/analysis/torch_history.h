@@ -1,8 +1,7 @@
 /* The memory history of PyTorch that a recorded process has left in a file, since its allocator could not be watched.
  *
  * Threads: one at a time for a trace. */
-#ifndef MT_ANALYSIS_TORCH_HISTORY_H
-#define MT_ANALYSIS_TORCH_HISTORY_H
+#pragma once
 
 #include "producers/file/import.h"
 #include "run/handover.h"
@@ -18,5 +17,3 @@ struct mt_torch_history {
 mt_status mt_torch_history_import(const struct mt_record_answer *answer, const char *name, int64_t device,
                                   struct mt_torch_history *out);
 void mt_torch_history_release(struct mt_torch_history *history);
-
-#endif

@@ -1,6 +1,5 @@
 /* The card that a traced run was on. */
-#ifndef MT_ANALYSIS_TRACED_CARD_H
-#define MT_ANALYSIS_TRACED_CARD_H
+#pragma once
 
 #include "device/device.h"
 #include "trace/query/trace.h"
@@ -18,5 +17,3 @@ mt_status mt_traced_card_find(struct mt_trace *trace, const struct mt_run *run, 
 /* Returns the card of a simulation on that one with so many bytes, which *memory then holds, for the plan of a run; NULL if the
  * spelling of a device tells it. */
 const struct mt_card *mt_traced_card_with(const struct mt_traced_card *traced, uint64_t bytes, struct mt_card *memory);
-
-#endif

@@ -9,8 +9,7 @@
  * nothing counts as outside there.
  *
  * Threads: the one that opened the trace. */
-#ifndef MT_ANALYSIS_VERDICT_H
-#define MT_ANALYSIS_VERDICT_H
+#pragma once
 
 #include "analysis/run_question.h"
 #include "base/text.h"
@@ -33,5 +32,3 @@ struct mt_verdict {
 /* Finds the verdict about a run. Release *out in any case. */
 mt_status mt_verdict_find(const struct mt_question *question, struct mt_verdict *out);
 void mt_verdict_release(struct mt_verdict *verdict);
-
-#endif

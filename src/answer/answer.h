@@ -1,6 +1,5 @@
 /* An answer about a run, in JSON: {schema, run, name, state, device, …}. */
-#ifndef MT_ANSWER_ANSWER_H
-#define MT_ANSWER_ANSWER_H
+#pragma once
 
 #include "answer/row.h"
 #include "trace/query/trace.h"
@@ -14,5 +13,3 @@ json_t *mt_schema_json(const char *name);
 /* Returns the members that every answer about a run begins with: schema, run, name, state, device. The caller releases
  * it. */
 json_t *mt_answer_begin(const char *name, const struct mt_run *run);
-
-#endif

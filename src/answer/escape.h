@@ -1,6 +1,5 @@
 /* Escapes text for a terminal, HTML, Markdown, a shell or CSV. Names in a trace may hold any bytes. */
-#ifndef MT_ANSWER_ESCAPE_H
-#define MT_ANSWER_ESCAPE_H
+#pragma once
 
 #include "base/text.h"
 
@@ -33,5 +32,3 @@ void mt_text_add_shell_word(struct mt_text *out, const char *word);
 /* Adds a field of a CSV line, quoted where it must be (RFC 4180). One that a spreadsheet would take for a formula begins with an
  * apostrophe, which it takes for the mark of text. */
 void mt_text_add_csv(struct mt_text *out, const char *field);
-
-#endif

@@ -2,8 +2,7 @@
  * complete, and goes through gzip if its name ends in .gz. No trace and no input of a command is ever overwritten.
  *
  *   name "blocks.csv.gz":  rows ──▶ buffer ──▶ gzip ──▶ blocks.csv.gz.<number of the process> ──rename──▶ blocks.csv.gz */
-#ifndef MT_ANSWER_OUTPUT_FILE_H
-#define MT_ANSWER_OUTPUT_FILE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -49,5 +48,3 @@ mt_status mt_output_file_close(struct mt_output_file *file, mt_status status);
 
 /* Opens, writes a whole text and closes. */
 mt_status mt_output_file_put(const char *name, mt_output_form form, const char *text);
-
-#endif

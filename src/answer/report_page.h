@@ -8,8 +8,7 @@
  * Texts are kept as they are. Each writer escapes them for its own format, so that a name in a trace stays a name.
  *
  * Threads: a page belongs to its caller. */
-#ifndef MT_ANSWER_REPORT_PAGE_H
-#define MT_ANSWER_REPORT_PAGE_H
+#pragma once
 
 #include "answer/row.h"
 
@@ -60,5 +59,3 @@ void mt_page_write_html(const struct mt_page *page, struct mt_text *out);
 
 /* Returns {schema, title, introduction, sections}; the caller releases it. */
 json_t *mt_page_json(const struct mt_page *page);
-
-#endif

@@ -3,8 +3,7 @@
  * Invariants: every table is complete, so cell_count is a multiple of column_count, which is above 0. The first section is the
  * introduction, whose key and title are NULL; all others have both. bar_count <= MT_PAGE_MOST_BARS, and each of the bars is
  * below column_count. */
-#ifndef MT_ANSWER_REPORT_PARTS_H
-#define MT_ANSWER_REPORT_PARTS_H
+#pragma once
 
 #include "base/text.h"
 
@@ -74,5 +73,3 @@ void mt_page_add_title(struct mt_text *out, const struct element *table);
 
 /* Adds the chart of a table as SVG; nothing if the table has none, or more than 100 rows. */
 void mt_page_add_chart(struct mt_text *out, const struct element *table);
-
-#endif

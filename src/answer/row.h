@@ -10,8 +10,7 @@
  *                                 └─▶ memtrace help    docs/json.md
  *
  * Threads: descriptions are constant; everything else belongs to its caller. */
-#ifndef MT_ANSWER_ROW_H
-#define MT_ANSWER_ROW_H
+#pragma once
 
 #include "base/text.h"
 #include "base/types.h"
@@ -247,5 +246,3 @@ char *mt_format_step(int64_t step, char *text);
 /* Writes "41.7 %" into `text` of MT_BYTES_TEXT bytes and returns it: "<0.1 %" and ">-0.1 %" for what is not 0 and would
  * round to 0.0 %; "-" for a whole that is not above 0. */
 char *mt_format_share(double part, double whole, char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* Rows written as they come, so that an answer of any length needs little memory: CSV (RFC 4180, with a header) or JSON
  * ({…head…, "rows": [{…}, …]}). */
-#ifndef MT_ANSWER_ROW_STREAM_H
-#define MT_ANSWER_ROW_STREAM_H
+#pragma once
 
 #include "answer/output_file.h"
 #include "answer/row.h"
@@ -24,5 +23,3 @@ void mt_row_stream_begin(struct mt_row_stream *stream, struct mt_output_file *fi
 mt_status mt_row_stream_add(struct mt_row_stream *stream, const void *row);
 
 void mt_row_stream_end(struct mt_row_stream *stream);
-
-#endif

@@ -1,7 +1,6 @@
 /* Answers for people: sentences, wrapped at words, and tables with aligned columns and a header. Names in either are made safe for
  * a terminal. */
-#ifndef MT_ANSWER_TABLE_H
-#define MT_ANSWER_TABLE_H
+#pragma once
 
 #include "answer/row.h"
 
@@ -77,5 +76,3 @@ void mt_table_destroy(struct mt_table *table); /* may be NULL */
 /* Prints a table of `count` rows (mt_table_of_rows). */
 void mt_screen_rows(const struct mt_screen *screen, const struct mt_row_type *type, const char *fields,
                     const char *spare, const void *rows, size_t count);
-
-#endif

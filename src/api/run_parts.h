@@ -1,6 +1,5 @@
 /* The structure of a run, shared by the files of this folder, and the conversion of labels and structs of callers. */
-#ifndef MT_API_RUN_PARTS_H
-#define MT_API_RUN_PARTS_H
+#pragma once
 
 #include "base/lock.h"
 #include "run/live_run.h"
@@ -70,5 +69,3 @@ mt_status mt_api_spans_create(struct memtrace_run *run);
  * that one side lacks are left out, or 0. MT_USAGE, naming `what`, if the size is impossible. */
 mt_status mt_api_copy_in(const char *what, const void *given, void *out, size_t out_bytes);
 mt_status mt_api_copy_out(const char *what, const void *from, size_t from_bytes, void *out);
-
-#endif

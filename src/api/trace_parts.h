@@ -1,6 +1,5 @@
 /* An opened trace, shared by the files that ask it. */
-#ifndef MT_API_TRACE_PARTS_H
-#define MT_API_TRACE_PARTS_H
+#pragma once
 
 #include "api/run_parts.h"
 #include "trace/query/trace.h"
@@ -16,5 +15,3 @@ const char *mt_api_text(const char *text);
 
 /* Returns zeroed room for `count` rows, behind as many pointers to them: an answer that memtrace_free releases. */
 const void **mt_api_rows(size_t count, size_t row_bytes);
-
-#endif

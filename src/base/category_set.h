@@ -1,8 +1,7 @@
 /* The categories of a run: the built-in ones, then those that a program or a file of rules names, up to
  * MT_MOST_CATEGORIES in all. So a category is a number of one byte, and arrays by category stay small. One thread at a
  * time. */
-#ifndef MT_BASE_CATEGORY_SET_H
-#define MT_BASE_CATEGORY_SET_H
+#pragma once
 
 #include "base/label.h"
 
@@ -33,5 +32,3 @@ static inline uint32_t mt_category_set_count(const struct mt_category_set *set)
 {
     return MT_CATEGORY_COUNT + set->named;
 }
-
-#endif

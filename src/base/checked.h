@@ -1,6 +1,5 @@
 /* Arithmetic on sizes that must not wrap around. Every product of a shape goes through mt_checked_mul. */
-#ifndef MT_BASE_CHECKED_H
-#define MT_BASE_CHECKED_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -37,5 +36,3 @@ static inline bool mt_checked_round_up(uint64_t value, uint64_t unit, uint64_t *
     *out = sum / unit * unit;
     return true;
 }
-
-#endif

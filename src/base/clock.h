@@ -9,8 +9,7 @@
  * The result differs from the system's clock by tens of nanoseconds as a rule, and by two microseconds at most. The state
  * belongs to the thread: nothing is shared or locked, and a fork changes nothing. In return, two threads may read times
  * some nanoseconds apart, so events are put in order where they get their sequence, under a lock. */
-#ifndef MT_BASE_CLOCK_H
-#define MT_BASE_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ uint64_t mt_clock_ns(void);
 
 /* Returns the time since `start_ns`, a result of any thread's mt_clock_ns; 0 if this thread's clock is not there yet. */
 uint64_t mt_clock_since_ns(uint64_t start_ns);
-
-#endif

@@ -14,8 +14,7 @@
  * duration of a reading. A counter that may stand still must not be used: time would stand still, too.
  *
  * These functions only compute; the caller takes the readings. Each thread has a counter clock of its own. */
-#ifndef MT_BASE_COUNTER_CLOCK_H
-#define MT_BASE_COUNTER_CLOCK_H
+#pragma once
 
 #include <assert.h>
 #include <stdbool.h>
@@ -76,5 +75,3 @@ uint64_t mt_counter_clock_correct(struct mt_counter_clock *clock, const struct m
 
 /* Gives the counter up, as one that broke its rate too often: no reading is ever due again. */
 void mt_counter_clock_forgo(struct mt_counter_clock *clock);
-
-#endif

@@ -1,7 +1,6 @@
 /* The environment of a program that is started: a copy of this process's, which can be changed without changing this
  * process's own. So a library can start programs in a process with threads. */
-#ifndef MT_BASE_ENVIRONMENT_H
-#define MT_BASE_ENVIRONMENT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ void mt_environment_set_number(struct mt_environment *environment, const char *n
 
 /* Returns the value of a variable, valid until it is set again; NULL if there is none. */
 const char *mt_environment_get(const struct mt_environment *environment, const char *name);
-
-#endif

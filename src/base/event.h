@@ -1,6 +1,5 @@
 /* The event: one thing that an allocator did, in 64 bytes without a pointer. */
-#ifndef MT_BASE_EVENT_H
-#define MT_BASE_EVENT_H
+#pragma once
 
 #include "base/label.h"
 
@@ -97,5 +96,3 @@ struct mt_use {
 };
 
 _Static_assert(sizeof(struct mt_event) == 64, "an event is one cache line");
-
-#endif

@@ -3,8 +3,7 @@
  * these two functions the write fails with the error alone.
  *
  * Any thread may call them, for itself. */
-#ifndef MT_BASE_FILE_LIMIT_H
-#define MT_BASE_FILE_LIMIT_H
+#pragma once
 
 #include <signal.h>
 
@@ -13,5 +12,3 @@ void mt_file_limit_hold(sigset_t *out_before);
 
 /* Restores the signal mask; a signal that came meanwhile is dropped. */
 void mt_file_limit_let_go(const sigset_t *before);
-
-#endif

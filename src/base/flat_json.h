@@ -2,8 +2,7 @@
  * beyond ASCII are left as they are, so paths need not be UTF-8.
  *
  * Threads: any. */
-#ifndef MT_BASE_FLAT_JSON_H
-#define MT_BASE_FLAT_JSON_H
+#pragma once
 
 #include "base/text.h"
 
@@ -16,5 +15,3 @@ void mt_flat_json_add_number(struct mt_text *object, const char *name, double va
 /* Returns the value of a member as text, which the caller frees; NULL if there is none. Of two with the same name the last
  * counts. */
 char *mt_flat_json_find(const char *object, const char *name);
-
-#endif

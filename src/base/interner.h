@@ -1,8 +1,7 @@
 /* Interns labels, spans, call stacks and names of categories: equal values get equal ids. Ids are dense from 1
  * (categories: from 0) and never change. Every sink that gives out ids has an interner inside. One thread at a time, as a
  * sink is called. */
-#ifndef MT_BASE_INTERNER_H
-#define MT_BASE_INTERNER_H
+#pragma once
 
 #include "base/label.h"
 #include "base/sink.h"
@@ -51,5 +50,3 @@ uint32_t mt_name_set_number(struct mt_name_set *set, const char *name, bool *is_
 
 /* Returns the name of a number of this set; it lives as long as the set. */
 const char *mt_name_set_name(const struct mt_name_set *set, uint32_t number);
-
-#endif

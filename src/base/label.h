@@ -1,8 +1,7 @@
 /* Labels: the purpose of a block. Every block carries one.
  *
  * A label is a value. The sink interns it once; the block and all its events carry a 32-bit id. */
-#ifndef MT_BASE_LABEL_H
-#define MT_BASE_LABEL_H
+#pragma once
 
 #include "base/types.h"
 
@@ -147,5 +146,3 @@ struct mt_stack {
     mt_stack_id parent; /* 0: nothing called the frame */
     mt_frame_id frame;
 };
-
-#endif

@@ -15,8 +15,7 @@
  * Whichever thread is first, the other sees it. A processor may load before others see its own store. Making all of them
  * catch up takes up to milliseconds and is done once: from then on the lock has no owner, and every thread takes it as an
  * mt_lock. Where the system has no such call, the lock never has an owner. */
-#ifndef MT_BASE_LOCK_H
-#define MT_BASE_LOCK_H
+#pragma once
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -105,5 +104,3 @@ static inline void mt_biased_lock_give(struct mt_biased_lock *lock)
     else
         mt_lock_give(&lock->lock);
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A process that is only watched must not end because of us. There, a reserve is kept from the beginning. When memory runs
  * out the reserve is given up for what is under way, and from then on nothing more is begun (mt_host_is_exhausted). */
-#ifndef MT_BASE_MEMORY_H
-#define MT_BASE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void mt_host_zlib_free(void *unused, void *memory);
 
 /* Ends the process with a message that it is out of `what`, something other than memory. */
 _Noreturn void mt_host_exhausted(const char *what);
-
-#endif

@@ -1,7 +1,6 @@
 /* A map from 64-bit numbers to 64-bit numbers, in one flat array: open addressing with linear probing, at most half full.
  * Removal shifts the next pairs back, so there are no tombstones, and the map stays as fast after many changes. */
-#ifndef MT_BASE_NUMBER_MAP_H
-#define MT_BASE_NUMBER_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ bool mt_number_map_get(const struct mt_number_map *map, uint64_t key, uint64_t *
 
 /* The same, and removes the pair. */
 bool mt_number_map_take(struct mt_number_map *map, uint64_t key, uint64_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The order of values: comparison functions for qsort and bsearch, and the median and the minimum of numbers. */
-#ifndef MT_BASE_ORDER_H
-#define MT_BASE_ORDER_H
+#pragma once
 
 #include <math.h>
 #include <stddef.h>
@@ -66,5 +65,3 @@ static inline double mt_minimum(const double *numbers, size_t count)
         least = numbers[i] < least ? numbers[i] : least;
     return least;
 }
-
-#endif

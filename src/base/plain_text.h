@@ -1,6 +1,5 @@
 /* Numbers with a decimal point, whatever the locale of the program around us says. From any thread. */
-#ifndef MT_BASE_PLAIN_TEXT_H
-#define MT_BASE_PLAIN_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,5 +14,3 @@ double mt_read_real(const char *text, char **out_end);
 
 /* Writes a number with so many significant digits. */
 void mt_write_real(char *text, size_t bytes, int digits, double value);
-
-#endif

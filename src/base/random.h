@@ -1,8 +1,7 @@
 /* The random numbers of the reference data. Element i of stream t depends on these two numbers alone, so any
  * implementation, on any device and in any order, makes the same values.
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. */
-#ifndef MT_BASE_RANDOM_H
-#define MT_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ MT_ON_DEVICE_TOO static inline double mt_random_unit(uint64_t stream, uint64_t i
 {
     return (double)(mt_splitmix64(index + (stream << 40)) >> 11) * 0x1p-53;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* A receiver of events: all that the allocator knows of the trace.
  *
  * The allocator calls a sink under its own lock, so the calls come one at a time and in one order. */
-#ifndef MT_BASE_SINK_H
-#define MT_BASE_SINK_H
+#pragma once
 
 #include "base/event.h"
 #include "base/status.h"
@@ -61,5 +60,3 @@ static inline mt_stack_id mt_sink_stack(const struct mt_sink *sink, mt_stack_id 
         return 0;
     return sink->intern_stack(sink->context, parent, sink->intern_frame(sink->context, frame));
 }
-
-#endif

@@ -10,8 +10,7 @@
  *
  * A function that has nothing to clean up calls others in MT_TRY, and ends at the first failure. One that cleans up
  * makes its further calls in MT_THEN, which skips them after the first failure. */
-#ifndef MT_BASE_STATUS_H
-#define MT_BASE_STATUS_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -87,6 +86,4 @@ mt_status mt_error_restore(const struct mt_error *first, mt_status second);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

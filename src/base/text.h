@@ -1,6 +1,5 @@
 /* Sizes, numbers and names as people write and read them, and text that grows. */
-#ifndef MT_BASE_TEXT_H
-#define MT_BASE_TEXT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -77,5 +76,3 @@ int mt_utf8_length(const char *text);
 
 /* Adds `text`, with U+FFFD for each byte that is part of no character. */
 void mt_utf8_add_repaired(struct mt_text *out, const char *text);
-
-#endif

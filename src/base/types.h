@@ -1,6 +1,5 @@
 /* The small types that every folder uses. */
-#ifndef MT_BASE_TYPES_H
-#define MT_BASE_TYPES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,6 +63,4 @@ enum { MT_MAX_DIMS = 4 };
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

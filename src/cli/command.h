@@ -1,6 +1,5 @@
 /* Commands, and the table of them (main.c). A command's help text stands beside its function. */
-#ifndef MT_CLI_COMMAND_H
-#define MT_CLI_COMMAND_H
+#pragma once
 
 #include "answer/row.h"
 #include "cli/program/options.h"
@@ -95,5 +94,3 @@ mt_status mt_command_find(const char *name, const struct mt_command **out);
 /* Print the list of commands, and the help of one. */
 void mt_help_print_all(void);
 void mt_help_print(const struct mt_command *command);
-
-#endif

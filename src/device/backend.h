@@ -1,7 +1,6 @@
 /* The side of devices that backends implement. A backend fills a table of functions; device.c checks the arguments for
  * all backends and supplies what is optional, so that a backend is short. */
-#ifndef MT_DEVICE_BACKEND_H
-#define MT_DEVICE_BACKEND_H
+#pragma once
 
 #include "base/event.h"
 #include "base/status.h"
@@ -115,5 +114,3 @@ bool mt_sim_find_listed(const char *argument, struct mt_card *out);
 
 /* Parses a capacity as written after a colon. Fails with MT_USAGE if it is no size or too small. */
 mt_status mt_capacity_parse(const char *text, uint64_t *out_bytes);
-
-#endif

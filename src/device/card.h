@@ -3,8 +3,7 @@
  *
  * Every device has a card: sim the one that it is called, a GPU its own, cpu the reference card, so that a run on the
  * host allocates what the same run allocates there. */
-#ifndef MT_DEVICE_CARD_H
-#define MT_DEVICE_CARD_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -101,5 +100,3 @@ mt_status mt_card_fail_unknown(const char *name);
 
 /* Returns the names of all known cards, ending with NULL. Static. */
 const char *const *mt_card_names(void);
-
-#endif

@@ -7,8 +7,7 @@
  * Sources. H200: drivers' counts of jobs of 2 and 4 cards over NVLink, PyTorch 2.11, CUDA 13.0, NCCL 2.28.9 without NVLS,
  * less what PyTorch's allocator took between them. The H100 stands for the H200's, with as many multiprocessors. A100:
  * github.com/NVIDIA/nccl/issues/964. Of a range: an H100's buffers for each of 7 peers, /issues/1685. */
-#ifndef MT_DEVICE_CARD_OUTSIDE_H
-#define MT_DEVICE_CARD_OUTSIDE_H
+#pragma once
 
 #include "base/event.h"
 #include "device/card.h"
@@ -32,5 +31,3 @@ typedef enum mt_outside_part {
 /* Finds what a part takes, in a communicator of `ranks` where it is NCCL's, as an estimate with its range. The name is static.
  * False if that is not known of the card. */
 bool mt_card_outside(const struct mt_card *card, mt_outside_part part, int ranks, struct mt_outside *out);
-
-#endif

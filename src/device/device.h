@@ -11,8 +11,7 @@
  *
  * Threads: reserve, release, ranges, follow, synchronize, stream handles, the memory figures and the clock may be
  * called from any thread. Everything else is for the thread that runs the model. */
-#ifndef MT_DEVICE_DEVICE_H
-#define MT_DEVICE_DEVICE_H
+#pragma once
 
 #include "base/event.h"
 #include "base/status.h"
@@ -194,5 +193,3 @@ static inline bool mt_device_executes(const struct mt_device *device)
 {
     return device->kernels != NULL;
 }
-
-#endif

@@ -7,8 +7,7 @@
  *   ran(number, times) ───────────┘
  *
  * Threads: launch and ran from any; everything else from one. */
-#ifndef MT_DEVICE_KERNEL_LOG_H
-#define MT_DEVICE_KERNEL_LOG_H
+#pragma once
 
 #include "base/event.h"
 
@@ -47,5 +46,3 @@ uint64_t mt_kernel_log_waiting(struct mt_kernel_log *log);
  * label 0 and no step. */
 void mt_kernel_log_take(struct mt_kernel_log *log, int64_t shift_ns,
                         void (*take)(void *context, const struct mt_kernel *kernel), void *context);
-
-#endif

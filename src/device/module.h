@@ -5,8 +5,7 @@
  *                             ◀─────error_text, find────  its errors are the opener's, and it finds other modules
  *
  * A module without mt_module_attach uses the functions of the program, which has to export them. */
-#ifndef MT_DEVICE_MODULE_H
-#define MT_DEVICE_MODULE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -26,5 +25,3 @@ mt_status mt_module_find(const char *file, const char *symbol, void **out_functi
 
 /* Finds a file of the installation or build in the same folders. Returns a new text with its path; NULL if none has it. */
 char *mt_module_find_file(const char *file);
-
-#endif

@@ -4,8 +4,7 @@
  *   sum(x)      OUTPUT 0, TAKE 0 (staging), TAKE 1 (counters), GIVE 1, GIVE 0
  *
  * Blocks are taken in this order, which is the order in which the card's operator asks for them. */
-#ifndef MT_OPERATORS_OPERATOR_CALL_H
-#define MT_OPERATORS_OPERATOR_CALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -99,6 +98,4 @@ struct mt_attention_request {
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

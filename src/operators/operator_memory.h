@@ -1,6 +1,5 @@
 /* Reductions: the memory in which blocks of threads that share an output meet. */
-#ifndef MT_OPERATORS_OPERATOR_MEMORY_H
-#define MT_OPERATORS_OPERATOR_MEMORY_H
+#pragma once
 
 #include "device/card.h"
 
@@ -23,5 +22,3 @@ struct mt_reduction mt_reduction_of_rows(int64_t rows, int64_t columns);
  * (lines 994 to 1169 of 2.7). */
 void mt_reduction_staging(const struct mt_card *card, const struct mt_reduction *reduction, int64_t *out_staging_bytes,
                           int64_t *out_counter_bytes);
-
-#endif

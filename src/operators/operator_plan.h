@@ -1,7 +1,6 @@
 /* What PyTorch's operators take inside on a card, beside their results: one table, whose rows are pure functions of the call's
  * shapes and of the card. */
-#ifndef MT_OPERATORS_OPERATOR_PLAN_H
-#define MT_OPERATORS_OPERATOR_PLAN_H
+#pragma once
 
 #include "device/card.h"
 #include "operators/operator_call.h"
@@ -127,5 +126,3 @@ static inline int64_t mt_operand_sum_bytes(const struct mt_operand *tensor)
 #define MT_RULE(name)                                                                                                  \
     mt_operator_rule mt_rule_##name;                                                                                   \
     void mt_rule_##name(struct mt_operator_plan *plan, const struct mt_operator_call *call)
-
-#endif

@@ -7,8 +7,7 @@
  *                                answers in JSON, a set of their own ─┘
  *
  * docs/page.md is the format. */
-#ifndef MT_PAGE_PAGE_H
-#define MT_PAGE_PAGE_H
+#pragma once
 
 #include "page/page_chunk.h"
 #include "page/page_ranks.h"
@@ -35,5 +34,3 @@ struct mt_page_plan {
 /* Writes the page. Reads a run as a whole, which takes about 200 bytes of memory an allocation. MT_BAD_TRACE if a
  * run does not fit the format; MT_FAILED if zlib fails; and as the queries of the trace. Uses threads of its own. */
 mt_status mt_page_write(const struct mt_page_plan *plan, const struct mt_page_output *out);
-
-#endif

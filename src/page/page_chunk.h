@@ -3,8 +3,7 @@
  *
  *   tables ──▶ a wave of parts ──┬─▶ encode, compress ─┬──▶ the file
  *                                └─▶ encode, compress ─┘ */
-#ifndef MT_PAGE_PAGE_CHUNK_H
-#define MT_PAGE_PAGE_CHUNK_H
+#pragma once
 
 #include "page/page_table.h"
 
@@ -27,5 +26,3 @@ mt_status mt_page_chunk_write(const struct mt_page_output *out, size_t number, c
 
 /* Writes the chunks of `count` measured tables. Skips tables without a name. MT_FAILED if zlib fails. */
 mt_status mt_page_tables_write(const struct mt_page_output *out, const struct mt_page_table *tables, size_t count);
-
-#endif

@@ -1,7 +1,6 @@
 /* The ranks of a job on the timeline page: the chunk that has a small chart of each, and the choice of those whose data is on the
  * page. */
-#ifndef MT_PAGE_PAGE_RANKS_H
-#define MT_PAGE_PAGE_RANKS_H
+#pragma once
 
 #include "analysis/ranks/rank_job.h"
 #include "page/page_chunk.h"
@@ -32,5 +31,3 @@ mt_status mt_page_ranks_read(const struct mt_page_job *job, struct mt_page_rank 
 /* Writes chunk 0 of the set "ranks-": the ranks in JSON, as docs/page.md has it. MT_FAILED if zlib fails. */
 mt_status mt_page_ranks_write(const struct mt_page_output *out, const struct mt_page_job *job,
                               const struct mt_page_rank *ranks);
-
-#endif

@@ -1,6 +1,5 @@
 /* One run on the timeline page: the rows that are read from the trace, and the tables that are made of them. */
-#ifndef MT_PAGE_PAGE_RUN_H
-#define MT_PAGE_PAGE_RUN_H
+#pragma once
 
 #include "base/interner.h"
 #include "page/page_knots.h"
@@ -109,5 +108,3 @@ void mt_page_run_release(struct mt_page_run *page);
 
 /* Declares the tables of the rows that were read; for mt_page_run_load. */
 void mt_page_run_declare(struct mt_page_run *page);
-
-#endif

@@ -6,8 +6,7 @@
  * twice.
  *
  * Threads: measuring, one at a time; a measured table may be encoded from any. */
-#ifndef MT_PAGE_PAGE_TABLE_H
-#define MT_PAGE_PAGE_TABLE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -63,5 +62,3 @@ unsigned char *mt_page_table_encode(const struct mt_page_table *table, size_t pa
 /* Returns the same for up to MT_PAGE_SAMPLE_ROWS from the middle of the table, as a sample of its chunks. */
 enum { MT_PAGE_SAMPLE_ROWS = 1 << 14 };
 unsigned char *mt_page_table_sample(const struct mt_page_table *table, size_t *out_bytes);
-
-#endif

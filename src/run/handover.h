@@ -12,8 +12,7 @@
  *                                         this reason
  *
  * Threads: any. */
-#ifndef MT_RUN_HANDOVER_H
-#define MT_RUN_HANDOVER_H
+#pragma once
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -106,5 +105,3 @@ mt_status mt_record_answers_reserve(int file, const char *path);
  * which another build may write. MT_FAILED if the file can't be read. */
 mt_status mt_record_answers_read(const char *path, void (*take)(void *context, const struct mt_record_answer *answer),
                                  void *context);
-
-#endif

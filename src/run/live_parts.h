@@ -1,6 +1,5 @@
 /* The structure of a run in progress, shared by the files of this folder. */
-#ifndef MT_RUN_LIVE_PARTS_H
-#define MT_RUN_LIVE_PARTS_H
+#pragma once
 
 #include "base/number_map.h"
 #include "run/live_run.h"
@@ -36,5 +35,3 @@ struct mt_live_run {
 
 /* The sources of the locked sink, in a run that has both. */
 enum { MT_LIVE_ALLOCATOR, MT_LIVE_NOTES };
-
-#endif

@@ -8,8 +8,7 @@
  * programs free their last tensors after everything else.
  *
  * This is the only place that opens a recorder. */
-#ifndef MT_RUN_LIVE_RUN_H
-#define MT_RUN_LIVE_RUN_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "device/card_outside.h"
@@ -132,5 +131,3 @@ struct mt_live_sums {
     uint64_t allocated_bytes, reserved_bytes;
 };
 struct mt_live_sums mt_live_note_sums(struct mt_live_run *run);
-
-#endif

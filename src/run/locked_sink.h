@@ -9,8 +9,7 @@
  * events get joint numbers and the host's time, in the order of arrival.
  *
  * Threads: any, but for create, end and release; each source keeps the order of its own calls. */
-#ifndef MT_RUN_LOCKED_SINK_H
-#define MT_RUN_LOCKED_SINK_H
+#pragma once
 
 #include "base/lock.h"
 #include "base/sink.h"
@@ -54,5 +53,3 @@ void mt_locked_sink_leave(struct mt_locked_sink *locked);
 
 /* Returns the ns since it was created. */
 uint64_t mt_locked_sink_now_ns(const struct mt_locked_sink *locked);
-
-#endif

@@ -4,8 +4,7 @@
  * processes that run beside each other without ranks, the first has TRACE, each other one TRACE-PID.
  *
  * Threads: any, one at a time for a request. */
-#ifndef MT_RUN_PROCESS_TRACE_H
-#define MT_RUN_PROCESS_TRACE_H
+#pragma once
 
 #include "base/text.h"
 #include "run/handover.h"
@@ -36,5 +35,3 @@ void mt_process_answer(const struct mt_record_request *request, mt_record_answer
 
 /* Answers with the calling thread's last error and its consequence: "this process is not recorded". */
 void mt_process_note(const struct mt_record_request *request, const char *consequence);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Threads: any, each about itself, but for create and destroy. In a forked child only the thread that forked has spans, and its
  * end ends none: they are the parent's. */
-#ifndef MT_RUN_THREAD_SPANS_H
-#define MT_RUN_THREAD_SPANS_H
+#pragma once
 
 #include "base/label.h"
 #include "base/status.h"
@@ -46,5 +45,3 @@ const struct mt_place *mt_thread_spans_now(const struct mt_thread_spans *spans);
 /* Returns the layer of a span inside a span of layer `outer`: that layer, if there is one; else the number that the name is, or
  * ends with after a dot; else -1. So the outermost list of modules counts: expert 3 of layer 7 is of layer 7. */
 int mt_span_layer(const char *name, int outer);
-
-#endif

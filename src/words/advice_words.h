@@ -1,6 +1,5 @@
 /* The answer of advise in rows that are described once. */
-#ifndef MT_WORDS_ADVICE_WORDS_H
-#define MT_WORDS_ADVICE_WORDS_H
+#pragma once
 
 #include "analysis/advise/advise_answer.h"
 #include "answer/row.h"
@@ -51,5 +50,3 @@ extern const struct mt_row_type mt_advice_type;
 
 /* Returns the answer as memtrace.advise/1; the caller releases it. */
 json_t *mt_advice_json(const struct mt_advice_answer *answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* The caveats of a run as answers have them: a list for each kind, and why the run ended. Every answer that has them uses the
  * same description, so their fields have the same names everywhere. */
-#ifndef MT_WORDS_CAVEAT_ROWS_H
-#define MT_WORDS_CAVEAT_ROWS_H
+#pragma once
 
 #include "answer/row.h"
 #include "trace/query/caveats.h"
@@ -25,5 +24,3 @@ extern const struct mt_row_type mt_caveat_lists_type;
 
 /* Adds a sentence with the operators whose scratch memory is unknown, a line end included; nothing if there are none. */
 void mt_caveat_add_unknown(const struct mt_caveat_lists *lists, struct mt_text *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* Changes of a program in words: the line or setting that makes each, what its figures rest on, and what is not known. */
-#ifndef MT_WORDS_CHANGE_WORDS_H
-#define MT_WORDS_CHANGE_WORDS_H
+#pragma once
 
 #include "analysis/advise/program_changes.h"
 #include "answer/row.h"
@@ -57,5 +56,3 @@ void mt_change_rows_print(const struct mt_change_rows *rows, const char *fields,
 /* Does so for changes, with all peaks. */
 void mt_changes_print(const struct mt_program_changes *changes, const struct mt_program *program,
                       const struct mt_screen *screen);
-
-#endif

@@ -1,7 +1,6 @@
 /* The findings of a check, on the screen and as the files that continuous integration reads. Names come from whoever wrote
  * the trace: each form escapes them. */
-#ifndef MT_WORDS_CHECK_REPORT_H
-#define MT_WORDS_CHECK_REPORT_H
+#pragma once
 
 #include "answer/table.h"
 #include "words/check_words.h"
@@ -15,5 +14,3 @@ mt_status mt_check_write_junit(const struct mt_check_row *row, const char *path)
 
 /* Appends a section of Markdown to the file. */
 mt_status mt_check_append_summary(const struct mt_check_row *row, const char *path);
-
-#endif

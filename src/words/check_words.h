@@ -1,6 +1,5 @@
 /* A check in words: what the screen, JSON, JUnit and Markdown all say. */
-#ifndef MT_WORDS_CHECK_WORDS_H
-#define MT_WORDS_CHECK_WORDS_H
+#pragma once
 
 #include "analysis/check/check.h"
 #include "answer/row.h"
@@ -97,5 +96,3 @@ void mt_check_trials_row_release(struct mt_check_trials_row *row);
 
 /* Describe the rows. Tables have the verdict on a trial as a field of their own. */
 extern const struct mt_row_type mt_check_type, mt_criterion_type, mt_check_trials_type, mt_check_trial_type;
-
-#endif

@@ -1,6 +1,5 @@
 /* The answer of diff: two runs, the causes of their difference, and what makes them hard to compare. */
-#ifndef MT_WORDS_DIFF_ANSWER_H
-#define MT_WORDS_DIFF_ANSWER_H
+#pragma once
 
 #include "analysis/diff/diff.h"
 #include "analysis/run_settings.h"
@@ -69,5 +68,3 @@ json_t *mt_diff_json(const struct mt_diff_answer *answer);
 
 /* Adds the answer as one sentence: "With autocast bf16 the run needs 4.28 GiB more than with autocast off, because of …". */
 void mt_diff_add_sentence(const struct mt_diff_answer *answer, struct mt_text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* A diff for people: the answer in one sentence, then its evidence. */
-#ifndef MT_WORDS_DIFF_REPORT_H
-#define MT_WORDS_DIFF_REPORT_H
+#pragma once
 
 #include "answer/table.h"
 #include "words/diff_answer.h"
@@ -14,5 +13,3 @@ struct mt_diff_extent {
 /* Prints the answer. */
 void mt_diff_print(const struct mt_diff_answer *answer, const struct mt_diff_extent *how,
                    const struct mt_screen *screen);
-
-#endif

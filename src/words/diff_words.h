@@ -1,6 +1,5 @@
 /* The causes of a diff in words. The runs are called A and B. */
-#ifndef MT_WORDS_DIFF_WORDS_H
-#define MT_WORDS_DIFF_WORDS_H
+#pragma once
 
 #include "analysis/diff/diff.h"
 #include "base/text.h"
@@ -10,5 +9,3 @@ void mt_diff_cause_add_title(const struct mt_diff *diff, const struct mt_diff_ca
 
 /* Adds a sentence with the numbers that show the cause. */
 void mt_diff_cause_add_evidence(const struct mt_diff *diff, const struct mt_diff_cause *cause, struct mt_text *out);
-
-#endif

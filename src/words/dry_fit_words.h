@@ -1,6 +1,5 @@
 /* Changes of a program that was run dry with them, in words: the names of changes, and the lines of PyTorch that make them. */
-#ifndef MT_WORDS_DRY_FIT_WORDS_H
-#define MT_WORDS_DRY_FIT_WORDS_H
+#pragma once
 
 #include "analysis/fit/dry_fit.h"
 #include "words/change_words.h"
@@ -31,5 +30,3 @@ void mt_trial_rows_release(struct mt_trial_rows *rows);
 
 /* Adds the changes as a table names them: "autocast to bf16 + checkpointed blocks". */
 void mt_dry_changes_add(const struct mt_dry_changes *changes, struct mt_text *out);
-
-#endif

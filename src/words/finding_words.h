@@ -1,7 +1,6 @@
 /* Findings in English: what each kind wastes, and the change that mends it. One row for each row of
  * src/analysis/advise/finding.h. */
-#ifndef MT_WORDS_FINDING_WORDS_H
-#define MT_WORDS_FINDING_WORDS_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "base/text.h"
@@ -29,5 +28,3 @@ void mt_finding_add_mended(const struct mt_finding *finding, const struct mt_pro
 
 /* Adds settings of an allocator that reserve less, as the program names them. */
 void mt_alternative_add(const struct mt_alloc_settings *alloc, const struct mt_program *program, struct mt_text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The answer about a run that ended out of memory, in rows that have its words and are described once. */
-#ifndef MT_WORDS_OOM_WORDS_H
-#define MT_WORDS_OOM_WORDS_H
+#pragma once
 
 #include "analysis/oom/oom.h"
 #include "answer/row.h"
@@ -66,5 +65,3 @@ void mt_oom_row_release(struct mt_oom_row *row);
 
 /* Returns the answer as memtrace.oom/1; the caller releases it. */
 json_t *mt_oom_json(const struct mt_oom_answer *answer);
-
-#endif

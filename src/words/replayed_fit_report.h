@@ -1,6 +1,5 @@
 /* The answer of `fit` about a run that can't be made again, for people and as JSON. */
-#ifndef MT_WORDS_REPLAYED_FIT_REPORT_H
-#define MT_WORDS_REPLAYED_FIT_REPORT_H
+#pragma once
 
 #include "analysis/fit/replayed_fit.h"
 #include "answer/table.h"
@@ -12,5 +11,3 @@ void mt_replayed_fit_print(const struct mt_replayed_question *question, const st
 /* Returns the answer as memtrace.fit_replay/1; the caller releases it. */
 json_t *mt_replayed_fit_json(const struct mt_replayed_question *question, const struct mt_fit_device *device,
                              const struct mt_replayed_fit *fit);
-
-#endif

@@ -1,6 +1,5 @@
 /* The evidence for a block's role, in English. */
-#ifndef MT_WORDS_ROLE_WORDS_H
-#define MT_WORDS_ROLE_WORDS_H
+#pragma once
 
 #include "base/text.h"
 #include "trace/query/trace.h"
@@ -10,5 +9,3 @@ const char *mt_role_sureness(const struct mt_explained_row *block);
 
 /* Adds a sentence that says what the role rests on. */
 void mt_role_evidence(const struct mt_explained_row *block, struct mt_text *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs and changes of them as people type them: options, and commands to paste into a shell. */
-#ifndef MT_WORDS_RUN_WORDS_H
-#define MT_WORDS_RUN_WORDS_H
+#pragma once
 
 #include "analysis/fit/fit.h"
 #include "answer/table.h"
@@ -23,5 +22,3 @@ void mt_run_title_print(const struct mt_run *run, const struct mt_screen *screen
 
 /* Adds the options that make a remedy: "--zero-grad before-forward --batch 2". */
 void mt_fit_remedy_add_changes(const struct mt_fit_remedy *remedy, struct mt_text *out);
-
-#endif

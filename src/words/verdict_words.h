@@ -1,6 +1,5 @@
 /* The verdict of a dry run in English, and as rows: the figures, then each fact that makes them less than complete or certain. */
-#ifndef MT_WORDS_VERDICT_WORDS_H
-#define MT_WORDS_VERDICT_WORDS_H
+#pragma once
 
 #include "analysis/verdict.h"
 #include "words/caveat_rows.h"
@@ -25,5 +24,3 @@ void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *ou
 
 /* True if something that could take memory is not known: an operator's scratch memory, code that did not run, or growth. */
 bool mt_verdict_is_uncertain(const struct mt_verdict_row *row);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Of a program that can't be made again, changes are replayed; of a run of memtrace run, some are simulated, which has no
  * curve, since another program has other events. */
-#ifndef MT_WORDS_WHAT_IF_H
-#define MT_WORDS_WHAT_IF_H
+#pragma once
 
 #include "analysis/run_question.h"
 #include "base/status.h"
@@ -16,5 +15,3 @@
 /* Makes the answer as docs/page.md has it; the caller releases it. Takes as long as memtrace oom or memtrace advise, which it
  * asks. *out is NULL if the run has no events. Fails as these do. */
 mt_status mt_what_if_json(const struct mt_question *question, json_t **out);
-
-#endif

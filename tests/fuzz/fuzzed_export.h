@@ -1,7 +1,6 @@
 /* A file of a fuzzer for the reader of Nsight's exports. It has a name, since SQLite follows the links of
  * /proc/self/fd to nowhere. It lies in memory where there is such a folder, since each input gets one. */
-#ifndef MT_TESTS_FUZZ_FUZZED_EXPORT_H
-#define MT_TESTS_FUZZ_FUZZED_EXPORT_H
+#pragma once
 
 #include "base/interner.h"
 #include "producers/file/import.h"
@@ -51,5 +50,3 @@ static inline void fuzzed_export_tell(const struct fuzzed_export *export)
     mt_rules_destroy(rules);
     mt_interner_destroy(interner);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* A trace of a fuzzer: one that is whole is recorded once, and each input damages a copy of it. Then it is asked all that a
  * trace can be asked, checked, and saved. The copies lie in memory where there is such a folder. */
-#ifndef MT_TESTS_FUZZ_FUZZED_TRACE_H
-#define MT_TESTS_FUZZ_FUZZED_TRACE_H
+#pragma once
 
 #include "../recorder_fixture.h"
 
@@ -356,5 +355,3 @@ static inline int fuzzed_try(const uint8_t *data, size_t length)
     fuzzed_remove(names.path);
     return 0;
 }
-
-#endif

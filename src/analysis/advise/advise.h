@@ -11,8 +11,7 @@
  * through an allocator of the run's own settings, and the replay's peak of requested bytes equals the claim.
  *
  * Threads: any. An input is only read, so several threads may ask about one. */
-#ifndef MT_ANALYSIS_ADVISE_H
-#define MT_ANALYSIS_ADVISE_H
+#pragma once
 
 #include "analysis/advise/finding.h"
 #include "analysis/run_question.h"
@@ -114,5 +113,3 @@ typedef enum mt_advice_extent {
 mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent extent, size_t limit,
                            struct mt_advice *out);
 void mt_advice_release(struct mt_advice *advice);
-
-#endif

@@ -1,8 +1,7 @@
 /* The answer of advise: findings of a run, checked by replay, and settings with which the run makes other requests, so that no
  * replay of its events could tell: these are checked by simulation of the whole run. Only a run of our own model can be made
  * again; to another one's blocks changes are made. */
-#ifndef MT_ANALYSIS_ADVISE_ANSWER_H
-#define MT_ANALYSIS_ADVISE_ANSWER_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "analysis/advise/program_changes.h"
@@ -61,5 +60,3 @@ struct mt_advice_answer {
 mt_status mt_advice_answer_load(const struct mt_question *question, const struct mt_alloc_settings *alloc,
                                 mt_advice_extent extent, size_t limit, struct mt_advice_answer *out);
 void mt_advice_answer_release(struct mt_advice_answer *answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* Candidates: the cuts of a window, grouped by pattern and by what their blocks are, and weighed by how far the peak falls
  * without them. Private to this folder. */
-#ifndef MT_ANALYSIS_CANDIDATES_H
-#define MT_ANALYSIS_CANDIDATES_H
+#pragma once
 
 #include "analysis/lifetimes.h"
 
@@ -45,5 +44,3 @@ void mt_candidates_gather_parts(struct mt_candidates *candidates);
 
 /* Returns the bytes by which the peak falls without the candidate's cuts, once it is weighed. */
 uint64_t mt_candidate_saved(const struct mt_candidate *candidate, const struct mt_window *window);
-
-#endif

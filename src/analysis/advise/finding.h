@@ -4,8 +4,7 @@
  *
  *   detector ──cuts──▶ evidence: blocks that are alike ──▶ finding ──kind, role──▶ change, cost ──▶ words
  */
-#ifndef MT_ANALYSIS_FINDING_H
-#define MT_ANALYSIS_FINDING_H
+#pragma once
 
 #include "analysis/replay.h"
 #include "base/label.h"
@@ -149,5 +148,3 @@ bool mt_finding_is_part(const struct mt_finding *part, const struct mt_finding *
 
 /* Returns "option", "program" or "time". */
 const char *mt_remedy_cost_name(mt_remedy_cost cost);
-
-#endif

@@ -7,8 +7,7 @@
  * tell is a gap, with its reason.
  *
  * Threads: any. An input is only read. */
-#ifndef MT_ANALYSIS_PROGRAM_CHANGES_H
-#define MT_ANALYSIS_PROGRAM_CHANGES_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 
@@ -79,5 +78,3 @@ struct mt_program_changes {
  * case. */
 mt_status mt_program_changes_create(const struct mt_advice_input *input, struct mt_program_changes *out);
 void mt_program_changes_release(struct mt_program_changes *changes);
-
-#endif

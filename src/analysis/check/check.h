@@ -1,8 +1,7 @@
 /* Check: a run measured against a budget, criterion by criterion.
  *
  * Threads: one at a time. */
-#ifndef MT_ANALYSIS_CHECK_H
-#define MT_ANALYSIS_CHECK_H
+#pragma once
 
 #include "analysis/run_question.h"
 #include "trace/query/leaks.h"
@@ -129,5 +128,3 @@ struct mt_check_trials {
  * again, and checks them against budgets that they just keep and just miss. Fails if the runs could not be recorded or
  * read. */
 mt_status mt_check_trials_run(struct mt_check_trials *out);
-
-#endif

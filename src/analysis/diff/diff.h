@@ -9,8 +9,7 @@
  *
  * Ownership: arrays belong to the diff, see mt_diff_release; text is borrowed from the trace of side A.
  * Threads: one at a time. */
-#ifndef MT_ANALYSIS_DIFF_H
-#define MT_ANALYSIS_DIFF_H
+#pragma once
 
 #include "analysis/run_question.h"
 #include "base/label.h"
@@ -149,5 +148,3 @@ mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *
  * traces. */
 mt_status mt_diff_categories(const struct mt_question *a, const struct mt_question *b, struct mt_diff_group **out_rows,
                              size_t *out_count);
-
-#endif

@@ -5,8 +5,7 @@
  *   blocks of B ─┘                 └─▶ pairs ──▶ causes
  *
  * There is also a kind without blocks for every label of a run, which shows what the run makes at other times. */
-#ifndef MT_ANALYSIS_DIFF_KINDS_H
-#define MT_ANALYSIS_DIFF_KINDS_H
+#pragma once
 
 #include "analysis/diff/diff_sides.h"
 
@@ -55,5 +54,3 @@ int64_t diff_pair_bytes(const struct diff_pair *pair);
 
 /* diff_causes.c: adds the causes, whose bytes sum to what the sides' allocated bytes differ by. */
 void diff_causes_add(const struct diff_kinds *kinds, const struct mt_diff_side *side, struct mt_diff_parts *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* The sides of a diff: what was live at a run's peak of allocated bytes, and its segments at that of reserved bytes. Private
  * to this folder. */
-#ifndef MT_ANALYSIS_DIFF_SIDES_H
-#define MT_ANALYSIS_DIFF_SIDES_H
+#pragma once
 
 #include "analysis/diff/diff.h"
 #include "trace/query/blocks.h"
@@ -22,5 +21,3 @@ void diff_live_release(struct diff_live *live);
 
 /* True if a live block is a gradient that was made in an earlier step than the peak's. */
 bool diff_is_last_gradient(const struct diff_live *live, const struct mt_block_row *block);
-
-#endif

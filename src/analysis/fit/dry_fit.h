@@ -4,8 +4,7 @@
  *   as it is ──▶ each change alone ──▶ if none fits: the one that reserves least, with others, as long as they lower it
  *
  * Threads: any. */
-#ifndef MT_ANALYSIS_DRY_FIT_H
-#define MT_ANALYSIS_DRY_FIT_H
+#pragma once
 
 #include "analysis/replay.h"
 #include "analysis/run_question.h"
@@ -76,5 +75,3 @@ const struct mt_dry_trial *mt_dry_fit_best(const struct mt_dry_fit *fit);
 /* Reads the peaks of a run that was run dry with more memory than it asks for. out->fits: in capacity_bytes, by the peak of
  * what it reserves or, if that is more, by a replay that gives cached memory back. */
 mt_status mt_dry_run_peak(const struct mt_question *run, uint64_t capacity_bytes, struct mt_replay_result *out);
-
-#endif

@@ -4,8 +4,7 @@
  * It does not only depend on the live bytes if a size fits: a sequence a little longer may leave other holes, and fit
  * where a shorter one does not. So every size that is said to fit was simulated, and so was every larger one that is said
  * not to. The search relies on one thing, which bounds it: a larger batch or sequence asks for no fewer bytes at once. */
-#ifndef MT_ANALYSIS_FIT_H
-#define MT_ANALYSIS_FIT_H
+#pragma once
 
 #include "analysis/fit/fit_changes.h"
 #include "analysis/fit/fit_device.h"
@@ -87,5 +86,3 @@ bool mt_fit_remedy_make(const struct mt_run_plan *plan, mt_setting change, struc
 
 /* Returns the first remedy that fits, which is the least change; NULL if none does. */
 const struct mt_fit_remedy *mt_fit_best_remedy(const struct mt_fit_answer *answer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Changes to a run that lower its memory, and the run with them. Nothing is simulated here. */
-#ifndef MT_ANALYSIS_FIT_CHANGES_H
-#define MT_ANALYSIS_FIT_CHANGES_H
+#pragma once
 
 #include "producers/model/simulation.h"
 
@@ -25,5 +24,3 @@ struct mt_run_plan mt_fit_changes_apply(struct mt_run_plan plan, struct mt_fit_c
 
 /* Returns the plan with another batch or sequence. */
 struct mt_run_plan mt_fit_with_size(struct mt_run_plan plan, mt_setting size, int64_t value);
-
-#endif

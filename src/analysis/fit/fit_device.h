@@ -5,8 +5,7 @@
  * A process on a card holds more than the allocator reserves: CUDA's context, the modules and what the libraries take.
  * So of a card what its context takes is kept free, and what a run held outside besides; of a size in bytes nothing is,
  * unless asked for. */
-#ifndef MT_ANALYSIS_FIT_DEVICE_H
-#define MT_ANALYSIS_FIT_DEVICE_H
+#pragma once
 
 #include "base/text.h"
 #include "device/device.h"
@@ -36,5 +35,3 @@ mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_ru
 /* Keeps free what the run held outside of the allocator beyond a context: libraries, NCCL. Of a size, and where a reserve was
  * asked for, it changes nothing. Fails with MT_USAGE if that leaves nothing. */
 mt_status mt_fit_device_count_outside(struct mt_fit_device *device, struct mt_trace *trace, const struct mt_run *run);
-
-#endif

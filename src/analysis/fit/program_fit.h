@@ -1,8 +1,7 @@
 /* A program of PyTorch on a device: dry runs of it, as it is and with changes.
  *
  * Threads: one at a time. */
-#ifndef MT_ANALYSIS_PROGRAM_FIT_H
-#define MT_ANALYSIS_PROGRAM_FIT_H
+#pragma once
 
 #include "analysis/fit/dry_fit.h"
 #include "analysis/fit/fit_device.h"
@@ -32,5 +31,3 @@ struct mt_program_fit {
 mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct mt_fit_device *device,
                               const struct mt_program_fit_observer *observer, struct mt_program_fit *out);
 void mt_program_fit_release(struct mt_program_fit *found);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds out if a run fits a device that can't be made again: one that was imported or recorded. The run's own blocks are
  * replayed there with PyTorch's rules, or the run's, as it was, with changes, and with a larger batch. */
-#ifndef MT_ANALYSIS_REPLAYED_FIT_H
-#define MT_ANALYSIS_REPLAYED_FIT_H
+#pragma once
 
 #include "analysis/advise/program_changes.h"
 #include "analysis/fit/fit_device.h"
@@ -50,5 +49,3 @@ mt_status mt_run_own_peaks(const struct mt_question *question, struct mt_replay_
 /* Returns the known card with the least memory that a run of that peak fits, with what its context takes beside; NULL if
  * there is none. */
 const char *mt_card_for_peak(uint64_t reserved_bytes);
-
-#endif

@@ -4,8 +4,7 @@
  *   one run    assumed: what forward and backward take, and inputs, grow with the batch; all else stays
  *
  * A kind is a category, role and phase. Threads: any. An input is only read. */
-#ifndef MT_ANALYSIS_SCALED_RUN_H
-#define MT_ANALYSIS_SCALED_RUN_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 
@@ -32,5 +31,3 @@ mt_status mt_scaled_replay(const struct mt_scaling *scaling, int64_t batch, stru
  * not look. */
 enum { MT_MOST_BATCHES = 4096 };
 mt_status mt_scaled_find_largest(const struct mt_scaling *scaling, int64_t *out);
-
-#endif

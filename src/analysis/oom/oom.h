@@ -6,8 +6,7 @@
  *                                          which knows this one request only
  *
  * Threads: any. An input is only read. */
-#ifndef MT_ANALYSIS_OOM_H
-#define MT_ANALYSIS_OOM_H
+#pragma once
 
 #include "analysis/advise/advise.h"
 #include "analysis/advise/program_changes.h"
@@ -177,5 +176,3 @@ mt_status mt_oom_answer_load(const struct mt_question *question, struct mt_oom_a
 /* Does the same without trying changes: event, step, material and refusal are set. */
 mt_status mt_oom_answer_load_refusal(const struct mt_question *question, struct mt_oom_answer *out);
 void mt_oom_answer_release(struct mt_oom_answer *answer);
-
-#endif

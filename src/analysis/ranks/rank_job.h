@@ -1,8 +1,7 @@
 /* The ranks of one job, side by side: which are alike, and by what the others differ.
  *
  * Ownership: borrows the ranks; release in any case. Threads: one at a time. */
-#ifndef MT_ANALYSIS_RANK_JOB_H
-#define MT_ANALYSIS_RANK_JOB_H
+#pragma once
 
 #include "trace/query/ranks.h"
 
@@ -52,5 +51,3 @@ mt_status mt_rank_job_find(const struct mt_rank_job *job, int64_t rank, const st
 
 /* True if a rank's steps go higher and higher, which hints at a leak: its last three at least. */
 bool mt_rank_is_growing(const struct mt_rank *rank);
-
-#endif

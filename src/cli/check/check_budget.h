@@ -2,8 +2,7 @@
  *
  *   {"max-allocated": "52GiB", "max-reserved": "60GiB", "category": {"AttnScores": "40MiB"},
  *    "largest": {"Softmax": "1GiB"}, "no-leaks": true, "against": "baseline", "tolerance": "1%"} */
-#ifndef MT_CLI_CHECK_BUDGET_H
-#define MT_CLI_CHECK_BUDGET_H
+#pragma once
 
 #include "analysis/check/check.h"
 
@@ -19,5 +18,3 @@ mt_status mt_budget_add_bound(struct mt_budget *budget, mt_bound_kind kind, cons
 
 /* Fails with MT_USAGE if nothing is demanded, or a tolerance without a run to compare with. */
 mt_status mt_budget_check(const struct mt_budget *budget);
-
-#endif

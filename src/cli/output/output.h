@@ -1,8 +1,7 @@
 /* The output of the program: data on stdout, notes and progress on stderr. Names in a trace may hold any bytes:
  * control characters are escaped, wherever the output goes: a log is read on a terminal, too, and by programs that take a line for a
  * command. */
-#ifndef MT_CLI_OUTPUT_H
-#define MT_CLI_OUTPUT_H
+#pragma once
 
 #include "answer/escape.h"
 #include "answer/row.h"
@@ -93,5 +92,3 @@ void mt_json_stream_end(struct mt_json_stream *stream);
 
 /* Prints a field of CSV with its control characters escaped, and `after`: ',' or a newline. */
 void mt_csv_print(const char *field, char after);
-
-#endif

@@ -1,6 +1,5 @@
 /* The peaks of a run and their parts, as `peak`, `run` and `import` show them. */
-#ifndef MT_CLI_PEAK_REPORT_H
-#define MT_CLI_PEAK_REPORT_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "cli/output/question.h"
@@ -56,5 +55,3 @@ extern const struct mt_row_type mt_run_peaks_types[];
  * the parts by category, too; of roles and phases, the peaks of the phases. */
 void mt_run_peaks_print(const struct mt_run_peaks *peaks, size_t most_rows);
 enum { MT_PEAK_ROWS = 20 }; /* usually */
-
-#endif

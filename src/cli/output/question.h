@@ -1,6 +1,5 @@
 /* Questions about a trace: opening it, finding the run, and the parts that their answers share. */
-#ifndef MT_CLI_QUESTION_H
-#define MT_CLI_QUESTION_H
+#pragma once
 
 #include "analysis/run_question.h"
 #include "cli/command.h"
@@ -57,5 +56,3 @@ extern const struct mt_row_type mt_steps_oom_type;
 
 /* The phases by enumeration, ending with NULL: the choices of --phase. */
 extern const char *const mt_phase_names[];
-
-#endif

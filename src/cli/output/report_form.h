@@ -1,6 +1,5 @@
 /* The forms of an answer that --format and --json choose, and rows as CSV and as Markdown. */
-#ifndef MT_CLI_REPORT_FORM_H
-#define MT_CLI_REPORT_FORM_H
+#pragma once
 
 #include "cli/output/output.h"
 
@@ -16,5 +15,3 @@ mt_status mt_rows_print_csv(const struct mt_row_type *type, const void *rows, si
 /* Prints rows on stdout as the one table of a page with that title. `key` names the table. */
 mt_status mt_rows_print_markdown(const char *page_title, const char *key, const char *title,
                                  const struct mt_row_type *type, const void *rows, size_t count);
-
-#endif

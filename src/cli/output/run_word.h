@@ -1,8 +1,7 @@
 /* Words of a command line that stand for a run or a trace: which option names them.
  *
  * Threads: any. */
-#ifndef MT_CLI_RUN_WORD_H
-#define MT_CLI_RUN_WORD_H
+#pragma once
 
 #include "base/status.h"
 
@@ -16,5 +15,3 @@ const char *mt_run_word_option(const char *text);
 
 /* Adds to a failure how that option names the text. Returns the status. */
 mt_status mt_run_word_hint(const char *text, mt_status status);
-
-#endif

@@ -1,6 +1,5 @@
 /* Pages that `memtrace help` makes of the tables of commands, options and answers: for man, for shells, and docs/json.md. */
-#ifndef MT_CLI_HELP_PAGES_H
-#define MT_CLI_HELP_PAGES_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -14,5 +13,3 @@ void mt_json_page_add(const struct mt_command *command, struct mt_text *out);
 void mt_completion_add_bash(struct mt_text *out);
 void mt_completion_add_zsh(struct mt_text *out);
 void mt_completion_add_fish(struct mt_text *out);
-
-#endif

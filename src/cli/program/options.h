@@ -2,8 +2,7 @@
  * table, so that the three can't differ.
  *
  * A command keeps its options in a struct of its own; an entry of its table names a field of it by offset. */
-#ifndef MT_CLI_OPTIONS_H
-#define MT_CLI_OPTIONS_H
+#pragma once
 
 #include "base/text.h"
 
@@ -95,5 +94,3 @@ mt_status mt_option_check(const struct mt_option *option, const char *text);
 
 /* Adds the list of options, aligned, with choices where there are some, as wide as sentences on stdout may be. */
 void mt_options_describe(const struct mt_option *options, struct mt_text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The options of a program that is run dry, shared by the commands that do so once (dry-run) and many times (fit, sweep). */
-#ifndef MT_CLI_RECORD_DRY_OPTIONS_H
-#define MT_CLI_RECORD_DRY_OPTIONS_H
+#pragma once
 
 #include "cli/command.h"
 #include "producers/program/dry_child.h"
@@ -34,5 +33,3 @@
 
 /* Returns the status of running a program dry. Adds the options to a failure that they can mend. */
 mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options);
-
-#endif

@@ -1,8 +1,7 @@
 /* What a dry run's command says at its end: the notes of its processes, their runs, and the verdict in the last line.
  *
  * Threads: the main one. */
-#ifndef MT_CLI_RECORD_DRY_REPORT_H
-#define MT_CLI_RECORD_DRY_REPORT_H
+#pragma once
 
 #include "producers/program/program_outcome.h"
 #include "words/verdict_words.h"
@@ -46,5 +45,3 @@ void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry
 
 /* Describes the object. */
 extern const struct mt_row_type mt_dry_report_type;
-
-#endif

@@ -1,6 +1,5 @@
 /* Notes about a program that was recorded or run dry: its runs, and the notes of its processes and ranks. */
-#ifndef MT_CLI_RECORD_PROGRAM_NOTES_H
-#define MT_CLI_RECORD_PROGRAM_NOTES_H
+#pragma once
 
 #include "producers/program/program_outcome.h"
 
@@ -18,5 +17,3 @@ void mt_program_process_note(const struct mt_record_answer *answer);
 /* Notes which ranks stand for others, and each note of processes and ranks: "ranks 0-3, 7: WORDS". Does nothing for one
  * process. */
 void mt_program_ranks_note(const struct mt_program_outcome *outcome);
-
-#endif

@@ -1,6 +1,5 @@
 /* The answer of `fit`, for people and as JSON. */
-#ifndef MT_CLI_FIT_REPORT_H
-#define MT_CLI_FIT_REPORT_H
+#pragma once
 
 #include "analysis/fit/fit.h"
 #include "analysis/fit/fit_device.h"
@@ -23,5 +22,3 @@ void mt_fit_device_print(const struct mt_fit_device *device);
 
 /* Prints the answer. */
 void mt_fit_report(const struct mt_fit_question *question, const struct mt_fit_answer *found, mt_report_form form);
-
-#endif

@@ -1,6 +1,5 @@
 /* A grid of dry runs of a program: the table of the memory that each combination needs. */
-#ifndef MT_CLI_PROGRAM_SWEEP_REPORT_H
-#define MT_CLI_PROGRAM_SWEEP_REPORT_H
+#pragma once
 
 #include "analysis/program_sweep.h"
 #include "cli/output/output.h"
@@ -8,5 +7,3 @@
 /* Runs the sweep and prints the table, also of a sweep that ends early. Fails as
  * mt_program_sweep_run, and with MT_FAILED if a run failed otherwise than out of memory. */
 mt_status mt_program_sweep(const struct mt_program_sweep *sweep, mt_report_form form);
-
-#endif

@@ -1,8 +1,7 @@
 /* The options that describe a run. `run` takes them as they are, `sweep` takes lists of values, and `fit` asks
  * about the run that they describe. They derive from the table of settings, as does the command that repeats a
  * run. */
-#ifndef MT_CLI_RUN_OPTIONS_H
-#define MT_CLI_RUN_OPTIONS_H
+#pragma once
 
 #include "cli/command.h"
 #include "cli/record/dry_options.h"
@@ -47,5 +46,3 @@ mt_status mt_run_options_plan(const struct mt_run_options *options, struct mt_ru
 
 /* Takes --steps for a program that is run dry instead. Fails with MT_USAGE for another setting of a run. */
 mt_status mt_program_options_take(const struct mt_run_options *options, struct mt_dry_options *program);
-
-#endif

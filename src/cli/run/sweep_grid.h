@@ -3,8 +3,7 @@
  *
  * A cell's values are read as `run` reads its options, so that a cell is the very run that `memtrace run` makes of the
  * same words. */
-#ifndef MT_CLI_SWEEP_GRID_H
-#define MT_CLI_SWEEP_GRID_H
+#pragma once
 
 #include "cli/run/run_options.h"
 
@@ -31,5 +30,3 @@ struct mt_sweep_grid {
  * releases the grid, also after a failure. */
 mt_status mt_sweep_grid_create(const struct mt_run_options *base, struct mt_sweep_grid *out);
 void mt_sweep_grid_release(struct mt_sweep_grid *grid);
-
-#endif

@@ -1,6 +1,5 @@
 /* The runs of a sweep, as a table and as JSON. */
-#ifndef MT_CLI_SWEEP_REPORT_H
-#define MT_CLI_SWEEP_REPORT_H
+#pragma once
 
 #include "cli/output/output.h"
 #include "cli/run/sweep_grid.h"
@@ -33,5 +32,3 @@ mt_status mt_sweep_report(const struct mt_sweep *sweep, mt_report_form form);
 
 /* Adds a cell in words, with what else varies in its grid: "small, fwd_bwd, autocast off, seq 128, batch 4". */
 void mt_sweep_describe_cell(const struct mt_sweep_grid *grid, const struct mt_sweep_cell *cell, struct mt_text *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* A session as the command line runs it: with notes and progress on stderr, failures that name
  * options, and ^C. */
-#ifndef MT_CLI_TOLD_SESSION_H
-#define MT_CLI_TOLD_SESSION_H
+#pragma once
 
 #include "producers/model/session.h"
 
@@ -27,5 +26,3 @@ void mt_interrupt_release(const struct sigaction *before);
 
 /* Writes to stderr. A signal handler may call it. */
 void mt_interrupt_say(const char *text);
-
-#endif

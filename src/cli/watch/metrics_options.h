@@ -1,6 +1,5 @@
 /* The options for metrics of runs that are being written, shared by the commands that make runs. */
-#ifndef MT_CLI_METRICS_OPTIONS_H
-#define MT_CLI_METRICS_OPTIONS_H
+#pragma once
 
 #include "trace/export/metrics.h"
 
@@ -16,5 +15,3 @@
 mt_status mt_metrics_begin(const struct mt_metrics_options *options, const char *trace, mt_metrics_traces traces,
                            struct mt_metrics **out);
 void mt_metrics_end(struct mt_metrics *metrics);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The module has its own copy of what it needs of src/base, and uses nothing of its opener but struct mt_module_host.
  * So one module serves the program, and programs of others that use the library. */
-#ifndef MT_DEVICE_CUDA_DEVICE_H
-#define MT_DEVICE_CUDA_DEVICE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -14,5 +13,3 @@ typedef mt_status (*mt_cuda_open_function)(int ordinal, struct mt_device **out);
  * there is no driver, no card, or none of that number; nothing is left open then. The module stays loaded while a
  * device is open. */
 __attribute__((visibility("default"))) mt_status mt_cuda_open(int ordinal, struct mt_device **out);
-
-#endif

@@ -3,8 +3,7 @@
  * launches the graph, and the host queues nothing until end.
  *
  * Captured work reads and writes the addresses that it was captured with: equal keys promise equal launches. */
-#ifndef MT_DEVICE_CUDA_GRAPH_H
-#define MT_DEVICE_CUDA_GRAPH_H
+#pragma once
 
 #include "base/status.h"
 
@@ -50,5 +49,3 @@ mt_status mt_cuda_graph_mark(const struct mt_cuda_graphs *graphs, cudaEvent_t ev
 
 /* Forgets every key and destroys the graphs. Outside of begin and end. */
 void mt_cuda_graphs_forget(struct mt_cuda_graphs *graphs);
-
-#endif

@@ -6,8 +6,7 @@
  * linked with the driver.
  *
  * Threads: any, as for ranges in device/device.h. */
-#ifndef MT_DEVICE_CUDA_RANGE_H
-#define MT_DEVICE_CUDA_RANGE_H
+#pragma once
 
 #include "base/status.h"
 #include "base/types.h"
@@ -44,5 +43,3 @@ mt_status mt_cuda_range_map(const struct mt_cuda_range *range, mt_addr address, 
 
 /* Unmaps pages. The caller has waited for the work that may use them. */
 void mt_cuda_range_unmap(const struct mt_cuda_range *range, mt_addr address, uint64_t bytes);
-
-#endif

@@ -5,8 +5,7 @@
  *   stream 1            queue ──kernel─┴──kernel ···     ╰ waits for stream 1 on the card; the host does not wait
  *
  * Threads: any. */
-#ifndef MT_DEVICE_CUDA_STREAM_H
-#define MT_DEVICE_CUDA_STREAM_H
+#pragma once
 
 #include "base/status.h"
 #include "base/types.h"
@@ -45,5 +44,3 @@ mt_status mt_cuda_stream_follow(struct mt_cuda_streams *streams, mt_stream later
 
 /* Waits for the work of all streams. */
 mt_status mt_cuda_streams_wait(struct mt_cuda_streams *streams);
-
-#endif

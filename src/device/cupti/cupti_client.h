@@ -5,8 +5,7 @@
  *
  * There are two listeners, in two libraries that are never both in a process: cupti_watch.c listens to our own kernels,
  * and record/cupti/inject.c to those of another program. All state belongs to the listener. */
-#ifndef MT_DEVICE_CUPTI_CUPTI_CLIENT_H
-#define MT_DEVICE_CUPTI_CUPTI_CLIENT_H
+#pragma once
 
 #include "base/status.h"
 #include "device/kernel_log.h"
@@ -79,5 +78,3 @@ char *mt_kernel_name_spell(const char *name);
 
 /* Sets the difference that turns CUPTI's times into times of `now_ns`, as exactly as reading both clocks takes time. */
 mt_status mt_cupti_find_shift(uint64_t (*now_ns)(const void *clock), const void *clock, int64_t *out_shift_ns);
-
-#endif

@@ -1,6 +1,5 @@
 /* The watch of kernels through CUPTI: the one entry of libmemtrace_cupti.so, which cuda_device.c looks up by name. */
-#ifndef MT_DEVICE_CUPTI_CUPTI_WATCH_H
-#define MT_DEVICE_CUPTI_CUPTI_WATCH_H
+#pragma once
 
 #include "device/backend.h"
 #include "device/device.h"
@@ -12,5 +11,3 @@ typedef mt_status (*mt_cupti_watch_function)(struct mt_device *device, struct mt
  * with MT_FAILED if CUPTI is of another version than this was built with, if another tool uses it (the message names
  * it), or if a call of CUPTI fails. */
 mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out);
-
-#endif

@@ -13,8 +13,7 @@
  * alone, get addresses that no program has.
  *
  * Includes none of CUDA's headers. Threads: one at a time, except for launches and kernels where noted. */
-#ifndef MT_CUDA_ACCOUNT_H
-#define MT_CUDA_ACCOUNT_H
+#pragma once
 
 #include "base/sink.h"
 #include "device/kernel_log.h"
@@ -162,5 +161,3 @@ void mt_account_take_kernels(struct mt_account *account, int64_t shift_ns,
 
 /* Emits one of these kernels. A kernel whose launch was not noted was in no range. */
 void mt_account_kernel(struct mt_account *account, const struct mt_kernel *kernel);
-
-#endif

@@ -4,8 +4,7 @@
  *   account_blocks.c        blocks by address, pools, contexts; creates and destroys the account
  *   account_unaddressed.c   blocks without an address of the program's: physical memory, activity records
  *   account_ranges.c        ranges, steps, and kernels by their launch */
-#ifndef MT_CUDA_ACCOUNT_PARTS_H
-#define MT_CUDA_ACCOUNT_PARTS_H
+#pragma once
 
 #include "base/number_map.h"
 #include "producers/cuda/account.h"
@@ -79,5 +78,3 @@ bool mt_account_counts_device(const struct mt_account *account, int device);
 /* Returns the call as a block at `address`. */
 struct mt_foreign_block mt_account_describe(const struct mt_account *account, const struct mt_account_thread *thread,
                                             const struct mt_memory_call *call, mt_addr address);
-
-#endif

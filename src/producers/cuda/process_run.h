@@ -2,8 +2,7 @@
  * answers `memtrace record`.
  *
  * Threads: one at a time, except for the account's mt_account_launch and mt_account_ran. */
-#ifndef MT_CUDA_PROCESS_RUN_H
-#define MT_CUDA_PROCESS_RUN_H
+#pragma once
 
 #include "producers/cuda/account.h"
 #include "run/process_trace.h"
@@ -27,5 +26,3 @@ mt_status mt_process_run_close(struct mt_process_run *run, int exit_code, uint64
 
 /* Leaves the trace to the parent, in a forked child; as mt_recorder_disown. */
 void mt_process_run_disown(struct mt_process_run *run);
-
-#endif

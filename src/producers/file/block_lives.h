@@ -12,8 +12,7 @@
  *
  * Where the recording ends, or memory did, before a block shows what it is, it counts as the equal ones before it.
  * Threads: one at a time. */
-#ifndef MT_FILE_BLOCK_LIVES_H
-#define MT_FILE_BLOCK_LIVES_H
+#pragma once
 
 #include "producers/file/torch_course.h"
 
@@ -26,5 +25,3 @@ void mt_block_lives_destroy(struct mt_block_lives *lives); /* may be NULL */
 
 /* Returns the role that the life of the request's block shows; MT_ROLE_OTHER if none. */
 mt_role mt_block_lives_role(struct mt_block_lives *lives, const struct mt_torch_request *request);
-
-#endif

@@ -7,8 +7,7 @@
  *   "  File \"blocks.py\", line 50, in forward\n    …"     ─▶ the same, as Python's traceback prints it
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_CALL_FRAME_H
-#define MT_FILE_CALL_FRAME_H
+#pragma once
 
 #include "base/interner.h"
 #include "producers/file/value.h"
@@ -53,5 +52,3 @@ const struct mt_call_frame *mt_call_frames_read(struct mt_call_frames *frames, c
 
 /* Adds so many characters as a name to the set. Sets *out to it and returns its number. */
 uint32_t mt_call_frame_keep(struct mt_name_set *names, const char *name, size_t length, const char **out);
-
-#endif

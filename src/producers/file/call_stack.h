@@ -1,8 +1,7 @@
 /* A call stack, as rules see it: its frames, innermost first, and what they say together.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_CALL_STACK_H
-#define MT_FILE_CALL_STACK_H
+#pragma once
 
 #include "producers/file/call_frame.h"
 
@@ -38,5 +37,3 @@ const char *mt_call_stack_op(const struct mt_call_stack *stack, struct mt_name_s
 
 /* True if the node undoes the operator: "MulBackward0" does mul_Tensor, "ToCopyBackward0" _to_copy. */
 bool mt_node_undoes(const char *node, const char *operation);
-
-#endif

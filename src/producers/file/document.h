@@ -3,8 +3,7 @@
  *   file ──▶ bytes without gzip ──▶ begins as a pickle or as JSON? ──▶ values
  *
  * Threads: one at a time for each document. */
-#ifndef MT_FILE_DOCUMENT_H
-#define MT_FILE_DOCUMENT_H
+#pragma once
 
 #include "base/status.h"
 #include "producers/file/value.h"
@@ -49,5 +48,3 @@ const struct mt_value *mt_document_root(const struct mt_document *document);
 
 /* Returns "pickle" or "JSON". */
 const char *mt_document_format(const struct mt_document *document);
-
-#endif

@@ -9,8 +9,7 @@
  * and one node. When forward runs again, for a checkpoint or the next step, it begins at backward's position.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_FORWARD_TAPE_H
-#define MT_FILE_FORWARD_TAPE_H
+#pragma once
 
 #include "base/label.h"
 
@@ -48,5 +47,3 @@ const struct mt_forward_op *mt_forward_tape_source(const struct mt_forward_tape 
 /* Returns the addition or subtraction that is undone next, if it is one: its node allocates nothing, so it is not
  * seen to run. Otherwise returns the current operator. */
 const struct mt_forward_op *mt_forward_tape_passed(const struct mt_forward_tape *tape);
-
-#endif

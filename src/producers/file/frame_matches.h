@@ -1,8 +1,7 @@
 /* The rules that fit single frames, found once for each distinct frame: deep call stacks differ in a few frames, and share most.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_FRAME_MATCHES_H
-#define MT_FILE_FRAME_MATCHES_H
+#pragma once
 
 #include "base/sink.h"
 #include "producers/file/rule.h"
@@ -23,5 +22,3 @@ const uint64_t *mt_frame_matches_of(struct mt_frame_matches *matches, const stru
 /* Returns the number of the frame in a sink, always the same one. The frame is interned once. */
 mt_frame_id mt_frame_matches_number(struct mt_frame_matches *matches, const struct mt_call_frame *frame,
                                     const struct mt_sink *sink);
-
-#endif

@@ -1,6 +1,5 @@
 /* Patterns of names: "*" stands for any characters, "|" separates alternatives. */
-#ifndef MT_FILE_GLOB_H
-#define MT_FILE_GLOB_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -10,5 +9,3 @@ bool mt_glob_fits(const char *pattern, const char *text);
 
 /* The same for a file, in the same time: an alternative may also match the end of the path, after a "/". */
 bool mt_glob_fits_file(const char *pattern, const char *path);
-
-#endif

@@ -6,8 +6,7 @@
  * hostile files take bounded memory and time. A file that can't be read to its end adds no run.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_IMPORT_H
-#define MT_FILE_IMPORT_H
+#pragma once
 
 #include "producers/file/import_reader.h"
 
@@ -16,5 +15,3 @@
  * report in any case. */
 mt_status mt_import(const struct mt_import_plan *plan, struct mt_import_report *out);
 void mt_import_report_release(struct mt_import_report *report);
-
-#endif

@@ -2,8 +2,7 @@
  * is. A new format is one file with a `const struct mt_import_reader`, its line below, and its place in import.c's table.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_IMPORT_READER_H
-#define MT_FILE_IMPORT_READER_H
+#pragma once
 
 #include "producers/file/document.h"
 #include "producers/file/rules.h"
@@ -149,5 +148,3 @@ struct mt_import_reader {
 /* An export of Nsight Systems to SQLite (nsys_import.c), a log of RMM, the RAPIDS Memory Manager (rmm_import.c), and a memory
  * snapshot of PyTorch (torch_import.c), also one that memtrace exported, or a trace of its profiler. */
 extern const struct mt_import_reader mt_nsys_reader, mt_rmm_reader, mt_torch_reader;
-
-#endif

@@ -7,8 +7,7 @@
  *   labels, spans ──names──▶ mt_bounded_names ──▶ sink ◀──events── mt_foreign
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_IMPORT_SPANS_H
-#define MT_FILE_IMPORT_SPANS_H
+#pragma once
 
 #include "base/number_map.h"
 #include "base/sink.h"
@@ -42,5 +41,3 @@ mt_span_id mt_span_of_stack(const struct mt_sink *sink, const struct mt_call_sta
 
 /* Returns the span of a path, whose names are separated by dots; 0 for "". */
 mt_span_id mt_span_of_path(const struct mt_sink *sink, const char *path);
-
-#endif

@@ -4,8 +4,7 @@
  * occurs, and still takes hardly more memory than a pickle, which refers to it.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_JSON_READER_H
-#define MT_FILE_JSON_READER_H
+#pragma once
 
 #include "producers/file/value.h"
 
@@ -16,5 +15,3 @@ bool mt_json_is_one(const unsigned char *data, size_t length);
  * bytes after the value, or a limit of the store. Half of a surrogate pair becomes U+FFFD. Takes time in proportion
  * to `length`. */
 mt_status mt_json_read(const unsigned char *data, size_t length, struct mt_value_store *store, struct mt_value *out);
-
-#endif

@@ -8,8 +8,7 @@
  * tables, triggers and computed columns are never used.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_NSYS_TABLES_H
-#define MT_FILE_NSYS_TABLES_H
+#pragma once
 
 #include "base/number_map.h"
 #include "trace/store/database.h"
@@ -64,5 +63,3 @@ mt_status mt_nsys_tables_kernels(const struct mt_nsys_tables *tables, struct mt_
 
 /* Counts the allocations and frees of device memory of all processes and devices. */
 mt_status mt_nsys_tables_count(const struct mt_nsys_tables *tables, uint64_t *out);
-
-#endif

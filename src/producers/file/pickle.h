@@ -4,8 +4,7 @@
  * looks up a name, calls, imports, or refers to anything outside of the file: it executes nothing.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_PICKLE_H
-#define MT_FILE_PICKLE_H
+#pragma once
 
 #include "producers/file/value.h"
 
@@ -16,5 +15,3 @@ bool mt_pickle_is_one(const unsigned char *data, size_t length);
  * not have, damage, an early end, or a limit of the store. Ignores bytes after the pickle. Takes time and memory in
  * proportion to `length`, whatever the data are. */
 mt_status mt_pickle_read(const unsigned char *data, size_t length, struct mt_value_store *store, struct mt_value *out);
-
-#endif

@@ -2,8 +2,7 @@
  * and, as `metadata`, the name. A name of our own exports, "Opt State adamw.exp_avg model.w", is category, op and span.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_PLAIN_LABELS_H
-#define MT_FILE_PLAIN_LABELS_H
+#pragma once
 
 #include "producers/file/import_reader.h"
 
@@ -24,5 +23,3 @@ void mt_plain_labels_give(struct mt_plain_labels *labels, const char *name, cons
 void mt_plain_labels_count(struct mt_plain_labels *labels, const struct mt_foreign_block *block);
 
 struct mt_import_coverage mt_plain_labels_coverage(const struct mt_plain_labels *labels);
-
-#endif

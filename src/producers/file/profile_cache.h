@@ -4,8 +4,7 @@
  *   reserved = the blocks, each in a segment of its own, + the cache
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_PROFILE_CACHE_H
-#define MT_FILE_PROFILE_CACHE_H
+#pragma once
 
 #include "producers/file/torch_snapshot.h"
 
@@ -15,5 +14,3 @@
 /* Adds the segment, and events that map and unmap it, which are no entries of the file. Nothing of it where no event says what
  * was reserved. */
 void mt_profile_cache_add(struct mt_torch_snapshot *snapshot);
-
-#endif

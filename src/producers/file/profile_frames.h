@@ -10,8 +10,7 @@
  *   "Optimizer.step#AdamW.step"                         ▶ step, torch/optim/optimizer.py
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_PROFILE_FRAMES_H
-#define MT_FILE_PROFILE_FRAMES_H
+#pragma once
 
 #include "producers/file/value.h"
 
@@ -50,5 +49,3 @@ mt_status mt_profile_frames(struct mt_value_store *store, struct mt_profile_call
 
 /* Makes a list of one frame. */
 mt_status mt_profile_frame(struct mt_value_store *store, const char *name, const char *file, struct mt_value *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* One rule: conditions on a block and its call stack, and what it sets where they hold. docs/import.md explains the lines. */
-#ifndef MT_FILE_RULE_H
-#define MT_FILE_RULE_H
+#pragma once
 
 #include "base/label.h"
 #include "base/status.h"
@@ -70,5 +69,3 @@ bool mt_rule_fits_subject(const struct mt_rule *rule, const struct mt_rule_subje
 /* Returns the place of the innermost frame of Python that fits the rule, from 1 on; 0 if the rule asks for none, or for one of
  * C++ too. */
 uint32_t mt_rule_depth(const struct mt_rule *rule, const struct mt_call_stack *stack);
-
-#endif

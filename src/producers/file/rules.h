@@ -10,8 +10,7 @@
  * function that computes the loss may call the whole model. Rules that ask for no such frame, or for one of C++ too, precede.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_RULES_H
-#define MT_FILE_RULES_H
+#pragma once
 
 #include "producers/file/frame_matches.h"
 
@@ -55,5 +54,3 @@ int mt_rules_phase(const struct mt_rules *rules, const struct mt_rule_choice *ch
 /* Sets all properties that rules set. */
 void mt_rules_ask(const struct mt_rules *rules, const struct mt_rule_choice *choice,
                   const struct mt_rule_subject *subject, struct mt_rule_answer *out);
-
-#endif

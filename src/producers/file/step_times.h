@@ -2,8 +2,7 @@
  * phase or a step. So times are the program's, by its host's clock, and not those of a device that works behind it.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_STEP_TIMES_H
-#define MT_FILE_STEP_TIMES_H
+#pragma once
 
 #include "base/label.h"
 #include "run/live_run.h"
@@ -31,5 +30,3 @@ void mt_step_times_end(struct mt_step_times *times, uint64_t time_ns);
 void mt_step_times_store(const struct mt_step_times *times, size_t count, struct mt_live_run *run);
 
 void mt_step_times_release(struct mt_step_times *times);
-
-#endif

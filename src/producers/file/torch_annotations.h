@@ -2,8 +2,7 @@
  * steps: PyTorch's optimizers annotate each update, and its profiler each step.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_ANNOTATIONS_H
-#define MT_FILE_TORCH_ANNOTATIONS_H
+#pragma once
 
 #include "producers/file/torch_snapshot.h"
 
@@ -24,5 +23,3 @@ struct mt_torch_annotations {
 /* Passes the annotations up to a time. */
 void mt_torch_annotations_pass(struct mt_torch_annotations *open, const struct mt_torch_snapshot *snapshot,
                                int64_t time_us);
-
-#endif

@@ -1,8 +1,7 @@
 /* The call stacks of a snapshot, each parsed and matched with the rules once: many requests share one.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_CALLERS_H
-#define MT_FILE_TORCH_CALLERS_H
+#pragma once
 
 #include "base/number_map.h"
 #include "producers/file/rules.h"
@@ -59,5 +58,3 @@ struct mt_rule_subject mt_torch_subject(const struct mt_torch_request *request,
 
 /* Fills in the report's call stacks with most bytes without a category, largest first. */
 void mt_torch_callers_report(const struct mt_torch_callers *callers, struct mt_import_report *out);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * An update shows by blocks that the optimizer takes, by PyTorch's annotation of it, or by gradients that are freed before
  * the next backward. Threads: one at a time. */
-#ifndef MT_FILE_TORCH_COURSE_H
-#define MT_FILE_TORCH_COURSE_H
+#pragma once
 
 #include "producers/file/torch_callers.h"
 
@@ -36,5 +35,3 @@ struct mt_torch_course {
 void mt_torch_course_create(struct mt_torch_course *course, const struct mt_torch_snapshot *snapshot,
                             struct mt_torch_callers *callers);
 void mt_torch_course_release(struct mt_torch_course *course);
-
-#endif

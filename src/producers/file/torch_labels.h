@@ -5,8 +5,7 @@
  *                            rules ───────────────────────────────────┴──────────┴▶ category, role, op ─▶ label, span
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_LABELS_H
-#define MT_FILE_TORCH_LABELS_H
+#pragma once
 
 #include "producers/file/rules.h"
 #include "producers/file/torch_replay.h"
@@ -27,5 +26,3 @@ void mt_torch_labels_end(struct mt_torch_labels *labels);
 /* Fills in the report's coverage, the call stacks with most bytes without a category, largest first, the number of blocks from
  * before the first event that an earlier recording saw taken, and the times of steps, which it hands over. */
 void mt_torch_labels_report(struct mt_torch_labels *labels, struct mt_import_report *out);
-
-#endif

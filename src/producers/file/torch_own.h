@@ -2,8 +2,7 @@
  * nothing is guessed, and the run is restored up to fractions of microseconds.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_OWN_H
-#define MT_FILE_TORCH_OWN_H
+#pragma once
 
 #include "producers/file/torch_replay.h"
 
@@ -19,5 +18,3 @@ struct mt_torch_labeler mt_torch_own_labeler(struct mt_torch_own *own);
 
 /* Emits the annotations after the last event. Call it after the replay. */
 void mt_torch_own_end(struct mt_torch_own *own);
-
-#endif

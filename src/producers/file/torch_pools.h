@@ -7,8 +7,7 @@
  *   stream 3    private pool (1, 0)
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_POOLS_H
-#define MT_FILE_TORCH_POOLS_H
+#pragma once
 
 #include "producers/file/value.h"
 
@@ -46,5 +45,3 @@ uint32_t mt_torch_pools_find(struct mt_torch_pools *pools, const struct mt_value
 
 /* Returns the number of what a pool has of a stream, from 0 on as they come. */
 uint64_t mt_torch_pools_stream(struct mt_torch_pools *pools, uint64_t handle, uint32_t pool);
-
-#endif

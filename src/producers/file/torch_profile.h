@@ -9,8 +9,7 @@
  * segments. Memory that was live before and after the trace shows only in the totals: it becomes one block.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_PROFILE_H
-#define MT_FILE_TORCH_PROFILE_H
+#pragma once
 
 #include "producers/file/torch_snapshot.h"
 
@@ -28,5 +27,3 @@ mt_status mt_torch_profile_read(const struct mt_value *root, int64_t device, str
 
 /* Returns the bytes that the GPU has, by the trace; 0 if it does not say. */
 uint64_t mt_torch_profile_capacity(const struct mt_value *root, int64_t device);
-
-#endif

@@ -8,8 +8,7 @@
  * block, by the rules of PyTorch's allocator.
  *
  * Threads: one at a time. */
-#ifndef MT_FILE_TORCH_REPLAY_H
-#define MT_FILE_TORCH_REPLAY_H
+#pragma once
 
 #include "producers/file/torch_snapshot.h"
 #include "trace/store/foreign.h"
@@ -47,5 +46,3 @@ struct mt_torch_tally {
 /* Replays all events into `foreign`, which is fresh. An event before the labeler's start counts as at it. */
 void mt_torch_replay(const struct mt_torch_snapshot *snapshot, const struct mt_torch_labeler *labeler,
                      struct mt_foreign *foreign, struct mt_torch_tally *out);
-
-#endif

@@ -4,8 +4,7 @@
  *   requested ──round──▶ rounded ──free piece: is the rest split off?──▶ the block
  *
  * Threads: any; settings do not change once they are read. */
-#ifndef MT_FILE_TORCH_SETTINGS_H
-#define MT_FILE_TORCH_SETTINGS_H
+#pragma once
 
 #include "base/text.h"
 #include "producers/file/value.h"
@@ -65,5 +64,3 @@ void mt_torch_facts_read(const struct mt_value *root, const struct mt_torch_sett
 /* Adds a setting, whose texts are borrowed. */
 void mt_torch_facts_add(struct mt_torch_facts *facts, const char *name, const char *value);
 void mt_torch_facts_release(struct mt_torch_facts *facts);
-
-#endif

@@ -6,8 +6,7 @@
  *    "external_annotations": [{…}]}           ▶ annotations
  *
  * Rows refer to the values, which must outlive them. Threads: one at a time. */
-#ifndef MT_FILE_TORCH_SNAPSHOT_H
-#define MT_FILE_TORCH_SNAPSHOT_H
+#pragma once
 
 #include "base/status.h"
 #include "producers/file/import_reader.h"
@@ -98,5 +97,3 @@ bool mt_torch_snapshot_is_one(const struct mt_value *root);
  * such device. Release it in any case. */
 mt_status mt_torch_snapshot_read(const struct mt_value *root, int64_t device, struct mt_torch_snapshot *out);
 void mt_torch_snapshot_release(struct mt_torch_snapshot *snapshot);
-
-#endif

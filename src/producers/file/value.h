@@ -9,8 +9,7 @@
  * and need not be UTF-8.
  *
  * Everything belongs to the store and lives as long. Threads: one at a time. */
-#ifndef MT_FILE_VALUE_H
-#define MT_FILE_VALUE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -137,5 +136,3 @@ mt_status mt_value_store_add(struct mt_value_store *store, const struct mt_value
 /* Makes a closed list or dict of these values; equal ones are one. */
 mt_status mt_value_store_share(struct mt_value_store *store, mt_value_kind kind, const struct mt_value *values,
                                uint32_t count, struct mt_value *out);
-
-#endif

@@ -4,8 +4,7 @@
  *   const local_files = [{"name": "snapshot.pickle", "base64": "gASV…"}]
  *
  * Threads: one at a time for each file. */
-#ifndef MT_FILE_VIZ_PAGE_H
-#define MT_FILE_VIZ_PAGE_H
+#pragma once
 
 #include "producers/file/document.h"
 
@@ -15,5 +14,3 @@ bool mt_viz_page_is_one(const struct mt_whole_file *file);
 /* Puts the bytes of the page's first file in the place of the page's. Fails with MT_BAD_TRACE and the place if the page holds
  * none, or one that is damaged. */
 mt_status mt_viz_page_unwrap(struct mt_whole_file *file);
-
-#endif

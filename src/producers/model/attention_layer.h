@@ -3,8 +3,7 @@
  *   x (B,T,C) ─▶ q, k, v (B,H,T,D) ─▶ attention, in one of four ways ─▶ heads side by side (B,T,C) ─▶ output
  *
  * B batch, T sequence, C d_model, H heads, D = C/H. */
-#ifndef MT_MODEL_ATTENTION_LAYER_H
-#define MT_MODEL_ATTENTION_LAYER_H
+#pragma once
 
 #include "producers/model/config.h"
 #include "producers/model/parameter.h"
@@ -22,5 +21,3 @@ struct mt_attention_layer {
  * failed. */
 struct mt_tensor *mt_attention_layer_forward(struct mt_runtime *rt, const struct mt_attention_layer *layer,
                                              struct mt_tensor *x);
-
-#endif

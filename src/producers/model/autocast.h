@@ -5,8 +5,7 @@
  * region ends; with gradients enabled it is kept longer, until the backward of the product that saved it. This is
  * why autocast can need more memory than fp32. The rules are PyTorch's (torch.autocast, "CUDA ops that autocast to
  * …"). The model uses more ops of its fp32 list (pow, rsqrt, log), but only on tensors that are fp32 already. */
-#ifndef MT_MODEL_AUTOCAST_H
-#define MT_MODEL_AUTOCAST_H
+#pragma once
 
 #include "producers/model/parameter.h"
 
@@ -23,5 +22,3 @@ struct mt_tensor *mt_autocast_weight(struct mt_runtime *rt, struct mt_parameter 
 
 /* Returns an operand of an op that needs fp32: a new reference to x, or to its copy in fp32, made with `role`. */
 struct mt_tensor *mt_autocast_fp32(struct mt_runtime *rt, mt_role role, struct mt_tensor *x);
-
-#endif

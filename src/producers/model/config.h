@@ -1,6 +1,5 @@
 /* The settings of a training run, and the sizes of its model. */
-#ifndef MT_MODEL_CONFIG_H
-#define MT_MODEL_CONFIG_H
+#pragma once
 
 #include "base/status.h"
 #include "base/types.h"
@@ -111,5 +110,3 @@ bool mt_attention_takes_flash(const struct mt_model_config *model);
 
 /* Counts the model's parameters. */
 uint64_t mt_model_parameter_count(const struct mt_model_config *model);
-
-#endif

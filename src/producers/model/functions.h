@@ -4,8 +4,7 @@
  * `role` is MT_ROLE_ACTIVATION for an output that is kept for backward, MT_ROLE_TEMPORARY for one that dies before;
  * without gradients every output is temporary. `name` is appended to the scope's op. Allocations, their order and
  * their lifetimes are those of PyTorch's eager mode; docs/eager.md gives the sources. */
-#ifndef MT_MODEL_FUNCTIONS_H
-#define MT_MODEL_FUNCTIONS_H
+#pragma once
 
 #include "producers/model/autocast.h"
 #include "producers/model/graph.h"
@@ -109,5 +108,3 @@ struct mt_tensor *mt_einsum_scores(struct mt_runtime *rt, struct mt_tensor *q, s
 /* Computes weights times values: (B,H,T,T), (B,H,T,D) to (B,H,T,D). `role` is that of the output. */
 struct mt_tensor *mt_einsum_context(struct mt_runtime *rt, mt_role role, struct mt_tensor *weights,
                                     struct mt_tensor *v);
-
-#endif

@@ -16,8 +16,7 @@
  * The model's files are fused_model (parameters), fused_products (products with them), fused_fp8 (those in fp8),
  * fused_attention, fused_forward, fused_loss, fused_backward and fused_optimizer. Their functions do nothing, and return
  * NULL, once the runtime has failed. */
-#ifndef MT_MODEL_FUSED_MODEL_H
-#define MT_MODEL_FUSED_MODEL_H
+#pragma once
 
 #include "producers/model/implementation.h"
 #include "producers/model/parameter.h"
@@ -226,5 +225,3 @@ struct mt_tensor *mt_fused_attention(struct mt_runtime *rt, const struct mt_fuse
 /* Computes the gradient of the projections, (B,T,3C), from that of the context. Releases what attention kept. */
 struct mt_tensor *mt_fused_attention_grad(struct mt_runtime *rt, const struct mt_fused_model *model,
                                           struct mt_fused_layer *layer, struct mt_tensor *grad);
-
-#endif

@@ -5,8 +5,7 @@
  * A differentiable op adds a node when any of its inputs has one. A node holds what its backward needs until it has
  * run. Backward runs nodes latest first (accumulators at once), like an eager framework's engine, so that blocks
  * live and die in the same order. */
-#ifndef MT_MODEL_GRAPH_H
-#define MT_MODEL_GRAPH_H
+#pragma once
 
 #include "producers/model/tensor.h"
 
@@ -49,5 +48,3 @@ struct mt_tensor *mt_edge_gradient(struct mt_runtime *rt, const char *name, mt_d
  * gradient, added to the one it had. Each part of a graph runs once: a second time fails with MT_FAILED, wherever it
  * begins. */
 void mt_graph_backward(struct mt_runtime *rt, struct mt_tensor *loss);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Failures are kept in the runtime. After one, the functions do nothing more; a model that was made in part is
  * destroyed like a whole one. */
-#ifndef MT_MODEL_IMPLEMENTATION_H
-#define MT_MODEL_IMPLEMENTATION_H
+#pragma once
 
 #include "producers/model/config.h"
 #include "producers/model/runtime.h"
@@ -47,5 +46,3 @@ struct mt_implementation {
 
 extern const struct mt_implementation mt_eager_implementation;
 extern const struct mt_implementation mt_fused_implementation;
-
-#endif

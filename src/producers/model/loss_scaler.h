@@ -3,8 +3,7 @@
  * (torch/amp/grad_scaler.py): the scale and the count of steps since it changed last as long as the scaler. Whether a
  * gradient was infinite is not looked at, since fp16 is not computed: no update is left out. Micikevicius et al., "Mixed
  * precision training", 2018. */
-#ifndef MT_MODEL_LOSS_SCALER_H
-#define MT_MODEL_LOSS_SCALER_H
+#pragma once
 
 #include "producers/model/parameter.h"
 
@@ -26,5 +25,3 @@ void mt_loss_scaler_unscale(struct mt_runtime *rt, struct mt_loss_scaler *scaler
 void mt_loss_scaler_update(struct mt_runtime *rt, struct mt_loss_scaler *scaler);
 
 void mt_loss_scaler_release(struct mt_runtime *rt, struct mt_loss_scaler *scaler);
-
-#endif

@@ -1,7 +1,6 @@
 /* The frame that all ops share. An op checks its tensors, notes how it uses them (use.h), accounts for its cost, and
  * then, if the device computes, calls its kernel and keeps its error. */
-#ifndef MT_MODEL_OP_RULES_H
-#define MT_MODEL_OP_RULES_H
+#pragma once
 
 #include "kernels/fp8.h"
 #include "producers/model/use.h"
@@ -63,5 +62,3 @@ void mt_op_launched(struct mt_runtime *rt, const char *op, mt_status status);
             mt_op_launched((rt), (op),                                                                                 \
                            (rt)->device->kernels->kernel(__VA_ARGS__, mt_device_queue((rt)->device, (rt)->stream)));   \
     } while (0)
-
-#endif

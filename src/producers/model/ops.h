@@ -4,8 +4,7 @@
  *
  * Operands are broadcast to the output's shape, trailing dimensions aligned. After a failure of the runtime an op
  * does nothing. A NULL tensor that is not said to be allowed is a failure. Formulas are at kernels.h. */
-#ifndef MT_MODEL_OPS_H
-#define MT_MODEL_OPS_H
+#pragma once
 
 #include "producers/model/tensor.h"
 
@@ -146,5 +145,3 @@ struct mt_adamw_tensors {
 /* Makes one step of AdamW over `count` parameters. */
 void mt_op_adamw(struct mt_runtime *rt, const struct mtk_adamw *how, int count,
                  const struct mt_adamw_tensors *parameters);
-
-#endif

@@ -1,6 +1,5 @@
 /* AdamW, and its eager form: parameter by parameter, with a temporary for the denominator. Loshchilov, Hutter, 2019. */
-#ifndef MT_MODEL_OPTIMIZER_H
-#define MT_MODEL_OPTIMIZER_H
+#pragma once
 
 #include "producers/model/transformer.h"
 
@@ -13,5 +12,3 @@ struct mtk_adamw mt_adamw_of_step(int64_t step);
 
 /* Releases every gradient. */
 void mt_optimizer_zero_grad(struct mt_runtime *rt, struct mt_transformer *model);
-
-#endif

@@ -1,6 +1,5 @@
 /* A parameter: the weights, their gradient, and their place in the model. */
-#ifndef MT_MODEL_PARAMETER_H
-#define MT_MODEL_PARAMETER_H
+#pragma once
 
 #include "producers/model/config.h"
 #include "producers/model/tensor.h"
@@ -61,5 +60,3 @@ uint64_t mt_parameter_fold_place(uint64_t sum, const struct mt_parameter *parame
 
 /* Releases its tensors. */
 void mt_parameter_release(struct mt_runtime *rt, struct mt_parameter *parameter);
-
-#endif

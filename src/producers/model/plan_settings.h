@@ -1,6 +1,5 @@
 /* The settings that a run of a plan stores in its trace. */
-#ifndef MT_MODEL_PLAN_SETTINGS_H
-#define MT_MODEL_PLAN_SETTINGS_H
+#pragma once
 
 #include "producers/model/settings.h"
 #include "trace/store/recorder.h"
@@ -20,5 +19,3 @@ struct mt_plan_settings {
 /* Makes the settings that a run of this plan on this device stores. The caller releases them. */
 struct mt_plan_settings mt_plan_settings_make(const struct mt_run_plan *plan, const struct mt_device *device);
 void mt_plan_settings_release(struct mt_plan_settings *settings);
-
-#endif

@@ -10,8 +10,7 @@
  *           ← attention_layer ← transformer ← optimizer ← eager_implementation, fused_* ← training
  *
  * Beside them stand config and token_source. */
-#ifndef MT_MODEL_RUNTIME_H
-#define MT_MODEL_RUNTIME_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "kernels/kernels.h"
@@ -90,5 +89,3 @@ static inline mt_role mt_effective_role(const struct mt_runtime *rt, mt_role rol
 {
     return role == MT_ROLE_ACTIVATION && !rt->grad_enabled ? MT_ROLE_TEMPORARY : role;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* A training run from opening the device to closing the trace.
  *
  * A session prints nothing. Its observer receives what a person may want to know while it runs. */
-#ifndef MT_MODEL_SESSION_H
-#define MT_MODEL_SESSION_H
+#pragma once
 
 #include "base/interner.h"
 #include "producers/model/settings.h"
@@ -58,5 +57,3 @@ void mt_run_result_release(struct mt_run_result *result);
 /* Opens a device by a spelling of device.h or MT_DEVICE_AUTO. That takes a usable GPU, else the simulated device, with a
  * note that nothing is executed. */
 mt_status mt_run_device_open(const char *spelling, const struct mt_session_observer *observer, struct mt_device **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The changes of the table of settings that a value alone does not make: when there is one, and what it sets.
  *
  * "Is" functions are true if the change is one of the plan; the others make it. */
-#ifndef MT_MODEL_SETTING_CHANGES_H
-#define MT_MODEL_SETTING_CHANGES_H
+#pragma once
 
 #include "producers/model/settings.h"
 
@@ -47,5 +46,3 @@ bool mt_change_is_to_more_slices(const struct mt_run_plan *plan);
 
 /* True if layers keep blocks for backward that could be computed again. */
 bool mt_change_is_to_checkpoints(const struct mt_run_plan *plan);
-
-#endif

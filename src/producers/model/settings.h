@@ -6,8 +6,7 @@
  *
  * A new setting takes a member of `enum mt_setting`, a row of the table, a field of the configuration, and the code that
  * obeys it. */
-#ifndef MT_MODEL_SETTINGS_H
-#define MT_MODEL_SETTINGS_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "base/text.h"
@@ -190,5 +189,3 @@ struct mt_run_plan mt_run_plan_usual(void);
 /* Sets what is given, by setting (NULL: not given), and what follows from it, and checks the whole. Borrows the texts.
  * Fails with MT_USAGE for a value that is none, or a run that can't be made. */
 mt_status mt_run_plan_set(struct mt_run_plan *plan, const char *const given[MT_SETTING_COUNT]);
-
-#endif

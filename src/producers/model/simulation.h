@@ -1,7 +1,6 @@
 /* Simulations of a run, without a trace and without a card: its peaks on a device of any size, and the places of its blocks,
  * where it follows a plan. */
-#ifndef MT_MODEL_SIMULATION_H
-#define MT_MODEL_SIMULATION_H
+#pragma once
 
 #include "alloc/plan.h"
 #include "producers/model/settings.h"
@@ -48,5 +47,3 @@ mt_status mt_simulated_card_find(const char *spelling, struct mt_card *out);
  * caller destroys it. */
 mt_status mt_placement_follow(const struct mt_run_plan *run, const struct mt_card *card, struct mt_alloc *alloc,
                               struct mt_plan **out);
-
-#endif

@@ -11,8 +11,7 @@
  * end with the last reference, and with nothing else.
  *
  * Threads: the one that runs the model. */
-#ifndef MT_MODEL_TENSOR_H
-#define MT_MODEL_TENSOR_H
+#pragma once
 
 #include "producers/model/runtime.h"
 
@@ -156,5 +155,3 @@ bool mt_tensor_same_strides(const struct mt_tensor *a, const struct mt_tensor *b
 
 /* Computes the strides of `shape` over the elements of `tensor` in row-major order. False if that needs a copy. */
 bool mt_tensor_view_strides(const struct mt_tensor *tensor, int dims, const int64_t *shape, int64_t *out_stride);
-
-#endif

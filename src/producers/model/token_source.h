@@ -1,6 +1,5 @@
 /* The source of a step's tokens: a seed, the reference generator, or the bytes of a file. */
-#ifndef MT_MODEL_TOKEN_SOURCE_H
-#define MT_MODEL_TOKEN_SOURCE_H
+#pragma once
 
 #include "producers/model/config.h"
 #include "producers/model/runtime.h"
@@ -16,5 +15,3 @@ void mt_token_source_close(struct mt_token_source *source);
  * tokens are their own targets; else the targets are the tokens after the inputs. */
 void mt_token_source_next(struct mt_runtime *rt, struct mt_token_source *source, int64_t step,
                           struct mt_tensor **out_inputs, struct mt_tensor **out_targets);
-
-#endif

@@ -1,6 +1,5 @@
 /* The training run: init, then steps of forward, loss, zero_grad, backward and AdamW, every byte from the allocator. */
-#ifndef MT_MODEL_TRAINING_H
-#define MT_MODEL_TRAINING_H
+#pragma once
 
 #include "alloc/alloc.h"
 #include "producers/model/config.h"
@@ -28,5 +27,3 @@ mt_status mt_model_device_open(const char *spelling, struct mt_device **out);
  * `observer` may be NULL. */
 mt_status mt_training_run(struct mt_device *device, struct mt_alloc *alloc, const struct mt_training_config *config,
                           const struct mt_training_observer *observer);
-
-#endif

@@ -4,8 +4,7 @@
  *   block: x += attention(norm(x));  x += ffn(norm(x))
  *
  * B batch, T sequence, C d_model, H heads, D = C/H, F d_ff, V vocabulary. */
-#ifndef MT_MODEL_TRANSFORMER_H
-#define MT_MODEL_TRANSFORMER_H
+#pragma once
 
 #include "producers/model/attention_layer.h"
 
@@ -38,5 +37,3 @@ struct mt_tensor *mt_transformer_forward(struct mt_runtime *rt, struct mt_transf
 /* Returns the mean cross entropy of logits (B,T,V) against targets (B,T), a scalar: a new reference, or NULL once
  * the runtime has failed. */
 struct mt_tensor *mt_cross_entropy(struct mt_runtime *rt, struct mt_tensor *logits, struct mt_tensor *targets);
-
-#endif

@@ -6,8 +6,7 @@
  * every device, also on one that computes nothing.
  *
  * Threads: the one that runs the model. */
-#ifndef MT_MODEL_USE_H
-#define MT_MODEL_USE_H
+#pragma once
 
 #include "producers/model/tensor.h"
 
@@ -26,5 +25,3 @@ void mt_use_scratch(struct mt_runtime *rt, const struct mt_tensor *scratch);
 /* Notes that the op that was noted last made `output` as a copy of `input`. Keeps the source of a copy in another
  * precision, if nothing else used `output` before. */
 void mt_use_copy(const struct mt_tensor *output, const struct mt_tensor *input);
-
-#endif

@@ -6,8 +6,7 @@
  * The environment of the programs is given, so that this process's own never changes.
  *
  * Threads: one at a time. Signals are blocked for the calling thread alone. */
-#ifndef MT_PROGRAM_CHILD_PROGRAM_H
-#define MT_PROGRAM_CHILD_PROGRAM_H
+#pragma once
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -43,5 +42,3 @@ pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code
 /* Runs one program from its start to its end, with stdout and stderr going to `output`. Fails, and sets its code, as
  * mt_child_start and mt_child_wait do. */
 mt_status mt_child_program_run(char *const *words, const struct mt_environment *environment, int output, int *out_code);
-
-#endif

@@ -1,8 +1,7 @@
 /* A program of PyTorch that is run dry, in a process of its own or in one for each of its ranks.
  *
  * Threads: one at a time. */
-#ifndef MT_PROGRAM_DRY_CHILD_H
-#define MT_PROGRAM_DRY_CHILD_H
+#pragma once
 
 #include "device/device.h"
 #include "producers/program/program_outcome.h"
@@ -41,5 +40,3 @@ mt_status mt_dry_options_check(const struct mt_dry_options *options, const char 
  * started; then out->code is set as by mt_child_start. Release *out in any case. */
 mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
                            struct mt_program_outcome *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* A dry run of a program of many ranks: runs all, those that are listed, or those that stand for all.
  *
  * Threads: one at a time. */
-#ifndef MT_PROGRAM_DRY_RANKS_H
-#define MT_PROGRAM_DRY_RANKS_H
+#pragma once
 
 #include "producers/program/program_job.h"
 #include "producers/program/program_outcome.h"
@@ -20,5 +19,3 @@ struct mt_dry_ranks {
 /* Runs the ranks. Sets the outcome's code, its notes, and its stand-ins if ranks were chosen. Fails if a rank can't be
  * started, and with MT_USAGE for an invalid list. */
 mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_outcome *outcome);
-
-#endif

@@ -1,8 +1,7 @@
 /* Folders for the time that a program runs.
  *
  * Threads: any. */
-#ifndef MT_PROGRAM_JOB_FOLDER_H
-#define MT_PROGRAM_JOB_FOLDER_H
+#pragma once
 
 #include "base/status.h"
 
@@ -15,5 +14,3 @@ mt_status mt_job_folder_make_inner(const char *folder, const char *name, char **
 
 /* Removes a folder with its contents, and frees its path. Follows no symbolic link. NULL is allowed. */
 void mt_job_folder_remove(char *folder);
-
-#endif

@@ -1,8 +1,7 @@
 /* The files of a program that is recorded or run dry: its trace, and a folder with the answers of its processes.
  *
  * Threads: one at a time for an object. */
-#ifndef MT_PROGRAM_PROGRAM_JOB_H
-#define MT_PROGRAM_PROGRAM_JOB_H
+#pragma once
 
 #include "base/status.h"
 
@@ -21,5 +20,3 @@ mt_status mt_program_job_begin(const char *trace, struct mt_program_job *out);
 
 /* Removes the folder. */
 void mt_program_job_end(struct mt_program_job *job);
-
-#endif

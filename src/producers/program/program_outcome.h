@@ -2,8 +2,7 @@
  * choice of its ranks.
  *
  * Threads: one at a time for an object. */
-#ifndef MT_PROGRAM_PROGRAM_OUTCOME_H
-#define MT_PROGRAM_PROGRAM_OUTCOME_H
+#pragma once
 
 #include "base/text.h"
 #include "producers/program/rank_notes.h"
@@ -47,5 +46,3 @@ void mt_program_note_add(const struct mt_record_answer *answer, struct mt_text *
 
 /* True if Ctrl-C ended the program. */
 bool mt_program_outcome_is_interrupted(const struct mt_program_outcome *outcome);
-
-#endif

@@ -3,8 +3,7 @@
  *   train.py --lr 1 ──▶ /home/me/venv/bin/python train.py --lr 1
  *
  * Threads: the main one. */
-#ifndef MT_PROGRAM_PROGRAM_WORDS_H
-#define MT_PROGRAM_PROGRAM_WORDS_H
+#pragma once
 
 /* Invariant: words[0] is interpreter unless that is NULL. */
 struct mt_program_words {
@@ -19,5 +18,3 @@ struct mt_program_words {
  * `given`, which must outlive *out. The caller releases *out. */
 void mt_program_words_find(char *const *given, struct mt_program_words *out);
 void mt_program_words_release(struct mt_program_words *words);
-
-#endif

@@ -1,7 +1,6 @@
 /* The way into Python programs: a folder in PYTHONPATH, whose sitecustomize.py Python runs at its start, in the program that
  * `memtrace record` starts and in the interpreters that it starts. */
-#ifndef MT_PROGRAM_PYTHON_START_H
-#define MT_PROGRAM_PYTHON_START_H
+#pragma once
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -18,5 +17,3 @@ const char *mt_python_start_refused(char *const *words);
 
 /* True if the word is a name of Python's program: python, python3, /usr/bin/python3.11. */
 bool mt_python_is(const char *word);
-
-#endif

@@ -7,8 +7,7 @@
  * same digits that count.
  *
  * Threads: one at a time for an object. */
-#ifndef MT_PROGRAM_RANK_CHOICE_H
-#define MT_PROGRAM_RANK_CHOICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ void mt_rank_choice_learn(struct mt_rank_choice *choice, bool (*is_like_first)(v
 
 /* Returns the rank that stands for a rank: the one whose digits that do not count are 0. */
 int64_t mt_rank_choice_stand_in(const struct mt_rank_choice *choice, int64_t rank);
-
-#endif

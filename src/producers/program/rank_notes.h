@@ -1,8 +1,7 @@
 /* What ranks have noted: each line once, with the ranks that said it.
  *
  * Threads: one at a time for an object. */
-#ifndef MT_PROGRAM_RANK_NOTES_H
-#define MT_PROGRAM_RANK_NOTES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ struct mt_rank_notes {
 void mt_rank_notes_add(struct mt_rank_notes *notes, int64_t rank, const char *words);
 
 void mt_rank_notes_release(struct mt_rank_notes *notes);
-
-#endif

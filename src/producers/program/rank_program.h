@@ -3,8 +3,7 @@
  *   torchrun --nnodes 4 --nproc-per-node 8 train.py --lr 1 ──▶ 32 ranks, 8 a node, python3 -u train.py --lr 1
  *
  * Threads: any, one at a time for an object. */
-#ifndef MT_PROGRAM_RANK_PROGRAM_H
-#define MT_PROGRAM_RANK_PROGRAM_H
+#pragma once
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -32,5 +31,3 @@ void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank, 
 /* Reads a list of ranks, "0,1,510-511", into `*out`, ascending, each once; the caller frees it. MT_USAGE for another text, and for
  * a rank that there is not. */
 mt_status mt_rank_list_read(const char *text, int64_t ranks, int64_t **out, int64_t *out_count);
-
-#endif

@@ -7,8 +7,7 @@
  *                 stuck     all wait for each other: each goes on with what it has
  *
  * The ranks' side is src/producers/torch/dry/dry_mail.h. Threads: the main one. */
-#ifndef MT_PROGRAM_RANK_RUNS_H
-#define MT_PROGRAM_RANK_RUNS_H
+#pragma once
 
 #include "producers/program/rank_program.h"
 
@@ -46,5 +45,3 @@ struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid
  * which `goes_on` says no. Fails with MT_FAILED if a program can't be started; its code is stored. */
 mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),
                            void *context);
-
-#endif

@@ -2,8 +2,7 @@
  * allocator by memtrace's Python package.
  *
  * Threads: one at a time. */
-#ifndef MT_PROGRAM_RECORDED_PROGRAM_H
-#define MT_PROGRAM_RECORDED_PROGRAM_H
+#pragma once
 
 #include "producers/program/program_outcome.h"
 
@@ -35,5 +34,3 @@ struct mt_recorded_observer {
  * out->code is set as by mt_child_start. Release *out in any case. */
 mt_status mt_recorded_program_run(const struct mt_recorded_program *program, int output,
                                   const struct mt_recorded_observer *observer, struct mt_program_outcome *out);
-
-#endif

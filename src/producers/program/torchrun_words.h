@@ -1,8 +1,7 @@
 /* The command line of torchrun, also as `python3 -m torch.distributed.run` or its older name `launch`.
  *
  * Threads: any. */
-#ifndef MT_PROGRAM_TORCHRUN_WORDS_H
-#define MT_PROGRAM_TORCHRUN_WORDS_H
+#pragma once
 
 #include "base/status.h"
 
@@ -24,5 +23,3 @@ bool mt_torchrun_is(char *const *words);
 
 /* Reads the words of a program. MT_USAGE for options of torchrun that can't be understood. Borrows the words. */
 mt_status mt_torchrun_read(char *const *words, struct mt_torchrun *out);
-
-#endif

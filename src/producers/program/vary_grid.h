@@ -3,8 +3,7 @@
  *   batch=2,4 seq=128,256   train.py --batch @batch --seq=@seq   ──▶   4 cells
  *
  * Threads: one at a time for an object. */
-#ifndef MT_PROGRAM_VARY_GRID_H
-#define MT_PROGRAM_VARY_GRID_H
+#pragma once
 
 #include "base/status.h"
 
@@ -35,5 +34,3 @@ const char *mt_vary_grid_value(const struct mt_vary_grid *grid, size_t cell, siz
 
 /* Returns the words with the cell's values in place of names, ending with NULL. The caller frees each, and the array. */
 char **mt_vary_grid_words(const struct mt_vary_grid *grid, size_t cell, char *const *words);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Threads: any. In a child of fork CUDA does not work, and neither does this: taking memory throws, and all else does
  * nothing. */
-#ifndef MT_TORCH_MEMTRACE_TORCH_H
-#define MT_TORCH_MEMTRACE_TORCH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -275,6 +274,4 @@ void memtrace_torch_reset_peaks(int device);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

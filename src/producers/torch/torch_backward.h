@@ -9,8 +9,7 @@
  * began here are known: numbers of other threads are their own.
  *
  * Threads: any. */
-#ifndef MT_TORCH_TORCH_BACKWARD_H
-#define MT_TORCH_TORCH_BACKWARD_H
+#pragma once
 
 #include "producers/torch/torch_label.h"
 
@@ -46,5 +45,3 @@ bool mt_torch_backward_is_running(void);
 
 /* Begins anew, for tests. */
 void mt_torch_backward_forget(void);
-
-#endif

@@ -7,8 +7,7 @@
  * torch_card.c keeps the numbers. mt_torch_device_open is in src/producers/torch/cuda; tests have one without a card.
  *
  * Threads: any. */
-#ifndef MT_TORCH_TORCH_CARD_H
-#define MT_TORCH_TORCH_CARD_H
+#pragma once
 
 #include "base/lock.h"
 #include "device/device.h"
@@ -47,5 +46,3 @@ mt_status mt_torch_card_stream(struct mt_torch_card *card, mt_torch_stream strea
 
 /* Returns the stream with a number, which mt_torch_card_stream has given out. */
 mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number);
-
-#endif

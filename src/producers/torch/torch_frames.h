@@ -12,8 +12,7 @@
  * are no interface, python/memtrace/recording/stacks.py compares a walk with what Python says before the first is used.
  *
  * Threads: any, each about itself. */
-#ifndef MT_TORCH_TORCH_FRAMES_H
-#define MT_TORCH_TORCH_FRAMES_H
+#pragma once
 
 #include "base/status.h"
 #include "base/text.h"
@@ -47,5 +46,3 @@ void mt_torch_frames_walk(struct mt_torch_stack *out);
 
 /* Adds the name of a frame's function and its file, and returns its line. Calls nothing that takes memory of Python's. */
 int mt_torch_frame_describe(const struct mt_torch_frame *frame, struct mt_text *function, struct mt_text *file);
-
-#endif

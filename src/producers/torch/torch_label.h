@@ -7,8 +7,7 @@
  * order; torch_backward.h finds where it is.
  *
  * Threads: names may be used from any. Labels are each thread's own. The phase is the program's. */
-#ifndef MT_TORCH_TORCH_LABEL_H
-#define MT_TORCH_TORCH_LABEL_H
+#pragma once
 
 #include "base/category_set.h"
 #include "base/label.h"
@@ -103,5 +102,3 @@ uint64_t mt_torch_label_key(const struct mt_torch_label *label);
 /* Returns the label as a trace has it, in the trace's number of its span. Borrows texts of the names. */
 struct mt_label mt_torch_label_in_trace(struct mt_torch_names *names, const struct mt_torch_label *label,
                                         mt_span_id span);
-
-#endif

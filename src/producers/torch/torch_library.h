@@ -2,8 +2,7 @@
  * the process, since these functions have no argument for it.
  *
  * Threads: any. */
-#ifndef MT_TORCH_TORCH_LIBRARY_H
-#define MT_TORCH_TORCH_LIBRARY_H
+#pragma once
 
 #include "producers/torch/memtrace_torch.h"
 #include "producers/torch/torch_memory.h"
@@ -78,5 +77,3 @@ const char *mt_torch_simulated(void);
 /* Add a request and a free to the history that memtrace_torch_history returns. */
 void mt_torch_note_request(int64_t bytes);
 void mt_torch_note_free(int64_t bytes);
-
-#endif

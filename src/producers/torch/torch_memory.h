@@ -2,8 +2,7 @@
  * memory; or PyTorch's own does and is watched, and its blocks are notes.
  *
  * Threads: any, except for open and close. */
-#ifndef MT_TORCH_TORCH_MEMORY_H
-#define MT_TORCH_TORCH_MEMORY_H
+#pragma once
 
 #include "producers/torch/torch_card.h"
 #include "producers/torch/torch_label.h"
@@ -59,5 +58,3 @@ mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory);
 
 /* Emits an event that is not about memory, as mt_live_run_mark. `span` is a number of the names. */
 void mt_torch_memory_mark(struct mt_torch_memory *memory, mt_event_kind kind, uint64_t value, mt_span_id span);
-
-#endif

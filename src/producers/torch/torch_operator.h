@@ -7,8 +7,7 @@
  * many operators. So the observer pauses.
  *
  * Threads: any, each about itself. */
-#ifndef MT_TORCH_TORCH_OPERATOR_H
-#define MT_TORCH_TORCH_OPERATOR_H
+#pragma once
 
 #include "producers/torch/torch_label.h"
 
@@ -35,6 +34,4 @@ struct mt_torch_label mt_torch_operator_label(struct mt_torch_names *names);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* What PyTorch's operators take inside on the simulated card, for the library that gives PyTorch a card (src/producers/torch/dry).
  * Threads: any. */
-#ifndef MT_TORCH_TORCH_PLAN_H
-#define MT_TORCH_TORCH_PLAN_H
+#pragma once
 
 #include "operators/operator_call.h"
 
@@ -28,6 +27,4 @@ const char *memtrace_torch_unknown(int place, uint64_t *out_calls, uint64_t *out
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  *   autograd's thread                                            └▶ (a node) ▶ hook.py:3, if it runs Python
  *
  * Threads: any. */
-#ifndef MT_TORCH_TORCH_STACK_H
-#define MT_TORCH_TORCH_STACK_H
+#pragma once
 
 #include "base/sink.h"
 #include "producers/torch/torch_frames.h"
@@ -25,5 +24,3 @@ mt_stack_id mt_torch_stack_store(const struct mt_torch_stack *stack, const struc
 
 /* Begins anew, for tests. */
 void mt_torch_stack_forget(void);
-
-#endif

@@ -10,8 +10,7 @@
  * PyTorch, or wait for Python's lock.
  *
  * Threads: any. */
-#ifndef MT_TORCH_TORCH_WATCH_H
-#define MT_TORCH_TORCH_WATCH_H
+#pragma once
 
 #include "producers/torch/memtrace_torch.h"
 
@@ -45,6 +44,4 @@ int mt_torch_call_replace(const char *library, const char *owner, const char *sy
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

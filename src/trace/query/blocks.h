@@ -4,8 +4,7 @@
  *   labels[block.label] ◀── blocks, by alloc_event ──▶ uses[i] of blocks[i]
  *
  * Moments are event ids. Ownership, failures and threads as in trace.h. */
-#ifndef MT_TRACE_BLOCKS_H
-#define MT_TRACE_BLOCKS_H
+#pragma once
 
 #include "base/event.h"
 #include "trace/query/trace.h"
@@ -162,5 +161,3 @@ struct mt_launch_row {
 /* Reads all kernels of a run, by start. */
 mt_status mt_trace_launches(struct mt_trace *trace, const struct mt_run *run, struct mt_launch_row **out_rows,
                             size_t *out_count);
-
-#endif

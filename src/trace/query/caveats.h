@@ -1,7 +1,6 @@
 /* The caveats of a run: facts that make its figures less than complete or less than certain (trace/store/caveat.h). As
  * trace.h says of ownership, failures and threads. */
-#ifndef MT_TRACE_QUERY_CAVEATS_H
-#define MT_TRACE_QUERY_CAVEATS_H
+#pragma once
 
 #include "trace/query/trace.h"
 #include "trace/store/caveat.h"
@@ -11,5 +10,3 @@
  * operators as one caveat, "(all operators)". */
 mt_status mt_trace_caveats(struct mt_trace *trace, const struct mt_run *run, struct mt_caveat **out_rows,
                            size_t *out_count);
-
-#endif

@@ -1,6 +1,5 @@
 /* Allocated bytes over the time of a run, as a few numbers: for small charts. */
-#ifndef MT_TRACE_CURVE_H
-#define MT_TRACE_CURVE_H
+#pragma once
 
 #include "trace/query/trace.h"
 
@@ -17,5 +16,3 @@ struct mt_curve {
 
 /* Reads all events of the run once, which takes some 200 ns each. Where the clock fell, it is taken to have stood. */
 mt_status mt_trace_curve(struct mt_trace *trace, const struct mt_run *run, struct mt_curve *out);
-
-#endif

@@ -4,8 +4,7 @@
  *                           ──by module─▶ model.layers.*.ffn.w1 3.12 GiB, …
  *
  * Ownership, failures and threads as in trace.h. */
-#ifndef MT_TRACE_GROUPS_H
-#define MT_TRACE_GROUPS_H
+#pragma once
 
 #include "trace/query/trace.h"
 
@@ -69,5 +68,3 @@ struct mt_phase_peak {
  * went highest. None if that step told of no phase. Reads the events of one step. */
 mt_status mt_trace_phase_peaks(struct mt_trace *trace, const struct mt_run *run, struct mt_phase_peak **out_rows,
                                size_t *out_count);
-
-#endif

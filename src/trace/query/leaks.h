@@ -10,8 +10,7 @@
  *   Data             3    5    2    4    3   KiB    comes and goes
  *
  * Ownership and threads: as trace.h. */
-#ifndef MT_TRACE_LEAKS_H
-#define MT_TRACE_LEAKS_H
+#pragma once
 
 #include "trace/query/blocks.h"
 
@@ -46,5 +45,3 @@ struct mt_leaks {
  * MT_USAGE if it has fewer than MT_LEAK_LEAST_STEPS full steps. The caller releases *out, also after a failure. */
 mt_status mt_trace_leaks(struct mt_trace *trace, const struct mt_run *run, struct mt_leaks *out);
 void mt_leaks_release(struct mt_leaks *leaks);
-
-#endif

@@ -1,7 +1,6 @@
 /* Look-ups around single events: each reads a few rows, however long the run. Ownership, failures and threads as in
  * trace.h. */
-#ifndef MT_TRACE_LOOKUP_H
-#define MT_TRACE_LOOKUP_H
+#pragma once
 
 #include "trace/query/trace.h"
 
@@ -21,5 +20,3 @@ struct mt_free_search {
 /* Finds the phase of that step in which the block was freed; "" if it was not, or in no known phase. */
 mt_status mt_trace_phase_of_free(struct mt_trace *trace, const struct mt_run *run, const struct mt_free_search *search,
                                  const char **out_phase);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * so that a row costs no call of the library, and no more columns are looked up than its filter needs. Rows come in the
  * order in which the table is read: that of its key, if the query leaves no other way (NOT INDEXED). */
-#ifndef MT_TRACE_QUERY_QUERY_H
-#define MT_TRACE_QUERY_QUERY_H
+#pragma once
 
 #include "base/event.h"
 #include "trace/query/lookup.h"
@@ -148,5 +147,3 @@ mt_status mt_query_live(struct mt_trace *trace, const struct mt_run *run, int64_
 /* Fails with MT_USAGE and the tables, or columns, that there are, if SQLite's last failure is that it does not know one of
  * `sql`; otherwise with SQLite's words. */
 mt_status mt_query_explain_sql(struct mt_trace *trace, const char *sql);
-
-#endif

@@ -1,8 +1,7 @@
 /* The catalogue of a folder's ranks (ranks.h); for this folder only.
  *
  * Failures: those of connection.h. MT_BAD_TRACE: the file is damaged. Threads: one at a time. */
-#ifndef MT_TRACE_RANK_CATALOGUE_H
-#define MT_TRACE_RANK_CATALOGUE_H
+#pragma once
 
 #include "trace/query/rank_rows.h"
 
@@ -22,5 +21,3 @@ mt_status mt_rank_catalogue_update(struct mt_rank_catalogue *catalogue, const ch
 
 /* Adds what the catalogue tells to *out. */
 mt_status mt_rank_catalogue_load(struct mt_rank_catalogue *catalogue, const char *folder, struct mt_ranks *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* The ranks of jobs as rows: what their traces tell of each.
  *
  * Threads: one at a time. */
-#ifndef MT_TRACE_RANK_ROWS_H
-#define MT_TRACE_RANK_ROWS_H
+#pragma once
 
 #include "trace/query/trace.h"
 
@@ -44,5 +43,3 @@ struct mt_ranks {
     size_t problem_count;
     struct mt_interner *texts;
 };
-
-#endif

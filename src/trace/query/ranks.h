@@ -7,8 +7,7 @@
  * be deleted at any time. Where it can't be written nothing is kept, and the answer is the same.
  *
  * Ownership: texts and arrays belong to the ranks, see mt_ranks_close. Threads: one at a time. */
-#ifndef MT_TRACE_RANKS_H
-#define MT_TRACE_RANKS_H
+#pragma once
 
 #include "trace/query/rank_rows.h"
 
@@ -18,5 +17,3 @@
  * problem, and no failure. Fails with MT_USAGE if a place is not there. Close in any case. */
 mt_status mt_ranks_open(const char *const *places, size_t count, struct mt_ranks *out);
 void mt_ranks_close(struct mt_ranks *ranks);
-
-#endif

@@ -7,8 +7,7 @@
  * they are NULL after a failure.
  * Failures: MT_BAD_TRACE for a file that is no trace or is damaged, MT_USAGE for runs and steps that do not exist.
  * Threads: one at a time. A query of one run reads no rows of another. */
-#ifndef MT_TRACE_TRACE_H
-#define MT_TRACE_TRACE_H
+#pragma once
 
 #include "base/status.h"
 #include "base/types.h"
@@ -362,5 +361,3 @@ struct mt_sql_visitor {
  * SQL. The parameter :run, if the text has it, is the number of `run`, which may be NULL. */
 mt_status mt_trace_sql(struct mt_trace *trace, const struct mt_run *run, const char *sql,
                        const struct mt_sql_visitor *visitor);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * A trace may be anybody's: an event that names a label, a span, a stack or a segment that does not exist is MT_BAD_TRACE. Frees of
  * blocks that are not live are passed over, as everywhere. Threads: one at a time. */
-#ifndef MT_TRACE_WALK_H
-#define MT_TRACE_WALK_H
+#pragma once
 
 #include "base/text.h"
 #include "trace/query/blocks.h"
@@ -93,5 +92,3 @@ mt_status mt_trace_last_state(struct mt_trace *trace, const struct mt_run *run, 
 typedef mt_status (*mt_launch_visit)(void *context, const struct mt_launch_row *launch);
 mt_status mt_trace_launches_visit(struct mt_trace *trace, const struct mt_run *run, mt_launch_visit visit,
                                   void *context);
-
-#endif

@@ -4,8 +4,7 @@
  *   firsts:   3        20       33                 searched first
  *
  * An addition moves part of one chunk. So it costs the same with a thousand entries and with a million: some 50 ns. */
-#ifndef MT_TRACE_ADDRESS_MAP_H
-#define MT_TRACE_ADDRESS_MAP_H
+#pragma once
 
 #include "base/types.h"
 
@@ -37,5 +36,3 @@ void mt_address_map_add(struct mt_address_map *map, const void *entry);
 
 /* Removes the entry that has the address. There must be one. */
 void mt_address_map_remove(struct mt_address_map *map, mt_addr address);
-
-#endif

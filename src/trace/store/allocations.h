@@ -1,6 +1,5 @@
 /* The allocations of a run: those that are live, and how many there were of each label and size. */
-#ifndef MT_TRACE_ALLOCATIONS_H
-#define MT_TRACE_ALLOCATIONS_H
+#pragma once
 
 #include "base/event.h"
 
@@ -82,5 +81,3 @@ void mt_allocations_release(struct mt_allocations *allocations);
 
 /* Counts an allocation. `event` is the id of its alloc. */
 void mt_allocations_add(struct mt_allocations *allocations, uint32_t label, uint64_t requested_bytes, int64_t event);
-
-#endif

@@ -3,8 +3,7 @@
  * They are inserted by INSERT … SELECT from a virtual table over an array. SQLite then fetches each column with one call;
  * a prepared insert takes a bind, a step and a reset. Measured for table event: 2.4 million rows a second, against 1.3
  * with prepared inserts of one row and 2.1 with 50 rows a statement. */
-#ifndef MT_TRACE_BATCH_H
-#define MT_TRACE_BATCH_H
+#pragma once
 
 #include "base/event.h"
 #include "trace/store/connection.h"
@@ -58,5 +57,3 @@ mt_status mt_batch_store(struct mt_batch *batch);
 
 /* Must come before the connection is closed. `batch` may be NULL. */
 void mt_batch_destroy(struct mt_batch *batch);
-
-#endif

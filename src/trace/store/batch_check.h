@@ -1,6 +1,5 @@
 /* The rows of table event, compared with the checksums of the batches that they were stored in. Rows are given in order. */
-#ifndef MT_TRACE_BATCH_CHECK_H
-#define MT_TRACE_BATCH_CHECK_H
+#pragma once
 
 #include "trace/store/batch.h"
 #include "trace/store/connection.h"
@@ -25,5 +24,3 @@ mt_status mt_batch_check_add(struct mt_batch_check *check, int64_t id, const str
 mt_status mt_batch_check_complete(const struct mt_batch_check *check);
 
 void mt_batch_check_end(struct mt_batch_check *check);
-
-#endif

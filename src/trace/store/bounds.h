@@ -7,8 +7,7 @@
  *   memory   256 MiB, and 4 times the size; in a program whose SQLite is ours
  *
  * Threads: as the connection. */
-#ifndef MT_TRACE_BOUNDS_H
-#define MT_TRACE_BOUNDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ void mt_bounds_set(struct mt_bounds *bounds, struct sqlite3 *handle);
  * `end` is given. If it took too much, SQLite's code is SQLITE_INTERRUPT. */
 struct mt_taken *mt_bounds_begin(struct mt_bounds *bounds, struct mt_taken *work);
 void mt_bounds_end(struct mt_bounds *bounds, struct mt_taken *outer);
-
-#endif

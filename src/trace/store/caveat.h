@@ -1,7 +1,6 @@
 /* Caveats: facts that make the figures of a run less than complete or less than certain. And the reasons why a run ended.
  * Most come from dry runs, which skip work that they do not need and compute no values. */
-#ifndef MT_TRACE_CAVEAT_H
-#define MT_TRACE_CAVEAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ const char *mt_ended_by_name(mt_ended_by reason);
 /* Find the kind or the reason with that text. False if there is none. */
 bool mt_caveat_kind_find(const char *name, mt_caveat_kind *out);
 bool mt_ended_by_find(const char *name, mt_ended_by *out);
-
-#endif

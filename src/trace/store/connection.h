@@ -13,8 +13,7 @@
  *   return status;
  *
  * Threads: a connection and its statements are used by one thread at a time. */
-#ifndef MT_TRACE_CONNECTION_H
-#define MT_TRACE_CONNECTION_H
+#pragma once
 
 #include "base/status.h"
 
@@ -185,5 +184,3 @@ int mt_statement_column_type(const struct mt_statement *statement, int column);
 
 /* True if the statement leaves the database as it is. */
 bool mt_statement_is_read_only(const struct mt_statement *statement);
-
-#endif

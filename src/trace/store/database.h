@@ -4,8 +4,7 @@
  * says that it is a trace and whose user_version this program knows. A reader opens it read-only.
  *
  * Failures, beside those of connection.h: MT_BAD_TRACE if the file is not a trace or was written by a newer version. */
-#ifndef MT_TRACE_DATABASE_H
-#define MT_TRACE_DATABASE_H
+#pragma once
 
 #include "trace/store/connection.h"
 
@@ -45,5 +44,3 @@ mt_status mt_database_create_export(const char *path, struct mt_database **out);
 
 /* Returns `status`, what came of preparing *database for its use. If that failed, closes it, and sets it to NULL. */
 mt_status mt_database_keep(mt_status status, struct mt_database **database);
-
-#endif

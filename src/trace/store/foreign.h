@@ -21,8 +21,7 @@
  *
  * A call costs the logarithm of the number of live blocks, some 100 ns. Threads: one at a time, those of the sink's other callers
  * included. */
-#ifndef MT_TRACE_FOREIGN_H
-#define MT_TRACE_FOREIGN_H
+#pragma once
 
 #include "base/sink.h"
 
@@ -113,5 +112,3 @@ void mt_foreign_phase(struct mt_foreign *foreign, uint64_t time_ns, mt_phase pha
 
 /* Passes on a kernel that ran some time before; its times are since the run began. */
 void mt_foreign_kernel(struct mt_foreign *foreign, const struct mt_kernel *kernel);
-
-#endif

@@ -4,8 +4,7 @@
  *   pieces:     ├── 3 ──┤            ├── 3 ──┤                       ├ 4 ┤├── 5 ──┤    each a segment, though they touch
  *
  * Emits an event for each piece that is mapped or unmapped. The caller ends the blocks of memory before it is unmapped. */
-#ifndef MT_TRACE_FOREIGN_MEMORY_H
-#define MT_TRACE_FOREIGN_MEMORY_H
+#pragma once
 
 #include "base/sink.h"
 #include "trace/store/address_map.h"
@@ -54,5 +53,3 @@ struct mt_foreign_segment mt_foreign_memory_map_alone(struct mt_foreign_memory *
 
 /* Unmaps the memory that the range has, with an event for each piece. */
 void mt_foreign_memory_unmap(struct mt_foreign_memory *memory, struct mt_address_range range);
-
-#endif

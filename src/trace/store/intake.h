@@ -9,8 +9,7 @@
  * exactly which are missing.
  *
  * Threads: one at a time. */
-#ifndef MT_TRACE_INTAKE_H
-#define MT_TRACE_INTAKE_H
+#pragma once
 
 #include "trace/store/connection.h"
 #include "trace/store/ring.h"
@@ -48,5 +47,3 @@ mt_status mt_intake_commit(struct mt_intake *intake);
 
 /* Writes the totals of the summary and the run's end, and commits. */
 mt_status mt_intake_end(struct mt_intake *intake, const struct mt_run_end *end);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * All of this happens in a VFS, the layer through which SQLite reads and writes files. A write-ahead log has SQLite's own
  * checksums and passes unchanged. */
-#ifndef MT_TRACE_PAGE_FILE_H
-#define MT_TRACE_PAGE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ int mt_page_file_take_first(struct sqlite3 *handle, const char *model);
  * Pages of zeros are passed over: SQLite finds those that should hold something when it goes through its trees. Returns
  * SQLite's code. Without checksums there is nothing to compare, and all counts are 0. */
 int mt_page_file_compare(struct sqlite3 *handle, int64_t *out_pages, int64_t *out_damaged, int64_t *out_first);
-
-#endif

@@ -10,8 +10,7 @@
  * does either; the parts do not overlap even then.
  *
  * Costs the logarithm of the number of parts an event, whatever their order. Threads: one at a time. */
-#ifndef MT_TRACE_PARTS_H
-#define MT_TRACE_PARTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ uint64_t mt_parts_map(struct mt_parts *parts, struct mt_part part);
 /* Takes the memory of the part's bytes from `event` on. Returns how many of them had some. The part's events are not looked
  * at. */
 uint64_t mt_parts_unmap(struct mt_parts *parts, struct mt_part part, int64_t event);
-
-#endif

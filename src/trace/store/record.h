@@ -5,8 +5,7 @@
  *
  * The records of one item are published together, before the first event that names it. Lengths are checked when records
  * are read back, since a file may hold anything. */
-#ifndef MT_TRACE_RECORD_H
-#define MT_TRACE_RECORD_H
+#pragma once
 
 #include "trace/store/caveat.h"
 #include "trace/store/ring.h"
@@ -54,5 +53,3 @@ void mt_payload_write(const struct mt_payload *payload, uint16_t kind, uint32_t 
 
 /* Consumer: reads the payload of the head at `position`. False if it does not end before `end`, or the checksum is wrong. */
 bool mt_payload_read(struct mt_payload *payload, const struct mt_ring *ring, uint64_t position, uint64_t end);
-
-#endif

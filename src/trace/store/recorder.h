@@ -6,8 +6,7 @@
  * process: after a kill, the next opening of the trace stores the records that the ring still holds. If the ring is full
  * emit waits, and the run's row says how often and how long. If the writer fails (disk full), emit goes on without waiting,
  * events that find no room count as lost, and the close reports the first error. */
-#ifndef MT_TRACE_RECORDER_H
-#define MT_TRACE_RECORDER_H
+#pragma once
 
 #include "base/sink.h"
 #include "trace/store/caveat.h"
@@ -90,5 +89,3 @@ mt_status mt_recorder_close(struct mt_recorder *recorder, mt_run_state state);
 /* Releases the trace in a forked child, for pthread_atfork: the child's copy of the recorder records nothing, but would
  * keep the ring's lock as long as the child lives. The copy can't be used after that, nor closed. */
 void mt_recorder_disown(struct mt_recorder *recorder);
-
-#endif

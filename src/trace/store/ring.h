@@ -13,8 +13,7 @@
  *
  * The file is allocated in full when it is made: a full disk is an error then, and not a signal later. The writer of the
  * trace holds the file's lock (flock), so the lock of a dead process is free. */
-#ifndef MT_TRACE_RING_H
-#define MT_TRACE_RING_H
+#pragma once
 
 #include "base/status.h"
 #include "trace/store/ring_sum.h"
@@ -156,5 +155,3 @@ static inline void mt_ring_free_up_to(struct mt_ring *ring, uint64_t position)
            position <= mt_ring_head(ring));
     atomic_store_explicit(&ring->header->tail, position, memory_order_release);
 }
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Labels, spans, names and whatever else has texts are items of any length: a head, and a payload in as many records as it
  * needs, which are plain bytes. */
-#ifndef MT_TRACE_RING_RECORD_H
-#define MT_TRACE_RING_RECORD_H
+#pragma once
 
 #include "base/event.h"
 
@@ -148,5 +147,3 @@ static inline struct mt_use mt_use_of_record(const struct mt_record_use *record)
                            .copied_from = record->copied_from,
                            .unread = record->unread != 0};
 }
-
-#endif

@@ -3,8 +3,7 @@
  * On x86-64 a checksum is made of CRC-32C, for which processors have an instruction since 2008: a record takes 10 of them,
  * and its mt_record_hash takes 50 instructions and more registers than there are. Elsewhere the hash is the checksum. A ring
  * says by its magic number which it has (ring.c). */
-#ifndef MT_TRACE_RING_SUM_H
-#define MT_TRACE_RING_SUM_H
+#pragma once
 
 #include "trace/store/ring_record.h"
 
@@ -107,5 +106,3 @@ static inline uint32_t mt_sum_at(const union mt_record *record, uint64_t positio
     const uint32_t begin = mt_sum_begin(position);
     return mt_sum_is_quick() ? mt_sum_quick(begin, record, last) : mt_sum_slow(begin, record, last);
 }
-
-#endif

@@ -3,8 +3,7 @@
  * A run keeps its events up to the first that is missing or is not what was stored, as after the death of its process. Texts
  * that can't be read any more are called "(lost)". Everything that is derived is derived anew. A run that lost events is
  * `damaged`. Ids of runs and events stay. */
-#ifndef MT_TRACE_SALVAGE_H
-#define MT_TRACE_SALVAGE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -26,5 +25,3 @@ struct mt_salvage_visitor {
  * ring beside it is not read. Fails with MT_USAGE if there is a file at `to`; with MT_BAD_TRACE if nothing can be read. After
  * a failure there is no file at `to`. */
 mt_status mt_salvage_trace(const char *from, const char *to, const struct mt_salvage_visitor *visitor);
-
-#endif

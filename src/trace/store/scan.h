@@ -1,6 +1,5 @@
 /* Reads a run's stored events back, as the events that they were. */
-#ifndef MT_TRACE_SCAN_H
-#define MT_TRACE_SCAN_H
+#pragma once
 
 #include "base/event.h"
 #include "trace/store/connection.h"
@@ -31,5 +30,3 @@ mt_status mt_scan_run(struct mt_database *database, int64_t run, const struct mt
 /* Reads the whole run into a new summary of it. Fails as mt_scan_run. */
 struct mt_summary;
 mt_status mt_scan_summary(struct mt_database *database, int64_t run, struct mt_summary *summary);
-
-#endif

@@ -2,8 +2,7 @@
  * called.
  *
  * Users' own tables, views and indexes (user_indexes.h), and columns that were added behind ours, are left alone. Threads: any. */
-#ifndef MT_TRACE_SCHEMA_CHECK_H
-#define MT_TRACE_SCHEMA_CHECK_H
+#pragma once
 
 #include "trace/store/connection.h"
 
@@ -29,5 +28,3 @@ mt_status mt_schema_check(struct mt_database *database, int64_t format, mt_schem
 
 /* True if the newest format has an index of that name and text. */
 bool mt_schema_has_index(const char *name, const char *sql);
-
-#endif

@@ -3,8 +3,7 @@
  * A number that comes again after its segment ended begins another row. Unmapping where there is no memory does nothing.
  *
  * Threads: one at a time. */
-#ifndef MT_TRACE_SEGMENT_ROWS_H
-#define MT_TRACE_SEGMENT_ROWS_H
+#pragma once
 
 #include "base/event.h"
 #include "base/number_map.h"
@@ -38,5 +37,3 @@ void mt_segment_rows_forget_changes(struct mt_segment_rows *segments);
 /* Writes them. */
 mt_status mt_segment_rows_store(struct mt_segment_rows *segments, struct mt_database *database, int64_t run,
                                 const char *prefix);
-
-#endif

@@ -1,7 +1,6 @@
 /* Opening a trace to read it, whatever its state: closed in order, left by a process that was killed, or being written by a
  * live one; in a folder that can be written, or not. */
-#ifndef MT_TRACE_STORE_H
-#define MT_TRACE_STORE_H
+#pragma once
 
 #include "trace/store/connection.h"
 #include "trace/store/database.h"
@@ -25,5 +24,3 @@ mt_status mt_store_open_reading(const char *path, struct mt_database **out);
  * *out_damaged is set. The ring must be claimed and its writer dead; it stays the caller's. If it is NULL, the stored events
  * are all there are. May be repeated, also after a kill in between. */
 mt_status mt_recovery_run(struct mt_database *database, struct mt_ring *ring, bool *out_damaged);
-
-#endif

@@ -13,8 +13,7 @@
  * sizes are dropped, all but the MT_SUMMARY_ALLOCATIONS largest pairs and those of equal size. What is left is exact.
  *
  * Threads: one at a time. */
-#ifndef MT_TRACE_SUMMARY_H
-#define MT_TRACE_SUMMARY_H
+#pragma once
 
 #include "base/event.h"
 #include "trace/store/connection.h"
@@ -58,5 +57,3 @@ mt_status mt_summary_store_progress(struct mt_summary *summary, struct mt_databa
 /* Writes the rows of the summary tables that are not written yet, as above. */
 mt_status mt_summary_store_totals(struct mt_summary *summary, struct mt_database *database, int64_t run,
                                   const char *prefix);
-
-#endif

@@ -1,6 +1,5 @@
 /* The rows of a run's summary, and writing them. Every write replaces what is there, so that writing twice is harmless. */
-#ifndef MT_TRACE_SUMMARY_ROWS_H
-#define MT_TRACE_SUMMARY_ROWS_H
+#pragma once
 
 #include "base/category_set.h"
 #include "base/event.h"
@@ -92,5 +91,3 @@ mt_status mt_summary_write_checkpoint_rows(struct mt_database *database, int64_t
 /* `prefix` is put before the tables' names. */
 mt_status mt_summary_write_total_rows(struct mt_database *database, int64_t run, const char *prefix,
                                       const struct mt_summary_totals *totals);
-
-#endif

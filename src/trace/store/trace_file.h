@@ -2,8 +2,7 @@
  *
  * The ring lies beside the trace under the trace's own name, so all processes have to use the same name. A link is
  * resolved once, here, and a file with several names is not written. */
-#ifndef MT_TRACE_TRACE_FILE_H
-#define MT_TRACE_TRACE_FILE_H
+#pragma once
 
 #include "base/status.h"
 
@@ -27,5 +26,3 @@ bool mt_trace_file_is_writable(const char *path);
 /* True if there is an SQLite database under that name. Every trace is one, also while it is written. A pipe, which can be
  * read only once, is not read. */
 bool mt_trace_file_is_database(const char *path);
-
-#endif

@@ -10,8 +10,7 @@
  *   4   and before: lack caveats, program phases, pools, holders and findings
  *
  * trace_format.c lists the tables and columns that each format added. */
-#ifndef MT_TRACE_TRACE_FORMAT_H
-#define MT_TRACE_TRACE_FORMAT_H
+#pragma once
 
 #include "trace/store/connection.h"
 
@@ -33,5 +32,3 @@ mt_status mt_trace_format_view(struct mt_database *database, int64_t format);
 /* Adds what a trace of that format lacks, or an empty database (format 0). All or nothing: if the process dies in here the
  * file stays as it was, and the next writer does this. `application_id` is that of traces. */
 mt_status mt_trace_format_upgrade(struct mt_database *database, int64_t format, int application_id);
-
-#endif

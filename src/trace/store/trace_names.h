@@ -1,6 +1,5 @@
 /* Words and numbers that columns of a trace hold: the states of runs, the measures of memory, the steps that are none. */
-#ifndef MT_TRACE_NAMES_H
-#define MT_TRACE_NAMES_H
+#pragma once
 
 typedef enum mt_run_state {
     MT_RUN_RUNNING,
@@ -39,5 +38,3 @@ const char *mt_measure_name(mt_measure measure);
 
 /* Numbers in the column `step` of the summary tables: of what precedes the first step, and of the run as a whole. */
 enum { MT_STEP_BEFORE = -1, MT_STEP_WHOLE_RUN = -2 };
-
-#endif

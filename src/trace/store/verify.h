@@ -5,8 +5,7 @@
  *   events    ──▶ gaps, the checksums of batches, the labels, spans and stacks that they name
  *   end       ──▶ what was lost before it was stored
  *   summaries ──▶ derived from the events anew, and compared row by row */
-#ifndef MT_TRACE_VERIFY_H
-#define MT_TRACE_VERIFY_H
+#pragma once
 
 #include "trace/store/connection.h"
 
@@ -28,5 +27,3 @@ struct mt_verify_visitor {
 /* Makes every check of an open trace and tells of each. Reads all of the file, some tables more than once. Fails only if
  * the list of runs can't be read, or the machine refuses; damage is told in a row. */
 mt_status mt_verify_trace(struct mt_database *database, const struct mt_verify_visitor *visitor);
-
-#endif

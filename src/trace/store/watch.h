@@ -7,8 +7,7 @@
  * writes the run notices nothing of it, but for the processor's time.
  *
  * Threads: one at a time. */
-#ifndef MT_TRACE_WATCH_H
-#define MT_TRACE_WATCH_H
+#pragma once
 
 #include "base/event.h"
 #include "base/status.h"
@@ -58,5 +57,3 @@ mt_status mt_watch_look(struct mt_watch *watch, const struct mt_watched **out);
 
 /* Has the recent peaks begin anew, with what is held now. */
 void mt_watch_begin_recent(struct mt_watch *watch);
-
-#endif

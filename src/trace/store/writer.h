@@ -2,8 +2,7 @@
  *
  * It polls, so that the producer has to wake it only when it waits itself. One transaction takes the records of 100 ms, or
  * fewer if somebody waits for room or for a flush. The first failure ends the thread; the producer then no longer waits. */
-#ifndef MT_TRACE_WRITER_H
-#define MT_TRACE_WRITER_H
+#pragma once
 
 #include "trace/store/intake.h"
 #include "trace/store/ring.h"
@@ -18,5 +17,3 @@ mt_status mt_writer_wait(struct mt_writer *writer, uint64_t position);
 
 /* Stores and commits the rest, ends the thread and frees the writer. Returns its first failure. May be NULL. */
 mt_status mt_writer_stop(struct mt_writer *writer);
-
-#endif

@@ -11,8 +11,7 @@
  * Asks the driver that has loaded us through the functions that it exports, since we are not linked against it.
  * mt_call_ask, mt_driver_describe and mt_device_of_context must be called without any lock that a callback waits for:
  * the driver may hold locks of its own while it waits for that callback in another thread. */
-#ifndef MT_CUDA_CUDA_CALLS_H
-#define MT_CUDA_CUDA_CALLS_H
+#pragma once
 
 #include "producers/cuda/account.h"
 
@@ -91,5 +90,3 @@ bool mt_call_read_addressed(struct mt_listening_thread *thread, const struct mt_
 
 /* Converts an activity record about memory. False if the memory is the host's. */
 bool mt_memory_recorded(const CUpti_ActivityMemory4 *record, uint64_t time_ns, struct mt_memory_record *out);
-
-#endif

@@ -3,8 +3,7 @@
  * A call may name a string by a handle, if the program has registered it. So registered strings are kept.
  *
  * Threads: one at a time, with all other calls about the account. */
-#ifndef MT_CUDA_NVTX_RANGES_H
-#define MT_CUDA_NVTX_RANGES_H
+#pragma once
 
 #include "base/number_map.h"
 #include "producers/cuda/account.h"
@@ -28,5 +27,3 @@ bool mt_range_string_keep(struct mt_range_strings *strings, CUpti_CallbackId id,
 void mt_range_report(struct mt_account *account, struct mt_account_thread *thread,
                      const struct mt_range_strings *strings, CUpti_CallbackId id, const CUpti_NvtxData *data,
                      uint64_t time_ns);
-
-#endif

@@ -2,8 +2,7 @@
  * trace then, and is told here what CUDA's functions give, since it alone knows which of that its allocator took.
  *
  * Threads: any. */
-#ifndef MT_CUDA_TORCH_BESIDE_H
-#define MT_CUDA_TORCH_BESIDE_H
+#pragma once
 
 #include "producers/cuda/cupti/cuda_calls.h"
 
@@ -22,5 +21,3 @@ bool mt_torch_beside_find(struct mt_torch_beside *out);
 void mt_torch_beside_report(const struct mt_torch_beside *beside, struct mt_listening_thread *thread,
                             const struct mt_listened_call *call, const CUpti_CallbackData *data,
                             const struct mt_call_place *place);
-
-#endif

@@ -1,6 +1,5 @@
 /* A call of an operator on a card, with its arguments as they came. */
-#ifndef MT_TORCH_DRY_CALL_H
-#define MT_TORCH_DRY_CALL_H
+#pragma once
 
 #include "producers/torch/dry/dry_twins.h"
 
@@ -81,5 +80,3 @@ struct call {
 };
 
 } // namespace mt_dry
-
-#endif

@@ -8,8 +8,7 @@
  * This folder alone includes PyTorch's headers. It is compiled for one version of PyTorch at a time.
  *
  * Threads: any, as with PyTorch. */
-#ifndef MT_TORCH_DRY_DEVICE_H
-#define MT_TORCH_DRY_DEVICE_H
+#pragma once
 
 #include <c10/core/Allocator.h>
 #include <c10/core/ScalarType.h>
@@ -79,5 +78,3 @@ void register_shapes();
 void register_recurrent();
 
 } // namespace mt_dry
-
-#endif

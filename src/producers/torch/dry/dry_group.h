@@ -7,8 +7,7 @@
  * collective, and at the first message with a peer. Whole numbers that one rank sends to others, such as the sizes of pickled objects, go by mail (dry_mail.h).
  *
  * Threads: any, as with c10d. */
-#ifndef MT_TORCH_DRY_GROUP_H
-#define MT_TORCH_DRY_GROUP_H
+#pragma once
 
 #include "producers/torch/dry/dry_mail.h"
 
@@ -84,5 +83,3 @@ class group final : public c10d::Backend
 };
 
 } // namespace mt_dry
-
-#endif

@@ -2,8 +2,7 @@
  * and given back here around the results.
  *
  * Threads: one object, one thread. */
-#ifndef MT_TORCH_DRY_INNER_H
-#define MT_TORCH_DRY_INNER_H
+#pragma once
 
 #include "operators/operator_call.h"
 
@@ -39,5 +38,3 @@ void take_before(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
 void count_unless_known(const c10::OperatorHandle &op, const std::vector<c10::IValue> &results);
 
 } // namespace mt_dry
-
-#endif

@@ -1,7 +1,6 @@
 /* The functions of the dry-run library that python/memtrace/dry calls through ctypes. Storages are addresses of a
  * c10::StorageImpl. Called with Python's lock held. */
-#ifndef MT_TORCH_DRY_LIBRARY_H
-#define MT_TORCH_DRY_LIBRARY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -46,6 +45,4 @@ void memtrace_dry_group(const char *name, const char *folder, const char *device
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -6,8 +6,7 @@
  * what files it has besides).
  *
  * Threads: one at a time. */
-#ifndef MT_TORCH_DRY_MAIL_H
-#define MT_TORCH_DRY_MAIL_H
+#pragma once
 
 #include <ATen/core/Tensor.h>
 
@@ -48,5 +47,3 @@ class mailbox final
 };
 
 } // namespace mt_dry
-
-#endif

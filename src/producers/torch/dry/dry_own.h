@@ -1,6 +1,5 @@
 /* Operators that have a kernel of our own on the card, instead of the one that serves every operator. */
-#ifndef MT_TORCH_DRY_OWN_H
-#define MT_TORCH_DRY_OWN_H
+#pragma once
 
 #include <torch/library.h>
 
@@ -21,5 +20,3 @@ template <typename kernel> void register_own(torch::Library &aten, const char *n
 }
 
 } // namespace mt_dry
-
-#endif

@@ -3,8 +3,7 @@
  * The numbers themselves are the CPU's. A kernel for the CPU that runs in the place of a card's takes them from PyTorch's
  * default generator, which is lent the card's seed and offset for that call, so the program's own numbers on the host are
  * those that it would see beside a card. */
-#ifndef MT_TORCH_DRY_RANDOM_H
-#define MT_TORCH_DRY_RANDOM_H
+#pragma once
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/MT19937RNGEngine.h>
@@ -38,5 +37,3 @@ class random_loan
 };
 
 } // namespace mt_dry
-
-#endif

@@ -6,8 +6,7 @@
  * Arguments that share a storage have twins that share one, so views and writes come out as on a card.
  *
  * Threads: one object, one thread. */
-#ifndef MT_TORCH_DRY_TWINS_H
-#define MT_TORCH_DRY_TWINS_H
+#pragma once
 
 #include "producers/torch/dry/dry_device.h"
 
@@ -79,5 +78,3 @@ inline bool is_on_card(const at::Tensor &tensor)
 }
 
 } // namespace mt_dry
-
-#endif

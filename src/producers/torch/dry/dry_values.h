@@ -5,8 +5,7 @@
  *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique, each is another
  *
  * Each place of the program that asks for a value that is not known is told of. */
-#ifndef MT_TORCH_DRY_VALUES_H
-#define MT_TORCH_DRY_VALUES_H
+#pragma once
 
 #include "producers/torch/dry/dry_call.h"
 
@@ -44,5 +43,3 @@ bool are_equal(const at::Tensor &one, const at::Tensor &other);
 void unscale(at::TensorList gradients, at::Tensor &found_infinite, const at::Tensor &factor);
 
 } // namespace mt_dry
-
-#endif
