@@ -82,8 +82,7 @@ static mt_status run_cell(const struct mt_program_sweep *sweep, const struct mt_
         .options = sweep->program, .device = sweep->device, .trace = sweep->trace, .name = name.data};
     char **words = mt_vary_grid_words(grid, number, sweep->program->words);
     mt_status status = mt_dry_child_run(&child, words, MT_KEEP_OUTPUT, &outcome);
-    if (status == MT_OK)
-        status = take_outcome(&outcome, cell);
+    MT_THEN(status, take_outcome(&outcome, cell));
     for (size_t i = 0; words[i] != NULL; i++)
         free(words[i]);
     free(words);

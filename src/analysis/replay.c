@@ -245,8 +245,7 @@ mt_status mt_replay_run(const struct mt_lifetime *lifetimes, size_t count, const
     struct replay replay;
     *out = (struct mt_replay_result){0};
     mt_status status = replay_open(&replay, count, settings, capacity_bytes);
-    if (status == MT_OK)
-        status = apply_all(&replay, lifetimes, count, out);
+    MT_THEN(status, apply_all(&replay, lifetimes, count, out));
     replay_close(&replay);
     return status;
 }

@@ -253,14 +253,10 @@ mt_status mt_run_plan_of_run(struct mt_trace *trace, const struct mt_run *run, s
     const char *values[MT_SETTING_COUNT] = {NULL}, *model;
     *out = mt_run_plan_usual();
     mt_status status = mt_settings_load(trace, run, &settings);
-    if (status == MT_OK)
-        status = find_values(&settings, values);
-    if (status == MT_OK)
-        status = mt_run_plan_set(out, values);
-    if (status == MT_OK)
-        status = find_value(&settings, MT_SETTING_MODEL, &model);
-    if (status == MT_OK)
-        status = name_model(model, &out->config.model);
+    MT_THEN(status, find_values(&settings, values));
+    MT_THEN(status, mt_run_plan_set(out, values));
+    MT_THEN(status, find_value(&settings, MT_SETTING_MODEL, &model));
+    MT_THEN(status, name_model(model, &out->config.model));
     mt_settings_release(&settings);
     return status == MT_USAGE ? mt_fail_context(status, "run %" PRId64 " can't be repeated from its settings", run->id)
                               : status;

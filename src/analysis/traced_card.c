@@ -24,8 +24,7 @@ mt_status mt_traced_card_find(struct mt_trace *trace, const struct mt_run *run, 
     const bool is_known = mt_device_find_traced_card(run->device, &out->card);
     out->is_spelled = is_known && mt_device_is_simulated(run->device);
     mt_status status = mt_trace_settings(trace, run, &rows, &count);
-    if (status == MT_OK)
-        status = read_stored(run, mt_setting_find(rows, count, MT_SETTING_OF_CARD), out);
+    MT_THEN(status, read_stored(run, mt_setting_find(rows, count, MT_SETTING_OF_CARD), out));
     free(rows);
     return status;
 }

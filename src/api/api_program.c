@@ -154,10 +154,8 @@ static void add_run(struct found *found, const char *trace, int64_t number)
     struct mt_question question = {0};
     struct mt_verdict verdict = {0};
     mt_status status = mt_trace_open(trace, &question.trace);
-    if (status == MT_OK)
-        status = mt_trace_find_numbered(question.trace, number, &question.run);
-    if (status == MT_OK)
-        status = mt_verdict_find(&question, &verdict);
+    MT_THEN(status, mt_trace_find_numbered(question.trace, number, &question.run));
+    MT_THEN(status, mt_verdict_find(&question, &verdict));
     if (status == MT_OK)
         add_row(found, trace, question.run, &verdict);
     else

@@ -66,8 +66,7 @@ mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_li
     create_sink(run, settings);
     if (settings->has_notes)
         run->foreign = mt_foreign_create(&run->sink);
-    if (status == MT_OK)
-        status = create_alloc(run, settings);
+    MT_THEN(status, create_alloc(run, settings));
     if (status == MT_OK) {
         *out = run;
         return MT_OK;

@@ -185,8 +185,7 @@ static mt_status add_differences(const struct mt_check *check, struct mt_text *o
     if (check->against == NULL)
         return MT_OK;
     mt_status status = mt_settings_load(check->against->trace, check->against->run, &before);
-    if (status == MT_OK)
-        status = mt_settings_load(check->question->trace, check->question->run, &now);
+    MT_THEN(status, mt_settings_load(check->question->trace, check->question->run, &now));
     if (status == MT_OK) {
         mt_settings_compare(&before, &now, MT_SETTINGS_ALL, &difference);
         for (size_t i = 0; i < difference.different_count; i++) {

@@ -326,10 +326,8 @@ mt_status mt_advice_create(const struct mt_advice_input *input, mt_advice_extent
     if (extent == MT_ADVICE_ALL)
         mt_candidates_gather_parts(&adviser.candidates);
     mt_status status = replay_unchanged(&adviser);
-    if (status == MT_OK)
-        status = make_findings(&adviser);
-    if (status == MT_OK)
-        status = find_fragmentation(&adviser);
+    MT_THEN(status, make_findings(&adviser));
+    MT_THEN(status, find_fragmentation(&adviser));
     mt_candidates_release(&adviser.candidates);
     mt_window_release(&adviser.window);
     return status;

@@ -294,14 +294,10 @@ mt_status mt_program_changes_create(const struct mt_advice_input *input, struct 
     *out = (struct mt_program_changes){0};
     mt_window_create(input, &window);
     mt_status status = mt_window_replay(&window, NULL, 0, &input->settings, &out->as_it_was);
-    if (status == MT_OK)
-        status = add_settings(&window, out);
-    if (status == MT_OK)
-        status = add_gradients(&window, out);
-    if (status == MT_OK)
-        status = mt_program_changes_add_checkpoints(&window, out);
-    if (status == MT_OK)
-        status = add_optimizers(&window, out);
+    MT_THEN(status, add_settings(&window, out));
+    MT_THEN(status, add_gradients(&window, out));
+    MT_THEN(status, mt_program_changes_add_checkpoints(&window, out));
+    MT_THEN(status, add_optimizers(&window, out));
     if (out->count > 0)
         qsort(out->items, out->count, sizeof *out->items, compare_changes);
     mt_window_release(&window);

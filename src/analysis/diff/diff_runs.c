@@ -209,8 +209,7 @@ mt_status mt_diff_groups(const struct mt_question *a, const struct mt_question *
 {
     struct groups groups = {0};
     mt_status status = add_groups(a, key, MT_SIDE_A, &groups);
-    if (status == MT_OK)
-        status = add_groups(b, key, MT_SIDE_B, &groups);
+    MT_THEN(status, add_groups(b, key, MT_SIDE_B, &groups));
     finish_groups(&groups, compare_groups, out_rows, out_count);
     return status;
 }
@@ -239,8 +238,7 @@ mt_status mt_diff_categories(const struct mt_question *a, const struct mt_questi
 {
     struct groups groups = {0};
     mt_status status = add_categories(a, MT_SIDE_A, &groups);
-    if (status == MT_OK)
-        status = add_categories(b, MT_SIDE_B, &groups);
+    MT_THEN(status, add_categories(b, MT_SIDE_B, &groups));
     finish_groups(&groups, compare_categories, out_rows, out_count);
     return status;
 }

@@ -87,10 +87,8 @@ static mt_status read_holes(const struct mt_question *at, int64_t mapped, struct
     struct mt_block_row *blocks = NULL;
     size_t segment_count = 0, part_count = 0, block_count = 0;
     mt_status status = mt_trace_segments(at->trace, at->run, &segments, &segment_count);
-    if (status == MT_OK)
-        status = mt_trace_parts(at->trace, at->run, &parts, &part_count);
-    if (status == MT_OK)
-        status = mt_trace_live(at->trace, at->run, mapped, &blocks, &block_count);
+    MT_THEN(status, mt_trace_parts(at->trace, at->run, &parts, &part_count));
+    MT_THEN(status, mt_trace_live(at->trace, at->run, mapped, &blocks, &block_count));
     if (status == MT_OK) {
         const struct mt_layout layout = {blocks, block_count, segments, segment_count, parts, part_count};
         measure(side, mapped, &layout);

@@ -56,8 +56,7 @@ static mt_status take_run(struct trials *trials, const struct mt_record_answer *
     struct mt_question run = {0};
     MT_TRY(mt_trace_open(answer->text, &run.trace));
     mt_status status = mt_trace_find_numbered(run.trace, answer->number, &run.run);
-    if (status == MT_OK)
-        status = take_peak(trials, &run, most_bytes, trial);
+    MT_THEN(status, take_peak(trials, &run, most_bytes, trial));
     mt_trace_close(run.trace);
     return status;
 }
@@ -132,8 +131,7 @@ static mt_status run_in(const char *folder, struct trials *trials, struct mt_dry
         observer->plain_ran(observer->context, &outcome);
     if (outcome.code != 0 && is_plain(trial))
         mt_text_add(&trials->found->said, "%s", mt_text_get(&outcome.said));
-    if (status == MT_OK)
-        status = take_outcome(trials, &outcome, trial);
+    MT_THEN(status, take_outcome(trials, &outcome, trial));
     mt_program_outcome_release(&outcome);
     mt_text_release(&trace);
     mt_text_release(&changes);

@@ -111,8 +111,7 @@ static mt_status find_batch(const struct mt_replayed_question *question, struct 
     struct mt_scaling scaling = mt_scaling_create(&input, out->knows_batch ? question->batch : MT_BATCH_UNKNOWN,
                                                   out->is_assumed ? NULL : &out->other.input, question->other_batch);
     mt_status status = out->is_assumed ? MT_OK : check_scaling(question, &scaling, out);
-    if (status == MT_OK)
-        status = mt_scaled_find_largest(&scaling, &out->largest_batch);
+    MT_THEN(status, mt_scaled_find_largest(&scaling, &out->largest_batch));
     out->is_largest_of_all = out->largest_batch >= scaling.batch * MT_MOST_BATCHES / 2;
     mt_scaling_release(&scaling);
     return status;

@@ -154,8 +154,7 @@ static mt_status check_run(const struct mt_budget *budget, const struct mt_quest
         mt_fail_hint(status, "memtrace run --steps %d traces enough", MT_LEAK_LEAST_STEPS + 1);
     if (check.leaks_unknown)
         mt_fail_context(status, "--no-leaks");
-    if (status == MT_OK)
-        status = report(&check, given);
+    MT_THEN(status, report(&check, given));
     mt_check_release(&check);
     return status;
 }
@@ -173,8 +172,7 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
     if (budget->against == NULL)
         return check_run(budget, question, NULL, given);
     status = check_against(question, &against);
-    if (status == MT_OK)
-        status = check_run(budget, question, &against, given);
+    MT_THEN(status, check_run(budget, question, &against, given));
     mt_question_close(&against);
     return status;
 }
@@ -183,8 +181,7 @@ static mt_status check_question(const struct mt_budget *budget, const struct mt_
 static mt_status check_outputs(const struct check_options *given)
 {
     mt_status status = mt_output_file_check("--junit", given->junit, given->budget);
-    if (status == MT_OK)
-        status = mt_output_file_check("--summary", given->summary, given->budget);
+    MT_THEN(status, mt_output_file_check("--summary", given->summary, given->budget));
     return status == MT_OK ? mt_output_file_check("--junit", given->junit, given->summary) : status;
 }
 
@@ -235,8 +232,7 @@ static mt_status run_check(const void *options_given)
     struct mt_question question;
     MT_TRY(check_outputs(given));
     mt_status status = read_budget(given, &budget);
-    if (status == MT_OK)
-        status = mt_question_open(&given->trace, &question);
+    MT_THEN(status, mt_question_open(&given->trace, &question));
     if (status == MT_OK) {
         status = check_question(&budget, &question, given);
         mt_question_close(&question);

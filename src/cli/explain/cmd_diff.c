@@ -96,8 +96,7 @@ static mt_status run_diff(const void *given)
     struct mt_diff_answer answer = {.key = diff->key};
     mt_status status = diff->a == NULL && diff->b == NULL ? open_pair(diff->trace, answer.question)
                                                           : open_named(diff->trace, diff->a, diff->b, answer.question);
-    if (status == MT_OK)
-        status = load(&answer);
+    MT_THEN(status, load(&answer));
     for (size_t i = 0; i < answer.doubt_count; i++)
         mt_note("%s", mt_text_get(&answer.doubts[i]));
     if (status == MT_OK && diff->json)

@@ -43,8 +43,7 @@ void mt_program_run_note(const struct mt_program_outcome *outcome, const char *t
     struct mt_trace *opened = NULL;
     char *name = mt_program_trace_shorten(outcome, trace, answer->text);
     mt_status status = mt_trace_open(answer->text, &opened);
-    if (status == MT_OK)
-        status = describe_peak(opened, answer->number, &peak);
+    MT_THEN(status, describe_peak(opened, answer->number, &peak));
     mt_trace_close(opened);
     mt_text_add_trace_option(&option, name);
     if (status == MT_OK)

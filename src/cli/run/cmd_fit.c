@@ -240,10 +240,8 @@ static mt_status fit_by_replay(const struct fit_options *fit, struct asked *aske
     if (status == MT_OK && fit->with != NULL)
         status = mt_question_open_named(fit->run.trace, fit->with, &other);
     question.other = other.run != NULL ? &other : NULL;
-    if (status == MT_OK)
-        status = find_batches(fit, &question);
-    if (status == MT_OK)
-        status = answer_replayed(fit, asked, &question);
+    MT_THEN(status, find_batches(fit, &question));
+    MT_THEN(status, answer_replayed(fit, asked, &question));
     if (other.run != NULL)
         mt_question_close(&other);
     return status;

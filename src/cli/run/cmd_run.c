@@ -309,8 +309,7 @@ static mt_status run_run(const void *given)
     MT_TRY(check_data(&plan));
     struct mt_run_result result;
     mt_status status = plan.trace != NULL ? run_traced(&plan, &run->metrics, &result) : mt_told_session(&plan, &result);
-    if (status == MT_OK)
-        status = report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT);
+    MT_THEN(status, report(&plan, &result, run->json ? MT_REPORT_JSON : MT_REPORT_TEXT));
     if (result.error != NULL)
         status = mt_fail(result.status, "%s", result.error);
     mt_run_result_release(&result);

@@ -200,8 +200,8 @@ mt_status mt_program_fit(const struct mt_dry_options *program, const struct mt_f
     const struct asked asked = {program, device};
     struct mt_program_fit found;
     mt_status status = mt_dry_hint(mt_program_fit_find(program, device, &observer, &found), program);
-    if (status == MT_OK)
-        status = found.fit.plain.outcome == MT_TRIAL_RAN ? print_answer(&asked, &found, form) : fail_program(&found);
+    MT_THEN(status,
+            found.fit.plain.outcome == MT_TRIAL_RAN ? print_answer(&asked, &found, form) : fail_program(&found));
     mt_program_fit_release(&found);
     return status;
 }

@@ -74,8 +74,7 @@ static mt_status load_difference(const struct mt_question question[MT_SIDE_COUNT
     struct mt_diff_answer answer = {.question = {question[MT_SIDE_A], question[MT_SIDE_B]}, .key = MT_NO_GROUPS};
     struct mt_text sentence = {0};
     mt_status status = mt_diff_answer_load(&answer);
-    if (status == MT_OK)
-        status = mt_diff_lengths_load(&answer);
+    MT_THEN(status, mt_diff_lengths_load(&answer));
     if (status == MT_OK) {
         mt_diff_add_sentence(&answer, &sentence);
         json_object_set_new(answers, "diff", mt_diff_json(&answer));

@@ -299,9 +299,8 @@ static mt_status cuda_elapsed_ms(struct mt_device *device, int from, int to, dou
     struct cuda *cuda = cuda_of(device);
     float milliseconds = 0;
     mt_status status = mtk_cuda_check(cudaEventSynchronize(cuda->marks[to]), "cudaEventSynchronize");
-    if (status == MT_OK)
-        status = mtk_cuda_check(cudaEventElapsedTime(&milliseconds, cuda->marks[from], cuda->marks[to]),
-                                "cudaEventElapsedTime");
+    MT_THEN(status, mtk_cuda_check(cudaEventElapsedTime(&milliseconds, cuda->marks[from], cuda->marks[to]),
+                                   "cudaEventElapsedTime"));
     *out_ms = (double)milliseconds;
     return status;
 }
@@ -324,8 +323,7 @@ static mt_status cuda_memory(struct mt_device *device, struct mt_device_memory *
     struct cuda *cuda = cuda_of(device);
     size_t free_bytes = 0, total_bytes = 0;
     mt_status status = use_card(cuda);
-    if (status == MT_OK)
-        status = mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    MT_THEN(status, mtk_cuda_check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
     *out = (struct mt_device_memory){.total_bytes = total_bytes,
                                      .free_bytes = free_bytes,
                                      .context_bytes = cuda->context_bytes,
@@ -466,8 +464,7 @@ static mt_status start_library(struct cuda *cuda)
 {
     uint64_t used = 0;
     mt_status status = mt_cuda_library_start(&cuda->streams.first.queue, cuda->device.name);
-    if (status == MT_OK)
-        status = used_bytes(cuda, &used);
+    MT_THEN(status, used_bytes(cuda, &used));
     cuda->library_bytes = used > cuda->context_bytes ? used - cuda->context_bytes : 0;
     return status;
 }
@@ -480,10 +477,8 @@ mt_status mt_cuda_open(int ordinal, struct mt_device **out)
     cuda->device = (struct mt_device){.table = &cuda->table, .kernels = &mtk_cuda};
     cuda->ordinal = ordinal;
     mt_status status = describe(cuda);
-    if (status == MT_OK)
-        status = start_context(cuda);
-    if (status == MT_OK)
-        status = start_library(cuda);
+    MT_THEN(status, start_context(cuda));
+    MT_THEN(status, start_library(cuda));
     if (status != MT_OK) {
         cuda_close(&cuda->device);
         return status;

@@ -61,10 +61,8 @@ static mt_status finish(struct mt_cuda_graph *current, cudaStream_t stream)
 {
     cudaGraph_t captured = NULL;
     mt_status status = mtk_cuda_check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
-    if (status == MT_OK)
-        status = mtk_cuda_check(cudaGraphInstantiate(&current->graph, captured, 0), "cudaGraphInstantiate");
-    if (status == MT_OK)
-        status = mtk_cuda_check(cudaGraphLaunch(current->graph, stream), "cudaGraphLaunch");
+    MT_THEN(status, mtk_cuda_check(cudaGraphInstantiate(&current->graph, captured, 0), "cudaGraphInstantiate"));
+    MT_THEN(status, mtk_cuda_check(cudaGraphLaunch(current->graph, stream), "cudaGraphLaunch"));
     if (captured != NULL)
         (void)cudaGraphDestroy(captured);
     if (status == MT_OK)

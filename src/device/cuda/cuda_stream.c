@@ -79,8 +79,7 @@ static struct mt_cuda_stream *add_stream(struct mt_cuda_streams *streams, mt_str
 {
     struct mt_cuda_stream *stream = mt_host_alloc(sizeof *stream);
     mt_status status = start_stream(stream, number, streams->first.queue.capability);
-    if (status == MT_OK)
-        status = mt_cuda_library_start(&stream->queue, "another stream");
+    MT_THEN(status, mt_cuda_library_start(&stream->queue, "another stream"));
     if (status != MT_OK) {
         end_stream(stream);
         stream->is_own = false;

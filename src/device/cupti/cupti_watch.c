@@ -116,10 +116,8 @@ static mt_status collect(struct mt_kernel_watch *base, void (*take)(void *contex
     assert(watch == current_watch); /* which only this thread sets */
     int64_t shift_ns = 0;
     mt_status status = mt_device_synchronize(watch->device);
-    if (status == MT_OK)
-        status = mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
-    if (status == MT_OK)
-        status = mt_cupti_find_shift(now_ns, watch->device, &shift_ns);
+    MT_THEN(status, mt_cupti_check(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll"));
+    MT_THEN(status, mt_cupti_find_shift(now_ns, watch->device, &shift_ns));
     pthread_mutex_lock(&current_lock); /* so that a buffer that CUPTI's thread hands over now is read to its end */
     if (status == MT_OK)
         mt_kernel_log_take(watch->log, shift_ns, take, context);
@@ -179,8 +177,7 @@ mt_status mt_cupti_watch(struct mt_device *device, struct mt_kernel_watch **out)
     watch->step = MT_NO_STEP;
     watch->log = mt_kernel_log_create(mt_kernel_name_spell);
     mt_status status = claim(watch);
-    if (status == MT_OK)
-        status = begin(watch);
+    MT_THEN(status, begin(watch));
     if (status == MT_OK)
         *out = &watch->watch;
     else

@@ -269,8 +269,7 @@ mt_status mt_run_session(const struct mt_run_plan *plan, const struct mt_session
     *out = (struct mt_run_result){0};
     struct session session = {.plan = plan, .observer = observer, .result = out};
     mt_status status = open_device(&session);
-    if (status == MT_OK)
-        status = open_run(&session);
+    MT_THEN(status, open_run(&session));
     if (status == MT_OK) {
         note_emulation(&session);
         follow_plan(&session);

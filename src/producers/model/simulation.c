@@ -100,8 +100,7 @@ mt_status mt_placement_follow(const struct mt_run_plan *run, const struct mt_car
     *out = NULL;
     struct mt_plan *plan = NULL;
     mt_status status = find_placement(run, card, &plan);
-    if (status == MT_OK)
-        status = mt_alloc_follow(alloc, plan);
+    MT_THEN(status, mt_alloc_follow(alloc, plan));
     if (status == MT_OK)
         *out = plan;
     else

@@ -136,15 +136,13 @@ static mt_status run_words(const struct mt_dry_child *child, char *const *words,
     struct dry_job job = {0};
     mt_status status = read_program(child->options, words, &program);
     out->is_many = program.ranks > 0;
-    if (status == MT_OK)
-        status = begin(child, cards_of(child->options, &program), &job);
+    MT_THEN(status, begin(child, cards_of(child->options, &program), &job));
     if (status == MT_OK && out->is_many) {
         const struct mt_dry_ranks ranks = {&program, child->options->only, &job.job, &job.environment, output};
         status = mt_dry_ranks_run(&ranks, out);
     } else if (status == MT_OK) {
         status = mt_child_program_run(words, &job.environment, output, &out->code);
-        if (status == MT_OK)
-            status = mt_record_answers_read(job.job.answers, mt_program_outcome_keep, out);
+        MT_THEN(status, mt_record_answers_read(job.job.answers, mt_program_outcome_keep, out));
     }
     out->path = job.job.path != NULL ? mt_host_strdup(job.job.path) : NULL;
     end(&job);

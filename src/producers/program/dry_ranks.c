@@ -221,10 +221,8 @@ mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_o
     outcome->ranks = ranks->program->ranks;
     mt_status status =
         mt_rank_runs_begin(ranks->program, ranks->job->folder, ranks->environment, ranks->output, &job.runs);
-    if (status == MT_OK)
-        status = run_chosen(&job, ranks->only);
-    if (status == MT_OK)
-        status = mt_record_answers_read(ranks->job->answers, take_answer, &job);
+    MT_THEN(status, run_chosen(&job, ranks->only));
+    MT_THEN(status, mt_record_answers_read(ranks->job->answers, take_answer, &job));
     for (int64_t i = 0; i < job.runs.started && outcome->code == 0; i++)
         outcome->code = job.runs.runs[i].code;
     mt_rank_runs_end(&job.runs);

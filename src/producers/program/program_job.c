@@ -65,8 +65,7 @@ mt_status mt_program_job_begin(const char *trace, struct mt_program_job *out)
 {
     *out = (struct mt_program_job){0};
     mt_status status = find_trace(trace, out);
-    if (status == MT_OK)
-        status = make_answers(out);
+    MT_THEN(status, make_answers(out));
     if (status != MT_OK)
         mt_program_job_end(out);
     return status;

@@ -76,8 +76,7 @@ mt_status mt_torch_memory_open(int ordinal, const struct mt_torch_memory_setting
 {
     struct mt_torch_memory *memory = create(settings->names);
     mt_status status = mt_torch_card_open(ordinal, settings->simulated, &memory->card);
-    if (status == MT_OK)
-        status = open_run(settings, memory);
+    MT_THEN(status, open_run(settings, memory));
     if (status != MT_OK) {
         mt_torch_memory_close(memory);
         return status;

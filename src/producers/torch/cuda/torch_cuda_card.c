@@ -136,8 +136,7 @@ static mt_status wait_for(struct cuda_card *card, cudaStream_t later, cudaStream
 {
     pthread_mutex_lock(&card->lock);
     mt_status status = check(cudaEventRecord(card->reached, earlier), "cudaEventRecord");
-    if (status == MT_OK)
-        status = check(cudaStreamWaitEvent(later, card->reached, 0), "cudaStreamWaitEvent");
+    MT_THEN(status, check(cudaStreamWaitEvent(later, card->reached, 0), "cudaStreamWaitEvent"));
     pthread_mutex_unlock(&card->lock);
     return status;
 }
@@ -236,10 +235,8 @@ mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *owner, struct 
     card->opened_ns = mt_clock_ns();
     pthread_mutex_init(&card->lock, NULL);
     mt_status status = choose_table(card);
-    if (status == MT_OK)
-        status = describe(card);
-    if (status == MT_OK)
-        status = start(card);
+    MT_THEN(status, describe(card));
+    MT_THEN(status, start(card));
     if (status != MT_OK) {
         card_close(&card->device);
         return status;
