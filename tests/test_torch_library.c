@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -359,6 +360,49 @@ static void a_child_of_fork_touches_nothing(void **state)
     assert_int_equal(figures(0, MEMTRACE_TORCH_ALL).unknown_frees, 0);
 }
 
+/* Lets the process have no more addresses than it has. */
+static bool limit_addresses(void)
+{
+    char text[64] = "";
+    FILE *file = fopen("/proc/self/statm", "r");
+    const bool is_read = file != NULL && fgets(text, sizeof text, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    const rlim_t bytes = strtoul(text, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
+    return is_read && setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}) == 0;
+}
+
+/* Ends the process, with 0 if spans can be begun without end and without memory. */
+static _Noreturn void begin_spans_without_memory(void)
+{
+    enum { PIECE = 1 << 20, SPANS = 1 << 23 };
+    mt_host_keep_reserve(MT_HOST_RESERVE_BYTES);
+    const bool is_good = limit_addresses();
+    while (is_good && !mt_host_is_exhausted())
+        (void)mt_host_alloc(PIECE);
+    for (int i = 0; i < SPANS; i++)
+        (void)mt_torch_label_begin(1, MT_CATEGORY_FFN);
+    mt_thread_spans_end(mt_torch_spans(), 0);
+    _exit(is_good && mt_torch_label_now().span == 0 ? MT_OK : MT_FAILED);
+}
+
+/* A program that is watched must not end because of us. */
+static void a_program_without_memory_goes_on_without_spans(void **state)
+{
+    int status;
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they need more addresses than there are then */
+#endif
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        begin_spans_without_memory();
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), MT_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +426,7 @@ int main(void)
         cmocka_unit_test_setup(many_threads_leave_nothing_behind, forget),
         cmocka_unit_test_setup(a_child_of_fork_touches_nothing, forget),
         cmocka_unit_test_setup(a_child_of_fork_waits_for_no_lock_of_its_parents, forget),
+        cmocka_unit_test_setup(a_program_without_memory_goes_on_without_spans, forget),
     };
     return cmocka_run_group_tests(tests, NULL, forget);
 }

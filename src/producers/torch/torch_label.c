@@ -166,6 +166,8 @@ struct mt_torch_label mt_torch_label_now(void)
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category)
 {
     assert(category < MT_MOST_CATEGORIES);
+    if (mt_host_is_exhausted())
+        return mt_thread_spans_depth(mt_torch_spans());
     const struct mt_place place = {.span = span, .layer = -1, .category = category, .without_grad = is_without_grad()};
     return mt_thread_spans_begin(mt_torch_spans(), &place);
 }

@@ -88,7 +88,7 @@ struct mt_thread_spans *mt_torch_spans(void);
 void mt_torch_label_on_end(void (*end)(mt_span_id span));
 
 /* Begins a span and category for the thread's allocations. Returns the depth before, for mt_thread_spans_end: a call that was
- * left without its end is ended with the call around it. */
+ * left without its end is ended with the call around it. Begins nothing once host memory is exhausted. */
 uint32_t mt_torch_label_begin(mt_span_id span, mt_category category);
 
 /* Sets the program's phase, and the category of what no span covers. True if the phase has changed. */
