@@ -76,6 +76,57 @@ static void a_block_without_a_report_is_not_lost(void **state)
                         "1024");
 }
 
+static void tell_card(int device, int action, uint64_t address, uint64_t bytes)
+{
+    const struct mt_torch_entry entry = {.action = action, .device = device, .address = address, .bytes = bytes};
+    mt_torch_watch_entry(&entry);
+}
+
+#define REQUESTS                                                                                                       \
+    "SELECT group_concat(requested_bytes) FROM run_event JOIN event_kind ON event_kind.id = kind WHERE name = 'alloc'"
+
+/* The numbers of its label and span are of its card's trace. */
+static void a_block_without_a_report_stays_on_its_card(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    tell_card(1, SEGMENT_ALLOC, 64 * MIB, 2 * MIB);
+    tell(ALLOC, 16 * MIB, 100);
+    tell_card(1, ALLOC, 64 * MIB, 200);
+    mt_torch_watch_report(1, 64 * MIB, 512, 512, 2 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace(REQUESTS), "100");
+    assert_int_equal(rename("memtrace-cuda1.db", "memtrace.db"), 0);
+    assert_string_equal(ask_trace(REQUESTS), "200");
+}
+
+static void a_block_without_a_report_is_not_of_a_later_watch(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    tell(ALLOC, 16 * MIB, 100);
+    close_trace();
+    assert_int_equal(mt_torch_watch_begin(&abi, "memtrace.db", NULL), MT_OK);
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    take(16 * MIB + 512, 200, 512, 2 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace(REQUESTS), "200");
+}
+
+static void a_step_that_began_before_the_watch_is_not_of_it(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    close_trace();
+    (void)memtrace_torch_step_begin();
+    assert_int_equal(mt_torch_watch_begin(&abi, "memtrace.db", NULL), MT_OK);
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    close_trace();
+    assert_string_equal(ask_trace("SELECT count(*) FROM run_event JOIN event_kind ON event_kind.id = kind "
+                                  "WHERE name = 'step_begin'"),
+                        "0");
+}
+
 static void what_pytorch_s_allocator_took_is_not_outside_of_it(void **state)
 {
     (void)state;
@@ -308,6 +359,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WATCHED(a_block_has_the_bytes_of_its_entry_and_of_its_report),
         WATCHED(a_block_without_a_report_is_not_lost),
+        WATCHED(a_block_without_a_report_stays_on_its_card),
+        WATCHED(a_block_without_a_report_is_not_of_a_later_watch),
+        WATCHED(a_step_that_began_before_the_watch_is_not_of_it),
         WATCHED(what_pytorch_s_allocator_took_is_not_outside_of_it),
         WATCHED(memory_outside_is_told_by_the_library_that_took_it),
         WATCHED(a_card_that_is_only_looked_at_has_no_trace),

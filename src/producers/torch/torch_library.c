@@ -324,6 +324,7 @@ static void abandon_cards(void)
     }
     library.card_end = 0;
     library.steps = 0;
+    library.in_step = false;
     library.is_ended = false;
 }
 
@@ -397,7 +398,6 @@ void mt_torch_forget(void)
     set_text(&library.simulated, NULL);
     mt_torch_names_end(&library.names);
     mt_torch_names_start(&library.names);
-    library.in_step = false;
     library.unknown_frees = 0;
     mt_thread_spans_end(mt_torch_spans(), 0);
     (void)mt_torch_label_phase(MT_PHASE_INIT, MT_CATEGORY_OTHER);

@@ -27,9 +27,9 @@ static struct outside {
 
 static struct memtrace_torch_abi abi;
 
-/* The block that PyTorch told the thread of last, until its report. */
+/* The thread's last block, until PyTorch reports it. Its label, span and stack are numbers of its card's trace. */
 static _Thread_local struct pending {
-    bool is_there;
+    const struct mt_torch_memory *memory; /* of the card; NULL: there is no block */
     int device;
     struct mt_foreign_block block;
 } pending;
@@ -144,27 +144,27 @@ static struct mt_foreign_block describe(struct mt_torch_memory *memory, const st
     return mt_torch_memory_label(memory, block, &label);
 }
 
-/* Takes the thread's block with these allocated bytes. */
-static void take_pending(struct mt_live_run *run, uint64_t allocated_bytes)
+/* Takes the thread's block with these allocated bytes, unless the watch that it belongs to has ended. */
+static void take_pending(uint64_t allocated_bytes)
 {
-    assert(pending.is_there);
-    pending.is_there = false;
-    pending.block.block_bytes = allocated_bytes;
-    mt_live_note_take(run, &pending.block);
+    struct mt_torch_memory *memory = mt_torch_memory_of(pending.device);
+    if (memory != NULL && memory == pending.memory) {
+        pending.block.block_bytes = allocated_bytes;
+        mt_live_note_take(mt_torch_memory_run(memory), &pending.block);
+    }
+    pending.memory = NULL;
 }
 
-/* Keeps a block until its report. One whose report did not come has the bytes that PyTorch rounds to at least. */
+/* Keeps a block until its report. If the report of the block before did not come, that block has the bytes that PyTorch rounds to
+ * at least. */
 static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
-    struct mt_live_run *run = mt_torch_memory_run(memory);
-    if (pending.is_there) {
+    if (pending.memory != NULL) {
         mt_torch_count_difference();
-        take_pending(run, (pending.block.requested_bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES);
+        take_pending((pending.block.requested_bytes + ROUND_BYTES - 1) / ROUND_BYTES * ROUND_BYTES);
     }
-    store_outside(run, entry->device);
-    pending.is_there = true;
-    pending.device = entry->device;
-    pending.block = describe(memory, entry);
+    store_outside(mt_torch_memory_run(memory), entry->device);
+    pending = (struct pending){.memory = memory, .device = entry->device, .block = describe(memory, entry)};
 }
 
 static void map(struct mt_live_run *run, const struct mt_torch_entry *entry)
@@ -220,8 +220,8 @@ void mt_torch_watch_report(int device, uint64_t address, int64_t bytes, uint64_t
     if (memory == NULL)
         return;
     struct mt_live_run *run = mt_torch_memory_run(memory);
-    if (bytes > 0 && pending.is_there && pending.device == device && pending.block.address == address)
-        take_pending(run, (uint64_t)bytes);
+    if (bytes > 0 && pending.memory == memory && pending.block.address == address)
+        take_pending((uint64_t)bytes);
     const struct mt_live_sums sums = mt_live_note_sums(run);
     if (sums.allocated_bytes != allocated || sums.reserved_bytes != reserved)
         mt_torch_count_difference();
