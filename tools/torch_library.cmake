@@ -14,6 +14,7 @@ if(MT_CUDA)
     endif()
 endif()
 
+# It stays loaded (nodelete): the end of a thread calls its functions.
 # Relative to where the linker runs: in options, generators do not quote every character that a folder may have.
 set(torch_exports ${PROJECT_SOURCE_DIR}/src/producers/torch/memtrace_torch.map)
 file(RELATIVE_PATH torch_exports_option ${PROJECT_BINARY_DIR} ${torch_exports})
@@ -24,7 +25,7 @@ if(torch_card_library)
 endif()
 target_link_libraries(memtrace_torch PRIVATE "-Wl,--as-needed" "-Wl,--whole-archive" mt_torch "-Wl,--no-whole-archive" ${torch_card_library}
                                              Threads::Threads ${CMAKE_DL_LIBS} rt)
-set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,--version-script=${torch_exports_option}"
+set_target_properties(memtrace_torch PROPERTIES LINK_OPTIONS "-Wl,-z,nodelete;-Wl,--version-script=${torch_exports_option}"
                                                 LINK_DEPENDS ${torch_exports}
                                                 LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
 install(TARGETS memtrace_torch LIBRARY DESTINATION lib/memtrace COMPONENT cuda)
