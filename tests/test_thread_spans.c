@@ -4,7 +4,10 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -76,6 +79,62 @@ static void the_end_of_a_thread_ends_its_spans(void **state)
     mt_thread_spans_destroy(spans);
 }
 
+/* Begins spans in new threads until is_over. */
+struct churn {
+    struct mt_thread_spans *spans;
+    atomic_bool is_over;
+};
+
+static void *begin_one(void *spans)
+{
+    begin(spans, 1);
+    return NULL;
+}
+
+static void *churn(void *given)
+{
+    struct churn *churn = given;
+    while (!churn->is_over) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, begin_one, churn->spans), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+    return NULL;
+}
+
+static void ignore(void *context, mt_span_id span)
+{
+    (void)context;
+    (void)span;
+}
+
+/* The other threads may be anywhere in these functions at the fork. */
+static void a_forked_child_has_spans_of_its_own(void **state)
+{
+    enum { THREADS = 3, FORKS = 300, SECONDS = 5 };
+    (void)state;
+    struct churn shared = {.is_over = false};
+    assert_int_equal(mt_thread_spans_create(ignore, NULL, &shared.spans), MT_OK);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, &shared), 0);
+    for (int i = 0, code; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(SECONDS); /* else it could wait for ever */
+            begin(shared.spans, 2);
+            _exit(mt_thread_spans_now(shared.spans)->span != 2 || mt_thread_spans_depth(shared.spans) != 1);
+        }
+        assert_int_equal(waitpid(child, &code, 0), child);
+        assert_int_equal(code, 0);
+    }
+    shared.is_over = true;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(mt_thread_spans_depth(shared.spans), 0);
+    mt_thread_spans_destroy(shared.spans);
+}
+
 static void the_outermost_number_is_the_layer(void **state)
 {
     (void)state;
@@ -96,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_end_ends_what_is_inside_first),
         cmocka_unit_test(the_end_of_a_thread_ends_its_spans),
+        cmocka_unit_test(a_forked_child_has_spans_of_its_own),
         cmocka_unit_test(the_outermost_number_is_the_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

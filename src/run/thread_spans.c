@@ -1,10 +1,10 @@
 #include "run/thread_spans.h"
 
-#include "base/lock.h"
 #include "base/memory.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,22 +12,23 @@
 enum { MOST_LAYER_DIGITS = 9, USUAL_DEPTH = 128 };
 
 /* The open spans of one thread, innermost last. All threads' are freed at the end, so a program's end may come before its
- * threads' ends. The struct of a thread that has ended is reused. Invariants: depth <= capacity; depth is 0 while is_idle. */
+ * threads' ends. The struct of a thread that has ended is reused. Invariants: depth <= capacity; depth is 0 while is_idle; `next`
+ * does not change once the struct is in the list. */
 struct thread {
     struct mt_thread_spans *spans;
     struct thread *next;
     struct mt_place *places;
     size_t depth, capacity;
-    bool is_idle; /* its thread has ended */
+    atomic_bool is_idle; /* its thread has ended */
 };
 
+/* The list has no lock, which another thread might hold at a fork. */
 struct mt_thread_spans {
     void (*end)(void *context, mt_span_id span);
     void *context;
     pid_t process; /* the one that created it */
     pthread_key_t key;
-    struct mt_lock lock; /* guards the list */
-    struct thread *threads;
+    struct thread *_Atomic threads;
 };
 
 static void end_to(struct thread *thread, size_t depth)
@@ -38,17 +39,15 @@ static void end_to(struct thread *thread, size_t depth)
     }
 }
 
-/* Ends the spans of a thread that ends. */
+/* Ends the spans of a thread that ends, but in a forked child only forgets them. */
 static void leave_thread(void *context)
 {
     struct thread *thread = context;
-    if (getpid() != thread->spans->process)
-        return;
     assert(!thread->is_idle);
-    end_to(thread, 0);
-    mt_lock_take(&thread->spans->lock);
-    thread->is_idle = true;
-    mt_lock_give(&thread->spans->lock);
+    if (getpid() == thread->spans->process)
+        end_to(thread, 0);
+    thread->depth = 0;
+    atomic_store_explicit(&thread->is_idle, true, memory_order_release);
 }
 
 mt_status mt_thread_spans_create(void (*end)(void *context, mt_span_id span), void *context,
@@ -69,9 +68,8 @@ void mt_thread_spans_destroy(struct mt_thread_spans *spans)
     if (spans == NULL)
         return;
     pthread_key_delete(spans->key);
-    while (spans->threads != NULL) {
-        struct thread *thread = spans->threads;
-        spans->threads = thread->next;
+    for (struct thread *thread = spans->threads, *next; thread != NULL; thread = next) {
+        next = thread->next;
         free(thread->places);
         free(thread);
     }
@@ -83,7 +81,18 @@ static struct thread *add_thread(struct mt_thread_spans *spans)
     struct thread *thread = mt_host_alloc(sizeof *thread);
     thread->spans = spans;
     thread->next = spans->threads;
-    return spans->threads = thread;
+    while (!atomic_compare_exchange_weak(&spans->threads, &thread->next, thread))
+        ;
+    return thread;
+}
+
+/* Returns the struct of a thread that has ended, for the caller to use; NULL if there is none. */
+static struct thread *reuse_thread(struct mt_thread_spans *spans)
+{
+    struct thread *thread = spans->threads;
+    while (thread != NULL && !atomic_exchange_explicit(&thread->is_idle, false, memory_order_acquire))
+        thread = thread->next;
+    return thread;
 }
 
 /* Returns the calling thread's spans. Reuses those of a thread that has ended, or adds some. */
@@ -92,14 +101,10 @@ static struct thread *enter_thread(struct mt_thread_spans *spans)
     struct thread *thread = pthread_getspecific(spans->key);
     if (thread != NULL)
         return thread;
-    mt_lock_take(&spans->lock);
-    for (thread = spans->threads; thread != NULL && !thread->is_idle;)
-        thread = thread->next;
+    thread = reuse_thread(spans);
     if (thread == NULL)
         thread = add_thread(spans);
     assert(thread->depth == 0);
-    thread->is_idle = false;
-    mt_lock_give(&spans->lock);
     pthread_setspecific(spans->key, thread);
     return thread;
 }

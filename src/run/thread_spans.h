@@ -3,8 +3,8 @@
  *   depth 2   span of an inner module   ◀── the place of the thread
  *   depth 1   span of a module
  *
- * Threads: any, each about itself, but for create and destroy. In a forked child only the thread that forked has spans, and its
- * end ends none: they are the parent's. */
+ * Threads: any, each about itself, but for create and destroy. A forked child may begin spans, too, and waits for no thread of its
+ * parent; the end of a thread of the child calls nothing. */
 #pragma once
 
 #include "base/label.h"
