@@ -1,6 +1,7 @@
 /* The open spans of threads, and the layers that their names tell. */
 #include "run/thread_spans.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,6 +80,32 @@ static void the_end_of_a_thread_ends_its_spans(void **state)
     mt_thread_spans_destroy(spans);
 }
 
+static void ignore(void *context, mt_span_id span)
+{
+    (void)context;
+    (void)span;
+}
+
+/* A program may have taken all thread-specific keys. */
+static void a_program_without_a_key_has_no_spans(void **state)
+{
+    pthread_key_t keys[PTHREAD_KEYS_MAX];
+    struct mt_thread_spans *spans;
+    int count = 0;
+    (void)state;
+    while (count < PTHREAD_KEYS_MAX && pthread_key_create(&keys[count], NULL) == 0)
+        count++;
+    assert_int_equal(mt_thread_spans_create(ignore, NULL, &spans), MT_FAILED);
+    assert_null(spans);
+    assert_int_equal(begin(spans, 1), 0);
+    assert_null(mt_thread_spans_now(spans));
+    assert_int_equal(mt_thread_spans_depth(spans), 0);
+    mt_thread_spans_end(spans, 0);
+    mt_thread_spans_destroy(spans);
+    while (count > 0)
+        assert_int_equal(pthread_key_delete(keys[--count]), 0);
+}
+
 /* Begins spans in new threads until is_over. */
 struct churn {
     struct mt_thread_spans *spans;
@@ -100,12 +127,6 @@ static void *churn(void *given)
         assert_int_equal(pthread_join(thread, NULL), 0);
     }
     return NULL;
-}
-
-static void ignore(void *context, mt_span_id span)
-{
-    (void)context;
-    (void)span;
 }
 
 /* The other threads may be anywhere in these functions at the fork. */
@@ -153,9 +174,8 @@ static void the_outermost_number_is_the_layer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_end_ends_what_is_inside_first),
-        cmocka_unit_test(the_end_of_a_thread_ends_its_spans),
-        cmocka_unit_test(a_forked_child_has_spans_of_its_own),
+        cmocka_unit_test(an_end_ends_what_is_inside_first),     cmocka_unit_test(the_end_of_a_thread_ends_its_spans),
+        cmocka_unit_test(a_program_without_a_key_has_no_spans), cmocka_unit_test(a_forked_child_has_spans_of_its_own),
         cmocka_unit_test(the_outermost_number_is_the_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

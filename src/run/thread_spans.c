@@ -95,10 +95,16 @@ static struct thread *reuse_thread(struct mt_thread_spans *spans)
     return thread;
 }
 
+/* Returns the calling thread's spans; NULL if it has begun none. */
+static struct thread *find_thread(const struct mt_thread_spans *spans)
+{
+    return spans != NULL ? pthread_getspecific(spans->key) : NULL;
+}
+
 /* Returns the calling thread's spans. Reuses those of a thread that has ended, or adds some. */
 static struct thread *enter_thread(struct mt_thread_spans *spans)
 {
-    struct thread *thread = pthread_getspecific(spans->key);
+    struct thread *thread = find_thread(spans);
     if (thread != NULL)
         return thread;
     thread = reuse_thread(spans);
@@ -111,6 +117,8 @@ static struct thread *enter_thread(struct mt_thread_spans *spans)
 
 uint32_t mt_thread_spans_begin(struct mt_thread_spans *spans, const struct mt_place *place)
 {
+    if (spans == NULL)
+        return 0;
     struct thread *thread = enter_thread(spans);
     if (thread->depth == thread->capacity) {
         thread->capacity = thread->capacity > 0 ? 2 * thread->capacity : USUAL_DEPTH;
@@ -122,20 +130,20 @@ uint32_t mt_thread_spans_begin(struct mt_thread_spans *spans, const struct mt_pl
 
 void mt_thread_spans_end(struct mt_thread_spans *spans, uint32_t depth)
 {
-    struct thread *thread = pthread_getspecific(spans->key);
+    struct thread *thread = find_thread(spans);
     if (thread != NULL)
         end_to(thread, depth);
 }
 
 uint32_t mt_thread_spans_depth(const struct mt_thread_spans *spans)
 {
-    const struct thread *thread = pthread_getspecific(spans->key);
+    const struct thread *thread = find_thread(spans);
     return thread != NULL ? (uint32_t)thread->depth : 0;
 }
 
 const struct mt_place *mt_thread_spans_now(const struct mt_thread_spans *spans)
 {
-    const struct thread *thread = pthread_getspecific(spans->key);
+    const struct thread *thread = find_thread(spans);
     return thread != NULL && thread->depth > 0 ? &thread->places[thread->depth - 1] : NULL;
 }
 

@@ -27,7 +27,9 @@ struct mt_thread_spans;
 mt_status mt_thread_spans_create(void (*end)(void *context, mt_span_id span), void *context,
                                  struct mt_thread_spans **out);
 
-/* Ends nothing. `spans` may be NULL. */
+/* In the functions below, `spans` may be NULL: then no thread has spans. */
+
+/* Ends nothing. */
 void mt_thread_spans_destroy(struct mt_thread_spans *spans);
 
 /* Begins a span. Returns the depth before, for mt_thread_spans_end. */

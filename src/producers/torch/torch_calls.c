@@ -95,7 +95,7 @@ int memtrace_torch_phase_number(const char *name)
 
 uint32_t memtrace_torch_span_begin(uint32_t span, int category)
 {
-    if (span != 0)
+    if (span != 0 && mt_torch_spans() != NULL)
         mt_torch_mark(MT_EVENT_SPAN_BEGIN, 0, span);
     return mt_torch_label_begin(span, mt_torch_known(category));
 }

@@ -136,10 +136,10 @@ static void end_span(void *context, mt_span_id span)
         end(span);
 }
 
+/* A program that has no thread-specific key left goes on without spans. */
 static void create_spans(void)
 {
-    if (mt_thread_spans_create(end_span, NULL, &spans) != MT_OK)
-        mt_host_exhausted("a thread-specific key");
+    (void)mt_thread_spans_create(end_span, NULL, &spans);
 }
 
 struct mt_thread_spans *mt_torch_spans(void)

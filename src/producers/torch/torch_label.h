@@ -81,7 +81,8 @@ void mt_torch_label_grad_mode(bool (*is_enabled)(void));
 /* Returns the calling thread's label now. */
 struct mt_torch_label mt_torch_label_now(void);
 
-/* Returns the spans of the program's threads, whose places are parts of labels. */
+/* Returns the spans of the program's threads, whose places are parts of labels; NULL if the process has no thread-specific key
+ * left. */
 struct mt_thread_spans *mt_torch_spans(void);
 
 /* Sets the function that is called for each span that ends. */
