@@ -251,11 +251,12 @@ static bool is_counted(int device)
 /* Watches no further card after one whose trace can't be opened: each event would try again. */
 struct mt_torch_memory *mt_torch_watched(int device)
 {
+    if (!library.is_watching || mt_host_is_exhausted())
+        return NULL;
     struct mt_torch_memory *memory = mt_torch_memory_of(device);
-    if (memory == NULL && library.is_watching && !library.is_child && is_counted(device) &&
-        mt_torch_memory_for(device, &memory) != MT_OK)
+    if (memory == NULL && !library.is_child && is_counted(device) && mt_torch_memory_for(device, &memory) != MT_OK)
         library.is_watching = false;
-    return library.is_watching && !mt_host_is_exhausted() ? memory : NULL;
+    return memory;
 }
 
 static void set_text(char **place, const char *text)

@@ -78,7 +78,8 @@ static uint64_t end_piece(uint64_t address)
 
 void memtrace_torch_outside_take(int device, uint64_t address, uint64_t bytes, const char *holder)
 {
-    if (device < 0 || device >= MT_TORCH_MOST_CARDS || bytes == 0 || address == 0 || mt_torch_is_child())
+    if (device < 0 || device >= MT_TORCH_MOST_CARDS || bytes == 0 || address == 0 || mt_torch_is_child() ||
+        mt_host_is_exhausted())
         return;
     mt_lock_take(&outside.lock);
     if (!outside.is_created) {
