@@ -6,6 +6,7 @@
 mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out)
 {
     struct mt_block *block = NULL;
+    assert(run->alloc != NULL);
     MT_TRY(mt_alloc_serve(run->alloc, request, &block));
     *out = mt_block_address(block);
     assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == request->bytes);

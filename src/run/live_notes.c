@@ -124,13 +124,14 @@ static void mark_note(struct mt_live_run *run, mt_event_kind kind, uint64_t valu
         (void)mt_foreign_step_begin(foreign, time_ns);
     else if (kind == MT_EVENT_STEP_END)
         mt_foreign_step_end(foreign, time_ns);
-    else if (kind == MT_EVENT_PHASE)
+    else
         mt_foreign_phase(foreign, time_ns, (mt_phase)value);
     leave(run);
 }
 
 void mt_live_run_mark(struct mt_live_run *run, mt_event_kind kind, uint64_t value, mt_span_id span)
 {
+    assert(kind >= MT_EVENT_SPAN_BEGIN && kind <= MT_EVENT_PHASE);
     if (!mt_live_run_is_traced(run))
         return;
     if (run->foreign != NULL)

@@ -7,7 +7,7 @@
 
 /* Order of locks: blocks_lock and then the allocator's own, or notes_lock; then the locked sink's.
  * Invariants: the recorder is not NULL while the locked sink is open; `blocks` has exactly the allocator's blocks that were taken
- * and not freed; sums are the bytes of the foreign blocks and of the memory that was noted. */
+ * and not freed; sums add what was noted, even if notes contradict each other. */
 struct mt_live_run {
     struct mt_recorder *recorder; /* NULL: nothing is stored, or the trace has ended */
     bool is_kept;                 /* the recorder is the caller's */

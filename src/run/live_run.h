@@ -31,9 +31,9 @@ struct mt_live_settings {
     const struct mt_alloc_settings *alloc; /* of the allocator */
     bool has_notes;
     mt_live_access access;
-    struct mt_recorder *
-        *kept; /* the recorder of runs that follow each other in one trace: NULL inside before the first. The caller
-                                  closes it. NULL: the run has a recorder of its own */
+    /* The recorder of runs that follow each other in one trace, *kept is NULL before the first. The caller closes it. NULL: the
+     * run has a recorder of its own. */
+    struct mt_recorder **kept;
 };
 
 /* Opens a run. Fails as mt_recorder_open and mt_recorder_begin; *out is NULL then. Not while another thread uses the run. */
@@ -85,8 +85,8 @@ bool mt_live_run_hold(struct mt_live_run *run, mt_outside_part part, int ranks);
 /* Returns what the process holds of its card outside of the allocator: the context or, where more was added, all. */
 uint64_t mt_live_run_held_bytes(struct mt_live_run *run);
 
-/* Emits an event that is not about memory, if the trace is open: by the notes, if the run has some, which then number the steps;
- * or else by the allocator, with `value`. */
+/* Emits the begin or end of a span or step, or a phase, if the trace is open: by the notes, if the run has some, which then
+ * number the steps; or else by the allocator, with `value`. */
 void mt_live_run_mark(struct mt_live_run *run, mt_event_kind kind, uint64_t value, mt_span_id span);
 
 /* ---- blocks of the allocator, by address; any thread ---- */

@@ -18,7 +18,8 @@ struct mt_process_card {
 };
 
 /* Opens the trace that the request names, adds a run with the process's command line, number and rank, and answers so.
- * `recorded` says what the run has: "memory". A run for any thread has notes; one for one thread has a sink alone. Fails as mt_live_run_open, and answers that, too. */
+ * `recorded` says what the run has: "memory". A run for any thread has notes; a run for one thread has only a sink. Fails as
+ * mt_live_run_open, and answers that, too. */
 mt_status mt_process_trace_open(const struct mt_record_request *request, const struct mt_process_card *card,
                                 const char *recorded, mt_live_access access, struct mt_live_run **out);
 
