@@ -174,6 +174,17 @@ static void a_card_that_is_only_looked_at_has_no_trace(void **state)
     assert_string_equal(ask_trace("SELECT device FROM run"), "cuda:1");
 }
 
+static void a_watched_card_has_no_figures_of_a_simulated_one(void **state)
+{
+    struct memtrace_torch_figures figures;
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    assert_int_equal(memtrace_torch_held(0), 0);
+    assert_int_equal(memtrace_torch_statistics(0, MEMTRACE_TORCH_ALL, &figures), MT_OK);
+    assert_int_equal(figures.reserved, 0);
+    memtrace_torch_memory_fraction(0.5, 0);
+}
+
 static void a_second_watch_begins_anew(void **state)
 {
     (void)state;
@@ -365,6 +376,7 @@ int main(void)
         WATCHED(what_pytorch_s_allocator_took_is_not_outside_of_it),
         WATCHED(memory_outside_is_told_by_the_library_that_took_it),
         WATCHED(a_card_that_is_only_looked_at_has_no_trace),
+        WATCHED(a_watched_card_has_no_figures_of_a_simulated_one),
         WATCHED(a_second_watch_begins_anew),
         WATCHED(a_refused_request_is_an_event_with_what_the_card_has_free),
         WATCHED(backward_is_of_the_module_that_made_the_node),

@@ -32,7 +32,7 @@ uint64_t memtrace_torch_held(int device)
 {
     struct memtrace_torch_description card;
     struct mt_live_run *run = mt_torch_run_of(device);
-    if (run != NULL)
+    if (run != NULL && mt_live_run_device(run) != NULL)
         return mt_live_run_held_bytes(run);
     return memtrace_torch_describe(NULL, &card) == MT_OK ? card.context_bytes : 0;
 }
