@@ -39,7 +39,8 @@ struct mt_live_settings {
 /* Opens a run. Fails as mt_recorder_open and mt_recorder_begin; *out is NULL then. Not while another thread uses the run. */
 mt_status mt_live_run_open(const struct mt_live_settings *settings, struct mt_live_run **out);
 
-/* Ends the trace, and not the run. Fails as mt_recorder_close. A second call does nothing. */
+/* Ends the trace, but not the run, which other threads may be using. Fails as mt_recorder_close. A second call does nothing. Of
+ * MT_LIVE_ONE_THREAD, the sink can't be used afterwards. */
 mt_status mt_live_run_end_trace(struct mt_live_run *run, mt_run_state state);
 
 /* Destroys the allocator, ends the trace if it has not ended, and frees the run, also after a failure. Blocks that are live stay

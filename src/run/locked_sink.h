@@ -5,10 +5,10 @@
  *                           ├─▶ the recorder, until the trace ends; then nothing
  *   notes ──────▶ source 1 ─┘
  *
- * With one source, events pass as they are. Two number their events and segments from 0 each and have clocks of their own: their
- * events get joint numbers and the host's time, in the order of arrival.
+ * With one source, events pass as they are. Two sources each number their events and segments from 0 and have their own clocks:
+ * their events get joint numbers and the host's time, in the order of arrival.
  *
- * Threads: any, but for create, end and release; each source keeps the order of its own calls. */
+ * Threads: any, except for create and release; each source keeps the order of its own calls. */
 #pragma once
 
 #include "base/lock.h"

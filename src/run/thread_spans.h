@@ -3,8 +3,8 @@
  *   depth 2   span of an inner module   ◀── the place of the thread
  *   depth 1   span of a module
  *
- * Threads: any, each about itself, but for create and destroy. A forked child may begin spans, too, and waits for no thread of its
- * parent; the end of a thread of the child calls nothing. */
+ * Threads: any, each about itself, except for create and destroy. A forked child may begin spans, too, and waits for no thread
+ * of its parent; the end of a thread of the child calls nothing. */
 #pragma once
 
 #include "base/label.h"
