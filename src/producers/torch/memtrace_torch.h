@@ -1,5 +1,6 @@
 /* libmemtrace_torch.so: labels for the memory of a PyTorch program. The memory is that of PyTorch's own allocator, which
- * is watched; or that of memtrace's, through PyTorch's pluggable interface, whose functions are the first group. The package in python/memtrace calls the rest through ctypes, and so can other programs.
+ * is watched; or memtrace's allocator provides it through PyTorch's pluggable interface, whose functions are the first group.
+ * The package in python/memtrace calls the rest through ctypes, and so can other programs.
  *
  * Categories and phases are numbers, from memtrace_torch_category and memtrace_torch_phase_number. Functions that
  * return int return 0, or memtrace's exit code for the failure; memtrace_torch_last_error gives the reason.
@@ -247,7 +248,8 @@ struct memtrace_torch_description {
     int32_t capability, multiprocessors, threads_per_multiprocessor;
 };
 
-/* Describes a device by its spelling ("sim:h100"); NULL is the one of memtrace_torch_simulate. Fails with MT_NO_DEVICE (4) if there is none. */
+/* Describes a device by its spelling ("sim:h100"); NULL is the device of memtrace_torch_simulate. Fails with MT_NO_DEVICE (4) if
+ * there is none. */
 int memtrace_torch_describe(const char *device, struct memtrace_torch_description *out);
 
 /* Returns what the process holds of a simulated card outside of the allocator, as estimated. */
