@@ -35,14 +35,20 @@ _read: Optional[Settings] = None
 
 
 def settings() -> Settings:
-    """Returns the settings, which are read once."""
+    """Returns the settings, which are read once. Fails with ValueError if they are damaged."""
     global _read
     if _read is None:
-        given = json.loads(os.environ.get(VARIABLE, "{}"))
-        defaults = dataclasses.asdict(Settings())
-        _read = Settings(**{name: value if defaults[name] is None else type(defaults[name])(value)
-                            for name, value in given.items() if name in defaults})
+        try:
+            _read = _parse(os.environ.get(VARIABLE) or "{}")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{VARIABLE} is damaged ({error}): unset it, or start the program with memtrace again") from None
     return _read
+
+
+def _parse(text: str) -> Settings:
+    defaults = dataclasses.asdict(Settings())
+    return Settings(**{name: value if defaults[name] is None else type(defaults[name])(value)
+                       for name, value in json.loads(text).items() if name in defaults})
 
 
 def change(**fields: Any) -> None:

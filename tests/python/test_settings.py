@@ -2,9 +2,12 @@
 import json
 import math
 import os
+import subprocess
+import sys
 
 import pytest
 
+import memtrace
 from memtrace import _settings
 from memtrace._settings import VARIABLE, Settings, change, settings
 
@@ -34,3 +37,39 @@ def test_a_change_is_seen_by_processes_that_this_one_starts(monkeypatch):
     assert b"\xff" in os.environb[VARIABLE.encode()]
     change(files="", steps=0)
     assert VARIABLE not in os.environ
+
+
+DAMAGED = ["{", "nonsense", "[3]", "3", '{"torch": "dry"']
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, '{"steps": "x"}'])
+def test_damaged_settings_are_refused_with_advice(text, monkeypatch):
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(ValueError, match="MEMTRACE_SETTINGS is damaged .*unset it"):
+        settings()
+
+
+def start_python(text, **environment):
+    start = os.path.join(os.path.dirname(memtrace.__file__), "start")
+    inherited = {name: value for name, value in os.environ.items() if name != "MEMTRACE_DRY_DEVICE"}
+    return subprocess.run([sys.executable, "-c", "print('the program')"], capture_output=True, text=True,
+                          env={**inherited, "PYTHONPATH": start, VARIABLE: text, **environment})
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_settings_end_a_dry_run_which_would_train_for_real(text):
+    ended = start_python(text, MEMTRACE_DRY_DEVICE="sim:l4")
+    assert (ended.returncode, ended.stdout) == (8, "")
+    assert ended.stderr.startswith("memtrace: no dry run: MEMTRACE_SETTINGS is damaged: unset it") and ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_settings_leave_a_recorded_program_alone(text):
+    ended = start_python(text)
+    assert (ended.returncode, ended.stdout) == (0, "the program\n")
+    assert ended.stderr.startswith("memtrace: PyTorch is not watched: MEMTRACE_SETTINGS is damaged") and ended.stderr.count("\n") == 1
+
+
+def test_empty_settings_are_none(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "")
+    assert settings() == Settings() and start_python("").stderr == ""

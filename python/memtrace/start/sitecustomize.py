@@ -52,6 +52,19 @@ def end_without_dry_run(reason):
     sys.exit(NO_DRY_RUN)
 
 
+def read_settings():
+    """Returns the settings (memtrace/_settings.py). If they are damaged, ends a dry run, and leaves another program alone."""
+    try:
+        return dict(json.loads(os.environ.get("MEMTRACE_SETTINGS") or "{}"))
+    except (ValueError, TypeError):
+        reason = "MEMTRACE_SETTINGS is damaged: unset it, or start the program with memtrace again"
+    is_dry = "MEMTRACE_DRY_DEVICE" in os.environ
+    print(f"memtrace: {'no dry run' if is_dry else 'PyTorch is not watched'}: {reason}", file=sys.stderr, flush=True)
+    if is_dry:
+        os._exit(NO_DRY_RUN)  # sys.exit prints a traceback here
+    return {}
+
+
 def run_dry(spec, execute, module):
     """Gives PyTorch its cards before it is executed, and begins the trace after."""
     try:
@@ -119,7 +132,7 @@ def follow(mode):
         sys.meta_path.insert(0, Warner(hook))
 
 
-SETTINGS = json.loads(os.environ.get("MEMTRACE_SETTINGS", "{}"))  # memtrace/_settings.py
+SETTINGS = read_settings()
 MODE = SETTINGS.get("torch")
 if MODE in ("own", "ours", "dry"):
     follow(MODE)
