@@ -95,16 +95,26 @@ class Cell:
     reserved_bytes: int
 
 
+def _encode(text: Word) -> bytes:
+    """Encodes a text or path for C. What would end there at a NUL is refused."""
+    encoded = os.fsencode(text)
+    if b"\0" in encoded:
+        raise ValueError(f"a NUL is in {text!r}")
+    return encoded
+
+
 def _texts(texts: Sequence[bytes]) -> Any:
     return (ctypes.c_char_p * (len(texts) + 1))(*texts, None)
 
 
 def _options(words: Sequence[Word], mode: int, fields: Mapping[str, Any]) -> Any:
     """Makes the options of a call. Paths and texts are encoded, None is left out."""
-    encoded = {name: os.fsencode(value) if isinstance(value, (str, os.PathLike)) else value
+    if isinstance(words, (str, bytes)):
+        raise TypeError(f"words are a list, [\"train.py\", \"--batch\", \"8\"], not {words!r}")
+    encoded = {name: _encode(value) if isinstance(value, (str, os.PathLike)) else value
                for name, value in fields.items() if value is not None}
     struct = public().structs["memtrace_program_options"]
-    texts = _texts([os.fsencode(word) for word in words])
+    texts = _texts([_encode(word) for word in words])
     return struct(size=ctypes.sizeof(struct), words=texts, mode=mode, **encoded)
 
 
@@ -124,9 +134,14 @@ def _ask(name: str, struct: str, copy: Callable[[Any], Any], *arguments: Any) ->
         library().memtrace_free(rows)
 
 
+def _program_run(row: Any) -> ProgramRun:
+    found: ProgramRun = _row(row, ProgramRun)
+    return dataclasses.replace(found, trace=os.fsdecode(row.trace))
+
+
 def _run(options: Any) -> Program:
     code, notes = ctypes.c_int(), ctypes.c_char_p()
-    runs = _ask("program_run", "program_row", lambda row: _row(row, ProgramRun), ctypes.byref(options), ctypes.byref(code),
+    runs = _ask("program_run", "program_row", _program_run, ctypes.byref(options), ctypes.byref(code),
                 ctypes.byref(notes))
     said = value_of(notes.value or b"")
     library().memtrace_free(notes)
@@ -172,11 +187,18 @@ def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, devi
     `memtrace sweep --vary`: sweep(["train.py", "--batch", "@batch"], {"batch": [2, 4, 8]})."""
     fields = dict(locals())
     del fields["words"], fields["values"]
-    lists = [f"{key}={','.join(map(str, some))}".encode() for key, some in values.items()]
+    lists = [_list(key, some) for key, some in values.items()]
     return _ask("program_sweep", "program_cell", lambda row: _cell(row, list(values)),
                 ctypes.byref(_options(words, _DRY, fields)), _texts(lists), ctypes.c_size_t(len(lists)))
 
 
+def _list(name: str, values: Sequence[object]) -> bytes:
+    texts = [str(value) for value in values]
+    if any("," in text for text in texts):
+        raise ValueError(f"a value of {name!r} has a comma, which separates values: {texts}")
+    return _encode(f"{name}={','.join(texts)}")
+
+
 def _cell(row: Any, names: Sequence[str]) -> Cell:
     found: Cell = plain(row, Cell)
-    return dataclasses.replace(found, values=dict(zip(names, value_of(row.values).split(","))))
+    return dataclasses.replace(found, values=dict(zip(names, os.fsdecode(row.values).split(","))))

@@ -78,3 +78,23 @@ def test_wrong_options_are_refused_in_the_library_s_words(words):
         memtrace.run_dry(["no-such-program"])
     with pytest.raises(memtrace.MemtraceError, match="no argument of the program is @batch"):
         memtrace.sweep(words, {"batch": [1]})
+
+
+def test_texts_that_c_would_cut_are_refused(words):
+    with pytest.raises(ValueError, match="NUL"):
+        memtrace.run_dry([*words, "1\0002"])
+    with pytest.raises(ValueError, match="NUL"):
+        memtrace.run_dry(words, name="a\0b")
+    with pytest.raises(TypeError, match="words are a list"):
+        memtrace.run_dry("program.py")
+    with pytest.raises(ValueError, match="comma"):
+        memtrace.sweep([*words, "@batch"], {"batch": ["1,2", 3]})
+
+
+def test_paths_and_values_need_not_be_unicode(words, tmp_path):
+    program = memtrace.run_dry([*words, "16"], trace="gr\u00f6\u00df \udcff.db")
+    assert program.runs[0].trace == str(tmp_path / "gr\u00f6\u00df \udcff.db")
+    with memtrace.open(program.runs[0].trace) as trace:
+        assert trace.run().number == 1
+    rows = memtrace.sweep([*words, "@batch"], {"batch": ["\udcff"]})
+    assert rows[0].values == {"batch": "\udcff"} and rows[0].state == "failed"
