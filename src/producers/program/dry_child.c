@@ -29,11 +29,14 @@ static mt_status check_device(const char *spelling)
     return MT_OK;
 }
 
+/* Fails unless C and Python both read the text as a number. Only C reads 0x10. */
 static mt_status check_number(const char *text)
 {
     char *end;
     (void)mt_read_real(text, &end);
-    return end != text && *end == '\0' ? MT_OK : mt_fail(MT_USAGE, "an assumed value is a number, not \"%s\"", text);
+    return end != text && *end == '\0' && strpbrk(text, "xX(") == NULL
+               ? MT_OK
+               : mt_fail(MT_USAGE, "an assumed value is a number, not \"%s\"", text);
 }
 
 mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME])
