@@ -12,6 +12,7 @@
 #include "producers/program/recorded_program.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,13 @@ static mt_status check_range(const char *what, int64_t value, int64_t low, int64
     return mt_fail(MT_USAGE, "%s are %" PRId64 "; %" PRId64 " to %" PRId64 " are possible", what, value, low, high);
 }
 
+static mt_status check_output(int output)
+{
+    if (output == 0 || (output > 0 && fcntl(output, F_GETFD) >= 0))
+        return MT_OK;
+    return mt_fail(MT_USAGE, "output %d is not an open file", output);
+}
+
 /* Copies the options, with defaults where a field is NULL. */
 static mt_status read_options(const memtrace_program_options *given, memtrace_program_options *out)
 {
@@ -37,6 +45,7 @@ static mt_status read_options(const memtrace_program_options *given, memtrace_pr
     MT_TRY(check_range("ranks", out->ranks, 0, MT_MOST_RANKS));
     MT_TRY(check_range("steps", out->steps, MEMTRACE_EVERY_STEP, MT_MOST_DRY_STEPS));
     MT_TRY(check_range("seconds of the time limit", out->time_limit_s, 0, MT_MOST_DRY_SECONDS));
+    MT_TRY(check_output(out->output));
     if (out->trace == NULL)
         out->trace = "memtrace.db";
     if (out->device == NULL && out->mode == MEMTRACE_RUN_DRY)
