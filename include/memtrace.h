@@ -764,7 +764,8 @@ enum { MEMTRACE_EVERY_STEP = -1 };
  *   memtrace_free(rows);
  *
  * The program has the environment and the folder of this process. While it runs, signals that other processes send to this
- * one are blocked for the calling thread and passed on to the program, and a handler of SIGCHLD is not called. */
+ * one are blocked for the calling thread and passed on to the program, and a handler of SIGCHLD is not called. If another
+ * thread waits for any child process, it may receive the program's exit code; then the code here is 127. */
 typedef struct memtrace_program_options {
     /* sizeof(memtrace_program_options). */
     size_t size;

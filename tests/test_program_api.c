@@ -3,7 +3,11 @@
 
 #include <fcntl.h>
 #include <memtrace.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SHELL(script)                                                                                                  \
@@ -186,19 +190,66 @@ static void wrong_options_are_refused(void **state)
     options = options_of(SHELL("true"));
     options.ranks = -1;
     assert_fails(start(&options), MEMTRACE_USAGE, "ranks are -1");
+    options = options_of(SHELL("true"));
+    options.assumed = "0x10"; /* a number in C, not in Python */
+    assert_fails(start(&options), MEMTRACE_USAGE, "0x10");
     options = options_of(SHELL("echo KeyError >&2; exit 3"));
     assert_fails(memtrace_program_fit(&options, &rows, &count), MEMTRACE_FAILED, "as it is: exit code 3, KeyError");
     options.mode = MEMTRACE_RUN_RECORDED;
     assert_fails(memtrace_program_fit(&options, &rows, &count), MEMTRACE_USAGE, "dry runs");
 }
 
+static void an_output_that_is_not_open_is_refused(void **state)
+{
+    (void)state;
+    enum { NOT_OPEN = 999 };
+    memtrace_program_options options = options_of(SHELL("true"));
+    for (int mode = MEMTRACE_RUN_DRY; mode <= MEMTRACE_RUN_RECORDED; mode++) {
+        options.mode = (memtrace_program_mode)mode;
+        options.output = NOT_OPEN;
+        assert_fails(start(&options), MEMTRACE_USAGE, "output 999");
+        options.output = -5;
+        assert_fails(start(&options), MEMTRACE_USAGE, "output -5");
+    }
+}
+
+/* Waits for any child, as some programs do in a thread. */
+static void *take_children(void *is_over)
+{
+    while (!atomic_load((atomic_bool *)is_over))
+        (void)waitpid(-1, NULL, 0);
+    return NULL;
+}
+
+static void a_program_that_another_thread_waited_for_is_no_success(void **state)
+{
+    (void)state;
+    enum { TIMES = 10 };
+    atomic_bool is_over = false;
+    pthread_t taker;
+    assert_int_equal(pthread_create(&taker, NULL, take_children, &is_over), 0);
+    for (int i = 0; i < TIMES; i++) {
+        run(SHELL("exit 7"));
+        assert_true(program.code == 7 || program.code == 127);
+        release();
+    }
+    atomic_store(&is_over, true);
+    assert_int_equal(pthread_join(taker, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIBRARY_TEST(the_exit_code_is_the_program_s),      LIBRARY_TEST(a_run_of_the_program_is_a_row),
-        LIBRARY_TEST(a_trace_that_can_t_be_read_is_noted), LIBRARY_TEST(output_and_ranks_are_those_of_the_options),
-        LIBRARY_TEST(this_process_keeps_its_environment),  LIBRARY_TEST(a_sweep_has_a_row_for_each_combination),
-        LIBRARY_TEST(a_fit_has_a_row_for_each_trial),      LIBRARY_TEST(wrong_options_are_refused),
+        LIBRARY_TEST(an_output_that_is_not_open_is_refused),
+        LIBRARY_TEST(a_program_that_another_thread_waited_for_is_no_success),
+        LIBRARY_TEST(the_exit_code_is_the_program_s),
+        LIBRARY_TEST(a_run_of_the_program_is_a_row),
+        LIBRARY_TEST(a_trace_that_can_t_be_read_is_noted),
+        LIBRARY_TEST(output_and_ranks_are_those_of_the_options),
+        LIBRARY_TEST(this_process_keeps_its_environment),
+        LIBRARY_TEST(a_sweep_has_a_row_for_each_combination),
+        LIBRARY_TEST(a_fit_has_a_row_for_each_trial),
+        LIBRARY_TEST(wrong_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

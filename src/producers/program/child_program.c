@@ -111,17 +111,20 @@ mt_status mt_child_start(struct mt_children *children, char *const *words, const
     return mt_fail(MT_FAILED, "%s: %s", words[0], strerror(error));
 }
 
-/* Takes the process that has ended out of those that are running; 0 if none has. */
+/* Takes the process that has ended out of those that are running; 0 if none has. The code is NOT_FOUND if another thread has
+ * waited for the process and so has its code. */
 static pid_t take_ended(struct mt_children *children, int *out_code)
 {
     int status = 0;
     for (int64_t i = 0; i < children->count; i++) {
-        const pid_t ended = waitpid(children->running[i], &status, WNOHANG);
+        const pid_t child = children->running[i], ended = waitpid(child, &status, WNOHANG);
         if (ended == 0)
             continue;
         children->running[i] = children->running[--children->count];
         *out_code = WIFSIGNALED(status) ? ENDED_BY_SIGNAL + WTERMSIG(status) : WEXITSTATUS(status);
-        return ended;
+        if (ended < 0)
+            *out_code = NOT_FOUND;
+        return child;
     }
     return 0;
 }

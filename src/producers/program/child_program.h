@@ -36,7 +36,8 @@ mt_status mt_child_start(struct mt_children *children, char *const *words, const
                          pid_t *out, int *out_code);
 
 /* Waits until a program ends, for at most so many milliseconds; -1: as long as it takes. Returns its process, or 0 if none has
- * ended. *out_code is as a shell has it: the exit code, or 128 and the number of the signal that ended the program. */
+ * ended. *out_code is as a shell has it: the exit code, 128 and the number of the signal that ended the program,
+ * or 127 if another thread has waited for the program. */
 pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code);
 
 /* Runs one program from its start to its end, with stdout and stderr going to `output`. Fails, and sets its code, as
