@@ -1,13 +1,15 @@
 """Starts programs, recorded or on a simulated card: `memtrace.run_dry(["train.py"], device="sim:h100").runs[0].fits`.
 
 Section 7 of include/memtrace.h is the manual of the options and rows. Each call waits until the program has ended, and one
-thread at a time may call.
+thread at a time may call. Ctrl-C ends the program. Then the functions that run it
+once raise KeyboardInterrupt, and fit and sweep MemtraceError.
 """
 from __future__ import annotations
 
 import ctypes
 import dataclasses
 import os
+import signal
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ._declarations import library, plain, public, value_of
@@ -145,6 +147,8 @@ def _run(options: Any) -> Program:
                 ctypes.byref(notes))
     said = value_of(notes.value or b"")
     library().memtrace_free(notes)
+    if code.value == 128 + signal.SIGINT:
+        raise KeyboardInterrupt  # Ctrl-C went to the program, and not to this process
     return Program(code.value, runs, tuple(said.splitlines()))
 
 

@@ -98,3 +98,17 @@ def test_paths_and_values_need_not_be_unicode(words, tmp_path):
         assert trace.run().number == 1
     rows = memtrace.sweep([*words, "@batch"], {"batch": ["\udcff"]})
     assert rows[0].values == {"batch": "\udcff"} and rows[0].state == "failed"
+
+
+@pytest.mark.parametrize("run", [memtrace.run_dry, memtrace.run_recorded])
+def test_ctrl_c_ends_the_program_and_the_caller(words, run):
+    with pytest.raises(KeyboardInterrupt):
+        run(["sh", "-c", "kill -INT $$"])
+
+
+def test_ctrl_c_ends_all_runs_of_a_sweep_and_a_fit(words):
+    program = ["sh", "-c", "kill -INT $$", "@a"]
+    with pytest.raises(memtrace.MemtraceError, match="interrupted"):
+        memtrace.sweep(program, {"a": [1, 2]})
+    with pytest.raises(memtrace.MemtraceError, match="interrupted"):
+        memtrace.fit(program)
