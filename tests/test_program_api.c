@@ -179,6 +179,8 @@ static void wrong_options_are_refused(void **state)
     const char *const none[] = {NULL}, *const unknown[] = {"no-such-program", NULL};
     memtrace_program_options options = options_of(none);
     assert_fails(start(&options), MEMTRACE_USAGE, "words");
+    options.size = 0;
+    assert_fails(start(&options), MEMTRACE_USAGE, "size of a memtrace_program_options is 0");
     options = options_of(unknown);
     assert_fails(start(&options), MEMTRACE_FAILED, "no-such-program: No such file");
     options = options_of(SHELL("true"));

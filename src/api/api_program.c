@@ -38,7 +38,7 @@ static mt_status check_output(int output)
 /* Copies the options, with defaults where a field is NULL. */
 static mt_status read_options(const memtrace_program_options *given, memtrace_program_options *out)
 {
-    MT_TRY(mt_api_copy_in("the options of a program", given, out, sizeof *out));
+    MT_TRY(mt_api_copy_in("memtrace_program_options", given, out, sizeof *out));
     if (out->words == NULL || out->words[0] == NULL)
         return mt_fail(MT_USAGE, "the words of a program are missing");
     MT_TRY(check_range("cards", out->cards, 0, MT_MOST_DRY_CARDS));
