@@ -44,11 +44,10 @@ static bool is_script(const char *path)
     return ends_in_py(path) || (access(path, X_OK) != 0 && strstr(line, "python") != NULL);
 }
 
-/* Returns the Python of a virtual environment, or NULL; the caller frees it. */
-static char *python_of(const char *environment)
+char *mt_program_find_in(const char *folder, size_t length, const char *name)
 {
     struct mt_text path = {0};
-    mt_text_add(&path, "%s/bin/python", environment);
+    mt_text_add(&path, "%.*s/%s", (int)length, folder, name);
     if (access(path.data, X_OK) == 0)
         return path.data;
     mt_text_release(&path);
@@ -59,9 +58,11 @@ static char *python_of(const char *environment)
 static char *find_interpreter(void)
 {
     const char *environment = secure_getenv("VIRTUAL_ENV");
-    char *found = environment != NULL && environment[0] != '\0' ? python_of(environment) : NULL;
+    char *found = NULL;
+    if (environment != NULL && environment[0] != '\0')
+        found = mt_program_find_in(environment, strlen(environment), "bin/python");
     if (found == NULL)
-        found = python_of(".venv");
+        found = mt_program_find_in(".venv", strlen(".venv"), "bin/python");
     return found != NULL ? found : mt_host_strdup("python3");
 }
 

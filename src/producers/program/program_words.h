@@ -5,6 +5,8 @@
  * Threads: the main one. */
 #pragma once
 
+#include <stddef.h>
+
 /* Invariant: words[0] is interpreter unless that is NULL. */
 struct mt_program_words {
     char *const *words; /* to start, ending with NULL */
@@ -18,3 +20,6 @@ struct mt_program_words {
  * `given`, which must outlive *out. The caller releases *out. */
 void mt_program_words_find(char *const *given, struct mt_program_words *out);
 void mt_program_words_release(struct mt_program_words *words);
+
+/* Returns the path of an executable file in a folder, whose path has `length` bytes; NULL if there is none. The caller frees it. */
+char *mt_program_find_in(const char *folder, size_t length, const char *name);

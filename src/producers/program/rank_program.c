@@ -1,51 +1,30 @@
 #include "producers/program/rank_program.h"
 
 #include "base/memory.h"
-#include "base/text.h"
+#include "producers/program/program_words.h"
 #include "producers/program/python_start.h"
 #include "producers/program/torchrun_words.h"
 
 #include <assert.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { USUAL_PER_NODE = 8 };
 
 /* ---- words ---- */
 
-/* Returns the python3 of a folder, or NULL; the caller frees it. */
-static char *python_in(const char *folder, size_t length)
-{
-    struct mt_text path = {0};
-    mt_text_add(&path, "%.*s/python3", (int)length, folder);
-    if (access(path.data, X_OK) == 0)
-        return path.data;
-    mt_text_release(&path);
-    return NULL;
-}
-
-static bool has_file(const char *folder, size_t length, const char *name)
-{
-    struct mt_text path = {0};
-    mt_text_add(&path, "%.*s/%s", (int)length, folder, name);
-    const bool is_there = access(path.data, X_OK) == 0;
-    mt_text_release(&path);
-    return is_there;
-}
-
 /* Returns the python3 beside a torchrun that is named by a path or found in PATH, else "python3"; the caller frees it. */
 static char *interpreter_beside(const char *launcher)
 {
     const char *slash = strrchr(launcher, '/'), *folder = slash != NULL ? "" : getenv("PATH");
-    char *found = slash != NULL ? python_in(launcher, (size_t)(slash - launcher)) : NULL;
+    char *found = slash != NULL ? mt_program_find_in(launcher, (size_t)(slash - launcher), "python3") : NULL;
     while (found == NULL && folder != NULL && *folder != '\0') {
         const size_t length = strcspn(folder, ":");
-        if (has_file(folder, length, launcher)) {
-            found = python_in(folder, length);
+        char *in_folder = mt_program_find_in(folder, length, launcher);
+        if (in_folder != NULL) {
+            free(in_folder);
+            found = mt_program_find_in(folder, length, "python3");
             break;
         }
         folder += length + (folder[length] == ':');
