@@ -4,7 +4,7 @@
  *   launch ──callback: its number──▶ listener        buffers.take ──▶ CUPTI fills ──▶ listener reads ──▶ buffers.give
  *
  * There are two listeners, in two libraries that are never both in a process: cupti_watch.c listens to our own kernels,
- * and record/cupti/inject.c to those of another program. All state belongs to the listener. */
+ * and producers/cuda/cupti/inject.c to another program's. All state belongs to the listener. */
 #pragma once
 
 #include "base/status.h"
