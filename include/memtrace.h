@@ -693,7 +693,7 @@ MEMTRACE_API memtrace_status memtrace_trace_diff(memtrace_trace *a_trace, const 
 
 /* Memory that a run wastes, by blocks that are alike, and how far its peak falls without it. */
 typedef struct memtrace_finding {
-    const char *pattern; /* "late free", "gradients in forward", "fragmentation", …; docs/json.md lists them */
+    const char *pattern; /* "late free", "gradients in forward", "fragmentation", …; as `pattern` in JSON */
     const char *category, *role, *op, *phase, *span; /* of the blocks; "" where they differ */
     uint64_t bytes, blocks;                          /* wasted at the peak */
     uint64_t saved_bytes; /* how much lower the peak of requested bytes is in a replay without the waste; of
