@@ -21,17 +21,17 @@ trace/query         base trace/store
 answer              base trace/store trace/query
 trace/export        base trace/store trace/query answer
 run                 base device alloc trace/store
-producers/model     base device alloc operators kernels trace/store run
-producers/torch     base device alloc operators trace/store run
+producers/model     base alloc operators kernels trace/store run
+producers/torch     base device operators run
 producers/cuda      base device trace/store run
 producers/file      base trace/store run
 producers/program   base device trace/store trace/query run
-analysis            base device alloc trace/store trace/query run producers/model producers/file producers/program
-words               base answer alloc trace/query producers/model analysis
-page                base answer trace/store trace/query analysis
-api                 base device alloc trace/store trace/query trace/export run producers/model producers/program analysis answer
+analysis            base device alloc trace/query run producers/model producers/file producers/program
+words               base answer trace/query producers/model analysis
+page                base answer trace/query analysis
+api                 base trace/query trace/export run producers/model producers/program analysis
 study               base words device alloc trace/store trace/query run producers/model analysis answer
-cli                 base answer words device alloc operators trace/store trace/query trace/export run producers/model producers/file producers/program producers/cuda analysis study page
+cli                 base answer words device alloc operators trace/store trace/query trace/export run producers/model producers/file producers/program analysis study page
 END
 }
 
