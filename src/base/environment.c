@@ -48,8 +48,8 @@ static void remove_at(struct mt_environment *environment, size_t place)
 void mt_environment_set(struct mt_environment *environment, const char *name, const char *value)
 {
     struct mt_text entry = {0};
-    const size_t place = find(environment, name);
-    if (place < environment->count)
+    size_t place;
+    while ((place = find(environment, name)) < environment->count) /* a name may be there twice */
         remove_at(environment, place);
     if (value == NULL)
         return;
