@@ -17,7 +17,7 @@
     }
 
 /* A line of src/run/handover.h: the process has become run 1 of test.db. */
-#define ANSWER READ_SETTING("answers", "answers") "printf 'run\\t%s\\t1\\t%s\\n' $$ $PWD/" TRACE " >>\"$answers\";"
+#define ANSWER READ_SETTING("answers", "answers") "printf 'run\\t%s\\t1\\t%s\\n' $$ \"$PWD/" TRACE "\" >>\"$answers\";"
 
 static memtrace_program_options options_of(const char *const *words)
 {
