@@ -186,7 +186,7 @@ static mt_status check_name(const char *kind, const char *name, const char *cons
     return is_listed(names, count, name) ? MT_OK : mt_fail_unknown(kind, name, names, count);
 }
 
-/* True if the path is that of the module, or of one within it. */
+/* True if the path is the path of the module or of one within it. */
 static bool is_within(const char *path, const char *module)
 {
     size_t length = strlen(module);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Fails unless the path is that of a trace, an empty file or a new file, and can be written. */
+/* Fails unless the path leads to a trace, an empty file or a new file, and can be written. */
 static mt_status check_file(const char *path)
 {
     struct stat file;
