@@ -8,8 +8,8 @@
  * At that moment there is everything: the state, with the last step's gradients unless they are released before forward, all
  * that backward will read, and the logits. Workspaces of matrix products are told apart: they depend on the card.
  *
- * The formulas are those of the model in src/producers/model, derived from what each op saves; a test compares them with traces of
- * random configurations. Ownership and failures as in trace.h. */
+ * The formulas describe the model in src/producers/model. They follow from the tensors that each op saves. A test compares
+ * them with traces of random configurations. Ownership and failures as in trace.h. */
 #pragma once
 
 #include "producers/model/settings.h"

@@ -28,8 +28,8 @@ static bool is_plain(const struct mt_dry_trial *trial)
     return true;
 }
 
-/* Takes the peak of a process into that of the trial. Each has a card of its own, so the one that takes most of its card counts,
- * with what it holds outside of the allocator; *most_bytes is what that is so far. */
+/* Adds a process to a trial. Each process has its own card, so the trial's peak is the peak of the process that needs most of
+ * its card, with memory outside of the allocator. *most_bytes is the largest need so far. */
 static mt_status take_peak(struct trials *trials, const struct mt_question *run, uint64_t *most_bytes,
                            struct mt_dry_trial *trial)
 {

@@ -14,7 +14,8 @@ enum { USUAL_PER_NODE = 8 };
 
 /* ---- words ---- */
 
-/* Returns the python3 beside a torchrun that is named by a path or found in PATH, else "python3"; the caller frees it. */
+/* Returns the path of python3 in the folder of a torchrun, which is named by a path or found in PATH. Returns "python3" if there
+ * is none. The caller frees it. */
 static char *interpreter_beside(const char *launcher)
 {
     const char *slash = strrchr(launcher, '/'), *folder = slash != NULL ? "" : getenv("PATH");
