@@ -93,6 +93,7 @@ def register_operators() -> None:
         names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
     for name in sorted(names - shared):
         cards.device.memtrace_dry_operator(name.encode())
+    cards.device.memtrace_dry_imported()
 
 
 def alloc_settings(configuration: str) -> tuple[str, list[str]]:

@@ -2,6 +2,7 @@
 #include "producers/torch/dry/dry_device.h"
 
 #include "producers/torch/dry/dry_library.h"
+#include "producers/torch/dry/dry_meta.h"
 #include "producers/torch/memtrace_torch.h"
 
 #include <c10/util/Exception.h>
@@ -170,7 +171,9 @@ void memtrace_dry_begin(int count)
     mt_dry::begin_guard(count);
     mt_dry::register_kernels();
     mt_dry::register_shapes();
+    mt_dry::register_common_shapes();
     mt_dry::register_recurrent();
+    mt_dry::keep_compiled_shapes();
 }
 
 const void *memtrace_dry_values(const void *storage)

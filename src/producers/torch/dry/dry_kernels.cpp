@@ -4,6 +4,7 @@
  */
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
+#include "producers/torch/dry/dry_meta.h"
 #include "producers/torch/dry/dry_own.h"
 #include "producers/torch/dry/dry_values.h"
 
@@ -109,6 +110,7 @@ Stack run_call(const call &call)
     twins shapes(c10::DeviceType::Meta);
     Stack results;
     try {
+        const shapes_of_call compiled;
         results = call.run(shapes);
     } catch (const c10::NotImplementedError &) {
         return take_by_values(call);
@@ -226,17 +228,6 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 
 torch::Library *library;
 
-/* Says nothing: where PyTorch has kernels for CUDA, ours take their place. */
-class silence final : public c10::WarningHandler
-{
-  public:
-    void process(const c10::Warning &) override
-    {
-    }
-};
-
-silence no_warnings;
-
 void refuse_all(c10::DispatchKey key)
 {
     static std::deque<torch::Library> libraries;
@@ -248,7 +239,7 @@ void refuse_all(c10::DispatchKey key)
 
 void register_kernels()
 {
-    const c10::WarningUtils::WarningHandlerGuard guard(&no_warnings);
+    const silent_registration silent;
     using key = c10::DispatchKey;
     for (key kind : {key::SparseCUDA, key::SparseCsrCUDA, key::NestedTensorCUDA, key::QuantizedCUDA})
         refuse_all(kind);
@@ -275,7 +266,7 @@ void register_kernels()
 
 int memtrace_dry_operator(const char *name)
 {
-    const c10::WarningUtils::WarningHandlerGuard guard(&mt_dry::no_warnings);
+    const mt_dry::silent_registration silent;
     if (mt_dry::own_kernels.count(name) != 0)
         return 0;
     try {
@@ -286,4 +277,9 @@ int memtrace_dry_operator(const char *name)
         return 1;
     }
     return 0;
+}
+
+void memtrace_dry_imported(void)
+{
+    mt_dry::use_compiled_shapes();
 }

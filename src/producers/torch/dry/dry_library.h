@@ -11,6 +11,9 @@ extern "C" {
 /* Makes this process have `count` cards. Once, after PyTorch's libraries were loaded and before its first tensor. */
 void memtrace_dry_begin(int count);
 
+/* Call it once torch is imported, before the first call on a card. */
+void memtrace_dry_imported(void);
+
 /* Sets the current device, and returns the one before; -1 changes nothing. */
 int memtrace_dry_device(int device);
 

@@ -1,4 +1,5 @@
-/* Operators that have a kernel of our own on the card, instead of the one that serves every operator. */
+/* Registering kernels: in place of PyTorch's without a warning, and of operators that have a kernel of our own on the card
+ * instead of the one that serves every operator. */
 #pragma once
 
 #include <torch/library.h>
@@ -8,6 +9,21 @@
 
 namespace mt_dry
 {
+
+/* While it lives, the thread's warnings are dropped: where PyTorch has a kernel, it warns that ours replaces it. */
+class silent_registration
+{
+    class silence final : public c10::WarningHandler
+    {
+      public:
+        void process(const c10::Warning &) override
+        {
+        }
+    };
+
+    silence silence_;
+    c10::WarningUtils::WarningHandlerGuard guard_{&silence_};
+};
 
 /* The names of these operators: "aten::copy_". */
 inline std::unordered_set<std::string> own_kernels;

@@ -75,7 +75,7 @@ using four_tensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 four_tensors batch_norm(const Tensor &input, const Tensor &weight, const optional_tensor &, const optional_tensor &,
                         const optional_tensor &, bool training, double, double)
 {
-    const IntArrayRef saved = training ? weight.sizes() : IntArrayRef{0};
+    const std::vector<int64_t> saved = training ? weight.sizes().vec() : std::vector<int64_t>{0};
     return {at::empty_like(input, input.suggest_memory_format()), at::empty(saved, weight.options()),
             at::empty(saved, weight.options()), at::empty({0}, input.options().dtype(at::kByte))};
 }
