@@ -113,13 +113,31 @@ class card_allocator final : public c10::Allocator
 
 card_allocator the_allocator;
 
+/* Writes a value into all elements. Types that a c10::Scalar does not convert to stay zeros. */
+void write(const filled &with, char *values, uint64_t bytes)
+{
+    switch (with.type) {
+#define X(type, name)                                                                                                  \
+    case c10::ScalarType::name:                                                                                        \
+        std::fill_n(reinterpret_cast<type *>(values), bytes / sizeof(type), with.value.to<type>());                    \
+        break;
+        AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(X)
+#undef X
+    default:
+        break;
+    }
+}
+
 } // namespace
 
 char *block::host()
 {
     TORCH_INTERNAL_ASSERT(has_values());
-    if (values == nullptr)
-        values.reset(new char[bytes]());
+    if (values != nullptr)
+        return values.get();
+    values.reset(new char[bytes]());
+    if (all_are.has_value())
+        write(*all_are, values.get(), bytes);
     return values.get();
 }
 

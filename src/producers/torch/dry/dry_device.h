@@ -11,12 +11,14 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/Stream.h>
 #include <c10/util/ArrayRef.h>
 
 #include <memory>
+#include <optional>
 
 namespace mt_dry
 {
@@ -24,15 +26,29 @@ namespace mt_dry
 /* Larger blocks have no values. */
 constexpr uint64_t MOST_VALUE_BYTES = 1 << 20;
 
+/* A value that all elements of a block have. */
+struct filled {
+    c10::Scalar value;
+    c10::ScalarType type;
+};
+
 struct block final {
     uint64_t address, bytes;
     c10::DeviceIndex device;
-    bool is_known;                  /* false: large, or written from what was assumed */
-    std::unique_ptr<char[]> values; /* nullptr: zeros, until they are asked for */
+    bool is_known;                      /* false: large, or written from what was assumed */
+    std::unique_ptr<char[]> values;     /* nullptr: as all_are says, until they are asked for */
+    std::optional<filled> all_are = {}; /* none: zeros */
 
     bool has_values() const
     {
         return bytes <= MOST_VALUE_BYTES;
+    }
+
+    /* Gives all elements one value. Writes it only once the values are asked for: most are never. */
+    void fill(const filled &with)
+    {
+        values.reset();
+        all_are = with;
     }
 
     /* Returns the values; only of a block that has them. */
@@ -71,10 +87,11 @@ c10::Stream current_stream(c10::DeviceIndex device);
 /* Changes nothing if there is no such card. */
 void set_current_device(c10::DeviceIndex device);
 
-/* Register the kernels of device "cuda" (dry_kernels.cpp), shapes that PyTorch has not (dry_shapes.cpp), and recurrent nets
- * (dry_recurrent.cpp). */
+/* Register the kernels of device "cuda" (dry_kernels.cpp), shapes that PyTorch has not (dry_shapes.cpp) or only in Python
+ * (dry_common_shapes.cpp), and recurrent nets (dry_recurrent.cpp). */
 void register_kernels();
 void register_shapes();
+void register_common_shapes();
 void register_recurrent();
 
 } // namespace mt_dry

@@ -7,6 +7,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/ParallelGuard.h>
 
 namespace mt_dry
 {
@@ -46,10 +47,19 @@ block *block_of_tensor(const Tensor &tensor)
     return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
 }
 
+/* True if the tensor has each element of its storage. */
+bool covers_storage(const Tensor &tensor)
+{
+    return tensor.nbytes() == tensor.storage().nbytes() && tensor.is_non_overlapping_and_dense();
+}
+
 void assume(const Tensor &tensor, const at::Scalar &value)
 {
+    block *owner = block_of_tensor(tensor);
     mark(tensor, false);
-    if (is_on_card(tensor) && has_values(tensor))
+    if (owner != nullptr && owner->has_values() && covers_storage(tensor))
+        owner->fill({value, tensor.scalar_type()});
+    else if (owner != nullptr && owner->has_values())
         values_of(tensor).fill_(value);
 }
 
@@ -66,9 +76,10 @@ void keep_values(const Stack &computed, const Stack &results)
     }
 }
 
-/* Runs the CPU's kernel. Random numbers are those of the card. */
+/* Runs the CPU's kernel. Random numbers are the card's. Tensors are small: to wake other threads takes longer than they save. */
 Stack run_on_cpu(const call &call, twins *on_cpu)
 {
+    const c10::ParallelGuard is_parallel(true);
     std::optional<random_loan> loan;
     if (call.op.hasTag(at::Tag::nondeterministic_seeded))
         loan.emplace(call.generator.defined() ? call.generator : default_generator(call.device.index()));
