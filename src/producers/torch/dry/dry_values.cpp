@@ -98,12 +98,55 @@ bool compute(const call &call, const Stack &results)
     return true;
 }
 
-bool have_values(const Stack &results)
+/* A call of tensors that have at most so many bytes together is computed from assumed values, too, such as an average of two
+ * losses. */
+constexpr size_t MOST_GUESSED_BYTES = 4096;
+
+/* True if the values of results are to be computed: all tensors have some, and they are known or few. */
+bool are_computed(const call &call, const Stack &results)
 {
-    bool found = true;
-    for (const IValue &result : results)
-        each_tensor(result, [&](const Tensor &tensor) { found = found && has_values(tensor); });
-    return found;
+    bool have_values = call.has_all_values;
+    size_t bytes = 0;
+    const auto add = [&](const Tensor &tensor) {
+        have_values = have_values && has_values(tensor);
+        bytes += tensor.nbytes();
+    };
+    for (const Stack *tensors : {&call.arguments, &results})
+        for (const IValue &value : *tensors)
+            each_tensor(value, add);
+    return have_values && (call.is_all_known || bytes <= MOST_GUESSED_BYTES);
+}
+
+/* True if a result is an argument, or a view of one. */
+bool is_alias(const call &call, size_t result)
+{
+    return call.op.schema().returns()[result].alias_info() != nullptr;
+}
+
+/* True if the operator only makes views: it writes nothing, and no result has values of its own. */
+bool only_views(const call &call, const Stack &results)
+{
+    bool has_values_of_its_own = false;
+    call.each_written([&](const Tensor &) { has_values_of_its_own = true; });
+    for (size_t i = 0; i < results.size(); i++)
+        has_values_of_its_own = has_values_of_its_own || !is_alias(call, i);
+    return !has_values_of_its_own;
+}
+
+/* Fills a tensor that has a whole storage, if the operator does that. Returns true if it does. */
+bool fill_whole(const call &call)
+{
+    const std::string &name = call.op.operator_name().name;
+    const bool is_fill = name == "aten::fill_" && call.arguments[1].isScalar();
+    if (!is_fill && name != "aten::zero_")
+        return false;
+    const Tensor &tensor = call.arguments[0].toTensor();
+    block *owner = block_of_tensor(tensor);
+    if (owner == nullptr || !covers_storage(tensor))
+        return false;
+    owner->fill({is_fill ? call.arguments[1].toScalar() : at::Scalar(0), tensor.scalar_type()});
+    mark(tensor, true);
+    return true;
 }
 
 } // namespace
@@ -140,8 +183,10 @@ bool is_known(const Tensor &tensor)
 
 void give_values(const call &call, const Stack &results)
 {
+    if (only_views(call, results) || fill_whole(call))
+        return;
     const bool is_all = call.op.operator_name().name == "aten::all" && !call.is_all_known;
-    const bool is_computed = !is_all && call.has_all_values && have_values(results) && compute(call, results);
+    const bool is_computed = !is_all && are_computed(call, results) && compute(call, results);
     const auto give = [&](const Tensor &tensor, const at::Scalar &value) {
         if (is_computed)
             mark(tensor, call.is_all_known);
@@ -150,9 +195,10 @@ void give_values(const call &call, const Stack &results)
     };
     call.each_written([&](const Tensor &tensor) { give(tensor, assumed_value(tensor.scalar_type())); });
     for (size_t i = 0; i < results.size(); i++)
-        each_tensor(results[i], [&](const Tensor &tensor) {
-            give(tensor, assumed_result(call.op.schema().returns()[i].name(), tensor, is_all));
-        });
+        if (!is_alias(call, i))
+            each_tensor(results[i], [&](const Tensor &tensor) {
+                give(tensor, assumed_result(call.op.schema().returns()[i].name(), tensor, is_all));
+            });
 }
 
 Stack run_by_values(const call &call)

@@ -1,6 +1,7 @@
 /* Values of small tensors, computed by PyTorch's kernels for the CPU, and what is assumed of those that large ones give.
  *
- *   all arguments and results small ──▶ computed; known if all arguments are
+ *   all arguments and results small ──▶ computed if all arguments are known, or the results are very small; known if all
+ *                                       arguments are
  *   otherwise ──▶ small results are assumed: a number is 1 (or as asked), a truth false, but true for all() and equal()
  *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique, each is another
  *
