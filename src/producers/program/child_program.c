@@ -27,14 +27,14 @@ static void list_awaited(sigset_t *out)
 
 /* Becomes the program, in the child. A failure goes through the pipe as an errno; success closes the pipe. */
 static void become(char *const *words, const struct mt_environment *environment, const struct mt_children *children,
-                   int failure_end)
+                   int output, int failure_end)
 {
     signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
     sigaction(SIGCHLD, &children->before, NULL);
     sigprocmask(SIG_SETMASK, &children->mask, NULL);
-    if (children->output != MT_OWN_OUTPUT) {
-        dup2(children->output, STDOUT_FILENO);
-        dup2(children->output, STDERR_FILENO);
+    if (output != MT_OWN_OUTPUT) {
+        dup2(output, STDOUT_FILENO);
+        dup2(output, STDERR_FILENO);
     }
     execvpe(words[0], words, environment->entries);
     int error = errno;
@@ -62,14 +62,14 @@ static int read_failure(int end)
 
 /* Forks. *out_error is the errno that kept the child from becoming the program; 0 if it became the program. */
 static mt_status start(char *const *words, const struct mt_environment *environment, const struct mt_children *children,
-                       pid_t *out_child, int *out_error)
+                       int output, pid_t *out_child, int *out_error)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return mt_fail(MT_FAILED, "can't make a pipe: %s", strerror(errno));
     *out_child = fork();
     if (*out_child == 0)
-        become(words, environment, children, ends[1]);
+        become(words, environment, children, output, ends[1]);
     int error = errno;
     close(ends[1]);
     *out_error = *out_child > 0 ? read_failure(ends[0]) : 0;
@@ -77,10 +77,10 @@ static mt_status start(char *const *words, const struct mt_environment *environm
     return *out_child > 0 ? MT_OK : mt_fail(MT_FAILED, "can't start a process: %s", strerror(error));
 }
 
-void mt_children_begin(struct mt_children *children, int output)
+void mt_children_begin(struct mt_children *children)
 {
     const struct sigaction usual = {.sa_handler = SIG_DFL}; /* a child whose SIGCHLD is ignored can't be waited for */
-    *children = (struct mt_children){.output = output};
+    *children = (struct mt_children){0};
     list_awaited(&children->awaited);
     sigaction(SIGCHLD, &usual, &children->before);
     pthread_sigmask(SIG_BLOCK, &children->awaited, &children->mask);
@@ -95,13 +95,13 @@ void mt_children_end(struct mt_children *children)
 }
 
 mt_status mt_child_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
-                         pid_t *out, int *out_code)
+                         int output, pid_t *out, int *out_code)
 {
     int error = 0;
     assert(words[0] != NULL);
     *out = 0;
     *out_code = NOT_STARTED;
-    MT_TRY(start(words, environment, children, out, &error));
+    MT_TRY(start(words, environment, children, output, out, &error));
     if (error == 0) {
         *MT_HOST_ADD(children->running, children->count) = *out;
         return MT_OK;
@@ -129,26 +129,44 @@ static pid_t take_ended(struct mt_children *children, int *out_code)
     return 0;
 }
 
-static void pass_on(const struct mt_children *children, int signal)
+void mt_children_signal(const struct mt_children *children, int signal)
 {
     for (int64_t i = 0; i < children->count; i++)
         kill(children->running[i], signal);
 }
 
+/* Passes a signal on, and keeps one that asks to end. */
+static void take_signal(struct mt_children *children, const siginfo_t *signal)
+{
+    const int number = signal->si_signo;
+    if (is_sent(signal))
+        mt_children_signal(children, number);
+    if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
+        children->ending = number;
+}
+
+/* Takes a signal, for which it waits at most so long. False if none came. */
+static bool wait_for_signal(struct mt_children *children, const struct timespec *most)
+{
+    siginfo_t signal;
+    const int number = sigtimedwait(&children->awaited, &signal, most);
+    if (number > 0)
+        take_signal(children, &signal);
+    return number > 0 || errno != EAGAIN;
+}
+
 pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code)
 {
     enum { MS_PER_SECOND = 1000, NS_PER_MS = 1000000, LOOK_MS = 100 };
+    static const struct timespec at_once = {0};
     const int64_t look_ms = most_ms >= 0 ? most_ms : LOOK_MS; /* another thread may have taken SIGCHLD */
     const struct timespec most = {look_ms / MS_PER_SECOND, look_ms % MS_PER_SECOND * NS_PER_MS};
     pid_t ended;
-    while ((ended = take_ended(children, out_code)) == 0) {
-        siginfo_t signal;
-        const int number = sigtimedwait(&children->awaited, &signal, &most);
-        if (number < 0 && errno == EAGAIN && most_ms >= 0)
+    while ((ended = take_ended(children, out_code)) == 0)
+        if (!wait_for_signal(children, &most) && most_ms >= 0)
             return 0;
-        if (number > 0 && is_sent(&signal))
-            pass_on(children, number);
-    }
+    while (wait_for_signal(children, &at_once)) /* the signal that has ended the program may have been sent to both */
+        continue;
     return ended;
 }
 
@@ -156,8 +174,8 @@ mt_status mt_child_program_run(char *const *words, const struct mt_environment *
 {
     struct mt_children children;
     pid_t child;
-    mt_children_begin(&children, output);
-    mt_status status = mt_child_start(&children, words, environment, &child, out_code);
+    mt_children_begin(&children);
+    mt_status status = mt_child_start(&children, words, environment, output, &child, out_code);
     if (status == MT_OK)
         (void)mt_child_wait(&children, -1, out_code);
     mt_children_end(&children);

@@ -1,7 +1,8 @@
 /* Programs that another program starts in its own place: with its standard streams, folder and signals.
  *
  * Signals of the terminal (Ctrl-C, Ctrl-\\) reach all processes, and this one goes on waiting. Signals that are sent to this
- * one alone are passed on. Signals that were ignored stay ignored for the programs.
+ * one alone are passed on. Either way the caller learns of a signal that asks to end, and starts no further program. Signals
+ * that were ignored stay ignored for the programs.
  *
  * The environment of the programs is given, so that this process's own never changes.
  *
@@ -22,18 +23,22 @@ enum { MT_OWN_OUTPUT = -1 };
 struct mt_children {
     sigset_t awaited, mask;  /* the signals that are passed on; those that were blocked before */
     struct sigaction before; /* the handling of SIGCHLD before */
-    int output;              /* a file for what they print; MT_OWN_OUTPUT: none of its own */
+    int ending;              /* SIGINT, SIGTERM, SIGHUP or SIGQUIT, which this process has received; 0: none */
     pid_t *running;          /* an array for MT_HOST_ADD */
     int64_t count;
 };
 
-void mt_children_begin(struct mt_children *children, int output);
+void mt_children_begin(struct mt_children *children);
 void mt_children_end(struct mt_children *children);
 
-/* Starts `words` (the program and its arguments, ending with NULL), found as a shell finds it, in an environment. Fails with MT_FAILED if it
- * can't be started; *out_code is then 127 if there is no such program, and 126 if there is one. */
+/* Starts `words` (the program and its arguments, ending with NULL), found as a shell finds it, in an environment. It prints to
+ * the file `output`, or for MT_OWN_OUTPUT where this process does. Fails with MT_FAILED if it can't be started; *out_code is
+ * then 127 if there is no such program, and 126 if there is one. */
 mt_status mt_child_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
-                         pid_t *out, int *out_code);
+                         int output, pid_t *out, int *out_code);
+
+/* Sends a signal to all that are running. */
+void mt_children_signal(const struct mt_children *children, int signal);
 
 /* Waits until a program ends, for at most so many milliseconds; -1: as long as it takes. Returns its process, or 0 if none has
  * ended. *out_code is as a shell has it: the exit code, 128 and the number of the signal that ended the program,

@@ -104,7 +104,7 @@ static bool goes_on(void *context, const struct mt_rank_run *run)
 
 static mt_status run_added(struct job *job)
 {
-    MT_TRY(mt_rank_runs_run(&job->runs, goes_on, job));
+    MT_TRY(mt_rank_runs_run(&job->runs, job->how->children, goes_on, job));
     compare(job);
     return MT_OK;
 }
@@ -225,6 +225,7 @@ mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_o
     MT_THEN(status, mt_record_answers_read(ranks->job->answers, take_answer, &job));
     for (int64_t i = 0; i < job.runs.started && outcome->code == 0; i++)
         outcome->code = job.runs.runs[i].code;
+    outcome->is_interrupted = ranks->children->ending != 0;
     mt_rank_runs_end(&job.runs);
     free(job.prints);
     return status;

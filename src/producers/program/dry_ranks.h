@@ -13,7 +13,8 @@ struct mt_dry_ranks {
     const char *only; /* a list for mt_rank_list_read; NULL: the choice is made here */
     const struct mt_program_job *job;
     struct mt_environment *environment;
-    int output; /* as of mt_children_begin */
+    struct mt_children *children; /* without other programs */
+    int output;                   /* as of mt_child_start */
 };
 
 /* Runs the ranks. Sets the outcome's code, its notes, and its stand-ins if ranks were chosen. Fails if a rank can't be

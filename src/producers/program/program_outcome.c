@@ -39,7 +39,13 @@ void mt_program_outcome_release(struct mt_program_outcome *outcome)
 
 bool mt_program_outcome_is_interrupted(const struct mt_program_outcome *outcome)
 {
-    return outcome->code == ENDED_BY_SIGNAL + SIGINT;
+    return outcome->is_interrupted || outcome->code == ENDED_BY_SIGNAL + SIGINT;
+}
+
+int mt_program_outcome_killed_by(const struct mt_program_outcome *outcome)
+{
+    const int signal = outcome->code - ENDED_BY_SIGNAL;
+    return signal == SIGKILL || signal == SIGTERM ? signal : 0;
 }
 
 /* Returns the last line that is not empty, and sets its length. */

@@ -23,6 +23,7 @@ enum { MT_KEEP_OUTPUT = -2 };
 struct mt_program_outcome {
     char *path;                       /* of the trace, absolute; NULL: nothing was recorded */
     int code;                         /* the exit code, as a shell has it; of ranks, the first that is not 0 */
+    bool is_interrupted;              /* this process was told to end while the program ran */
     bool is_many;                     /* it was run as ranks */
     int64_t ranks;                    /* that the program has */
     struct mt_record_answer *answers; /* an array for MT_HOST_ADD; owns its texts */
@@ -44,5 +45,8 @@ void mt_program_outcome_add_failure(const struct mt_program_outcome *outcome, st
 /* Adds the words of a note, or what is missing. */
 void mt_program_note_add(const struct mt_record_answer *answer, struct mt_text *out);
 
-/* True if Ctrl-C ended the program. */
+/* True if Ctrl-C ended the program, or a signal that told this process to end. */
 bool mt_program_outcome_is_interrupted(const struct mt_program_outcome *outcome);
+
+/* Returns the signal by which a user or the kernel killed the program: SIGKILL or SIGTERM. 0: the program ended by itself. */
+int mt_program_outcome_killed_by(const struct mt_program_outcome *outcome);

@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "base/text.h"
-#include "producers/program/child_program.h"
 #include "producers/program/job_folder.h"
 #include "run/handover.h"
 
@@ -102,37 +101,34 @@ static mt_status start_next(struct mt_rank_runs *runs, struct mt_children *child
     struct mt_rank_run *next = &runs->runs[runs->started++];
     mt_rank_program_enter(runs->program, next->rank, runs->environment);
     MT_TRY(leave_word(runs, "rank", next->rank));
-    return mt_child_start(children, runs->program->words, runs->environment, &next->pid, &next->code);
+    return mt_child_start(children, runs->program->words, runs->environment, runs->output, &next->pid, &next->code);
 }
 
-mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),
-                           void *context)
+mt_status mt_rank_runs_run(struct mt_rank_runs *runs, struct mt_children *children,
+                           bool (*goes_on)(void *context, const struct mt_rank_run *run), void *context)
 {
-    struct mt_children children;
     mt_status status = MT_OK;
     int64_t waiting = 0, idle = 0;
     bool is_on = true;
     for (int64_t i = runs->started; status == MT_OK && i < runs->count; i++)
         status = leave_word(runs, "rank", runs->runs[i].rank);
-    mt_children_begin(&children, runs->output);
-    while (children.count > 0 || (status == MT_OK && is_on && runs->started < runs->count)) {
+    while (children->count > 0 || (status == MT_OK && is_on && runs->started < runs->count)) {
         int code;
-        if (status == MT_OK && is_on && runs->started < runs->count && waiting == children.count)
-            status = start_next(runs, &children);
-        const pid_t ended = children.count > 0 ? mt_child_wait(&children, TICK_MS, &code) : 0;
+        if (status == MT_OK && is_on && runs->started < runs->count && waiting == children->count)
+            status = start_next(runs, children);
+        const pid_t ended = children->count > 0 ? mt_child_wait(children, TICK_MS, &code) : 0;
         if (ended > 0) {
             struct mt_rank_run *run = mt_rank_runs_find(runs, ended);
             assert(run != NULL);
             run->code = code;
             (void)leave_word(runs, "gone", run->rank);
-            is_on = is_on && code < ENDED_BY_SIGNAL && goes_on(context, run);
+            is_on = is_on && code < ENDED_BY_SIGNAL && children->ending == 0 && goes_on(context, run);
         }
         if (read_folder(runs, &waiting) != MT_OK)
             waiting = 0;
-        idle = waiting > 0 && waiting == children.count ? idle + 1 : 0;
+        idle = waiting > 0 && waiting == children->count ? idle + 1 : 0;
         if (idle == STUCK_TICKS)
             (void)leave_word(runs, "stuck", -1);
     }
-    mt_children_end(&children);
     return status;
 }

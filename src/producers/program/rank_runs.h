@@ -9,6 +9,7 @@
  * The ranks' side is src/producers/torch/dry/dry_mail.h. Threads: the main one. */
 #pragma once
 
+#include "producers/program/child_program.h"
 #include "producers/program/rank_program.h"
 
 #include <sys/types.h>
@@ -23,7 +24,7 @@ struct mt_rank_run {
 struct mt_rank_runs {
     const struct mt_rank_program *program;
     struct mt_environment *environment; /* of the ranks; borrowed, and changed for each */
-    int output;                         /* as of mt_children_begin */
+    int output;                         /* as of mt_child_start */
     char *mail;                         /* the folder */
     struct mt_rank_run *runs;           /* an array for MT_HOST_ADD, in the order in which they begin */
     int64_t count, started;
@@ -42,6 +43,7 @@ int64_t mt_rank_runs_add(struct mt_rank_runs *runs, int64_t rank);
 struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid);
 
 /* Runs those that were not run yet, and those that they want. No further one begins after one that was ended by a signal, or of
- * which `goes_on` says no. Fails with MT_FAILED if a program can't be started; its code is stored. */
-mt_status mt_rank_runs_run(struct mt_rank_runs *runs, bool (*goes_on)(void *context, const struct mt_rank_run *run),
-                           void *context);
+ * which `goes_on` says no. `children` has no other programs. Fails
+ * with MT_FAILED if a program can't be started; its code is stored. */
+mt_status mt_rank_runs_run(struct mt_rank_runs *runs, struct mt_children *children,
+                           bool (*goes_on)(void *context, const struct mt_rank_run *run), void *context);

@@ -1,0 +1,27 @@
+/* Dry runs side by side, each in a process of its own. A program of many ranks runs by itself: its ranks run side by side.
+ *
+ * Threads: one at a time. */
+#pragma once
+
+#include "producers/program/dry_child.h"
+
+/* A dry run to make. Set child, words and output, and zero the rest. */
+struct mt_dry_task {
+    struct mt_dry_child child; /* its texts are borrowed */
+    char *const *words;        /* borrowed */
+    int output;                /* a file, MT_OWN_OUTPUT or MT_KEEP_OUTPUT */
+
+    /* Set once it has ended. A program that fails is no failure. The caller releases the outcome of every task. */
+    mt_status status; /* as of mt_dry_child_run */
+    struct mt_program_outcome outcome;
+
+    bool ends_all; /* `ended` may set it: no further task begins, and the others that run are terminated unreported */
+};
+
+enum { MT_MOST_JOBS = 1024 };
+
+/* Runs the tasks, at most `jobs` at a time; 0: as many as there are processors, but no more than free host memory allows.
+ * Calls `ended`, unless it is NULL, on this thread, in the order in which tasks end; mt_last_error() has the text of a task's
+ * failure then. After Ctrl-C or SIGTERM no further task begins, and it fails with MT_FAILED, "interrupted". */
+mt_status mt_dry_tasks_run(struct mt_dry_task *tasks, size_t count, int64_t jobs,
+                           void (*ended)(void *context, struct mt_dry_task *task), void *context);
