@@ -835,7 +835,7 @@ MEMTRACE_API memtrace_status memtrace_program_run(const memtrace_program_options
 /* A dry run with changes of the program. */
 typedef struct memtrace_trial {
     const char *changes; /* "checkpoint", "autocast,flash"; "": the program as it is */
-    const char *outcome; /* "ran", "refused" (a change does not apply), or "failed" */
+    const char *outcome; /* "ran", "refused" (a change does not apply), "failed", or "killed" (from outside) */
     const char *words;   /* where the change was made, why not, or how the program failed */
     int fits;
     uint64_t requested_bytes, allocated_bytes, reserved_bytes; /* peaks of a trial that ran */

@@ -12,6 +12,7 @@ struct program {
     bool refused[MT_DRY_CHANGE_COUNT];
     bool flash_needs_autocast;
     int trials;
+    int killed_trial; /* its number, from 1; 0: none */
 };
 
 static bool is_refused(const struct program *program, const struct mt_dry_changes *changes)
@@ -22,9 +23,8 @@ static bool is_refused(const struct program *program, const struct mt_dry_change
     return program->flash_needs_autocast && changes->has[MT_DRY_FLASH] && !changes->has[MT_DRY_AUTOCAST];
 }
 
-static mt_status make_trial(void *context, struct mt_dry_trial *trial)
+static void make_trial(struct program *program, struct mt_dry_trial *trial)
 {
-    struct program *program = context;
     int reserved = program->plain;
     program->trials++;
     mt_text_add(&trial->words, "trial %d", program->trials);
@@ -32,12 +32,21 @@ static mt_status make_trial(void *context, struct mt_dry_trial *trial)
         reserved -= trial->changes.has[i] ? program->saves[i] : 0;
     trial->outcome = is_refused(program, &trial->changes) ? MT_TRIAL_REFUSED : MT_TRIAL_RAN;
     trial->peak = (struct mt_replay_result){.reserved_bytes = (uint64_t)reserved * MIB, .fits = reserved <= CAPACITY};
+    if (program->killed_trial == program->trials)
+        trial->outcome = MT_TRIAL_KILLED;
+}
+
+/* Makes the last one first, since the order is not promised. */
+static mt_status make_trials(void *context, struct mt_dry_trial *const *trials, size_t count)
+{
+    while (count-- > 0)
+        make_trial(context, trials[count]);
     return MT_OK;
 }
 
 static void find(struct program *program, struct mt_dry_fit *out)
 {
-    assert_int_equal(mt_dry_fit_find(make_trial, program, out), MT_OK);
+    assert_int_equal(mt_dry_fit_find(make_trials, program, out), MT_OK);
 }
 
 static void assert_best(const struct mt_dry_fit *fit, const char *names)
@@ -111,6 +120,30 @@ static void a_program_that_fits_is_tried_with_each_change_alone(void **state)
     mt_dry_fit_release(&fit);
 }
 
+static void a_killed_combination_is_no_answer(void **state)
+{
+    (void)state;
+    struct program program = {.plain = 200,
+                              .saves = {[MT_DRY_CHECKPOINT] = 60, [MT_DRY_AUTOCAST] = 31},
+                              .killed_trial = 1 + MT_DRY_CHANGE_COUNT + 1};
+    struct mt_dry_fit fit;
+    assert_int_equal(mt_dry_fit_find(make_trials, &program, &fit), MT_FAILED);
+    assert_string_equal(mt_last_error(), "trial 10");
+    mt_dry_fit_release(&fit);
+}
+
+static void a_killed_change_is_not_counted(void **state)
+{
+    (void)state;
+    struct program program = {
+        .plain = 150, .saves = {[MT_DRY_CHECKPOINT] = 90, [MT_DRY_BF16_WEIGHTS] = 60}, .killed_trial = 2};
+    struct mt_dry_fit fit;
+    find(&program, &fit);
+    assert_int_equal(fit.single[MT_DRY_CHECKPOINT].outcome, MT_TRIAL_KILLED);
+    assert_best(&fit, "bf16-weights");
+    mt_dry_fit_release(&fit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -119,6 +152,8 @@ int main(void)
         cmocka_unit_test(flash_is_tried_again_where_there_is_bf16),
         cmocka_unit_test(what_nothing_helps_has_no_best_and_nothing_combined),
         cmocka_unit_test(a_program_that_fits_is_tried_with_each_change_alone),
+        cmocka_unit_test(a_killed_change_is_not_counted),
+        cmocka_unit_test(a_killed_combination_is_no_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

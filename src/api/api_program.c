@@ -301,7 +301,8 @@ static memtrace_trial make_trial(const struct mt_dry_trial *trial)
     static const char *const outcomes[] = {[MT_TRIAL_NOT_MADE] = "not made",
                                            [MT_TRIAL_RAN] = "ran",
                                            [MT_TRIAL_REFUSED] = "refused",
-                                           [MT_TRIAL_FAILED] = "failed"};
+                                           [MT_TRIAL_FAILED] = "failed",
+                                           [MT_TRIAL_KILLED] = "killed"};
     const bool ran = trial->outcome == MT_TRIAL_RAN;
     struct mt_text changes = {0};
     mt_dry_changes_add_names(&trial->changes, &changes);

@@ -101,7 +101,9 @@ static mt_status combine(mt_dry_try make, void *context, struct mt_dry_fit *fit)
         tried[added] = true;
         *trial = (struct mt_dry_trial){.changes = base->changes};
         trial->changes.has[added] = true;
-        mt_status status = make(context, trial);
+        mt_status status = make(context, &trial, 1);
+        if (status == MT_OK && trial->outcome == MT_TRIAL_KILLED)
+            status = mt_fail(MT_FAILED, "%s", mt_text_get(&trial->words));
         if (status == MT_OK && is_less(trial, base)) {
             base = trial;
             fit->combined_count++;
@@ -113,20 +115,27 @@ static mt_status combine(mt_dry_try make, void *context, struct mt_dry_fit *fit)
     return MT_OK;
 }
 
+/* True if the program fits as it is or with a single change. */
+static bool is_found(const struct mt_dry_fit *fit)
+{
+    for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++)
+        if (fits(&fit->single[change]))
+            return true;
+    return fits(&fit->plain);
+}
+
 mt_status mt_dry_fit_find(mt_dry_try make, void *context, struct mt_dry_fit *out)
 {
-    bool is_found;
+    struct mt_dry_trial *first[1 + MT_DRY_CHANGE_COUNT] = {&out->plain};
     *out = (struct mt_dry_fit){0};
-    MT_TRY(make(context, &out->plain));
-    if (out->plain.outcome != MT_TRIAL_RAN)
-        return MT_OK;
-    is_found = out->plain.peak.fits;
     for (mt_dry_change change = 0; change < MT_DRY_CHANGE_COUNT; change++) {
         out->single[change].changes.has[change] = true;
-        MT_TRY(make(context, &out->single[change]));
-        is_found = is_found || fits(&out->single[change]);
+        first[1 + change] = &out->single[change];
     }
-    return is_found ? MT_OK : combine(make, context, out);
+    MT_TRY(make(context, first, 1 + MT_DRY_CHANGE_COUNT));
+    if (out->plain.outcome != MT_TRIAL_RAN || is_found(out))
+        return MT_OK;
+    return combine(make, context, out);
 }
 
 void mt_dry_fit_release(struct mt_dry_fit *fit)

@@ -1,7 +1,7 @@
 /* Finds out if a program that is run dry fits a device, and which changes of it would make it fit. Each answer is a dry run
  * of the program with the changes made, which the caller supplies; nothing is estimated.
  *
- *   as it is ──▶ each change alone ──▶ if none fits: the one that reserves least, with others, as long as they lower it
+ *   as it is, and each change alone ──▶ if none fits: the one that reserves least, with others, as long as they lower it
  *
  * Threads: any. */
 #pragma once
@@ -39,7 +39,8 @@ typedef enum mt_trial_outcome {
     MT_TRIAL_NOT_MADE, /* the trial was not necessary, or was not begun */
     MT_TRIAL_RAN,
     MT_TRIAL_REFUSED, /* a change does not apply */
-    MT_TRIAL_FAILED   /* the program failed by itself with it */
+    MT_TRIAL_FAILED,  /* the program failed by itself with it */
+    MT_TRIAL_KILLED   /* a user or the kernel killed it, so nothing is known */
 } mt_trial_outcome;
 
 /* A dry run with changes. Invariant: peak is of a trial that ran. */
@@ -51,8 +52,9 @@ struct mt_dry_trial {
     struct mt_text words;         /* where the change was made, why not, or how the program failed; owned */
 };
 
-/* Makes a trial: runs the program with trial->changes, and sets the rest. A program that fails is no failure. */
-typedef mt_status (*mt_dry_try)(void *context, struct mt_dry_trial *trial);
+/* Makes trials, in any order: runs the program with trial->changes, and sets the rest. A program that fails is no failure. If the
+ * program fails as it is, the other trials may be left as they are. */
+typedef mt_status (*mt_dry_try)(void *context, struct mt_dry_trial *const *trials, size_t count);
 
 /* All that is found.
  * Invariants: nothing is combined if the program fits as it is, or with a single change; each of combined[] has one change
@@ -64,8 +66,8 @@ struct mt_dry_fit {
     size_t combined_count;
 };
 
-/* Finds the answer, with a trial for each change, and one for each that is added to others. If the program as it is fails
- * nothing else is tried. Fails as a trial does. Release in any case. */
+/* Finds the answer, with a trial for each change, and one for each that is added to others. Fails as a trial does, and with
+ * MT_FAILED if a trial of several changes was killed. Release in any case. */
 mt_status mt_dry_fit_find(mt_dry_try make, void *context, struct mt_dry_fit *out);
 void mt_dry_fit_release(struct mt_dry_fit *fit);
 

@@ -1,8 +1,11 @@
 #include "analysis/fit/program_fit.h"
 
 #include "analysis/fit/replayed_fit.h"
+#include "base/memory.h"
+#include "producers/program/dry_tasks.h"
 #include "producers/program/job_folder.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* More memory than a program asks for, by which a change tells all that it saves. */
@@ -93,6 +96,19 @@ static void take_changes(const struct mt_program_outcome *outcome, struct mt_dry
     }
 }
 
+/* Takes how a program failed, or which signal killed it. */
+static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry_trial *trial)
+{
+    const int signal = mt_program_outcome_killed_by(outcome);
+    trial->outcome = signal != 0 ? MT_TRIAL_KILLED : MT_TRIAL_FAILED;
+    if (signal != 0) {
+        mt_text_add(&trial->words, "the dry run was killed by signal %d (not counted)", signal);
+        return;
+    }
+    mt_text_add(&trial->words, "the program fails %s: ", is_plain(trial) ? "as it is" : "with it");
+    mt_program_outcome_add_failure(outcome, &trial->words);
+}
+
 static mt_status take_outcome(struct trials *trials, const struct mt_program_outcome *outcome,
                               struct mt_dry_trial *trial)
 {
@@ -102,9 +118,7 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
     if (mt_program_outcome_is_interrupted(outcome))
         return mt_fail(MT_FAILED, "interrupted");
     if (outcome->code != 0) {
-        trial->outcome = MT_TRIAL_FAILED;
-        mt_text_add(&trial->words, "the program fails %s: ", is_plain(trial) ? "as it is" : "with it");
-        mt_program_outcome_add_failure(outcome, &trial->words);
+        take_failure(outcome, trial);
         return MT_OK;
     }
     for (size_t i = 0; i < outcome->count; i++)
@@ -116,48 +130,115 @@ static mt_status take_outcome(struct trials *trials, const struct mt_program_out
     return MT_OK;
 }
 
-/* Runs the program with a trace in a folder of the trial. */
-static mt_status run_in(const char *folder, struct trials *trials, struct mt_dry_trial *trial)
-{
-    const struct mt_program_fit_observer *observer = trials->observer;
-    struct mt_program_outcome outcome;
-    struct mt_text trace = {0}, changes = {0};
-    mt_text_add(&trace, "%s/trial.db", folder);
-    mt_dry_changes_add_names(&trial->changes, &changes);
-    const struct mt_dry_child child = {
-        .options = trials->program, .device = trials->roomy, .trace = trace.data, .changes = changes.data};
-    mt_status status = mt_dry_child_run(&child, trials->program->words, MT_KEEP_OUTPUT, &outcome);
-    if (status == MT_OK && is_plain(trial) && observer != NULL)
-        observer->plain_ran(observer->context, &outcome);
-    if (outcome.code != 0 && is_plain(trial))
-        mt_text_add(&trials->found->said, "%s", mt_text_get(&outcome.said));
-    MT_THEN(status, take_outcome(trials, &outcome, trial));
-    mt_program_outcome_release(&outcome);
-    mt_text_release(&trace);
-    mt_text_release(&changes);
-    return status;
-}
+/* ---- trials side by side ---- */
 
-static mt_status run_trial(struct trials *trials, struct mt_dry_trial *trial)
-{
+/* A trial with the folder of its trace. Owns its texts. */
+struct attempt {
+    struct mt_dry_trial *trial;
     char *folder;
-    if (trials->observer != NULL)
-        trials->observer->begins(trials->observer->context, trial);
-    MT_TRY(mt_job_folder_make(&folder));
-    mt_status status = run_in(folder, trials, trial);
-    mt_job_folder_remove(folder);
-    return status;
+    struct mt_text trace, changes;
+};
+
+/* Trials that run side by side. tasks[i] belongs to attempts[i]. */
+struct batch {
+    struct trials *trials;
+    struct mt_dry_task *tasks;
+    struct attempt *attempts;
+    size_t count, ended;
+    struct mt_error error; /* the first failure */
+};
+
+/* Takes the outcome of a program, and tells the observer. */
+static mt_status take_task(struct batch *batch, const struct mt_dry_task *task, struct mt_dry_trial *trial)
+{
+    const struct mt_program_fit_observer *observer = batch->trials->observer;
+    MT_TRY(task->status);
+    if (is_plain(trial) && observer != NULL)
+        observer->plain_ran(observer->context, &task->outcome);
+    if (is_plain(trial) && task->outcome.code != 0)
+        mt_text_add(&batch->trials->found->said, "%s", mt_text_get(&task->outcome.said));
+    MT_TRY(take_outcome(batch->trials, &task->outcome, trial));
+    if (observer != NULL)
+        observer->ended(observer->context, trial, ++batch->ended, batch->count);
+    return MT_OK;
 }
 
-static mt_status make_trial(void *context, struct mt_dry_trial *trial)
+/* Is called when a trial has ended. Nothing else is of use after a failure, or if the program fails as it is. */
+static void end_trial(void *context, struct mt_dry_task *task)
 {
-    struct trials *trials = context;
+    struct batch *batch = context;
+    struct attempt *attempt = &batch->attempts[task - batch->tasks];
+    mt_status status = take_task(batch, task, attempt->trial);
+    if (status != MT_OK && batch->error.status == MT_OK)
+        batch->error = mt_error_save(status);
+    task->ends_all = status != MT_OK || (is_plain(attempt->trial) && attempt->trial->outcome != MT_TRIAL_RAN);
+    mt_job_folder_remove(attempt->folder); /* the trace of a trial may be large */
+    attempt->folder = NULL;
+}
+
+/* Adds a trial to the batch. */
+static mt_status add_trial(struct batch *batch, struct mt_dry_trial *trial)
+{
+    const struct trials *trials = batch->trials;
+    struct attempt *attempt = &batch->attempts[batch->count];
+    struct mt_dry_task *task = &batch->tasks[batch->count++];
+    attempt->trial = trial;
+    MT_TRY(mt_job_folder_make(&attempt->folder));
+    mt_text_add(&attempt->trace, "%s/trial.db", attempt->folder);
+    mt_dry_changes_add_names(&trial->changes, &attempt->changes);
+    task->child = (struct mt_dry_child){.options = trials->program,
+                                        .device = trials->roomy,
+                                        .trace = attempt->trace.data,
+                                        .changes = attempt->changes.data};
+    task->words = trials->program->words;
+    task->output = MT_KEEP_OUTPUT;
+    return MT_OK;
+}
+
+static mt_status run_batch(struct batch *batch)
+{
+    const struct mt_program_fit_observer *observer = batch->trials->observer;
+    if (observer != NULL && batch->count > 1)
+        observer->begins(observer->context, batch->count);
+    mt_status status = mt_dry_tasks_run(batch->tasks, batch->count, batch->trials->program->jobs, end_trial, batch);
+    return mt_error_restore(&batch->error, status);
+}
+
+static void release_batch(struct batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        mt_program_outcome_release(&batch->tasks[i].outcome);
+        mt_job_folder_remove(batch->attempts[i].folder);
+        mt_text_release(&batch->attempts[i].trace);
+        mt_text_release(&batch->attempts[i].changes);
+    }
+    free(batch->tasks);
+    free(batch->attempts);
+}
+
+/* True, and the trial refused, if the card can't do what its changes need. */
+static bool is_refused(const struct trials *trials, struct mt_dry_trial *trial)
+{
     if (!trials->lacks_bf16 || (!trial->changes.has[MT_DRY_AUTOCAST] && !trial->changes.has[MT_DRY_BF16_WEIGHTS]))
-        return run_trial(trials, trial);
+        return false;
     trial->outcome = MT_TRIAL_REFUSED;
     mt_text_add(&trial->words, "%s has no units for bf16, which would be emulated there, and slow",
                 trials->device->name);
-    return MT_OK;
+    return true;
+}
+
+static mt_status make_trials(void *context, struct mt_dry_trial *const *trials, size_t count)
+{
+    struct batch batch = {.trials = context,
+                          .tasks = mt_host_alloc(count * sizeof *batch.tasks),
+                          .attempts = mt_host_alloc(count * sizeof *batch.attempts)};
+    mt_status status = MT_OK;
+    for (size_t i = 0; i < count && status == MT_OK; i++)
+        if (!is_refused(context, trials[i]))
+            status = add_trial(&batch, trials[i]);
+    MT_THEN(status, run_batch(&batch));
+    release_batch(&batch);
+    return status;
 }
 
 mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct mt_fit_device *device,
@@ -170,7 +251,7 @@ mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct
     trials.lacks_bf16 = card.bf16_matrix_rate == 0;
     mt_device_spell_simulated(&card, ENOUGH_BYTES, trials.roomy);
     MT_TRY(mt_dry_options_check(program, trials.roomy));
-    return mt_dry_fit_find(make_trial, &trials, &out->fit);
+    return mt_dry_fit_find(make_trials, &trials, &out->fit);
 }
 
 void mt_program_fit_release(struct mt_program_fit *found)

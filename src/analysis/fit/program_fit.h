@@ -10,8 +10,10 @@
 /* Receives what happens while changes are tried. All members are set; NULL in its place: nobody listens. */
 struct mt_program_fit_observer {
     void *context;
-    /* Is called before each trial. */
-    void (*begins)(void *context, const struct mt_dry_trial *trial);
+    /* Is called before several trials, which run side by side. */
+    void (*begins)(void *context, size_t count);
+    /* Is called after each trial. It is the one with that number, from 1, that has ended, of `count`. */
+    void (*ended)(void *context, const struct mt_dry_trial *trial, size_t number, size_t count);
     /* Is called after the trial of the program as it is. */
     void (*plain_ran)(void *context, const struct mt_program_outcome *outcome);
 };
@@ -26,7 +28,8 @@ struct mt_program_fit {
 };
 
 /* Tries the program's changes. The dry runs are kept nowhere. A program that fails is no failure: see fit.plain. Fails for
- * options that a dry run does not support, and if the program can't be started or takes no memory of a card. Release *out in
+ * options that a dry run does not support, if the program can't be started or takes no memory of a card, and if a dry run is
+ * killed without which there is no answer. Release *out in
  * any case. */
 mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct mt_fit_device *device,
                               const struct mt_program_fit_observer *observer, struct mt_program_fit *out);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
-#include "producers/program/dry_child.h"
+#include "producers/program/dry_tasks.h"
 #include "producers/program/rank_program.h"
 
 /* Values before parsing. */
@@ -23,7 +23,9 @@
         MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
                   .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
-                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)")
+                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)"),                 \
+        MT_OPTION(INTEGER, type, dry.jobs, "--jobs", .value = "N", .low = 1, .high = MT_MOST_JOBS,                     \
+                  .help = "processes to run at a time (default: as many as processors and host memory allow)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \
     MT_OPTION(REST, type, dry.words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,                     \
               .help = "what to run dry, and its arguments, which are left as they are")

@@ -168,13 +168,29 @@ static mt_status print_answer(const struct asked *asked, const struct mt_program
 
 /* ---- while changes are tried ---- */
 
-static void note_trial(void *context, const struct mt_dry_trial *trial)
+static void note_begin(void *context, size_t count)
 {
     (void)context;
-    struct mt_text title = {0};
-    mt_dry_changes_add(&trial->changes, &title);
-    mt_note("dry run %s", title.length > 0 ? mt_text_get(&title) : "as it is");
-    mt_text_release(&title);
+    mt_note("%zu dry runs: the program as it is, and with each change", count);
+}
+
+/* Notes the result of a trial: "3 of 9: fused optimizer: 7.75 GiB reserved, does not fit". */
+static void note_trial(void *context, const struct mt_dry_trial *trial, size_t number, size_t count)
+{
+    (void)context;
+    struct mt_text line = {0};
+    if (count > 1)
+        mt_text_add(&line, "%zu of %zu: ", number, count);
+    const size_t begin = line.length;
+    mt_dry_changes_add(&trial->changes, &line);
+    mt_text_add(&line, "%s: ", line.length > begin ? "" : "as it is");
+    if (trial->outcome == MT_TRIAL_RAN)
+        mt_text_add(&line, "%s reserved, %s", MT_SIZE(trial->peak.reserved_bytes),
+                    trial->peak.fits ? "fits" : "does not fit");
+    else
+        mt_text_add_visible(&line, mt_text_get(&trial->words));
+    mt_note("%s", line.data);
+    mt_text_release(&line);
 }
 
 /* Notes what the first dry run noted, which holds for all. */
@@ -187,16 +203,19 @@ static void note_plain(void *context, const struct mt_program_outcome *outcome)
             mt_program_process_note(&outcome->answers[i]);
 }
 
-/* Fails for a program that fails as it is, with the end of its output. */
+/* Fails for a program that fails as it is, with the end of its output, and for a dry run of it that was killed. */
 static mt_status fail_program(const struct mt_program_fit *found)
 {
+    if (found->fit.plain.outcome == MT_TRIAL_KILLED)
+        return mt_fail(MT_FAILED, "there is no answer: %s. If host memory was full, try --jobs 1",
+                       mt_text_get(&found->fit.plain.words));
     fputs(mt_text_get(&found->said), stderr);
     return mt_fail(MT_FAILED, "the program fails as it is, without a change; see above");
 }
 
 mt_status mt_program_fit(const struct mt_dry_options *program, const struct mt_fit_device *device, mt_report_form form)
 {
-    static const struct mt_program_fit_observer observer = {NULL, note_trial, note_plain};
+    static const struct mt_program_fit_observer observer = {NULL, note_begin, note_trial, note_plain};
     const struct asked asked = {program, device};
     struct mt_program_fit found;
     mt_status status = mt_dry_hint(mt_program_fit_find(program, device, &observer, &found), program);
