@@ -8,7 +8,7 @@
 static void each_rank_is_run_with_its_place(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 4 --cards 2 -- " PRINT_RANK);
+    const struct said *said = MEMTRACE("dry-run --jobs 1 --ranks 4 --cards 2 -- " PRINT_RANK);
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "0/4 0/2 0\n1/4 1/2 0\n2/4 0/2 1\n3/4 1/2 1\n");
 }
@@ -17,7 +17,7 @@ static void torchruns_words_say_how_many(void **state)
 {
     (void)state;
     const struct said *said =
-        MEMTRACE("dry-run -- torchrun --nnodes=1:2 --nproc_per_node 2 --rdzv-id 7 --no-python " PRINT_RANK);
+        MEMTRACE("dry-run --jobs 1 -- torchrun --nnodes=1:2 --nproc_per_node 2 --rdzv-id 7 --no-python " PRINT_RANK);
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "0/4 0/2 0\n1/4 1/2 0\n2/4 0/2 1\n3/4 1/2 1\n");
 }
@@ -25,8 +25,8 @@ static void torchruns_words_say_how_many(void **state)
 static void more_nodes_than_torchruns_words_say_can_be_asked_for(void **state)
 {
     (void)state;
-    const struct said *said =
-        MEMTRACE("dry-run --ranks 512 --only 0,510-511 -- torchrun --nproc-per-node 8 --no-python " PRINT_RANK);
+    const struct said *said = MEMTRACE(
+        "dry-run --jobs 1 --ranks 512 --only 0,510-511 -- torchrun --nproc-per-node 8 --no-python " PRINT_RANK);
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "0/512 0/8 0\n510/512 6/8 63\n511/512 7/8 63\n");
 }
@@ -47,7 +47,7 @@ static void python_is_started_as_torchrun_would(void **state)
 static void of_many_alike_ranks_some_are_run(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 12 --cards 4 -- sh -c 'echo $RANK'");
+    const struct said *said = MEMTRACE("dry-run --jobs 1 --ranks 12 --cards 4 -- sh -c 'echo $RANK'");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "0\n1\n2\n4\n8\n11\n"); /* 12 = 2 * 2 * 3 */
     assert_says(said->err, "rank 0 stands for 12 of 12 ranks");
@@ -57,7 +57,7 @@ static void of_many_alike_ranks_some_are_run(void **state)
 static void a_rank_that_waits_lets_the_next_begin(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 4 --only 0,1 -- sh -c '" READ_SETTING(
+    const struct said *said = MEMTRACE("dry-run --jobs 1 --ranks 4 --only 0,1 -- sh -c '" READ_SETTING(
         "mail", "mail") "cd $mail;"
                         "if [ $RANK = 0 ]; then"
                         "  touch wanted.3 waits.0;"
@@ -67,6 +67,33 @@ static void a_rank_that_waits_lets_the_next_begin(void **state)
                         "echo $RANK'");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->out, "1\n3\n0\n");
+}
+
+/* Rank 0 ends once all have begun. */
+static void ranks_run_side_by_side(void **state)
+{
+    (void)state;
+    const struct said *said =
+        MEMTRACE("dry-run --jobs 3 --ranks 3 -- sh -c '"
+                 "touch began.$RANK; until [ -e began.0 ] && [ -e began.1 ] && [ -e began.2 ]; do sleep 0.01; done'");
+    assert_int_equal(said->code, MT_NO_DRY_RUN);
+}
+
+/* The last rank is the first to answer. */
+static void ranks_are_reported_in_their_order(void **state)
+{
+    (void)state;
+    const struct said *said = shell("cat >rank.sh <<'END'\n" READ_SETTING(
+        "answers", "answers") "\n"
+                              "[ $RANK = 1 ] || until [ -e done ]; do sleep 0.01; done\n"
+                              "printf 'note\\t%%s\\t0\\tof %%s\\n' $$ $RANK >>\"$answers\"\n"
+                              "touch done\n"
+                              "END\n"
+                              "\"$M\" dry-run --jobs 2 --ranks 2 -- sh rank.sh");
+    assert_int_equal(said->code, MT_NO_DRY_RUN);
+    assert_string_equal(said->err, "memtrace: rank 0: of 0\n"
+                                   "memtrace: rank 1: of 1\n"
+                                   "memtrace: no dry run took place: the program did not import PyTorch\n");
 }
 
 static void ranks_that_wait_for_each_other_are_told(void **state)
@@ -83,7 +110,7 @@ static void ranks_that_wait_for_each_other_are_told(void **state)
 static void after_a_rank_that_fails_no_other_begins(void **state)
 {
     (void)state;
-    const struct said *said = MEMTRACE("dry-run --ranks 4 -- sh -c 'echo $RANK; exit $((RANK * 7))'");
+    const struct said *said = MEMTRACE("dry-run --jobs 1 --ranks 4 -- sh -c 'echo $RANK; exit $((RANK * 7))'");
     assert_int_equal(said->code, 7);
     assert_string_equal(said->out, "0\n1\n");
 }
@@ -113,7 +140,8 @@ static void what_several_ranks_note_is_told_once(void **state)
 static void a_signal_ends_all(void **state)
 {
     (void)state;
-    const struct said *said = shell("\"$M\" dry-run --ranks 4 -- sh -c 'echo $RANK; kill -TERM $PPID; exec sleep 20'");
+    const struct said *said =
+        shell("\"$M\" dry-run --jobs 1 --ranks 4 -- sh -c 'echo $RANK; kill -TERM $PPID; exec sleep 20'");
     assert_int_equal(said->code, 128 + 15);
     assert_string_equal(said->out, "0\n");
 }
@@ -129,7 +157,7 @@ static void the_mail_is_removed(void **state)
 static void a_sweep_runs_the_ranks_of_each_cell_and_of_no_other_number(void **state)
 {
     (void)state;
-    const struct said *said = shell("\"$M\" sweep --vary n=2,3 -- torchrun --nproc-per-node @n --no-python "
+    const struct said *said = shell("\"$M\" sweep --jobs 1 --vary n=2,3 -- torchrun --nproc-per-node @n --no-python "
                                     "sh -c 'echo $RANK/$WORLD_SIZE >>seen; echo not told'");
     assert_int_equal(said->code, 0);
     assert_null(strstr(said->out, "not told"));
@@ -145,7 +173,7 @@ static void what_ranks_of_a_fit_note_is_told_once(void **state)
                   "answers", "answers") "\n"
                                         "printf 'note\\t%%s\\t0\\tall say this\\n' $$ >>\"$answers\"\n"
                                         "END\n"
-                                        "\"$M\" fit --ranks 4 --only 0,2-3 -- sh rank.sh");
+                                        "\"$M\" fit --jobs 1 --ranks 4 --only 0,2-3 -- sh rank.sh");
     assert_int_equal(said->code, 1);
     assert_says(said->err, "memtrace: ranks 0, 2-3: all say this\n");
     assert_says(said->err, "the program took no memory of a card");
@@ -196,6 +224,8 @@ int main(void)
         RANKS_TEST(python_is_started_as_torchrun_would),
         RANKS_TEST(of_many_alike_ranks_some_are_run),
         RANKS_TEST(a_rank_that_waits_lets_the_next_begin),
+        RANKS_TEST(ranks_run_side_by_side),
+        RANKS_TEST(ranks_are_reported_in_their_order),
         RANKS_TEST(ranks_that_wait_for_each_other_are_told),
         RANKS_TEST(after_a_rank_that_fails_no_other_begins),
         RANKS_TEST(what_several_ranks_note_is_told_once),

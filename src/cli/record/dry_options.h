@@ -19,11 +19,11 @@
         MT_OPTION(BYTES, type, dry.free, "--free", .value = "SIZE", .keeps_text = true,                                \
                   .help = "how much of the card is free, where other processes use the rest (all of it)"),             \
         MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
-                  .help = "number of ranks to run, one after another (default: from the torchrun command line)"),      \
+                  .help = "number of ranks to run (default: from the torchrun command line)"),                         \
         MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
                   .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
-                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)"),                 \
+                  .help = "value assumed for numbers that are not computed, such as a loss (default: 1)"),             \
         MT_OPTION(INTEGER, type, dry.jobs, "--jobs", .value = "N", .low = 1, .high = MT_MOST_JOBS,                     \
                   .help = "processes to run at a time (default: as many as processors and host memory allow)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \

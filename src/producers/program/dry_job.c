@@ -98,14 +98,16 @@ mt_status mt_dry_job_start(struct mt_dry_job *job, struct mt_children *children,
     return mt_child_start(children, job->words.words, &job->environment, job->output, out, out_code);
 }
 
-mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *children, struct mt_program_outcome *outcome)
+mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *children, int64_t limit,
+                               struct mt_program_outcome *outcome)
 {
     const struct mt_dry_ranks ranks = {.program = &job->program,
                                        .only = job->child->options->only,
                                        .job = &job->files,
                                        .environment = &job->environment,
                                        .children = children,
-                                       .output = job->output};
+                                       .output = job->output,
+                                       .limit = limit};
     return mt_dry_ranks_run(&ranks, outcome);
 }
 

@@ -33,8 +33,8 @@ mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words,
 /* Starts the program, which is one process. Fails as mt_child_start does. */
 mt_status mt_dry_job_start(struct mt_dry_job *job, struct mt_children *children, pid_t *out, int *out_code);
 
-/* Runs the ranks of a program from begin to end. `children` has no other programs. Fails as mt_dry_ranks_run does. */
-mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *children,
+/* Runs the ranks of a program from begin to end, `limit` at a time. `children` has no other programs. Fails as mt_dry_ranks_run does. */
+mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *children, int64_t limit,
                                struct mt_program_outcome *outcome);
 
 /* Removes the files. Sets the outcome's path, is_many and kept output. */

@@ -194,9 +194,8 @@ static bool is_note(const struct mt_record_answer *answer)
 }
 
 /* Keeps an answer. The notes of ranks are merged, the notes of other processes are not. */
-static void take_answer(void *context, const struct mt_record_answer *answer)
+static void take_answer(struct job *job, const struct mt_record_answer *answer)
 {
-    struct job *job = context;
     const struct mt_rank_run *run = mt_rank_runs_find(&job->runs, (pid_t)answer->pid);
     struct mt_text words = {0};
     if (run == NULL || !is_note(answer)) {
@@ -208,6 +207,22 @@ static void take_answer(void *context, const struct mt_record_answer *answer)
     mt_text_release(&words);
 }
 
+/* Takes the answers rank by rank, since ranks that run side by side answer in any order, and then those of other processes. */
+static mt_status take_answers(struct job *job)
+{
+    struct mt_program_outcome all = {0};
+    mt_status status = mt_record_answers_read(job->how->job->answers, mt_program_outcome_keep, &all);
+    for (int64_t i = 0; i < job->runs.started; i++)
+        for (size_t k = 0; k < all.count; k++)
+            if (all.answers[k].pid == job->runs.runs[i].pid)
+                take_answer(job, &all.answers[k]);
+    for (size_t k = 0; k < all.count; k++)
+        if (mt_rank_runs_find(&job->runs, (pid_t)all.answers[k].pid) == NULL)
+            take_answer(job, &all.answers[k]);
+    mt_program_outcome_release(&all);
+    return status;
+}
+
 static mt_status run_chosen(struct job *job, const char *only)
 {
     if (only != NULL)
@@ -217,12 +232,17 @@ static mt_status run_chosen(struct job *job, const char *only)
 
 mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_outcome *outcome)
 {
-    struct job job = {.how = ranks, .program = ranks->program, .outcome = outcome};
+    struct job job = {.how = ranks,
+                      .program = ranks->program,
+                      .runs = {.program = ranks->program,
+                               .environment = ranks->environment,
+                               .output = ranks->output,
+                               .limit = ranks->limit},
+                      .outcome = outcome};
     outcome->ranks = ranks->program->ranks;
-    mt_status status =
-        mt_rank_runs_begin(ranks->program, ranks->job->folder, ranks->environment, ranks->output, &job.runs);
+    mt_status status = mt_rank_runs_begin(&job.runs, ranks->job->folder);
     MT_THEN(status, run_chosen(&job, ranks->only));
-    MT_THEN(status, mt_record_answers_read(ranks->job->answers, take_answer, &job));
+    MT_THEN(status, take_answers(&job));
     for (int64_t i = 0; i < job.runs.started && outcome->code == 0; i++)
         outcome->code = job.runs.runs[i].code;
     outcome->is_interrupted = ranks->children->ending != 0;

@@ -15,6 +15,7 @@ struct mt_dry_ranks {
     struct mt_environment *environment;
     struct mt_children *children; /* without other programs */
     int output;                   /* as of mt_child_start */
+    int64_t limit;                /* ranks at a time, at least 1 */
 };
 
 /* Runs the ranks. Sets the outcome's code, its notes, and its stand-ins if ranks were chosen. Fails if a rank can't be

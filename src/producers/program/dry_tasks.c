@@ -100,7 +100,7 @@ static void begin_task(struct loop *loop)
     struct mt_program_outcome *outcome = &one->task->outcome;
     mt_status status = mt_dry_job_begin(&one->task->child, one->task->words, one->task->output, &one->job);
     if (status == MT_OK && one->job.program.ranks > 0) {
-        status = mt_dry_job_run_ranks(&one->job, &loop->children, outcome);
+        status = mt_dry_job_run_ranks(&one->job, &loop->children, loop->limit, outcome);
     } else if (status == MT_OK) {
         status = mt_dry_job_start(&one->job, &loop->children, &one->pid, &outcome->code);
         if (status == MT_OK) {

@@ -34,13 +34,12 @@ static mt_status leave_word(const struct mt_rank_runs *runs, const char *word, i
     return status;
 }
 
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, const char *folder,
-                             struct mt_environment *environment, int output, struct mt_rank_runs *out)
+mt_status mt_rank_runs_begin(struct mt_rank_runs *runs, const char *folder)
 {
-    *out = (struct mt_rank_runs){.program = program, .environment = environment, .output = output};
-    mt_status status = mt_job_folder_make_inner(folder, "mail", &out->mail);
+    assert(runs->limit > 0 && runs->count == 0);
+    mt_status status = mt_job_folder_make_inner(folder, "mail", &runs->mail);
     if (status == MT_OK)
-        mt_mail_folder_give(out->mail, environment);
+        mt_mail_folder_give(runs->mail, runs->environment);
     return status;
 }
 
@@ -104,31 +103,59 @@ static mt_status start_next(struct mt_rank_runs *runs, struct mt_children *child
     return mt_child_start(children, runs->program->words, runs->environment, runs->output, &next->pid, &next->code);
 }
 
+/* The state of running: the ranks that wait, since how many ticks all do, and whether further ones begin. */
+struct course {
+    int64_t waiting, idle;
+    bool is_on;
+};
+
+static bool can_start(const struct mt_rank_runs *runs, const struct mt_children *children, const struct course *course)
+{
+    return course->is_on && runs->started < runs->count && children->count - course->waiting < runs->limit;
+}
+
+/* Waits a tick, and takes a rank that has ended: its code, and whether others are to begin after it. */
+static void wait_for_rank(struct mt_rank_runs *runs, struct mt_children *children, struct course *course,
+                          bool (*goes_on)(void *context, const struct mt_rank_run *run), void *context)
+{
+    int code;
+    const pid_t ended = mt_child_wait(children, TICK_MS, &code);
+    course->is_on = course->is_on && children->ending == 0;
+    if (ended == 0)
+        return;
+    struct mt_rank_run *run = mt_rank_runs_find(runs, ended);
+    assert(run != NULL);
+    run->code = code;
+    (void)leave_word(runs, "gone", run->rank);
+    course->is_on = course->is_on && code < ENDED_BY_SIGNAL && goes_on(context, run);
+}
+
+/* Looks for ranks that wait. If all do for long, tells them to go on. */
+static void look_for_waiting(struct mt_rank_runs *runs, const struct mt_children *children, struct course *course)
+{
+    if (read_folder(runs, &course->waiting) != MT_OK)
+        course->waiting = 0;
+    course->idle = course->waiting > 0 && course->waiting == children->count ? course->idle + 1 : 0;
+    if (course->idle == STUCK_TICKS)
+        (void)leave_word(runs, "stuck", -1);
+}
+
 mt_status mt_rank_runs_run(struct mt_rank_runs *runs, struct mt_children *children,
                            bool (*goes_on)(void *context, const struct mt_rank_run *run), void *context)
 {
+    struct course course = {.is_on = true};
     mt_status status = MT_OK;
-    int64_t waiting = 0, idle = 0;
-    bool is_on = true;
     for (int64_t i = runs->started; status == MT_OK && i < runs->count; i++)
         status = leave_word(runs, "rank", runs->runs[i].rank);
-    while (children->count > 0 || (status == MT_OK && is_on && runs->started < runs->count)) {
-        int code;
-        if (status == MT_OK && is_on && runs->started < runs->count && waiting == children->count)
+    course.is_on = status == MT_OK;
+    while (children->count > 0 || can_start(runs, children, &course)) {
+        if (can_start(runs, children, &course)) {
             status = start_next(runs, children);
-        const pid_t ended = children->count > 0 ? mt_child_wait(children, TICK_MS, &code) : 0;
-        if (ended > 0) {
-            struct mt_rank_run *run = mt_rank_runs_find(runs, ended);
-            assert(run != NULL);
-            run->code = code;
-            (void)leave_word(runs, "gone", run->rank);
-            is_on = is_on && code < ENDED_BY_SIGNAL && children->ending == 0 && goes_on(context, run);
+            course.is_on = status == MT_OK;
+            continue;
         }
-        if (read_folder(runs, &waiting) != MT_OK)
-            waiting = 0;
-        idle = waiting > 0 && waiting == children->count ? idle + 1 : 0;
-        if (idle == STUCK_TICKS)
-            (void)leave_word(runs, "stuck", -1);
+        wait_for_rank(runs, children, &course, goes_on, context);
+        look_for_waiting(runs, children, &course);
     }
     return status;
 }

@@ -1,4 +1,4 @@
-/* Runs ranks of a program, one after the other. A rank that waits for a message of another stays, and the next one begins.
+/* Runs ranks of a program, several at a time. A rank that waits for a message of another one does not count among them.
  *
  *   mail folder   rank.N    rank N is to be run          (this process writes it, before the first begins)
  *                 wanted.N  a rank waits for N's message, and N is not to be run: it is run, too
@@ -25,15 +25,16 @@ struct mt_rank_runs {
     const struct mt_rank_program *program;
     struct mt_environment *environment; /* of the ranks; borrowed, and changed for each */
     int output;                         /* as of mt_child_start */
+    int64_t limit;                      /* ranks at a time, without those that wait; at least 1 */
     char *mail;                         /* the folder */
     struct mt_rank_run *runs;           /* an array for MT_HOST_ADD, in the order in which they begin */
     int64_t count, started;
 };
 
-/* Makes the mail folder in the folder of the job, and names it in the environment. Borrows the program and the environment.
- * MT_FAILED if it can't be made. Call mt_rank_runs_end in any case. */
-mt_status mt_rank_runs_begin(const struct mt_rank_program *program, const char *folder,
-                             struct mt_environment *environment, int output, struct mt_rank_runs *out);
+/* Makes the mail folder in the folder of the job, and names it in the environment. `runs` has its program, environment, output
+ * and limit; the rest is zero. Borrows the program and the environment. MT_FAILED if the folder can't be made. Call
+ * mt_rank_runs_end in any case. */
+mt_status mt_rank_runs_begin(struct mt_rank_runs *runs, const char *folder);
 void mt_rank_runs_end(struct mt_rank_runs *runs);
 
 /* Adds a rank, unless it is there. Returns its place in runs. */
@@ -42,8 +43,8 @@ int64_t mt_rank_runs_add(struct mt_rank_runs *runs, int64_t rank);
 /* Returns the rank that was run as that process; NULL if none was. */
 struct mt_rank_run *mt_rank_runs_find(const struct mt_rank_runs *runs, pid_t pid);
 
-/* Runs those that were not run yet, and those that they want. No further one begins after one that was ended by a signal, or of
- * which `goes_on` says no. `children` has no other programs. Fails
+/* Runs those that were not run yet, and those that they want. Starts no further rank after a signal ended one or told this
+ * process to end, or `goes_on` returned false. `children` has no other programs. Fails
  * with MT_FAILED if a program can't be started; its code is stored. */
 mt_status mt_rank_runs_run(struct mt_rank_runs *runs, struct mt_children *children,
                            bool (*goes_on)(void *context, const struct mt_rank_run *run), void *context);
