@@ -45,6 +45,12 @@ def settings() -> Settings:
     return _read
 
 
+def read_again() -> None:
+    """Has the next call of settings() read the environment, which another program's has replaced."""
+    global _read
+    _read = None
+
+
 def _parse(text: str) -> Settings:
     defaults = dataclasses.asdict(Settings())
     return Settings(**{name: value if defaults[name] is None else type(defaults[name])(value)

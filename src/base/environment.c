@@ -9,14 +9,24 @@
 #include <string.h>
 #include <unistd.h>
 
-void mt_environment_copy(struct mt_environment *out)
+static void copy_entries(char *const *entries, struct mt_environment *out)
 {
     size_t count = 0;
-    while (environ != NULL && environ[count] != NULL)
+    while (entries != NULL && entries[count] != NULL)
         count++;
     *out = (struct mt_environment){.entries = mt_host_alloc((count + 1) * sizeof *out->entries), .count = count};
     for (size_t i = 0; i < count; i++)
-        out->entries[i] = mt_host_strdup(environ[i]);
+        out->entries[i] = mt_host_strdup(entries[i]);
+}
+
+void mt_environment_copy(struct mt_environment *out)
+{
+    copy_entries(environ, out);
+}
+
+void mt_environment_copy_of(const struct mt_environment *environment, struct mt_environment *out)
+{
+    copy_entries(environment->entries, out);
 }
 
 void mt_environment_release(struct mt_environment *environment)

@@ -13,6 +13,9 @@ struct mt_environment {
 
 /* Copies the environment of this process. The caller releases *out. */
 void mt_environment_copy(struct mt_environment *out);
+
+/* Copies another one. The caller releases *out. */
+void mt_environment_copy_of(const struct mt_environment *environment, struct mt_environment *out);
 void mt_environment_release(struct mt_environment *environment);
 
 /* Sets a variable. Copies the texts. NULL removes the variable. */

@@ -77,6 +77,13 @@ void mt_mail_folder_give(const char *folder, struct mt_environment *environment)
     store(&settings, environment);
 }
 
+void mt_server_give(int socket, struct mt_environment *environment)
+{
+    struct mt_text settings = settings_in(environment);
+    mt_flat_json_add_number(&settings, "server", socket);
+    store(&settings, environment);
+}
+
 bool mt_record_request_take(struct mt_record_request *out)
 {
     const char *settings = secure_getenv(MT_SETTINGS_VARIABLE);

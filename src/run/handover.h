@@ -73,6 +73,9 @@ void mt_dry_request_give(const struct mt_dry_request *request, struct mt_environ
 void mt_record_request_give(const struct mt_record_request *request, struct mt_environment *environment);
 void mt_mail_folder_give(const char *folder, struct mt_environment *environment);
 
+/* Has Python serve dry runs from a socket (producers/program/python_server.h), in addition to a dry request. */
+void mt_server_give(int socket, struct mt_environment *environment);
+
 /* Reads the request from the environment of this process. False if there is none; then *out is zero. The texts are
  * copies, since programs may overwrite their environment, for example with a title. The caller releases *out. */
 bool mt_record_request_take(struct mt_record_request *out);

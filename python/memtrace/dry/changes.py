@@ -1,6 +1,7 @@
 """Changes of a program that `memtrace fit` tries: each is made as the program runs dry, without a line of it changed.
 
-    begin("checkpoint,autocast")    after the import of torch, before anything else of the program runs
+    changes = Changes()             after the import of torch, before anything else of the program runs
+    changes.begin("checkpoint")     before the program runs
 
 A change begins with its function, which says through `Changes` where the change was made, or why it was not. At the program's
 end the answers go to memtrace, as src/run/handover.h has them. src/analysis/fit/dry_fit.h has their names.
@@ -20,6 +21,7 @@ import torch.utils.checkpoint
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 from .._settings import settings
+from .files import replace_everywhere
 
 Module = torch.nn.Module
 
@@ -36,8 +38,23 @@ class Changes:
         self.before_models: list[Callable[[Module], None]] = []  # called once with each outermost module that is trained
         self.around_calls: list[Callable[[Module], ContextManager[Any]]] = []  # of such modules
         self.inputs: list[Callable[[Module, Any], Any]] = []  # return what such a module is given instead
+        self.after_steps: list[Callable[[Any], None]] = []  # called with each optimizer that has made a step
+        self.names: list[str] = []
         self.seen: weakref.WeakSet[Module] = weakref.WeakSet()
         self.depth = 0
+        self.watch_models()
+        register_optimizer_step_post_hook(self.end_step)
+        atexit.register(self.answer_all)
+
+    def begin(self, names: str) -> None:
+        """Begins the changes of those names."""
+        self.names += names.split(",")
+        for name in self.names:
+            CHANGES[name](self)
+
+    def end_step(self, optimizer: Any, given: Any, named: Any) -> None:
+        for act in self.after_steps:
+            act(optimizer)
 
     def watch_models(self) -> None:
         """Looks at every call of a module, and takes the outermost ones that are for training."""
@@ -65,6 +82,10 @@ class Changes:
             for around in self.around_calls:
                 stack.enter_context(around(model))
             return original(model, *given, **named)
+
+    def answer_all(self) -> None:
+        for name in self.names:
+            self.answer(name)
 
     def answer(self, name: str) -> None:
         """Says what became of a change."""
@@ -155,7 +176,7 @@ def checkpoint(changes: Changes) -> None:
             changes.made["checkpoint"] = f"{len(blocks)} of {type(blocks[0]).__name__}"
 
     changes.missing["checkpoint"] = "no ModuleList has blocks that are alike"
-    torch.utils.checkpoint.checkpoint = checked
+    replace_everywhere({id(original): checked})
     changes.before_models.append(prepare)
 
 
@@ -265,7 +286,7 @@ def zero_grad(changes: Changes) -> None:
     """Has gradients go as soon as the optimizer has used them."""
     in_step = [False]  # between an optimizer's step and the next forward
 
-    def after_step(optimizer: Any, given: Any, named: Any) -> None:
+    def after_step(optimizer: Any) -> None:
         in_step[0] = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -285,7 +306,7 @@ def zero_grad(changes: Changes) -> None:
         return original(*given, **named)
 
     changes.missing["zero-grad"] = "no optimizer of torch.optim has stepped before another forward"
-    register_optimizer_step_post_hook(after_step)
+    changes.after_steps.append(after_step)
     changes.around_calls.append(around)
     owner: Any
     for owner in (Optimizer, Module):
@@ -326,7 +347,7 @@ def flash(changes: Changes) -> None:
                 module.set_attn_implementation("sdpa")
 
     changes.missing["flash"] = "the program does not call scaled_dot_product_attention"
-    functional.scaled_dot_product_attention = attention
+    replace_everywhere({id(original): attention})
     changes.before_models.append(prepare)
 
 
@@ -351,12 +372,3 @@ CHANGES: dict[str, Callable[[Changes], None]] = {
     "checkpoint": checkpoint,
     "bf16-weights": bf16_weights,
 }
-
-
-def begin(names: str) -> None:
-    """Begins the changes of those names."""
-    changes = Changes()
-    for name in names.split(","):
-        CHANGES[name](changes)
-        atexit.register(changes.answer, name)
-    changes.watch_models()

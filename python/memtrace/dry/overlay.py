@@ -70,9 +70,6 @@ class Overlay:
     on_write: Callable[[], None] = staticmethod(lambda: None)  # is called when the program writes a file
 
     def __init__(self, folder: str) -> None:
-        self.folder = os.path.realpath(folder)
-        self.began = born(self.folder)
-        self.journal = Journal(os.path.join(self.folder, "journal"))
         self.lock = threading.RLock()
         self.entries: dict[str, Entry] = {}
         self.names: dict[str, dict[str, Entry]] = {}  # the same, by folder and name
@@ -83,9 +80,16 @@ class Overlay:
         self.temporary: tuple[str, ...] = ()  # what tempfile made, with and without a slash at the end
         self.real_folders: dict[str, str] = {}  # by the spelling of the program
         self.place_folder, self.place_names = "", set[str]()  # where this process makes its next file, and the files there
+        self.move(folder)
+        os.register_at_fork(after_in_child=self.follow_fork)
+
+    def move(self, folder: str) -> None:
+        """Begins in a folder, while no path has an entry."""
+        self.folder = os.path.realpath(folder)
+        self.began = born(self.folder)
+        self.journal = Journal(os.path.join(self.folder, "journal"))
         self.roots = tuple(path + "/" for path in ("/dev", "/proc", "/sys", self.folder, *cache_folders()))
         self.own = {os.path.realpath(path) for path in (settings().answers,) if path is not None}
-        os.register_at_fork(after_in_child=self.follow_fork)
 
     def follow_fork(self) -> None:
         self.lock = threading.RLock()

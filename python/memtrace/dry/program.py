@@ -43,9 +43,9 @@ class Enough(SystemExit):
 class DryWatcher(Watcher):
     """Labels, the end after enough steps, and what the trace says of the run's completeness."""
 
-    def __init__(self, library: Any, cards: Any) -> None:
+    def __init__(self, library: Any, cards: Any, changes: Any) -> None:
         super().__init__(library)
-        self.cards = cards
+        self.cards, self.changes = cards, changes
         self.coverage = Coverage()
         self.loops = Loops(Meter(cards), settings().steps, self.end)
         self.progress = Progress(cards)
@@ -228,25 +228,35 @@ def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None])
     util.register_after_fork(watcher, lambda watcher: util.Finalize(None, watcher.close, exitpriority=0))
 
 
-def begin(trace: Optional[str] = None) -> DryWatcher:
-    """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
-    note_newer(torch.__version__)
+def prepare(has_changes: bool) -> DryWatcher:
+    """Does what belongs to the import of torch, and not to the process: another one that is forked from it may begin the dry run."""
     cards: Any = simulated.cards
     simulated.register_operators()
     if has("cards"):
         replace("torch.version.cuda", "13.0")
         replace("torch.cuda._get_device_properties", cards.properties)
         replace("torch.cuda._device_count_nvml", lambda: -1)  # not known: the driver's cards, if there are some, are not these
-    library = cards.memory
+    changes = importlib.import_module(".changes", __package__).Changes() if has_changes else None
+    watcher = DryWatcher(cards.memory, cards, changes)
+    close_at_exit(watcher)
+    replaced.replace(cards)
+    ranks.install()
+    follow_loaders(watcher.loops)
+    trainers.follow(watcher.loops)
+    return watcher
+
+
+def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
+    """Begins the dry run of this process. `trace` is its path; None: as `memtrace dry-run` asks."""
+    note_newer(torch.__version__)
+    library = watcher.library
     library.memtrace_torch_answer()
-    changes = settings().changes
-    if changes:
-        importlib.import_module(".changes", __package__).begin(changes)
+    if watcher.changes is not None and settings().changes:
+        watcher.changes.begin(settings().changes)
     configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
     alloc, unknown = simulated.alloc_settings(configuration)
     if unknown:
         tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
-    watcher = DryWatcher(library, cards)
     name = settings().name or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
 
     def configure() -> None:
@@ -254,19 +264,21 @@ def begin(trace: Optional[str] = None) -> DryWatcher:
         watcher._check(library.memtrace_torch_configure(alloc.encode(), os.fsencode(path), os.fsencode(name)))
 
     configure()
-    close_at_exit(watcher)
+    watcher.progress = Progress(watcher.cards)
     if settings().answers is not None:
         follow_termination(watcher)
         follow_deadline(watcher)
     if settings().stacks:
         for obstacle in stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)
-    follow_forks(cards, watcher, configure)
-    replaced.replace(cards)
-    ranks.install()
-    follow_loaders(watcher.loops)
-    trainers.follow(watcher.loops)
+    follow_forks(watcher.cards, watcher, configure)
     if settings().answers is not None:
         tell(f"PyTorch {torch.__version__}", "began")
+
+
+def begin(trace: Optional[str] = None) -> DryWatcher:
+    """Begins once torch is imported. `trace` is its path; None: as `memtrace dry-run` asks."""
+    watcher = prepare(bool(settings().changes))
+    start(watcher, trace)
     gc.collect()  # so that the collector's moments depend on what the program makes, and not on how torch was imported
     return watcher

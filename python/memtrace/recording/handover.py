@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Optional
 
 from .._settings import settings
+
+kept: Optional[list[tuple[str, str]]] = None  # what is said before the process that says it is forked (dry/server.py)
 
 RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # of torchrun, Slurm, Open MPI, MPICH
 
@@ -12,6 +15,9 @@ RANKS = "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"  # of torchru
 def tell(words: str, kind: str = "note") -> None:
     """Says something to `memtrace record`, as one of the lines of src/run/handover.h; or on stderr."""
     path = settings().answers
+    if kept is not None:
+        kept.append((words, kind))
+        return
     if path is None:
         print("memtrace: " + words, file=sys.stderr)
         return

@@ -73,7 +73,10 @@ def run_dry(spec, execute, module):
         end_without_dry_run(error)
     execute(module)
     try:
-        load("dry.program").begin()
+        if "server" in SETTINGS:
+            load("dry.server").prepare()
+        else:
+            load("dry.program").begin()
     except load("_private_names").Missing as error:
         end_without_dry_run(error)
 
@@ -113,10 +116,10 @@ class Warner:
         self.is_done |= name == "torch._C"
 
 
-def limit_time():
+def limit_time(settings):
     """Ends the program some time after its limit, if it is still there: it may never have come to PyTorch."""
-    if "deadline" in SETTINGS:
-        timer = threading.Timer(max(0, SETTINGS["deadline"] - time.time()) + 30, os._exit, [NO_DRY_RUN])
+    if "deadline" in settings:
+        timer = threading.Timer(max(0, settings["deadline"] - time.time()) + 30, os._exit, [NO_DRY_RUN])
         timer.daemon = True
         timer.start()
 
@@ -127,9 +130,17 @@ def follow(mode):
     hook.install()
     if mode == "dry":
         require_hook(hook)
-        limit_time()
     else:
         sys.meta_path.insert(0, Warner(hook))
+
+
+def serve_runs():
+    """Makes the first imports of the script, and forks a process for each dry run. Returns in each of them."""
+    try:
+        load("dry.server").serve(SETTINGS["server"])
+    except Exception as error:
+        print(f"memtrace: no dry run: {error}", file=sys.stderr, flush=True)
+        os._exit(NO_DRY_RUN)
 
 
 SETTINGS = read_settings()
@@ -137,3 +148,7 @@ MODE = SETTINGS.get("torch")
 if MODE in ("own", "ours", "dry"):
     follow(MODE)
 run_other()
+if MODE == "dry" and "server" in SETTINGS:
+    serve_runs()
+if MODE == "dry":
+    limit_time(read_settings())

@@ -17,8 +17,9 @@ struct trials {
     const struct mt_fit_device *device;
     const struct mt_program_fit_observer *observer;
     struct mt_program_fit *found;
-    char roomy[MT_DEVICE_NAME]; /* the same card with ENOUGH_BYTES */
-    bool lacks_bf16;            /* the card emulates it, slowly */
+    struct mt_python_server server; /* of all trials */
+    char roomy[MT_DEVICE_NAME];     /* the same card with ENOUGH_BYTES */
+    bool lacks_bf16;                /* the card emulates it, slowly */
 };
 
 /* ---- a trial ---- */
@@ -179,7 +180,7 @@ static void end_trial(void *context, struct mt_dry_task *task)
 /* Adds a trial to the batch. */
 static mt_status add_trial(struct batch *batch, struct mt_dry_trial *trial)
 {
-    const struct trials *trials = batch->trials;
+    struct trials *trials = batch->trials;
     struct attempt *attempt = &batch->attempts[batch->count];
     struct mt_dry_task *task = &batch->tasks[batch->count++];
     attempt->trial = trial;
@@ -189,7 +190,8 @@ static mt_status add_trial(struct batch *batch, struct mt_dry_trial *trial)
     task->child = (struct mt_dry_child){.options = trials->program,
                                         .device = trials->roomy,
                                         .trace = attempt->trace.data,
-                                        .changes = attempt->changes.data};
+                                        .changes = attempt->changes.data,
+                                        .server = &trials->server};
     task->words = trials->program->words;
     task->output = MT_KEEP_OUTPUT;
     return MT_OK;
@@ -251,7 +253,9 @@ mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct
     trials.lacks_bf16 = card.bf16_matrix_rate == 0;
     mt_device_spell_simulated(&card, ENOUGH_BYTES, trials.roomy);
     MT_TRY(mt_dry_options_check(program, trials.roomy));
-    return mt_dry_fit_find(make_trials, &trials, &out->fit);
+    mt_status status = mt_dry_fit_find(make_trials, &trials, &out->fit);
+    mt_python_server_end(&trials.server);
+    return status;
 }
 
 void mt_program_fit_release(struct mt_program_fit *found)

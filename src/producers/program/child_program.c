@@ -25,18 +25,27 @@ static void list_awaited(sigset_t *out)
         sigaddset(out, passed_on[i]);
 }
 
+/* What a program is started with. */
+struct beginning {
+    char *const *words;
+    const struct mt_environment *environment;
+    int output, kept_file; /* kept_file: stays open in the program; NO_FILE: none */
+};
+enum { NO_FILE = -1 };
+
 /* Becomes the program, in the child. A failure goes through the pipe as an errno; success closes the pipe. */
-static void become(char *const *words, const struct mt_environment *environment, const struct mt_children *children,
-                   int output, int failure_end)
+static void become(const struct beginning *begin, const struct mt_children *children, int failure_end)
 {
     signal(SIGPIPE, SIG_DFL); /* ignored for our own output's sake */
     sigaction(SIGCHLD, &children->before, NULL);
     sigprocmask(SIG_SETMASK, &children->mask, NULL);
-    if (output != MT_OWN_OUTPUT) {
-        dup2(output, STDOUT_FILENO);
-        dup2(output, STDERR_FILENO);
+    if (begin->output != MT_OWN_OUTPUT) {
+        dup2(begin->output, STDOUT_FILENO);
+        dup2(begin->output, STDERR_FILENO);
     }
-    execvpe(words[0], words, environment->entries);
+    if (begin->kept_file != NO_FILE)
+        fcntl(begin->kept_file, F_SETFD, 0);
+    execvpe(begin->words[0], begin->words, begin->environment->entries);
     int error = errno;
     ssize_t written = write(failure_end, &error, sizeof error);
     (void)written; /* the exit code says it too */
@@ -61,20 +70,36 @@ static int read_failure(int end)
 }
 
 /* Forks. *out_error is the errno that kept the child from becoming the program; 0 if it became the program. */
-static mt_status start(char *const *words, const struct mt_environment *environment, const struct mt_children *children,
-                       int output, pid_t *out_child, int *out_error)
+static mt_status start(const struct beginning *begin, const struct mt_children *children, pid_t *out_child,
+                       int *out_error)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return mt_fail(MT_FAILED, "can't make a pipe: %s", strerror(errno));
     *out_child = fork();
     if (*out_child == 0)
-        become(words, environment, children, output, ends[1]);
+        become(begin, children, ends[1]);
     int error = errno;
     close(ends[1]);
     *out_error = *out_child > 0 ? read_failure(ends[0]) : 0;
     close(ends[0]);
     return *out_child > 0 ? MT_OK : mt_fail(MT_FAILED, "can't start a process: %s", strerror(error));
+}
+
+/* Starts a program. The code is set if it can't be started. */
+static mt_status start_program(const struct beginning *begin, const struct mt_children *children, pid_t *out,
+                               int *out_code)
+{
+    int error = 0;
+    assert(begin->words[0] != NULL);
+    *out = 0;
+    *out_code = NOT_STARTED;
+    MT_TRY(start(begin, children, out, &error));
+    if (error == 0)
+        return MT_OK;
+    waitpid(*out, NULL, 0);
+    *out_code = error == ENOENT ? NOT_FOUND : NOT_STARTED;
+    return mt_fail(MT_FAILED, "%s: %s", begin->words[0], strerror(error));
 }
 
 void mt_children_begin(struct mt_children *children)
@@ -97,18 +122,23 @@ void mt_children_end(struct mt_children *children)
 mt_status mt_child_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
                          int output, pid_t *out, int *out_code)
 {
-    int error = 0;
-    assert(words[0] != NULL);
-    *out = 0;
-    *out_code = NOT_STARTED;
-    MT_TRY(start(words, environment, children, output, out, &error));
-    if (error == 0) {
-        *MT_HOST_ADD(children->running, children->count) = *out;
-        return MT_OK;
-    }
-    waitpid(*out, NULL, 0);
-    *out_code = error == ENOENT ? NOT_FOUND : NOT_STARTED;
-    return mt_fail(MT_FAILED, "%s: %s", words[0], strerror(error));
+    const struct beginning begin = {words, environment, output, NO_FILE};
+    MT_TRY(start_program(&begin, children, out, out_code));
+    mt_child_adopt(children, *out);
+    return MT_OK;
+}
+
+mt_status mt_helper_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
+                          int output, int kept_file, pid_t *out)
+{
+    const struct beginning begin = {words, environment, output, kept_file};
+    int code;
+    return start_program(&begin, children, out, &code);
+}
+
+void mt_child_adopt(struct mt_children *children, pid_t process)
+{
+    *MT_HOST_ADD(children->running, children->count) = process;
 }
 
 /* Takes the process that has ended out of those that are running; 0 if none has. The code is NOT_FOUND if another thread has
@@ -155,18 +185,23 @@ static bool wait_for_signal(struct mt_children *children, const struct timespec 
     return number > 0 || errno != EAGAIN;
 }
 
+void mt_children_take_signals(struct mt_children *children)
+{
+    static const struct timespec at_once = {0};
+    while (wait_for_signal(children, &at_once))
+        continue;
+}
+
 pid_t mt_child_wait(struct mt_children *children, int64_t most_ms, int *out_code)
 {
     enum { MS_PER_SECOND = 1000, NS_PER_MS = 1000000, LOOK_MS = 100 };
-    static const struct timespec at_once = {0};
     const int64_t look_ms = most_ms >= 0 ? most_ms : LOOK_MS; /* another thread may have taken SIGCHLD */
     const struct timespec most = {look_ms / MS_PER_SECOND, look_ms % MS_PER_SECOND * NS_PER_MS};
     pid_t ended;
     while ((ended = take_ended(children, out_code)) == 0)
         if (!wait_for_signal(children, &most) && most_ms >= 0)
             return 0;
-    while (wait_for_signal(children, &at_once)) /* the signal that has ended the program may have been sent to both */
-        continue;
+    mt_children_take_signals(children); /* the signal that has ended the program may have been sent to both */
     return ended;
 }
 

@@ -37,6 +37,16 @@ void mt_children_end(struct mt_children *children);
 mt_status mt_child_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
                          int output, pid_t *out, int *out_code);
 
+/* Starts a program in the same way that nobody waits for here, with a file that stays open in it. The caller waits for *out. */
+mt_status mt_helper_start(struct mt_children *children, char *const *words, const struct mt_environment *environment,
+                          int output, int kept_file, pid_t *out);
+
+/* Adds a process that runs already, and that is a child of this one. */
+void mt_child_adopt(struct mt_children *children, pid_t process);
+
+/* Takes the signals that have arrived, and passes them on. */
+void mt_children_take_signals(struct mt_children *children);
+
 /* Sends a signal to all that are running. */
 void mt_children_signal(const struct mt_children *children, int signal);
 

@@ -5,6 +5,7 @@
 
 #include "device/device.h"
 #include "producers/program/program_outcome.h"
+#include "producers/program/python_server.h"
 
 /* How a program is run dry. Its texts are borrowed. */
 struct mt_dry_options {
@@ -24,10 +25,11 @@ enum { MT_MOST_DRY_CARDS = 64, MT_MOST_DRY_STEPS = 1000000, MT_MOST_DRY_SECONDS 
 /* One dry run. */
 struct mt_dry_child {
     const struct mt_dry_options *options;
-    const char *device;  /* a simulated one */
-    const char *trace;   /* that the run is added to */
-    const char *name;    /* of the run; NULL: the program's */
-    const char *changes; /* of struct mt_dry_request */
+    const char *device;              /* a simulated one */
+    const char *trace;               /* that the run is added to */
+    const char *name;                /* of the run; NULL: the program's */
+    const char *changes;             /* of struct mt_dry_request */
+    struct mt_python_server *server; /* for processes with the same imports; borrowed; NULL: none */
 };
 
 /* Writes the spelling of the card with so much free as the options say. Fails with MT_USAGE if it is too long. */

@@ -95,7 +95,8 @@ mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words,
 
 mt_status mt_dry_job_start(struct mt_dry_job *job, struct mt_children *children, pid_t *out, int *out_code)
 {
-    return mt_child_start(children, job->words.words, &job->environment, job->output, out, out_code);
+    return mt_python_server_start(job->child->server, children, job->words.words, &job->environment, job->output, out,
+                                  out_code);
 }
 
 mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *children, int64_t limit,
@@ -106,6 +107,7 @@ mt_status mt_dry_job_run_ranks(struct mt_dry_job *job, struct mt_children *child
                                        .job = &job->files,
                                        .environment = &job->environment,
                                        .children = children,
+                                       .server = job->child->server,
                                        .output = job->output,
                                        .limit = limit};
     return mt_dry_ranks_run(&ranks, outcome);

@@ -30,7 +30,7 @@ struct mt_dry_job {
  * mt_dry_job_end in any case. */
 mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words, int output, struct mt_dry_job *out);
 
-/* Starts the program, which is one process. Fails as mt_child_start does. */
+/* Starts the program, which is one process. Fails as mt_python_server_start does. */
 mt_status mt_dry_job_start(struct mt_dry_job *job, struct mt_children *children, pid_t *out, int *out_code);
 
 /* Runs the ranks of a program from begin to end, `limit` at a time. `children` has no other programs. Fails as mt_dry_ranks_run does. */

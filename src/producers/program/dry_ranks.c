@@ -236,6 +236,7 @@ mt_status mt_dry_ranks_run(const struct mt_dry_ranks *ranks, struct mt_program_o
                       .program = ranks->program,
                       .runs = {.program = ranks->program,
                                .environment = ranks->environment,
+                               .server = ranks->server,
                                .output = ranks->output,
                                .limit = ranks->limit},
                       .outcome = outcome};

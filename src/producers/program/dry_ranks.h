@@ -5,6 +5,7 @@
 
 #include "producers/program/program_job.h"
 #include "producers/program/program_outcome.h"
+#include "producers/program/python_server.h"
 #include "producers/program/rank_program.h"
 
 /* The ranks to run, and how. */
@@ -13,9 +14,10 @@ struct mt_dry_ranks {
     const char *only; /* a list for mt_rank_list_read; NULL: the choice is made here */
     const struct mt_program_job *job;
     struct mt_environment *environment;
-    struct mt_children *children; /* without other programs */
-    int output;                   /* as of mt_child_start */
-    int64_t limit;                /* ranks at a time, at least 1 */
+    struct mt_children *children;    /* without other programs */
+    struct mt_python_server *server; /* NULL: none */
+    int output;                      /* as of mt_child_start */
+    int64_t limit;                   /* ranks at a time, at least 1 */
 };
 
 /* Runs the ranks. Sets the outcome's code, its notes, and its stand-ins if ranks were chosen. Fails if a rank can't be

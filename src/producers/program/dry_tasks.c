@@ -79,17 +79,16 @@ static void wait_for_one(struct loop *loop)
 
 /* ---- its begin ---- */
 
-/* True if the next task has ranks, which run side by side, but not with other tasks. */
-static bool is_many(const struct loop *loop)
+/* True if a task has ranks, which run side by side, but not with other tasks. */
+static bool is_many(const struct mt_dry_task *task)
 {
-    const struct mt_dry_task *next = &loop->tasks[loop->begun];
-    return next->child.options->ranks > 0 || mt_torchrun_is(next->words);
+    return task->child.options->ranks > 0 || mt_torchrun_is(task->words);
 }
 
 static bool can_begin(const struct loop *loop)
 {
     return !loop->is_over && loop->begun < loop->count && (int64_t)loop->running_count < loop->limit &&
-           (loop->running_count == 0 || !is_many(loop));
+           (loop->running_count == 0 || !is_many(&loop->tasks[loop->begun]));
 }
 
 /* Starts the process of a task, which ends at once if that fails. Runs the ranks of a task that has some. */
@@ -119,6 +118,10 @@ mt_status mt_dry_tasks_run(struct mt_dry_task *tasks, size_t count, int64_t jobs
                         .limit = jobs > 0 ? jobs : mt_process_limit(),
                         .ended = ended,
                         .context = context};
+    struct mt_python_server server = {0};
+    for (size_t i = 0; i < count; i++)
+        if (tasks[i].child.server == NULL && (count > 1 || is_many(&tasks[i]))) /* it is slower for a single process */
+            tasks[i].child.server = &server;
     mt_children_begin(&loop.children);
     while (can_begin(&loop) || loop.running_count > 0)
         if (can_begin(&loop))
@@ -126,6 +129,7 @@ mt_status mt_dry_tasks_run(struct mt_dry_task *tasks, size_t count, int64_t jobs
         else
             wait_for_one(&loop);
     mt_children_end(&loop.children);
+    mt_python_server_end(&server);
     free(loop.running);
     return loop.is_over && !loop.is_mute ? mt_fail(MT_FAILED, "interrupted") : MT_OK;
 }

@@ -1,4 +1,5 @@
-/* Dry runs side by side, each in a process of its own. A program of many ranks runs by itself: its ranks run side by side.
+/* Dry runs side by side, each in a process of its own. A program of many ranks runs by itself: its ranks run side by side. Python
+ * programs share their imports through their server, or through one that lasts as long as the call.
  *
  * Threads: one at a time. */
 #pragma once

@@ -67,3 +67,19 @@ const char *mt_python_start_refused(char *const *words)
         }
     return NULL;
 }
+
+size_t mt_python_script(char *const *words)
+{
+    if (!mt_python_is(words[0]))
+        return 0;
+    for (size_t i = 1; words[i] != NULL; i++) {
+        const char *word = words[i];
+        if (word[0] != '-')
+            return i;
+        const size_t flags = 1 + strspn(word + 1, "bBdOPqsuvx");
+        if (word[1] == '\0' || (word[flags] != '\0' && word[flags] != 'W' && word[flags] != 'X'))
+            return 0;
+        i += word[flags] != '\0' && word[flags + 1] == '\0' && words[i + 1] != NULL; /* the value is the next word */
+    }
+    return 0;
+}

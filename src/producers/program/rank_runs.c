@@ -100,7 +100,9 @@ static mt_status start_next(struct mt_rank_runs *runs, struct mt_children *child
     struct mt_rank_run *next = &runs->runs[runs->started++];
     mt_rank_program_enter(runs->program, next->rank, runs->environment);
     MT_TRY(leave_word(runs, "rank", next->rank));
-    return mt_child_start(children, runs->program->words, runs->environment, runs->output, &next->pid, &next->code);
+    struct mt_python_server *server = runs->count > 1 ? runs->server : NULL; /* it is slower for a single rank */
+    return mt_python_server_start(server, children, runs->program->words, runs->environment, runs->output, &next->pid,
+                                  &next->code);
 }
 
 /* The state of running: the ranks that wait, since how many ticks all do, and whether further ones begin. */

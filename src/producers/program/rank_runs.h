@@ -9,7 +9,7 @@
  * The ranks' side is src/producers/torch/dry/dry_mail.h. Threads: the main one. */
 #pragma once
 
-#include "producers/program/child_program.h"
+#include "producers/program/python_server.h"
 #include "producers/program/rank_program.h"
 
 #include <sys/types.h>
@@ -24,6 +24,7 @@ struct mt_rank_run {
 struct mt_rank_runs {
     const struct mt_rank_program *program;
     struct mt_environment *environment; /* of the ranks; borrowed, and changed for each */
+    struct mt_python_server *server;    /* NULL: none; borrowed */
     int output;                         /* as of mt_child_start */
     int64_t limit;                      /* ranks at a time, without those that wait; at least 1 */
     char *mail;                         /* the folder */
