@@ -17,6 +17,7 @@ class Settings:
     trace: str = ""  # an absolute path
     answers: Optional[str] = None  # the file for answers; None: memtrace did not start this process
     name: Optional[str] = None  # of the runs
+    command: Optional[str] = None  # of the process, in place of its command line
     step: Optional[str] = None  # prefix of the names of NVTX's ranges that are steps
     kernels: int = 0
     stacks: int = 1

@@ -6,11 +6,22 @@
 #include "producers/program/dry_child.h"
 #include "producers/program/vary_grid.h"
 
+/* A cell and its run. The state of a program that was killed from outside is "interrupted". Of several processes, the run is the first one's, the peaks are the largest, and the rank is the one that
+ * reserves most. */
+struct mt_swept_cell {
+    const char *state; /* a name of mt_run_state_name */
+    int64_t run;       /* 0: none */
+    int64_t rank;      /* -1: it is no rank */
+    uint64_t allocated_bytes, reserved_bytes;
+    struct mt_text told; /* the state in words */
+};
+
 /* Receives what happens during a sweep. NULL in its place: nobody listens. */
 struct mt_program_sweep_observer {
     void *context;
-    /* Is called before each cell. */
-    void (*begins)(void *context, const struct mt_vary_grid *grid, size_t cell);
+    /* Is called after each cell, in the order in which they end: it is the one with that number, from 1. */
+    void (*ended)(void *context, const struct mt_vary_grid *grid, size_t cell, const struct mt_swept_cell *result,
+                  size_t number);
 };
 
 struct mt_program_sweep {
@@ -21,16 +32,6 @@ struct mt_program_sweep {
     const char *name; /* of the runs, before the values; NULL: the program's */
 };
 
-/* A cell and its run. Of several processes, the run is the first one's, the peaks are the largest, and the rank is the one that
- * reserves most. */
-struct mt_swept_cell {
-    const char *state; /* a name of mt_run_state_name */
-    int64_t run;       /* 0: none */
-    int64_t rank;      /* -1: it is no rank */
-    uint64_t allocated_bytes, reserved_bytes;
-    struct mt_text told; /* the state in words */
-};
-
 /* Invariant: cells[0 .. count) were run; count < grid.cell_count only after a failure. */
 struct mt_program_sweep_found {
     struct mt_vary_grid grid;
@@ -38,7 +39,8 @@ struct mt_program_sweep_found {
     size_t count;
 };
 
-/* Runs the program dry for each combination, the last list fastest, and adds the runs to the trace. An argument of the program,
+/* Runs the program dry for each combination, several at a time, and adds the runs to the trace in the grid's order, the last list
+ * fastest. An argument of the program,
  * or the part after its =, is @NAME where it takes a value. A program that runs out of memory or fails is no failure. Fails
  * with MT_USAGE, before anything is run, for an invalid list, an @NAME that does not vary and a list that no argument uses.
  * Release *out in any case. */

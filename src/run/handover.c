@@ -94,6 +94,7 @@ bool mt_record_request_take(struct mt_record_request *out)
     *out = (struct mt_record_request){.trace = mt_flat_json_find(settings, "trace"),
                                       .answers = mt_flat_json_find(settings, "answers"),
                                       .name = mt_flat_json_find(settings, "name"),
+                                      .command = mt_flat_json_find(settings, "command"),
                                       .step = mt_flat_json_find(settings, "step"),
                                       .watches_kernels = kernels != NULL && strcmp(kernels, "1") == 0,
                                       .device = device != NULL ? atoi(device) : MT_EVERY_DEVICE};
@@ -107,7 +108,7 @@ bool mt_record_request_take(struct mt_record_request *out)
 
 void mt_record_request_release(struct mt_record_request *request)
 {
-    const char *texts[] = {request->trace, request->answers, request->name, request->step};
+    const char *texts[] = {request->trace, request->answers, request->name, request->command, request->step};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         free((char *)(uintptr_t)texts[i]);
     *request = (struct mt_record_request){0};

@@ -47,6 +47,7 @@ struct mt_record_request {
     const char *trace;     /* an absolute path */
     const char *answers;   /* the file for answers, likewise */
     const char *name;      /* of the runs; NULL: none */
+    const char *command;   /* of the process, if its own command line is another's (dry/server.py); NULL: its own */
     const char *step;      /* prefix of the names of ranges that are steps; NULL: no range is */
     bool watches_kernels;  /* in addition to memory */
     bool leaves_stacks;    /* PyTorch's call stacks and operators are not recorded */

@@ -32,9 +32,13 @@ void mt_process_note(const struct mt_record_request *request, const char *conseq
 /* ---- the process ---- */
 
 /* Appends the command line of the process, its arguments separated by spaces. */
-static void read_command(struct mt_text *out)
+static void read_command(const struct mt_record_request *request, struct mt_text *out)
 {
     char command[MOST_COMMAND_BYTES];
+    if (request->command != NULL) {
+        mt_text_add(out, "%s", request->command);
+        return;
+    }
     FILE *file = fopen("/proc/self/cmdline", "re");
     size_t length = file != NULL ? fread(command, 1, sizeof command - 1, file) : 0;
     if (file != NULL)
@@ -112,7 +116,7 @@ static mt_status open_at(const struct mt_record_request *request, const char *pa
     const char *job;
     const bool is_rank = mt_process_rank_read(&rank, &job);
     snprintf(pid, sizeof pid, "%" PRId64, (int64_t)getpid());
-    read_command(&command);
+    read_command(request, &command);
     const struct mt_run_setting settings[] = {{"command", mt_text_get(&command)}, {"pid", pid}, {"recorded", recorded}};
     const struct mt_live_settings live = {.trace = path,
                                           .info = {.name = request->name,

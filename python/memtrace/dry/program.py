@@ -251,6 +251,8 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
     note_newer(torch.__version__)
     library = watcher.library
     library.memtrace_torch_answer()
+    if settings().command is not None:
+        change(command=None)  # processes that this one starts have command lines of their own
     if watcher.changes is not None and settings().changes:
         watcher.changes.begin(settings().changes)
     configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""

@@ -39,7 +39,7 @@ enum { RESULT_COUNT = sizeof result_fields / sizeof result_fields[0] };
 
 struct answer {
     const char *trace, *device;
-    size_t done, oom, failed;
+    size_t done, oom, failed, killed;
     struct row *rows;
     size_t count;
 };
@@ -50,6 +50,7 @@ static const struct mt_field answer_fields[] = {
     MT_COUNT(struct answer, done, "done", NULL, NULL),
     MT_COUNT(struct answer, oom, "oom", NULL, NULL),
     MT_COUNT(struct answer, failed, "failed", NULL, NULL),
+    MT_COUNT(struct answer, killed, "killed", NULL, "from outside, so nothing is known of them"),
     MT_ROWS(struct answer, rows, count, "rows", &row_type, NULL),
     MT_FIELDS_END,
 };
@@ -70,6 +71,7 @@ static void count_row(const struct row *row, struct answer *answer)
     answer->done += strcmp(row->cell.state, mt_run_state_name(MT_RUN_DONE)) == 0;
     answer->oom += strcmp(row->cell.state, mt_run_state_name(MT_RUN_OOM)) == 0;
     answer->failed += strcmp(row->cell.state, mt_run_state_name(MT_RUN_FAILED)) == 0;
+    answer->killed += strcmp(row->cell.state, mt_run_state_name(MT_RUN_INTERRUPTED)) == 0;
 }
 
 static bool has_ranks(const struct answer *answer)
@@ -113,19 +115,24 @@ static mt_status print(const struct mt_vary_grid *grid, const struct answer *ans
     return MT_OK;
 }
 
-static void note_cell(void *context, const struct mt_vary_grid *grid, size_t cell)
+static void note_cell(void *context, const struct mt_vary_grid *grid, size_t cell, const struct mt_swept_cell *result,
+                      size_t number)
 {
     struct mt_text title = {0};
     (void)context;
     for (size_t i = 0; i < grid->count; i++)
         mt_text_add(&title, "%s%s %s", i > 0 ? ", " : "", grid->lists[i].text, mt_vary_grid_value(grid, cell, i));
-    mt_note("cell %zu of %zu: %s", cell + 1, grid->cell_count, mt_text_get(&title));
+    mt_text_add(&title, ": ");
+    if (result->reserved_bytes > 0)
+        mt_text_add(&title, "%s reserved, ", MT_SIZE(result->reserved_bytes));
+    mt_text_add_visible(&title, mt_text_get(&result->told));
+    mt_note("%zu of %zu: %s", number, grid->cell_count, title.data);
     mt_text_release(&title);
 }
 
-/* Prints the cells that were run. */
+/* Prints the cells that were run. *out has their counts; its other members are not to be used. */
 static mt_status print_cells(const struct mt_program_sweep *sweep, const struct mt_program_sweep_found *found,
-                             mt_report_form form, size_t *out_failed)
+                             mt_report_form form, struct answer *out)
 {
     struct answer answer = {.trace = sweep->trace,
                             .device = sweep->device,
@@ -139,7 +146,7 @@ static mt_status print_cells(const struct mt_program_sweep *sweep, const struct 
     for (size_t i = 0; i < found->count; i++)
         json_decref(answer.rows[i].axes);
     free(answer.rows);
-    *out_failed = answer.failed;
+    *out = answer;
     return status;
 }
 
@@ -147,15 +154,18 @@ mt_status mt_program_sweep(const struct mt_program_sweep *sweep, mt_report_form 
 {
     static const struct mt_program_sweep_observer observer = {NULL, note_cell};
     struct mt_program_sweep_found found;
-    size_t failed = 0;
+    struct answer counts = {0};
     mt_status status = mt_program_sweep_run(sweep, &observer, &found);
     if (status == MT_USAGE)
         status = mt_fail_hint(mt_dry_hint(status, sweep->program), "see --vary NAME=VALUE,...");
     mt_status printed = MT_OK;
     if (found.count > 0)
-        printed = print_cells(sweep, &found, form, &failed);
-    if (status == MT_OK && printed == MT_OK && failed > 0)
-        status = mt_fail(MT_FAILED, "%zu of %zu cells failed", failed, found.grid.cell_count);
+        printed = print_cells(sweep, &found, form, &counts);
+    if (status == MT_OK && printed == MT_OK && counts.failed > 0)
+        status = mt_fail(MT_FAILED, "%zu of %zu cells failed", counts.failed, found.grid.cell_count);
+    else if (status == MT_OK && printed == MT_OK && counts.killed > 0)
+        status = mt_fail(MT_FAILED, "%zu of %zu cells were killed. If host memory was full, try --jobs 1",
+                         counts.killed, found.grid.cell_count);
     mt_program_sweep_release(&found);
     return mt_status_keep(status, printed);
 }

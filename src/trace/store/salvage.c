@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "trace/store/batch_check.h"
+#include "trace/store/row_copy.h"
 #include "trace/store/store.h"
 #include "trace/store/trace_names.h"
 
@@ -49,32 +50,6 @@ struct salvage {
 
 /* ---- rows as they are ---- */
 
-static struct mt_bound value_of(const struct mt_statement *row, int column)
-{
-    size_t bytes;
-    switch (mt_statement_column_type(row, column)) {
-    case SQLITE_INTEGER:
-        return MT_BIND_INTEGER(mt_statement_integer(row, column));
-    case SQLITE_FLOAT:
-        return MT_BIND_REAL(mt_statement_real(row, column));
-    case SQLITE_TEXT:
-        return MT_BIND_TEXT(mt_statement_text(row, column));
-    case SQLITE_BLOB: {
-        const void *data = mt_statement_blob(row, column, &bytes);
-        return MT_BIND_BLOB(data, bytes);
-    }
-    default:
-        return MT_BIND_NULL;
-    }
-}
-
-static mt_status copy_row(const struct mt_statement *row, struct mt_statement *insert)
-{
-    for (int i = 0; i < mt_statement_columns(row); i++)
-        mt_statement_bind(insert, i + 1, value_of(row, i));
-    return mt_statement_run(insert);
-}
-
 /* Copies rows in that order up to the first that can't be read. A failure to write is one. */
 static mt_status copy_in_order(struct salvage *salvage, const char *table, const char *columns, const char *order,
                                struct mt_statement *insert)
@@ -86,33 +61,8 @@ static mt_status copy_in_order(struct salvage *salvage, const char *table, const
     mt_text_add(&sql, "SELECT %s FROM %s ORDER BY %s", columns, table, order);
     if (mt_database_prepare(salvage->from, mt_text_get(&sql), &rows) == MT_OK)
         while (status == MT_OK && mt_statement_step(rows, &more) == MT_OK && more)
-            status = copy_row(rows, insert);
+            status = mt_row_copy(rows, insert);
     mt_statement_finalize(rows);
-    mt_text_release(&sql);
-    return status;
-}
-
-/* Adds the names of a table's columns. Returns their number. */
-static int add_columns(struct salvage *salvage, const char *table, struct mt_text *out, mt_status *status)
-{
-    int count = 0;
-    MT_EACH_ROW (row, *status, salvage->to, "SELECT name FROM pragma_table_info(?1)", MT_BIND_TEXT(table))
-        mt_text_add(out, "%s%s", count++ > 0 ? ", " : "", mt_statement_text(row, 0));
-    return count;
-}
-
-static mt_status prepare_copy(struct salvage *salvage, const char *table, struct mt_text *columns,
-                              struct mt_statement **out)
-{
-    mt_status status = MT_OK;
-    struct mt_text sql = {0};
-    const int count = add_columns(salvage, table, columns, &status);
-    mt_text_add(&sql, "INSERT OR IGNORE INTO %s (%s) VALUES (", table, mt_text_get(columns));
-    for (int i = 0; i < count; i++)
-        mt_text_add(&sql, "%s?", i > 0 ? ", " : "");
-    mt_text_add(&sql, ")");
-    *out = NULL;
-    MT_THEN(status, mt_database_prepare(salvage->to, mt_text_get(&sql), out));
     mt_text_release(&sql);
     return status;
 }
@@ -122,7 +72,7 @@ static mt_status copy_table(struct salvage *salvage, const char *table, const ch
 {
     struct mt_text columns = {0};
     struct mt_statement *insert;
-    mt_status status = prepare_copy(salvage, table, &columns, &insert);
+    mt_status status = mt_row_copy_prepare(salvage->to, table, &columns, &insert);
     MT_THEN(status, copy_in_order(salvage, table, mt_text_get(&columns), key, insert));
     MT_THEN(status, copy_in_order(salvage, table, mt_text_get(&columns), backward, insert));
     mt_statement_finalize(insert);
@@ -152,7 +102,7 @@ static mt_status copy_events(struct salvage *salvage, struct mt_statement *rows,
         if (id != *out_end)
             break;
         read_event(rows, &event);
-        status = copy_row(rows, insert);
+        status = mt_row_copy(rows, insert);
         ++*out_end;
         agrees = mt_batch_check_add(check, id, &event) == MT_OK;
     }
