@@ -256,10 +256,12 @@ def fork_orphan() -> int:
             os.write(tell, REPLY.pack(pid))
             os._exit(0)
         os.close(adopt)
-        os.read(adopted, 1)  # ends when the server closes its end
+        if not os.read(adopted, 1):
+            os._exit(0)  # the server was killed, and memtrace starts an interpreter instead
     else:
         os.waitpid(between, 0)
         pid = int(REPLY.unpack(os.read(forked, REPLY.size))[0])
+        os.write(adopt, b"+")
         os.close(adopt)
     for file in (adopted, forked, tell):
         os.close(file)
