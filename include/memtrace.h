@@ -803,6 +803,8 @@ typedef struct memtrace_program_options {
     int kernels;            /* not 0: each kernel is recorded, too */
     int no_stacks;          /* not 0: PyTorch's call stacks and operators are not recorded */
     const char *step_range; /* ranges of NVTX whose names begin so are training steps; NULL: none */
+
+    int64_t jobs; /* dry runs and ranks at a time; 0: as many as processors and host memory allow */
 } memtrace_program_options;
 
 /* A run that a process of the program has added to a trace: one for each process, rank and card. */

@@ -102,6 +102,7 @@ static void output_and_ranks_are_those_of_the_options(void **state)
     (void)state;
     char said[64] = "";
     memtrace_program_options options = options_of(SHELL("echo $RANK/$WORLD_SIZE"));
+    options.jobs = 1;
     options.ranks = 4;
     options.only_ranks = "1,3";
     options.output = open("said", O_RDWR | O_CREAT | O_TRUNC, 0600);

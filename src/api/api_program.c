@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "producers/model/simulation.h"
 #include "producers/program/child_program.h"
+#include "producers/program/dry_tasks.h"
 #include "producers/program/rank_program.h"
 #include "producers/program/recorded_program.h"
 
@@ -45,6 +46,7 @@ static mt_status read_options(const memtrace_program_options *given, memtrace_pr
     MT_TRY(check_range("ranks", out->ranks, 0, MT_MOST_RANKS));
     MT_TRY(check_range("steps", out->steps, MEMTRACE_EVERY_STEP, MT_MOST_DRY_STEPS));
     MT_TRY(check_range("seconds of the time limit", out->time_limit_s, 0, MT_MOST_DRY_SECONDS));
+    MT_TRY(check_range("jobs", out->jobs, 0, MT_MOST_JOBS));
     MT_TRY(check_output(out->output));
     if (out->trace == NULL)
         out->trace = "memtrace.db";
@@ -62,6 +64,7 @@ static struct mt_dry_options dry_options(const memtrace_program_options *options
                                    .cards = options->cards,
                                    .steps = options->steps,
                                    .time_limit = options->time_limit_s,
+                                   .jobs = options->jobs,
                                    .words = (char *const *)options->words};
 }
 

@@ -311,7 +311,8 @@ const struct mt_command mt_command_fit = {
         "gone before forward, expandable segments, another optimizer's kernel, flash attention, autocast to bf16,\n"
         "checkpointed blocks, weights in bf16. If no single one suffices, several are tried together. The answer has\n"
         "the lines of PyTorch for each, and the reason why one does not apply. Its --steps, --cards, --assume,\n"
-        "--ranks and --only are those of memtrace dry-run; no run is stored. Many ranks fit if each does. While they\n"
+        "--ranks, --only and --jobs are those of memtrace dry-run; no run is stored. Many ranks fit if each does. "
+        "While they\n"
         "are tried there is more memory than the device has, so a program that catches running out of memory is not\n"
         "made to.\n\n"
         "The exit code is 0 if the run or program fits and 1 if it does not.\n",

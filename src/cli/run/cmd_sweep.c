@@ -286,7 +286,8 @@ const struct mt_command mt_command_sweep = {
         "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at "
         "once.\n\n"
         "A program of PyTorch is run dry instead (memtrace dry-run), once for each combination of --vary's values,\n"
-        "which take the place of its arguments @NAME, or of @NAME behind a =. All cells are run.\n",
+        "which take the place of its arguments @NAME, or of @NAME behind a =. All cells are run, several\n"
+        "at a time (--jobs).\n",
     .examples = "  memtrace sweep --model small,medium --seq 128,256,512 --autocast off,bf16 --device sim\n"
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small,medium --impl eager,fused --warmup 0,5 --format markdown >times.md\n"
