@@ -69,13 +69,13 @@ static void a_rank_that_waits_lets_the_next_begin(void **state)
     assert_string_equal(said->out, "1\n3\n0\n");
 }
 
-/* Rank 0 ends once all have begun. */
+/* Ranks 1 and 2 end once both have begun. */
 static void ranks_run_side_by_side(void **state)
 {
     (void)state;
     const struct said *said =
         MEMTRACE("dry-run --jobs 3 --ranks 3 -- sh -c '"
-                 "touch began.$RANK; until [ -e began.0 ] && [ -e began.1 ] && [ -e began.2 ]; do sleep 0.01; done'");
+                 "touch began.$RANK; until [ $RANK = 0 ] || ([ -e began.1 ] && [ -e began.2 ]); do sleep 0.01; done'");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
 }
 
@@ -85,14 +85,15 @@ static void ranks_are_reported_in_their_order(void **state)
     (void)state;
     const struct said *said = shell("cat >rank.sh <<'END'\n" READ_SETTING(
         "answers", "answers") "\n"
-                              "[ $RANK = 1 ] || until [ -e done ]; do sleep 0.01; done\n"
+                              "[ $RANK != 1 ] || until [ -e done ]; do sleep 0.01; done\n"
                               "printf 'note\\t%%s\\t0\\tof %%s\\n' $$ $RANK >>\"$answers\"\n"
-                              "touch done\n"
+                              "[ $RANK != 2 ] || touch done\n"
                               "END\n"
-                              "\"$M\" dry-run --jobs 2 --ranks 2 -- sh rank.sh");
+                              "\"$M\" dry-run --jobs 2 --ranks 3 -- sh rank.sh");
     assert_int_equal(said->code, MT_NO_DRY_RUN);
     assert_string_equal(said->err, "memtrace: rank 0: of 0\n"
                                    "memtrace: rank 1: of 1\n"
+                                   "memtrace: rank 2: of 2\n"
                                    "memtrace: no dry run took place: the program did not import PyTorch\n");
 }
 

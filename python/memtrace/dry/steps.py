@@ -132,7 +132,7 @@ class Settling:
 class Agreement:
     """The iterations at which loops settle, which are the same for all ranks of a job: the first rank decides.
 
-    `memtrace dry-run` runs ranks one after another and gives them a folder; alone, a program agrees with itself."""
+    `memtrace dry-run` runs the first rank before the others, and gives them a folder; alone, a program agrees with itself."""
 
     def __init__(self) -> None:
         folder = settings().mail

@@ -113,7 +113,8 @@ struct course {
 
 static bool can_start(const struct mt_rank_runs *runs, const struct mt_children *children, const struct course *course)
 {
-    return course->is_on && runs->started < runs->count && children->count - course->waiting < runs->limit;
+    const int64_t limit = runs->first_has_ended ? runs->limit : 1;
+    return course->is_on && runs->started < runs->count && children->count - course->waiting < limit;
 }
 
 /* Waits a tick, and takes a rank that has ended: its code, and whether others are to begin after it. */
@@ -128,6 +129,7 @@ static void wait_for_rank(struct mt_rank_runs *runs, struct mt_children *childre
     struct mt_rank_run *run = mt_rank_runs_find(runs, ended);
     assert(run != NULL);
     run->code = code;
+    runs->first_has_ended = runs->first_has_ended || run == &runs->runs[0];
     (void)leave_word(runs, "gone", run->rank);
     course->is_on = course->is_on && code < ENDED_BY_SIGNAL && goes_on(context, run);
 }

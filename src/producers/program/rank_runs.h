@@ -1,4 +1,5 @@
-/* Runs ranks of a program, several at a time. A rank that waits for a message of another one does not count among them.
+/* Runs ranks of a program: the first one by itself, since it decides at which iterations loops end (python/memtrace/dry/steps.py),
+ * and then several at a time. A rank that waits for a message of another one does not count among them.
  *
  *   mail folder   rank.N    rank N is to be run          (this process writes it, before the first begins)
  *                 wanted.N  a rank waits for N's message, and N is not to be run: it is run, too
@@ -30,6 +31,7 @@ struct mt_rank_runs {
     char *mail;                         /* the folder */
     struct mt_rank_run *runs;           /* an array for MT_HOST_ADD, in the order in which they begin */
     int64_t count, started;
+    bool first_has_ended;
 };
 
 /* Makes the mail folder in the folder of the job, and names it in the environment. `runs` has its program, environment, output
