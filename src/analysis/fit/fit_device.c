@@ -50,6 +50,14 @@ mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_ru
     return MT_OK;
 }
 
+mt_status mt_fit_device_spell_roomy(const struct mt_fit_device *device, char out[MT_DEVICE_NAME])
+{
+    struct mt_card card;
+    MT_TRY(mt_device_find_card(device->name, &card));
+    mt_device_spell_simulated(&card, MT_ROOMY_BYTES, out);
+    return MT_OK;
+}
+
 /* Returns what a run held on its card beyond what the card's table counts as context. Of a run on a card, that is what it says of
  * NCCL, since nobody measured a context. */
 static uint64_t beyond_context(const struct mt_card *card, const struct mt_outside_row *rows, size_t count)

@@ -32,6 +32,11 @@ mt_status mt_fit_device_choose(const char *spelling, uint64_t reserve_bytes, str
 mt_status mt_fit_device_choose_traced(struct mt_trace *trace, const struct mt_run *run, uint64_t reserve_bytes,
                                       struct mt_fit_device *out);
 
+/* Spells the same card with more memory than programs ask for. A program that is tried there shows all that it needs, and is not
+ * made to catch running out of memory. */
+#define MT_ROOMY_BYTES ((uint64_t)1 << 40)
+mt_status mt_fit_device_spell_roomy(const struct mt_fit_device *device, char out[MT_DEVICE_NAME]);
+
 /* Keeps free what the run held outside of the allocator beyond a context: libraries, NCCL. Of a size, and where a reserve was
  * asked for, it changes nothing. Fails with MT_USAGE if that leaves nothing. */
 mt_status mt_fit_device_count_outside(struct mt_fit_device *device, struct mt_trace *trace, const struct mt_run *run);

@@ -1,15 +1,12 @@
 #include "analysis/fit/program_fit.h"
 
-#include "analysis/fit/replayed_fit.h"
+#include "analysis/fit/dry_peak.h"
 #include "base/memory.h"
 #include "producers/program/dry_tasks.h"
 #include "producers/program/job_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* More memory than a program asks for, by which a change tells all that it saves. */
-#define ENOUGH_BYTES ((uint64_t)1 << 40)
 
 /* The dry runs of a program. */
 struct trials {
@@ -18,7 +15,7 @@ struct trials {
     const struct mt_program_fit_observer *observer;
     struct mt_program_fit *found;
     struct mt_python_server server; /* of all trials */
-    char roomy[MT_DEVICE_NAME];     /* the same card with ENOUGH_BYTES */
+    char roomy[MT_DEVICE_NAME];     /* the same card with MT_ROOMY_BYTES */
     bool lacks_bf16;                /* the card emulates it, slowly */
 };
 
@@ -30,39 +27,6 @@ static bool is_plain(const struct mt_dry_trial *trial)
         if (trial->changes.has[change])
             return false;
     return true;
-}
-
-/* Adds a process to a trial. Each process has its own card, so the trial's peak is the peak of the process that needs most of
- * its card, with memory outside of the allocator. *most_bytes is the largest need so far. */
-static mt_status take_peak(struct trials *trials, const struct mt_question *run, uint64_t *most_bytes,
-                           struct mt_dry_trial *trial)
-{
-    struct mt_fit_device device = *trials->device;
-    struct mt_replay_result peak;
-    MT_TRY(mt_fit_device_count_outside(&device, run->trace, run->run));
-    MT_TRY(mt_dry_run_peak(run, device.memory_bytes - device.reserve_bytes, &peak));
-    const bool fits = trial->peak.fits && peak.fits;
-    if (trial->outcome != MT_TRIAL_RAN || peak.reserved_bytes + device.reserve_bytes > *most_bytes) {
-        *most_bytes = peak.reserved_bytes + device.reserve_bytes;
-        trial->peak = peak;
-        trial->rank = run->run->rank;
-        if (is_plain(trial))
-            trials->found->counted = device;
-    }
-    trial->peak.fits = fits;
-    trial->outcome = MT_TRIAL_RAN;
-    return MT_OK;
-}
-
-static mt_status take_run(struct trials *trials, const struct mt_record_answer *answer, uint64_t *most_bytes,
-                          struct mt_dry_trial *trial)
-{
-    struct mt_question run = {0};
-    MT_TRY(mt_trace_open(answer->text, &run.trace));
-    mt_status status = mt_trace_find_numbered(run.trace, answer->number, &run.run);
-    MT_THEN(status, take_peak(trials, &run, most_bytes, trial));
-    mt_trace_close(run.trace);
-    return status;
 }
 
 /* Returns what a process said of a change, of several one that made it; NULL if none spoke of it. */
@@ -113,20 +77,19 @@ static void take_failure(const struct mt_program_outcome *outcome, struct mt_dry
 static mt_status take_outcome(struct trials *trials, const struct mt_program_outcome *outcome,
                               struct mt_dry_trial *trial)
 {
-    uint64_t most_bytes = 0;
-    trial->peak.fits = true;
-    trial->rank = -1;
+    struct mt_dry_peak found;
     if (mt_program_outcome_is_interrupted(outcome))
         return mt_fail(MT_FAILED, "interrupted");
     if (outcome->code != 0) {
         take_failure(outcome, trial);
         return MT_OK;
     }
-    for (size_t i = 0; i < outcome->count; i++)
-        if (outcome->answers[i].kind == MT_RECORD_RUN)
-            MT_TRY(take_run(trials, &outcome->answers[i], &most_bytes, trial));
-    if (trial->outcome != MT_TRIAL_RAN)
-        return mt_fail(MT_FAILED, "the program took no memory of a card by PyTorch, so there is nothing to fit");
+    MT_TRY(mt_dry_peak_find(outcome, trials->device, &found));
+    trial->outcome = MT_TRIAL_RAN;
+    trial->peak = found.peak;
+    trial->rank = found.rank;
+    if (is_plain(trial))
+        trials->found->counted = found.counted;
     take_changes(outcome, trial);
     return MT_OK;
 }
@@ -251,7 +214,7 @@ mt_status mt_program_fit_find(const struct mt_dry_options *program, const struct
     *out = (struct mt_program_fit){.counted = *device};
     MT_TRY(mt_device_find_card(device->name, &card));
     trials.lacks_bf16 = card.bf16_matrix_rate == 0;
-    mt_device_spell_simulated(&card, ENOUGH_BYTES, trials.roomy);
+    MT_TRY(mt_fit_device_spell_roomy(device, trials.roomy));
     MT_TRY(mt_dry_options_check(program, trials.roomy));
     mt_status status = mt_dry_fit_find(make_trials, &trials, &out->fit);
     mt_python_server_end(&trials.server);
