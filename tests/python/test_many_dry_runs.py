@@ -181,6 +181,60 @@ def test_a_sweep_of_many_ranks_names_the_one_that_takes_most(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == ["memtrace-rank1.db", "memtrace.db"]
 
 
+FAILS_IF_ODD = """
+import sys, torch
+batch = int(sys.argv[1].removeprefix("--batch="))
+assert batch % 2 == 0, "odd"
+x = torch.ones(batch << 20, int(sys.argv[2]), dtype=torch.uint8, device="cuda")
+"""
+
+
+def test_the_search_for_the_largest_value_reports_what_was_tried(tmp_path):
+    (tmp_path / "program.py").write_text(FAILS_IF_ODD)
+    said = command(tmp_path, "fit", "--device", "sim:1GiB", "--largest", "batch=34,50,51,52", "--vary", "width=20,30", "--json", "--",
+                   sys.executable, "program.py", "--batch=@batch", "@width")
+    assert said.returncode == 0, said.stderr
+    assert "memtrace: width 20, batch 34: 680.00 MiB reserved, fits\n" in said.stderr
+    answer = json.loads(said.stdout)
+    assert (answer["schema"], answer["name"], answer["values"], answer["fits"]) == (
+        "memtrace.fit_largest/1", "batch", "34,50,51,52", True)
+    narrow, wide = answer["answers"]
+    for row, value, width in [(narrow, 50, 20), (wide, 34, 30)]:
+        largest = row["largest"]
+        assert (row["width"], largest["value"], largest["needed_bytes"]) == (str(width), value, value * width << 20)
+        assert largest["room_bytes"] == (1 << 30) - largest["needed_bytes"] and row["exception"] is None and not row["is_last"]
+    assert [narrow["next"][name] for name in ("value", "state", "words", "peak", "room_bytes")] == [
+        51, "failed", "exit code 1, AssertionError: odd", None, None]
+    assert (narrow["too_large"]["value"], narrow["too_large"]["state"], narrow["too_large"]["room_bytes"]) == (
+        52, "short", -16 << 20)
+    assert wide["next"] == wide["too_large"] and wide["next"]["value"] == 50
+    assert [trial["value"] for trial in answer["trials"]] == [34, 50, 51, 52, 34, 50]
+    assert list(tmp_path.glob("*.db")) == []
+
+
+def test_the_search_for_the_largest_value_begins_with_the_answer(tmp_path):
+    (tmp_path / "program.py").write_text(FAILS_IF_ODD)
+    words = ["--", sys.executable, "program.py", "@batch", "20"]
+    said = command(tmp_path, "fit", "--device", "sim:1GiB", "--largest", "batch=48,50,52", *words)
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith("batch 50 is the largest that fits sim:1GiB: peak 1000.00 MiB live;")
+    assert "\nbatch 52 is 16.00 MiB short.\n" in said.stdout
+    said = command(tmp_path, "fit", "--device", "sim:1GiB", "--largest", "batch=52..54:2", *words)
+    assert (said.returncode, said.stdout.splitlines()[:2]) == (
+        1, ["No batch of 52..54:2 fits sim:1GiB.", "batch 52 is 16.00 MiB short."]), said
+    said = command(tmp_path, "fit", "--device", "sim:1GiB", "--largest", "batch=1,3", *words)
+    assert (said.returncode, said.stdout) == (1, "")
+    assert "AssertionError: odd" in said.stderr and "the program fails with batch 1" in said.stderr
+
+
+def test_of_many_ranks_the_one_that_needs_most_limits_a_value(tmp_path):
+    (tmp_path / "program.py").write_text(UNEQUAL_RANKS)
+    said = command(tmp_path, "fit", "--ranks", "2", "--device", "sim:1GiB", "--largest", "width=10,11", "--json", "--",
+                   sys.executable, "program.py", "@width")
+    largest = json.loads(said.stdout)["answers"][0]["largest"]
+    assert (largest["value"], largest["rank"], largest["peak"]["allocated_bytes"] >> 20) == (10, 1, 1000)
+
+
 def test_advice_on_a_dry_run_names_modules_lines_and_pytorch_s_settings(tmp_path):
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
     assert command(tmp_path, "dry-run", "--device", "sim:h100", "--", sys.executable, "program.py").returncode == 0

@@ -46,3 +46,19 @@ mt_status mt_dry_peak_find(const struct mt_program_outcome *outcome, const struc
         return mt_fail(MT_FAILED, "the program took no memory of a card by PyTorch, so there is nothing to fit");
     return MT_OK;
 }
+
+mt_status mt_dry_outcome_is_out(const struct mt_program_outcome *outcome, bool *out)
+{
+    *out = false;
+    for (size_t i = 0; i < outcome->count && !*out; i++) {
+        struct mt_question run = {0};
+        if (outcome->answers[i].kind != MT_RECORD_RUN)
+            continue;
+        MT_TRY(mt_trace_open(outcome->answers[i].text, &run.trace));
+        mt_status status = mt_trace_find_numbered(run.trace, outcome->answers[i].number, &run.run);
+        *out = status == MT_OK && mt_run_is(run.run, MT_RUN_OOM);
+        mt_trace_close(run.trace);
+        MT_TRY(status);
+    }
+    return MT_OK;
+}

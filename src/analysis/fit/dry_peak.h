@@ -18,3 +18,6 @@ struct mt_dry_peak {
 /* Reads the runs that the program's processes recorded. Fails with MT_FAILED if there are none. */
 mt_status mt_dry_peak_find(const struct mt_program_outcome *outcome, const struct mt_fit_device *device,
                            struct mt_dry_peak *out);
+
+/* Sets *out to true if a process ran out of memory although its card has more than programs ask for. */
+mt_status mt_dry_outcome_is_out(const struct mt_program_outcome *outcome, bool *out);

@@ -58,7 +58,14 @@ static const struct remark {
      "About a program it answers with memtrace.fit_program/1: `program`, `on`, `memory_bytes`, `reserve_bytes`,\n"
      "`capacity_bytes`, `fits`, `room_bytes` and `peak` likewise; `changes[]`, single ones first, of `kind` (names\n"
      "with commas between), `change`, `hint` (the lines to write), `where`, `peak`, `fits` and `difference_bytes`;\n"
-     "`unknown[]` of `kind` and `reason`; `remedy?`, the `kind` that makes it fit; and `smallest_card?`."},
+     "`unknown[]` of `kind` and `reason`; `remedy?`, the `kind` that makes it fit; and `smallest_card?`.\n"
+     "With `--largest` it answers with memtrace.fit_largest/1: `program`, `on`, `memory_bytes`, `reserve_bytes`,\n"
+     "`name` and `values` of the argument, `fits` (some value does), `seconds`, `trials[]` by value, and `answers[]`,\n"
+     "one for each combination of `--vary`'s values, which are fields by name. An answer has `largest?`, the trial of\n"
+     "the largest value that fits; `next?`, of the next larger one; `too_large?`, of the smallest that does not fit;\n"
+     "`exception?`, of one that does not fit although a larger one does; and `is_last`: no larger value was allowed.\n"
+     "A trial has the values, `value`, `state` (fits, short, failed or killed), `peak?`, `rank?` whose peak it is,\n"
+     "`outside_bytes?`, `needed_bytes?`, `room_bytes?`, below 0 if it lacks them, and `words?`: why it has no peak."},
     {"diff", NULL,
      "Compares the runs `a` and `b`: each `delta_bytes` and each cause is b less a, the largest first.\n"
      "With `--by KEY` there are `by`, its name, and `groups[]`, which sum to the allocated peaks: a field of "

@@ -178,17 +178,23 @@ static void print_run(const struct mt_dry_report_run *run)
     mt_text_release(&option);
 }
 
-static void print_verdict(const struct mt_dry_report_run *run)
+static void print_caveats(const struct mt_dry_report_run *run)
 {
-    struct mt_text caveats = {0}, answer = {0}, explain = {0};
+    struct mt_text caveats = {0};
     mt_verdict_add_caveats(&run->row, &caveats);
     if (caveats.data != NULL)
         print_lines(caveats.data);
+    mt_text_release(&caveats);
+}
+
+static void print_verdict(const struct mt_dry_report_run *run)
+{
+    struct mt_text answer = {0}, explain = {0};
+    print_caveats(run);
     mt_text_add(&explain, "memtrace oom --run %" PRId64, run->row.run);
     mt_text_add_trace_option(&explain, run->path);
     mt_verdict_add_answer(&run->row, mt_text_get(&explain), &answer);
     mt_note("%s", mt_text_get(&answer));
-    mt_text_release(&caveats);
     mt_text_release(&answer);
     mt_text_release(&explain);
 }
@@ -211,4 +217,13 @@ void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry
         print_json(report, options->strict);
     else
         print_text(report);
+}
+
+void mt_dry_caveats_note(const struct mt_program_outcome *outcome)
+{
+    struct mt_dry_report report;
+    mt_dry_report_load(outcome, "", &report);
+    if (report.worst != NULL)
+        print_caveats(report.worst);
+    mt_dry_report_release(&report);
 }

@@ -43,5 +43,8 @@ int mt_dry_report_code(const struct mt_dry_report *report, bool is_strict);
 /* Prints the report: notes on stderr, or one object on stdout. */
 void mt_dry_report_print(const struct mt_dry_report *report, const struct mt_dry_report_options *options);
 
+/* Notes what is incomplete or uncertain about the run that needs most, as the report does. */
+void mt_dry_caveats_note(const struct mt_program_outcome *outcome);
+
 /* Describes the object. */
 extern const struct mt_row_type mt_dry_report_type;

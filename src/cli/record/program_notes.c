@@ -104,6 +104,14 @@ void mt_program_ranks_note(const struct mt_program_outcome *outcome)
     }
 }
 
+void mt_program_outcome_note(const struct mt_program_outcome *outcome)
+{
+    if (outcome->is_many)
+        mt_program_ranks_note(outcome);
+    else
+        note_processes(outcome);
+}
+
 mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options)
 {
     if (status == MT_USAGE && options->only != NULL)

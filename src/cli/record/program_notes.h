@@ -17,3 +17,6 @@ void mt_program_process_note(const struct mt_record_answer *answer);
 /* Notes which ranks stand for others, and each note of processes and ranks: "ranks 0-3, 7: WORDS". Does nothing for one
  * process. */
 void mt_program_ranks_note(const struct mt_program_outcome *outcome);
+
+/* Notes what the processes or the ranks noted. */
+void mt_program_outcome_note(const struct mt_program_outcome *outcome);

@@ -7,6 +7,7 @@
 #include "cli/output/run_word.h"
 #include "cli/run/fit_report.h"
 #include "cli/run/program_fit_report.h"
+#include "cli/run/program_largest_report.h"
 #include "cli/run/run_options.h"
 #include "producers/model/simulation.h"
 #include "words/replayed_fit_report.h"
@@ -15,16 +16,23 @@
 #include <string.h>
 
 struct fit_options {
-    struct mt_run_options run; /* the run to ask about, if any setting is given; the device, the trace and --json */
-    const char *which;         /* of the trace's runs */
-    uint64_t reserve_bytes;    /* of the device's memory, kept free; or MT_RESERVE_UNSET */
-    const char *with;          /* a run of another batch, to replay the run with others; NULL: none */
-    const char *batches;       /* of the run and of `with`: "4,8"; NULL: as the trace says */
-    struct mt_dry_options dry; /* a program to ask about instead of a run; its steps are in `run` */
+    struct mt_run_options run;  /* the run to ask about, if any setting is given; the device, the trace and --json */
+    const char *which;          /* of the trace's runs */
+    uint64_t reserve_bytes;     /* of the device's memory, kept free; or MT_RESERVE_UNSET */
+    const char *with;           /* a run of another batch, to replay the run with others; NULL: none */
+    const char *batches;        /* of the run and of `with`: "4,8"; NULL: as the trace says */
+    const char *largest;        /* values of an argument of the program, "batch=1..512"; NULL: none is searched */
+    struct mt_option_list vary; /* values of its other arguments */
+    struct mt_dry_options dry;  /* a program to ask about instead of a run; its steps are in `run` */
 };
 
 static const struct mt_option options[] = {
     MT_DRY_PROGRAM(struct fit_options, dry),
+    MT_OPTION(TEXT, struct fit_options, largest, "--largest", .value = "NAME=LOW..HIGH",
+              .help =
+                  "find the largest value of PROGRAM's argument @NAME that fits; :STEP may follow, or NAME=VALUE,..."),
+    MT_OPTION(LIST, struct fit_options, vary, "--vary", .value = "NAME=VALUE,...",
+              .help = "with --largest: for each of these values of another argument; may be given again"),
     MT_OPTION(TEXT, struct fit_options, run.device, "--device", .value = "DEVICE", .takes = MT_TAKES_DEVICE,
               .help = "sim:rtx4090, sim:24GiB or another simulated device (one as large as the run's)"),
     MT_OPTION(BYTES, struct fit_options, reserve_bytes, "--reserve", .value = "SIZE",
@@ -255,6 +263,8 @@ static mt_status check_program(const struct fit_options *fit)
     const char *program = fit->dry.words[0];
     if (fit->dry.words[1] == NULL && mt_run_word_is(program))
         return mt_run_word_hint(program, mt_fail(MT_USAGE, "\"%s\" is no program", program));
+    if (fit->largest == NULL && fit->vary.count > 0)
+        return mt_fail(MT_USAGE, "--vary goes with --largest; memtrace sweep --vary lists the memory of each value");
     const char *of_trace = fit->which != NULL ? "--run" : fit->with != NULL ? "--with" : "--batches";
     if (fit->which == NULL && fit->with == NULL && fit->batches == NULL)
         return MT_OK;
@@ -269,7 +279,15 @@ static mt_status fit_program(const struct fit_options *fit)
     MT_TRY(mt_program_options_take(&fit->run, &program));
     MT_TRY(choose_device(fit, fit->run.device != NULL ? fit->run.device : "sim", &asked));
     program.free = NULL; /* the trials have more memory than the device */
-    return mt_program_fit(&program, &asked.device, fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT);
+    const mt_report_form form = fit->run.json ? MT_REPORT_JSON : MT_REPORT_TEXT;
+    if (fit->largest == NULL)
+        return mt_program_fit(&program, &asked.device, form);
+    const struct mt_program_largest question = {.program = &program,
+                                                .device = &asked.device,
+                                                .values = fit->largest,
+                                                .vary = fit->vary.items,
+                                                .vary_count = fit->vary.count};
+    return mt_program_largest(&question, form);
 }
 
 static mt_status run_fit(const void *given)
@@ -277,6 +295,9 @@ static mt_status run_fit(const void *given)
     const struct fit_options *fit = given;
     if (fit->dry.words != NULL)
         return fit_program(fit);
+    if (fit->largest != NULL || fit->vary.count > 0)
+        return mt_fail(MT_USAGE, "--largest and --vary are about a program's arguments: memtrace fit --largest "
+                                 "NAME=LOW..HIGH -- PROGRAM");
     struct asked asked = {0};
     bool by_replay;
     mt_status status = is_replayed(fit, &asked, &by_replay);
@@ -315,13 +336,19 @@ const struct mt_command mt_command_fit = {
         "While they\n"
         "are tried there is more memory than the device has, so a program that catches running out of memory is not\n"
         "made to.\n\n"
-        "The exit code is 0 if the run or program fits and 1 if it does not.\n",
+        "With --largest, it is run dry with values of one argument instead, until the largest that fits and the next\n"
+        "larger one were both tried: four to six dry runs as a rule. The value takes the place of @NAME, or of @NAME\n"
+        "behind a =. With --vary, each combination of the other values has an answer.\n\n"
+        "The exit code is 0 if the run, the program or some value fits and 1 if none does.\n",
     .failed_means = "failed, or the run does not fit",
     .examples = "  memtrace fit --device sim:a100-80gb\n"
                 "  memtrace fit --device sim:rtx4090 --model small --seq 512 --reserve 1GiB\n"
                 "  memtrace fit --model small --autocast bf16 --device sim:24GiB --json\n"
                 "  memtrace fit --run small --with large --batches 4,8 --device sim:l4\n"
                 "  memtrace fit --device sim:rtx4090 train.py\n"
+                "  memtrace fit --device sim:rtx4090 --largest batch=1..512 train.py --batch @batch\n"
+                "  memtrace fit --device sim:h100 --largest seq=512..65536:512 --json train.py --seq=@seq\n"
+                "  memtrace fit --largest batch=1,2,4,8 --vary seq=1024,2048 train.py --batch @batch --seq @seq\n"
                 "  memtrace fit --device sim:h100 -- torchrun --nproc-per-node 8 train.py\n",
     .options = options,
     MT_OPTIONS_OF(struct fit_options, .run.trace = MT_DEFAULT_TRACE, .reserve_bytes = MT_RESERVE_UNSET,

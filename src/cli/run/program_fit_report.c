@@ -197,10 +197,7 @@ static void note_trial(void *context, const struct mt_dry_trial *trial, size_t n
 static void note_plain(void *context, const struct mt_program_outcome *outcome)
 {
     (void)context;
-    mt_program_ranks_note(outcome);
-    for (size_t i = 0; i < outcome->count && !outcome->is_many; i++)
-        if (outcome->answers[i].kind == MT_RECORD_NOTE || outcome->answers[i].kind == MT_RECORD_LOST)
-            mt_program_process_note(&outcome->answers[i]);
+    mt_program_outcome_note(outcome);
 }
 
 /* Fails for a program that fails as it is, with the end of its output, and for a dry run of it that was killed. */
