@@ -780,14 +780,15 @@ typedef struct memtrace_program_options {
      * NULL: all. */
     const char *device;
 
-    /* The trace that the runs are added to; NULL: "memtrace.db" in the current folder. memtrace_program_fit adds none. */
+    /* The trace that the runs are added to; NULL: "memtrace.db" in the current folder. memtrace_program_fit and
+     * memtrace_program_largest add none. */
     const char *trace;
 
     /* The name of the runs; NULL: none. */
     const char *name;
 
     /* The number of an open file for the program's stdout and stderr; 0: the program prints where this process does.
-     * memtrace_program_fit and memtrace_program_sweep ignore it, and discard the program's output. */
+     * Functions that run it several times ignore it, and discard the program's output. */
     int output;
 
     /* For dry runs: the options of `memtrace dry-run`. */
@@ -866,6 +867,30 @@ typedef struct memtrace_program_cell {
 MEMTRACE_API memtrace_status memtrace_program_sweep(const memtrace_program_options *options, const char *const *lists,
                                                     size_t list_count, const memtrace_program_cell *const **out_rows,
                                                     size_t *out_count);
+
+/* A dry run of a search for the largest value that fits. */
+typedef struct memtrace_value_trial {
+    const char *values; /* of the lists, one of each, "1024"; "": there are none */
+    int64_t value;
+    const char *state; /* "fits", "short" (the card lacks memory), "failed", or "killed" (from outside) */
+    const char *words; /* how it failed, or that it needs more memory than any card has; "": neither */
+    int is_largest;    /* not 0: the largest that fits with those values */
+    /* Of the process that needs most of its card; 0 if the words say why. */
+    uint64_t requested_bytes, allocated_bytes, reserved_bytes; /* peaks */
+    uint64_t needed_bytes; /* reserved_bytes, and what it holds outside of PyTorch's allocator */
+    uint64_t card_bytes;   /* the memory of the card */
+    int64_t rank;          /* -1: it is no rank */
+} memtrace_value_trial;
+
+/* Searches the largest value of an argument with which a program fits its card, by dry runs (`memtrace fit --largest`). `values`
+ * is "batch=1..512", "batch=8..512:8" in steps, or "batch=1,2,4"; the value takes the place of the argument @batch, or of @batch
+ * after a =. `lists` are as of memtrace_program_sweep: each combination of their values has its own search. NULL: there are none.
+ * The rows are the values that were tried, by combination, then value. No run is added to a trace. A value with which the program
+ * fails, or does not fit, is no failure. Fails as memtrace_program_run, with MEMTRACE_USAGE for values that are no range or that
+ * no argument uses, and with MEMTRACE_FAILED if the program fails with each value, or uses no card. */
+MEMTRACE_API memtrace_status memtrace_program_largest(const memtrace_program_options *options, const char *values,
+                                                      const char *const *lists, size_t list_count,
+                                                      const memtrace_value_trial *const **out_rows, size_t *out_count);
 
 #ifdef __cplusplus
 }

@@ -172,6 +172,57 @@ static void a_fit_has_a_row_for_each_trial(void **state)
     memtrace_free(rows);
 }
 
+/* The script's run takes 24 MiB with each value, and fails with odd ones. */
+static void a_search_has_a_row_for_each_value_that_was_tried(void **state)
+{
+    (void)state;
+    const char *const words[] = {"sh", "-c", "test $((${1} % 2)) = 0 || exit 3;" ANSWER, "sh", "@batch", "@seq", NULL};
+    const char *const lists[] = {"seq=128,256"};
+    const memtrace_value_trial *const *rows;
+    memtrace_program_options options = options_of(words);
+    size_t count;
+    record_run(MEMTRACE_RUN_DONE);
+    options.device = "sim:32MiB";
+    assert_ok(memtrace_program_largest(&options, "batch=1,4,8", lists, 1, &rows, &count));
+    assert_int_equal(count, 6);
+    for (size_t i = 0; i < count; i++) {
+        assert_string_equal(rows[i]->values, i < 3 ? "128" : "256");
+        assert_int_equal(rows[i]->is_largest, i % 3 == 2);
+    }
+    assert_string_equal(rows[0]->state, "failed");
+    assert_string_equal(rows[0]->words, "exit code 3");
+    assert_int_equal(rows[2]->value, 8);
+    assert_string_equal(rows[2]->state, "fits");
+    assert_int_equal(rows[2]->allocated_bytes, 24 * MIB);
+    assert_true(rows[2]->needed_bytes >= 24 * MIB && rows[2]->card_bytes == 32 * MIB);
+    memtrace_free(rows);
+}
+
+static void a_search_without_an_answer_says_so(void **state)
+{
+    (void)state;
+    const char *const words[] = {"sh", "-c", ANSWER, "sh", "@batch", NULL};
+    const char *const failing[] = {"sh", "-c", "exit 3", "sh", "@batch", NULL};
+    const memtrace_value_trial *const *rows;
+    memtrace_program_options options = options_of(words);
+    size_t count;
+    record_run(MEMTRACE_RUN_DONE);
+    options.device = "sim:16MiB";
+    assert_ok(memtrace_program_largest(&options, "batch=7..7", NULL, 0, &rows, &count));
+    assert_int_equal(count, 1);
+    assert_string_equal(rows[0]->state, "short");
+    assert_false(rows[0]->is_largest);
+    memtrace_free(rows);
+    assert_fails(memtrace_program_largest(&options, "batch=8..7", NULL, 0, &rows, &count), MEMTRACE_USAGE,
+                 "below its begin");
+    assert_fails(memtrace_program_largest(&options, "seq=1..7", NULL, 0, &rows, &count), MEMTRACE_USAGE,
+                 "@batch does not vary");
+    assert_fails(memtrace_program_largest(&options, NULL, NULL, 0, &rows, &count), MEMTRACE_USAGE, "missing");
+    options = options_of(failing);
+    assert_fails(memtrace_program_largest(&options, "batch=1..512", NULL, 0, &rows, &count), MEMTRACE_FAILED,
+                 "exit code 3");
+}
+
 static void wrong_options_are_refused(void **state)
 {
     (void)state;
@@ -252,6 +303,8 @@ int main(void)
         LIBRARY_TEST(this_process_keeps_its_environment),
         LIBRARY_TEST(a_sweep_has_a_row_for_each_combination),
         LIBRARY_TEST(a_fit_has_a_row_for_each_trial),
+        LIBRARY_TEST(a_search_has_a_row_for_each_value_that_was_tried),
+        LIBRARY_TEST(a_search_without_an_answer_says_so),
         LIBRARY_TEST(wrong_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

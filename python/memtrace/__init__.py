@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .dry.run import DryRun as DryRun
     from .dry.run import dry_run as dry_run
     from .programs import fit as fit
+    from .programs import largest as largest
     from .programs import run_dry as run_dry
     from .programs import run_recorded as run_recorded
     from .programs import sweep as sweep
@@ -53,7 +54,7 @@ _MODULES = {
     "_trace": ("Block", "Category", "Cause", "Finding", "Peak", "Run", "Share", "Trace", "open"),
     "_writers": ("log_to",),
     "dry.run": ("DryRun", "dry_run"),
-    "programs": ("fit", "run_dry", "run_recorded", "sweep"),
+    "programs": ("fit", "largest", "run_dry", "run_recorded", "sweep"),
     "recording.allocator": ("Allocator", "install_allocator"),
     "recording.labels": ("RULES",),
     "recording.record": ("record",),

@@ -2,7 +2,7 @@
 
 Section 7 of include/memtrace.h is the manual of the options and rows. Each call waits until the program has ended, and one
 thread at a time may call. Ctrl-C ends the program. Then the functions that run it
-once raise KeyboardInterrupt, and fit and sweep MemtraceError.
+once raise KeyboardInterrupt, and fit, largest and sweep MemtraceError.
 """
 from __future__ import annotations
 
@@ -97,6 +97,44 @@ class Cell:
     reserved_bytes: int
 
 
+@dataclasses.dataclass(frozen=True)
+class ValueTrial:
+    """A dry run with a value, and with values of other arguments by name. `state` is "fits", "short", "failed"
+    or "killed"."""
+
+    values: Mapping[str, str]
+    value: int
+    state: str
+    words: str
+    is_largest: bool
+    requested_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    needed_bytes: int
+    card_bytes: int
+    rank: int
+
+    @property
+    def fits(self) -> bool:
+        return self.state == "fits"
+
+
+@dataclasses.dataclass(frozen=True)
+class Largest:
+    """The values that were tried. `answers` has the largest that fits for each combination of other values, if one does."""
+
+    trials: Rows[ValueTrial]
+
+    @property
+    def answers(self) -> Rows[ValueTrial]:
+        return Rows(trial for trial in self.trials if trial.is_largest)
+
+    @property
+    def value(self) -> Optional[int]:
+        """The largest value that fits, of all combinations; None if none does."""
+        return max((trial.value for trial in self.answers), default=None)
+
+
 def _encode(text: Word) -> bytes:
     """Encodes a text or path for C. What would end there at a NUL is refused."""
     encoded = os.fsencode(text)
@@ -187,6 +225,21 @@ def fit(words: Sequence[Word], *, device: str = "sim", cards: int = 0, ranks: in
     return Fit(_ask("program_fit", "trial", lambda row: _row(row, Trial), ctypes.byref(_options(words, _DRY, fields))))
 
 
+def largest(words: Sequence[Word], values: str, vary: Optional[Mapping[str, Sequence[object]]] = None, *, device: str = "sim",
+            cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0, time_limit_s: int = 0,
+            assumed: Optional[str] = None, free_memory: Optional[str] = None) -> Largest:
+    """Finds the largest value of an argument with which a program fits the card, as `memtrace fit --largest`:
+    largest(["train.py", "--batch", "@batch"], "batch=1..512").value. The range may have a step, "batch=8..512:8", or be a
+    list, "batch=1,2,4". With `vary`, values of other arguments as of sweep, each combination has its own answer."""
+    fields = dict(locals())
+    del fields["words"], fields["values"], fields["vary"]
+    names = list(vary or {})
+    lists = [_list(key, some) for key, some in (vary or {}).items()]
+    return Largest(_ask("program_largest", "value_trial", lambda row: _value_trial(row, names),
+                        ctypes.byref(_options(words, _DRY, fields)), ctypes.c_char_p(_encode(values)), _texts(lists),
+                        ctypes.c_size_t(len(lists))))
+
+
 def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, device: str = "sim", trace: Path = "memtrace.db",
           name: Optional[str] = None, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
           time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
@@ -209,4 +262,13 @@ def _list(name: str, values: Sequence[object]) -> bytes:
 
 def _cell(row: Any, names: Sequence[str]) -> Cell:
     found: Cell = plain(row, Cell)
-    return dataclasses.replace(found, values=dict(zip(names, os.fsdecode(row.values).split(","))))
+    return dataclasses.replace(found, values=_by_name(row, names))
+
+
+def _value_trial(row: Any, names: Sequence[str]) -> ValueTrial:
+    found: ValueTrial = plain(row, ValueTrial)
+    return dataclasses.replace(found, values=_by_name(row, names), is_largest=bool(row.is_largest))
+
+
+def _by_name(row: Any, names: Sequence[str]) -> Mapping[str, str]:
+    return dict(zip(names, os.fsdecode(row.values).split(",")))

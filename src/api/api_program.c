@@ -2,6 +2,7 @@
 #include "api/trace_parts.h"
 
 #include "analysis/fit/program_fit.h"
+#include "analysis/fit/program_largest.h"
 #include "analysis/program_sweep.h"
 #include "analysis/torch_history.h"
 #include "analysis/verdict.h"
@@ -364,13 +365,19 @@ memtrace_status memtrace_program_fit(const memtrace_program_options *options, co
 
 /* ---- sweep ---- */
 
+/* Returns the first values of a cell, with commas between. */
+static const char *join_values(const struct mt_vary_grid *grid, size_t cell, size_t count)
+{
+    struct mt_text values = {0};
+    for (size_t i = 0; i < count; i++)
+        mt_text_add(&values, "%s%s", i > 0 ? "," : "", mt_vary_grid_value(grid, cell, i));
+    return values.data != NULL ? values.data : copy_of("");
+}
+
 static memtrace_program_cell make_cell(const struct mt_program_sweep_found *found, size_t number)
 {
     const struct mt_swept_cell *cell = &found->cells[number];
-    struct mt_text values = {0};
-    for (size_t i = 0; i < found->grid.count; i++)
-        mt_text_add(&values, "%s%s", i > 0 ? "," : "", mt_vary_grid_value(&found->grid, number, i));
-    return (memtrace_program_cell){.values = values.data != NULL ? values.data : copy_of(""),
+    return (memtrace_program_cell){.values = join_values(&found->grid, number, found->grid.count),
                                    .state = cell->state,
                                    .words = copy_of(cell->told.data),
                                    .run = cell->run,
@@ -411,5 +418,71 @@ memtrace_status memtrace_program_sweep(const memtrace_program_options *options, 
         *out_count = found.count;
     }
     mt_program_sweep_release(&found);
+    return mt_api_status(status);
+}
+
+/* ---- the largest value ---- */
+
+static memtrace_value_trial make_value(const struct mt_largest_found *found, const struct mt_largest_trial *trial)
+{
+    const struct mt_search_point *largest = mt_largest_search_found(&found->searches[trial->cell]);
+    memtrace_value_trial row = {.values = join_values(&found->grid, trial->cell, found->grid.count - 1),
+                                .value = mt_value_range_at(&found->range, trial->index),
+                                .state = mt_largest_trial_state(trial),
+                                .words = copy_of(trial->words.data),
+                                .is_largest = largest != NULL && largest->index == trial->index,
+                                .rank = trial->peak.rank};
+    if (!trial->has_peak)
+        return row;
+    row.requested_bytes = trial->peak.peak.requested_bytes;
+    row.allocated_bytes = trial->peak.peak.allocated_bytes;
+    row.reserved_bytes = trial->peak.peak.reserved_bytes;
+    row.needed_bytes = row.reserved_bytes + trial->peak.counted.reserve_bytes;
+    row.card_bytes = trial->peak.counted.memory_bytes;
+    return row;
+}
+
+/* Makes the rows of all trials, each search's by value. */
+static const memtrace_value_trial *const *make_values(const struct mt_largest_found *found)
+{
+    static const struct row_texts texts = {
+        sizeof(memtrace_value_trial),
+        2,
+        {offsetof(memtrace_value_trial, values), offsetof(memtrace_value_trial, words)}};
+    memtrace_value_trial *rows = mt_host_alloc(found->count * sizeof *rows);
+    size_t count = 0;
+    for (size_t cell = 0; cell < found->grid.cell_count; cell++) {
+        const struct mt_largest_search *search = &found->searches[cell];
+        for (size_t i = 0; i < search->count; i++)
+            rows[count++] = make_value(found, mt_program_largest_trial(found, cell, &search->points[i]));
+    }
+    assert(count == found->count);
+    return (const memtrace_value_trial *const *)pack(&texts, rows, found->count);
+}
+
+memtrace_status memtrace_program_largest(const memtrace_program_options *options, const char *values,
+                                         const char *const *lists, size_t list_count,
+                                         const memtrace_value_trial *const **out_rows, size_t *out_count)
+{
+    memtrace_program_options read;
+    struct mt_dry_options dry;
+    struct mt_fit_device device;
+    struct mt_largest_found found;
+    MT_API_TRY(read_dry_options(options, &read, &dry));
+    MT_API_TRY(choose_device(&read, &dry, &device));
+    if (values == NULL)
+        return mt_api_status(mt_fail(MT_USAGE, "the values to search are missing"));
+    dry.free = NULL; /* the trials have more memory than the device */
+    const struct mt_program_largest question = {
+        .program = &dry, .device = &device, .values = values, .vary = lists, .vary_count = list_count};
+    mt_status status = mt_program_largest_find(&question, NULL, &found);
+    if (status == MT_OK && !mt_program_largest_any_ran(&found))
+        status = mt_fail(MT_FAILED, "the program fails with each value that was tried: %s",
+                         mt_text_get(&found.trials[0].words));
+    if (status == MT_OK) {
+        *out_rows = make_values(&found);
+        *out_count = found.count;
+    }
+    mt_program_largest_release(&found);
     return mt_api_status(status);
 }

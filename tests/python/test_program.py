@@ -112,3 +112,34 @@ def test_ctrl_c_ends_all_runs_of_a_sweep_and_a_fit(words):
         memtrace.sweep(program, {"a": [1, 2]})
     with pytest.raises(memtrace.MemtraceError, match="interrupted"):
         memtrace.fit(program)
+    with pytest.raises(memtrace.MemtraceError, match="interrupted"):
+        memtrace.largest(program, "a=1..4")
+
+
+def test_the_largest_value_that_fits_was_tried_and_so_was_the_next(words):
+    found = memtrace.largest([*words, "@batch"], "batch=1024..65536:1024", device="sim:96MiB")
+    tried = {trial.value: trial for trial in found.trials}
+    best = tried[found.value]
+    assert best.fits and best.is_largest and best.needed_bytes <= best.card_bytes == 96 << 20
+    assert tried[best.value + 1024].state == "short" and list(tried) == sorted(tried)
+    assert list(found.answers) == [best] and best.values == {}
+    assert not os.path.exists("memtrace.db")
+
+
+def test_each_combination_of_other_values_has_its_largest(words):
+    with open(words[1], "w") as program:
+        program.write(PROGRAM.replace("net =", "held = torch.empty(int(sys.argv[2]) << 20, dtype=torch.uint8, device='cuda')\nnet =", 1))
+    found = memtrace.largest([*words, "@batch", "@held"], "batch=1024,4096", {"held": [1, 400]}, device="sim:256MiB")
+    assert [(row.values, row.value, row.is_largest, row.state) for row in found.trials] == [
+        ({"held": "1"}, 1024, False, "fits"), ({"held": "1"}, 4096, True, "fits"),
+        ({"held": "400"}, 1024, False, "short"), ({"held": "400"}, 4096, False, "short")]
+    assert found.value == 4096
+
+
+def test_values_that_are_no_range_are_refused(words):
+    for values, reason in {"batch": "NAME=LOW..HIGH", "batch=8..1": "below its begin", "seq=1..8": "@batch does not vary"}.items():
+        with pytest.raises(memtrace.MemtraceError, match=reason) as caught:
+            memtrace.largest([*words, "@batch"], values)
+        assert caught.value.status == 2
+    with pytest.raises(memtrace.MemtraceError, match="fails with each value that was tried: exit code 1, ValueError"):
+        memtrace.largest([*words, "x", "@batch"], "batch=1..2")
