@@ -65,6 +65,11 @@ PARTS = {
     "bytes of storages": Part("dry/saving.py", (
         "torch.UntypedStorage.cpu", "torch.UntypedStorage._write_file", "torch.UntypedStorage._set_from_file",
         "torch.UntypedStorage.from_file"), "checkpoints of the legacy format fail"),
+    "weights": Part("dry/weights.py", (
+        "torch.nn.Parameter.__new__", "torch.Tensor.numpy", "torch.Tensor.tolist", "torch.Tensor.new", "torch.Tensor.new_tensor",
+        "torch.Tensor.__dlpack__", "torch.UntypedStorage.clone", "torch.UntypedStorage.__getitem__",
+        "torch.UntypedStorage.__setitem__", "torch.UntypedStorage.tolist", "torch.UntypedStorage._share_fd_cpu_",
+        "torch.UntypedStorage._share_filename_cpu_"), "weights on the host are initialized as without a dry run"),
     "scripts": Part("dry/saving.py", (
         "torch.jit.save", "torch.jit.RecursiveScriptModule.save", "torch._C.import_ir_module"),
         "TorchScript writes to the user's files"),

@@ -1,6 +1,8 @@
 """What the tests of the package share: a trace of two runs that the program wrote."""
 import json
+import os
 import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +36,27 @@ def asked(tmp_path_factory):
     for name, batch in (("small", 2), ("large", 4)):
         run_program("run", "--device", "sim:l4", "--trace", path, "--name", name, "--batch", batch, *TINY)
     return Asked(path)
+
+
+class DryFolder:
+    """Where programs run dry."""
+
+    def __init__(self, path):
+        self.path = path
+        self.environment = {name: value for name, value in os.environ.items() if name != "MEMTRACE_TORCH_LIBRARY"}  # a fake one
+
+    def dry(self, source, *words, options=(), trace="dry.db"):
+        (self.path / "program.py").write_text(source)
+        return subprocess.run([find_program(), "dry-run", "--device", "sim:200GiB", "--steps", "all", "--trace", trace, *options, "--",
+                               sys.executable, "program.py", *words], cwd=self.path, capture_output=True, text=True, check=False,
+                              env=self.environment)
+
+    def rows(self, query, trace="dry.db"):
+        told = subprocess.run([find_program(), "sql", "--trace", trace, "--json", query], cwd=self.path, check=True, capture_output=True,
+                              text=True)
+        return json.loads(told.stdout)["rows"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return DryFolder(tmp_path)

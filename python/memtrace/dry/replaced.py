@@ -10,7 +10,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import saving, services
+from . import saving, services, weights
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user
 
@@ -94,7 +94,7 @@ def replace(cards: Any) -> None:
     """Replaces all. Calls for values that were not computed are counted from now on."""
     if has("storages"):
         replace_storage(cards)
-    saving.begin(cards)
+    saving.begin(cards, weights.begin(cards.device))
     services.begin()
     if has("compilers"):
         keep_eager()

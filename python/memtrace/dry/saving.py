@@ -1,13 +1,13 @@
 """Checkpoints of a dry run: shapes and dtypes instead of bytes.
 
     storage ──▶ skipped?  yes, if it is on a card and larger than 1 MiB, which is never computed; or if it is larger on the host, and
-                          nothing was written to its memory
+                          nothing was written to its memory, such as a weight that nobody has read
        torch.save         the record "data/0" is empty, and the record "data/0.memtrace" says so
        its legacy format  the number of elements is negative
        safetensors        a gap in the file, which takes no disk
 
-What is loaded instead is host memory that nobody has touched. PyTorch's own code does the rest, so tensors are allocated on the card
-in its order. Checkpoints with their bytes are loaded and saved as without a dry run.
+What is loaded instead is host memory that nobody has touched, and whose values count as assumed (weights.py). PyTorch's own code does
+the rest, so tensors are allocated on the card in its order. Checkpoints with their bytes are loaded and saved as without a dry run.
 """
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ import functools
 import importlib
 import importlib.util
 import json
+import math
 import mmap
 import os
 import struct
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import torch
 import torch.serialization
@@ -31,8 +32,8 @@ import torch.serialization
 from .._private_names import has, original_of, replace, wrap
 from . import files, shards
 from .disk import real
+from .weights import MOST_VALUE_BYTES, Weights
 
-MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/producers/torch/dry/dry_device.h
 MARK = ".memtrace"
 PAGE = mmap.PAGESIZE
 NO_RESERVE = 0x4000  # MAP_NORESERVE
@@ -44,14 +45,9 @@ ORDER = ("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E5M2FNUZ", "F8
 C: Any = torch._C
 
 
-def map_bytes(size: int, file: int = -1) -> mmap.mmap:
-    """Returns the bytes of a file, or zeros, which take memory only where they are written. There may be more than the host has."""
-    return mmap.mmap(file, size, mmap.MAP_PRIVATE | NO_RESERVE | (mmap.MAP_ANONYMOUS if file < 0 else 0))
-
-
-def untouched(size: int) -> torch.Tensor:
-    """Returns zeros on the host that nobody has touched."""
-    return torch.frombuffer(map_bytes(size), dtype=torch.uint8)
+def map_bytes(size: int, file: int) -> mmap.mmap:
+    """Returns the bytes of a file, which take memory only where they are written. There may be more than the host has."""
+    return mmap.mmap(file, size, mmap.MAP_PRIVATE | NO_RESERVE)
 
 
 def is_untouched(address: int, size: int) -> bool:
@@ -70,8 +66,8 @@ def is_untouched(address: int, size: int) -> bool:
 class Saving:
     """What is saved of storages, and how they are loaded."""
 
-    def __init__(self, cards: Any) -> None:
-        self.device = cards.device
+    def __init__(self, cards: Any, weights: Weights) -> None:
+        self.device, self.weights = cards.device, weights
         self.local = threading.local()  # .is_saving
 
     def is_skipped(self, storage: Any) -> bool:
@@ -79,14 +75,15 @@ class Saving:
         if storage.nbytes() <= MOST_VALUE_BYTES:
             return False
         kind = storage.device.type
-        return kind == "cuda" or kind == "cpu" and is_untouched(storage.data_ptr(), storage.nbytes())
+        return kind == "cuda" or kind == "cpu" and (self.weights.is_late(storage) or
+                                                    is_untouched(storage.data_ptr(), storage.nbytes()))
 
     def host_of(self, storage: Any) -> Any:
         """Returns a storage on the host with the values of one on a card. That they are saved does not count as reading them."""
         size = storage.nbytes()
         values = self.device.memtrace_dry_values(storage._cdata)
         if values is None:
-            return untouched(size).untyped_storage() if size else torch.UntypedStorage(0)
+            return self.weights.unknown(size)
         host = torch.UntypedStorage(size)
         ctypes.memmove(host.data_ptr(), values, size)
         return host
@@ -122,7 +119,7 @@ class Saving:
 
             def get_storage_from_record(self, name: str, size: int, kind: Any) -> Any:
                 if self.has_record(name + MARK):
-                    return untouched(size)
+                    return torch.empty(0, dtype=torch.uint8).set_(saving.weights.unknown(size))
                 return super().get_storage_from_record(name, size, kind)
 
         replace("torch._C.PyTorchFileWriter", Writer)
@@ -201,7 +198,7 @@ class Saving:
         package: Any = importlib.import_module("safetensors")
         module: Any = importlib.import_module("safetensors.torch")
         opened, serialized = package.safe_open, package.serialize_file
-        changes = {id(opened): functools.partial(open_tensors, opened),
+        changes = {id(opened): functools.partial(self.open_tensors, opened),
                    id(serialized): lambda tensors, filename, *given, **named: serialized(
                        tensors, files.place_to_write(filename), *given, **named)}
         if hasattr(module, "save_file"):
@@ -220,7 +217,8 @@ class Saving:
             original(tensors, filename, metadata)
             return
         names = sorted(tensors, key=lambda name: (-ORDER.index(codes[tensors[name].dtype]), name))
-        header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+        gaps = [name for name in names if self.is_gap(tensors[name])]
+        header: dict[str, Any] = {"__metadata__": {**(metadata or {}), **({MARK: json.dumps(gaps)} if gaps else {})}}
         end = 0
         for name in names:
             begin, end = end, end + tensors[name].nbytes
@@ -230,58 +228,90 @@ class Saving:
         with real.open_file(files.place_to_write(filename), "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
             for name in names:
-                self.write_tensor(tensors[name], file)
+                self.write_tensor(tensors[name], name in gaps, file)
             file.truncate(8 + len(text) + end)
 
-    def write_tensor(self, tensor: torch.Tensor, file: Any) -> None:
-        size = tensor.nbytes
-        address = tensor.data_ptr()
+    def is_gap(self, tensor: torch.Tensor) -> bool:
+        """True if the bytes of a tensor are not saved."""
         if tensor.is_cuda:
-            values = self.device.memtrace_dry_values(tensor.untyped_storage()._cdata)
-            address = values + tensor.storage_offset() * tensor.element_size() if values is not None else 0
-        elif size > MOST_VALUE_BYTES and is_untouched(address, size):
-            address = 0
-        if address and size:
-            file.write((ctypes.c_char * size).from_address(address))
-        else:
+            return tensor.nbytes > 0 and self.device.memtrace_dry_values(tensor.untyped_storage()._cdata) is None
+        return tensor.nbytes > MOST_VALUE_BYTES and (self.weights.is_late(tensor.untyped_storage()) or
+                                                     is_untouched(tensor.data_ptr(), tensor.nbytes))
+
+    def write_tensor(self, tensor: torch.Tensor, is_gap: bool, file: Any) -> None:
+        size = tensor.nbytes
+        if is_gap:
             file.seek(size, os.SEEK_CUR)
+        elif size:
+            address = tensor.data_ptr()
+            if tensor.is_cuda:
+                address = self.device.memtrace_dry_values(tensor.untyped_storage()._cdata)
+                address += tensor.storage_offset() * tensor.element_size()
+            else:
+                self.weights.settle(tensor.untyped_storage())
+            file.write((ctypes.c_char * size).from_address(address))
+
+    def open_tensors(self, original: Callable[..., Any], filename: Any, framework: str, device: Any = "cpu", **named: Any) -> Any:
+        """Opens a file of safetensors."""
+        filename = files.place_to_read(filename)
+        if framework not in ("pt", "torch", "pytorch"):
+            return original(filename, framework, device=device, **named)
+        is_card = torch.device(device).type == "cuda"
+        opened = original(filename, framework, device="cpu" if is_card else device, **named)
+        gaps = json.loads((opened.metadata() or {}).get(MARK, "[]"))
+        return Opened(opened, device, self.weights, set(gaps)) if is_card or gaps else opened
 
 
-class OnCard:
-    """A file of safetensors with the tensors on a card. They are not read for it: on a card, large ones have no bytes."""
+class Opened:
+    """A file of safetensors with gaps, or whose tensors go to a card. They are not read for it: there, large ones have no bytes."""
 
-    def __init__(self, opened: Any, device: Any) -> None:
-        self.opened, self.device = opened, device
+    def __init__(self, opened: Any, device: Any, weights: Weights, gaps: set[str]) -> None:
+        self.opened, self.device, self.weights, self.gaps = opened, device, weights, gaps
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.opened, name)
 
-    def __enter__(self) -> OnCard:
+    def __enter__(self) -> Opened:
         self.opened.__enter__()
         return self
 
     def __exit__(self, *given: Any) -> None:
         self.opened.__exit__(*given)
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.opened[index].to(self.device)
+    def metadata(self) -> Any:
+        """Returns what the program has saved."""
+        return {key: text for key, text in (self.opened.metadata() or {}).items() if key != MARK} or None
 
     def get_tensor(self, name: str) -> Any:
-        return self.opened.get_tensor(name).to(self.device)
+        return self.get_slice(name)[...] if name in self.gaps else self.opened.get_tensor(name).to(self.device)
 
     def get_tensors(self) -> dict[str, Any]:
         return {name: self.get_tensor(name) for name in self.opened.offset_keys()}
 
-    def get_slice(self, name: str) -> OnCard:
-        return OnCard(self.opened.get_slice(name), self.device)
+    def get_slice(self, name: str) -> Slice:
+        return Slice(self.opened.get_slice(name), self.device, self.weights if name in self.gaps else None)
 
 
-def open_tensors(original: Callable[..., Any], filename: Any, framework: str, device: Any = "cpu", **named: Any) -> Any:
-    """Opens a file of safetensors."""
-    filename = files.place_to_read(filename)
-    if framework not in ("pt", "torch", "pytorch") or torch.device(device).type != "cuda":
-        return original(filename, framework, device=device, **named)
-    return OnCard(original(filename, framework, device="cpu", **named), device)
+class Slice:
+    """A tensor of a file of safetensors that is read when it is indexed."""
+
+    def __init__(self, opened: Any, device: Any, weights: Optional[Weights]) -> None:
+        self.opened, self.device = opened, device
+        self.weights = weights  # None: the file has its bytes
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.opened, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.opened[index] if self.weights is None else self.unknown(self.weights)[index].contiguous()
+        return found.to(self.device)
+
+    def unknown(self, weights: Weights) -> Any:
+        """Returns the whole tensor, without values."""
+        dtype = sys.modules["safetensors.torch"]._TYPES[self.opened.get_dtype()]
+        shape = self.opened.get_shape()
+        storage = weights.unknown(math.prod(shape) * dtype.itemsize)
+        return torch.empty(0, dtype=dtype).set_(storage).view(shape)
 
 
 def install_scripts() -> None:
@@ -307,9 +337,9 @@ def is_plain(tensor: Any) -> bool:
             tensor.device.type in ("cpu", "cuda"))
 
 
-def begin(cards: Any) -> None:
+def begin(cards: Any, weights: Weights) -> None:
     """Begins, once torch is imported."""
-    saving = Saving(cards)
+    saving = Saving(cards, weights)
     if has("archives"):
         saving.install_archives()
     if has("bytes of storages"):

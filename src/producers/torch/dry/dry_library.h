@@ -34,6 +34,22 @@ const void *memtrace_dry_values(const void *storage);
 /* Gives a storage other bytes. */
 int memtrace_dry_resize(void *storage, uint64_t bytes);
 
+/* Has an nn.Parameter, and the tensor that it was made of, be written when they are read, if they are a weight on the host
+ * (dry_weights.cpp). Both are addresses of a c10::TensorImpl. */
+void memtrace_dry_weight(void *parameter, void *data);
+
+/* Makes a storage on the host one without values: zeros that count as assumed when they are read. */
+void memtrace_dry_unknown(void *storage);
+
+/* Returns 1 if a storage was not written yet. Its memory is not to be read. */
+int memtrace_dry_is_late(const void *storage);
+
+/* Has a new storage hold what one of its size holds, which was not written yet. */
+void memtrace_dry_copy_late(void *to, const void *from);
+
+/* Writes a storage, before other code reads its memory. Returns 1 if the host has not enough. */
+int memtrace_dry_settle(void *storage);
+
 /* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
 void memtrace_dry_assume(double value, void (*note)(const char *name, double value));
 

@@ -1,0 +1,90 @@
+"""Weights on the host that are written when somebody reads them (src/producers/torch/dry/dry_weights.cpp): which tensors are weights, and
+who reads memory without an operator of PyTorch.
+
+An nn.Parameter of more than 1 MiB is a weight. Its initialization and its copies take neither time nor memory until its values are
+read on the host, as most are not: they go to the card first.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+
+from .._private_names import has, original_of, replace, wrap
+
+MOST_VALUE_BYTES = 1 << 20  # larger blocks have no values, as in src/producers/torch/dry/dry_device.h
+
+# Functions that take dtype and device from a tensor, and that do not know the dispatch key of weights.
+MAKERS = "torch.Tensor.new", "torch.Tensor.new_tensor"
+
+# Functions of tensors and storages that read memory, or let others read it.
+READERS = ("torch.Tensor.numpy", "torch.Tensor.tolist", "torch.Tensor.__dlpack__",
+           "torch.UntypedStorage._share_fd_cpu_", "torch.UntypedStorage._share_filename_cpu_", "torch.UntypedStorage.__getitem__",
+           "torch.UntypedStorage.__setitem__", "torch.UntypedStorage.tolist", "torch.UntypedStorage._write_file")
+
+
+class Weights:
+    """Weights on the host, by the library of the dry run."""
+
+    def __init__(self, device: Any) -> None:
+        self.device = device
+
+    def is_late(self, storage: Any) -> bool:
+        """True if a storage was not written yet."""
+        return storage.device.type == "cpu" and bool(self.device.memtrace_dry_is_late(storage._cdata))
+
+    def settle(self, storage: Any) -> None:
+        """Writes a storage that was not written yet."""
+        if storage.device.type == "cpu" and storage.nbytes() > MOST_VALUE_BYTES and self.device.memtrace_dry_settle(storage._cdata):
+            raise MemoryError(f"the host has no memory for {storage.nbytes()} bytes of a weight")
+
+    def unknown(self, size: int) -> Any:
+        """Returns a storage without values, whose zeros count as assumed when they are read."""
+        storage = torch.UntypedStorage(size)
+        self.device.memtrace_dry_unknown(storage._cdata)
+        return storage
+
+    def install(self) -> None:
+        new, clone = original_of("torch.nn.Parameter.__new__"), original_of("torch.UntypedStorage.clone")
+
+        def make(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+            made = new(cls, data, requires_grad)
+            if data is not None and made is not data and data.device.type == "cpu":
+                self.device.memtrace_dry_weight(made._cdata, data._cdata)
+            return made
+
+        def clone_late(storage: Any) -> Any:
+            if not self.is_late(storage):
+                return clone(storage)
+            copy = torch.UntypedStorage(storage.nbytes())
+            self.device.memtrace_dry_copy_late(copy._cdata, storage._cdata)
+            return copy
+
+        replace("torch.nn.Parameter.__new__", make)
+        replace("torch.UntypedStorage.clone", clone_late)
+        for name in READERS:
+            wrap(name, self.read)
+        for name in MAKERS:
+            wrap(name, make_like)
+
+    def read(self, original: Callable[..., Any], one: Any, *given: Any, **named: Any) -> Any:
+        """Calls a function that reads the memory of a tensor or of a storage."""
+        if isinstance(one, torch.UntypedStorage):
+            self.settle(one)
+        elif one.layout == torch.strided and one.device.type == "cpu":
+            self.settle(one.untyped_storage())
+        return original(one, *given, **named)
+
+
+def make_like(original: Callable[..., Any], one: Any, *given: Any, **named: Any) -> Any:
+    """Makes a tensor with the dtype of another."""
+    is_small = one.device.type != "cpu" or one.nbytes <= MOST_VALUE_BYTES
+    return original(one if is_small else torch.empty(0, dtype=one.dtype), *given, **named)
+
+
+def begin(device: Any) -> Weights:
+    """Begins, once torch is imported."""
+    weights = Weights(device)
+    if has("weights"):
+        weights.install()
+    return weights
