@@ -806,6 +806,8 @@ typedef struct memtrace_program_options {
     const char *step_range; /* ranges of NVTX whose names begin so are training steps; NULL: none */
 
     int64_t jobs; /* dry runs and ranks at a time; 0: as many as processors and host memory allow */
+    /* For dry runs, "from-config": models of transformers and diffusers need no checkpoint. NULL: they load theirs. */
+    const char *weights;
 } memtrace_program_options;
 
 /* A run that a process of the program has added to a trace: one for each process, rank and card. */

@@ -150,6 +150,7 @@ static void record_two_runs(void)
         {MT_CAVEAT_UNKNOWN, "aten::x\x1b[1m", "", 0, 2, -1, 2048, NAN},
         {MT_CAVEAT_ASSUMED, "item", "train.py", 36, 5, -1, -1, 0.5},
         {MT_CAVEAT_GROWTH, "list of losses", "", 0, 1500, -1, 4096, NAN},
+        {MT_CAVEAT_WEIGHTS, "org/model", "train.py", 7, -1, -1, -1, NAN},
     };
     close_run(open_run("plain"));
     struct mt_recorder *recorder = open_run("dry");
@@ -169,10 +170,11 @@ static const char lists[] =
     " {\"name\": \"aten::y\", \"count\": 1, \"bytes\": 1024, \"file\": null, \"line\": null}],"
     " \"assumed\": [{\"name\": \"item\", \"value\": 0.5, \"count\": 5, \"file\": \"train.py\", \"line\": 36}],"
     " \"growth\": [{\"name\": \"list of losses\", \"bytes\": 4096, \"count\": 1500, \"total\": null, \"file\": null, "
-    "\"line\": null}]}";
+    "\"line\": null}],"
+    " \"weights\": [{\"name\": \"org/model\", \"file\": \"train.py\", \"line\": 7}]}";
 static const char no_lists[] =
     "{\"ended_by\": null, \"shortened\": [], \"not_run\": [], \"unknown\": [], \"assumed\": [],"
-    " \"growth\": []}";
+    " \"growth\": [], \"weights\": []}";
 
 /* Checks that an answer has the members of `expected`. */
 static void expect_members(const json_t *answer, const char *expected)
@@ -253,7 +255,7 @@ static void strange_rows_are_read_without_harm(void **state)
     assert_int_equal(mt_trace_open("trace.db", &trace), MT_OK);
     assert_int_equal(mt_trace_find_run(trace, "2", &run), MT_OK);
     assert_int_equal(mt_trace_caveats(trace, run, &rows, &count), MT_OK);
-    assert_int_equal(count, 7);
+    assert_int_equal(count, 8);
     for (size_t i = 0; i < count; i++) {
         assert_true(i == 0 || rows[i].kind >= rows[i - 1].kind);
         assert_true(rows[i].count >= -1 && rows[i].total >= -1 && rows[i].bytes >= -1 && rows[i].line >= 0);

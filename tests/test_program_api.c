@@ -247,6 +247,9 @@ static void wrong_options_are_refused(void **state)
     options = options_of(SHELL("true"));
     options.assumed = "0x10"; /* a number in C, not in Python */
     assert_fails(start(&options), MEMTRACE_USAGE, "0x10");
+    options = options_of(SHELL("true"));
+    options.weights = "none";
+    assert_fails(start(&options), MEMTRACE_USAGE, "from-config");
     options = options_of(SHELL("echo KeyError >&2; exit 3"));
     assert_fails(memtrace_program_fit(&options, &rows, &count), MEMTRACE_FAILED, "as it is: exit code 3, KeyError");
     options.mode = MEMTRACE_RUN_RECORDED;

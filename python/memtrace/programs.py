@@ -193,12 +193,13 @@ def _run(options: Any) -> Program:
 def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtrace.db", name: Optional[str] = None,
             output: int = 0, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
             time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
-            jobs: int = 0) -> Program:
+            weights: Optional[str] = None, jobs: int = 0) -> Program:
     """Runs a program of PyTorch on a simulated card, as `memtrace dry-run`, and adds its runs to the trace.
 
     words: the program and its arguments, ["train.py", "--batch", "8"], or a command line of torchrun.
     output: the number of an open file for what the program prints; 0: it prints where this process does.
     steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
+    weights: "from-config": models of transformers and diffusers need no checkpoint.
     jobs: ranks at a time; 0: as many as processors and host memory allow.
     """
     fields = dict(locals())
@@ -218,7 +219,7 @@ def run_recorded(words: Sequence[Word], *, device: Optional[str] = None, trace: 
 
 def fit(words: Sequence[Word], *, device: str = "sim", cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None,
         steps: int = 0, time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
-        jobs: int = 0) -> Fit:
+        weights: Optional[str] = None, jobs: int = 0) -> Fit:
     """Runs a program dry, as it is and with changes, and says which make it fit the card, as `memtrace fit`."""
     fields = dict(locals())
     del fields["words"]
@@ -243,7 +244,7 @@ def largest(words: Sequence[Word], values: str, vary: Optional[Mapping[str, Sequ
 def sweep(words: Sequence[Word], values: Mapping[str, Sequence[object]], *, device: str = "sim", trace: Path = "memtrace.db",
           name: Optional[str] = None, cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0,
           time_limit_s: int = 0, assumed: Optional[str] = None, free_memory: Optional[str] = None,
-          jobs: int = 0) -> Rows[Cell]:
+          weights: Optional[str] = None, jobs: int = 0) -> Rows[Cell]:
     """Runs a program dry with each combination of values, which take the place of its arguments @NAME, as
     `memtrace sweep --vary`: sweep(["train.py", "--batch", "@batch"], {"batch": [2, 4, 8]})."""
     fields = dict(locals())

@@ -59,6 +59,7 @@ static mt_status read_options(const memtrace_program_options *given, memtrace_pr
 static struct mt_dry_options dry_options(const memtrace_program_options *options)
 {
     return (struct mt_dry_options){.assumed = options->assumed != NULL ? options->assumed : "1",
+                                   .weights = options->weights,
                                    .free = options->free_memory,
                                    .only = options->only_ranks,
                                    .ranks = options->ranks,

@@ -75,6 +75,13 @@ static const struct mt_field growth_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type growth_type = MT_ROW_TYPE(ROW, growth_fields);
+
+static const struct mt_field weights_fields[] = {
+    MT_TEXT(ROW, name, "name", "weights", "of the model: its name on the Hub, or its folder"),
+    MT_FIELDS_OF(&place_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type weights_type = MT_ROW_TYPE(ROW, weights_fields);
 #undef ROW
 
 #define ROW struct mt_caveat_lists
@@ -87,6 +94,7 @@ static const struct mt_field lists_fields[] = {
     LIST(UNKNOWN, "unknown", &unknown_type, "operators whose scratch memory is unknown and not counted"),
     LIST(ASSUMED, "assumed", &assumed_type, "values that were not computed"),
     LIST(GROWTH, "growth", &growth_type, "memory that grows with each iteration: an estimate"),
+    LIST(WEIGHTS, "weights", &weights_type, "models whose weights were made from the configuration"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

@@ -171,6 +171,7 @@ static const struct kind_words {
     [MT_CAVEAT_UNKNOWN] = {"unknown scratch memory, not counted", "", add_unknown},
     [MT_CAVEAT_ASSUMED] = {"values that were not computed", "; see --assume", add_assumed},
     [MT_CAVEAT_GROWTH] = {"live memory grows", "", add_growth},
+    [MT_CAVEAT_WEIGHTS] = {"weights from the configuration, not from a checkpoint", "", add_named},
 };
 
 static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)

@@ -24,7 +24,7 @@ from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, tell, trace_of_rank
 from ..recording.watching import Watcher
-from . import files, ranks, replaced, simulated, trainers
+from . import files, pretrained, ranks, replaced, simulated, trainers
 from .coverage import Coverage
 from .loops import Loops, follow_loaders
 from .places import Place
@@ -130,6 +130,8 @@ class DryWatcher(Watcher):
             self.caveat("unknown", unknown.name, count=unknown.calls, size=unknown.size)
         for (place, name), assumed in replaced.notes.assumed.items():
             self.caveat("assumed", name, place, assumed.reads, value=assumed.value)
+        for model in pretrained.made:
+            self.caveat("weights", model.name, model.place)
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def store_not_run(self) -> None:
@@ -274,6 +276,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
         for obstacle in stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)
     follow_forks(watcher.cards, watcher, configure)
+    pretrained.begin()
     if settings().answers is not None:
         tell(f"PyTorch {torch.__version__}", "began")
 

@@ -24,6 +24,8 @@
                   .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
                   .help = "value assumed for numbers that are not computed, such as a loss (default: 1)"),             \
+        MT_OPTION(TEXT, type, dry.weights, "--weights", .value = "from-config",                                        \
+                  .help = "from_pretrained of transformers and diffusers makes weights from the configuration"),       \
         MT_OPTION(INTEGER, type, dry.jobs, "--jobs", .value = "N", .low = 1, .high = MT_MOST_JOBS,                     \
                   .help = "processes to run at a time (default: as many as processors and host memory allow)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \

@@ -28,6 +28,13 @@ static mt_status check_number(const char *text)
                : mt_fail(MT_USAGE, "an assumed value is a number, not \"%s\"", text);
 }
 
+static mt_status check_weights(const char *text)
+{
+    return text == NULL || strcmp(text, "from-config") == 0
+               ? MT_OK
+               : mt_fail(MT_USAGE, "weights can be made from-config, not from \"%s\"", text);
+}
+
 mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *device, char out[MT_DEVICE_NAME])
 {
     const bool is_shared = options->free != NULL;
@@ -41,6 +48,7 @@ mt_status mt_dry_options_check(const struct mt_dry_options *options, const char 
     char spelling[MT_DEVICE_NAME];
     MT_TRY(mt_dry_device_spell(options, device, spelling));
     MT_TRY(check_device(spelling));
+    MT_TRY(check_weights(options->weights));
     return check_number(options->assumed);
 }
 

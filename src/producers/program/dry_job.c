@@ -47,6 +47,7 @@ static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_jo
                                         .steps = child->options->steps,
                                         .deadline_s = deadline_of(child->options),
                                         .assumed = child->options->assumed,
+                                        .weights = child->options->weights,
                                         .changes = child->changes,
                                         .files = job->overlay};
     mt_environment_copy(&job->environment);
