@@ -228,7 +228,8 @@ def fit(words: Sequence[Word], *, device: str = "sim", cards: int = 0, ranks: in
 
 def largest(words: Sequence[Word], values: str, vary: Optional[Mapping[str, Sequence[object]]] = None, *, device: str = "sim",
             cards: int = 0, ranks: int = 0, only_ranks: Optional[str] = None, steps: int = 0, time_limit_s: int = 0,
-            assumed: Optional[str] = None, free_memory: Optional[str] = None) -> Largest:
+            assumed: Optional[str] = None, free_memory: Optional[str] = None, weights: Optional[str] = None,
+            jobs: int = 0) -> Largest:
     """Finds the largest value of an argument with which a program fits the card, as `memtrace fit --largest`:
     largest(["train.py", "--batch", "@batch"], "batch=1..512").value. The range may have a step, "batch=8..512:8", or be a
     list, "batch=1,2,4". With `vary`, values of other arguments as of sweep, each combination has its own answer."""

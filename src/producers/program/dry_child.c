@@ -1,7 +1,5 @@
 #include "producers/program/dry_child.h"
 
-#include "producers/program/dry_tasks.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -50,13 +48,4 @@ mt_status mt_dry_options_check(const struct mt_dry_options *options, const char 
     MT_TRY(check_device(spelling));
     MT_TRY(check_weights(options->weights));
     return check_number(options->assumed);
-}
-
-mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
-                           struct mt_program_outcome *out)
-{
-    struct mt_dry_task task = {.child = *child, .words = words, .output = output};
-    (void)mt_dry_tasks_run(&task, 1, child->options->jobs, NULL, NULL); /* an interrupted run has its outcome, too */
-    *out = task.outcome;
-    return task.status;
 }

@@ -38,9 +38,3 @@ mt_status mt_dry_device_spell(const struct mt_dry_options *options, const char *
 
 /* Fails with MT_USAGE for options or a device that a dry run does not support. */
 mt_status mt_dry_options_check(const struct mt_dry_options *options, const char *device);
-
-/* Runs a program dry. `output` is a file, MT_OWN_OUTPUT or MT_KEEP_OUTPUT. A program that fails is no failure. Fails with
- * MT_USAGE for words that a dry run does not support, and if the Python package is not there or the program can't be
- * started; then out->code is set as by mt_child_start. Release *out in any case. */
-mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
-                           struct mt_program_outcome *out);

@@ -133,3 +133,12 @@ mt_status mt_dry_tasks_run(struct mt_dry_task *tasks, size_t count, int64_t jobs
     free(loop.running);
     return loop.is_over && !loop.is_mute ? mt_fail(MT_FAILED, "interrupted") : MT_OK;
 }
+
+mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
+                           struct mt_program_outcome *out)
+{
+    struct mt_dry_task task = {.child = *child, .words = words, .output = output};
+    (void)mt_dry_tasks_run(&task, 1, child->options->jobs, NULL, NULL); /* an interrupted run has its outcome, too */
+    *out = task.outcome;
+    return task.status;
+}

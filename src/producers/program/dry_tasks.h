@@ -26,3 +26,9 @@ enum { MT_MOST_JOBS = 1024 };
  * failure then. After Ctrl-C or SIGTERM no further task begins, and it fails with MT_FAILED, "interrupted". */
 mt_status mt_dry_tasks_run(struct mt_dry_task *tasks, size_t count, int64_t jobs,
                            void (*ended)(void *context, struct mt_dry_task *task), void *context);
+
+/* Runs a program dry. `output` is a file, MT_OWN_OUTPUT or MT_KEEP_OUTPUT. A program that fails is no failure. Fails with
+ * MT_USAGE for words that a dry run does not support, and if the Python package is not there or the program can't be
+ * started; then out->code is set as by mt_child_start. Release *out in any case. */
+mt_status mt_dry_child_run(const struct mt_dry_child *child, char *const *words, int output,
+                           struct mt_program_outcome *out);

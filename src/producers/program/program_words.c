@@ -54,6 +54,20 @@ char *mt_program_find_in(const char *folder, size_t length, const char *name)
     return NULL;
 }
 
+char *mt_program_find(const char *name)
+{
+    const char *folders = getenv("PATH");
+    char *found = NULL;
+    if (strchr(name, '/') != NULL)
+        return mt_host_strdup(name);
+    while (folders != NULL && found == NULL) {
+        const size_t length = strcspn(folders, ":");
+        found = mt_program_find_in(folders, length, name);
+        folders = folders[length] == ':' ? folders + length + 1 : NULL;
+    }
+    return found;
+}
+
 /* Returns the interpreter for scripts; the caller frees it. */
 static char *find_interpreter(void)
 {

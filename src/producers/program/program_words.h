@@ -23,3 +23,6 @@ void mt_program_words_release(struct mt_program_words *words);
 
 /* Returns the path of an executable file in a folder, whose path has `length` bytes; NULL if there is none. The caller frees it. */
 char *mt_program_find_in(const char *folder, size_t length, const char *name);
+
+/* Returns the path of a program, found as a shell finds it; NULL if there is none. The caller frees it. */
+char *mt_program_find(const char *name);

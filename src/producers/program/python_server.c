@@ -2,12 +2,15 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "producers/program/program_words.h"
 #include "producers/program/python_start.h"
 #include "run/handover.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -51,21 +54,25 @@ void mt_python_server_end(struct mt_python_server *server)
     *server = (struct mt_python_server){0};
 }
 
-/* Starts the process, with one end of the socket. */
+/* Starts the process, with one end of the socket. It prints nowhere: its processes get their files with each request. */
 static mt_status start_process(struct mt_python_server *server, struct mt_children *children, char *const *words,
-                               const struct mt_environment *environment, int output, int end)
+                               const struct mt_environment *environment, int end)
 {
     struct mt_environment own;
+    const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nowhere < 0)
+        return mt_fail(MT_FAILED, "can't open /dev/null: %s", strerror(errno));
     mt_environment_copy_of(environment, &own);
     mt_server_give(end, &own);
-    mt_status status = mt_helper_start(children, words, &own, output, end, &server->pid);
+    mt_status status = mt_helper_start(children, words, &own, nowhere, end, &server->pid);
     mt_environment_release(&own);
+    close(nowhere);
     return status;
 }
 
 /* Starts the server, and waits until its imports are made. Without success the server does not run. */
 static void start(struct mt_python_server *server, struct mt_children *children, char *const *words, size_t script,
-                  const struct mt_environment *environment, int output)
+                  const struct mt_environment *environment)
 {
     int ends[2];
     int64_t ready;
@@ -76,7 +83,7 @@ static void start(struct mt_python_server *server, struct mt_children *children,
         return;
     server->socket = ends[0];
     prctl(PR_GET_CHILD_SUBREAPER, &server->adopted_before, 0, 0, 0);
-    if (start_process(server, children, words, environment, output, ends[1]) != MT_OK) {
+    if (start_process(server, children, words, environment, ends[1]) != MT_OK) {
         server->pid = 0;
         close(ends[0]);
         close(ends[1]);
@@ -162,15 +169,28 @@ static bool has_words(const struct mt_python_server *server, char *const *words,
     return server->count == script + 1;
 }
 
+/* True if the interpreter is a binary. A script in its place may run something else, and would do so once more for the server. */
+static bool is_binary(const char *interpreter)
+{
+    static const char elf[] = {'\x7f', 'E', 'L', 'F'};
+    char *path = mt_program_find(interpreter), head[sizeof elf];
+    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
+    const bool is_elf = file != NULL && fread(head, sizeof head, 1, file) == 1 && memcmp(head, elf, sizeof elf) == 0;
+    if (file != NULL)
+        fclose(file);
+    free(path);
+    return is_elf;
+}
+
 /* Returns a process of the server; 0 if the program is to be started by itself. */
 static pid_t start_served(struct mt_python_server *server, struct mt_children *children, char *const *words,
                           const struct mt_environment *environment, int output)
 {
     const size_t script = mt_python_script(words);
-    if (script == 0)
+    if (script == 0 || !is_binary(words[0]))
         return 0;
     if (!server->was_started)
-        start(server, children, words, script, environment, output);
+        start(server, children, words, script, environment);
     if (server->pid == 0 || !has_words(server, words, script))
         return 0;
     return request(server, children, words, script, environment, output);
