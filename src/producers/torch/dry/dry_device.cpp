@@ -86,6 +86,7 @@ c10::DataPtr take(size_t bytes)
     const auto shape = std::exchange(next_shape, std::nullopt);
     if (bytes == 0)
         return {nullptr, nullptr, &c10::detail::deleteNothing, device};
+    TORCH_CHECK_WITH(OutOfMemoryError, bytes <= INT64_MAX, refusal(bytes));
     const int status = memtrace_torch_take(static_cast<int64_t>(bytes), current_device(),
                                            static_cast<uint64_t>(current_stream(current_device()).id()),
                                            shape.has_value() ? &*shape : nullptr, &address);

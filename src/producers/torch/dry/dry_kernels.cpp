@@ -15,6 +15,7 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
@@ -176,6 +177,15 @@ Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
     return to;
 }
 
+/* The meta kernel does not check whether the view is within the storage. This one does. */
+Tensor as_strided(const Tensor &self, c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
+                  std::optional<c10::SymInt> offset)
+{
+    return at::native::as_strided_tensorimpl(
+        self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides),
+        offset.has_value() ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
+}
+
 Tensor &set_storage(Tensor &self, c10::Storage storage, c10::SymInt offset, c10::SymIntArrayRef size,
                     c10::SymIntArrayRef strides)
 {
@@ -251,6 +261,7 @@ void register_kernels()
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());
     register_own(aten, "empty.memory_format", &make_empty);
     register_own(aten, "empty_strided", &make_empty_strided);
+    register_own(aten, "as_strided", &as_strided);
     register_own(aten, "copy_", &copy);
     register_own(aten, "_local_scalar_dense", &item);
     register_own(aten, "equal", &are_equal);

@@ -1,11 +1,10 @@
 #include "producers/torch/dry/dry_twins.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <cstring>
+#include <algorithm>
 
 namespace mt_dry
 {
@@ -52,6 +51,21 @@ void check_dense(const Tensor &tensor)
                                 tensor.is_nested() ? "nested" : c10::str(tensor.layout()));
 }
 
+/* Fails with c10::Error if the tensor's bytes overflow. Meta kernels do not check this. */
+void check_size(const Tensor &twin)
+{
+    needed_bytes(twin);
+}
+
+/* Fails unless the twin of a tensor on the CPU lies within the twin of its storage: kernels would read and write beyond it. */
+void check_bounds(const Tensor &real, const Storage &twin)
+{
+    const uint64_t needed = needed_bytes(real);
+    TORCH_CHECK(needed <= twin.nbytes(), "memtrace: a tensor of sizes ", real.sizes(), ", strides ", real.strides(),
+                " and storage offset ", real.storage_offset(), " needs a storage of ", needed, " bytes; there are ",
+                twin.nbytes());
+}
+
 c10::DispatchKey key_of(c10::DeviceType kind)
 {
     return kind == c10::DeviceType::CPU ? c10::DispatchKey::CPU : c10::DispatchKey::Meta;
@@ -81,9 +95,12 @@ Storage twins::twin_of_storage(const Tensor &tensor)
         return twin;
     block *owner = block_of(impl);
     c10::DataPtr data(nullptr, c10::Device(kind_));
-    if (kind_ == c10::DeviceType::CPU && owner != nullptr)
-        data = values_of(tensor, owner);
-    twin = Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data),
+    size_t bytes = impl->nbytes();
+    if (kind_ == c10::DeviceType::CPU) {
+        bytes = owner != nullptr ? std::min<size_t>(bytes, owner->bytes) : 0;
+        data = owner != nullptr ? values_of(tensor, owner) : std::move(data);
+    }
+    twin = Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, std::move(data),
                                                     c10::GetAllocator(kind_), true));
     real_storages_[twin.unsafeGetStorageImpl()] = real;
     return twin;
@@ -97,7 +114,10 @@ Tensor twins::twin_of_tensor(const Tensor &real)
     Tensor &twin = twin_tensors_[real.unsafeGetTensorImpl()];
     if (twin.defined())
         return twin;
-    twin = make_tensor(real, twin_of_storage(real), key_of(kind_));
+    Storage storage = twin_of_storage(real);
+    if (kind_ == c10::DeviceType::CPU)
+        check_bounds(real, storage);
+    twin = make_tensor(real, std::move(storage), key_of(kind_));
     view_keys_[real.storage().unsafeGetStorageImpl()] = real.key_set();
     real_tensors_[twin.unsafeGetTensorImpl()] = real;
     arguments_.emplace_back(twin, real);
@@ -132,6 +152,7 @@ void twins::carry_over()
         const auto owner = real_storages_.find(storage);
         if (owner == real_storages_.end())
             continue;
+        check_size(twin);
         TensorImpl *impl = real.unsafeGetTensorImpl();
         if (owner->second.unsafeGetStorageImpl() != impl->storage().unsafeGetStorageImpl())
             impl->set_storage_keep_dtype(owner->second);
@@ -153,6 +174,7 @@ Storage twins::real_of_storage(const Tensor &twin)
     if (real)
         return real;
     const shape_of_next shape(twin.scalar_type(), twin.sizes());
+    check_size(twin);
     real =
         Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), storage.nbytes(), allocator(), true));
     return real;

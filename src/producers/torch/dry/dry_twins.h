@@ -12,6 +12,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/EmptyTensor.h>
 
 #include <unordered_map>
 #include <utility>
@@ -69,6 +70,13 @@ template <typename function> void each_tensor(const c10::IValue &value, function
         for (const c10::IValue &item : value.toListRef())
             each_tensor(item, visit);
     }
+}
+
+/* Returns the bytes that a storage needs to hold the tensor; 0 if it is empty. Fails with c10::Error if they overflow. */
+inline uint64_t needed_bytes(const at::Tensor &tensor)
+{
+    return at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                                            tensor.storage_offset());
 }
 
 /* True if a tensor is on a card. */

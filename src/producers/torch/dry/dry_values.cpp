@@ -59,7 +59,7 @@ void assume(const Tensor &tensor, const at::Scalar &value)
     mark(tensor, false);
     if (owner != nullptr && owner->has_values() && covers_storage(tensor))
         owner->fill({value, tensor.scalar_type()});
-    else if (owner != nullptr && owner->has_values())
+    else if (has_values(tensor))
         values_of(tensor).fill_(value);
 }
 
@@ -168,17 +168,20 @@ Tensor values_of(const Tensor &tensor)
     return twins(c10::DeviceType::CPU).twin_of(tensor).toTensor();
 }
 
-/* On a card, an empty tensor has no block, and one over memory of other code has none that is known. */
+/* On a card, an empty tensor has no block, and one over memory of other code has none that is known. A storage that shrank has
+ * no values for a tensor that needs more. */
 bool has_values(const Tensor &tensor)
 {
     const block *owner = block_of_tensor(tensor);
-    return owner != nullptr ? owner->has_values() : !is_on_card(tensor) || tensor.storage().nbytes() == 0;
+    if (owner == nullptr)
+        return !is_on_card(tensor) || tensor.numel() == 0;
+    return owner->has_values() && needed_bytes(tensor) <= owner->bytes;
 }
 
 bool is_known(const Tensor &tensor)
 {
     const block *owner = block_of_tensor(tensor);
-    return owner != nullptr ? owner->is_known : has_values(tensor);
+    return (owner == nullptr || owner->is_known) && has_values(tensor);
 }
 
 void give_values(const call &call, const Stack &results)
