@@ -64,6 +64,10 @@ def replace_storage(cards: Any) -> None:
     def resize_(storage: Any, size: int) -> Any:
         if storage.device.type != "cuda":
             return resize(storage, size)
+        if size < 0:
+            raise RuntimeError(f"Requested storage size ({size}) cannot be represented as a size_t")
+        if not storage.resizable():
+            raise RuntimeError("Trying to resize storage that is not resizable")
         if size != storage.nbytes() and cards.device.memtrace_dry_resize(storage._cdata, size):
             raise torch.OutOfMemoryError(cards.memory.memtrace_torch_last_error().decode())
         return storage

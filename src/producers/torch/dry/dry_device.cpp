@@ -5,6 +5,7 @@
 #include "producers/torch/dry/dry_meta.h"
 #include "producers/torch/memtrace_torch.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -170,6 +171,8 @@ block *block_of(const c10::StorageImpl *storage)
 
 void resize(c10::StorageImpl *storage, size_t bytes)
 {
+    TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+    const c10::DeviceGuard guard(storage->device());
     c10::DataPtr fresh = take(bytes);
     block *before = block_of(storage);
     auto *after = static_cast<block *>(fresh.get_context());

@@ -71,7 +71,8 @@ class shape_of_next
 /* Returns the block of a storage; nullptr if it has none, or another allocator's. */
 block *block_of(const c10::StorageImpl *storage);
 
-/* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is taken before the old one goes. */
+/* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is allocated before the old one is freed.
+ * Fails with c10::Error if the storage cannot be resized. */
 void resize(c10::StorageImpl *storage, size_t bytes);
 
 constexpr int MOST_CARDS = 64;

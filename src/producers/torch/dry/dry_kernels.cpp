@@ -14,6 +14,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/IndexingUtils.h>
+#include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty_like.h>
@@ -186,16 +187,22 @@ Tensor as_strided(const Tensor &self, c10::SymIntArrayRef size, c10::SymIntArray
         offset.has_value() ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
 }
 
+/* As native/cuda/TensorShapeCUDA.cpp: a storage that is too small grows. */
 Tensor &set_storage(Tensor &self, c10::Storage storage, c10::SymInt offset, c10::SymIntArrayRef size,
                     c10::SymIntArrayRef strides)
 {
+    const at::IntArrayRef sizes = C10_AS_INTARRAYREF_SLOW(size);
+    const bool has_strides = strides.data() != nullptr && (!strides.empty() || sizes.empty());
+    const at::IntArrayRef steps = has_strides ? C10_AS_INTARRAYREF_SLOW(strides) : at::IntArrayRef();
     at::TensorImpl *impl = self.unsafeGetTensorImpl();
-    impl->set_storage_keep_dtype(std::move(storage));
+    at::native::checkSetStorage(self, std::move(storage), offset.expect_int(), sizes, steps);
     impl->set_storage_offset(offset.expect_int());
-    if (strides.data() != nullptr && (strides.size() > 0 || size.size() == 0))
-        impl->set_sizes_and_strides(C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides));
+    if (has_strides)
+        impl->set_sizes_and_strides(sizes, steps);
     else
-        impl->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
+        impl->set_sizes_contiguous(sizes);
+    if (needed_bytes(self) > self.storage().nbytes())
+        resize(self.storage().unsafeGetStorageImpl(), needed_bytes(self));
     return self;
 }
 
@@ -203,6 +210,12 @@ Tensor &set_whole_storage(Tensor &self, c10::Storage storage)
 {
     const auto elements = static_cast<int64_t>(storage.nbytes() / self.itemsize());
     return set_storage(self, std::move(storage), 0, {c10::SymInt(elements)}, {});
+}
+
+Tensor &set_no_storage(Tensor &self)
+{
+    const auto none = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0, allocator(), true);
+    return set_storage(self, c10::Storage(none), 0, {c10::SymInt(0)}, {});
 }
 
 void record_stream(Tensor &self, c10::Stream stream)
@@ -268,6 +281,7 @@ void register_kernels()
     register_own(aten, "_amp_foreach_non_finite_check_and_unscale_", &unscale);
     register_own(aten, "set_.source_Storage_storage_offset", &set_storage);
     register_own(aten, "set_.source_Storage", &set_whole_storage);
+    register_own(aten, "set_", &set_no_storage);
     register_own(aten, "record_stream", &record_stream);
     at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
     library = &aten;
