@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstring>
 #include <iomanip>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -30,9 +32,47 @@ thread_local std::optional<memtrace_torch_shape> next_shape; /* of a shape_of_ne
 
 /* ---- blocks ---- */
 
+/* The blocks that exist, by card and address. */
+class index_of_blocks
+{
+  public:
+    void add(block *made)
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        blocks_[{made->device, made->address}] = made;
+    }
+    void remove(const block *gone)
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        blocks_.erase({gone->device, gone->address});
+    }
+    /* Returns the block that has a byte at the address, or nullptr. */
+    block *find(c10::DeviceIndex device, uint64_t address)
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        const auto next = blocks_.upper_bound({device, address});
+        if (next == blocks_.begin())
+            return nullptr;
+        block *found = std::prev(next)->second;
+        return found->device == device && address - found->address < found->bytes ? found : nullptr;
+    }
+
+  private:
+    std::mutex lock_;
+    std::map<std::pair<c10::DeviceIndex, uint64_t>, block *> blocks_;
+};
+
+/* Is never destroyed: tensors are freed until the process ends. */
+index_of_blocks &all_blocks()
+{
+    static auto *all = new index_of_blocks;
+    return *all;
+}
+
 void give(void *context)
 {
     auto *owned = static_cast<block *>(context);
+    all_blocks().remove(owned); /* first, since another thread may get the address at once */
     memtrace_torch_free(reinterpret_cast<void *>(owned->address), static_cast<ssize_t>(owned->bytes), owned->device,
                         nullptr);
     delete owned;
@@ -94,6 +134,7 @@ c10::DataPtr take(size_t bytes)
     TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, refusal(bytes));
     TORCH_CHECK(status == 0, memtrace_torch_last_error());
     auto *made = new block{address, bytes, current_device(), bytes <= MOST_VALUE_BYTES, nullptr};
+    all_blocks().add(made);
     return {reinterpret_cast<void *>(address), made, &give, device};
 }
 
@@ -166,7 +207,10 @@ shape_of_next::~shape_of_next()
 block *block_of(const c10::StorageImpl *storage)
 {
     const c10::DataPtr &data = storage->data_ptr();
-    return data.get_deleter() == &give ? static_cast<block *>(data.get_context()) : nullptr;
+    if (data.get_deleter() == &give)
+        return static_cast<block *>(data.get_context());
+    const bool is_foreign = data.get() != nullptr && data.device().type() == DeviceType::CUDA;
+    return is_foreign ? all_blocks().find(data.device().index(), reinterpret_cast<uint64_t>(data.get())) : nullptr;
 }
 
 void resize(c10::StorageImpl *storage, size_t bytes)
@@ -201,8 +245,9 @@ void memtrace_dry_begin(int count)
 
 const void *memtrace_dry_values(const void *storage)
 {
-    mt_dry::block *owner = mt_dry::block_of(static_cast<const c10::StorageImpl *>(storage));
-    return owner != nullptr && owner->has_values() ? owner->host() : nullptr;
+    const auto *impl = static_cast<const c10::StorageImpl *>(storage);
+    mt_dry::block *owner = mt_dry::block_of(impl);
+    return owner != nullptr && owner->has_values() ? owner->host() + owner->offset_of(impl) : nullptr;
 }
 
 int memtrace_dry_resize(void *storage, uint64_t bytes)

@@ -53,6 +53,12 @@ struct block final {
 
     /* Returns the values; only of a block that has them. */
     char *host();
+
+    /* Returns where the bytes of a storage begin in the block. Not 0 for a slice of a storage, or a view through DLPack. */
+    uint64_t offset_of(const c10::StorageImpl *storage) const
+    {
+        return reinterpret_cast<uint64_t>(storage->data()) - address;
+    }
 };
 
 /* Returns the allocator of device "cuda". Its blocks come from memtrace_torch_take. */
@@ -68,7 +74,7 @@ class shape_of_next
     shape_of_next &operator=(const shape_of_next &) = delete;
 };
 
-/* Returns the block of a storage; nullptr if it has none, or another allocator's. */
+/* Returns the block of a storage, also where another storage owns it; nullptr if it has none, or another allocator's. */
 block *block_of(const c10::StorageImpl *storage);
 
 /* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is allocated before the old one is freed.

@@ -78,7 +78,7 @@ c10::DataPtr twins::values_of(const Tensor &real, block *owner)
 {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (owner->is_known || filling_ == filling::VALUES)
-        return {owner->host(), cpu};
+        return {owner->host() + owner->offset_of(real.storage().unsafeGetStorageImpl()), cpu};
     const auto elements = static_cast<int64_t>(owner->bytes / real.itemsize()) + 1;
     const Tensor values = filling_ == filling::COUNT ? at::arange(elements, at::TensorOptions(cpu))
                                                      : at::ones({elements}, at::TensorOptions(cpu));
@@ -97,7 +97,7 @@ Storage twins::twin_of_storage(const Tensor &tensor)
     c10::DataPtr data(nullptr, c10::Device(kind_));
     size_t bytes = impl->nbytes();
     if (kind_ == c10::DeviceType::CPU) {
-        bytes = owner != nullptr ? std::min<size_t>(bytes, owner->bytes) : 0;
+        bytes = owner != nullptr ? std::min<size_t>(bytes, owner->bytes - owner->offset_of(impl)) : 0;
         data = owner != nullptr ? values_of(tensor, owner) : std::move(data);
     }
     twin = Storage(c10::make_intrusive<StorageImpl>(StorageImpl::use_byte_size_t(), bytes, std::move(data),

@@ -47,17 +47,17 @@ block *block_of_tensor(const Tensor &tensor)
     return is_on_card(tensor) && tensor.has_storage() ? block_of(tensor.storage().unsafeGetStorageImpl()) : nullptr;
 }
 
-/* True if the tensor has each element of its storage. */
-bool covers_storage(const Tensor &tensor)
+/* True if the tensor has each element of the block. */
+bool covers(const Tensor &tensor, const block &owner)
 {
-    return tensor.nbytes() == tensor.storage().nbytes() && tensor.is_non_overlapping_and_dense();
+    return tensor.nbytes() == owner.bytes && tensor.is_non_overlapping_and_dense();
 }
 
 void assume(const Tensor &tensor, const at::Scalar &value)
 {
     block *owner = block_of_tensor(tensor);
     mark(tensor, false);
-    if (owner != nullptr && owner->has_values() && covers_storage(tensor))
+    if (owner != nullptr && owner->has_values() && covers(tensor, *owner))
         owner->fill({value, tensor.scalar_type()});
     else if (has_values(tensor))
         values_of(tensor).fill_(value);
@@ -142,7 +142,7 @@ bool fill_whole(const call &call)
         return false;
     const Tensor &tensor = call.arguments[0].toTensor();
     block *owner = block_of_tensor(tensor);
-    if (owner == nullptr || !covers_storage(tensor))
+    if (owner == nullptr || !covers(tensor, *owner))
         return false;
     owner->fill({is_fill ? call.arguments[1].toScalar() : at::Scalar(0), tensor.scalar_type()});
     mark(tensor, true);
@@ -175,7 +175,8 @@ bool has_values(const Tensor &tensor)
     const block *owner = block_of_tensor(tensor);
     if (owner == nullptr)
         return !is_on_card(tensor) || tensor.numel() == 0;
-    return owner->has_values() && needed_bytes(tensor) <= owner->bytes;
+    return owner->has_values() &&
+           needed_bytes(tensor) <= owner->bytes - owner->offset_of(tensor.storage().unsafeGetStorageImpl());
 }
 
 bool is_known(const Tensor &tensor)
@@ -232,7 +233,8 @@ void copy_values(const Tensor &to, const Tensor &from)
         target.copy_(is_on_card(from) ? values_of(from) : from);
     else if (is_small)
         target.fill_(assumed_value(to.scalar_type()));
-    mark(to, is_known(from) && (is_known(to) || to.nbytes() == to.storage().nbytes()));
+    const block *owner = block_of_tensor(to);
+    mark(to, is_known(from) && (is_known(to) || (owner != nullptr && covers(to, *owner))));
     if (!is_on_card(to) && is_small && !is_known(from))
         note_assumed_value("copy to the host", to.scalar_type());
 }
