@@ -2,6 +2,7 @@
  *
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
+#include "producers/torch/dry/dry_indices.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_meta.h"
@@ -125,6 +126,7 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
     call call(op, *stack);
     stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
     expand_masks(op, &call.arguments);
+    check_indices(call);
     for (IValue &result : run_call(call))
         stack->push_back(std::move(result));
 }
@@ -182,9 +184,9 @@ Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
 Tensor as_strided(const Tensor &self, c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                   std::optional<c10::SymInt> offset)
 {
-    return at::native::as_strided_tensorimpl(
-        self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides),
-        offset.has_value() ? std::optional<int64_t>(offset->expect_int()) : std::nullopt);
+    return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(strides),
+                                             offset.has_value() ? std::optional<int64_t>(offset->expect_int())
+                                                                : std::nullopt);
 }
 
 /* As native/cuda/TensorShapeCUDA.cpp: a storage that is too small grows. */
