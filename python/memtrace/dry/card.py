@@ -76,6 +76,11 @@ class Cards:
             shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
             shared_memory_per_multiprocessor=228 << 10)
 
+    def check(self, device: int) -> None:
+        """Fails if there is no such card, with the words of PyTorch's allocator."""
+        if not 0 <= device < self.count:
+            raise RuntimeError(f"Invalid device argument {device}: did you call init? The simulated cards are 0 to {self.count - 1}")
+
     def stats(self, device: int) -> dict[str, Any]:
         """Returns what torch.cuda.memory_stats shows."""
         numbers = self.counters(device)
@@ -94,6 +99,7 @@ class Cards:
 
     def counters(self, device: int) -> Any:
         """Returns the numbers of memtrace_torch_counters."""
+        self.check(device)
         numbers = (ctypes.c_uint64 * (len(COUNTED) * len(POOLS) * 3 + 2))()
         self.memory.memtrace_torch_counters(device, numbers)
         return numbers
@@ -120,20 +126,34 @@ class Cards:
         return max(0, card.total_bytes - card.others_bytes - held - reserved), card.total_bytes
 
     def limit(self, fraction: float, device: int) -> None:
+        self.check(device)
+        if not 0 <= fraction <= 1:
+            raise RuntimeError(f"invalid fraction:{fraction}. Please set within [0, 1].")
         self.fractions[device] = fraction
         self.memory.memtrace_torch_memory_fraction(fraction, device)
 
     def empty_cache(self) -> None:
         self.memory.memtrace_torch_reset()
 
+    def fraction(self, device: int) -> float:
+        self.check(device)
+        return self.fractions[device]
+
     def reset_peaks(self, device: int) -> None:
+        self.check(device)
         self.memory.memtrace_torch_reset_peaks(device)
 
     def exchange(self, device: int = -1) -> int:
-        """Sets the current device, unless it is -1, and returns the one before."""
+        """Sets the current device, unless it is negative, and returns the one before."""
+        import torch
+
+        if device >= self.count:
+            raise getattr(torch, "AcceleratorError", RuntimeError)(
+                f"CUDA error: invalid device ordinal: {device}; the simulated cards are 0 to {self.count - 1}")
         return int(self.device.memtrace_dry_device(device))
 
     def stream(self, device: int, stream: int = -1) -> tuple[int, int, int]:
+        self.check(device)
         return int(self.device.memtrace_dry_stream(device, stream)), device, CUDA
 
 
@@ -211,7 +231,7 @@ def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_hostMemoryStats": dict,
         "_cuda_emptyCache": cards.empty_cache,
         "_cuda_setMemoryFraction": cards.limit,
-        "_cuda_getMemoryFraction": lambda device: cards.fractions[device],
+        "_cuda_getMemoryFraction": cards.fraction,
         "_cuda_memorySnapshot": lambda *given: {"segments": [], "device_traces": [], "allocator_settings": {}},
         "_cuda_record_memory_history": lambda *given, **named: None,
         "_cuda_getAllocatorBackend": lambda: "native",
@@ -246,7 +266,7 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_canDeviceAccessPeer": lambda device, peer: True,
         "_cuda_getCurrentStream": cards.stream,
         "_cuda_getCurrentRawStream": lambda device: cards.stream(device)[0],
-        "_cuda_getDefaultStream": lambda device: (0, device, CUDA),
+        "_cuda_getDefaultStream": lambda device: (0, *cards.stream(device)[1:]),
         "_cuda_setStream": set_stream,
         "_cuda_synchronize": lambda: None,
         "_cuda_isInBadFork": cards.is_in_bad_fork,

@@ -32,7 +32,7 @@ constexpr c10::StreamId FIRST_STREAM = 32; /* 0 and 1 are the default stream's n
 std::atomic<int> cards{1};
 std::atomic<c10::StreamId> next_stream{FIRST_STREAM};
 thread_local DeviceIndex device_now = 0;
-thread_local c10::StreamId streams_now[MOST_CARDS];
+thread_local c10::StreamId streams_now[INT8_MAX + 1]; /* by any DeviceIndex, also one that no card has */
 
 Stream stream_of(Device device, c10::StreamId id)
 {
