@@ -232,6 +232,7 @@ def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None])
 
 def prepare(has_changes: bool) -> DryWatcher:
     """Does what belongs to the import of torch, and not to the process: another one that is forked from it may begin the dry run."""
+    note_newer(torch.__version__)
     cards: Any = simulated.cards
     simulated.register_operators()
     if has("cards"):
@@ -250,7 +251,6 @@ def prepare(has_changes: bool) -> DryWatcher:
 
 def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
     """Begins the dry run of this process. `trace` is its path; None: as `memtrace dry-run` asks."""
-    note_newer(torch.__version__)
     library = watcher.library
     library.memtrace_torch_answer()
     if settings().command is not None:
