@@ -771,7 +771,7 @@ typedef struct memtrace_program_options {
     size_t size;
 
     /* The program and its arguments, ending with NULL. A Python script runs under python of $VIRTUAL_ENV, else
-     * .venv/bin/python, else python3. The words of torchrun are run as its ranks. */
+     * .venv/bin/python, else python3. A launcher's words, such as torchrun's, are run as its ranks. */
     const char *const *words;
 
     memtrace_program_mode mode;
@@ -793,7 +793,7 @@ typedef struct memtrace_program_options {
 
     /* For dry runs: the options of `memtrace dry-run`. */
     int32_t cards;           /* that the program sees; 0: 1, or one for each rank of a node */
-    int64_t ranks;           /* 0: as torchrun's words say, or one process */
+    int64_t ranks;           /* 0: as a launcher's words say, or one process */
     const char *only_ranks;  /* a list of the ranks to run, "0,1,510-511"; NULL: all, or some that stand for all */
     int64_t steps;           /* after which the program ends; 0: loops end once they repeat; or MEMTRACE_EVERY_STEP */
     int64_t time_limit_s;    /* 0: none */

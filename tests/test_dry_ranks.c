@@ -195,7 +195,7 @@ static void wrong_words_are_refused(void **state)
         {"--ranks 9 -- torchrun --nproc-per-node 8 train.py", "9 ranks are no whole number of nodes with 8 each"},
         {"--ranks 8 -- torchrun --nnodes 2 --nproc-per-node 2 train.py",
          "2 nodes with 2 ranks each, and 8 ranks are requested; see --ranks"},
-        {"-- torchrun --nproc-per-node gpu train.py", "a dry run needs a number: torchrun --nproc-per-node gpu"},
+        {"-- torchrun --nproc-per-node gpu train.py", "torchrun --nproc-per-node gpu: a dry run needs a number"},
         {"-- torchrun --nproc-per-node 2", "torchrun: which script?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -196,7 +196,7 @@ def run_dry(words: Sequence[Word], *, device: str = "sim", trace: Path = "memtra
             weights: Optional[str] = None, jobs: int = 0) -> Program:
     """Runs a program of PyTorch on a simulated card, as `memtrace dry-run`, and adds its runs to the trace.
 
-    words: the program and its arguments, ["train.py", "--batch", "8"], or a command line of torchrun.
+    words: the program and its arguments, ["train.py", "--batch", "8"], or the command line of a launcher, such as torchrun.
     output: the number of an open file for what the program prints; 0: it prints where this process does.
     steps: after which the program ends; 0: loops end once they repeat themselves; or EVERY_STEP.
     weights: "from-config": models of transformers and diffusers need no checkpoint.

@@ -19,7 +19,7 @@
         MT_OPTION(BYTES, type, dry.free, "--free", .value = "SIZE", .keeps_text = true,                                \
                   .help = "how much of the card is free, where other processes use the rest (all of it)"),             \
         MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
-                  .help = "number of ranks to run (default: from the torchrun command line)"),                         \
+                  .help = "number of ranks to run (default: from the launcher's command line)"),                       \
         MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
                   .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \

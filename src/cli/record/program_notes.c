@@ -116,5 +116,6 @@ mt_status mt_dry_hint(mt_status status, const struct mt_dry_options *options)
 {
     if (status == MT_USAGE && options->only != NULL)
         return mt_fail_hint(status, "see --only and --ranks");
-    return status == MT_USAGE && options->ranks > 0 ? mt_fail_hint(status, "see --ranks") : status;
+    const bool has_ranks = options->ranks > 0 || (options->words != NULL && mt_launcher_is(options->words));
+    return status == MT_USAGE && has_ranks ? mt_fail_hint(status, "see --ranks") : status;
 }

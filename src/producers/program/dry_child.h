@@ -13,7 +13,7 @@ struct mt_dry_options {
     const char *weights; /* "from-config": models of libraries need no checkpoint; NULL: they load theirs */
     const char *free;    /* the memory of the card that is free as the program begins; NULL: all of it */
     const char *only;    /* a list of the ranks to run; NULL: all, or some that stand for all */
-    int64_t ranks;       /* 0: as torchrun's words say, or one process */
+    int64_t ranks;       /* 0: as a launcher's words say, or one process */
     int64_t cards;       /* 0: 1, or one for each rank of a node */
     int64_t steps;       /* 0: loops end once they repeat themselves; MT_ALL_DRY_STEPS: the program is not ended */
     int64_t time_limit;  /* of the program, in seconds; 0: none */

@@ -5,7 +5,6 @@
 #include "producers/program/dry_ranks.h"
 #include "producers/program/job_folder.h"
 #include "producers/program/python_start.h"
-#include "producers/program/torchrun_words.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,6 +28,8 @@ static int64_t cards_of(const struct mt_dry_options *options, const struct mt_ra
 {
     if (options->cards > 0)
         return options->cards;
+    if (program->cards > 0)
+        return program->cards < MT_MOST_DRY_CARDS ? program->cards : MT_MOST_DRY_CARDS;
     return program->ranks > 0 && program->per_node <= MT_MOST_DRY_CARDS ? program->per_node : 1;
 }
 
@@ -51,6 +52,7 @@ static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_jo
                                         .changes = child->changes,
                                         .files = job->overlay};
     mt_environment_copy(&job->environment);
+    mt_rank_program_prepare(&job->program, &job->environment);
     mt_record_request_give(&request, &job->environment);
     mt_dry_request_give(&what, &job->environment);
     return mt_python_start(&job->environment);
@@ -58,15 +60,13 @@ static mt_status make_request(const struct mt_dry_child *child, struct mt_dry_jo
 
 /* ---- the begin ---- */
 
-/* Reads which ranks there are, and the words of each. Of a program that is one process, *out is empty. */
+/* Reads which ranks there are, and the words of each. */
 static mt_status read_program(const struct mt_dry_options *options, char *const *words, struct mt_rank_program *out)
 {
-    *out = (struct mt_rank_program){0};
-    if (options->ranks > 0 || mt_torchrun_is(words))
-        MT_TRY(mt_rank_program_read(words, options->ranks, options->cards, out));
-    else if (options->only != NULL)
+    MT_TRY(mt_rank_program_read(words, options->ranks, options->cards, out));
+    if (options->only != NULL && out->ranks == 0)
         return mt_fail(MT_USAGE, "ranks are listed, but not how many there are: give their number, or run torchrun");
-    const char *refused = mt_python_start_refused(out->ranks > 0 ? out->words : words);
+    const char *refused = mt_python_start_refused(out->words);
     return refused == NULL ? MT_OK : mt_fail(MT_USAGE, "%s keeps memtrace out of Python: leave it out", refused);
 }
 
@@ -96,7 +96,7 @@ mt_status mt_dry_job_begin(const struct mt_dry_child *child, char *const *words,
 
 mt_status mt_dry_job_start(struct mt_dry_job *job, struct mt_children *children, pid_t *out, int *out_code)
 {
-    return mt_python_server_start(job->child->server, children, job->words.words, &job->environment, job->output, out,
+    return mt_python_server_start(job->child->server, children, job->program.words, &job->environment, job->output, out,
                                   out_code);
 }
 

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "producers/program/dry_job.h"
 #include "producers/program/process_limit.h"
-#include "producers/program/torchrun_words.h"
 
 #include <assert.h>
 #include <signal.h>
@@ -82,7 +81,7 @@ static void wait_for_one(struct loop *loop)
 /* True if a task has ranks, which run side by side, but not with other tasks. */
 static bool is_many(const struct mt_dry_task *task)
 {
-    return task->child.options->ranks > 0 || mt_torchrun_is(task->words);
+    return task->child.options->ranks > 0 || mt_launcher_is(task->words);
 }
 
 static bool can_begin(const struct loop *loop)

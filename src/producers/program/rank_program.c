@@ -1,74 +1,60 @@
 #include "producers/program/rank_program.h"
 
 #include "base/memory.h"
-#include "producers/program/program_words.h"
-#include "producers/program/python_start.h"
-#include "producers/program/torchrun_words.h"
+#include "producers/program/rank_variables.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_PER_NODE = 8 };
+enum { USUAL_PER_NODE = 8, NUMBER_TEXT = 24 };
 
 /* ---- words ---- */
 
-/* Returns the path of python3 in the folder of a torchrun, which is named by a path or found in PATH. Returns "python3" if there
- * is none. The caller frees it. */
-static char *interpreter_beside(const char *launcher)
-{
-    const char *slash = strrchr(launcher, '/'), *folder = slash != NULL ? "" : getenv("PATH");
-    char *found = slash != NULL ? mt_program_find_in(launcher, (size_t)(slash - launcher), "python3") : NULL;
-    while (found == NULL && folder != NULL && *folder != '\0') {
-        const size_t length = strcspn(folder, ":");
-        char *in_folder = mt_program_find_in(folder, length, launcher);
-        if (in_folder != NULL) {
-            free(in_folder);
-            found = mt_program_find_in(folder, length, "python3");
-            break;
-        }
-        folder += length + (folder[length] == ':');
-    }
-    return found != NULL ? found : mt_host_strdup("python3");
-}
-
 static void add_word(struct mt_rank_program *program, size_t *count, char *word)
 {
-    program->words[(*count)++] = word;
+    *MT_HOST_ADD(program->words, *count) = word;
 }
 
-/* Puts together what torchrun would start. */
-static void make_words(char *const *launcher, const struct mt_torchrun *launch, struct mt_rank_program *out)
+/* Puts together the words of a process. */
+static void make_words(struct mt_rank_program *out)
 {
     static char unbuffered[] = "-u", module[] = "-m";
-    size_t most = 4, count = 0;
-    for (char *const *word = launch->script; *word != NULL; word++)
-        most++;
-    out->words = mt_host_alloc(most * sizeof out->words[0]);
+    const struct mt_launch *launch = &out->launch;
+    char *const *word = launch->script;
+    size_t count = 0;
     if (!launch->is_plain) {
-        const bool is_python = mt_python_is(launcher[0]);
-        out->interpreter = is_python ? mt_host_strdup(launcher[0]) : interpreter_beside(launcher[0]);
+        out->interpreter = mt_launch_find_python(launch);
         add_word(out, &count, out->interpreter);
         add_word(out, &count, unbuffered);
         if (launch->is_module)
             add_word(out, &count, module);
     }
-    for (char *const *word = launch->script; *word != NULL; word++)
-        add_word(out, &count, *word);
-    assert(count < most);
+    add_word(out, &count, *word++);
+    if (launch->local_rank != NULL) {
+        out->local_rank = mt_host_alloc(strlen(launch->local_rank) + NUMBER_TEXT);
+        add_word(out, &count, out->local_rank);
+    }
+    while (*word != NULL)
+        add_word(out, &count, *word++);
+    add_word(out, &count, NULL);
 }
 
 /* ---- counts ---- */
 
-/* Finds the number of ranks, and of those a node, from what was asked for and what torchrun's words say. */
-static mt_status count_ranks(const struct mt_torchrun *launch, int64_t ranks, int64_t per_node,
-                             struct mt_rank_program *out)
+/* Finds the number of ranks, and of those a node, from what was asked for and what the launcher's words say. */
+static mt_status count_ranks(int64_t ranks, int64_t per_node, struct mt_rank_program *out)
 {
+    const struct mt_launch *launch = &out->launch;
+    const int64_t nodes = launch->nodes > 0 ? launch->nodes : 1;
     if (launch->per_node > 0)
         per_node = launch->per_node;
     if (ranks == 0)
-        ranks = (launch->nodes > 0 ? launch->nodes : 1) * (per_node > 0 ? per_node : 1);
+        ranks = launch->ranks > 0 ? launch->ranks : nodes * (per_node > 0 ? per_node : 1);
+    if (per_node == 0 && launch->nodes > 0 && ranks % nodes == 0)
+        per_node = ranks / nodes;
     if (per_node == 0)
         per_node = ranks < USUAL_PER_NODE ? ranks : USUAL_PER_NODE;
     if (ranks > MT_MOST_RANKS)
@@ -76,52 +62,58 @@ static mt_status count_ranks(const struct mt_torchrun *launch, int64_t ranks, in
     if (ranks % per_node != 0)
         return mt_fail(MT_USAGE, "%" PRId64 " ranks are no whole number of nodes with %" PRId64 " each", ranks,
                        per_node);
-    if (launch->nodes > 1 && launch->nodes * per_node != ranks)
+    if (nodes > 1 && nodes * per_node != ranks)
         return mt_fail(MT_USAGE,
-                       "torchrun's words say %" PRId64 " nodes with %" PRId64 " ranks each, and %" PRId64
+                       "%s's words say %" PRId64 " nodes with %" PRId64 " ranks each, and %" PRId64
                        " ranks are requested",
-                       launch->nodes, per_node, ranks);
+                       launch->name, nodes, per_node, ranks);
     out->ranks = ranks;
     out->per_node = per_node;
     return MT_OK;
 }
 
-mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t per_node, struct mt_rank_program *out)
+mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t cards, struct mt_rank_program *out)
 {
-    struct mt_torchrun launch;
     *out = (struct mt_rank_program){0};
-    MT_TRY(mt_torchrun_read(words, &launch));
-    MT_TRY(count_ranks(&launch, ranks, per_node, out));
-    make_words(words, &launch, out);
+    MT_TRY(mt_launch_read(words, cards, &out->launch));
+    const bool is_many = ranks > 0 || out->launch.name != NULL;
+    if (is_many)
+        MT_TRY(count_ranks(ranks, cards, out));
+    out->cards = out->launch.cards;
+    make_words(out);
     return MT_OK;
 }
 
 void mt_rank_program_release(struct mt_rank_program *program)
 {
+    mt_launch_release(&program->launch);
     free(program->words);
     free(program->interpreter);
+    free(program->local_rank);
     *program = (struct mt_rank_program){0};
 }
 
 /* ---- a rank ---- */
 
+void mt_rank_program_prepare(const struct mt_rank_program *program, struct mt_environment *environment)
+{
+    if (program->ranks > 0)
+        mt_rank_variables_clear(environment);
+    for (size_t i = 0; i < program->launch.variable_count; i++) {
+        char *variable = program->launch.variables[i], *equals = strchr(variable, '=');
+        *equals = '\0';
+        mt_environment_set(environment, variable, equals + 1);
+        *equals = '=';
+    }
+}
+
 void mt_rank_program_enter(const struct mt_rank_program *program, int64_t rank, struct mt_environment *environment)
 {
     assert(rank >= 0 && rank < program->ranks && program->ranks % program->per_node == 0);
-    const int64_t nodes = program->ranks / program->per_node;
-    mt_environment_set_number(environment, "RANK", rank);
-    mt_environment_set_number(environment, "WORLD_SIZE", program->ranks);
-    mt_environment_set_number(environment, "LOCAL_RANK", rank % program->per_node);
-    mt_environment_set_number(environment, "LOCAL_WORLD_SIZE", program->per_node);
-    mt_environment_set_number(environment, "GROUP_RANK", rank / program->per_node);
-    mt_environment_set_number(environment, "GROUP_WORLD_SIZE", nodes);
-    mt_environment_set_number(environment, "ROLE_RANK", rank);
-    mt_environment_set_number(environment, "ROLE_WORLD_SIZE", program->ranks);
-    mt_environment_set(environment, "MASTER_ADDR", "127.0.0.1");
-    mt_environment_set(environment, "MASTER_PORT", "29500");
-    mt_environment_set(environment, "TORCHELASTIC_RESTART_COUNT", "0");
-    mt_environment_set(environment, "TORCHELASTIC_MAX_RESTARTS", "0");
-    mt_environment_set(environment, "TORCHELASTIC_RUN_ID", "dry-run");
+    mt_rank_variables_set(program->launch.style, rank, program->ranks, program->per_node, environment);
+    if (program->local_rank != NULL)
+        snprintf(program->local_rank, strlen(program->launch.local_rank) + NUMBER_TEXT, "%s=%" PRId64,
+                 program->launch.local_rank, rank % program->per_node);
 }
 
 /* ---- lists ---- */

@@ -1,0 +1,13 @@
+/* Readers of launchers' command lines: each reads the words that follow the launcher into a struct mt_launch. They fail with
+ * MT_USAGE for options that are not understood. Those of a kind are rows of tables, here or in the readers.
+ *
+ * Threads: one at a time. */
+#pragma once
+
+#include "producers/program/launcher_words.h"
+
+mt_status mt_torchrun_read(char *const *words, struct mt_launch *launch);
+mt_status mt_torch_launch_read(char *const *words, struct mt_launch *launch);
+mt_status mt_deepspeed_read(char *const *words, struct mt_launch *launch);
+mt_status mt_srun_read(char *const *words, struct mt_launch *launch);
+mt_status mt_mpirun_read(char *const *words, struct mt_launch *launch);
