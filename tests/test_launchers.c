@@ -99,6 +99,32 @@ static void srun_reads_the_job_that_it_is_in(void **state)
     expect(shell("SLURM_NTASKS=16 SLURM_NNODES=2 \"$M\" dry-run --jobs 1 -- srun -n 1 " SLURM), "0/1 0/1 0/1\n");
 }
 
+/* An interpreter that answers as python/memtrace/dry/accelerate_launch.py does. */
+static void accelerate_says_what_it_would_start(void **state)
+{
+    (void)state;
+    static const char make[] =
+        "mkdir bin; printf '#!/bin/sh\\n' >bin/accelerate; chmod +x bin/accelerate; cat >bin/python3 <<'END'\n"
+        "#!/bin/sh\n"
+        "[ \"$2\" = memtrace.dry.accelerate_launch ] || exit 3\n"
+        "case \"$*\" in\n"
+        "  *--bad*) echo not so; echo no such option >&2; exit 2;;\n"
+        "  *--one*) printf 'A=1\\0\\0sh\\0-c\\0echo $A$RANK cards\\0' >\"$3\";;\n"
+        "  *) printf \"A=x=y\\0\\0torchrun\\0--nproc-per-node=2\\0--no-python\\0$6\\0-c\\0\"'echo $A "
+        "$RANK/$WORLD_SIZE\\0' >\"$3\";;\n"
+        "esac\n"
+        "END\n"
+        "chmod +x bin/python3; PATH=$PWD/bin:$PATH; ";
+    expect(shell("%s \"$M\" dry-run --jobs 1 -- accelerate launch -n sh", make), "x=y 0/2\nx=y 1/2\n");
+    expect(shell("\"$M\" dry-run --jobs 1 -- bin/accelerate-launch -n sh"), "x=y 0/2\nx=y 1/2\n");
+    expect(shell("\"$M\" dry-run --jobs 1 -- bin/python3 -m accelerate.commands.launch -n sh"), "x=y 0/2\nx=y 1/2\n");
+    expect(shell("\"$M\" dry-run --jobs 1 --ranks 4 --only 3 -- bin/accelerate launch -n sh"), "x=y 3/4\n");
+    expect(shell("\"$M\" dry-run --jobs 1 -- bin/accelerate launch --one"), "1 cards\n");
+    const struct said *said = shell("\"$M\" dry-run --jobs 1 -- bin/accelerate launch --bad");
+    assert_int_equal(said->code, 2);
+    assert_says(said->err, "accelerate launch: no such option");
+}
+
 static void what_is_not_understood_is_refused(void **state)
 {
     (void)state;
@@ -149,6 +175,7 @@ int main(void)
         LAUNCHER_TEST(variables_are_set_for_ranks),
         LAUNCHER_TEST(another_job_s_ranks_do_not_count),
         LAUNCHER_TEST(srun_reads_the_job_that_it_is_in),
+        LAUNCHER_TEST(accelerate_says_what_it_would_start),
         LAUNCHER_TEST(what_is_not_understood_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

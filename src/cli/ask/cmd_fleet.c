@@ -38,7 +38,7 @@ static mt_status run_fleet(const void *given)
         words[count++] = "--json";
     for (size_t i = 0; i < asked->questions.count; i++)
         words[count++] = asked->questions.items[i];
-    MT_TRY(mt_package_module_run("memtrace.fleet", words, &code));
+    MT_TRY(mt_package_module_run("python3", "memtrace.fleet", words, MT_OWN_OUTPUT, &code));
     exit(code);
 }
 

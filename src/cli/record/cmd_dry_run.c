@@ -102,7 +102,7 @@ const struct mt_command mt_command_dry_run = {
         "What PROGRAM's Python code writes, renames or removes goes to a folder of the job, which it reads back and\n"
         "which is removed at the end: your files stay as they were. Checkpoints hold shapes, not bytes.\n"
         "\n"
-        "With --ranks, or if PROGRAM is a launcher (torchrun, deepspeed, srun, mpirun), each\n"
+        "With --ranks, or if PROGRAM is a launcher (torchrun, accelerate launch, deepspeed, srun, mpirun), each\n"
         "rank is run by itself and has a trace of its own. No GPU and no network are needed: collectives take the\n"
         "memory that they would take, and move nothing.\n",
     .failed_means = "what the program means by it: exit codes are the program's, except 5, 7, 8 and 9",

@@ -283,7 +283,7 @@ static mt_status export_parquet(const struct export_options *export)
     if (export->trace.run != NULL || export->step != MT_ALL_STEPS || export->moment != NOT_GIVEN ||
         export->diff != NULL || export->merge_layers || export->trace.json)
         return mt_fail(MT_USAGE, "parquet takes a trace or a folder of ranks, -o FOLDER, and nothing else");
-    MT_TRY(mt_package_module_run("memtrace._parquet", words, &code));
+    MT_TRY(mt_package_module_run("python3", "memtrace._parquet", words, MT_OWN_OUTPUT, &code));
     exit(code);
 }
 

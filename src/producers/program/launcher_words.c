@@ -14,18 +14,21 @@ struct launcher {
     const char *name;    /* in messages */
     const char *program; /* NULL: it is only a module */
     const char *module;  /* NULL: it is only a program */
+    const char *command; /* the word that follows; NULL: none has to */
     mt_status (*read)(char *const *words, struct mt_launch *launch);
 };
 
 static const struct launcher launchers[] = {
-    {"torchrun", "torchrun", "torch.distributed.run", mt_torchrun_read},
-    {"torch.distributed.launch", NULL, "torch.distributed.launch", mt_torch_launch_read},
-    {"deepspeed", "deepspeed", "deepspeed.launcher.runner", mt_deepspeed_read},
-    {"srun", "srun", NULL, mt_srun_read},
-    {"mpirun", "mpirun", NULL, mt_mpirun_read},
-    {"mpiexec", "mpiexec", NULL, mt_mpirun_read},
-    {"mpiexec.hydra", "mpiexec.hydra", NULL, mt_mpirun_read},
-    {"orterun", "orterun", NULL, mt_mpirun_read},
+    {"torchrun", "torchrun", "torch.distributed.run", NULL, mt_torchrun_read},
+    {"torch.distributed.launch", NULL, "torch.distributed.launch", NULL, mt_torch_launch_read},
+    {"accelerate launch", "accelerate", "accelerate.commands.accelerate_cli", "launch", mt_accelerate_read},
+    {"accelerate launch", "accelerate-launch", "accelerate.commands.launch", NULL, mt_accelerate_read},
+    {"deepspeed", "deepspeed", "deepspeed.launcher.runner", NULL, mt_deepspeed_read},
+    {"srun", "srun", NULL, NULL, mt_srun_read},
+    {"mpirun", "mpirun", NULL, NULL, mt_mpirun_read},
+    {"mpiexec", "mpiexec", NULL, NULL, mt_mpirun_read},
+    {"mpiexec.hydra", "mpiexec.hydra", NULL, NULL, mt_mpirun_read},
+    {"orterun", "orterun", NULL, NULL, mt_mpirun_read},
 };
 
 static const char *file_name(const char *path)
@@ -55,7 +58,12 @@ static const struct launcher *find_launcher(char *const *words, char *const **ou
         if (wanted == NULL || strcmp(module != NULL ? *found : file_name(*found), wanted) != 0)
             continue;
         *out_rest = found + 1;
-        return launcher;
+        if (launcher->command == NULL)
+            return launcher;
+        if (**out_rest != NULL && strcmp(**out_rest, launcher->command) == 0) {
+            ++*out_rest;
+            return launcher;
+        }
     }
     return NULL;
 }
@@ -103,6 +111,8 @@ void mt_launch_release(struct mt_launch *launch)
     for (size_t i = 0; i < launch->variable_count; i++)
         free(launch->variables[i]);
     free(launch->variables);
+    free(launch->answer_words);
+    free(launch->answer);
     *launch = (struct mt_launch){0};
 }
 

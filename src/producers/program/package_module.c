@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "device/module.h"
-#include "producers/program/child_program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +50,8 @@ static void make_environment(struct mt_environment *out)
     mt_environment_set(out, "PYTHONSAFEPATH", "1");
 }
 
-mt_status mt_package_module_run(const char *module, const char *const *words, int *out_code)
+mt_status mt_package_module_run(const char *python, const char *module, const char *const *words, int output,
+                                int *out_code)
 {
     char *folder;
     struct mt_text start = {0};
@@ -62,14 +62,14 @@ mt_status mt_package_module_run(const char *module, const char *const *words, in
     *strrchr(folder, '/') = '\0';
     mt_text_add(&start, "%s" RUN_MODULE, folder);
     free(folder);
-    const char *const begin[] = {"python3", mt_text_get(&start), module};
+    const char *const begin[] = {python, mt_text_get(&start), module};
     for (size_t i = 0; i < sizeof begin / sizeof begin[0]; i++)
         *MT_HOST_ADD(all, count) = begin[i];
     for (; *words != NULL; words++)
         *MT_HOST_ADD(all, count) = *words;
     *MT_HOST_ADD(all, count) = NULL;
     make_environment(&environment);
-    mt_status status = mt_child_program_run((char *const *)all, &environment, MT_OWN_OUTPUT, out_code);
+    mt_status status = mt_child_program_run((char *const *)all, &environment, output, out_code);
     mt_environment_release(&environment);
     free(all);
     mt_text_release(&start);

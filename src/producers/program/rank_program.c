@@ -76,7 +76,7 @@ mt_status mt_rank_program_read(char *const *words, int64_t ranks, int64_t cards,
 {
     *out = (struct mt_rank_program){0};
     MT_TRY(mt_launch_read(words, cards, &out->launch));
-    const bool is_many = ranks > 0 || out->launch.name != NULL;
+    const bool is_many = ranks > 0 || (out->launch.name != NULL && !out->launch.is_one_process);
     if (is_many)
         MT_TRY(count_ranks(ranks, cards, out));
     out->cards = out->launch.cards;
