@@ -31,10 +31,17 @@ def make_backend(options: Any, unused: Any) -> Any:
     return make(options.group_rank, options.group_size)
 
 
+def number_in(name: str) -> int:
+    """Returns the number in a variable. As PyTorch, fails without it: launchers other than torchrun do not set it."""
+    if name not in os.environ:
+        raise ValueError(f"Error initializing torch.distributed using env:// rendezvous: environment variable {name} expected, but not set")
+    return int(os.environ[name])
+
+
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **named: Any) -> Any:
-    """Yields a store of this rank's own, and what the environment says of it."""
-    rank = rank if rank >= 0 else int(os.environ.get("RANK", "0"))
-    world_size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", "1"))
+    """Yields a store of this rank's own, and its place, which is in the environment if the program does not say it."""
+    rank = rank if rank >= 0 else number_in("RANK")
+    world_size = world_size if world_size >= 0 else number_in("WORLD_SIZE")
     from torch._C._distributed_c10d import HashStore
 
     yield HashStore(), rank, world_size
