@@ -143,6 +143,15 @@ class Cards:
         self.check(device)
         self.memory.memtrace_torch_reset_peaks(device)
 
+    def pin(self, address: int, size: int, flags: int = 0) -> int:
+        """Records that memory of the host is pinned where it is. Returns CUDA's code of success."""
+        self.device.memtrace_dry_pin(address, size)
+        return 0
+
+    def unpin(self, address: int) -> int:
+        self.device.memtrace_dry_unpin(address)
+        return 0
+
     def exchange(self, device: int = -1) -> int:
         """Sets the current device, unless it is negative, and returns the one before."""
         import torch
@@ -291,8 +300,7 @@ def cudart(cards: Cards) -> Any:
     """Returns the module of CUDA's runtime, torch.cuda.cudart()."""
     return Properties(
         cudaGetErrorString=lambda code: "CUDA error", cudaMemGetInfo=cards.memory_info, cudaError=Properties(success=0),
-        cudaProfilerStart=lambda: 0, cudaProfilerStop=lambda: 0, cudaHostRegister=lambda *given: 0,
-        cudaHostUnregister=lambda *given: 0)
+        cudaProfilerStart=lambda: 0, cudaProfilerStop=lambda: 0, cudaHostRegister=cards.pin, cudaHostUnregister=cards.unpin)
 
 
 def nvtx() -> Any:

@@ -1,9 +1,9 @@
 /* The hooks by which PyTorch asks for CUDA. It finds the class by its name in a registry. */
 #include "producers/torch/dry/dry_device.h"
+#include "producers/torch/dry/dry_pinned.h"
 #include "producers/torch/dry/dry_random.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
-#include <c10/core/CPUAllocator.h>
 
 namespace at
 {
@@ -127,7 +127,11 @@ class CUDAHooks final : public CUDAHooksInterface
     }
     Allocator *getPinnedMemoryAllocator() const override
     {
-        return c10::GetCPUAllocator();
+        return mt_dry::pinned_allocator();
+    }
+    bool isPinnedPtr(const void *data) const override
+    {
+        return mt_dry::is_pinned(data);
     }
     Allocator *getCUDADeviceAllocator() const override
     {

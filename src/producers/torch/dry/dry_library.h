@@ -50,6 +50,10 @@ void memtrace_dry_copy_late(void *to, const void *from);
 /* Writes a storage, before other code reads its memory. Returns 1 if the host has not enough. */
 int memtrace_dry_settle(void *storage);
 
+/* Record that memory of the host was pinned where it is, and that it is pinned no more. */
+void memtrace_dry_pin(const void *data, uint64_t bytes);
+void memtrace_dry_unpin(const void *data);
+
 /* Sets the value assumed for numbers that are not computed, and the function that is called at each use. */
 void memtrace_dry_assume(double value, void (*note)(const char *name, double value));
 
