@@ -47,3 +47,36 @@ def test_ddp_asserts_that_its_memory_is_pinned(dry, option):  # noqa: F811
         print(net[1].weight.shape, net[1].running_mean.shape)
         """, "--ranks", "2", "--only", "0", "--steps", "9")
     assert said.stdout == "torch.Size([8]) torch.Size([8])\n"
+
+
+# ---- DataParallel ----
+
+DATA_PARALLEL = """
+import torch
+from torch import nn
+net = nn.DataParallel(nn.Linear(1024, 2048, bias=False)).cuda()
+for _ in range(2):
+    y = net(torch.ones(64, 1024, device="cuda"))
+    y.sum().backward()
+print(tuple(y.shape), y.device, net.module.weight.grad.shape)
+print([torch.cuda.max_memory_allocated(device) >> 20 for device in range(torch.cuda.device_count())])
+"""
+
+
+def test_data_parallel_on_one_card_calls_the_module(dry):  # noqa: F811
+    said = dry.run(DATA_PARALLEL, "--steps", "9")
+    with_it = said.stdout.splitlines()
+    assert with_it[0] == "(64, 2048) cuda:0 torch.Size([2048, 1024])"
+    said = dry.run(DATA_PARALLEL.replace("nn.DataParallel(nn.Linear(1024, 2048, bias=False))",
+                                         "nn.Sequential(nn.Linear(1024, 2048, bias=False))").replace("net.module", "net[0]"),
+                   "--steps", "9")
+    assert said.stdout.splitlines()[1] == with_it[1]
+
+
+def test_data_parallel_copies_the_weights_to_other_cards(dry):  # noqa: F811
+    said = dry.run(DATA_PARALLEL, "--steps", "9", "--cards", "2")
+    shape, peaks = said.stdout.splitlines()
+    assert shape == "(64, 2048) cuda:0 torch.Size([2048, 1024])"
+    first, second = map(int, peaks.strip("[]").split(","))
+    assert second >= 16  # the copy of the weight, and its gradient
+    assert first > second

@@ -9,6 +9,7 @@ import os
 from typing import Any, Optional
 
 from .._declarations import torch as header
+from . import between_cards
 
 CUDA = 1  # the number of the device type
 COUNTED = ("allocation", "segment", "inactive_split", "oversize_allocations", "oversize_segments", "requested_bytes",
@@ -217,8 +218,6 @@ REFUSED = {
                      "_cuda_releasePool"), "memory pools"), "_cuda_customAllocator": "allocators of the program's own",
     "_cuda_cudaCachingAllocator_raw_alloc": "memory without a tensor",
     "_cuda_jiterator_compile_and_launch_kernel": "kernels that the program compiles",
-    "_scatter": "DataParallel", "_gather": "DataParallel", "_broadcast": "DataParallel", "_broadcast_coalesced": "DataParallel",
-    "_broadcast_out": "DataParallel", "_scatter_out": "DataParallel", "_gather_out": "DataParallel",
     "_accelerator_setAllocatorSettings": "allocator settings beside PYTORCH_ALLOC_CONF",
     "_cuda_cudaCachingAllocator_set_allocator_settings": "allocator settings beside PYTORCH_ALLOC_CONF",
 }
@@ -320,7 +319,7 @@ def functions(C: Any, cards: Cards) -> dict[str, Any]:
     """Returns all names that a dry run adds to torch._C."""
     modules = {"_cudart": cudart(cards), "_nvtx": nvtx(), "_cudnn": cudnn(), "_has_cudnn": True}
     names = {name: refused(name, what) for name, what in REFUSED.items()}
-    return {**names, **modules, **begin_devices(C, cards), **begin_memory(C, cards)}
+    return {**names, **modules, **between_cards.FUNCTIONS, **begin_devices(C, cards), **begin_memory(C, cards)}
 
 
 def missing(name: str) -> Any:
