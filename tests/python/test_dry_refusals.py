@@ -80,3 +80,69 @@ def test_data_parallel_copies_the_weights_to_other_cards(dry):  # noqa: F811
     first, second = map(int, peaks.strip("[]").split(","))
     assert second >= 16  # the copy of the weight, and its gradient
     assert first > second
+
+
+# ---- sparse tensors ----
+
+def test_sparse_tensors_are_made_of_dense_ones(dry):  # noqa: F811
+    said = run(dry, """
+        import torch
+        s = torch.sparse_coo_tensor(torch.tensor([[0, 1, 1], [2, 0, 0]]), torch.tensor([3.0, 4.0, 5.0]), (2, 3)).cuda()
+        c, ones = s.coalesce(), torch.ones(2, 3, device="cuda")
+        print(c.indices().tolist(), c.values().tolist(), s.to_dense().tolist())
+        print((s + s).coalesce().values().tolist(), (ones + s).tolist(), torch.add(ones, s, alpha=2).tolist())
+        print((s * 2).coalesce().values().tolist(), (c * (ones * 3)).values().tolist(), s.sum().item())
+        print(torch.sparse.mm(s, ones.t()).tolist(), torch.sparse.mm(s.t(), ones).tolist())
+        print(torch.addmm(ones.t()[:2, :2], s, ones.t()).tolist())
+        print(torch.tensor([[0.0, 1], [2, 0]], device="cuda").to_sparse().indices().tolist(), s.cpu().to_dense().tolist())
+        print(c.sparse_mask(c).values().tolist(), s.clone()._nnz(), s.zero_()._nnz())
+        """)
+    assert said.stdout.splitlines() == [
+        "[[0, 1], [2, 0]] [3.0, 9.0] [[0.0, 0.0, 3.0], [9.0, 0.0, 0.0]]",
+        "[6.0, 18.0] [[1.0, 1.0, 4.0], [10.0, 1.0, 1.0]] [[1.0, 1.0, 7.0], [19.0, 1.0, 1.0]]",
+        "[6.0, 18.0] [9.0, 27.0] 12.0",
+        "[[3.0, 3.0], [9.0, 9.0]] [[9.0, 9.0, 9.0], [0.0, 0.0, 0.0], [3.0, 3.0, 3.0]]",
+        "[[4.0, 4.0], [10.0, 10.0]]",
+        "[[0, 1], [1, 0]] [[0.0, 0.0, 3.0], [9.0, 0.0, 0.0]]",
+        "[3.0, 9.0] 3 0"]
+
+
+@pytest.mark.parametrize("optimizer", ["SparseAdam(w)", "SGD(w, 0.1)", "Adagrad(w)"])
+def test_an_embedding_has_sparse_gradients(dry, optimizer):  # noqa: F811
+    said = run(dry, f"""
+        import torch
+        net = torch.nn.Embedding(100000, 64, sparse=True).cuda()
+        w = net.parameters()
+        optimizer = torch.optim.{optimizer}
+        for _ in range(2):
+            net(torch.randint(0, 100000, (64, 512), device="cuda")).pow(2).sum().backward()
+            gradient = net.weight.grad
+            print(gradient._nnz(), gradient._values().nbytes >> 20, gradient.coalesce()._nnz() <= 32768)
+            optimizer.step()
+            optimizer.zero_grad()
+        """, "--steps", "9")
+    assert said.stdout == "32768 8 True\n" * 2
+
+
+def test_the_elements_of_a_sparse_tensor_that_was_not_computed_are_assumed(dry):  # noqa: F811
+    said = run(dry, """
+        import torch
+        large = torch.randn(2000, 1000, device="cuda").to_sparse()
+        print(large._nnz(), large.t().coalesce()._nnz())
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("heads", torch.ones(6, 8, dtype=torch.bool).to_sparse(), persistent=False)
+        print(Net().cuda().heads.device)
+        """)
+    assert said.stdout.splitlines() == ["2000000 2000000", "cuda:0"]
+    assert "aten::nonzero (program.py:3)" in said.stderr and "aten::_unique2 (all different) (program.py:4)" in said.stderr
+
+
+@pytest.mark.parametrize("call,name", [
+    ("torch.sparse.softmax(s, 1)", "aten::_sparse_softmax"), ("torch.sparse.mm(s, s)", "aten::_sparse_sparse_matmul"),
+    ("s * s", "aten::mul"), ("s.to_sparse_csr().to_dense()", "aten::_to_dense"),
+    ("torch.nested.nested_tensor([torch.ones(2, device='cuda')]).sin()", "aten::sin")])
+def test_what_is_not_simulated_fails_with_the_operator_s_name(dry, call, name):  # noqa: F811
+    said = run(dry, f"import torch\ns = torch.eye(3, device='cuda').to_sparse()\n{call}\n", code=1)
+    assert name in said.stderr.partition("Traceback")[2]

@@ -393,8 +393,9 @@ def test_recurrent_nets_run_as_with_cudnn(dry):
 def test_what_does_not_run_is_named_with_its_line_and_what_to_do(dry):
     said = dry.run("""
         import torch
-        net = torch.nn.Embedding(100, 8, sparse=True).cuda()
-        for call in (lambda: net(torch.tensor([1]).cuda()).sum().backward(), torch.cuda.CUDAGraph, torch.cuda.MemPool):
+        net = torch.nn.Embedding(100, 8).cuda()
+        rows = torch.eye(3).to_sparse().cuda()
+        for call in (lambda: torch.sparse.softmax(rows, 1), torch.cuda.CUDAGraph, torch.cuda.MemPool):
             try:
                 call()
             except (NotImplementedError, RuntimeError) as error:
@@ -404,11 +405,11 @@ def test_what_does_not_run_is_named_with_its_line_and_what_to_do(dry):
         torch.cuda.CUDAGraph()
         """, code=1)
     sparse, graph, pool = said.stdout.splitlines()
-    assert sparse.startswith("memtrace: a dry run has dense tensors only") and sparse.endswith("or use dense ones")
+    assert sparse.startswith("memtrace: a dry run has no aten::_sparse_softmax") and sparse.endswith("or use dense ones")
     assert "no CUDA graphs" in graph and "leave them out where os.environ has MEMTRACE_DRY_DEVICE" in graph
     assert "no memory pools" in pool
-    assert "memtrace: program.py:9: torch.compile is left out" in said.stderr
-    assert 'program.py", line 11' in said.stderr
+    assert "memtrace: program.py:10: torch.compile is left out" in said.stderr
+    assert 'program.py", line 12' in said.stderr
 
 
 def test_a_process_forked_before_the_card_is_used_has_a_card(dry):

@@ -20,6 +20,9 @@ from .._settings import settings
 from ..recording.import_hook import ImportHook
 from . import build, card, files
 
+# Operators of dense tensors whose one function for the host and for cards calls other operators.
+MADE_OF_OTHERS = {"aten::_to_sparse", "aten::_to_sparse.sparse_dim"}
+
 cards: Optional[card.Cards] = None
 
 
@@ -81,6 +84,16 @@ def operators_of_cuda(text: str) -> tuple[set[str], set[str]]:
     return names | {name for name, delegate in delegates.items() if delegate in names}, shared
 
 
+def shared_functions(text: str, host: str, card: str) -> set[str]:
+    """Returns the operators of native_functions.yaml that have one function for two keys: "SparseCPU" and "SparseCUDA"."""
+    names = set()
+    for entry in re.split(r"\n- func: ", "\n" + text)[1:]:
+        keys = [re.split(", *", line) for line in re.findall(r"\n    ([A-Za-z0-9, ]+):", entry)]
+        if any(host in line and card in line for line in keys):
+            names.add("aten::" + entry.partition("(")[0])
+    return names
+
+
 def register_operators() -> None:
     """Has PyTorch's operators that a CUDA build has kernels for run on the cards. The library keeps the kernels of its own."""
     import torch
@@ -88,11 +101,18 @@ def register_operators() -> None:
 
     assert cards is not None
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
-    names, shared = operators_of_cuda(yaml.read_text(encoding="utf-8"))
-    if has("operators"):
-        names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))  # of a build with CUDA
+    text = yaml.read_text(encoding="utf-8")
+    names, shared = operators_of_cuda(text)
+    sparse = {name: True for name in shared_functions(text, "SparseCPU", "SparseCUDA")}
+    if has("operators"):  # which a build with CUDA has registered
+        names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))
+        sparse = dict.fromkeys(torch._C._dispatch_get_registrations_for_dispatch_key("SparseCUDA"), False) | sparse
     for name in sorted(names - shared):
         cards.device.memtrace_dry_operator(name.encode())
+    for name in MADE_OF_OTHERS & shared_functions(text, "CPU", "CUDA"):
+        cards.device.memtrace_dry_shared(name.encode())
+    for name, is_shared in sparse.items():
+        cards.device.memtrace_dry_sparse(name.encode(), is_shared)
     cards.device.memtrace_dry_imported()
 
 

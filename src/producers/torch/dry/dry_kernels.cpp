@@ -21,8 +21,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include <deque>
-
 namespace mt_dry
 {
 
@@ -127,15 +125,13 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
     stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
     expand_masks(op, &call.arguments);
     check_indices(call);
-    for (IValue &result : run_call(call))
-        stack->push_back(std::move(result));
-}
-
-/* Refuses tensors that are not dense, with the place in the program as PyTorch's error has it. */
-void refuse_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *)
-{
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "memtrace: a dry run has dense tensors only, so ", op.operator_name(),
-                                " of sparse, nested or quantized ones does not run: leave them out, or use dense ones");
+    try {
+        for (IValue &result : run_call(call))
+            stack->push_back(std::move(result));
+    } catch (c10::NotImplementedError &error) {
+        error.add_context(c10::str("in ", op.operator_name()));
+        throw;
+    }
 }
 
 /* ---- operators of their own ---- */
@@ -253,24 +249,11 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 
 torch::Library *library;
 
-void refuse_all(c10::DispatchKey key)
-{
-    static std::deque<torch::Library> libraries;
-    libraries.emplace_back(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-    libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
-}
-
 } // namespace
 
 void register_kernels()
 {
     const silent_registration silent;
-    using key = c10::DispatchKey;
-    for (key kind : {key::SparseCUDA, key::SparseCsrCUDA, key::NestedTensorCUDA, key::QuantizedCUDA})
-        refuse_all(kind);
-    static torch::Library sparse(torch::Library::IMPL, "aten", key::SparseCUDA, __FILE__, __LINE__);
-    sparse.impl("_sparse_coo_tensor_with_dims_and_tensors",
-                torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
     static torch::Library fallback(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     static torch::Library aten(torch::Library::IMPL, "aten", c10::DispatchKey::CUDA, __FILE__, __LINE__);
     fallback.fallback(torch::CppFunction::makeFromBoxedFunction<&run_operator>());

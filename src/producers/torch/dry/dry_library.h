@@ -27,6 +27,13 @@ int64_t memtrace_dry_new_stream(void);
  * be decomposed. One with a kernel of our own keeps it. Returns 0; 1 if this PyTorch does not know the operator. */
 int memtrace_dry_operator(const char *name);
 
+/* Has an operator ("aten::_to_sparse") use the function that PyTorch has for the host and for cards alike. Returns 0; 1 if this
+ * PyTorch does not know the operator. */
+int memtrace_dry_shared(const char *name);
+
+/* The same for sparse tensors. If there is no such function, the operator is refused, unless it has a kernel of our own. */
+int memtrace_dry_sparse(const char *name, int is_shared);
+
 /* Returns the values of a storage. NULL: it has none, or is not on a card. Does not report values that were not computed,
  * unlike a copy to the host. */
 const void *memtrace_dry_values(const void *storage);

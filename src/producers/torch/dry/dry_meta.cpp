@@ -1,5 +1,6 @@
 #include "producers/torch/dry/dry_meta.h"
 
+#include "producers/torch/dry/dry_dispatcher.h"
 #include "producers/torch/dry/dry_own.h"
 
 #include <unordered_map>
@@ -11,33 +12,9 @@ namespace mt_dry
 namespace
 {
 
-struct reader_of_kernels;
-
-} // namespace
-
-} // namespace mt_dry
-
-/* The dispatcher returns an operator's kernel for a key only to its friends. Handles with a type are friends, whatever the
- * type. */
-template <> class c10::TypedOperatorHandle<mt_dry::reader_of_kernels>
-{
-  public:
-    static const KernelFunction &kernel(const OperatorHandle &op, DispatchKey key)
-    {
-        return op.operatorDef_->op.kernelForDispatchKey(key);
-    }
-};
-
-namespace mt_dry
-{
-
-namespace
-{
-
 using c10::DispatchKey;
 using c10::KernelFunction;
 using c10::OperatorHandle;
-using kernels_of = c10::TypedOperatorHandle<reader_of_kernels>;
 using kernels = std::unordered_map<const c10::FunctionSchema *, KernelFunction>;
 
 kernels compiled, pythons;
