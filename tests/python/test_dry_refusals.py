@@ -146,3 +146,21 @@ def test_the_elements_of_a_sparse_tensor_that_was_not_computed_are_assumed(dry):
 def test_what_is_not_simulated_fails_with_the_operator_s_name(dry, call, name):  # noqa: F811
     said = run(dry, f"import torch\ns = torch.eye(3, device='cuda').to_sparse()\n{call}\n", code=1)
     assert name in said.stderr.partition("Traceback")[2]
+
+
+# ---- nested tensors ----
+
+def test_an_encoder_with_padding_keeps_it_and_says_so(dry):  # noqa: F811
+    said = run(dry, """
+        import torch
+        from torch import nn
+        for check in (True, False):
+            layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
+            encoder = nn.TransformerEncoder(layer, 2, mask_check=check).cuda().eval()
+            padding = torch.zeros(8, 128, dtype=torch.bool, device="cuda")
+            padding[:, 100:] = True
+            with torch.no_grad():
+                print(tuple(encoder(torch.randn(8, 128, 64, device="cuda"), src_key_padding_mask=padding).shape))
+        """)
+    assert said.stdout == "(8, 128, 64)\n" * 2
+    assert "program.py:10: TransformerEncoder computes padded tokens, too" in said.stderr

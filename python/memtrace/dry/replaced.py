@@ -10,7 +10,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import saving, services, weights
+from . import padded, saving, services, weights
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user
 
@@ -102,4 +102,6 @@ def replace(cards: Any) -> None:
     services.begin()
     if has("compilers"):
         keep_eager()
+    if has("encoders"):
+        padded.keep_padding(notes.note)
     cards.device.memtrace_dry_assume(settings().assumed, ctypes.cast(notes.callback, ctypes.c_void_p))

@@ -21,7 +21,7 @@ from ..recording.import_hook import ImportHook
 from . import build, card, files
 
 # Operators of dense tensors whose one function for the host and for cards calls other operators.
-MADE_OF_OTHERS = {"aten::_to_sparse", "aten::_to_sparse.sparse_dim"}
+MADE_OF_OTHERS = {"aten::_to_sparse", "aten::_to_sparse.sparse_dim", "aten::_transformer_encoder_layer_fwd"}
 
 cards: Optional[card.Cards] = None
 

@@ -239,6 +239,7 @@ void memtrace_dry_begin(int count)
     mt_dry::register_shapes();
     mt_dry::register_common_shapes();
     mt_dry::register_recurrent();
+    mt_dry::register_encoder();
     mt_dry::register_sparse();
     mt_dry::register_weights();
     mt_dry::keep_compiled_shapes();

@@ -2,6 +2,7 @@
  *
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
+#include "producers/torch/dry/dry_attention.h"
 #include "producers/torch/dry/dry_indices.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
@@ -222,7 +223,10 @@ void record_stream(Tensor &self, c10::Stream stream)
                                  reinterpret_cast<void *>(stream.id()));
 }
 
-/* Returns the kernel that the card chooses. */
+torch::Library *library;
+
+} // namespace
+
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double dropout, bool is_causal, std::optional<double>, bool is_grouped)
 {
@@ -246,10 +250,6 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
     request.allows[MT_ATTENTION_CUDNN] = context.userEnabledCuDNNSDP();
     return memtrace_torch_attention(&request);
 }
-
-torch::Library *library;
-
-} // namespace
 
 void register_kernels()
 {
