@@ -32,12 +32,13 @@ def test_programs_see_which_memory_they_pinned(dry):  # noqa: F811
 
 
 @pytest.mark.parametrize("option", ["static_graph", "find_unused_parameters"])
-def test_ddp_asserts_that_its_memory_is_pinned(dry, option):  # noqa: F811
+def test_ddp_with_batch_norm_of_all_ranks_runs(dry, option):  # noqa: F811
     said = run(dry, f"""
         import os, torch
         from torch import nn
         torch.distributed.init_process_group("nccl")
         net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10)).cuda()
+        net = nn.SyncBatchNorm.convert_sync_batchnorm(net)
         ddp = nn.parallel.DistributedDataParallel(net, device_ids=[0], {option}=True)
         optimizer = torch.optim.SGD(ddp.parameters(), 0.1)
         for _ in range(3):

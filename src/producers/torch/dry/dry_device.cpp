@@ -238,6 +238,7 @@ void memtrace_dry_begin(int count)
     mt_dry::register_kernels();
     mt_dry::register_shapes();
     mt_dry::register_common_shapes();
+    mt_dry::register_sync_shapes();
     mt_dry::register_recurrent();
     mt_dry::register_encoder();
     mt_dry::register_sparse();

@@ -94,12 +94,13 @@ c10::Stream current_stream(c10::DeviceIndex device);
 /* Changes nothing if there is no such card. */
 void set_current_device(c10::DeviceIndex device);
 
-/* Register the kernels of device "cuda" (dry_kernels.cpp), shapes that PyTorch has not (dry_shapes.cpp) or only in Python
- * (dry_common_shapes.cpp), recurrent nets (dry_recurrent.cpp), encoders (dry_encoder.cpp), sparse tensors (dry_sparse.cpp),
- * and weights on the host (dry_weights.cpp). */
+/* Register the kernels of device "cuda" (dry_kernels.cpp), shapes that PyTorch has not (dry_shapes.cpp), or only in Python
+ * (dry_common_shapes.cpp), or for CUDA alone (dry_sync_shapes.cpp), recurrent nets (dry_recurrent.cpp), encoders
+ * (dry_encoder.cpp), sparse tensors (dry_sparse.cpp), and weights on the host (dry_weights.cpp). */
 void register_kernels();
 void register_shapes();
 void register_common_shapes();
+void register_sync_shapes();
 void register_recurrent();
 void register_encoder();
 void register_sparse();
