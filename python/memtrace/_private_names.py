@@ -62,6 +62,7 @@ PARTS = {
     "encoders": Part("dry/padded.py", (
         "torch._nested_tensor_from_mask_left_aligned", "torch.nn.TransformerEncoder.mask_check?"),
         "encoders with a mask of padding fail"),
+    "tensor types": Part("dry/replaced.py", ("torch.set_default_tensor_type",), "types such as torch.cuda.FloatTensor fail"),
     "archives": Part("dry/saving.py", (
         "torch._C.PyTorchFileWriter", "torch._C.PyTorchFileReader", "torch.serialization._save", "torch.serialization._legacy_save",
         "torch.serialization._load"), "checkpoints are written and read with all bytes"),

@@ -165,3 +165,35 @@ def test_an_encoder_with_padding_keeps_it_and_says_so(dry):  # noqa: F811
         """)
     assert said.stdout == "(8, 128, 64)\n" * 2
     assert "program.py:10: TransformerEncoder computes padded tokens, too" in said.stderr
+
+
+# ---- types and settings ----
+
+def test_types_of_a_card_are_there_without_cuda(dry):  # noqa: F811
+    said = run(dry, """
+        import torch
+        kind = torch.cuda.FloatTensor
+        made = kind(4, 4).fill_(1)
+        print(made.device, made.dtype, kind([1, 2]).tolist(), kind().numel(), kind(torch.Size((2, 3))).shape)
+        print(isinstance(made, kind), isinstance(made.cpu(), kind), isinstance(made, torch.cuda.HalfTensor))
+        print(made.type(), made.cpu().type(kind).device, made.type("torch.cuda.HalfTensor").dtype)
+        torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+        print(torch.zeros(3).device, torch.zeros(3).dtype)
+        torch.set_default_tensor_type(torch.FloatTensor)
+        print(torch.zeros(3).device, torch.zeros(3).dtype)
+        """)
+    assert said.stdout.splitlines() == [
+        "cuda:0 torch.float32 [1.0, 2.0] 0 torch.Size([2, 3])", "True False False",
+        "torch.cuda.FloatTensor cuda:0 torch.float16", "cuda:0 torch.float64", "cpu torch.float32"]
+
+
+def test_settings_of_the_allocator_are_taken_before_the_first_block(dry):  # noqa: F811
+    said = run(dry, """
+        import torch
+        torch.cuda.memory._set_allocator_settings("roundup_power2_divisions:4")
+        blocks = [torch.empty(int(30 * 2**20), dtype=torch.uint8, device="cuda") for _ in range(2)]
+        print(torch.cuda.memory_reserved() >> 20)
+        torch._C._accelerator_setAllocatorSettings("max_split_size_mb:64")
+        """, code=1)
+    assert said.stdout == "64\n"
+    assert "no allocator settings (max_split_size_mb:64) after the first tensor on a card: set them before" in said.stderr

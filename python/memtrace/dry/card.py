@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any, Optional
 
 from .._declarations import torch as header
@@ -42,6 +43,7 @@ class Cards:
         if memory.memtrace_torch_describe(spelling.encode(), ctypes.byref(self.description)):
             raise RuntimeError(memory.memtrace_torch_last_error().decode())
         self.fractions = [1.0] * count
+        self.configure: Optional[Callable[[str], None]] = None  # takes PyTorch's settings of the allocator, before its first block
         self.process: Optional[int] = None  # in which CUDA was initialized; its forked children have no card
 
     def initialize(self) -> None:
@@ -133,6 +135,15 @@ class Cards:
         self.fractions[device] = fraction
         self.memory.memtrace_torch_memory_fraction(fraction, device)
 
+    def set_alloc(self, configuration: str) -> None:
+        """Sets the allocator's settings, as PYTORCH_ALLOC_CONF does. Fails with RuntimeError once a card is in use."""
+        assert self.configure is not None
+        try:
+            self.configure(configuration)
+        except Exception as error:
+            raise RuntimeError(f"memtrace: a dry run has no allocator settings ({configuration}) after the first tensor on a card: "
+                               "set them before, or in PYTORCH_ALLOC_CONF") from error
+
     def empty_cache(self) -> None:
         self.memory.memtrace_torch_reset()
 
@@ -218,8 +229,6 @@ REFUSED = {
                      "_cuda_releasePool"), "memory pools"), "_cuda_customAllocator": "allocators of the program's own",
     "_cuda_cudaCachingAllocator_raw_alloc": "memory without a tensor",
     "_cuda_jiterator_compile_and_launch_kernel": "kernels that the program compiles",
-    "_accelerator_setAllocatorSettings": "allocator settings beside PYTORCH_ALLOC_CONF",
-    "_cuda_cudaCachingAllocator_set_allocator_settings": "allocator settings beside PYTORCH_ALLOC_CONF",
 }
 
 
@@ -245,6 +254,7 @@ def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_cudaCachingAllocator_enable": lambda value: None,
         "_set_cached_tensors_enabled": lambda value: None,
+        **dict.fromkeys(("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings"), cards.set_alloc),
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDeviceStats": cards.stats,
         "_accelerator_getMemoryInfo": cards.memory_info,

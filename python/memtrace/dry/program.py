@@ -257,17 +257,17 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
         change(command=None)  # processes that this one starts have command lines of their own
     if watcher.changes is not None and settings().changes:
         watcher.changes.begin(settings().changes)
-    configuration = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    alloc, unknown = simulated.alloc_settings(configuration)
-    if unknown:
-        tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
+    alloc = simulated.alloc_of(os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or "")
     name = settings().name or pathlib.Path(sys.argv[0] if sys.argv else "").name or "PyTorch"
 
-    def configure() -> None:
+    def configure(configuration: Optional[str] = None) -> None:
+        nonlocal alloc
+        alloc = alloc if configuration is None else simulated.alloc_of(configuration)
         path = trace or trace_of_process()
         watcher._check(library.memtrace_torch_configure(alloc.encode(), os.fsencode(path), os.fsencode(name)))
 
     configure()
+    watcher.cards.configure = configure
     watcher.progress = Progress(watcher.cards)
     if settings().answers is not None:
         follow_termination(watcher)

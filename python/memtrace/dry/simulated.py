@@ -17,6 +17,7 @@ from .._declarations import load_dry_library, load_torch_library
 from .._library import find_torch_library
 from .._private_names import has
 from .._settings import settings
+from ..recording.handover import tell
 from ..recording.import_hook import ImportHook
 from . import build, card, files
 
@@ -132,3 +133,11 @@ def alloc_settings(configuration: str) -> tuple[str, list[str]]:
         elif item != "backend:native":
             unknown.append(item)
     return ",".join(settings), unknown
+
+
+def alloc_of(configuration: str) -> str:
+    """Returns memtrace's spelling of PyTorch's allocator settings. Names those that are not simulated."""
+    alloc, unknown = alloc_settings(configuration)
+    if unknown:
+        tell(f"the allocator's settings {', '.join(unknown)} are not simulated")
+    return alloc
