@@ -8,6 +8,24 @@ from test_dry_run import dry  # noqa: F401
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
+# A library of operators whose kernels for cards are not there: as torchvision for a PyTorch without CUDA.
+OPERATORS = """
+import torch
+library = torch.library.Library("torchvision", "DEF")
+library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+library.define("pool(Tensor input, Tensor boxes, int size) -> Tensor")
+library.define("vote(Tensor input) -> Tensor")
+def keep_apart(boxes, scores, threshold):
+    last, kept = -1e9, []
+    for i, box in sorted(enumerate(boxes.tolist()), key=lambda each: each[1][0]):
+        if box[0] >= last:
+            kept, last = [*kept, i], box[2]
+    return torch.tensor(kept, dtype=torch.long)
+library.impl("nms", keep_apart, "CPU")
+library.impl("pool", lambda input, boxes, size: input.new_empty(len(boxes), input.shape[1], size, size), "Meta")
+"""
+
+
 def run(dry, source, *options, **named):  # noqa: F811
     return dry.run(textwrap.dedent(source), *options, **named)
 
@@ -143,9 +161,10 @@ def test_the_elements_of_a_sparse_tensor_that_was_not_computed_are_assumed(dry):
 @pytest.mark.parametrize("call,name", [
     ("torch.sparse.softmax(s, 1)", "aten::_sparse_softmax"), ("torch.sparse.mm(s, s)", "aten::_sparse_sparse_matmul"),
     ("s * s", "aten::mul"), ("s.to_sparse_csr().to_dense()", "aten::_to_dense"),
-    ("torch.nested.nested_tensor([torch.ones(2, device='cuda')]).sin()", "aten::sin")])
+    ("torch.nested.nested_tensor([torch.ones(2, device='cuda')]).sin()", "aten::sin"),
+    ("torch.ops.torchvision.vote(s.to_dense())", "torchvision::vote")])
 def test_what_is_not_simulated_fails_with_the_operator_s_name(dry, call, name):  # noqa: F811
-    said = run(dry, f"import torch\ns = torch.eye(3, device='cuda').to_sparse()\n{call}\n", code=1)
+    said = run(dry, OPERATORS + f"s = torch.eye(3, device='cuda').to_sparse()\n{call}\n", code=1)
     assert name in said.stderr.partition("Traceback")[2]
 
 
@@ -197,3 +216,19 @@ def test_settings_of_the_allocator_are_taken_before_the_first_block(dry):  # noq
         """, code=1)
     assert said.stdout == "64\n"
     assert "no allocator settings (max_split_size_mb:64) after the first tensor on a card: set them before" in said.stderr
+
+
+# ---- other libraries ----
+
+def test_an_operator_without_a_kernel_for_cards_has_shapes_and_blocks(dry):  # noqa: F811
+    said = run(dry, OPERATORS + textwrap.dedent("""
+        boxes = torch.tensor([[0.0, 0, 4, 4], [1, 1, 3, 3], [5, 5, 9, 9]], device="cuda")
+        print(torch.ops.torchvision.nms(boxes, torch.ones(3, device="cuda"), 0.5).tolist())
+        unknown = torch.rand(100000, 4, device="cuda")[:300]
+        print(torch.ops.torchvision.nms(unknown, torch.ones(300, device="cuda"), 0.5).shape)
+        before = torch.cuda.memory_allocated()
+        pooled = torch.ops.torchvision.pool(torch.randn(2, 256, 8, 8, device="cuda"), unknown, 7)
+        print(pooled.device, tuple(pooled.shape), torch.cuda.memory_allocated() - before >= pooled.nbytes)
+        """))
+    assert said.stdout.splitlines() == ["[0, 2]", "torch.Size([300])", "cuda:0 (300, 256, 7, 7) True"]
+    assert "torchvision::nms (all different) (program.py:" in said.stderr

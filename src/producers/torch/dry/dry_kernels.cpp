@@ -53,10 +53,12 @@ IValue on_host(const IValue &result)
     return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
 }
 
-/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. */
+/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. torchvision does not
+ * tag its nms. */
 bool depends_on_values(const OperatorHandle &op)
 {
-    return op.hasTag(at::Tag::dynamic_output_shape) && op.operator_name().name != "aten::index";
+    const std::string &name = op.operator_name().name;
+    return (op.hasTag(at::Tag::dynamic_output_shape) && name != "aten::index") || name == "torchvision::nms";
 }
 
 /* Replaces masks among the indices of index and index_put by what nonzero finds in them, as their CUDA kernels do first. */

@@ -221,8 +221,8 @@ void give_values(const call &call, const Stack &results)
 Stack run_by_values(const call &call)
 {
     const std::string &name = call.op.operator_name().name;
-    const bool is_unique = name.find("unique") != std::string::npos;
-    twins on_cpu(c10::DeviceType::CPU, is_unique ? filling::COUNT : filling::ONES);
+    const bool are_different = name.find("unique") != std::string::npos || name == "torchvision::nms";
+    twins on_cpu(c10::DeviceType::CPU, are_different ? filling::COUNT : filling::ONES);
     Stack computed = run_on_cpu(call, &on_cpu), results;
     const device_guard guard(call.device);
     on_cpu.carry_over();
@@ -233,8 +233,8 @@ Stack run_by_values(const call &call)
     call.each_written(mark_known);
     for (const IValue &result : results)
         each_tensor(result, mark_known);
-    if (!call.is_all_known && call.op.hasTag(at::Tag::dynamic_output_shape))
-        note_assumption(name + (is_unique ? " (all different)" : ""), 1);
+    if (!call.is_all_known && (are_different || call.op.hasTag(at::Tag::dynamic_output_shape)))
+        note_assumption(name + (are_different ? " (all different)" : ""), 1);
     return results;
 }
 

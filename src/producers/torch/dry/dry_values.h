@@ -3,7 +3,7 @@
  *   all arguments and results small ──▶ computed if all arguments are known, or the results are very small; known if all
  *                                       arguments are
  *   otherwise ──▶ small results are assumed: a number is 1 (or as asked), a truth false, but true for all() and equal()
- *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique, each is another
+ *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique and nms, each is another
  *
  * Each place of the program that asks for a value that is not known is told of. */
 #pragma once
