@@ -549,3 +549,19 @@ def test_a_library_s_training_runs(dry, library):
         pytest.importorskip(needed)
     said = dry.run(TINY_GPT + LIBRARIES[library] + "print('ended')", "--steps", "100")
     assert said.stdout.endswith("ended\n")
+
+
+def test_copies_have_the_temporaries_of_a_card(dry):
+    said = dry.run("""
+        import torch
+        def peak_of(copy):
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            copy()
+            return (torch.cuda.max_memory_allocated() - before) >> 20
+        host, card = torch.ones(1024, 1024), torch.ones(1024, 1024, device="cuda")
+        print(peak_of(lambda: host.to("cuda", torch.half)), peak_of(lambda: host.to("cuda", torch.half, non_blocking=True)),
+              peak_of(lambda: card.to("cpu", torch.half)), peak_of(lambda: card.to("cpu", torch.half, non_blocking=True)),
+              peak_of(lambda: card.t().cpu()), peak_of(lambda: torch.empty(1024, 1024).copy_(card.t())))
+        """)
+    assert said.stdout.split() == ["2", "6", "0", "2", "0", "4"]

@@ -158,21 +158,30 @@ Tensor make_empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef strides,
                                              c10::dtype_or_default(type));
 }
 
-/* Copies, with the temporaries of native/cuda/Copy.cu (copy_requires_temporaries): between the host and a card, both sides
- * must be contiguous and of one dtype. */
+/* True if one transfer copies all elements: they have one dtype, and one order without gaps. */
+bool is_one_transfer(const Tensor &to, const Tensor &from)
+{
+    const bool has_one_order = (to.is_contiguous() && from.is_contiguous()) ||
+                               (to.strides() == from.strides() && to.is_non_overlapping_and_dense());
+    return to.scalar_type() == from.scalar_type() && to.sizes() == from.sizes() && has_one_order;
+}
+
+/* Copies, with the temporaries of native/cuda/Copy.cu (copy_kernel_cuda). Dtypes are converted on the card if the copy does not
+ * block, and else on the host. */
 Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
 {
     if (to.is_same(from))
         return to;
     const bool is_local = is_on_card(to) == is_on_card(from);
-    const bool is_plain = to.scalar_type() == from.scalar_type() && to.is_contiguous() && from.is_contiguous() &&
-                          to.sizes() == from.sizes();
-    if (is_local || is_plain) {
+    if (is_local || is_one_transfer(to, from)) {
         copy_values(to, from);
         return to;
     }
-    const Tensor target = to.is_contiguous() ? to : at::empty_like(to, at::MemoryFormat::Contiguous);
-    const Tensor source = from.to(to.scalar_type()).expand_as(to).contiguous();
+    const auto type = is_on_card(from) == non_blocking ? to.scalar_type() : from.scalar_type();
+    const Tensor target = to.is_contiguous() && to.scalar_type() == type
+                              ? to
+                              : at::empty_like(to, to.options().dtype(type), at::MemoryFormat::Contiguous);
+    const Tensor source = from.to(type).expand_as(to).contiguous();
     copy_values(target, source);
     if (!target.is_same(to))
         to.copy_(target, non_blocking);
