@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "producers/program/job_folder.h"
 #include "producers/program/launcher_options.h"
+#include "producers/program/launcher_words.h"
 #include "producers/program/package_module.h"
 
 #include <errno.h>

@@ -5,7 +5,8 @@
  * Threads: any. */
 #pragma once
 
-#include "producers/program/launcher_words.h"
+#include "base/status.h"
+#include "producers/program/launch.h"
 
 /* An option as it was given. Texts are borrowed. */
 struct mt_given_option {

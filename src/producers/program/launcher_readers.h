@@ -4,7 +4,8 @@
  * Threads: one at a time. */
 #pragma once
 
-#include "producers/program/launcher_words.h"
+#include "base/status.h"
+#include "producers/program/launch.h"
 
 mt_status mt_torchrun_read(char *const *words, struct mt_launch *launch);
 mt_status mt_torch_launch_read(char *const *words, struct mt_launch *launch);
