@@ -347,6 +347,22 @@ def test_compiled_flex_attention_holds_no_scores(dry, is_compiled):
         assert int(second.split()[-1]) > scores
 
 
+def test_a_number_that_is_written_where_a_mask_is_true_needs_no_indices(dry):
+    said = dry.run("""
+        import torch
+        x = torch.randn(1 << 20, device="cuda")
+        mask = x < 0
+        before = torch.cuda.max_memory_allocated()
+        x[mask] = 0
+        print(torch.cuda.max_memory_allocated() - before)
+        small = torch.arange(4.0, device="cuda")
+        small[small > 1] = 7
+        print(small.tolist())
+        """)
+    assert said.stdout.splitlines() == ["0", "[0.0, 1.0, 7.0, 7.0]"]
+    assert "nonzero" not in said.stderr
+
+
 def test_an_optimizer_s_state_has_its_role_in_the_step_that_makes_it(dry):
     dry.run("""
         import torch

@@ -17,6 +17,7 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty_like.h>
@@ -76,6 +77,19 @@ void expand_masks(const OperatorHandle &op, std::vector<IValue> *arguments)
     }
 }
 
+/* Fills self where a mask is true, if index_put has one mask and one value: so does its CUDA kernel, which then looks for no
+ * indices. Returns false for other calls. */
+bool fill_by_mask(const OperatorHandle &op, const std::vector<IValue> &arguments)
+{
+    if (op.operator_name().name != "aten::_index_put_impl_" || arguments[3].toBool())
+        return false;
+    const Tensor self = arguments[0].toTensor(), value = arguments[2].toTensor();
+    const auto [is_fill, mask] = at::native::canDispatchToMaskedFill(self, arguments[1].toOptionalTensorList(), value);
+    if (is_fill)
+        self.masked_fill_(mask, value.reshape({}));
+    return is_fill;
+}
+
 /* Gives the results of the meta kernel blocks and values. */
 Stack place_results(const call &call, twins *shapes, Stack results)
 {
@@ -126,6 +140,10 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
 {
     call call(op, *stack);
     stack->erase(stack->end() - static_cast<ptrdiff_t>(call.arguments.size()), stack->end());
+    if (fill_by_mask(op, call.arguments)) {
+        stack->push_back(call.arguments[0]);
+        return;
+    }
     expand_masks(op, &call.arguments);
     check_indices(call);
     try {
