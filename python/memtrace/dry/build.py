@@ -185,8 +185,8 @@ def compile_sources(compiler: Compiler, options: list[str], sources: list[pathli
         return made
 
     with futures.ThreadPoolExecutor(os.cpu_count()) as workers:
-        waited = [workers.submit(compile, source) for source in sources]
         try:
+            waited = [workers.submit(compile, source) for source in sources]
             for future in futures.as_completed(waited):
                 future.result()
                 progress.step()
