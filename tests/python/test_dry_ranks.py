@@ -105,6 +105,21 @@ def test_ddp_has_buckets_beside_the_gradients(dry):  # noqa: F811
         assert rest == 8 * MIB + 2 * 32 * MIB  # the bucket, and cuBLAS's workspaces of two threads
 
 
+def test_what_ranks_tell_each_other_is_no_file_of_the_program(dry):  # noqa: F811
+    said = dry.run("""
+        import torch
+        import torch.distributed as dist
+        dist.init_process_group("nccl")
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(20):
+            model(torch.ones(8, 64, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """, "--ranks", "2")
+    assert "ended by: settled" in said.stderr and "written to a folder" not in said.stderr
+
+
 def test_fsdp_shards_weights_and_tensor_parallel_splits_them(dry):  # noqa: F811
     said = run(dry, """
         from torch.distributed.device_mesh import init_device_mesh

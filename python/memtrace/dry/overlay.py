@@ -88,7 +88,8 @@ class Overlay:
         self.folder = os.path.realpath(folder)
         self.began = born(self.folder)
         self.journal = Journal(os.path.join(self.folder, "journal"))
-        self.roots = tuple(path + "/" for path in ("/dev", "/proc", "/sys", self.folder, *cache_folders()))
+        mail = [os.path.realpath(settings().mail)] if settings().mail else []
+        self.roots = tuple(path + "/" for path in ("/dev", "/proc", "/sys", self.folder, *mail, *cache_folders()))
         self.own = {os.path.realpath(path) for path in (settings().answers,) if path is not None}
 
     def follow_fork(self) -> None:
