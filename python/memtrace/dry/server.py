@@ -122,7 +122,7 @@ class Variables(dict[Any, Any]):
 
 
 class Output:
-    """Files in the place of stdout and stderr, for what imports print; each process prints it again."""
+    """Files that replace stdout and stderr while imports print; each process prints their contents again."""
 
     def __init__(self) -> None:
         self.files = {number: tempfile.TemporaryFile() for number in (1, 2)}

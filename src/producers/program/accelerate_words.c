@@ -64,7 +64,7 @@ static mt_status take_words(struct mt_launch *launch)
 
 /* ---- its process ---- */
 
-/* Fails with the last line of what was printed. */
+/* Fails with the last line of the output. */
 static mt_status fail_as_printed(FILE *printed)
 {
     char *text = NULL;

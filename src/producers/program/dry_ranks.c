@@ -207,7 +207,7 @@ static void take_answer(struct job *job, const struct mt_record_answer *answer)
     mt_text_release(&words);
 }
 
-/* Takes the answers rank by rank, since ranks that run side by side answer in any order, and then those of other processes. */
+/* Takes the answers rank by rank, since ranks that run side by side answer in any order, and then the answers of other processes. */
 static mt_status take_answers(struct job *job)
 {
     struct mt_program_outcome all = {0};

@@ -22,7 +22,7 @@ enum { OUTPUTS = 2, ENDED_BY_SIGNAL = 128 };
 
 /* ---- the server ---- */
 
-/* Reads a number that the server sends. False if it has ended, or this process is told to end. */
+/* Reads a number that the server sends. False if it has ended, or a signal asks this process to end. */
 static bool read_number(const struct mt_python_server *server, struct mt_children *children, int64_t *out)
 {
     enum { LOOK_MS = 100 };

@@ -1,4 +1,4 @@
-/* The variables that give a process its rank: those of torchrun, DeepSpeed, Slurm, or Open MPI and MPICH.
+/* The variables that give a process its rank, as torchrun, DeepSpeed, Slurm, or Open MPI and MPICH set them.
  *
  * Threads: any, one at a time for an environment. */
 #pragma once

@@ -8,7 +8,7 @@
 namespace mt_dry
 {
 
-/* Returns the number of an at::SDPBackend. The arguments are those of scaled_dot_product_attention. */
+/* Returns the number of an at::SDPBackend. It takes the arguments of scaled_dot_product_attention. */
 int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
                          const std::optional<at::Tensor> &mask, double dropout, bool is_causal,
                          std::optional<double> scale, bool is_grouped);

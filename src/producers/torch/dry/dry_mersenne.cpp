@@ -99,7 +99,7 @@ const polynomial &known_power(uint64_t exponent)
     return found != powers.end() ? found->second : powers.emplace(exponent, power_of_t(exponent)).first->second;
 }
 
-/* Appends words to those of a state. */
+/* Appends words to the words of a state. */
 void extend(std::vector<uint32_t> *words, size_t count)
 {
     for (size_t k = words->size() - WORDS, end = k + count; k < end; k++) {
