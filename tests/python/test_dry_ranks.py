@@ -13,6 +13,8 @@ from torch import nn
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 dist.init_process_group("nccl")
+def print(*given):  # in one piece, since ranks print side by side
+    os.write(1, (" ".join(map(str, given)) + "\\n").encode())
 """
 MIB = 1 << 20
 
