@@ -1,4 +1,4 @@
-"""Dry runs that are forked from an interpreter with torch imported: they are the same as those of interpreters of their own."""
+"""Dry runs that are forked from an interpreter with torch imported: they equal dry runs that each start an interpreter."""
 import json
 import os
 import signal

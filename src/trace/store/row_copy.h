@@ -1,6 +1,6 @@
 /* Copying rows of a table from one database to another.
  *
- * Failures are those of connection.h. */
+ * Fails as the functions of connection.h do. */
 #pragma once
 
 #include "base/text.h"

@@ -29,7 +29,7 @@ void remove(const void *data)
     ranges.erase(reinterpret_cast<uintptr_t>(data));
 }
 
-/* Frees memory. `context` is that of the CPU's allocator, which is the address. */
+/* Frees memory. `context` is the address, as for the CPU's allocator. */
 void free_pinned(void *context)
 {
     remove(context);
