@@ -175,6 +175,8 @@ def installed(program: Program) -> bool:
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="; ".join(PROGRAMS))
+    parser.add_argument("--suite", choices=sorted({program.suite for program in PROGRAMS.values()}), default="dry-run",
+                        help="the programs that run if none is named (dry-run)")
     parser.add_argument("--memtrace", default="memtrace")
     parser.add_argument("--jobs", type=int, default=1, metavar="N")
     parser.add_argument("--gib", type=int, default=120, help="of the card, for all that run at once (120)")
@@ -206,8 +208,9 @@ def compare(work: Work, names: list[str]) -> None:
 
 def main() -> int:
     given = read_options()
-    names = [name for name in given.names or PROGRAMS if installed(PROGRAMS[name])]
-    for name in given.names or PROGRAMS:
+    wanted = given.names or [name for name, program in PROGRAMS.items() if program.suite == given.suite]
+    names = [name for name in wanted if installed(PROGRAMS[name])]
+    for name in wanted:
         if name not in names:
             say(f"{name} is left out: {', '.join(PROGRAMS[name].needs)} are not all installed")
     with tempfile.TemporaryDirectory(prefix="memtrace-dry.") as folder:

@@ -81,13 +81,15 @@ class Program(NamedTuple):
     gib: int  # what it takes of a card at most, rounded up: by it, programs share a card
     needs: tuple[str, ...] = ()  # libraries
     allocator: str = ""  # PYTORCH_CUDA_ALLOC_CONF
+    suite: str = "dry-run"  # the name of the measurement in tools/gpu-test
 
 
 PROGRAMS: dict[str, Program] = {}
 
 
-def program(gib: int, *needs: str, allocator: str = "") -> Callable[[Callable[[Stage], Optional[Step]]], None]:
+def program(gib: int, *needs: str, allocator: str = "",
+            suite: str = "dry-run") -> Callable[[Callable[[Stage], Optional[Step]]], None]:
     """Lists a function under its name."""
     def listed(make: Callable[[Stage], Optional[Step]]) -> None:
-        PROGRAMS[make.__name__] = Program(make, gib, needs, allocator)
+        PROGRAMS[make.__name__] = Program(make, gib, needs, allocator, suite)
     return listed

@@ -38,6 +38,10 @@ int memtrace_dry_sparse(const char *name, int is_shared);
  * unlike a copy to the host. */
 const void *memtrace_dry_values(const void *storage);
 
+/* Marks the values of a tensor on a card unknown: a kernel that did not run may have written it. `tensor` is the address of a
+ * c10::TensorImpl. Does nothing for a tensor without a storage, or elsewhere. */
+void memtrace_dry_written(void *tensor);
+
 /* Gives a storage other bytes. */
 int memtrace_dry_resize(void *storage, uint64_t bytes);
 

@@ -170,6 +170,12 @@ void mark(const Tensor &tensor, bool is_known)
         owner->is_known = is_known && owner->has_values();
 }
 
+void assume_written(const Tensor &tensor)
+{
+    if (is_on_card(tensor))
+        assume(tensor, assumed_value(tensor.scalar_type()));
+}
+
 void note_assumption(const std::string &name, double value)
 {
     if (on_assumption != nullptr)
@@ -281,6 +287,13 @@ void unscale(at::TensorList gradients, Tensor &found_infinite, const Tensor &fac
 }
 
 } // namespace mt_dry
+
+void memtrace_dry_written(void *tensor)
+{
+    mt_dry::assume_written(
+        at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::unsafe_reclaim_from_nonowning(
+            static_cast<c10::TensorImpl *>(tensor))));
+}
 
 void memtrace_dry_assume(double value, void (*note)(const char *name, double value))
 {

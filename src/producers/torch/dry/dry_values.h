@@ -21,6 +21,9 @@ at::Tensor values_of(const at::Tensor &tensor);
 /* Notes that the values of a tensor on a card were computed, or that they are assumed. */
 void mark(const at::Tensor &tensor, bool is_known);
 
+/* Marks what a kernel that did not run may have written: the values are assumed from now on. */
+void assume_written(const at::Tensor &tensor);
+
 /* Counts, for the line of the program, that a value which was not computed is needed and what is assumed. `name` says how the
  * program uses it. */
 void note_assumption(const std::string &name, double value);
