@@ -69,11 +69,12 @@ static mt_status ask_categories(const struct mt_question *question, const void *
 
 const struct mt_command mt_command_categories = {
     .name = "categories",
-    .summary = "Shows what kinds of tensors were allocated: the largest one, how many in a step, their sum.",
+    .summary = "Shows which kinds of tensors were allocated: the largest one, their number in a step, and their sum.",
     .usage = "[RUN|FILE] [OPTIONS]",
-    .details = "Sizes are as requested; those of the largest and the total are over the run, the count is of the last\n"
-               "full step. The largest in forward is that of the pass up to the loss, as published tables have it;\n"
-               "backward often asks for larger ones.\n",
+    .details =
+        "Sizes are requested bytes. The largest tensor and the sum cover the whole run; the count covers the last\n"
+        "full step. The largest tensor in forward covers the pass up to the loss, as in published tables. Backward\n"
+        "often allocates larger ones.\n",
     .examples = "  memtrace categories\n"
                 "  memtrace categories --phase backward\n"
                 "  memtrace categories --json\n",

@@ -232,11 +232,10 @@ const struct mt_command mt_command_events = {
     .summary = "Lists allocations and frees in order.",
     .usage = "[RUN|FILE] [--step N | --explain ID] [OPTIONS]",
     .details =
-        "Bytes are as requested. A free has the id of the allocation that it ends; category, op, phase and span\n"
-        "are the block's, so a free's phase is the one that it was allocated in. Where call stacks were recorded, an\n"
-        "allocation has the innermost line of the program's own code; --json and --csv print the whole stack. "
-        "--explain\n"
-        "says how the role of one block was found, how sure that is, and what it rests on.\n",
+        "Bytes are requested bytes. A free has the id of the allocation that it ends. Category, op, phase and span\n"
+        "belong to the block, so a free shows the phase in which the block was allocated. If call stacks were\n"
+        "recorded, an allocation shows the innermost line of the program's own code; --json and --csv print the\n"
+        "whole stack. --explain says how the role of one block was found, how certain it is, and on what evidence.\n",
     .examples = "  memtrace events --step 1 | head\n"
                 "  memtrace events --csv > events.csv\n"
                 "  memtrace events --step 0 --json\n"

@@ -44,13 +44,12 @@ static mt_status run_fleet(const void *given)
 
 const struct mt_command mt_command_fleet = {
     .name = "fleet",
-    .summary = "Answers questions over all ranks of jobs from Parquet, by DuckDB, ClickHouse or Spark.",
+    .summary = "Answers questions about all ranks of many jobs from Parquet files, with DuckDB, ClickHouse or Spark.",
     .usage = "FOLDER [QUESTION...] [--engine ENGINE] [--json]",
     .details =
-        "For jobs that are too many for memtrace ranks, and for clusters that have an engine. peaks: the highest "
-        "ones;\n"
-        "spread: by role, what ranks hold least and most; growth: ranks whose steps go higher; holders: what holds\n"
-        "most at the peaks; blocks: the largest. All engines give the same answers.\n",
+        "For jobs with too many ranks for memtrace ranks, and for clusters that have such an engine. peaks: the\n"
+        "highest peaks; spread: the smallest and largest rank by role; growth: ranks whose steps grow; holders:\n"
+        "what holds most memory at the peaks; blocks: the largest blocks. All engines give the same answers.\n",
     .examples = "  memtrace fleet fleet\n"
                 "  memtrace fleet fleet peaks growth --engine clickhouse --json\n"
                 "  memtrace fleet fleet --engine print\n",

@@ -340,15 +340,15 @@ static mt_status ask_kernels(const struct mt_question *question, const void *giv
 
 const struct mt_command mt_command_kernels = {
     .name = "kernels",
-    .summary = "Shows what took the GPU's time: kernels by phase, and matrix products against the rest.",
+    .summary = "Shows which kernels took the GPU's time, by phase, and compares matmuls with the rest.",
     .usage = "[N] [OPTIONS]",
     .details =
-        "Of runs with --kernels on an NVIDIA GPU. On sim nothing runs: each op counts as a kernel of its name, and\n"
-        "its time is an estimate (est.). Times and counts are means over the full steps after the warm-up. A matrix\n"
-        "product is what an op that ends in .matmul launches, whatever the kernel is called;\n"
-        "beside a kernel stands the op that most of its time belongs to. Softmax is compared with the products\n"
-        "of queries and keys and of weights and values: its operations are 5 a score (maximum, subtraction,\n"
-        "exponential, sum, division), theirs 4 a score and element of a head.\n",
+        "Needs a run with --kernels on an NVIDIA GPU. On sim nothing runs: each op counts as one kernel with its\n"
+        "name, and its time is an estimate (est.). Times and counts are means over the full steps after the\n"
+        "warm-up. A matmul is any kernel that an op ending in .matmul launches. Each kernel is shown with the op\n"
+        "that accounts for most of its time. Softmax is compared with the two matmuls of attention: softmax counts\n"
+        "5 operations a score (maximum, subtraction, exponential, sum, division), the matmuls 4 a score and element\n"
+        "of a head.\n",
     .examples = "  memtrace kernels\n"
                 "  memtrace kernels 20 --phase backward\n"
                 "  memtrace kernels --json\n",

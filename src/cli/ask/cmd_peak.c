@@ -34,17 +34,18 @@ static mt_status ask_peak(const struct mt_question *question, const void *given)
 
 const struct mt_command mt_command_peak = {
     .name = "peak",
-    .summary = "Shows how high memory got, when, and what it was made of.",
+    .summary = "Shows how high memory use got, when, and what it consisted of.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "Allocated is the memory of live blocks, rounded up as they were handed out; requested is what was asked\n"
-        "for; reserved is what was taken from the device. Each peak is broken up by role, such as activation, and\n"
-        "by category, such as Softmax, or as --by says; the parts add up to it to the byte. Of reserved, what no\n"
-        "block held is cached. A module is the path of what asked, with * for the number of its layer. At the end\n"
-        "is how high each phase went, in the step that went highest. Private pools of PyTorch, as of CUDA graphs, are\n"
-        "told beside, with what they reserve at the peak of allocated bytes; so is who holds memory outside of the\n"
-        "allocator, such as CUDA's context and NCCL, measured or, of a simulated card, estimated with its range.\n"
-        "Operators of a dry run whose scratch memory is unknown are listed; that memory is not counted.\n",
+        "Allocated is the memory of live blocks after rounding; requested is before rounding; reserved is the\n"
+        "memory that the allocator holds from the device. Each peak is split by role, such as activation, and by\n"
+        "category, such as Softmax, or as --by says. The parts add up to the peak to the byte. Reserved memory\n"
+        "without a live block is cached. A module is the path of the module that allocated, with * for the number\n"
+        "of its layer. The end lists the highest point of each phase, in the step with the highest peak. Listed\n"
+        "separately: private pools of PyTorch, such as CUDA graphs', with the bytes they reserve at the allocated\n"
+        "peak; and memory outside the allocator, such as CUDA's context and NCCL, measured, or on a simulated card\n"
+        "estimated with a range. Operators of a dry run with unknown scratch memory are listed; that memory is not\n"
+        "counted.\n",
     .examples = "  memtrace peak\n"
                 "  memtrace peak --by module\n"
                 "  memtrace peak 1 --json\n",

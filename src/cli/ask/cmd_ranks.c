@@ -344,13 +344,13 @@ static mt_status run_ranks(const void *given)
 
 const struct mt_command mt_command_ranks = {
     .name = "ranks",
-    .summary = "Compares the ranks of a job: their peaks, which are alike, and what makes the others differ.",
+    .summary = "Compares the ranks of a job: their peaks, which of them are alike, and why the others differ.",
     .usage = "[PLACE...] [OPTIONS]",
     .details =
-        "Each rank has a trace of its own, as record and dry-run make them. Ranks are alike if their peaks are made of "
-        "the\n"
-        "same bytes of each category; a row has all that are alike, and the category by which it differs most from\n"
-        "the median rank. What was read of a folder is kept in its file " MT_RANK_CATALOGUE ", which may be deleted.\n",
+        "Each rank has its own trace, as record and dry-run write them. Ranks are alike if their peaks hold the\n"
+        "same bytes of each category. One row shows all ranks that are alike, and the category in which they differ\n"
+        "most from the median rank. Results are cached in the folder's file " MT_RANK_CATALOGUE ", which may be\n"
+        "deleted.\n",
     .examples = "  memtrace ranks .\n"
                 "  memtrace ranks . --each --json\n",
     .options = options,

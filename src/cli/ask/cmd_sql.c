@@ -189,12 +189,12 @@ static mt_status run_sql(const void *given)
 
 const struct mt_command mt_command_sql = {
     .name = "sql",
-    .summary = "Answers a question in SQL about a trace, which it only reads.",
+    .summary = "Runs an SQL query on a trace, which is opened read-only.",
     .usage = "QUERY [OPTIONS]",
     .details =
-        "docs/schema.md explains the tables. The rows of a run are those with its number in the column run; its\n"
-        "events are those from run.first_event, run.event_count of them. A terminal that is too narrow for the table\n"
-        "is shown long texts in part; pipes, --csv and --json have all.\n",
+        "docs/schema.md explains the tables. The rows of a run have its number in the column run. Its events start\n"
+        "at run.first_event; run.event_count is their number. Long texts are cut where the terminal is too narrow;\n"
+        "pipes, --csv and --json get them whole.\n",
     .examples = "  memtrace sql 'SELECT id, device, state FROM run'\n"
                 "  memtrace sql 'SELECT name, value FROM setting WHERE run = :run' --csv\n"
                 "  memtrace sql \"SELECT step, value FROM measurement WHERE name = 'loss'\" --json\n",

@@ -205,13 +205,13 @@ static mt_status run_steps(const void *given)
 
 const struct mt_command mt_command_steps = {
     .name = "steps",
-    .summary = "Shows how long forward, backward, optimizer and step took in each run, warm-up excluded.",
+    .summary = "Shows how long forward, backward, optimizer and step took in each run, without the warm-up.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "All runs of the trace, or the one of --run: mean and standard deviation (of a sample) over the steps that\n"
-        "are no warm-up, by the device's clock. The loss belongs to neither forward nor backward: it is in the step,\n"
-        "and by itself with --full and --json. A run that ended out of memory says OOM and what was asked for; times\n"
-        "on sim are estimates.\n",
+        "Covers all runs of the trace, or the one of --run: mean and sample standard deviation over the steps after\n"
+        "the warm-up, by the device's clock. The loss belongs to neither forward nor backward: it is part of the\n"
+        "step, and --full and --json show it separately. A run that ended out of memory shows OOM and the request\n"
+        "that failed. Times on sim are estimates.\n",
     .examples = "  memtrace steps\n"
                 "  memtrace steps --full\n"
                 "  memtrace steps --json\n",

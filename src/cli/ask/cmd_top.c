@@ -230,12 +230,12 @@ static mt_status ask_top(const struct mt_question *question, const void *given)
 
 const struct mt_command mt_command_top = {
     .name = "top",
-    .summary = "Shows the largest blocks, with what each was for and who asked for it.",
+    .summary = "Shows the largest blocks, what each was for, and the code that allocated it.",
     .usage = "[N] [OPTIONS]",
     .details =
-        "Sizes are as requested, in any phase. Blocks that are alike but for the layer are one row, with * for the\n"
-        "layer's number, a count of how many the run allocated, or of how many were live at the peak, and their\n"
-        "sum. --by sums up what has one role, category, module, op, phase or dtype.\n",
+        "Sizes are requested bytes, in any phase. Blocks that differ only in their layer share one row, with * for\n"
+        "the layer's number, their count (in the whole run, or live at the peak) and their sum. --by groups by\n"
+        "role, category, module, op, phase or dtype.\n",
     .examples = "  memtrace top\n"
                 "  memtrace top 20 --at peak --sort total\n"
                 "  memtrace top --by module --role activation --at peak\n"

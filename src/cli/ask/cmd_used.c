@@ -114,15 +114,16 @@ static mt_status ask_used(const struct mt_question *question, const void *given)
 
 const struct mt_command mt_command_used = {
     .name = "used",
-    .summary = "Shows who holds the memory that the driver says the process has, the memory that is not ours included.",
+    .summary =
+        "Shows who holds the memory that the driver reports for the process, including memory outside the allocator.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "The parts add up to the driver's figure to the byte. It is read at the end of the last step (of a run that\n"
-        "did not get there, before the first). Requested, rounding and cached are the allocator's and add up to what\n"
-        "it reserved; context and libraries were measured as they started; what is left is unexplained, and below\n"
-        "zero if the driver counts less than the parts. Of a simulated card it is an estimate, at the peak of "
-        "reserved\n"
-        "bytes. Runs on cpu have no driver to ask, and runs of other programs on a card store no figure of it.\n",
+        "The parts add up to the driver's figure to the byte. The figure is read at the end of the last step, or\n"
+        "before the first if no step ended. Requested, rounding and cached belong to the allocator and add up to\n"
+        "its reserved bytes. Context and libraries were measured as they started. The rest is unexplained; it is\n"
+        "negative if the driver reports less than the parts. On a simulated card the figure is an estimate, at the\n"
+        "peak of reserved bytes. Runs on cpu have no driver, and recorded runs of other programs store no such\n"
+        "figure.\n",
     .examples = "  memtrace run --device cuda --model small && memtrace used || echo 'there is no GPU here'\n",
     .options = options,
     MT_OPTIONS_OF(struct mt_trace_options, .trace = MT_DEFAULT_TRACE),

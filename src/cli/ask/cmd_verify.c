@@ -142,13 +142,15 @@ static mt_status run_verify(const void *given)
 
 const struct mt_command mt_command_verify = {
     .name = "verify",
-    .summary = "Checks that a trace is whole, and saves what can be read of a damaged one.",
+    .summary = "Checks that a trace is complete and undamaged, and saves the readable part of a damaged one.",
     .usage = "[TRACE] [--salvage NEW] [OPTIONS]",
-    .details = "Compares each page with its checksum, lets SQLite check its trees, looks for missing and changed\n"
-               "events, derives all summaries anew and compares them. If a process that wrote was killed, its events\n"
-               "are stored first, as by every command. Exit code 3: something is damaged.\n\n"
-               "--salvage writes a new trace with each run up to its first event that is missing or changed. Labels\n"
-               "and other names that can't be read are called (lost). The trace itself stays as it is.\n",
+    .details =
+        "Compares each page with its checksum, lets SQLite check its trees, looks for missing and changed events,\n"
+        "derives all summaries again and compares them. If a writing process was killed, its events are stored\n"
+        "first, as in every command. Exit code 3 means that the trace is damaged.\n"
+        "\n"
+        "--salvage writes a new trace with each run up to its first missing or changed event. Labels and other\n"
+        "names that cannot be read are called (lost). The damaged trace is not changed.\n",
     .examples = "  memtrace verify\n"
                 "  memtrace verify --json\n",
     .options = options,

@@ -243,34 +243,31 @@ static mt_status run_check(const void *options_given)
 
 const struct mt_command mt_command_check = {
     .name = "check",
-    .summary = "Passes a run that keeps to a budget and fails one that does not: a gate for continuous integration.",
+    .summary = "Passes or fails a run against a memory budget: a gate for continuous integration.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "At least one of the criteria must be given; besides, a run that did not end well never passes. Exits with 0\n"
-        "if it passes, with 1 if not, with 2 if the question makes no sense, as for a category that there is not, and\n"
-        "with 6 if the answer, or a file of it, could not be written.\n"
+        "At least one criterion is required. A run that did not end normally never passes. Exits with 0 if the run\n"
+        "passes, 1 if not, 2 if the question makes no sense, such as an unknown category, and 6 if the answer or\n"
+        "one of its files could not be written.\n"
         "\n"
-        "--category, --role and --module bound what lives at the peak of allocated bytes, rounding included; --phase "
-        "the\n"
-        "most that is allocated in a phase; --largest what one\n"
-        "allocation asks for in any phase, as the largest over all of memtrace categories. --no-leaks takes what is "
-        "live at the ends of the last steps (8 at most, without the\n"
-        "first one's), by kinds that are alike but for layer and shape: one that never falls and has grown, leaks.\n"
-        "It needs three full steps. Sizes are in powers of 1024: 52GB is 52GiB.\n"
+        "--category, --role and --module limit the bytes live at the peak of allocated bytes, rounding included;\n"
+        "--phase limits the highest allocated bytes of a phase; --largest limits a single request in any phase, as\n"
+        "memtrace categories reports it. --no-leaks compares the bytes live at the ends of the last steps (at most\n"
+        "8, without the first). It groups blocks that differ only in layer and shape; a group that never shrinks\n"
+        "and has grown is a leak. It needs three full steps. Sizes use powers of 1024: 52GB is 52GiB.\n"
         "\n"
-        "--against compares the allocated peak and, only if that passes, the categories at it and what is reserved: "
-        "so\n"
-        "growth of one cause fails once. A budget file is JSON with the options' names:\n"
+        "--against compares the allocated peak with another run's. Only if that passes does it compare the\n"
+        "categories at the peak and the reserved bytes, so growth with one cause fails once. A budget file is JSON\n"
+        "with the names of the options:\n"
         "\n"
         "  {\"max-allocated\": \"52GiB\", \"category\": {\"AttnScores\": \"40MiB\"}, \"largest\": {\"Softmax\": "
         "\"1GiB\"},\n"
         "   \"no-leaks\": true, \"against\": \"main.db:baseline\", \"tolerance\": \"1%\", \"floor\": \"1MiB\"}\n"
         "\n"
-        "--self-test asks if the gate closes. It records a run that leaks and one that does not, and every criterion\n"
-        "must let through what just keeps to it and stop what just does not. It exits with 0 if the gate works, with "
-        "1\n"
-        "if it let something through, and with 2 if it could not be tried.\n",
-    .failed_means = "the run does not pass; of --self-test: the gate does not work",
+        "--self-test checks the gate itself. It records a run that leaks and one that does not; each criterion must\n"
+        "pass a run that just meets it and fail one that just does not. It exits with 0 if the gate works, 1 if it\n"
+        "passed a run that it should fail, and 2 if it could not be tested.\n",
+    .failed_means = "the run does not pass; with --self-test, the gate does not work",
     .examples =
         "  memtrace run --device sim --model small --steps 4 && memtrace check --max-allocated 52GiB --no-leaks\n"
         "  memtrace check --category \"AttnScores<=2GiB\" --largest \"Softmax<=1GiB\" --junit check.xml\n"

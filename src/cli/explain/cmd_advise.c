@@ -52,25 +52,21 @@ static mt_status ask_advise(const struct mt_question *question, const void *give
 
 const struct mt_command mt_command_advise = {
     .name = "advise",
-    .summary = "Finds what would lower the peak, and checks by replay by how much.",
+    .summary = "Finds changes that lower the peak, and checks each by replay.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "Looks for blocks that are there when nothing needs them: freed late, allocated early, idle between uses, "
-        "never\n"
-        "used, written and never read, kept in two precisions, left behind by every step, gradients kept through the\n"
-        "forward pass; and for reserved memory that holds no block. Each claim is checked: the run's allocations are\n"
-        "made again with the change, by PyTorch's allocator for a run of memtrace run, else by the run's own, or by "
-        "that\n"
-        "of --alloc. What is saved is told of the peak of requested bytes, of fragmentation of reserved ones. What "
-        "one\n"
-        "option mends comes first if it saves a tenth of the most or more, then the largest saving. Fragmentation has\n"
-        "its place by the reserved bytes that it saves.\n"
-        "Savings do not add up: two findings may speak of the same bytes. Of a run of memtrace run, options with "
-        "which\n"
-        "it makes other requests are simulated: the fused implementation, checkpointing, the optimizer in backward,\n"
-        "moments of fewer bits, logits in slices.\n"
-        "To the blocks of another program changes are made, and these replayed: other settings of its allocator,\n"
-        "gradients that go earlier, checkpointed modules, an optimizer with less state. Each says what it rests on.\n",
+        "Looks for blocks that are live while nothing needs them: freed late, allocated early, idle between uses,\n"
+        "never used, written and never read, kept in two precisions, left behind by every step, gradients kept\n"
+        "through the forward pass; and for reserved memory without live blocks. Each finding is checked by a replay\n"
+        "of the run's allocations with the change: with PyTorch's allocator for a run of memtrace run, otherwise\n"
+        "with the run's own allocator, or with --alloc's. Savings are of the peak of requested bytes; for\n"
+        "fragmentation, of reserved bytes. Findings that a single option fixes come first if they save at least a\n"
+        "tenth of the largest saving. The others follow by their savings.\n"
+        "Savings do not add up: two findings may concern the same bytes. For a run of memtrace run, options that\n"
+        "change its requests are simulated: the fused implementation, checkpointing, the optimizer in backward,\n"
+        "moments in fewer bits, logits in slices.\n"
+        "For other programs, changes are applied to the recorded blocks and replayed: other allocator settings,\n"
+        "gradients freed earlier, checkpointed modules, an optimizer with less state. Each names its assumptions.\n",
     .examples = "  memtrace advise\n"
                 "  memtrace advise --all\n"
                 "  memtrace advise --run 1 --json | jq '.findings[0]'\n",

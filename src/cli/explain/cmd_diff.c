@@ -111,13 +111,13 @@ static mt_status run_diff(const void *given)
 
 const struct mt_command mt_command_diff = {
     .name = "diff",
-    .summary = "Tells why one run needs more memory than another, with bytes that add up.",
+    .summary = "Explains why one run needs more memory than another, with bytes that add up.",
     .usage = "[A B] [OPTIONS]",
     .details =
-        "Unless two runs are named, it takes the newest two finished ones that differ in one setting. What was live\n"
-        "at both peaks is matched by what it is, never by its address: category, role, phase, op, place, precision\n"
-        "and shape. The causes sum to the difference of allocated bytes to the byte; reserved bytes differ by that\n"
-        "and by what segments held that no block could use.\n",
+        "Without arguments, it compares the newest two finished runs that differ in one setting. Blocks live at the\n"
+        "two peaks are matched by category, role, phase, op, place, precision and shape, never by address. The\n"
+        "causes add up to the difference in allocated bytes, to the byte. Reserved bytes also differ by the gaps\n"
+        "within segments.\n",
     .examples = "  memtrace run && memtrace run --autocast bf16 && memtrace diff\n"
                 "  memtrace diff 1 2 --all\n"
                 "  memtrace diff 1 2 --by module\n"

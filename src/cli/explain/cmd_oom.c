@@ -31,18 +31,19 @@ static mt_status run_oom(const void *given)
 
 const struct mt_command mt_command_oom = {
     .name = "oom",
-    .summary = "Tells why a run ended out of memory, and what would have kept it going.",
+    .summary = "Explains why a run ran out of memory, and which changes would have avoided it.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "It speaks of the newest run of the trace that ended so: of what was asked for and by whom, what the device\n"
-        "had left, what was reserved but free and why that could not serve, what was live, and of the changes that\n"
-        "would have sufficed, from the one that costs training least. Each of these was tried:\n"
+        "It explains the newest run of the trace that ended out of memory: the request that failed and the code\n"
+        "that made it, the memory that the device had left, reserved memory that was free and why it could not be\n"
+        "used, live memory, and changes that would have sufficed, cheapest first. Each change was checked in one of\n"
+        "two ways:\n"
         "\n"
-        "Simulation: the whole run was made again with the change, on a simulated device of the same size, and ran to\n"
-        "its end. Only a run of memtrace run can be made again.\n"
+        "Simulation: the whole run was repeated with the change, on a simulated device of the same size, and\n"
+        "completed. This is possible only for a run of memtrace run.\n"
         "\n"
-        "Replay: the allocations up to the request were made again with the change, and the request was met. What\n"
-        "would have been asked for after it is not known.\n",
+        "Replay: the allocations up to the failed request were repeated with the change, and the request succeeded.\n"
+        "Later requests are unknown.\n",
     .examples = "  memtrace run --device sim:2GiB --model small || memtrace oom\n"
                 "  memtrace oom --json | jq -r '.changes[0].command'\n",
     .options = options,

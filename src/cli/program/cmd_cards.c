@@ -235,12 +235,12 @@ static mt_status run_cards(const void *given)
 
 const struct mt_command mt_command_cards = {
     .name = "cards",
-    .summary = "Lists the cards that sim can be, with what a run can have of their memory, and the one in the machine.",
+    .summary = "Lists the cards that sim can simulate, with their usable memory, and the card in this machine.",
     .usage = "[CARD] [OPTIONS]",
     .details =
-        "A card of your own is a file: print one that is like it, change what differs, and name the file as the\n"
-        "device, sim:FILE.json. What the file leaves out is as on the card that its field \"like\" names, or as\n"
-        "on the H200. sim:CARD:SIZE is a card with another memory.\n",
+        "To describe a card of your own, print a similar one to a file, edit it, and pass the file as the device:\n"
+        "sim:FILE.json. Missing fields are taken from the card that its field \"like\" names, or from the H200.\n"
+        "sim:CARD:SIZE is a card with another amount of memory.\n",
     .examples = "  memtrace cards\n"
                 "  memtrace cards --json\n"
                 "  memtrace cards rtx4090 --json >mine.json\n"

@@ -249,12 +249,13 @@ const struct mt_command mt_command_help = {
     .name = "help",
     .summary = "Lists the commands, or explains one.",
     .usage = "[COMMAND] [OPTIONS]",
-    .details = "An installed memtrace has its manual and its completions where man and the shells look for them. One\n"
-               "that was only built is completed after:\n"
-               "\n"
-               "  source <(memtrace help --completions bash)\n"
-               "  memtrace help --completions zsh >~/.zfunc/_memtrace    # in a folder of $fpath\n"
-               "  memtrace help --completions fish | source\n",
+    .details =
+        "An installed memtrace has its manual pages and completions where man and the shells look for them. To get\n"
+        "completions for one that is built but not installed:\n"
+        "\n"
+        "  source <(memtrace help --completions bash)\n"
+        "  memtrace help --completions zsh >~/.zfunc/_memtrace    # in a folder of $fpath\n"
+        "  memtrace help --completions fish | source\n",
     .examples = "  memtrace help\n"
                 "  memtrace help run\n"
                 "  memtrace help peak --json-fields\n"

@@ -197,17 +197,17 @@ const struct mt_command mt_command_record = {
     .summary = "Runs any CUDA program, unmodified, and records where its device memory goes.",
     .usage = "[OPTIONS] [--] PROGRAM [ARGS]",
     .details =
-        "Allocations of every kind are recorded by the function that the program called, with the ranges of NVTX\n"
-        "that it was in: cudaMalloc, pools, managed and virtual memory, arrays, variables of modules. In a Python\n"
-        "program PyTorch's own allocator is watched: the blocks that it hands out, by module, role and step. What\n"
-        "another framework's allocator does inside of its segments is its affair.\n"
+        "Allocations of every kind are recorded, with the function that the program called and the NVTX ranges\n"
+        "around it: cudaMalloc, pools, managed and virtual memory, arrays, variables of modules. In a Python\n"
+        "program, PyTorch's own allocator is watched: its blocks by module, role and step. Allocations inside\n"
+        "another framework's segments are not visible.\n"
         "\n"
-        "The program's output, exit code and signals are its own: one that a signal ended gives 128 and the\n"
-        "signal's number. What can't be had is said in one line on stderr, and the program runs on.\n" MT_SCRIPT_HELP
-        "\n"
-        "Each process that uses CUDA becomes a run. The first is added to the trace; those that run beside it get\n"
-        "traces of their own, FILE-PID, or by the rank that torchrun gives them, which are named at the end.\n",
-    .failed_means = "what the program says by it: every exit code is the program's",
+        "The program keeps its output, exit code and signals; a program ended by a signal exits with 128 plus the\n"
+        "signal's number. If something cannot be recorded, memtrace prints one line on stderr and the program\n"
+        "continues.\n" MT_SCRIPT_HELP "\n"
+        "Each process that uses CUDA becomes a run. The first is added to the trace. Processes that run at the same\n"
+        "time write traces of their own, FILE-PID, or by rank under torchrun. Their names are printed at the end.\n",
+    .failed_means = "what the program means by it: every exit code is the program's",
     .examples = "  memtrace record train.py --epochs 1\n"
                 "  memtrace record --kernels --name baseline ./simulate input.dat\n"
                 "  memtrace record -- torchrun --nproc-per-node 2 train.py\n"

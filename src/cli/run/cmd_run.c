@@ -321,17 +321,19 @@ const struct mt_command mt_command_run = {
     .summary = "Runs training steps of a transformer and traces where every byte of device memory goes.",
     .usage = "[OPTIONS]",
     .details =
-        "On cuda and cpu it really trains. On sim the same model, allocator and events run, and only the arithmetic\n"
-        "is absent, so its losses are. Each run is added to the trace; Ctrl-C leaves it readable.\n"
+        "On cuda and cpu it really trains. On sim, the same model, allocator and events run without arithmetic, so\n"
+        "there are no losses. Each run is added to the trace; after Ctrl-C the trace is readable.\n"
         "\n"
-        "The models are those of Stanford's course CS336, under its names. 2.7B has the layers and the width of\n"
-        "GPT-3 2.7B, but 3.41 billion parameters: SwiGLU has three feed-forward matrices instead of two, and the head\n"
-        "is not the embedding. A model of your own is a file of all sizes, which may have \"rope\": true, too:\n"
+        "The models are the ones of Stanford's course CS336, with the same names. 2.7B has the layers and the width\n"
+        "of GPT-3 2.7B, but 3.41 billion parameters: SwiGLU has three feed-forward matrices instead of two, and the\n"
+        "head does not share the embedding's weights. A model of your own is a file with all sizes, optionally with\n"
+        "\"rope\": true:\n"
         "\n"
         "  {\"vocab\": 10000, \"d_model\": 768, \"d_ff\": 3072, \"layers\": 12, \"heads\": 12}\n"
         "\n"
-        "Steps repeat: with --plan on their requests are known before the first, and so is a place for each block, so\n"
-        "that hardly more is reserved than the peak. What differs from the plan is served as without one.\n",
+        "Steps repeat, so with --plan on all requests are known before the first step, and each block gets a\n"
+        "planned place. Hardly more is reserved than the peak. Requests that differ from the plan are served as\n"
+        "without one.\n",
     .examples = "  memtrace run --model 2.7B --seq 256 --mode fwd_bwd\n"
                 "  memtrace run --model small --autocast bf16 --alloc policy=torch --name baseline\n"
                 "  memtrace run --model 2.7B --autocast bf16 --impl fused --plan on\n"

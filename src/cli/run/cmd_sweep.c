@@ -273,21 +273,21 @@ static mt_status run_sweep(const void *given)
 
 const struct mt_command mt_command_sweep = {
     .name = "sweep",
-    .summary = "Runs a grid of configurations into one trace and compares what they took.",
+    .summary = "Runs a grid of configurations into one trace and compares their memory and time.",
     .usage = "[OPTIONS] [-- PROGRAM [ARGS]]",
     .details =
-        "It takes the options of memtrace run. Where a value ends in ,... here it may be several, with commas "
-        "between:\n"
-        "they make a grid, and each combination is a run: model by model, then mode, autocast, sequence, batch.\n"
-        "Settings of an allocator have commas themselves, so there each value begins with policy=.\n\n"
-        "A run that is out of memory is a result like another, and the sweep goes on. It goes on after one that\n"
-        "failed, too, but then ends with that one's exit code. A cell that the trace has already, with the same\n"
-        "settings and done or out of memory, is not run again: so a sweep that was interrupted is taken up by the\n"
-        "same command. ^C lets the cell that runs end and tells what there is by then; a second one ends it at "
-        "once.\n\n"
-        "A program of PyTorch is run dry instead (memtrace dry-run), once for each combination of --vary's values,\n"
-        "which take the place of its arguments @NAME, or of @NAME behind a =. All cells are run, several\n"
-        "at a time (--jobs).\n",
+        "It takes the options of memtrace run. Options whose value ends in ,... accept several values, separated by\n"
+        "commas. They form a grid, and each combination is a run: by model first, then mode, autocast, sequence,\n"
+        "batch. Allocator settings contain commas themselves, so each such value begins with policy=.\n"
+        "\n"
+        "A run that is out of memory is a result, and the sweep continues. It also continues after a run that\n"
+        "failed, but then ends with that run's exit code. A cell that the trace already has with the same settings,\n"
+        "completed or out of memory, is not run again, so the same command resumes an interrupted sweep. After ^C,\n"
+        "the current cell completes and the results so far are printed; a second ^C stops at once.\n"
+        "\n"
+        "With a PyTorch program, the sweep makes a dry run (memtrace dry-run) for each combination of --vary's\n"
+        "values, which replace @NAME in the arguments, also after a =. All cells are run, several at a time\n"
+        "(--jobs).\n",
     .examples = "  memtrace sweep --model small,medium --seq 128,256,512 --autocast off,bf16 --device sim\n"
                 "  memtrace sweep --model small --batch 1,2,4,8 --device sim:rtx4090 --name batches\n"
                 "  memtrace sweep --model small,medium --impl eager,fused --warmup 0,5 --format markdown >times.md\n"

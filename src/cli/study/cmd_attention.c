@@ -254,16 +254,17 @@ static mt_status run_attention(const void *options_given)
 
 const struct mt_command mt_command_attention = {
     .name = "attention",
-    .summary = "Runs one attention layer alone, in four variants: the memory that each keeps, and the time it takes.",
+    .summary = "Runs one attention layer alone, in four variants, and reports the memory it keeps and its time.",
     .usage = "[OPTIONS]",
     .details =
-        "Input and weights have one precision, without autocast. Backward starts from a gradient of ones, that of the\n"
-        "output's sum, and goes to the weights and to the input. Each cell has the memory live before backward, "
-        "beside\n"
-        "what it must be by formula, the peak, and the times of forward and backward. Running out of memory is a\n"
-        "result. Memory is without the workspaces of matrix products.\n\n"
-        "An option with ,... takes several values with commas between. Each cell is a run of the trace, which\n"
-        "memtrace peak, top and diff ask about. On sim memory is exact and times are estimates: nothing is computed.\n",
+        "Inputs and weights have one precision, without autocast. Backward starts from a gradient of ones, as for\n"
+        "the output's sum, and reaches the weights and the input. Each cell shows the memory live before backward\n"
+        "next to its value by formula, the peak, and the times of forward and backward. Running out of memory is a\n"
+        "result. Workspaces of matmuls are not included.\n"
+        "\n"
+        "Options whose value ends in ,... accept several values, separated by commas. Each cell is a run of the\n"
+        "trace, for memtrace peak, top and diff. On sim, memory is exact and times are estimates: nothing is\n"
+        "computed.\n",
     .examples =
         "  memtrace attention --device sim --no-trace\n"
         "  memtrace attention --device sim --no-trace --d 64 --peer\n"

@@ -243,16 +243,13 @@ const struct mt_command mt_command_report = {
     .summary = "Writes a page of findings, tables and charts from the runs of a trace.",
     .usage = "[OPTIONS]",
     .details =
-        "It begins with what was found. Then come timing with and without warm-up; eager against compiled-like (fused) "
-        "steps; peaks by sequence length, "
-        "in fp32 and under autocast, and what the\n"
-        "difference is made of; the whole model by formula, term by term; the residual stream; categories and\n"
-        "largest blocks; kernels; dtypes under autocast; and the accumulation experiment. Published figures "
-        "stand beside those of the same runs.\n"
-        "Of each configuration the newest run counts. Runs that do not say theirs, such as imported ones, have a\n"
-        "section of their own: peaks by role, category, module and phase. What the trace lacks is named with the "
-        "command that adds it; --study runs all of it, on sim\n"
-        "within seconds.\n",
+        "The findings come first. Then follow timing with and without warm-up; eager against compiled-like (fused)\n"
+        "steps; peaks by sequence length, in fp32 and under autocast, and the parts of the difference; the whole\n"
+        "model by formula, term by term; the residual stream; categories and largest blocks; kernels; dtypes under\n"
+        "autocast; and the accumulation experiment. Published figures are shown next to figures of the same runs.\n"
+        "Of each configuration, the newest run counts. Runs without a configuration, such as imported ones, have a\n"
+        "section of their own: peaks by role, category, module and phase. Missing runs are listed with the command\n"
+        "that creates them; --study runs all of them, on sim within seconds.\n",
     .examples = "  memtrace report --study -o report.html\n"
                 "  memtrace report -o report.html --timelines\n"
                 "  memtrace report --trace memtrace.db > report.md\n"

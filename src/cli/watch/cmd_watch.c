@@ -230,11 +230,12 @@ static mt_status run_watch(const void *given)
 
 const struct mt_command mt_command_watch = {
     .name = "watch",
-    .summary = "Shows a run while it goes on: what it holds, its peaks, and its largest categories.",
+    .summary = "Shows a run in progress: its live memory, its peaks, and its largest categories.",
     .usage = "[OPTIONS] [TRACE]",
-    .details = "Ends with the run, or with Ctrl-C, which the run does not notice. Waits for one if there is none yet; "
-               "of a run\n"
-               "that has ended, shows its end. Where the output is no terminal, a line a look.\n",
+    .details =
+        "Ends with the run, or with Ctrl-C, which does not affect the run. Waits for a run if there is none yet;\n"
+        "for a run that has ended, shows its last state. If the output is not a terminal, prints one line at each\n"
+        "update.\n",
     .examples = "  memtrace watch\n"
                 "  memtrace watch --interval 5\n",
     .options = options,

@@ -315,12 +315,12 @@ const struct mt_command mt_command_export = {
     .summary = "Writes blocks, events, peaks, stacks or whole runs in the formats of other tools.",
     .usage = "[WHAT] [--format FORMAT] [-o FILE] [OPTIONS]",
     .details =
-        "Tables are CSV or JSON. Stacks are what flame graphs are drawn of: the parts of the span, the category,\n"
-        "the op; folded for flamegraph.pl, inferno and speedscope, or a profile for pprof. Bytes are those of\n"
-        "blocks, so that the stacks at the peak sum to the peak of allocated bytes. A run is a memory snapshot of\n"
-        "PyTorch, in JSON (torch) or as a pickle, for pytorch.org/memory_viz; a trace for ui.perfetto.dev; the\n"
-        "tables of Nsight Systems in SQLite (nsys); or a log of RMM in CSV. Parquet is written by the Python package,\n"
-        "with pyarrow, into a folder that memtrace fleet asks: of a trace, or of a folder of ranks' traces.\n",
+        "Tables are CSV or JSON. Stacks are the input of flame graphs: the parts of the span, the category, the op;\n"
+        "folded for flamegraph.pl, inferno and speedscope, or a profile for pprof. Bytes are block sizes, so the\n"
+        "stacks at the peak sum to the peak of allocated bytes. A run is a memory snapshot of PyTorch, in JSON\n"
+        "(torch) or as a pickle, for pytorch.org/memory_viz; a trace for ui.perfetto.dev; the tables of Nsight\n"
+        "Systems in SQLite (nsys); or a log of RMM in CSV. Parquet is written by the Python package, with pyarrow,\n"
+        "into a folder that memtrace fleet reads, from a trace or a folder of ranks' traces.\n",
     .examples =
         "  memtrace export blocks -o blocks.csv.gz\n"
         "  memtrace export events --step 0 --format json | head\n"

@@ -462,17 +462,15 @@ static mt_status run_import(const void *given)
 
 const struct mt_command mt_command_import = {
     .name = "import",
-    .summary = "Makes a run of a file that another program wrote: PyTorch, Nsight Systems or RMM.",
+    .summary = "Imports a file that another program wrote as a run: PyTorch, Nsight Systems or RMM.",
     .usage = "FILE... [OPTIONS]",
     .details =
-        "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, a pickle, or the\n"
-        "same as JSON; a trace of torch.profiler with profile_memory=True; an export of Nsight Systems to SQLite;\n"
-        "or a log of RMM in CSV; as it is or, but for SQLite, through gzip.\n"
-        "It is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff, "
-        "categories,\n"
-        "advise, check, timeline. What blocks are for is told by rules over who asked for them; docs/import.md "
-        "explains\n"
-        "how to write some. The name of a file may tell a rank: rank3.pickle.\n",
+        "FILE is a memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it, as a pickle or as\n"
+        "JSON; a trace of torch.profiler with profile_memory=True; an export of Nsight Systems to SQLite; or a log\n"
+        "of RMM in CSV. All but SQLite may be compressed with gzip.\n"
+        "The file is read as data: nothing in it is executed. All other commands work on the run: peak, top, diff,\n"
+        "categories, advise, check, timeline. Categories come from rules about the code that allocated;\n"
+        "docs/import.md explains how to write your own. A file's name may contain its rank: rank3.pickle.\n",
     .examples = "  memtrace import snapshot.pickle\n"
                 "  memtrace import before.pickle.gz --name before && memtrace import after.pickle.gz --name after\n"
                 "  memtrace diff before after\n"

@@ -179,15 +179,13 @@ const struct mt_command mt_command_timeline = {
     .summary = "Writes a page that shows a run's memory over time: one HTML file, for any browser.",
     .usage = "[RUN|FILE] [OPTIONS]",
     .details =
-        "On it: allocated bytes by category over time with the peak and what it was made of, every block by time\n"
-        "and address, steps, phases and layers, and of any moment the blocks that are live and the holes between "
-        "them,\n"
-        "the modules that hold them, and sums by role and other words. What is searched for is shown alone; any group\n"
-        "can be hidden. Beside them stands what memtrace advise, oom or diff finds: each change that was checked, "
-        "with\n"
-        "its peak and its course.\n"
-        "Of the ranks of a job, in a folder of traces or in one, also a small chart of each, the highest peak first;\n"
-        "those that are not too long can be opened. It needs no network and no GPU.\n",
+        "The page shows allocated bytes by category over time, the peak and its parts, every block by time and\n"
+        "address, and steps, phases and layers. For any moment it shows the live blocks, the gaps between them, the\n"
+        "modules that hold them, and sums by role and other words. A search shows only its matches, and any group\n"
+        "can be hidden. The side panel lists the findings of memtrace advise, oom or diff: each change that was\n"
+        "checked, with its peak and its curve.\n"
+        "For the ranks of a job, in a folder of traces or in one trace, it also shows a small chart of each rank,\n"
+        "the highest peak first; ranks that are not too long can be opened. The page needs no network and no GPU.\n",
     .examples = "  memtrace timeline\n"
                 "  memtrace timeline --run 1 --diff 2 -o autocast.html\n"
                 "  memtrace timeline --trace ranks.db\n",
