@@ -56,9 +56,9 @@ struct mt_trace_options {
 /* The last entries of the table of a command that questions a trace. */
 #define MT_TRACE_OPTIONS                                                                                               \
     MT_OPTION(TEXT, struct mt_trace_options, run, "--run", .value = "N|NAME", .takes = MT_TAKES_RUN,                   \
-              .help = "the run to speak of (the newest unless given)"),                                                \
+              .help = "the run (default: the newest)"),                                                                \
         MT_OPTION(TEXT, struct mt_trace_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,            \
-                  .help = "the trace (" MT_DEFAULT_TRACE " unless given)"),                                            \
+                  .help = "the trace (default: " MT_DEFAULT_TRACE ")"),                                                \
         MT_OPTION_JSON(struct mt_trace_options), MT_OPTION_HELP(struct mt_trace_options), MT_OPTIONS_END
 
 /* Stores the argument of a command that questions a trace: the file or the folder of a trace goes to `trace`, and another

@@ -15,7 +15,7 @@ struct categories_options {
 static const struct mt_option options[] = {
     MT_RUN_ARGUMENT,
     MT_OPTION(CHOICE, struct categories_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
-              .help = "what was allocated in this phase, whatever its category"),
+              .help = "allocations of this phase, in any category"),
     MT_TRACE_OPTIONS,
 };
 

@@ -21,7 +21,7 @@ static const struct mt_option options[] = {
     MT_OPTION(INTEGER, struct events_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
               .help = "only this step; steps count from 0"),
     MT_OPTION(INTEGER, struct events_options, explain, "--explain", .value = "ID", .low = 0, .high = INT64_MAX,
-              .help = "say of one block what its role rests on"),
+              .help = "explain how one block's role was found"),
     MT_OPTION(FLAG, struct events_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };

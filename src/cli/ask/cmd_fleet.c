@@ -17,9 +17,10 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct fleet_options, folder, "FOLDER", .value = "FOLDER", .takes = MT_TAKES_FILE,
               .help = "what memtrace export --format parquet wrote"),
     MT_OPTION(LIST, struct fleet_options, questions, "QUESTION", .value = "QUESTION...",
-              .help = "peaks, spread, growth, holders, blocks (all unless given)"),
+              .help = "peaks, spread, growth, holders, blocks (default: all)"),
     MT_OPTION(CHOICE, struct fleet_options, engine, "--engine", .value = "ENGINE", .choices = engines,
-              .help = "what answers, of Python's packages duckdb, chdb and pyspark; print: the SQL for each (duckdb)"),
+              .help =
+                  "the engine, from the Python packages duckdb, chdb and pyspark; print: only print the SQL (duckdb)"),
     MT_OPTION_JSON(struct fleet_options),
     MT_OPTION_HELP(struct fleet_options),
     MT_OPTIONS_END,

@@ -22,7 +22,7 @@ struct kernels_options {
 
 static const struct mt_option options[] = {
     MT_OPTION(INTEGER, struct kernels_options, limit, "N", .low = 1, .high = INT32_MAX,
-              .help = "how many kernels of each phase (5 unless given)"),
+              .help = "number of kernels in each phase (default: 5)"),
     MT_OPTION(CHOICE, struct kernels_options, phase, "--phase", .value = "PHASE", .choices = mt_phase_names,
               .help = "only the kernels of this phase"),
     MT_TRACE_OPTIONS,

@@ -10,9 +10,9 @@ struct peak_options {
 static const struct mt_option options[] = {
     MT_RUN_ARGUMENT,
     MT_OPTION(CHOICE, struct peak_options, key, "--by", .value = "KEY", .choices = mt_group_key_names,
-              .help = "what the peaks are broken up by (role, and then category, unless given)"),
+              .help = "split the peaks by this (default: role, then category)"),
     MT_OPTION(INTEGER, struct peak_options, rows, "--rows", .value = "N", .low = 1, .high = INT32_MAX,
-              .help = "how many parts a table has (20 unless given)"),
+              .help = "number of parts in a table (default: 20)"),
     MT_TRACE_OPTIONS,
 };
 

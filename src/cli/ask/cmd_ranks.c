@@ -25,13 +25,13 @@ struct ranks_options {
 
 static const struct mt_option options[] = {
     MT_OPTION(LIST, struct ranks_options, places, "PLACE", .value = "PLACE...", .takes = MT_TAKES_FILE,
-              .help = "a folder of traces, or traces (the current folder unless given)"),
+              .help = "a folder of traces, or traces (default: the current folder)"),
     MT_OPTION(TEXT, struct ranks_options, job, "--job", .value = "JOB",
-              .help = "the job, if there are several (the one that began last unless given)"),
+              .help = "the job, if there are several (default: the one that started last)"),
     MT_OPTION(FLAG, struct ranks_options, each, "--each",
-              .help = "list each rank, and not those that are alike together"),
+              .help = "list each rank, instead of one row for ranks that are alike"),
     MT_OPTION(INTEGER, struct ranks_options, rows, "--rows", .value = "N", .low = 1, .high = INT32_MAX,
-              .help = "how many rows the table has (20 unless given)"),
+              .help = "number of rows in the table (default: 20)"),
     MT_OPTION_JSON(struct ranks_options),
     MT_OPTION_HELP(struct ranks_options),
     MT_OPTIONS_END,

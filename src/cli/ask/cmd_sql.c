@@ -18,7 +18,7 @@ struct sql_options {
 
 static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct sql_options, query, "QUERY",
-              .help = "one statement that reads; :run stands for the number of the run"),
+              .help = "one statement that only reads; :run is the number of the run"),
     MT_OPTION(FLAG, struct sql_options, csv, "--csv", .help = "print comma-separated values"),
     MT_TRACE_OPTIONS,
 };

@@ -26,20 +26,20 @@ static const char *const orders[] = {[MT_TOP_BY_SINGLE] = "single", [MT_TOP_BY_T
 
 static const struct mt_option options[] = {
     MT_OPTION(INTEGER, struct top_options, limit, "N", .low = 1, .high = INT32_MAX,
-              .help = "how many rows (10 unless given)"),
-    MT_OPTION(FLAG, struct top_options, each, "--each",
-              .help = "list every block singly, in place of merging alike ones"),
+              .help = "number of rows (default: 10)"),
+    MT_OPTION(FLAG, struct top_options, each, "--each", .help = "list each block, instead of merging similar ones"),
     MT_OPTION(CHOICE, struct top_options, moment, "--at", .value = "MOMENT", .choices = moments,
               .help = "blocks of the whole run, or only what was live at its allocated peak"),
     MT_OPTION(CHOICE, struct top_options, key, "--by", .value = "KEY", .choices = mt_group_key_names,
-              .help = "sum the blocks up by it"),
+              .help = "group the blocks by this"),
     MT_OPTION(CHOICE, struct top_options, order, "--sort", .value = "ORDER", .choices = orders,
-              .help = "by the size of one block, or by the sum of a row (usual with --by)"),
-    MT_OPTION(TEXT, struct top_options, category, "--category", .value = "NAME", .help = "only blocks of it"),
+              .help = "by the size of one block, or by the sum of a row (default with --by)"),
+    MT_OPTION(TEXT, struct top_options, category, "--category", .value = "NAME",
+              .help = "only blocks of this category"),
     MT_OPTION(TEXT, struct top_options, role, "--role", .value = "NAME",
-              .help = "only blocks of it: activation, weight-cast, …"),
+              .help = "only blocks with this role: activation, weight-cast, …"),
     MT_OPTION(TEXT, struct top_options, module, "--module", .value = "PATH",
-              .help = "only blocks that it or what is in it asked for: \"model.layers.*.ffn\""),
+              .help = "only blocks that this module or its submodules allocated: \"model.layers.*.ffn\""),
     MT_TRACE_OPTIONS,
 };
 

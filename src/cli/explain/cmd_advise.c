@@ -15,12 +15,13 @@ struct advise_options {
 static const struct mt_option options[] = {
     MT_RUN_ARGUMENT,
     MT_OPTION(INTEGER, struct advise_options, limit, "--top", .value = "N",
-              .help = "how many findings (5 unless given; all of them with --all)", .low = 1, .high = INT32_MAX),
+              .help = "number of findings (default: 5; all with --all)", .low = 1, .high = INT32_MAX),
     MT_OPTION(FLAG, struct advise_options, all, "--all",
-              .help = "tell also of what saves less than a hundredth of the peak, and of the parts of what is told"),
-    MT_OPTION(TEXT, struct advise_options, alloc, "--alloc", .value = "SETTINGS",
-              .help = "the allocator that the answer is about (PyTorch's, policy=torch, for memtrace run; else the "
-                      "run's own)"),
+              .help = "include findings that save less than 1 % of the peak, and the parts of each finding"),
+    MT_OPTION(
+        TEXT, struct advise_options, alloc, "--alloc", .value = "SETTINGS",
+        .help =
+            "the allocator to assume (default: PyTorch's, policy=torch, for memtrace run; otherwise the run's own)"),
     MT_TRACE_OPTIONS,
 };
 

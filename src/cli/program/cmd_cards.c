@@ -20,7 +20,7 @@ struct cards_options {
 
 static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct cards_options, card, "CARD", .takes = MT_TAKES_FILE,
-              .help = "one card by its name, or FILE.json that describes one (all known cards)"),
+              .help = "a card's name, or a FILE.json that describes one (default: all known cards)"),
     MT_OPTION(CHOICE, struct cards_options, format, "--format", .value = "FORMAT", .choices = mt_report_format_names,
               .help = "of the table (text); csv has every field"),
     MT_OPTION_JSON(struct cards_options),

@@ -24,7 +24,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct dry_run_options, steps, "--steps", .value = "N|all",
               .help = "end the program after N steps, or never (default: loops end once they repeat themselves)"),
     MT_OPTION(INTEGER, struct dry_run_options, dry.time_limit, "--time-limit", .value = "SECONDS", .low = 1,
-              .high = MT_MOST_DRY_SECONDS, .help = "end the program after so many seconds"),
+              .high = MT_MOST_DRY_SECONDS, .help = "end the program after this time"),
     MT_OPTION(FLAG, struct dry_run_options, report.strict, "--strict",
               .help = "exit with 9 if something that could take memory is unknown or did not run"),
     MT_OPTION(TEXT, struct dry_run_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,

@@ -15,13 +15,14 @@
  * too, has a row of its own for it. */
 #define MT_DRY_OPTIONS(type, dry)                                                                                      \
     MT_OPTION(INTEGER, type, dry.cards, "--cards", .value = "N", .low = 1, .high = MT_MOST_DRY_CARDS,                  \
-              .help = "how many of them PROGRAM sees (1, or one for each rank of a node)"),                            \
+              .help = "number of cards that PROGRAM sees (default: 1, or one for each rank of a node)"),               \
         MT_OPTION(BYTES, type, dry.free, "--free", .value = "SIZE", .keeps_text = true,                                \
-                  .help = "how much of the card is free, where other processes use the rest (all of it)"),             \
+                  .help = "free memory of the card, if other processes use the rest (default: all)"),                  \
         MT_OPTION(INTEGER, type, dry.ranks, "--ranks", .value = "N", .low = 1, .high = MT_MOST_RANKS,                  \
                   .help = "number of ranks to run (default: from the launcher's command line)"),                       \
-        MT_OPTION(TEXT, type, dry.only, "--only", .value = "RANKS",                                                    \
-                  .help = "run only these: 0,1,510-511 (up to 8 all, else some that stand for others)"),               \
+        MT_OPTION(                                                                                                     \
+            TEXT, type, dry.only, "--only", .value = "RANKS",                                                          \
+            .help = "run only these: 0,1,510-511 (default: all up to 8, otherwise a few that represent the others)"),  \
         MT_OPTION(TEXT, type, dry.assumed, "--assume", .value = "NUMBER",                                              \
                   .help = "value assumed for numbers that are not computed, such as a loss (default: 1)"),             \
         MT_OPTION(TEXT, type, dry.weights, "--weights", .value = "from-config",                                        \
@@ -30,7 +31,7 @@
                   .help = "processes to run at a time (default: as many as processors and host memory allow)")
 #define MT_DRY_PROGRAM(type, dry)                                                                                      \
     MT_OPTION(REST, type, dry.words, "PROGRAM", .value = "PROGRAM [ARGS]", .takes = MT_TAKES_FILE,                     \
-              .help = "what to run dry, and its arguments, which are left as they are")
+              .help = "the program to run dry, and its arguments")
 
 /* A line of the help of commands that run a program. */
 #define MT_SCRIPT_HELP "A Python script runs under python of $VIRTUAL_ENV, else .venv/bin/python, else python3.\n"

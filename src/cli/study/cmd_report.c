@@ -28,16 +28,16 @@ struct report_options {
         .kind = MT_OPTION_##value_kind, .offset = offsetof(struct report_options, field), __VA_ARGS__                  \
     }
 static const struct mt_option options[] = {
-    OPTION(FLAG, study, .name = "--study", .help = "first run what the published study needs and the trace lacks"),
+    OPTION(FLAG, study, .name = "--study", .help = "first run whatever the published study needs and the trace lacks"),
     OPTION(TEXT, device, .name = "--device", .value = "DEVICE", .help = "where the study runs (sim)",
            .takes = MT_TAKES_DEVICE),
     OPTION(FLAG, timelines, .name = "--timelines",
-           .help = "also write the timeline of each run beside FILE, which its rows and bars link to"),
+           .help = "also write the timeline of each run next to FILE, with links from its rows and bars"),
     OPTION(CHOICE, format, .name = "--format", .value = "FORMAT",
            .help = "how the page is written (by the ending of FILE, else markdown)", .choices = format_names),
     OPTION(TEXT, output, .name = "-o", .value = "FILE", .help = "where the page goes (standard output)",
            .takes = MT_TAKES_FILE),
-    OPTION(TEXT, trace, .name = "--trace", .value = "FILE", .help = "the trace (" MT_DEFAULT_TRACE " unless given)",
+    OPTION(TEXT, trace, .name = "--trace", .value = "FILE", .help = "the trace (default: " MT_DEFAULT_TRACE ")",
            .takes = MT_TAKES_FILE),
     MT_OPTION_JSON(struct report_options),
     MT_OPTION_HELP(struct report_options),

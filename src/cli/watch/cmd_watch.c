@@ -25,7 +25,7 @@ static const struct mt_option options[] = {
     MT_OPTION(TEXT, struct watch_options, trace, "TRACE", .value = "TRACE", .takes = MT_TAKES_FILE,
               .help = "the trace that is being written (" MT_DEFAULT_TRACE ")"),
     MT_OPTION(INTEGER, struct watch_options, interval, "--interval", .value = "SECONDS", .low = 1, .high = 3600,
-              .help = "the time between two looks (1)"),
+              .help = "seconds between updates (1)"),
     MT_OPTION_HELP(struct watch_options),
     MT_OPTIONS_END,
 };

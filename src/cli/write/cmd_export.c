@@ -38,21 +38,21 @@ static const char *const formats[] = {MT_EXPORT_FORMATS(X) "parquet", NULL};
 static const char *const moments[] = {[MT_STACKS_AT_PEAK] = "peak", [MT_STACKS_WHOLE_RUN] = "run", NULL};
 
 static const struct mt_option options[] = {
-    MT_OPTION(TEXT, struct export_options, subject, "WHAT", .choices = whats,
-              .help = "what is written (blocks, or what the format is of); of parquet, a trace or a folder of ranks"),
+    MT_OPTION(
+        TEXT, struct export_options, subject, "WHAT", .choices = whats,
+        .help = "what to write (default: blocks, or what the format holds); for parquet, a trace or a folder of ranks"),
     MT_OPTION(CHOICE, struct export_options, format, "--format", .value = "FORMAT", .choices = formats,
-              .help = "by the end of the output's name unless given: .csv, .json, .folded, .pb.gz, .pickle, .sqlite"),
+              .help = "default: by the ending of the output's name: .csv, .json, .folded, .pb.gz, .pickle, .sqlite"),
     MT_OPTION(TEXT, struct export_options, output, "--output", .alias = "-o", .value = "FILE", .takes = MT_TAKES_FILE,
-              .help = "where it goes (stdout unless given); through gzip if FILE ends in .gz"),
+              .help = "the output file (default: stdout); compressed with gzip if FILE ends in .gz"),
     MT_OPTION(INTEGER, struct export_options, step, "--step", .value = "N", .low = 0, .high = INT64_MAX,
-              .help = "of tables: only this step; steps count from 0"),
+              .help = "tables: only this step; steps count from 0"),
     MT_OPTION(CHOICE, struct export_options, moment, "--at", .value = "MOMENT", .choices = moments,
-              .help = "of folded: what was live at the peak of allocated bytes (peak), or all that was allocated; of"
-                      " torch and pickle: the memory that is shown, of the peak, or of the run's end (run)"),
+              .help = "folded: blocks live at the peak of allocated bytes (peak), or all blocks; torch and pickle: the "
+                      "state at the peak, or at the run's end (run)"),
     MT_OPTION(TEXT, struct export_options, diff, "--diff", .value = "N|NAME|FILE:RUN", .takes = MT_TAKES_RUN,
-              .help = "of folded: put the bytes of this run before those of --run"),
-    MT_OPTION(FLAG, struct export_options, merge_layers, "--merge-layers",
-              .help = "of stacks: one frame for all layers"),
+              .help = "folded: write the bytes of this run before the bytes of --run"),
+    MT_OPTION(FLAG, struct export_options, merge_layers, "--merge-layers", .help = "stacks: one frame for all layers"),
     MT_TRACE_OPTIONS,
 };
 

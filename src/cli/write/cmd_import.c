@@ -26,18 +26,19 @@ static const struct mt_option options[] = {
     MT_OPTION(LIST, struct import_options, files, "FILE", .value = "FILE...", .takes = MT_TAKES_FILE,
               .help = "what to import; each file becomes a run"),
     MT_OPTION(TEXT, struct import_options, rules, "--rules", .value = "FILE", .takes = MT_TAKES_FILE,
-              .help = "rules that say what blocks are for, asked before those that are built in"),
+              .help = "rules for the categories of blocks, applied before the built-in rules"),
     MT_OPTION(TEXT, struct import_options, name, "--name", .value = "TEXT",
-              .help = "a name for the run (of one that memtrace exported, its own unless given)"),
+              .help = "a name for the run (default: its own if memtrace exported it)"),
     MT_OPTION(TEXT, struct import_options, device, "--device", .value = "N",
-              .help =
-                  "of a file about several devices, the one to import, or cpu (the GPU with most events, or memory, "
-                  "unless given)"),
+              .help = "the device to import from a file about several, or cpu (default: the GPU with most events, or "
+                      "most memory)"),
     MT_OPTION(TEXT, struct import_options, trace, "--trace", .value = "FILE", .takes = MT_TAKES_FILE,
-              .help = "the trace to add a run to (" MT_DEFAULT_TRACE " unless given)"),
+              .help = "the trace to add a run to (default: " MT_DEFAULT_TRACE ")"),
     MT_OPTION_WAIT(struct import_options),
-    MT_OPTION(BYTES, struct import_options, memory, "--memory", .value = "SIZE",
-              .help = "what reading a file may take: 2GiB unless given, and always 16 times its size on disk"),
+    MT_OPTION(
+        BYTES, struct import_options, memory, "--memory", .value = "SIZE",
+        .help =
+            "limit of host memory for reading a file (default: 2GiB, and always at least 16 times its size on disk)"),
     MT_OPTION_JSON(struct import_options),
     MT_OPTION_HELP(struct import_options),
     MT_OPTIONS_END,
