@@ -17,10 +17,11 @@ from typing import Any, Callable, Optional
 import torch
 import torch.distributed as dist
 from dry_stage import STEPS, Stage, Step
-from pytorch_own import Transformer
+from pytorch_own import Block, Transformer
 from pytorch_training import VOCABULARY
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -47,13 +48,46 @@ def replicated(stage: Stage, size: str, zero: bool = False, **options: Any) -> S
     return stage.trained(model, lambda: model(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer, autocast="bfloat16")
 
 
-def sharded(stage: Stage, size: str, dtype: Optional[torch.dtype] = torch.bfloat16, reshard: bool = True) -> Step:
+def sharded(stage: Stage, size: str, dtype: Optional[torch.dtype] = torch.bfloat16, reshard: bool = True,
+            accumulate: int = 1) -> Step:
     """FSDP2 of each layer and of the root, reduced in fp32."""
     model = stage.made(lambda: Transformer(size))
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if dtype else MixedPrecisionPolicy()
     for module in (*model.layers, model):
         fully_shard(module, mp_policy=policy, reshard_after_forward=reshard)
-    return stage.trained(model, lambda: model(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer_of(model))
+    return stage.trained(model, lambda: model(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer_of(model),
+                         accumulate=accumulate)
+
+
+def wrapped(stage: Stage, size: str, **options: Any) -> Step:
+    """FSDP1 of each layer and of the root."""
+    model = FullyShardedDataParallel(stage.made(lambda: Transformer(size)), auto_wrap_policy=ModuleWrapPolicy({Block}), **options)
+    return stage.trained(model, lambda: model(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer_of(model), autocast="bfloat16")
+
+
+class PartlyUsed(torch.nn.Module):
+    """A model with a layer that no loss reaches."""
+
+    def __init__(self, size: str) -> None:
+        super().__init__()
+        self.used, self.unused = Transformer(size), torch.nn.Linear(1024, 1024)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.used(tokens)
+
+
+def partly_used(stage: Stage, size: str) -> Step:
+    """DDP that looks for unused parameters."""
+    model = DistributedDataParallel(stage.made(lambda: PartlyUsed(size)), find_unused_parameters=True)
+    return stage.trained(model, lambda: model(stage.words(VOCABULARY, BATCH, SEQUENCE)), optimizer_of(model), autocast="bfloat16")
+
+
+def normalized(stage: Stage) -> Step:
+    """Batch norm with statistics of all ranks."""
+    layers = (layer for _ in range(8) for layer in (torch.nn.Linear(2048, 2048), torch.nn.BatchNorm1d(2048), torch.nn.ReLU()))
+    model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(stage.made(lambda: torch.nn.Sequential(*layers)))
+    model = DistributedDataParallel(model)
+    return stage.trained(model, lambda: model(stage.noise(1024, 2048)).square().mean(), optimizer_of(model))
 
 
 def split(stage: Stage, size: str) -> Step:
@@ -133,10 +167,16 @@ def count_driver(stage: Stage) -> None:
 PROGRAMS: dict[str, Callable[[Stage], Optional[Step]]] = {
     "ddp": functools.partial(replicated, size="medium"),
     "ddp_view": functools.partial(replicated, size="medium", gradient_as_bucket_view=True),
+    "ddp_static": functools.partial(replicated, size="medium", static_graph=True),
+    "ddp_unused": functools.partial(partly_used, size="medium"),
+    "ddp_batch_norm": normalized,
     "zero1": functools.partial(replicated, size="medium", zero=True),
     "fsdp": functools.partial(sharded, size="medium"),
     "fsdp_keep": functools.partial(sharded, size="medium", reshard=False),
     "fsdp_fp32": functools.partial(sharded, size="medium", dtype=None),
+    "fsdp_accumulates": functools.partial(sharded, size="medium", accumulate=4),
+    "fsdp1": functools.partial(wrapped, size="medium"),
+    "fsdp1_original": functools.partial(wrapped, size="medium", use_orig_params=True),
     "fsdp_2.7B": functools.partial(sharded, size="2.7B"),
     "tensor": functools.partial(split, size="medium"),
     "gpipe": functools.partial(piped, size="medium", schedule=ScheduleGPipe),
