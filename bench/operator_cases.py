@@ -117,6 +117,21 @@ def list_values(n: int) -> None:
     forward("masked_scatter_", noise(n), mask(n), noise(n))
 
 
+def list_searches() -> None:
+    """Lists more sizes of calls that search: by them, the tiles of CUB's kernels can be found."""
+    for n in (3000, 4096, 4097, 20_000, 300_000, 1_000_000, 10_000_000, 50_000_000):
+        for given in (mask(n), noise(n), noise(n, dtype=bf16)):
+            forward("nonzero", given)
+        forward("index", noise(n, 2), mask(n))
+        forward("unique", below(100, n))
+        forward("unique", noise(n), return_counts=True)
+        forward("unique_consecutive", below(100, n))
+        forward("masked_select", noise(n), mask(n))
+        forward("masked_scatter_", noise(n), mask(n), noise(n))
+        forward("repeat_interleave", below(3, n))
+        forward("randperm", n, device="cuda")
+
+
 def list_places(n: int) -> None:
     """Lists calls with indices."""
     if n < 1_000_000:
@@ -185,6 +200,8 @@ def list_norms() -> None:
             backward("group_norm", leaf(*shape, dtype=dtype), groups, *[leaf(shape[1], dtype=dtype)] * 2)
             for channels_last in (False, True):
                 list_batch_norms(leaf(*shape, dtype=dtype, channels_last=channels_last), shape[1])
+    for shape in ((1024, 2048), (100_000, 64), (4, 64, 64, 64), (2, 320, 16, 16)):
+        list_shared_norms(noise(*shape), shape[1])
 
 
 def list_batch_norms(x: Given, channels: int) -> None:
@@ -192,6 +209,18 @@ def list_batch_norms(x: Given, channels: int) -> None:
     both("batch_norm", *given, training=True)
     backward("batch_norm", *given, training=False)
     forward("batch_norm", *given, training=False)
+
+
+def list_shared_norms(x: Given, channels: int) -> None:
+    """Lists the operators of SyncBatchNorm."""
+    mean, factor = noise(channels), positive(channels)
+    counts = Given("f32[2]=100", lambda: torch.full((2,), 100.0, device="cuda"))
+    sizes = Given("i32[2]=100", lambda: torch.full((2,), 100, dtype=i32, device="cuda"))
+    forward("batch_norm_stats", x, 1e-5)
+    forward("batch_norm_gather_stats_with_counts", x, noise(2, channels), positive(2, channels), mean, factor, 0.1, 1e-5, counts)
+    forward("batch_norm_elemt", x, mean, mean, mean, factor, 1e-5)
+    forward("batch_norm_backward_reduce", x, x, mean, factor, mean, True, True, True)
+    forward("batch_norm_backward_elemt", x, x, mean, factor, mean, mean, mean, sizes)
 
 
 REDUCTIONS = ("sum", "mean", "amax", "max", "argmax", "var", "std", "norm", "prod", "any", "all", "amin", "nansum", "logsumexp",
@@ -391,7 +420,7 @@ def optimizer_step(kind: str, named: dict[str, Any]) -> Any:
 
 
 def list_all() -> None:
-    for part in (list_sorts, list_one_dimension, list_embeddings, list_attention, list_attention_kernels, list_norms,
+    for part in (list_sorts, list_one_dimension, list_searches, list_embeddings, list_attention, list_attention_kernels, list_norms,
                  list_reductions, list_products, list_convolutions, list_nets, list_copies, list_images, list_transforms,
                  list_decompositions, list_losses):
         part()
