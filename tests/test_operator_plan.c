@@ -187,6 +187,39 @@ static void attention_backward_takes_what_was_measured(void **state)
     assert_takes(&made, 2, (int64_t[]){196608, 12582912});
 }
 
+/* Adds a tensor (N, C, H, W) with its channels last. */
+static void add_image(struct made *made, const char *name, int dtype, int64_t item_bytes, const int64_t *sizes)
+{
+    int64_t *strides = made->strides[made->used];
+    add_tensor(made, name, dtype, item_bytes, DIMS, sizes);
+    strides[1] = 1;
+    strides[3] = sizes[1];
+    strides[2] = strides[3] * sizes[3];
+    strides[0] = strides[2] * sizes[2];
+    made->tensors[made->used - 1].is_contiguous = false;
+}
+
+static void batch_norm_with_channels_last_takes_what_was_measured(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t sizes[DIMS], forward, backward, counters; /* 0: one block of threads does all */
+    } measured[] = {
+        {{4, 64, 64, 64}, 65536, 32768, 8}, {{2, 320, 64, 64}, 163840, 81920, 40}, {{8, 128, 7, 7}, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++) {
+        struct made forward = {.call.name = "aten::native_batch_norm"};
+        add_image(&forward, "input", MT_SCALAR_BF16, NARROW, measured[i].sizes);
+        add_integer(&forward, "training", 1);
+        assert_takes(&forward, measured[i].forward > 0 ? 2 : 0, (int64_t[]){measured[i].forward, measured[i].counters});
+        const int64_t channel_bytes = measured[i].sizes[1] * FLOAT;
+        struct made backward = {.call.name = "aten::native_batch_norm_backward"};
+        add_image(&backward, "input", MT_SCALAR_BF16, NARROW, measured[i].sizes);
+        add_tensor(&backward, "save_invstd", MT_SCALAR_FLOAT, FLOAT, 1, &measured[i].sizes[1]);
+        assert_takes(&backward, measured[i].backward > 0 ? 4 : 2,
+                     (int64_t[]){channel_bytes, channel_bytes, measured[i].backward, measured[i].counters});
+    }
+}
+
 static void make_embedding(struct made *made, int64_t indices, int64_t rows, int64_t width)
 {
     *made = (struct made){.call.name = "aten::embedding_dense_backward"};
@@ -570,6 +603,7 @@ int main(void)
         cmocka_unit_test(a_sum_along_short_rows_takes_nothing),
         cmocka_unit_test(a_sum_does_not_depend_on_how_its_dimensions_are_cut),
         cmocka_unit_test(a_sum_of_truths_casts_its_input),
+        cmocka_unit_test(batch_norm_with_channels_last_takes_what_was_measured),
         cmocka_unit_test(attention_backward_takes_what_was_measured),
         cmocka_unit_test(embedding_backward_takes_what_was_measured),
         cmocka_unit_test(few_indices_are_not_sorted),

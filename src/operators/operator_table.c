@@ -13,7 +13,8 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_layer_norm_backward, mt_rule_rms_norm_backward, mt_rule_group_norm, mt_rule_group_norm_backward,
     mt_rule_foreach_norm, mt_rule_split_copy, mt_rule_chunk_cat, mt_rule_convolution, mt_rule_convolution_backward,
     mt_rule_recurrent, mt_rule_recurrent_backward, mt_rule_count, mt_rule_sort, mt_rule_softmax,
-    mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout;
+    mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout, mt_rule_batch_norm, mt_rule_batch_norm_reduce,
+    mt_rule_batch_norm_backward, mt_rule_cudnn_batch_norm;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
@@ -77,6 +78,18 @@ const struct mt_operator_row mt_operator_rows[] = {
      CUDA_FOLDER "group_norm_kernel.cu:606", "H200"},
     {"native_group_norm_backward", mt_rule_group_norm_backward, "sums for each image and channel",
      CUDA_FOLDER "group_norm_kernel.cu:838", "H200"},
+    {"native_batch_norm batch_norm_stats batch_norm_update_stats", mt_rule_batch_norm,
+     "with channels last: parts of moments, and counters", CUDA_FOLDER "Normalization.cuh (2026)",
+     "H200: native_batch_norm"},
+    {"batch_norm_backward_reduce", mt_rule_batch_norm_reduce, "with channels last: parts of sums, and counters",
+     CUDA_FOLDER "Normalization.cuh (2026)", ""},
+    {"native_batch_norm_backward", mt_rule_batch_norm_backward,
+     "with channels last: sums, their parts, and counters; in evaluation a factor",
+     CUDA_FOLDER "Normalization.cu (2026)", "H200"},
+    {"batch_norm_gather_stats batch_norm_gather_stats_with_counts batch_norm_elemt batch_norm_backward_elemt", NULL,
+     "nothing", CUDA_FOLDER "Normalization.cu", ""},
+    {"cudnn_batch_norm cudnn_batch_norm_backward", mt_rule_cudnn_batch_norm,
+     "nothing; with channels last a workspace, which is not known", "aten/src/ATen/native/cudnn/BatchNorm.cpp", "H200"},
     {"_foreach_norm", mt_rule_foreach_norm, "norms of chunks of 65,536 elements", CUDA_FOLDER "ForeachReduceOp.cu:435",
      "H200"},
     {"split_with_sizes_copy", mt_rule_split_copy, "a table of the kernel's grid", CUDA_FOLDER "TensorShape.cu (2026)",
