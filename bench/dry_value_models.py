@@ -106,8 +106,7 @@ def encoder(stage: Stage) -> Step:
 @program(3, suite=SUITE)
 def padded_encoder(stage: Stage) -> Step:
     """The same with sequences of different lengths, which become nested tensors."""
-    layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
-    model = stage.made(lambda: nn.TransformerEncoder(layer, 6, enable_nested_tensor=True)).eval()
+    model = stage.made(lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True), 6)).eval()
     lengths = torch.linspace(32, 256, 16).long()
     padding = (torch.arange(256)[None] >= lengths[:, None]).to(stage.device)
 
