@@ -88,6 +88,8 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
     if (alloc == NULL)
         return;
     assert(mt_alloc_check(alloc) == MT_OK);
+    alloc->rule_count = alloc->captures = 0;
+    mt_blocks_end_waiting(alloc);
     mt_segments_release(alloc, UINT64_MAX);
     alloc->sink.emit = NULL; /* the segments that are left have live blocks, which the trace keeps as live */
     for (struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
@@ -97,6 +99,7 @@ void mt_alloc_destroy(struct mt_alloc *alloc)
     alloc->policy->destroy(alloc->index);
     mt_follower_destroy(alloc->follower);
     mt_block_store_destroy(&alloc->store);
+    free(alloc->rules);
     free(alloc);
 }
 
@@ -176,7 +179,9 @@ static struct mt_block *serve(struct mt_alloc *alloc, mt_stream stream, uint64_t
         block = obtain(alloc, stream, bytes, label);
     if (block == NULL && mt_follow_give_up(alloc))
         block = obtain(alloc, stream, bytes, label);
-    assert(block == NULL || (block->bytes >= bytes && block->segment->stream == stream && mt_block_is_sound(block)));
+    if (block == NULL && alloc->rule_count > 0)
+        block = mt_block_borrow(alloc, stream, bytes, label);
+    assert(block == NULL || (block->bytes >= bytes && mt_block_is_sound(block)));
     assert(block == NULL || block->users == NULL);
     return block;
 }
@@ -215,7 +220,8 @@ static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, 
         .requested_bytes = request->bytes, .label = request->label, .span = request->span};
     if (alloc->failure != MT_OUT_OF_MEMORY)
         return fail_device(alloc, &refusal);
-    mt_segments_release(alloc, UINT64_MAX);
+    if (alloc->captures == 0)
+        mt_segments_release(alloc, UINT64_MAX);
     assert(reserved_before >= alloc->stats.reserved_bytes);
     refusal.released_bytes = reserved_before - alloc->stats.reserved_bytes;
     for (int c = 0; c < MT_MOST_CATEGORIES; c++)
@@ -232,7 +238,7 @@ static __attribute__((cold, noinline)) mt_status refuse(struct mt_alloc *alloc, 
     return fail_out_of_memory(alloc, &refusal);
 }
 
-static void hand_out(struct mt_alloc *alloc, struct mt_block *block, const struct mt_alloc_request *request)
+void mt_block_hand_out(struct mt_alloc *alloc, struct mt_block *block, const struct mt_alloc_request *request)
 {
     assert(request->bytes > 0 && request->bytes <= block->bytes && !block->is_hole);
     block->is_free = false;
@@ -242,6 +248,7 @@ static void hand_out(struct mt_alloc *alloc, struct mt_block *block, const struc
     count_out(&alloc->stats.all, block);
     count_out(&alloc->stats.category[mt_label_category(request->label)], block);
     block->sequence = emit_block(alloc, MT_EVENT_ALLOC, block, request->stack);
+    mt_pool_count_out(alloc, block);
     assert(mt_alloc_is_sound(alloc));
 }
 
@@ -252,6 +259,8 @@ mt_status mt_alloc_serve(struct mt_alloc *alloc, const struct mt_alloc_request *
         return mt_fail(MT_USAGE, "a block of 0 bytes was asked for");
     assert(mt_label_category(request->label) < MT_MOST_CATEGORIES);
     mt_biased_lock_take(&alloc->lock);
+    if (alloc->waiting != NULL)
+        mt_blocks_end_waiting(alloc);
     uint64_t rounded, reserved_before = alloc->stats.reserved_bytes;
     struct mt_block *block = NULL;
     if (alloc->policy->round(&alloc->settings, request->bytes, &rounded))
@@ -259,12 +268,10 @@ mt_status mt_alloc_serve(struct mt_alloc *alloc, const struct mt_alloc_request *
     else
         alloc->failure = MT_OUT_OF_MEMORY; /* the size overflows: no device has as much */
     mt_status status = MT_OK;
-    if (block != NULL) {
-        hand_out(alloc, block, request);
-        mt_pool_count_out(alloc, block);
-    } else {
+    if (block != NULL)
+        mt_block_hand_out(alloc, block, request);
+    else
         status = refuse(alloc, request, reserved_before);
-    }
     mt_biased_lock_give(&alloc->lock);
     *out = block;
     return status;
@@ -277,6 +284,16 @@ mt_status mt_alloc_take(struct mt_alloc *alloc, uint64_t bytes, mt_stream stream
     return mt_alloc_serve(alloc, &request, out);
 }
 
+void mt_block_free(struct mt_alloc *alloc, struct mt_block *block)
+{
+    mt_pool_count_free(alloc, block);
+    if (block->users != NULL)
+        mt_block_wait_for_users(alloc, block);
+    block->is_free = true;
+    alloc->policy->give(alloc, block);
+    assert(mt_alloc_is_sound(alloc));
+}
+
 void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
 {
     if (block == NULL)
@@ -287,11 +304,10 @@ void mt_alloc_give(struct mt_alloc *alloc, struct mt_block *block)
     count_back(&alloc->stats.category[mt_label_category(block->label)], block);
     mt_pool_count_back(alloc, block);
     emit_block(alloc, MT_EVENT_FREE, block, 0);
-    if (block->users != NULL)
-        mt_block_wait_for_users(alloc, block);
-    block->is_free = true;
-    alloc->policy->give(alloc, block);
-    assert(mt_alloc_is_sound(alloc));
+    if (alloc->captures > 0 && block->users != NULL)
+        mt_block_wait(alloc, block);
+    else
+        mt_block_free(alloc, block);
     mt_biased_lock_give(&alloc->lock);
 }
 
@@ -332,6 +348,7 @@ uint64_t mt_block_sequence(const struct mt_block *block)
 void mt_alloc_release_cached(struct mt_alloc *alloc)
 {
     mt_biased_lock_take(&alloc->lock);
+    mt_blocks_end_waiting(alloc);
     mt_segments_release(alloc, UINT64_MAX);
     mt_biased_lock_give(&alloc->lock);
 }

@@ -36,6 +36,18 @@ bool mt_alloc_need(const struct mt_alloc_settings *settings, uint64_t requested_
 struct mt_alloc;
 struct mt_block;
 
+/* What is different about the memory of a stream. All false: nothing.
+ *
+ * A private pool, as PyTorch's CUDA graphs have one, is memory that serves only the requests of the pool. To the allocator, a pool's
+ * memory on a stream is a stream of its own: the caller numbers each pair of a pool and a stream, and sets these rules for it. */
+struct mt_stream_rules {
+    bool is_private; /* its segments are not collected by age, but released while another pool captures */
+    bool is_kept;    /* its segments stay mapped while they are idle */
+    bool is_unsplit; /* policy torch: a segment is one block */
+    bool is_lent;    /* before a request of stream `lent_to` is refused, it gets a free block of this stream */
+    mt_stream lent_to;
+};
+
 /* Creates an allocator. Borrows the device and the sink, which must outlive it; copies the settings. */
 mt_status mt_alloc_create(struct mt_device *device, const struct mt_sink *sink,
                           const struct mt_alloc_settings *settings, struct mt_alloc **out);
@@ -97,8 +109,42 @@ bool mt_alloc_find(struct mt_alloc *alloc, mt_addr address, struct mt_block_view
 /* Returns the sequence of the alloc event of a live block, which identifies it in struct mt_use. */
 uint64_t mt_block_sequence(const struct mt_block *block);
 
-/* Gives all cached memory back to the device: idle segments, and the free pages of segments that are ranges. */
+/* Gives all cached memory back to the device: idle segments, and the free pages of segments that are ranges. Leaves segments that
+ * their stream's rules keep and, during a capture, those that are not of private pools. */
 void mt_alloc_release_cached(struct mt_alloc *alloc);
+
+/* Does the same for one stream. */
+void mt_alloc_release_stream(struct mt_alloc *alloc, mt_stream stream);
+
+/* Sets the rules of a stream's memory. */
+void mt_alloc_set_rules(struct mt_alloc *alloc, mt_stream stream, const struct mt_stream_rules *rules);
+
+/* Begin and end a capture of a CUDA graph; several may be under way. Until the last has ended, no cached memory is released for a
+ * request, and a block with other users that was given back is not reused: the allocator of PyTorch can't ask a card whether its
+ * users are done. Such blocks are free from the next request or release on. */
+void mt_alloc_capture_begin(struct mt_alloc *alloc);
+void mt_alloc_capture_end(struct mt_alloc *alloc);
+
+/* A piece of a segment, as a walk finds it: a block or free memory. */
+struct mt_alloc_piece {
+    mt_addr segment_address, address;
+    uint64_t bytes;
+    uint64_t requested_bytes; /* 0: it is free */
+    mt_stream stream;
+    mt_pool pool;
+    bool is_range;   /* its segment is a range of addresses */
+    bool is_waiting; /* it was given back during a capture, and waits for its users */
+};
+
+/* Calls `visit` with each piece that has memory, by segment in order of birth, then by offset. Under the allocator's lock: `visit`
+ * calls no function of it. */
+void mt_alloc_visit(struct mt_alloc *alloc, void (*visit)(void *context, const struct mt_alloc_piece *piece),
+                    void *context);
+
+/* Hands out the block of request->bytes, a multiple of 512, that begins at `address`, where a free piece of at least that size begins.
+ * MT_USAGE if there is none. */
+mt_status mt_alloc_take_at(struct mt_alloc *alloc, const struct mt_alloc_request *request, mt_addr address,
+                           struct mt_block **out);
 
 /* Call the sink's functions, under the allocator's lock. */
 mt_label_id mt_alloc_intern_label(struct mt_alloc *alloc, const struct mt_label *label);

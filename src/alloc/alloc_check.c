@@ -9,7 +9,7 @@
 /* The sums of a walk over all blocks. */
 struct found {
     struct mt_alloc_stats stats; /* only of live blocks and reserved bytes */
-    uint64_t free_blocks;
+    uint64_t free_blocks, waiting_blocks;
 };
 
 static mt_status differ(const struct mt_block *block, const char *what)
@@ -54,6 +54,12 @@ static mt_status check_hole(const struct mt_block *block)
     return MT_OK;
 }
 
+static mt_status check_waiting(const struct mt_block *block, struct found *found)
+{
+    found->waiting_blocks++;
+    return block->users != NULL ? MT_OK : differ(block, "waits for users, and has none");
+}
+
 static mt_status check_live(const struct mt_block *block, struct found *found)
 {
     if (block->requested_bytes == 0 || block->requested_bytes > block->bytes)
@@ -84,6 +90,8 @@ static mt_status check_block(const struct mt_alloc *alloc, const struct mt_segme
         return differ(block, "is not linked back from the next");
     if (block->is_hole)
         return check_hole(block);
+    if (block->is_waiting)
+        return check_waiting(block, found);
     return block->is_free ? check_free(alloc, block, found) : check_live(block, found);
 }
 
@@ -191,6 +199,14 @@ static mt_status compare_stats(const struct mt_alloc *alloc, const struct found 
     return MT_OK;
 }
 
+static uint64_t count_waiting(const struct mt_alloc *alloc)
+{
+    uint64_t count = 0;
+    for (const struct mt_block *block = alloc->waiting; block != NULL; block = block->link[0])
+        count += block->is_waiting;
+    return count;
+}
+
 static mt_status check_all(const struct mt_alloc *alloc)
 {
     struct found found = {0};
@@ -200,8 +216,9 @@ static mt_status check_all(const struct mt_alloc *alloc)
     MT_TRY(compare_stats(alloc, &found));
     uint64_t indexed;
     mt_status status = alloc->policy->check(alloc, &indexed);
-    const struct counter free_blocks = {"free blocks", indexed, found.free_blocks};
-    return status == MT_OK ? compare("index", &free_blocks, 1) : status;
+    const struct counter counters[] = {{"free blocks", indexed, found.free_blocks},
+                                       {"waiting blocks", count_waiting(alloc), found.waiting_blocks}};
+    return status == MT_OK ? compare("index", counters, sizeof counters / sizeof counters[0]) : status;
 }
 
 mt_status mt_alloc_check(struct mt_alloc *alloc)

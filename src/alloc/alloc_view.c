@@ -55,6 +55,10 @@ void mt_pool_count_back(struct mt_alloc *alloc, const struct mt_block *block)
     mt_pool_subtract(pools, MT_COUNTED_ALLOCATED_BYTES, pool, block->bytes);
     if (block->bytes >= alloc->settings.max_split_bytes)
         mt_pool_subtract(pools, MT_COUNTED_OVERSIZE_BLOCKS, pool, 1);
+}
+
+void mt_pool_count_free(struct mt_alloc *alloc, const struct mt_block *block)
+{
     count_split(alloc, block, -1);
 }
 

@@ -21,8 +21,7 @@
  * Everything here is called with the allocator's lock held, except by create and destroy. */
 #pragma once
 
-#include "alloc/alloc_settings.h"
-#include "alloc/alloc_stats.h"
+#include "alloc/alloc.h"
 #include "base/lock.h"
 #include "base/order.h"
 #include "base/sink.h"
@@ -35,8 +34,6 @@ enum {
     MT_BLOCK_UNIT = 512,              /* offsets and sizes of blocks are multiples of this */
     MT_SEGMENT_UNIT = MT_DEVICE_PAGE, /* sizes of segments, and offsets and sizes of holes, are multiples of this */
 };
-
-struct mt_alloc;
 
 /* Another stream that uses a block. */
 struct mt_user {
@@ -55,7 +52,8 @@ struct mt_block {
     struct mt_segment *segment;
     struct mt_block *before, *after; /* neighbours in the segment; NULL at its ends */
     union {
-        struct mt_block *link[2]; /* while free: for the policy's index; while spare: [0] is the next spare one */
+        struct mt_block
+            *link[2]; /* while free: for the policy's index; while spare or waiting: [0] is the next such one */
         struct {
             uint64_t sequence; /* while out: of its alloc event */
             uint64_t border;   /* in a plan's arena, out or free: see follow.c */
@@ -65,11 +63,12 @@ struct mt_block {
         uint64_t requested_bytes; /* while out */
         uint64_t freed_at;        /* while free, torch: the number of searches in its pool until then */
     };
-    struct mt_user *users; /* while out: streams beside its own, each once */
+    struct mt_user *users; /* while out or waiting: streams beside its own, each once */
     uint32_t priority;     /* in a tree: random, fixed for the life of the structure */
     mt_label_id label;     /* while out */
     mt_span_id span;       /* while out */
     bool is_free;          /* neither out nor a hole */
+    bool is_waiting;       /* given back during a capture: counts as out for the tiling, and for nothing else */
     bool is_hole;          /* without memory */
 };
 
@@ -165,8 +164,12 @@ struct mt_alloc {
     mt_status failure; /* of the device, for the request being served; only read if that is refused */
     struct mt_segment *oldest, *newest;
     struct mt_block_store store;
-    struct mt_follower *follower; /* of a plan (follow.h); NULL: there is none */
-    struct mt_alloc_stats stats;  /* largest_free_bytes and max_split_bytes are set on demand */
+    struct mt_follower *follower;  /* of a plan (follow.h); NULL: there is none */
+    struct mt_stream_rules *rules; /* by stream; none beyond rule_count */
+    uint32_t rule_count;
+    uint32_t captures;           /* under way */
+    struct mt_block *waiting;    /* blocks, the last given first */
+    struct mt_alloc_stats stats; /* largest_free_bytes and max_split_bytes are set on demand */
 };
 
 /* True if the counters and the list of segments have these invariants, as far as a check in constant time can find: for asserts. */
@@ -181,9 +184,42 @@ static inline bool mt_alloc_is_sound(const struct mt_alloc *alloc)
 /* Emits `event` with the next sequence and the device's time, or the time of the last event if that is later. */
 void mt_alloc_emit(struct mt_alloc *alloc, struct mt_event *event);
 
-/* Count a block that was just handed out, and one that is about to be free, by pool (alloc_view.c). */
+/* Count a block that was just handed out, one that was given back, and the same one when it is about to be free, by pool
+ * (alloc_view.c). */
 void mt_pool_count_out(struct mt_alloc *alloc, const struct mt_block *block);
 void mt_pool_count_back(struct mt_alloc *alloc, const struct mt_block *block);
+void mt_pool_count_free(struct mt_alloc *alloc, const struct mt_block *block);
+
+/* ---- private pools (private_pool.c) ---- */
+
+static inline struct mt_stream_rules mt_rules_of(const struct mt_alloc *alloc, mt_stream stream)
+{
+    return stream < alloc->rule_count ? alloc->rules[stream] : (struct mt_stream_rules){0};
+}
+
+/* True if the cached memory of a stream may go back to the device now. */
+static inline bool mt_is_releasable(const struct mt_alloc *alloc, mt_stream stream)
+{
+    const struct mt_stream_rules rules = mt_rules_of(alloc, stream);
+    return !rules.is_kept && (alloc->captures == 0 || rules.is_private);
+}
+
+/* Has a block, which was given back and has users, wait for the end of the captures. */
+void mt_block_wait(struct mt_alloc *alloc, struct mt_block *block);
+
+/* Frees the waiting blocks, unless a capture is under way. */
+__attribute__((cold, noinline)) void mt_blocks_end_waiting(struct mt_alloc *alloc);
+
+/* Makes a block free that was given back and counted: its stream waits for its users, and the policy gets it. */
+void mt_block_free(struct mt_alloc *alloc, struct mt_block *block);
+
+/* Makes a block, which is in no index, the one of a request, and emits its event. */
+void mt_block_hand_out(struct mt_alloc *alloc, struct mt_block *block, const struct mt_alloc_request *request);
+
+/* Returns a free block for a refused request of `stream`, cut to size and not in the index, from a stream that lends; NULL if there
+ * is none. */
+__attribute__((cold, noinline)) struct mt_block *mt_block_borrow(struct mt_alloc *alloc, mt_stream stream,
+                                                                 uint64_t bytes, mt_label_id label);
 
 /* ---- segments (segment.c) ---- */
 
@@ -282,8 +318,8 @@ static inline bool mt_block_is_coalesced(const struct mt_block *block)
 /* True if a block is out, as between take and give: for asserts. */
 static inline bool mt_block_is_out(const struct mt_block *block)
 {
-    return block->segment != NULL && !block->is_free && !block->is_hole && block->requested_bytes > 0 &&
-           block->requested_bytes <= block->bytes;
+    return block->segment != NULL && !block->is_free && !block->is_hole && !block->is_waiting &&
+           block->requested_bytes > 0 && block->requested_bytes <= block->bytes;
 }
 
 /* A policy's insert or remove. */
@@ -305,7 +341,7 @@ static inline struct mt_block *mt_block_create(struct mt_block_store *store, str
     block->segment = segment;
     block->before = block->after = NULL;
     block->users = NULL;
-    block->is_free = block->is_hole = false;
+    block->is_free = block->is_hole = block->is_waiting = false;
     return block;
 }
 

@@ -181,19 +181,38 @@ void mt_segment_unmap(struct mt_alloc *alloc, struct mt_segment *segment)
     mt_segment_drop(alloc, segment);
 }
 
+/* Gives the cached memory of a segment back to the device, until it amounts to `bytes`. */
+static void release_segment(struct mt_alloc *alloc, struct mt_segment *segment, uint64_t bytes)
+{
+    if (segment->is_range)
+        mt_range_release(alloc, segment, bytes);
+    else if (mt_segment_is_idle(segment))
+        mt_segment_unmap(alloc, segment);
+}
+
 uint64_t mt_segments_release(struct mt_alloc *alloc, uint64_t bytes)
 {
     uint64_t before = alloc->stats.reserved_bytes, released = 0;
     for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL && released < bytes; segment = next) {
         next = segment->newer;
-        if (segment->is_range)
-            mt_range_release(alloc, segment, bytes - released);
-        else if (mt_segment_is_idle(segment))
-            mt_segment_unmap(alloc, segment);
+        if (mt_is_releasable(alloc, segment->stream))
+            release_segment(alloc, segment, bytes - released);
         assert(alloc->stats.reserved_bytes <= before);
         released = before - alloc->stats.reserved_bytes;
     }
     return released;
+}
+
+void mt_alloc_release_stream(struct mt_alloc *alloc, mt_stream stream)
+{
+    mt_biased_lock_take(&alloc->lock);
+    mt_blocks_end_waiting(alloc);
+    for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL; segment = next) {
+        next = segment->newer;
+        if (segment->stream == stream && mt_is_releasable(alloc, stream))
+            release_segment(alloc, segment, UINT64_MAX);
+    }
+    mt_biased_lock_give(&alloc->lock);
 }
 
 /* ---- users ----

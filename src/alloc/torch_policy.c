@@ -18,6 +18,8 @@
  * that could grow less. PyTorch grows a range at the lowest address where it can, here where the fewest pages lack: that
  * differs only after memory was given back.
  *
+ * A private pool of PyTorch is a stream with rules (struct mt_stream_rules). During a capture, nothing is released for a request.
+ *
  * Rules: c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.11, with the device's capacity as the allowed memory. */
 #include "alloc/block.h"
 #include "base/checked.h"
@@ -237,6 +239,8 @@ static bool is_split(const struct mt_alloc *alloc, const struct mt_block *block,
 {
     assert(bytes <= block->bytes);
     uint64_t rest = block->bytes - bytes;
+    if (mt_rules_of(alloc, block->segment->stream).is_unsplit)
+        return false;
     if (block->segment->pool == MT_POOL_SMALL || alloc->settings.expandable_segments)
         return rest >= MT_BLOCK_UNIT;
     return !is_oversize(alloc, bytes) && rest > SMALL_LIMIT_BYTES;
@@ -326,9 +330,10 @@ struct idle_ages {
     uint64_t count, sum;
 };
 
-static bool is_collectable(const struct mt_segment *segment)
+static bool is_collectable(const struct mt_alloc *alloc, const struct mt_segment *segment)
 {
-    return segment->pool == MT_POOL_LARGE && mt_segment_is_idle(segment);
+    return segment->pool == MT_POOL_LARGE && mt_segment_is_idle(segment) &&
+           !mt_rules_of(alloc, segment->stream).is_private;
 }
 
 static uint64_t age_of(const struct mt_alloc *alloc, const struct mt_segment *segment)
@@ -342,7 +347,7 @@ static struct idle_ages sum_ages(const struct mt_alloc *alloc)
 {
     struct idle_ages ages = {0};
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer) {
-        if (!is_collectable(segment))
+        if (!is_collectable(alloc, segment))
             continue;
         ages.count++;
         ages.sum += age_of(alloc, segment);
@@ -357,7 +362,7 @@ static uint64_t collect_older_than_average(struct mt_alloc *alloc)
     uint64_t before = alloc->stats.reserved_bytes;
     for (struct mt_segment *segment = alloc->oldest, *next; segment != NULL; segment = next) {
         next = segment->newer;
-        if (is_collectable(segment) && age_of(alloc, segment) * ages.count >= ages.sum)
+        if (is_collectable(alloc, segment) && age_of(alloc, segment) * ages.count >= ages.sum)
             mt_segment_unmap(alloc, segment);
     }
     return before - alloc->stats.reserved_bytes;
@@ -423,7 +428,7 @@ static struct mt_block *reserve(struct mt_alloc *alloc, mt_stream stream, uint64
     struct mt_block *block = map(alloc, stream, bytes, wanted);
     if (block == NULL && release_oversize(alloc, stream, bytes))
         block = map(alloc, stream, bytes, wanted);
-    if (block != NULL)
+    if (block != NULL || alloc->captures > 0)
         return block;
     mt_segments_release(alloc, UINT64_MAX);
     alloc->stats.retries++;
@@ -442,7 +447,7 @@ static uint64_t torch_fingerprint(const struct mt_alloc *alloc)
 {
     uint64_t sum = 0;
     for (const struct mt_segment *segment = alloc->oldest; segment != NULL; segment = segment->newer)
-        if (alloc->settings.gc_threshold > 0 && is_collectable(segment))
+        if (alloc->settings.gc_threshold > 0 && is_collectable(alloc, segment))
             sum = mt_splitmix64(sum ^ age_of(alloc, segment));
     return sum;
 }
