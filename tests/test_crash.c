@@ -247,7 +247,7 @@ static void a_child_that_disowns_a_run_does_not_keep_it_alive(void **state)
     close(ends[0]);
 }
 
-/* The child: stores caveats and the reason of its end, and waits to be killed before the writer needs to have them. */
+/* The child: stores caveats, a setting and the reason of its end, and waits to be killed before the writer needs to have them. */
 static void record_caveats(void)
 {
     struct mt_recorder *recorder = fixture_open(path, 0);
@@ -260,13 +260,14 @@ static void record_caveats(void)
     mt_recorder_flush(recorder);
     mt_recorder_caveat(recorder, &later);
     mt_recorder_caveat(recorder, &assumed);
+    mt_recorder_set(recorder, &(struct mt_run_setting){.name = "stream 2", .value = "private pool (1, 0)"});
     mt_recorder_ended_by(recorder, MT_ENDED_BY_TIME_LIMIT);
     atomic_store(emitted, 100);
     for (;;)
         pause();
 }
 
-static void caveats_survive_sigkill(void **state)
+static void caveats_and_settings_survive_sigkill(void **state)
 {
     (void)state;
     atomic_store(emitted, 0);
@@ -278,6 +279,7 @@ static void caveats_survive_sigkill(void **state)
     open_and_close();
     check_whole();
     assert_string_equal(sql_text(path, "SELECT ended_by FROM run"), "time limit");
+    assert_string_equal(sql_text(path, "SELECT value FROM setting WHERE name = 'stream 2'"), "private pool (1, 0)");
     assert_string_equal(
         sql_text(
             path,
@@ -496,7 +498,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_recovered_run_has_the_tables_of_a_closed_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_new_run_recovers_the_one_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_child_that_disowns_a_run_does_not_keep_it_alive, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(caveats_survive_sigkill, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(caveats_and_settings_survive_sigkill, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recovering_twice_is_harmless, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_that_stayed_after_its_recovery_is_not_stored_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_ring_beside_another_trace_is_not_taken_for_its, set_up, tear_down),

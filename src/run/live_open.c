@@ -174,6 +174,14 @@ void mt_live_run_caveat(struct mt_live_run *run, const struct mt_caveat *caveat)
     mt_locked_sink_leave(&run->locked);
 }
 
+void mt_live_run_set(struct mt_live_run *run, const char *name, const char *value)
+{
+    struct mt_recorder *recorder = enter(run);
+    if (recorder != NULL)
+        mt_recorder_set(recorder, &(struct mt_run_setting){.name = name, .value = value});
+    mt_locked_sink_leave(&run->locked);
+}
+
 void mt_live_run_ended_by(struct mt_live_run *run, mt_ended_by reason)
 {
     struct mt_recorder *recorder = enter(run);

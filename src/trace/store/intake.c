@@ -5,6 +5,7 @@
 #include "trace/store/batch.h"
 #include "trace/store/database.h"
 #include "trace/store/record.h"
+#include "trace/store/recorder.h"
 #include "trace/store/scan.h"
 #include "trace/store/summary.h"
 
@@ -21,6 +22,7 @@ enum insert {
     INSERT_KERNEL,
     INSERT_FRAME,
     INSERT_OUTSIDE,
+    INSERT_SETTING,
     INSERT_CAVEAT,
     INSERT_BATCH,
     INSERT_COUNT
@@ -36,6 +38,7 @@ static const struct {
     [INSERT_FRAME] = {"frame", "run, id, function, file, line"},
     [INSERT_BATCH] = {"batch", "run, first_event, event_count, checksum"},
     [INSERT_OUTSIDE] = {"outside", "run, event, time_ns, kind, name, bytes"},
+    [INSERT_SETTING] = {"setting", "run, name, value"},
     [INSERT_CAVEAT] = {"caveat", "run, kind, name, file, line, count, total, bytes, value"},
 };
 
@@ -319,6 +322,14 @@ static mt_status add_caveat(struct mt_intake *intake)
                        MT_BIND_REAL(caveat.value)); /* NaN becomes NULL */
 }
 
+static mt_status add_setting(struct mt_intake *intake)
+{
+    struct mt_run_setting setting;
+    if (!mt_payload_get(&intake->payload, MT_RECORD_SETTING, &setting))
+        return MT_OK;
+    return MT_RUN_WITH(intake->insert[INSERT_SETTING], 2, MT_BIND_TEXT(setting.name), MT_BIND_TEXT(setting.value));
+}
+
 static mt_status add_ended_by(struct mt_intake *intake)
 {
     mt_ended_by reason;
@@ -367,6 +378,8 @@ static mt_status add_item(struct mt_intake *intake, const struct mt_record_head 
         return add_caveat(intake);
     case MT_RECORD_ENDED_BY:
         return add_ended_by(intake);
+    case MT_RECORD_SETTING:
+        return add_setting(intake);
     }
     return MT_OK;
 }

@@ -1,5 +1,7 @@
 #include "trace/store/record.h"
 
+#include "trace/store/recorder.h"
+
 #include <assert.h>
 #include <stddef.h>
 
@@ -115,7 +117,7 @@ struct field {
 };
 
 /* The fields of each kind but labels, whose shapes have any number of dimensions. */
-enum { KINDS = MT_RECORD_ENDED_BY + 1 - MT_RECORD_LABEL, MOST_FIELDS = 9 };
+enum { KINDS = MT_RECORD_SETTING + 1 - MT_RECORD_LABEL, MOST_FIELDS = 9 };
 static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
     [MT_RECORD_SPAN - MT_RECORD_LABEL] = {{FIELD_ID, offsetof(struct mt_span, parent), 0},
                                           {FIELD_TEXT, offsetof(struct mt_span, name), 0},
@@ -143,11 +145,13 @@ static const struct field fields_of_kind[KINDS][MOST_FIELDS] = {
                                             {FIELD_TEXT, offsetof(struct mt_caveat, name), 0},
                                             {FIELD_TEXT, offsetof(struct mt_caveat, file), 0}},
     [MT_RECORD_ENDED_BY - MT_RECORD_LABEL] = {{FIELD_CHOICE, 0, MT_ENDED_BY_COUNT}},
+    [MT_RECORD_SETTING - MT_RECORD_LABEL] = {{FIELD_TEXT, offsetof(struct mt_run_setting, name), 0},
+                                             {FIELD_TEXT, offsetof(struct mt_run_setting, value), 0}},
 };
 
 static const struct field *fields_of(uint16_t kind)
 {
-    assert(kind > MT_RECORD_LABEL && kind <= MT_RECORD_ENDED_BY);
+    assert(kind > MT_RECORD_LABEL && kind <= MT_RECORD_SETTING);
     assert(fields_of_kind[kind - MT_RECORD_LABEL][0].kind != FIELD_NONE);
     return fields_of_kind[kind - MT_RECORD_LABEL];
 }

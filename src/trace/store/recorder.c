@@ -238,6 +238,11 @@ void mt_recorder_caveat(struct mt_recorder *recorder, const struct mt_caveat *ca
     store_item(recorder, MT_RECORD_CAVEAT, 0, caveat);
 }
 
+void mt_recorder_set(struct mt_recorder *recorder, const struct mt_run_setting *setting)
+{
+    store_item(recorder, MT_RECORD_SETTING, 0, setting);
+}
+
 void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason)
 {
     store_item(recorder, MT_RECORD_ENDED_BY, 0, &reason);

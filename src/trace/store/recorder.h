@@ -66,6 +66,10 @@ void mt_recorder_measure(struct mt_recorder *recorder, const char *name, int64_t
  * a time, with the sink. */
 void mt_recorder_caveat(struct mt_recorder *recorder, const struct mt_caveat *caveat);
 
+/* Stores a setting of the run that was not known when it began, in place of an earlier value. Copies the texts. One thread at a
+ * time, with the sink. */
+void mt_recorder_set(struct mt_recorder *recorder, const struct mt_run_setting *setting);
+
 /* Stores why the run ended. The last reason counts. One thread at a time, with the sink. */
 void mt_recorder_ended_by(struct mt_recorder *recorder, mt_ended_by reason);
 

@@ -28,6 +28,7 @@ enum {
     MT_RECORD_USE,    /* no payload: struct mt_record_use */
     MT_RECORD_CAVEAT,
     MT_RECORD_ENDED_BY,
+    MT_RECORD_SETTING,
 };
 
 /* The head of an item. */
