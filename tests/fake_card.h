@@ -49,8 +49,8 @@ static mt_status fake_card_follow(struct mt_device *device, mt_stream later, mt_
     struct mt_torch_card *card = ((struct fake_card *)device)->card;
     pthread_mutex_lock(&fake_cards.lock);
     if (fake_cards.follows < FAKE_MOST_FOLLOWS) {
-        fake_cards.later[fake_cards.follows] = mt_torch_card_stream_of(card, later);
-        fake_cards.earlier[fake_cards.follows] = mt_torch_card_stream_of(card, earlier);
+        fake_cards.later[fake_cards.follows] = mt_torch_card_stream_of(card, later).stream;
+        fake_cards.earlier[fake_cards.follows] = mt_torch_card_stream_of(card, earlier).stream;
     }
     fake_cards.follows++;
     pthread_mutex_unlock(&fake_cards.lock);

@@ -313,6 +313,54 @@ static void a_child_of_fork_leaves_the_trace_to_its_parent(void **state)
     mt_trace_close(ended.trace);
 }
 
+/* Returns the address of a block from a pool of the simulated card. */
+static uint64_t take_from(uint32_t pool, uint64_t stream, int64_t bytes)
+{
+    uint64_t address;
+    assert_int_equal(memtrace_torch_take(bytes, 0, stream, pool, NULL, &address), MT_OK);
+    return address;
+}
+
+static void a_private_pool_of_a_simulated_card_is_named_in_the_trace(void **state)
+{
+    (void)state;
+    uint32_t pool, again;
+    assert_int_equal(memtrace_torch_configure("policy=torch", "run.db", "a program"), 0);
+    assert_int_equal(memtrace_torch_simulate("sim:h100"), 0);
+    assert_int_equal(memtrace_torch_pool_users(0, 1, 0), -1);
+    assert_int_equal(memtrace_torch_pool_use(0, 1, 0, 0, &pool), MT_OK);
+    assert_int_equal(memtrace_torch_pool_use(0, 1, 0, 0, &again), MT_OK);
+    assert_int_equal(pool, again);
+    const uint64_t address = take_from(pool, 7, 4 << 20), ordinary = take_from(0, 7, 4 << 20);
+    memtrace_torch_record_stream((void *)(uintptr_t)address, (void *)7); /* its own stream */
+    struct memtrace_torch_piece pieces[8];
+    assert_int_equal(memtrace_torch_pieces(0, pieces, 8), 4);
+    assert_true(pieces[0].address == address && pieces[0].first == 1 && pieces[0].second == 0 && pieces[0].stream == 7);
+    assert_true(pieces[2].address == ordinary && pieces[2].first == 0 && pieces[2].requested == 4 << 20);
+    memtrace_torch_free((void *)(uintptr_t)address, 4 << 20, 0, NULL);
+    memtrace_torch_free((void *)(uintptr_t)ordinary, 4 << 20, 0, NULL);
+    assert_int_equal(memtrace_torch_pool_leave(0, 1, 0), 1);
+    memtrace_torch_reset();
+    assert_int_equal(memtrace_torch_pieces(0, NULL, 0), 1);
+    assert_int_equal(memtrace_torch_take_at(0, address, 512), MT_OK);
+    memtrace_torch_free((void *)(uintptr_t)address, 512, 0, NULL);
+    assert_int_equal(memtrace_torch_pool_leave(0, 1, 0), 0);
+    assert_int_equal(memtrace_torch_pool_leave(0, 1, 0), -1);
+    memtrace_torch_pool_empty(0, 1, 0);
+    assert_int_equal(memtrace_torch_pieces(0, NULL, 0), 0);
+    assert_int_equal(memtrace_torch_close(0), MT_OK);
+    struct ended ended = open_ended("run.db");
+    struct mt_segment_row *segments;
+    size_t count;
+    assert_int_equal(mt_trace_segments(ended.trace, ended.run, &segments, &count), MT_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(segments[0].pool, "private pool (1, 0)");
+    assert_string_equal(segments[1].pool, "");
+    assert_int_not_equal(segments[0].stream, segments[1].stream);
+    free(segments);
+    mt_trace_close(ended.trace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_outlives_its_trace, begin, end),
         cmocka_unit_test_setup_teardown(a_trace_that_can_t_be_written_is_said_by_the_first_block, begin, end),
         cmocka_unit_test_setup_teardown(a_child_of_fork_leaves_the_trace_to_its_parent, begin, end),
+        cmocka_unit_test_setup_teardown(a_private_pool_of_a_simulated_card_is_named_in_the_trace, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

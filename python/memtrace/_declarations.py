@@ -116,6 +116,12 @@ def torch() -> Header:
 
 
 @functools.lru_cache(maxsize=None)
+def dry() -> Header:
+    """The header of the library that is compiled for a PyTorch."""
+    return Header(find_header("src/producers/torch/dry/dry_library.h"))
+
+
+@functools.lru_cache(maxsize=None)
 def library() -> Any:
     """Loads libmemtrace.so, once."""
     return public().declare(ctypes.CDLL(find_library()))
@@ -128,7 +134,7 @@ def load_torch_library(path: str, mode: int = ctypes.DEFAULT_MODE) -> Any:
 
 def load_dry_library(path: str) -> Any:
     """Loads the library that was compiled for this PyTorch."""
-    return Header(find_header("src/producers/torch/dry/dry_library.h")).declare(ctypes.PyDLL(path, mode=ctypes.RTLD_GLOBAL))
+    return dry().declare(ctypes.PyDLL(path, mode=ctypes.RTLD_GLOBAL))
 
 
 def value_of(value: Any) -> Any:

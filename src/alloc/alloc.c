@@ -339,6 +339,12 @@ uint64_t mt_block_requested_bytes(const struct mt_block *block)
     return block->requested_bytes;
 }
 
+mt_stream mt_block_stream(const struct mt_block *block)
+{
+    assert(mt_block_is_out(block));
+    return block->segment->stream;
+}
+
 uint64_t mt_block_sequence(const struct mt_block *block)
 {
     assert(mt_block_is_out(block));

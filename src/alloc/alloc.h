@@ -92,6 +92,7 @@ void mt_alloc_relabel(struct mt_alloc *alloc, struct mt_block *block, mt_label_i
 /* Returns the address of a live block, which does not change. */
 mt_addr mt_block_address(const struct mt_block *block);
 uint64_t mt_block_requested_bytes(const struct mt_block *block);
+mt_stream mt_block_stream(const struct mt_block *block);
 
 /* A live block, as callers see it. Invariant: requested_bytes <= allocated_bytes. */
 struct mt_block_view {

@@ -3,16 +3,30 @@
 
 #include <assert.h>
 
+static mt_addr add(struct mt_live_run *run, struct mt_block *block)
+{
+    const mt_addr address = mt_block_address(block);
+    assert(address != 0 && address != MT_NUMBER_MAP_NO_KEY);
+    mt_lock_take(&run->blocks_lock);
+    mt_number_map_put(&run->blocks, address, (uint64_t)(uintptr_t)block);
+    mt_lock_give(&run->blocks_lock);
+    return address;
+}
+
 mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out)
 {
     struct mt_block *block = NULL;
     assert(run->alloc != NULL);
     MT_TRY(mt_alloc_serve(run->alloc, request, &block));
-    *out = mt_block_address(block);
-    assert(*out != 0 && *out != MT_NUMBER_MAP_NO_KEY && mt_block_requested_bytes(block) == request->bytes);
-    mt_lock_take(&run->blocks_lock);
-    mt_number_map_put(&run->blocks, *out, (uint64_t)(uintptr_t)block);
-    mt_lock_give(&run->blocks_lock);
+    *out = add(run, block);
+    return MT_OK;
+}
+
+mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr address)
+{
+    struct mt_block *block = NULL;
+    MT_TRY(mt_alloc_take_at(run->alloc, request, address, &block));
+    (void)add(run, block);
     return MT_OK;
 }
 
@@ -48,6 +62,15 @@ bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_by
     const struct mt_block *block = enter(run, address);
     if (block != NULL)
         *out_bytes = mt_block_requested_bytes(block);
+    leave(run);
+    return block != NULL;
+}
+
+bool mt_live_run_stream(struct mt_live_run *run, mt_addr address, mt_stream *out)
+{
+    const struct mt_block *block = enter(run, address);
+    if (block != NULL)
+        *out = mt_block_stream(block);
     leave(run);
     return block != NULL;
 }

@@ -96,6 +96,9 @@ void mt_live_run_mark(struct mt_live_run *run, mt_event_kind kind, uint64_t valu
 /* Takes a block. Fails as mt_alloc_serve. */
 mt_status mt_live_run_take(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr *out);
 
+/* Takes the block that begins at an address. Fails as mt_alloc_take_at. */
+mt_status mt_live_run_take_at(struct mt_live_run *run, const struct mt_alloc_request *request, mt_addr address);
+
 /* The following return false if no block of the allocator begins at the address. */
 
 /* Frees the block. */
@@ -103,6 +106,9 @@ bool mt_live_run_give(struct mt_live_run *run, mt_addr address);
 
 /* Sets *out_bytes to the requested bytes of the block. */
 bool mt_live_run_find(struct mt_live_run *run, mt_addr address, uint64_t *out_bytes);
+
+/* Sets *out to the number of the block's stream. */
+bool mt_live_run_stream(struct mt_live_run *run, mt_addr address, mt_stream *out);
 
 /* Makes the stream a user of the block, as mt_alloc_use_on. */
 bool mt_live_run_use_on(struct mt_live_run *run, mt_addr address, mt_stream stream);

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from .._declarations import torch as header
-from . import between_cards
+from . import between_cards, graph_trees, graphs
 
 CUDA = 1  # the number of the device type
 COUNTED = ("allocation", "segment", "inactive_split", "oversize_allocations", "oversize_segments", "requested_bytes",
@@ -223,10 +223,7 @@ def event_class(C: Any) -> type:
 
 # What is there and can't be used, so that programs may import it.
 REFUSED = {
-    "_CUDAGraph": "CUDA graphs", "_graph_pool_handle": "CUDA graphs",
-    "_cuda_CUDAAllocator_AllocatorState": "CUDA graphs",
-    **dict.fromkeys(("_MemPool", "_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentThreadToPool", "_cuda_endAllocateToPool",
-                     "_cuda_releasePool"), "memory pools"), "_cuda_customAllocator": "allocators of the program's own",
+    "_cuda_customAllocator": "allocators of the program's own",
     "_cuda_cudaCachingAllocator_raw_alloc": "memory without a tensor",
     "_cuda_jiterator_compile_and_launch_kernel": "kernels that the program compiles",
 }
@@ -249,11 +246,9 @@ def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_emptyCache": cards.empty_cache,
         "_cuda_setMemoryFraction": cards.limit,
         "_cuda_getMemoryFraction": cards.fraction,
-        "_cuda_memorySnapshot": lambda *given: {"segments": [], "device_traces": [], "allocator_settings": {}},
         "_cuda_record_memory_history": lambda *given, **named: None,
         "_cuda_getAllocatorBackend": lambda: "native",
         "_cuda_cudaCachingAllocator_enable": lambda value: None,
-        "_set_cached_tensors_enabled": lambda value: None,
         **dict.fromkeys(("_accelerator_setAllocatorSettings", "_cuda_cudaCachingAllocator_set_allocator_settings"), cards.set_alloc),
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_getDeviceStats": cards.stats,
@@ -262,7 +257,7 @@ def begin_memory(C: Any, cards: Cards) -> dict[str, Any]:
         "_accelerator_resetPeakStats": cards.reset_peaks,
         "_accelerator_resetAccumulatedStats": lambda device: None,
         **{name: lambda: None for name in (
-            "_cuda_ipc_collect", "_cuda_clearCublasWorkspaces", "_cuda_resetPeakHostMemoryStats",
+            "_cuda_ipc_collect", "_cuda_resetPeakHostMemoryStats",
             "_cuda_resetAccumulatedHostMemoryStats", "_host_emptyCache", "_accelerator_emptyHostCache")},
     }
 
@@ -286,9 +281,7 @@ def begin_devices(C: Any, cards: Cards) -> dict[str, Any]:
         "_cuda_getCurrentRawStream": lambda device: cards.stream(device)[0],
         "_cuda_getDefaultStream": lambda device: (0, *cards.stream(device)[1:]),
         "_cuda_setStream": set_stream,
-        "_cuda_synchronize": lambda: None,
         "_cuda_isInBadFork": cards.is_in_bad_fork,
-        "_cuda_isCurrentStreamCapturing": lambda: False,
         "_cuda_isHistoryEnabled": lambda: False,
         "_cuda_getArchFlags": lambda: "sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120",
         "_cuda_get_sync_debug_mode": lambda: 0,
@@ -329,7 +322,8 @@ def functions(C: Any, cards: Cards) -> dict[str, Any]:
     """Returns all names that a dry run adds to torch._C."""
     modules = {"_cudart": cudart(cards), "_nvtx": nvtx(), "_cudnn": cudnn(), "_has_cudnn": True}
     names = {name: refused(name, what) for name, what in REFUSED.items()}
-    return {**names, **modules, **between_cards.FUNCTIONS, **begin_devices(C, cards), **begin_memory(C, cards)}
+    return {**names, **modules, **between_cards.FUNCTIONS, **begin_devices(C, cards), **begin_memory(C, cards), **graphs.names(cards),
+            **graph_trees.names(cards)}
 
 
 def missing(name: str) -> Any:

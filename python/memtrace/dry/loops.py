@@ -21,6 +21,7 @@ from .steps import LEAST_BATCHES, PERIODS, Agreement, Iteration, Meter, Reading,
 
 MOST_PASSES = 3  # over a training loader; then the next epochs repeat what was seen
 MOST_EVALUATED = 200  # batches of an evaluation whose live bytes grow
+MOST_WARM_UP = 16  # steps on a side stream that may be the warm-up before the capture of a CUDA graph
 ITERATIONS = "FOR_ITER", "SEND", "YIELD_FROM"  # instructions of Python that end at StopIteration
 PASS = "_memtrace_pass"  # an attribute of loaders' iterators
 
@@ -84,7 +85,7 @@ class Loops:
         self.repeated: collections.Counter[Place] = collections.Counter()  # passes that trained and showed nothing new
         self.shortened: dict[tuple[str, Place], Shortened] = {}
         self.growths: list[Growth] = []
-        self.steps = 0
+        self.steps = self.side_steps = 0
         self.begun: Optional[Reading] = None  # when the current step began
 
     @property
@@ -127,9 +128,16 @@ class Loops:
         elif driving:
             for one in driving:
                 self._judge(one.loop.training, iteration)
-        elif self._judge(self.outside, iteration) is not State.RUNNING:
+        elif not self._is_warm_up() and self._judge(self.outside, iteration) is not State.RUNNING:
             self.shorten("loop", place_of_user(), self.steps, None, self.outside)
             self.end(ending_of(self.outside.state))
+
+    def _is_warm_up(self) -> bool:
+        """True if the step that ended may be part of the warm-up before the capture of a CUDA graph, or of the capture: ending the
+        program there would leave the capture out."""
+        is_beside = self.meter.is_on_side_stream()
+        self.side_steps += is_beside
+        return is_beside and self.side_steps <= MOST_WARM_UP
 
     def should_stop(self) -> bool:
         """True if the trainer that is under way has shown all that it does."""

@@ -51,6 +51,10 @@ class Meter:
         live, reserved = self.cards.live_and_reserved()
         return Reading(history.requests, history.request_count, history.frees, live, reserved)
 
+    def is_on_side_stream(self) -> bool:
+        """True if this thread's current stream is not the default one."""
+        return bool(self.cards.stream(self.cards.exchange())[0])
+
     def free(self) -> int:
         """Returns the free bytes of the card in use that has the least."""
         return int(self.cards.least_free())

@@ -73,10 +73,48 @@ struct memtrace_torch_shape {
     int64_t sizes[MEMTRACE_TORCH_DIMS];
 };
 
-/* Takes a block as memtrace_torch_alloc does, for a tensor of that shape (NULL: not known); returns a status in the place of
- * throwing. */
-int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
-                        uint64_t *out_address);
+/* Takes a block as memtrace_torch_alloc does, for a tensor of that shape (NULL: not known), from a private pool (0: none);
+ * returns a status in the place of throwing. */
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint32_t pool,
+                        const struct memtrace_torch_shape *shape, uint64_t *out_address);
+
+/* ---- private pools of a simulated card: memory that serves no other requests (torch_private_pool.h) ----
+ *
+ * A pool is known by PyTorch's pair of numbers. Functions that return its users return -1 if there is no such pool. */
+
+enum { MEMTRACE_TORCH_UNSPLIT = 1, MEMTRACE_TORCH_LENT = 2 };
+
+/* Adds a user of a pool, which is made if there is none, and sets *out_number to its number on the card, from 1. `kind` has the sum
+ * of what is said of the pool: its segments are not split; its free blocks serve requests that would be refused. It is added to
+ * what was said before. */
+int memtrace_torch_pool_use(int device, uint64_t first, uint64_t second, int kind, uint32_t *out_number);
+
+/* Removes a user and returns how many are left. Without one, the pool's idle segments are released with other cached memory. */
+int memtrace_torch_pool_leave(int device, uint64_t first, uint64_t second);
+
+/* Returns the users. */
+int memtrace_torch_pool_users(int device, uint64_t first, uint64_t second);
+
+/* Releases the idle segments of a pool without users. */
+void memtrace_torch_pool_empty(int device, uint64_t first, uint64_t second);
+
+/* Begin and end a capture on a card, as mt_alloc_capture_begin. */
+void memtrace_torch_capture_begin(int device);
+void memtrace_torch_capture_end(int device);
+
+/* A piece of a segment of a simulated card: a block, or free memory. */
+struct memtrace_torch_piece {
+    uint64_t segment, address, bytes;
+    uint64_t requested;             /* 0: it is free */
+    uint64_t stream, first, second; /* PyTorch's; both numbers of the pool are 0 where it is not private */
+    int32_t is_small, is_expandable, is_waiting, unused;
+};
+
+/* Writes the first `most` pieces, in order of segments and addresses, and returns how many there are. */
+int memtrace_torch_pieces(int device, struct memtrace_torch_piece *out, int most);
+
+/* Takes the block that begins at an address, of free memory. Returns MT_USAGE (2) if there is none of that size. */
+int memtrace_torch_take_at(int device, uint64_t address, uint64_t bytes);
 
 /* Has each card's trace answered to memtrace record, which asks in the environment. */
 void memtrace_torch_answer(void);

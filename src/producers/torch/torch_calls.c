@@ -22,10 +22,11 @@ static mt_addr address_of(const void *ptr)
 
 /* ---- for PyTorch ---- */
 
-int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, const struct memtrace_torch_shape *shape,
-                        uint64_t *out_address)
+int memtrace_torch_take(int64_t bytes, int device, uint64_t stream, uint32_t pool,
+                        const struct memtrace_torch_shape *shape, uint64_t *out_address)
 {
-    return mt_torch_take_shaped(bytes, device, stream, shape, out_address);
+    const struct mt_torch_pooled_stream pooled = {.stream = stream, .pool = pool};
+    return mt_torch_take_shaped(bytes, device, pooled, shape, out_address);
 }
 
 void memtrace_torch_free(void *ptr, ssize_t size, int device, void *stream)

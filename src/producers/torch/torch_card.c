@@ -8,7 +8,7 @@
 static void start_streams(struct mt_torch_streams *streams)
 {
     streams->streams = mt_host_room(NULL, 0, sizeof *streams->streams);
-    streams->streams[0] = MT_TORCH_STREAM_DEFAULT;
+    streams->streams[0] = (struct mt_torch_pooled_stream){.stream = MT_TORCH_STREAM_DEFAULT};
     streams->count = 1;
 }
 
@@ -43,11 +43,12 @@ void mt_torch_card_close(struct mt_torch_card *card)
 }
 
 /* The lock is held. The search is linear, since programs have a handful of streams. */
-static mt_status find_or_add(struct mt_torch_streams *numbers, mt_torch_stream stream, mt_stream *out)
+static mt_status find_or_add(struct mt_torch_streams *numbers, struct mt_torch_pooled_stream stream, mt_stream *out,
+                             bool *out_is_new)
 {
     assert(numbers->count >= 1 && numbers->count <= MT_TORCH_MOST_STREAMS);
     for (uint32_t i = 0; i < numbers->count; i++)
-        if (numbers->streams[i] == stream) {
+        if (numbers->streams[i].stream == stream.stream && numbers->streams[i].pool == stream.pool) {
             *out = (mt_stream)i;
             return MT_OK;
         }
@@ -57,26 +58,38 @@ static mt_status find_or_add(struct mt_torch_streams *numbers, mt_torch_stream s
     numbers->streams = mt_host_room(numbers->streams, numbers->count, sizeof *numbers->streams);
     numbers->streams[numbers->count] = stream;
     *out = (mt_stream)numbers->count++;
+    *out_is_new = true;
     return MT_OK;
 }
 
-mt_status mt_torch_card_stream(struct mt_torch_card *card, mt_torch_stream stream, mt_stream *out)
+mt_status mt_torch_card_stream(struct mt_torch_card *card, struct mt_torch_pooled_stream stream, mt_stream *out,
+                               bool *out_is_new)
 {
-    if (stream == MT_TORCH_STREAM_DEFAULT || stream == MT_TORCH_STREAM_LEGACY) {
-        *out = 0;
+    *out = 0;
+    *out_is_new = false;
+    if (stream.stream == MT_TORCH_STREAM_LEGACY)
+        stream.stream = MT_TORCH_STREAM_DEFAULT;
+    if (stream.stream == MT_TORCH_STREAM_DEFAULT && stream.pool == 0)
         return MT_OK;
-    }
     mt_lock_take(&card->numbers.lock);
-    mt_status status = find_or_add(&card->numbers, stream, out);
+    mt_status status = find_or_add(&card->numbers, stream, out, out_is_new);
     mt_lock_give(&card->numbers.lock);
     return status;
 }
 
-mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number)
+struct mt_torch_pooled_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number)
 {
     mt_lock_take(&card->numbers.lock);
     assert(number < card->numbers.count);
-    mt_torch_stream stream = card->numbers.streams[number];
+    const struct mt_torch_pooled_stream stream = card->numbers.streams[number];
     mt_lock_give(&card->numbers.lock);
     return stream;
+}
+
+uint32_t mt_torch_card_stream_count(struct mt_torch_card *card)
+{
+    mt_lock_take(&card->numbers.lock);
+    const uint32_t count = card->numbers.count;
+    mt_lock_give(&card->numbers.lock);
+    return count;
 }

@@ -20,11 +20,17 @@ enum { MT_TORCH_STREAM_DEFAULT = 0, MT_TORCH_STREAM_LEGACY = 1 };
 
 enum { MT_TORCH_MOST_STREAMS = 4096 };
 
-/* The streams seen so far, by number. Invariants: streams[0 .. count) differ; streams[0] is the default stream;
- * 1 <= count <= MT_TORCH_MOST_STREAMS. */
+/* A stream to the allocator: what a pool has of a stream. */
+struct mt_torch_pooled_stream {
+    mt_torch_stream stream;
+    uint32_t pool; /* as torch_private_pool.h numbers it; 0: not a private one */
+};
+
+/* The streams seen so far, by number. Invariants: streams[0 .. count) differ; streams[0] is the default stream, without a private
+ * pool; 1 <= count <= MT_TORCH_MOST_STREAMS. */
 struct mt_torch_streams {
     struct mt_lock lock;
-    mt_torch_stream *streams;
+    struct mt_torch_pooled_stream *streams;
     uint32_t count;
 };
 
@@ -41,8 +47,12 @@ void mt_torch_card_close(struct mt_torch_card *card); /* may be NULL */
 /* Opens the device of real card `ordinal`, which borrows `card` for its streams. */
 mt_status mt_torch_device_open(int ordinal, struct mt_torch_card *card, struct mt_device **out);
 
-/* Finds the number of a stream, or gives it one. MT_FAILED if there are MT_TORCH_MOST_STREAMS. */
-mt_status mt_torch_card_stream(struct mt_torch_card *card, mt_torch_stream stream, mt_stream *out);
+/* Finds the number of a stream, or gives it one, and sets *out_is_new then. MT_FAILED if there are MT_TORCH_MOST_STREAMS. */
+mt_status mt_torch_card_stream(struct mt_torch_card *card, struct mt_torch_pooled_stream stream, mt_stream *out,
+                               bool *out_is_new);
 
 /* Returns the stream with a number, which mt_torch_card_stream has given out. */
-mt_torch_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number);
+struct mt_torch_pooled_stream mt_torch_card_stream_of(struct mt_torch_card *card, mt_stream number);
+
+/* Returns the count of numbers that were given out. */
+uint32_t mt_torch_card_stream_count(struct mt_torch_card *card);

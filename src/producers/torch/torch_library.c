@@ -223,7 +223,7 @@ mt_status mt_torch_memory_for(int device, struct mt_torch_memory **out)
     return status;
 }
 
-mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+mt_status mt_torch_take_shaped(int64_t bytes, int device, struct mt_torch_pooled_stream stream,
                                const struct memtrace_torch_shape *shape, mt_addr *out)
 {
     struct mt_torch_memory *memory = NULL;
@@ -239,7 +239,7 @@ mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream
 
 mt_status mt_torch_take(int64_t bytes, int device, mt_torch_stream stream, mt_addr *out)
 {
-    return mt_torch_take_shaped(bytes, device, stream, NULL, out);
+    return mt_torch_take_shaped(bytes, device, (struct mt_torch_pooled_stream){.stream = stream}, NULL, out);
 }
 
 /* True if the card's memory is to be counted. */

@@ -65,7 +65,7 @@ struct mt_torch_names *mt_torch_names_of_all(void);
 void mt_torch_forget(void);
 
 /* Takes a block for a tensor; as mt_torch_take. */
-mt_status mt_torch_take_shaped(int64_t bytes, int device, mt_torch_stream stream,
+mt_status mt_torch_take_shaped(int64_t bytes, int device, struct mt_torch_pooled_stream stream,
                                const struct memtrace_torch_shape *shape, mt_addr *out);
 
 /* Finds the memory of a card, and opens the card if it is not in use yet. */

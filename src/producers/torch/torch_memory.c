@@ -15,6 +15,7 @@ struct mt_torch_memory {
     struct mt_torch_card *card;
     struct mt_live_run *run;
     struct mt_torch_names *names;
+    struct mt_private_pools pools;
     struct mt_lock lock; /* guards the maps */
     struct mt_number_map
         labels; /* from mt_torch_label_key to its number << 32 | its span's number, both of the trace */
@@ -95,6 +96,7 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
         return;
     (void)mt_live_run_close(memory->run, MT_RUN_FAILED); /* its trace has ended, if there was one */
     mt_torch_card_close(memory->card);
+    mt_private_pools_release(&memory->pools);
     mt_number_map_release(&memory->labels);
     mt_number_map_release(&memory->spans);
     mt_number_map_release(&memory->stacks);
@@ -104,6 +106,16 @@ void mt_torch_memory_close(struct mt_torch_memory *memory)
 struct mt_live_run *mt_torch_memory_run(struct mt_torch_memory *memory)
 {
     return memory->run;
+}
+
+struct mt_torch_card *mt_torch_memory_card(struct mt_torch_memory *memory)
+{
+    return memory->card;
+}
+
+struct mt_private_pools *mt_torch_memory_pools(struct mt_torch_memory *memory)
+{
+    return &memory->pools;
 }
 
 /* ---- numbers in the trace ---- */
@@ -166,30 +178,44 @@ mt_stack_id mt_torch_memory_stack(struct mt_torch_memory *memory)
 
 /* ---- blocks and marks ---- */
 
-mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, mt_torch_stream stream,
+static struct mt_alloc_request request_of(struct mt_torch_memory *memory, uint64_t bytes, mt_stream stream,
+                                          const struct mt_torch_label *label)
+{
+    const uint64_t numbers = label_of(memory, label);
+    return (struct mt_alloc_request){.bytes = bytes,
+                                     .stream = stream,
+                                     .label = (mt_label_id)(numbers >> 32),
+                                     .span = (mt_span_id)numbers,
+                                     .stack = mt_torch_memory_stack(memory)};
+}
+
+mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, struct mt_torch_pooled_stream stream,
                                const struct mt_torch_label *label, mt_addr *out)
 {
     mt_stream number;
     *out = 0;
     if (bytes == 0)
         return MT_OK;
-    MT_TRY(mt_torch_card_stream(memory->card, stream, &number));
-    const uint64_t numbers = label_of(memory, label);
-    const struct mt_alloc_request request = {.bytes = bytes,
-                                             .stream = number,
-                                             .label = (mt_label_id)(numbers >> 32),
-                                             .span = (mt_span_id)numbers,
-                                             .stack = mt_torch_memory_stack(memory)};
+    MT_TRY(mt_private_pool_stream(memory, stream, &number));
+    const struct mt_alloc_request request = request_of(memory, bytes, number, label);
     return mt_live_run_take(memory->run, &request, out);
+}
+
+mt_status mt_torch_memory_take_at(struct mt_torch_memory *memory, uint64_t bytes, mt_addr address,
+                                  const struct mt_torch_label *label)
+{
+    const struct mt_alloc_request request = request_of(memory, bytes, 0, label);
+    return mt_live_run_take_at(memory->run, &request, address);
 }
 
 bool mt_torch_memory_use_on(struct mt_torch_memory *memory, mt_addr address, mt_torch_stream stream)
 {
     mt_stream number;
-    uint64_t bytes;
-    if (memory->card == NULL || !mt_live_run_find(memory->run, address, &bytes))
+    if (memory->card == NULL || !mt_live_run_stream(memory->run, address, &number))
         return false;
-    if (mt_torch_card_stream(memory->card, stream, &number) == MT_OK)
+    if (mt_torch_card_stream_of(memory->card, number).stream == stream)
+        return true; /* its own, in whatever pool */
+    if (mt_private_pool_stream(memory, (struct mt_torch_pooled_stream){.stream = stream}, &number) == MT_OK)
         return mt_live_run_use_on(memory->run, address, number);
     (void)mt_device_synchronize(memory->card->device);
     return true;

@@ -6,6 +6,7 @@
 
 #include "producers/torch/torch_card.h"
 #include "producers/torch/torch_label.h"
+#include "producers/torch/torch_private_pool.h"
 #include "run/live_run.h"
 
 struct mt_torch_memory;
@@ -37,10 +38,18 @@ void mt_torch_memory_close(struct mt_torch_memory *memory);
 /* Returns the card's run, for all that needs no label. */
 struct mt_live_run *mt_torch_memory_run(struct mt_torch_memory *memory);
 
-/* Takes a block of our allocator for work of `stream` and returns its address; 0 for 0 bytes, which is no failure.
+/* Returns the card, if our allocator provides its memory, and its private pools. */
+struct mt_torch_card *mt_torch_memory_card(struct mt_torch_memory *memory);
+struct mt_private_pools *mt_torch_memory_pools(struct mt_torch_memory *memory);
+
+/* Takes a block of our allocator for work of `stream`, of its pool, and returns its address; 0 for 0 bytes, which is no failure.
  * MT_OUT_OF_MEMORY as mt_alloc_serve. */
-mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, mt_torch_stream stream,
+mt_status mt_torch_memory_take(struct mt_torch_memory *memory, uint64_t bytes, struct mt_torch_pooled_stream stream,
                                const struct mt_torch_label *label, mt_addr *out);
+
+/* Takes the block that begins at an address; as mt_alloc_take_at. */
+mt_status mt_torch_memory_take_at(struct mt_torch_memory *memory, uint64_t bytes, mt_addr address,
+                                  const struct mt_torch_label *label);
 
 /* Makes a stream a user of the block of our allocator at the address, as mt_live_run_use_on. If there are too many streams,
  * waits for all work of the card instead. */

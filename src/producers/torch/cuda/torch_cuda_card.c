@@ -128,7 +128,7 @@ static void card_range_unmap(struct mt_device *device, mt_addr address, uint64_t
 
 static cudaStream_t stream_of(struct cuda_card *card, mt_stream number)
 {
-    return (cudaStream_t)(uintptr_t)mt_torch_card_stream_of(card->card, number);
+    return (cudaStream_t)(uintptr_t)mt_torch_card_stream_of(card->card, number).stream;
 }
 
 /* Queues a wait in `later` for the work of `earlier`. One event is enough, since a wait is for its last record. */

@@ -1,11 +1,13 @@
 /* The device's allocator, and its beginning. */
 #include "producers/torch/dry/dry_device.h"
 
+#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_meta.h"
 #include "producers/torch/memtrace_torch.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/TensorImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -128,9 +130,10 @@ c10::DataPtr take(size_t bytes)
     if (bytes == 0)
         return {nullptr, nullptr, &c10::detail::deleteNothing, device};
     TORCH_CHECK_WITH(OutOfMemoryError, bytes <= INT64_MAX, refusal(bytes));
-    const int status = memtrace_torch_take(static_cast<int64_t>(bytes), current_device(),
-                                           static_cast<uint64_t>(current_stream(current_device()).id()),
-                                           shape.has_value() ? &*shape : nullptr, &address);
+    const c10::Stream stream = current_stream(current_device());
+    const int status =
+        memtrace_torch_take(static_cast<int64_t>(bytes), current_device(), static_cast<uint64_t>(stream.id()),
+                            pool_of_next(stream), shape.has_value() ? &*shape : nullptr, &address);
     TORCH_CHECK_WITH(OutOfMemoryError, status != OUT_OF_MEMORY, refusal(bytes));
     TORCH_CHECK(status == 0, memtrace_torch_last_error());
     auto *made = new block{address, bytes, current_device(), bytes <= MOST_VALUE_BYTES, nullptr};
@@ -213,6 +216,30 @@ block *block_of(const c10::StorageImpl *storage)
     return is_foreign ? all_blocks().find(data.device().index(), reinterpret_cast<uint64_t>(data.get())) : nullptr;
 }
 
+bool owns_block(const c10::StorageImpl *storage)
+{
+    return storage->data_ptr().get_deleter() == &give;
+}
+
+void disown_block(c10::StorageImpl *storage)
+{
+    if (!owns_block(storage))
+        return;
+    void *data = storage->data_ptr().get();
+    const auto *owned = static_cast<block *>(storage->_mutable_data_ptr_no_checks().release_context());
+    all_blocks().remove(owned);
+    delete owned;
+    storage->set_data_ptr_noswap({data, storage->device()});
+}
+
+void adopt_block(c10::StorageImpl *storage, uint64_t bytes)
+{
+    void *data = storage->data_ptr().get();
+    auto *made = new block{reinterpret_cast<uint64_t>(data), bytes, storage->device().index(), false, nullptr};
+    all_blocks().add(made);
+    storage->set_data_ptr_noswap({data, made, &give, storage->device()});
+}
+
 void resize(c10::StorageImpl *storage, size_t bytes)
 {
     TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
@@ -261,4 +288,29 @@ int memtrace_dry_resize(void *storage, uint64_t bytes)
         return mt_dry::OUT_OF_MEMORY;
     }
     return 0;
+}
+
+int memtrace_dry_owns(const void *storage)
+{
+    return mt_dry::owns_block(static_cast<const c10::StorageImpl *>(storage));
+}
+
+void memtrace_dry_disown(void *storage)
+{
+    mt_dry::disown_block(static_cast<c10::StorageImpl *>(storage));
+}
+
+void memtrace_dry_adopt(void *storage, uint64_t bytes)
+{
+    mt_dry::adopt_block(static_cast<c10::StorageImpl *>(storage), bytes);
+}
+
+void memtrace_dry_forbid_tensor(void *tensor, const char *words)
+{
+    static_cast<c10::TensorImpl *>(tensor)->release_storage_and_set_meta_custom_data_ptr_error_msg_(words);
+}
+
+void memtrace_dry_forbid_storage(void *storage, const char *words)
+{
+    static_cast<c10::StorageImpl *>(storage)->release_data_and_set_meta_custom_data_ptr_error_msg_(words);
 }

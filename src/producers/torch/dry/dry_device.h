@@ -77,6 +77,15 @@ class shape_of_next
 /* Returns the block of a storage, also where another storage owns it; nullptr if it has none, or another allocator's. */
 block *block_of(const c10::StorageImpl *storage);
 
+/* True if a storage owns a block of ours, and so frees it. */
+bool owns_block(const c10::StorageImpl *storage);
+
+/* Has a storage forget its block, which stays allocated, and keep the address. */
+void disown_block(c10::StorageImpl *storage);
+
+/* Has a storage, which owns no block, own the block of `bytes` that was taken at its address. */
+void adopt_block(c10::StorageImpl *storage, uint64_t bytes);
+
 /* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is allocated before the old one is freed.
  * Fails with c10::Error if the storage cannot be resized. */
 void resize(c10::StorageImpl *storage, size_t bytes);

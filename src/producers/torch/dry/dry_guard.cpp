@@ -1,6 +1,7 @@
 /* The guard: keeps each thread's current device, and its current stream there. */
 #include "producers/torch/dry/dry_device.h"
 
+#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/memtrace_torch.h"
 
@@ -40,7 +41,8 @@ Stream stream_of(Device device, c10::StreamId id)
     return Stream(Stream::UNSAFE, Device(DeviceType::CUDA, index), id);
 }
 
-/* Events are done as soon as they are recorded, since nothing runs. */
+/* Events are done as soon as they are recorded, since nothing runs. An event is the number of the capture that recorded it, which the
+ * streams that wait for it join, and 1 more, so that it is not null. */
 class guard final : public c10::impl::DeviceGuardImplInterface
 {
   public:
@@ -94,12 +96,14 @@ class guard final : public c10::impl::DeviceGuardImplInterface
     {
         return static_cast<DeviceIndex>(cards.load());
     }
-    void record(void **event, const Stream &, const DeviceIndex, const c10::EventFlag) const override
+    void record(void **event, const Stream &stream, const DeviceIndex, const c10::EventFlag) const override
     {
-        *event = this_event();
+        *event = reinterpret_cast<void *>(capture_of(stream) + 1);
     }
-    void block(void *, const Stream &) const override
+    void block(void *event, const Stream &stream) const override
     {
+        if (event != nullptr)
+            join_capture(reinterpret_cast<uintptr_t>(event) - 1, stream);
     }
     bool queryEvent(void *) const override
     {
@@ -112,14 +116,16 @@ class guard final : public c10::impl::DeviceGuardImplInterface
     {
         return true;
     }
-    void synchronizeStream(const Stream &) const override
+    void synchronizeStream(const Stream &stream) const override
     {
+        refuse_if_capturing(stream);
     }
     void synchronizeEvent(void *) const override
     {
     }
-    void synchronizeDevice(const DeviceIndex) const override
+    void synchronizeDevice(const DeviceIndex device) const override
     {
+        refuse_if_any_captures(device);
     }
     double elapsedTime(void *, void *, const DeviceIndex) const override
     {
@@ -128,13 +134,6 @@ class guard final : public c10::impl::DeviceGuardImplInterface
     void recordDataPtrOnStream(const c10::DataPtr &data, const Stream &stream) const override
     {
         memtrace_torch_record_stream(data.get(), reinterpret_cast<void *>(stream.id()));
-    }
-
-  private:
-    static void *this_event()
-    {
-        static char event;
-        return &event;
     }
 };
 

@@ -1,4 +1,5 @@
 /* The hooks by which PyTorch asks for CUDA. It finds the class by its name in a registry. */
+#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/dry/dry_pinned.h"
 #include "producers/torch/dry/dry_random.h"
@@ -137,8 +138,9 @@ class CUDAHooks final : public CUDAHooksInterface
     {
         return mt_dry::allocator();
     }
-    void deviceSynchronize(DeviceIndex) const override
+    void deviceSynchronize(DeviceIndex device) const override
     {
+        mt_dry::refuse_if_any_captures(device);
     }
 };
 

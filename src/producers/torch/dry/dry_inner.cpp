@@ -1,5 +1,6 @@
 #include "producers/torch/dry/dry_inner.h"
 
+#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_device.h"
 #include "producers/torch/torch_plan.h"
 
@@ -8,7 +9,9 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <unordered_map>
 
@@ -117,15 +120,34 @@ c10::DataPtr take_block(int64_t bytes)
     return allocator()->allocate(static_cast<size_t>(bytes));
 }
 
+/* The workspaces of all threads. They are not freed when the process ends, since PyTorch's are not. */
+struct workspaces {
+    using key = std::tuple<std::thread::id, int, int, c10::StreamId>;
+    std::mutex lock;
+    std::map<key, c10::DataPtr> kept;
+};
+
+workspaces &all_workspaces()
+{
+    static auto *all = new workspaces;
+    return *all;
+}
+
 /* Takes a workspace of this thread for the current stream, unless it has it. It stays when the thread ends, as the handle that
  * it belongs to does. */
 void keep_workspace(int number, int64_t bytes)
 {
-    using key = std::tuple<int, int, c10::StreamId>;
-    static thread_local std::map<key, void *> kept;
-    const key wanted{number, current_device(), current_stream(current_device()).id()};
-    if (kept.count(wanted) == 0)
-        kept[wanted] = take_block(bytes).release_context();
+    workspaces &all = all_workspaces();
+    const workspaces::key wanted{std::this_thread::get_id(), number, current_device(),
+                                 current_stream(current_device()).id()};
+    {
+        const std::lock_guard<std::mutex> hold(all.lock);
+        if (all.kept.count(wanted) != 0)
+            return;
+    }
+    c10::DataPtr taken = take_block(bytes);
+    const std::lock_guard<std::mutex> hold(all.lock);
+    all.kept.emplace(wanted, std::move(taken));
 }
 
 /* An operator: memtrace_torch_has_plan, and the names in its schema. */
@@ -196,6 +218,14 @@ class inner_call
 };
 
 } // namespace
+
+void clear_workspaces()
+{
+    workspaces &all = all_workspaces();
+    std::map<workspaces::key, c10::DataPtr> freed;
+    const std::lock_guard<std::mutex> hold(all.lock);
+    freed.swap(all.kept);
+}
 
 mt_operand operand_of(const Tensor &tensor)
 {

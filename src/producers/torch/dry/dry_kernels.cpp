@@ -3,6 +3,7 @@
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
 #include "producers/torch/dry/dry_attention.h"
+#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_indices.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
@@ -121,6 +122,8 @@ Stack take_by_values(const call &call)
 
 Stack run_call(const call &call)
 {
+    if (call.op.hasTag(at::Tag::nondeterministic_seeded))
+        take_generator_state();
     if (fills_with_random(call.op))
         return fill_with_random(call);
     if (depends_on_values(call.op))
@@ -184,6 +187,16 @@ bool is_one_transfer(const Tensor &to, const Tensor &from)
     return to.scalar_type() == from.scalar_type() && to.sizes() == from.sizes() && has_one_order;
 }
 
+/* Fails during a capture unless the host's memory is pinned, and nobody waits for the copy. */
+void check_capture(const Tensor &host, bool non_blocking)
+{
+    TORCH_CHECK(!is_capturing() || host.is_pinned(),
+                "Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
+                "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True.");
+    if (!non_blocking)
+        refuse_if_capturing();
+}
+
 /* Copies, with the temporaries of native/cuda/Copy.cu (copy_kernel_cuda). Dtypes are converted on the card if the copy does not
  * block, and else on the host. */
 Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
@@ -191,6 +204,8 @@ Tensor &copy(Tensor &to, const Tensor &from, bool non_blocking)
     if (to.is_same(from))
         return to;
     const bool is_local = is_on_card(to) == is_on_card(from);
+    if (!is_local)
+        check_capture(is_on_card(to) ? from : to, non_blocking);
     if (is_local || is_one_transfer(to, from)) {
         copy_values(to, from);
         return to;

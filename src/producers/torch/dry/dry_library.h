@@ -42,6 +42,48 @@ const void *memtrace_dry_values(const void *storage);
  * c10::TensorImpl. Does nothing for a tensor without a storage, or elsewhere. */
 void memtrace_dry_written(void *tensor);
 
+/* ---- private pools and captures of CUDA graphs (dry_capture.h); a pool is PyTorch's pair of numbers ---- */
+
+/* Whose allocations come from a pool: all of the card, those of the current stream, or of this thread. */
+enum { MEMTRACE_DRY_OF_ALL, MEMTRACE_DRY_OF_STREAM, MEMTRACE_DRY_OF_THREAD, MEMTRACE_DRY_OF_CAPTURE };
+
+/* Have allocations of a card come from a pool, and end that. The first adds a user of the pool, which the second leaves. Return 0;
+ * 1 if allocations come from the pool already, or do not. */
+int memtrace_dry_route_begin(int device, uint64_t first, uint64_t second, int whose);
+int memtrace_dry_route_end(int device, uint64_t first, uint64_t second);
+
+/* Begins a capture of the current stream, whose allocations come from a pool until memtrace_dry_route_end, and sets *out_graph to the
+ * number of the graph. Returns 0; 1 if the stream is captured, or another capture uses the pool. */
+int memtrace_dry_capture_begin(uint64_t first, uint64_t second, uint64_t *out_graph);
+
+/* Frees what a graph holds of the card's generator. */
+void memtrace_dry_forget_graph(uint64_t graph);
+
+/* Ends the capture that began on the current stream. Returns 0 or what went wrong: it began on another, or a call was refused. */
+enum { MEMTRACE_DRY_OTHER_STREAM = 1, MEMTRACE_DRY_BROKEN = 2 };
+int memtrace_dry_capture_end(void);
+
+/* Returns 1 if the current stream is captured. */
+int memtrace_dry_is_capturing(void);
+
+/* Waits for the current device. Returns 1 if that is refused, since a stream is captured. */
+int memtrace_dry_synchronize(void);
+
+/* Frees the workspaces of matrix products. */
+void memtrace_dry_clear_workspaces(void);
+
+/* Returns 1 if a storage owns a block of a card. */
+int memtrace_dry_owns(const void *storage);
+
+/* Has a storage keep its address alone: its block stays allocated. And has one that owns none own the block of `bytes` that was taken
+ * at its address. For CUDA graph trees, which restore a pool's blocks. */
+void memtrace_dry_disown(void *storage);
+void memtrace_dry_adopt(void *storage, uint64_t bytes);
+
+/* Have a tensor (the address of a c10::TensorImpl) and a storage raise an error when their data is asked for. */
+void memtrace_dry_forbid_tensor(void *tensor, const char *words);
+void memtrace_dry_forbid_storage(void *storage, const char *words);
+
 /* Gives a storage other bytes. */
 int memtrace_dry_resize(void *storage, uint64_t bytes);
 

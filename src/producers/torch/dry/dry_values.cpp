@@ -1,5 +1,6 @@
 #include "producers/torch/dry/dry_values.h"
 
+#include "producers/torch/dry/dry_capture.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_random.h"
 
@@ -167,7 +168,7 @@ bool fill_whole(const call &call)
 void mark(const Tensor &tensor, bool is_known)
 {
     if (block *owner = block_of_tensor(tensor))
-        owner->is_known = is_known && owner->has_values();
+        owner->is_known = is_known && owner->has_values() && !is_capturing();
 }
 
 void assume_written(const Tensor &tensor)
@@ -226,6 +227,7 @@ void give_values(const call &call, const Stack &results)
 
 Stack run_by_values(const call &call)
 {
+    refuse_if_capturing(); /* the kernel waits for a count */
     const std::string &name = call.op.operator_name().name;
     const bool are_different = name.find("unique") != std::string::npos || name == "torchvision::nms";
     twins on_cpu(c10::DeviceType::CPU, are_different ? filling::COUNT : filling::ONES);
@@ -260,6 +262,7 @@ void copy_values(const Tensor &to, const Tensor &from)
 
 at::Scalar item(const Tensor &tensor)
 {
+    refuse_if_capturing();
     if (!is_known(tensor))
         note_assumed_value("a number", tensor.scalar_type());
     return has_values(tensor) ? at::_local_scalar_dense(values_of(tensor)) : assumed_value(tensor.scalar_type());
@@ -267,6 +270,7 @@ at::Scalar item(const Tensor &tensor)
 
 bool are_equal(const Tensor &one, const Tensor &other)
 {
+    refuse_if_capturing();
     if (is_known(one) && is_known(other))
         return at::equal(values_of(one), values_of(other));
     note_assumption("equal", 1);

@@ -1,0 +1,33 @@
+/* The private pools of a simulated card, as CUDA graphs and torch.cuda.MemPool of PyTorch make them: memory that serves no other
+ * requests.
+ *
+ *   PyTorch's pair ──memtrace_torch_pool_use──▶ number ──and a stream──▶ a stream of the allocator, with rules (alloc.h)
+ *
+ * A pool has users: graphs, MemPool objects, and contexts that allocate from it. While it has one, its segments stay. In the trace,
+ * what a pool has of a stream is a stream of its own, named by a setting as in imported snapshots (file/torch_pools.h).
+ *
+ * Threads: any. */
+#pragma once
+
+#include "producers/torch/torch_card.h"
+
+struct mt_torch_memory;
+
+struct mt_private_pool {
+    uint64_t first, second; /* PyTorch's pair */
+    int users;
+    int kind; /* MEMTRACE_TORCH_UNSPLIT | MEMTRACE_TORCH_LENT */
+};
+
+/* The pools of a card, by number - 1. All zero: none. */
+struct mt_private_pools {
+    struct mt_lock lock;
+    struct mt_private_pool *pools;
+    uint32_t count;
+};
+
+void mt_private_pools_release(struct mt_private_pools *pools);
+
+/* Finds the number of a stream for the card's allocator, or gives it one, with the rules of its pool. Fails as
+ * mt_torch_card_stream. */
+mt_status mt_private_pool_stream(struct mt_torch_memory *memory, struct mt_torch_pooled_stream stream, mt_stream *out);
