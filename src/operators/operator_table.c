@@ -136,6 +136,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "hardshrink hardshrink_backward softshrink softshrink_backward huber_loss_backward "
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: in the reference programs"},
+    {"index_copy", NULL, "nothing", "aten/src/ATen/native/TensorAdvancedIndexing.cpp", ""},
     {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "
