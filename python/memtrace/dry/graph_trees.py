@@ -52,9 +52,9 @@ def restore(cards: Any, device: int, state: AllocatorState, stale: Iterable[int]
             free(cards, device, block)
     unowned = {block.address: block for block in state.blocks if block.is_live}
     for storage in owners:
-        block = unowned.pop(address_of(torch, storage), None)
-        if block is not None:
-            cards.device.memtrace_dry_adopt(storage, block.size)
+        owned = unowned.pop(address_of(torch, storage), None)
+        if owned is not None:
+            cards.device.memtrace_dry_adopt(storage, owned.size)
     for block in unowned.values():
         free(cards, device, block)
 

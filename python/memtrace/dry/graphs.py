@@ -26,6 +26,12 @@ def new_pool(is_user_created: bool = True) -> Pool:
     return (0, next(user_numbers)) if is_user_created else (next(graph_numbers), 0)
 
 
+def plain(pool: Any) -> Pool:
+    """Returns the pair of a handle."""
+    first, second = pool
+    return first, second
+
+
 def fail(words: str) -> None:
     """Fails as a call of CUDA does."""
     import torch
@@ -88,7 +94,9 @@ def graph_class(cards: Any) -> type:
     """Returns torch._C._CUDAGraph."""
 
     class _CUDAGraph:
-        is_debugged = False
+        recording: Recording
+        keeps: bool  # keep_graph
+        has_exec: bool  # it was instantiated
 
         def __new__(cls, keep_graph: bool = False) -> Any:
             made = super().__new__(cls)
@@ -110,7 +118,7 @@ def graph_class(cards: Any) -> type:
             if cards.stream(device)[0] == 0:
                 raise RuntimeError("CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
                                    "them on the default stream.)")
-            self.recording.begin(device, tuple(pool) if pool is not None and any(pool) else new_pool(is_user_created=False))
+            self.recording.begin(device, plain(pool) if pool is not None and any(pool) else new_pool(is_user_created=False))
 
         def capture_end_pre(self) -> None:
             self.recording.end()
@@ -146,7 +154,7 @@ def graph_class(cards: Any) -> type:
             return [self.pool(), *self.recording.retained]
 
         def _retain_pool(self, pool: Pool) -> None:
-            self.recording.retain(tuple(pool))
+            self.recording.retain(plain(pool))
 
         def register_generator_state(self, generator: Any) -> None:
             import torch
@@ -155,7 +163,7 @@ def graph_class(cards: Any) -> type:
                 self.recording.states += [torch.empty(1, dtype=torch.int64, device="cuda") for _ in range(2)]
 
         def enable_debug_mode(self) -> None:
-            _CUDAGraph.is_debugged = True
+            pass
 
         def debug_dump(self, debug_path: str) -> None:
             warnings.warn(f"memtrace: a dry run has no kernels in a CUDA graph, so {debug_path} is not written")
@@ -179,7 +187,8 @@ def pool_class(cards: Any) -> type:
                                    "leave the allocator out where os.environ has MEMTRACE_DRY_DEVICE")
             self._id, self.device = new_pool(is_user_created), cards.exchange()
             is_unsplit = unsplit and "no_split" in inspect.signature(type(self).__init__).parameters  # 2.8: symmetric memory
-            use(cards, self.device, self._id, is_unsplit * constants["MEMTRACE_TORCH_UNSPLIT"] + use_on_oom * constants["MEMTRACE_TORCH_LENT"])
+            kind = is_unsplit * constants["MEMTRACE_TORCH_UNSPLIT"] + use_on_oom * constants["MEMTRACE_TORCH_LENT"]
+            use(cards, self.device, self._id, kind)
             weakref.finalize(self, self._free, self.device, self._id).atexit = False
 
         @staticmethod
