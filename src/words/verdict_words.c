@@ -65,6 +65,8 @@ static void add_unfinished(const struct mt_verdict_row *row, struct mt_text *out
                                         : "the program failed; until then "},
                 {MT_ENDED_BY_SIGNAL, "ended by a signal; until then "},
                 {MT_ENDED_BY_TIME_LIMIT, "ended at the time limit; until then "}};
+    if (ended_by == NULL)
+        mt_text_add(out, "the process was killed, or ended in native code; until then ");
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && ended_by != NULL; i++)
         if (strcmp(ended_by, mt_ended_by_name(ends[i].reason)) == 0)
             mt_text_add(out, "%s", ends[i].words);

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -230,6 +231,14 @@ def follow_forks(cards: Any, watcher: DryWatcher, configure: Callable[[], None])
     util.register_after_fork(watcher, lambda watcher: util.Finalize(None, watcher.close, exitpriority=0))
 
 
+def follow_native_end(library: Any) -> None:
+    """Reports if native code ends the process, which no exception shows."""
+    with contextlib.suppress(stacks.NotKnown):  # without, the report has no lines of Python
+        stacks.find(library)
+    library.memtrace_torch_follow_end()
+    atexit.register(library.memtrace_torch_ending)
+
+
 def prepare(has_changes: bool) -> DryWatcher:
     """Does what belongs to the import of torch, and not to the process: another one that is forked from it may begin the dry run."""
     note_newer(torch.__version__)
@@ -272,6 +281,7 @@ def start(watcher: DryWatcher, trace: Optional[str] = None) -> None:
     if settings().answers is not None:
         follow_termination(watcher)
         follow_deadline(watcher)
+    follow_native_end(library)
     if settings().stacks:
         for obstacle in stacks.begin(library, pathlib.Path(torch.__file__).parent / "include"):
             tell(obstacle)

@@ -59,11 +59,16 @@ def check(library: Any) -> None:
     nest(look)
 
 
-def begin_stacks(library: Any) -> None:
-    """Begins to record call stacks. Fails with NotKnown."""
+def find(library: Any) -> None:
+    """Has the library find call stacks. Fails with NotKnown."""
     if sys.implementation.name != "cpython" or sys.abiflags or library.memtrace_torch_stacks(sys.version_info.minor):
         raise NotKnown(f"the call stacks of {sys.implementation.name} {sys.version.split()[0]}{sys.abiflags} are not known")
     check(library)
+
+
+def begin_stacks(library: Any) -> None:
+    """Begins to record call stacks. Fails with NotKnown."""
+    find(library)
     library.memtrace_torch_stacks_begin(os.fsencode(PACKAGE))
 
 

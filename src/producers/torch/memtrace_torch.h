@@ -260,6 +260,20 @@ void memtrace_torch_operators_end(void);
  * that are known. */
 int memtrace_torch_grad_mode(void);
 
+/* ---- a process that ends in native code ---- */
+
+/* Remembers which function of a driver's stand-in failed last, and returns it; NULL: none did. `call` is static. */
+void memtrace_torch_driver_failed(const char *call);
+const char *memtrace_torch_driver_failure(void);
+
+/* Reports from now on if native code ends the process: a signal such as SIGSEGV, or exit. The report names the function, its
+ * library, the lines of Python that called it (after memtrace_torch_stacks), and the last failed call of the driver. It goes to
+ * memtrace dry-run, or else to stderr. A signal then does what it did before. Once for a process. */
+void memtrace_torch_follow_end(void);
+
+/* Call it when the interpreter ends: to exit is in order from now on. */
+void memtrace_torch_ending(void);
+
 /* ---- statistics ---- */
 
 /* Bytes of one card, in one category or in all; `allocated` is `requested`, rounded up. */
