@@ -43,6 +43,11 @@ def find_torch_library() -> str:
     return find("MEMTRACE_TORCH_LIBRARY", WHEEL / name, BESIDE / name)
 
 
+def find_driver_library(name: str) -> str:
+    """Returns the path of a stand-in for NVIDIA's driver."""
+    return first_of((WHEEL / name, BESIDE / name), "install memtrace again")
+
+
 def find_header(path: str) -> str:
     """Returns the path of a C header, by its path in memtrace's sources."""
     return first_of((WHEEL / path, BESIDE / path), "install memtrace again")

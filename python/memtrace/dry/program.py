@@ -25,7 +25,7 @@ from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, tell, trace_of_rank
 from ..recording.watching import Watcher
-from . import files, pretrained, ranks, replaced, simulated, trainers
+from . import driver, files, pretrained, ranks, replaced, simulated, trainers
 from .coverage import Coverage
 from .loops import Loops, follow_loaders
 from .places import Place
@@ -111,6 +111,9 @@ class DryWatcher(Watcher):
     def close(self, outcome: int = 0) -> None:
         self.progress.clear()
         self.store_facts(outcome)
+        call = self.library.memtrace_torch_driver_failure()
+        if outcome and call:
+            tell(f"the last call that the driver's stand-in refused: {call.decode()}")
         super().close(outcome)
 
     # ---- what the trace says of it ----
@@ -252,6 +255,7 @@ def prepare(has_changes: bool) -> DryWatcher:
     watcher = DryWatcher(cards.memory, cards, changes)
     close_at_exit(watcher)
     replaced.replace(cards)
+    driver.Driver(cards.count).install()
     ranks.install()
     follow_loaders(watcher.loops)
     trainers.follow(watcher.loops)
