@@ -10,7 +10,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import padded, saving, services, typed, weights
+from . import padded, quantized, saving, services, typed, weights
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user
 
@@ -100,6 +100,7 @@ def replace(cards: Any) -> None:
         replace_storage(cards)
     saving.begin(cards, weights.begin(cards.device))
     services.begin()
+    quantized.begin(cards)
     if has("compilers"):
         keep_eager()
     if has("encoders"):

@@ -316,6 +316,10 @@ void memtrace_torch_communicate(int device, int what, int ranks);
 /* True if it is known what NCCL takes on the simulated card. */
 int memtrace_torch_knows_nccl(void);
 
+/* Records that a library holds so much of a simulated card outside of the allocator, in memory that the driver may move to the
+ * host. It replaces an earlier number of the same holder. Copies `holder`. */
+void memtrace_torch_movable(int device, const char *holder, uint64_t bytes);
+
 enum { MEMTRACE_TORCH_COUNTERS = 83 };
 
 /* Gets the counters of torch.cuda.memory_stats: now, peak and total of each kind (blocks, segments, split blocks, oversize

@@ -56,6 +56,16 @@ int memtrace_torch_knows_nccl(void)
            mt_card_outside(&card, MT_PART_NCCL_RING, 2, &unused);
 }
 
+/* None of it need be on the card, so it takes no room from the allocator. */
+void memtrace_torch_movable(int device, const char *holder, uint64_t bytes)
+{
+    struct mt_torch_memory *memory;
+    const struct mt_outside outside = {
+        .kind = MT_OUTSIDE_LIBRARY, .name = holder, .bytes = bytes, .low_bytes = 0, .high_bytes = bytes};
+    if (mt_torch_simulated() != NULL && mt_torch_memory_for(device, &memory) == MT_OK)
+        mt_live_run_outside(mt_torch_memory_run(memory), &outside);
+}
+
 int memtrace_torch_counters(int device, uint64_t out[MEMTRACE_TORCH_COUNTERS])
 {
     struct mt_alloc *alloc = mt_torch_alloc_of(device);
