@@ -220,6 +220,27 @@ static void batch_norm_with_channels_last_takes_what_was_measured(void **state)
     }
 }
 
+static void searches_take_what_was_measured(void **state)
+{
+    (void)state;
+    const int64_t few = 4096, many = 50000000;
+    struct made nonzero = {.call.name = "aten::nonzero"};
+    add_tensor(&nonzero, "self", MT_SCALAR_BOOL, 1, 1, &few);
+    add_output(&nonzero, MT_SCALAR_LONG, LONG, 2, (int64_t[]){few, 1});
+    assert_takes(&nonzero, 3, (int64_t[]){4, 1, 1023});
+    nonzero.tensors[0].elements = many;
+    assert_takes(&nonzero, 3, (int64_t[]){4, 21503, 95487});
+    struct made unique = {.call.name = "aten::_unique2"};
+    add_tensor(&unique, "self", MT_SCALAR_FLOAT, FLOAT, 1, &many);
+    add_integer(&unique, "return_counts", 1);
+    add_output(&unique, MT_SCALAR_FLOAT, FLOAT, 1, &many);
+    assert_takes(&unique, 4, (int64_t[]){many * FLOAT, 207416319, LONG, 1042687});
+    struct made permutation = {.call.name = "aten::randperm"};
+    add_integer(&permutation, "n", 20000);
+    add_output(&permutation, MT_SCALAR_LONG, LONG, 1, (int64_t[]){20000});
+    assert_takes(&permutation, 5, (int64_t[]){LONG, 160000, 80000, 80000, 252927});
+}
+
 static void make_embedding(struct made *made, int64_t indices, int64_t rows, int64_t width)
 {
     *made = (struct made){.call.name = "aten::embedding_dense_backward"};
@@ -603,6 +624,7 @@ int main(void)
         cmocka_unit_test(a_sum_along_short_rows_takes_nothing),
         cmocka_unit_test(a_sum_does_not_depend_on_how_its_dimensions_are_cut),
         cmocka_unit_test(a_sum_of_truths_casts_its_input),
+        cmocka_unit_test(searches_take_what_was_measured),
         cmocka_unit_test(batch_norm_with_channels_last_takes_what_was_measured),
         cmocka_unit_test(attention_backward_takes_what_was_measured),
         cmocka_unit_test(embedding_backward_takes_what_was_measured),

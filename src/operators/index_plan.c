@@ -1,59 +1,23 @@
 /* Operators that scan or sort by CUB: running sums, and the backward of embeddings. */
+#include "operators/cub_memory.h"
 #include "operators/operator_plan.h"
 
 #include <stddef.h>
 
 enum {
-    FEWEST_TO_SORT = 3072, /* fewer indices are added one by one */
-    SORT_TILE_LONG = 4608, /* pairs that a block of CUB's radix sort takes, with keys of 8 bytes */
-    SORT_TILE = 5376,      /* of 4 bytes */
-    SORT_TILE_SHORT = 5632,
-    SORT_TILE_SEGMENT = 5760, /* with numbers of segments as keys */
+    FEWEST_TO_SORT = 3072,    /* fewer indices are added one by one */
+    SORT_TILE_SEGMENT = 5760, /* pairs that a block sorts, with numbers of segments as keys */
     SORT_FEW = 4096,          /* elements that one block sorts */
     SORT_MANY_SEGMENTS = 128,
-    SORT_ONE_BLOCK = 2048, /* of no more pairs, one block sorts all in its own memory */
     SORT_DIGIT_BITS = 8,
     SORT_DIGITS = 256,
     CUB_FIXED_BYTES = 511, /* two counters, and the alignment of all */
-    SCAN_TILE = 1920,      /* elements of up to 4 bytes that a block scans */
-    SCAN_TILE_LONG = 896,  /* of 8 bytes */
-    SCAN_TILES_BEFORE = 32,
     CUB_ALIGNMENT = 256,
     CUB_SCAN_BYTES = 1279, /* of a scan and of unique_by_key, CUDA 13.0 */
     COUNT_BYTES = 8,
     SEGMENT = 10, /* indices of a partial sum */
     FEW_ROWS = 33
 };
-
-/* Returns the number of tiles, whose size follows from that of a key. */
-static int64_t sort_tiles(int64_t pairs, int64_t key_bytes)
-{
-    const int64_t tile = key_bytes >= COUNT_BYTES      ? SORT_TILE_LONG
-                         : key_bytes >= MT_FLOAT_BYTES ? SORT_TILE
-                                                       : SORT_TILE_SHORT;
-    return mt_divide_up(pairs, tile);
-}
-
-/* Returns what CUB's radix sort of pairs takes: a second place for keys and values, a table for each tile, and the counts of
- * the digits that differ. */
-static int64_t radix_sort_bytes(int64_t pairs, int64_t key_bytes, int64_t value_bytes, int64_t digits)
-{
-    const int64_t tiles = sort_tiles(pairs, key_bytes);
-    if (pairs <= SORT_ONE_BLOCK)
-        return 1;
-    return mt_round_up(MT_PRODUCT(pairs, key_bytes), CUB_ALIGNMENT) +
-           mt_round_up(MT_PRODUCT(pairs, value_bytes), CUB_ALIGNMENT) + MT_PRODUCT(tiles, SORT_DIGITS, MT_FLOAT_BYTES) +
-           MT_PRODUCT(digits, SORT_DIGITS, COUNT_BYTES) + CUB_FIXED_BYTES;
-}
-
-/* Returns what CUB's scan takes: two numbers for each tile, and for 32 before the first. */
-static int64_t scan_bytes(int64_t elements, int64_t item_bytes)
-{
-    const int64_t item = item_bytes < MT_FLOAT_BYTES ? MT_FLOAT_BYTES : item_bytes;
-    const int64_t tile = item > MT_FLOAT_BYTES ? SCAN_TILE_LONG : SCAN_TILE;
-    const int64_t tiles = mt_divide_up(elements, tile);
-    return mt_round_up(MT_PRODUCT(tiles + SCAN_TILES_BEFORE, 2, item), CUB_ALIGNMENT) + CUB_FIXED_BYTES;
-}
 
 /* What is known of the sorted indices: the segments of equal ones, cut into pieces that are summed apart. */
 struct segments {
@@ -81,7 +45,7 @@ static void find_segments(struct mt_operator_plan *plan, const struct segments *
     mt_inner_give(plan, keys);
     mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes)); /* the pieces of each */
     mt_inner_take(plan, MT_PRODUCT(s->rows, s->item_bytes)); /* the first of them */
-    mt_inner_use(plan, scan_bytes(s->rows, s->item_bytes));
+    mt_inner_use(plan, mt_cub_scan_bytes(s->rows, s->item_bytes));
     sum_pieces(plan, s);
 }
 
@@ -98,7 +62,7 @@ static void sort_and_sum(struct mt_operator_plan *plan, const struct segments *s
     mt_inner_take(plan, MT_PRODUCT(n, i)); /* sorted indices */
     mt_inner_take(plan, MT_PRODUCT(n, i)); /* their places before */
     const int range = mt_inner_take(plan, MT_PRODUCT(n, i));
-    mt_inner_use(plan, radix_sort_bytes(n, i, i, i));
+    mt_inner_use(plan, mt_cub_sort_bytes(n, i, i, i));
     mt_inner_give(plan, range);
     mt_inner_output(plan, 0);
     find_segments(plan, segments);
@@ -175,7 +139,7 @@ MT_RULE(running_sum)
     if (input->dtype != output->dtype)
         mt_inner_take(plan, MT_PRODUCT(input->elements, output->item_bytes));
     if (input->elements == input->sizes[mt_call_dimension(call, input, 0)])
-        mt_inner_use(plan, scan_bytes(input->elements, output->item_bytes));
+        mt_inner_use(plan, mt_cub_scan_bytes(input->elements, output->item_bytes));
 }
 
 /* Takes what a check of an index's bounds takes: its least or its greatest value, and whether it is inside. */
@@ -240,7 +204,7 @@ MT_RULE(index_put)
     const int64_t n = first->elements, rows = linear_index(plan, call, n);
     for (int i = 0; i < 3; i++)
         mt_inner_take(plan, MT_PRODUCT(n, COUNT_BYTES));
-    mt_inner_use(plan, radix_sort_bytes(n, COUNT_BYTES, COUNT_BYTES, digits_below(rows)));
+    mt_inner_use(plan, mt_cub_sort_bytes(n, COUNT_BYTES, COUNT_BYTES, digits_below(rows)));
 }
 
 /* Sorts a few long rows: all elements by value, and then by their row. */
@@ -250,7 +214,7 @@ static void sort_twice(struct mt_operator_plan *plan, const struct mt_operand *s
     mt_inner_take(plan, places);
     mt_inner_take(plan, places);
     const int keys = mt_inner_take(plan, MT_PRODUCT(n, self->item_bytes));
-    mt_inner_use(plan, radix_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes));
+    mt_inner_use(plan, mt_cub_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes));
     mt_inner_give(plan, keys);
     const int64_t tiles = mt_divide_up(n, SORT_TILE_SEGMENT);
     mt_inner_use(plan, MT_PRODUCT(tiles, SORT_DIGITS, MT_FLOAT_BYTES) + MT_PRODUCT(SORT_DIGITS, COUNT_BYTES) +
@@ -276,5 +240,5 @@ MT_RULE(sort)
     mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES)); /* their places */
     const int64_t many = MT_PRODUCT(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
     mt_inner_use(plan,
-                 rows > 1 ? many : radix_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES, self->item_bytes));
+                 rows > 1 ? many : mt_cub_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES, self->item_bytes));
 }

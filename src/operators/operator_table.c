@@ -14,7 +14,8 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_foreach_norm, mt_rule_split_copy, mt_rule_chunk_cat, mt_rule_convolution, mt_rule_convolution_backward,
     mt_rule_recurrent, mt_rule_recurrent_backward, mt_rule_count, mt_rule_sort, mt_rule_softmax,
     mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout, mt_rule_batch_norm, mt_rule_batch_norm_reduce,
-    mt_rule_batch_norm_backward, mt_rule_cudnn_batch_norm;
+    mt_rule_batch_norm_backward, mt_rule_cudnn_batch_norm, mt_rule_nonzero, mt_rule_unique, mt_rule_unique_run,
+    mt_rule_masked_scatter, mt_rule_repeat, mt_rule_permutation;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
@@ -107,6 +108,17 @@ const struct mt_operator_row mt_operator_rows[] = {
      "aten/src/ATen/native/cudnn/RNN.cpp", "H200"},
     {"count_nonzero", mt_rule_count, "a comparison, whole numbers, and as a sum", CUDA_FOLDER "Reduce.cuh:994", "H200"},
     {"sort", mt_rule_sort, "places; of rows over 4,096 elements CUB's sort", CUDA_FOLDER "Sort.cpp:70", "H200"},
+    {"nonzero", mt_rule_nonzero, "a count, CUB's sum and selection", CUDA_FOLDER "Nonzero.cu (2026)", "H200"},
+    {"_unique2", mt_rule_unique, "sorted elements, CUB's sort, selection and counts of runs",
+     CUDA_FOLDER "UniqueCub.cu (2026)", "H200"},
+    {"unique_consecutive", mt_rule_unique_run,
+     "a count, CUB's selection; for other results than the elements it is not known", CUDA_FOLDER "UniqueCub.cu (2026)",
+     "H200"},
+    {"masked_scatter", mt_rule_masked_scatter, "places of the mask's elements, CUB's scan",
+     CUDA_FOLDER "IndexKernel.cpp", "H200"},
+    {"repeat_interleave", mt_rule_repeat, "running sums, and whether counts are negative",
+     "aten/src/ATen/native/Repeat.cpp", "H200"},
+    {"randperm", mt_rule_permutation, "numbers, random keys, CUB's sort", CUDA_FOLDER "Randperm.cu", "H200"},
     {"_softmax _log_softmax", mt_rule_softmax, "a copy of an input that is not contiguous", CUDA_FOLDER "SoftMax.cu",
      "H200"},
     {"_softmax_backward_data", mt_rule_softmax_backward, "the product of gradient and result", CUDA_FOLDER "SoftMax.cu",
@@ -137,7 +149,7 @@ const struct mt_operator_row mt_operator_rows[] = {
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: in the reference programs"},
     {"index_copy", NULL, "nothing", "aten/src/ATen/native/TensorAdvancedIndexing.cpp", ""},
-    {"fill zero normal uniform random bernoulli exponential randperm eye full ones zeros", NULL, "nothing: they fill",
+    {"fill zero normal uniform random bernoulli exponential eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "
      "unsqueeze squeeze split split_with_sizes unbind unfold diagonal view_as_real view_as_complex real imag "

@@ -22,7 +22,7 @@ namespace mt_dry
 mt_operand operand_of(const at::Tensor &tensor);
 
 /* Takes what the call of an operator takes, and its results in between: `take` makes the result of that number; `to_host` puts
- * one on the host instead. `results` are those of the meta kernel. */
+ * one on the host instead. `results` come from the meta kernel, or the CPU's. Counts the call if the table lacks the operator. */
 void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments,
                  const std::vector<c10::IValue> &results, const std::function<void(size_t)> &take,
                  const std::function<void(size_t)> &to_host);
@@ -31,10 +31,5 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
  * names that the rule looks for, and its result is there. */
 void take_without_operator(const char *name, const std::vector<std::pair<const char *, at::Tensor>> &arguments,
                            const at::Tensor &result);
-
-/* Of a call whose results depend on values: takes and gives back what the table says; counts the call if the table does not
- * have the operator. */
-void take_before(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments);
-void count_unless_known(const c10::OperatorHandle &op, const std::vector<c10::IValue> &results);
 
 } // namespace mt_dry

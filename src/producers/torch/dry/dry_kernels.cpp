@@ -15,6 +15,7 @@
 #include "producers/torch/torch_plan.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/IndexingUtils.h>
 #include <ATen/native/Resize.h>
@@ -22,6 +23,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/index.h>
 #include <ATen/ops/zeros.h>
 
 namespace mt_dry
@@ -42,10 +44,9 @@ namespace
  * Python. */
 bool fills_with_random(const OperatorHandle &op)
 {
-    const auto &returns = op.schema().returns();
-    return op.hasTag(at::Tag::nondeterministic_seeded) && returns.size() == 1 && op.schema().arguments().size() > 0 &&
-           returns[0].alias_info() != nullptr && returns[0].alias_info()->isWrite() &&
-           !op.schema().arguments()[0].is_out();
+    const auto &arguments = op.schema().arguments();
+    return op.hasTag(at::Tag::nondeterministic_seeded) && op.schema().returns().size() == 1 && !arguments.empty() &&
+           arguments[0].alias_info() != nullptr && arguments[0].alias_info()->isWrite() && !arguments[0].is_out();
 }
 
 /* Returns a tensor on the host in the place of a result: zeros. */
@@ -91,6 +92,16 @@ bool fill_by_mask(const OperatorHandle &op, const std::vector<IValue> &arguments
     return is_fill;
 }
 
+/* Selects by a mask as its CUDA kernel does: by index. Returns false for other calls. */
+bool select_by_mask(const OperatorHandle &op, const std::vector<IValue> &arguments, Stack *stack)
+{
+    if (op.operator_name().name != "aten::masked_select" || !op.operator_name().overload_name.empty())
+        return false;
+    const auto [mask, self] = at::expand_outplace(arguments[1].toTensor(), arguments[0].toTensor(), "masked_select");
+    stack->push_back(at::index(*self, {std::optional<Tensor>(*mask)}));
+    return true;
+}
+
 /* Gives the results of the meta kernel blocks and values. */
 Stack place_results(const call &call, twins *shapes, Stack results)
 {
@@ -111,15 +122,6 @@ Stack fill_with_random(const call &call)
     return results;
 }
 
-/* Runs an operator whose shapes depend on values. What the table says of it comes before the results. */
-Stack take_by_values(const call &call)
-{
-    take_before(call.op, call.arguments);
-    Stack results = run_by_values(call);
-    count_unless_known(call.op, results);
-    return results;
-}
-
 Stack run_call(const call &call)
 {
     if (call.op.hasTag(at::Tag::nondeterministic_seeded))
@@ -127,14 +129,14 @@ Stack run_call(const call &call)
     if (fills_with_random(call.op))
         return fill_with_random(call);
     if (depends_on_values(call.op))
-        return take_by_values(call);
+        return run_by_values(call);
     twins shapes(c10::DeviceType::Meta);
     Stack results;
     try {
         const shapes_of_call compiled;
         results = call.run(shapes);
     } catch (const c10::NotImplementedError &) {
-        return take_by_values(call);
+        return run_by_values(call);
     }
     return place_results(call, &shapes, std::move(results));
 }
@@ -147,6 +149,8 @@ void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
         stack->push_back(call.arguments[0]);
         return;
     }
+    if (select_by_mask(op, call.arguments, stack))
+        return;
     expand_masks(op, &call.arguments);
     check_indices(call);
     try {

@@ -1,6 +1,7 @@
 #include "producers/torch/dry/dry_values.h"
 
 #include "producers/torch/dry/dry_capture.h"
+#include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
 #include "producers/torch/dry/dry_random.h"
 
@@ -231,11 +232,12 @@ Stack run_by_values(const call &call)
     const std::string &name = call.op.operator_name().name;
     const bool are_different = name.find("unique") != std::string::npos || name == "torchvision::nms";
     twins on_cpu(c10::DeviceType::CPU, are_different ? filling::COUNT : filling::ONES);
-    Stack computed = run_on_cpu(call, &on_cpu), results;
+    const Stack computed = run_on_cpu(call, &on_cpu);
+    Stack results(computed.size());
     const device_guard guard(call.device);
     on_cpu.carry_over();
-    for (const IValue &result : computed)
-        results.push_back(on_cpu.real_of(result));
+    const auto place = [&](size_t i) { results[i] = on_cpu.real_of(computed[i]); };
+    take_inside(call.op, call.arguments, computed, place, place);
     keep_values(computed, results);
     const auto mark_known = [&](const Tensor &tensor) { mark(tensor, call.is_all_known); };
     call.each_written(mark_known);

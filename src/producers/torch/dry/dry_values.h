@@ -31,7 +31,8 @@ void note_assumption(const std::string &name, double value);
 /* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
 void give_values(const call &call, const Stack &results);
 
-/* Runs the CPU's kernel in the place of the meta kernel, on what is assumed where there are no values. Returns the results. */
+/* Runs an operator whose results' shapes depend on values: the CPU's kernel, on assumed values where there are none. Returns the
+ * results, in blocks that are allocated as the table of operators says. */
 Stack run_by_values(const call &call);
 
 /* Copies values, or what is assumed of them. */
