@@ -1,15 +1,24 @@
 # The library, libmemtrace.so and libmemtrace.a, behind include/memtrace.h: src/api and the floors below it. Every symbol but
 # memtrace_* is hidden in both.
 #
-#   sources ──▶ memtrace_objects ─┬──────────────────────────────▶ libmemtrace.so
-#                                 └─▶ one object, names localized ─▶ libmemtrace.a
+#   src/api ─────────┬──▶ library_objects ─┬──────────────────────────▶ libmemtrace.so
+#   folders' objects ┘                     └─▶ one object, names local ─▶ libmemtrace.a
 #
-# They are compiled anew: the archive's must be real objects, and what the program's link-time optimization works on is
-# none.
-file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS src/base/*.c kernels/cpu/*.c src/device/*.c src/alloc/*.c src/trace/*.c
-     src/operators/*.c src/run/*.c src/producers/model/*.c src/producers/file/*.c src/producers/program/*.c
-     src/analysis/*.c src/answer/*.c src/api/*.c)
-list(FILTER library_sources EXCLUDE REGEX "/(cuda|cupti)/")
+# The archive needs real objects. Link-time optimization makes other ones of the folders, so that the library compiles the
+# folders' sources again.
+set(library_folders base kernels_cpu device alloc store query export answer operators run model file program analysis)
+list(TRANSFORM library_folders PREPEND mt_)
+file(GLOB library_sources CONFIGURE_DEPENDS src/api/*.c)
+set(library_objects $<TARGET_OBJECTS:memtrace_objects>)
+foreach(folder ${library_folders})
+    if(CMAKE_INTERPROCEDURAL_OPTIMIZATION_RELEASE AND CMAKE_BUILD_TYPE STREQUAL "Release")
+        get_target_property(folder_sources ${folder} SOURCES)
+        list(FILTER folder_sources INCLUDE REGEX "\\.c$")
+        list(APPEND library_sources ${folder_sources})
+    else()
+        list(APPEND library_objects $<TARGET_OBJECTS:${folder}>)
+    endif()
+endforeach()
 add_library(memtrace_objects OBJECT ${library_sources})
 add_dependencies(memtrace_objects mt_store mt_file mt_answer) # which make the embedded headers
 set_target_properties(memtrace_objects PROPERTIES INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF C_VISIBILITY_PRESET hidden)
@@ -24,13 +33,17 @@ set(library_needs PkgConfig::sqlite3 PkgConfig::zlib PkgConfig::jansson Threads:
 if(SKBUILD)
     list(TRANSFORM library_needs REPLACE "PkgConfig::(sqlite3|zlib)" "system::\\1")
 endif()
-add_library(memtrace_shared SHARED $<TARGET_OBJECTS:memtrace_objects>)
+add_library(memtrace_shared SHARED ${library_objects})
 target_link_libraries(memtrace_shared PRIVATE ${library_needs})
-target_link_options(memtrace_shared PRIVATE -Wl,--exclude-libs,ALL)
+# In options, generators do not quote every character that a folder may have: the path is relative to the linker's folder.
+set(library_exports ${PROJECT_SOURCE_DIR}/src/api/memtrace.map)
+file(RELATIVE_PATH library_exports_option ${PROJECT_BINARY_DIR} ${library_exports})
+target_link_options(memtrace_shared PRIVATE -Wl,--exclude-libs,ALL -Wl,--version-script=${library_exports_option})
 set_target_properties(
     memtrace_shared
     PROPERTIES OUTPUT_NAME memtrace
                EXPORT_NAME memtrace
+               LINK_DEPENDS ${library_exports}
                LINKER_LANGUAGE C
                INTERPROCEDURAL_OPTIMIZATION_RELEASE OFF
                VERSION ${PROJECT_VERSION}
@@ -39,9 +52,9 @@ set_target_properties(
 set(one_object ${PROJECT_BINARY_DIR}/libmemtrace.o)
 add_custom_command(
     OUTPUT ${one_object}
-    COMMAND ${CMAKE_LINKER} -r -o ${one_object} $<TARGET_OBJECTS:memtrace_objects>
-    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${one_object}
-    DEPENDS memtrace_objects $<TARGET_OBJECTS:memtrace_objects>
+    COMMAND ${CMAKE_LINKER} -r -o ${one_object} ${library_objects}
+    COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=memtrace_* ${one_object}
+    DEPENDS ${library_objects}
     COMMAND_EXPAND_LISTS VERBATIM)
 add_library(memtrace_static STATIC ${one_object})
 set_source_files_properties(${one_object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
