@@ -1,8 +1,8 @@
 #!/bin/sh
 # Usage: wheel.sh PYTHON SOURCE
-# Builds the wheel, without what nvcc compiles, installs it into an empty environment, and does there what the README does:
-# imports a snapshot of PyTorch, asks for advice, and asks in Python. pytest finds its plugin there, and a recorded program
-# the package. Exits with 77 (skipped) where PYTHON has no scikit-build-core.
+# Builds the wheel, without optimization and without what nvcc compiles, installs it into an empty environment, and does there
+# what the README does: imports a snapshot of PyTorch, asks for advice, and asks in Python. pytest finds its plugin there, and a
+# recorded program the package. Exits with 77 (skipped) where PYTHON has no scikit-build-core.
 set -eu
 python=$1 source=$2
 "$python" -c 'import scikit_build_core' 2>/dev/null || { echo "skipped: $python has no scikit-build-core"; exit 77; }
@@ -16,7 +16,8 @@ die() {
 }
 
 "$python" -m pip wheel -q --no-build-isolation --no-deps --no-index -w . -Ccmake.define.MT_CUDA_KERNELS=OFF \
-    -Ccmake.define.MT_LINK_TIME_OPTIMIZATION=OFF "$source/python" >log 2>&1 || { tail -n 40 log; die "no wheel was built"; }
+    -Ccmake.define.MT_LINK_TIME_OPTIMIZATION=OFF -Ccmake.define.CMAKE_C_FLAGS_RELEASE=-O0 \
+    -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0 "$source/python" >log 2>&1 || { tail -n 40 log; die "no wheel was built"; }
 wheel=$(echo memtrace_gpu-*-py3-none-linux_*.whl)
 [ -f "$wheel" ] || die "the wheel is not for every Python 3: $(ls)"
 
