@@ -75,7 +75,7 @@ def test_the_script_sees_itself_as_the_main_program(tmp_path):
 @pytest.mark.parametrize("ending, code", [("raise KeyError('lost')", 1), ("sys.exit(7)", 7), ("sys.exit('bye')", 1), ("assert False", 1),
                                           ("import os; os._exit(9)", 9), ("import os; os.abort()", 128 + signal.SIGABRT)])
 def test_exit_codes_and_tracebacks_are_python_s_own(tmp_path, ending, code):
-    write(tmp_path, after=ending)
+    (tmp_path / "program.py").write_text(f"import sys\nimport torch\ntorch.ones(9, device='cuda')\n{ending}\n")
     said = command(tmp_path, "dry-run", "--steps", "all", "--jobs", "1", "--ranks", "2", "--", sys.executable, "program.py", "8")
     alone = command(tmp_path, "dry-run", "--steps", "all", "--", sys.executable, "program.py", "8")
     assert said.returncode == alone.returncode == code

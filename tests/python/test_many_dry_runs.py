@@ -12,8 +12,9 @@ from memtrace._library import find_program
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
+# An optimizer imports torch._dynamo, which takes as long as torch. Here all runs of a command have one import of it, as of torch.
 PROGRAM = """
-import torch
+import torch, torch._dynamo
 from torch import nn
 from torch.nn import functional as F
 class Block(nn.Module):

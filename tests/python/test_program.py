@@ -11,8 +11,9 @@ from memtrace.programs import EVERY_STEP
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
+# An optimizer imports torch._dynamo, which takes as long as torch. Here all runs of a command have one import of it, as of torch.
 PROGRAM = """
-import sys, torch
+import sys, torch, torch._dynamo
 batch = int(sys.argv[1])
 net = torch.nn.Linear(512, 512).cuda()
 optimizer = torch.optim.SGD(net.parameters(), 0.1)
