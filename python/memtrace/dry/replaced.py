@@ -10,7 +10,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import padded, quantized, saving, services, typed, weights
+from . import deepspeed_kernels, padded, quantized, saving, services, typed, weights
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user
 
@@ -101,6 +101,7 @@ def replace(cards: Any) -> None:
     saving.begin(cards, weights.begin(cards.device))
     services.begin()
     quantized.begin(cards)
+    deepspeed_kernels.begin(cards.device)
     if has("compilers"):
         keep_eager()
     if has("encoders"):
