@@ -268,7 +268,7 @@ const char *memtrace_torch_driver_failure(void);
 
 /* Reports from now on if native code ends the process: a signal such as SIGSEGV, or exit. The report names the function, its
  * library, the lines of Python that called it (after memtrace_torch_stacks), and the last failed call of the driver. It goes to
- * memtrace dry-run, or else to stderr. A signal then does what it did before. Once for a process. */
+ * memtrace dry-run; without one, nothing is reported. A signal then does what it did before. Once for a process. */
 void memtrace_torch_follow_end(void);
 
 /* Call it when the interpreter ends: to exit is in order from now on. */

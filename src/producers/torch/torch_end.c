@@ -15,7 +15,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +28,7 @@ static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 enum { SIGNALS = sizeof signals / sizeof signals[0] };
 
 static struct sigaction before[SIGNALS];
-static struct mt_record_request request; /* of this process; zero if nobody asked */
+static struct mt_record_request request; /* of this process */
 static struct mt_torch_stack stack;      /* too large for a stack */
 static atomic_bool is_followed, is_ending;
 static _Atomic(const char *) failed_call;
@@ -112,10 +111,7 @@ static void report(struct mt_text *words)
     if (failed_call != NULL)
         mt_text_add(words, "; the last call that the driver's stand-in refused: %s", failed_call);
     const struct mt_record_answer answer = {.kind = MT_RECORD_NOTE, .pid = getpid(), .text = mt_text_get(words)};
-    if (request.answers != NULL)
-        mt_record_answer_give(request.answers, &answer);
-    else
-        fprintf(stderr, "memtrace: %s\n", answer.text);
+    mt_record_answer_give(request.answers, &answer);
     mt_text_release(words);
 }
 
@@ -175,9 +171,8 @@ void memtrace_torch_follow_end(void)
 {
     struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     void *unused[1];
-    if (atomic_exchange(&is_followed, true))
+    if (atomic_exchange(&is_followed, true) || !mt_record_request_take(&request) || request.answers == NULL)
         return;
-    (void)mt_record_request_take(&request);
     (void)backtrace(unused, 1); /* loads what it needs */
     give_stack();
     sigemptyset(&action.sa_mask);
