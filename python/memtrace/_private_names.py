@@ -129,6 +129,7 @@ LAYOUTS = (
     Layout("`native_functions.yaml` of `torchgen`", "dry/simulated.py", "read", "no dry run"),
     Layout("`torch._C._current_graph_task_id`, `torch._fused_sdp_choice`, `autocast._enabled`", "dry/changes.py", "none",
            "`memtrace fit` can't try a change"),
+    Layout("`OpOverload._schema`", "dry/quantized.py", "none", "bitsandbytes can't be imported"),
     Layout("`_flex_attention_hop_wrapper`", "dry/flex.py", "compared with a function's name",
            "FlexAttention runs as uncompiled"),
 )

@@ -52,7 +52,7 @@ class Native:
         if name == "get_context":
             return lambda: CONTEXT
         if name == "cget_managed_ptr":
-            return lambda size: self.page(getattr(size, "value", size))
+            return lambda wanted: self.page(wanted)  # a function, since methods take no attributes
         if SKIPPED.match(name):
             return lambda *given: 0
 
@@ -62,10 +62,10 @@ class Native:
 
         return refuse
 
-    def page(self, size: int) -> int:
+    def page(self, wanted: ctypes.c_size_t) -> int:
         """Returns the address of new paged memory: of the host, which nothing writes. Stores how much there is."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-        self.paged.append(mmap.mmap(-1, max(size, 1), flags=flags))
+        self.paged.append(mmap.mmap(-1, max(wanted.value, 1), flags=flags))
         total = sum(map(len, self.paged))
         self.cards.memory.memtrace_torch_movable(torch.cuda.current_device(), HOLDER, total)
         return ctypes.addressof(ctypes.c_char.from_buffer(self.paged[-1]))
@@ -103,8 +103,8 @@ def mark_written(cards: Any, ops: Any) -> None:
     register = ops.register_kernel
 
     def marking(operator: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        name, _, overload = operator.partition(".")
-        schema = torch._C._get_schema(name, overload if overload != "default" else "")
+        name, _, overload = operator.partition("::")[2].partition(".")
+        schema = getattr(getattr(torch.ops.bitsandbytes, name), overload or "default")._schema
 
         def call(*given: Any, **named: Any) -> Any:
             result = kernel(*given, **named)
