@@ -45,6 +45,12 @@ static void take(uint64_t address, uint64_t bytes, uint64_t allocated, uint64_t 
     mt_torch_watch_report(0, address, (int64_t)((bytes + 511) / 512 * 512), allocated, reserved);
 }
 
+static void tell_pool(int action, uint64_t address, uint64_t bytes)
+{
+    const struct mt_torch_entry entry = {.action = action, .address = address, .bytes = bytes, .stream = 7, .first = 1};
+    mt_torch_watch_entry(&entry);
+}
+
 static void close_trace(void)
 {
     assert_int_equal(memtrace_torch_close(0), 0);
@@ -61,6 +67,22 @@ static void a_block_has_the_bytes_of_its_entry_and_of_its_report(void **state)
                   "AND requested_bytes > 0"),
         "1000 1024");
     assert_string_equal(ask_trace("SELECT state FROM run"), "done");
+}
+
+static void what_a_private_pool_has_of_a_stream_is_a_named_stream(void **state)
+{
+    (void)state;
+    tell(SEGMENT_ALLOC, 16 * MIB, 2 * MIB);
+    tell_pool(SEGMENT_ALLOC, 32 * MIB, 2 * MIB);
+    tell_pool(ALLOC, 32 * MIB, 1000);
+    mt_torch_watch_report(0, 32 * MIB, 1024, 1024, 4 * MIB);
+    tell_pool(SEGMENT_ALLOC, 64 * MIB, 2 * MIB);
+    close_trace();
+    assert_string_equal(
+        ask_trace("SELECT group_concat(coalesce(value, '-')) FROM segment LEFT JOIN setting ON setting.run = "
+                  "segment.run AND name = 'stream ' || stream"),
+        "-,private pool (1, 0),private pool (1, 0)");
+    assert_string_equal(ask_trace("SELECT count(DISTINCT stream) FROM segment"), "2");
 }
 
 /* An entry whose report did not come counts as one that PyTorch rounded. */
@@ -368,6 +390,7 @@ int main(void)
 {
 #define WATCHED(test) cmocka_unit_test_setup_teardown(test, begin, end)
     const struct CMUnitTest tests[] = {
+        WATCHED(what_a_private_pool_has_of_a_stream_is_a_named_stream),
         WATCHED(a_block_has_the_bytes_of_its_entry_and_of_its_report),
         WATCHED(a_block_without_a_report_is_not_lost),
         WATCHED(a_block_without_a_report_stays_on_its_card),

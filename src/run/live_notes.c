@@ -86,6 +86,14 @@ void mt_live_note_growth(struct mt_live_run *run, mt_addr address, uint64_t byte
     leave(run);
 }
 
+mt_stream mt_live_note_stream(struct mt_live_run *run, uint64_t stream)
+{
+    (void)enter(run);
+    const mt_stream number = mt_foreign_stream_number(run->foreign, stream);
+    leave(run);
+    return number;
+}
+
 int64_t mt_live_note_step(struct mt_live_run *run)
 {
     (void)enter(run);

@@ -123,6 +123,9 @@ void mt_live_note_give(struct mt_live_run *run, mt_addr address);
 bool mt_live_note_relabel(struct mt_live_run *run, mt_addr address, mt_label_id label, mt_span_id span);
 void mt_live_note_refusal(struct mt_live_run *run, const struct mt_foreign_block *request);
 void mt_live_note_map(struct mt_live_run *run, mt_addr address, uint64_t bytes, uint64_t stream);
+
+/* Returns the number in the trace of a stream of notes, any number. */
+mt_stream mt_live_note_stream(struct mt_live_run *run, uint64_t stream);
 void mt_live_note_unmap(struct mt_live_run *run, mt_addr address, uint64_t bytes);
 
 /* Maps memory into a range of addresses that PyTorch has reserved (expandable segments). The range becomes one segment, which

@@ -31,6 +31,7 @@ SHARED_POINTER = (16, 8)
 
 FIELDS = {"action_": "action_offset", "device_": "device_offset", "addr_": "address_offset", "stream_": "stream_offset",
           "size_": "bytes_offset"}
+POOL = "mempool_"  # of newer versions
 FIELD_SIZES = {"action_": 4, "device_": 1, "addr_": 8, "stream_": 8, "size_": 8}
 ACTIONS = ("alloc", "free_requested", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom")
 
@@ -133,9 +134,10 @@ def size_of(kind: str) -> tuple[int, int]:
 
 
 def offsets(body: str) -> dict[str, int]:
-    """Returns the offsets of the entry's fields that count."""
+    """Returns the offsets of the entry's fields that count, and of the private pool if it has one."""
     found: dict[str, int] = {}
     offset = 0
+    has_pool = re.search(rf"\b{POOL}\s*[;{{]", body) is not None
     for declaration in declarations(body):
         field = re.fullmatch(r"([\w:]+(?:<[\w:]+>)?\s*\*?)\s*\b(\w+_)\s*(\{.*\})?", declaration)
         if field is None or declaration.startswith("enum"):
@@ -147,7 +149,7 @@ def offsets(body: str) -> dict[str, int]:
             raise NotUnderstood(f"{name} has {size} bytes")
         found[name] = offset
         offset += size
-        if FIELDS.keys() <= found.keys():
+        if FIELDS.keys() <= found.keys() and (POOL in found or not has_pool):
             return found
     raise NotUnderstood(f"{ENTRY} lacks a field")
 
@@ -174,7 +176,7 @@ def derive(include: os.PathLike[str]) -> Any:
         raise NotUnderstood(f"{ENTRY} lacks an action")
     return torch().structs["memtrace_torch_abi"](
         name_slot=slot_of(functions, "name"), attach_slot=slot_of(functions, "attachAllocatorTraceTracker"),
-        **{field: fields[name] for name, field in FIELDS.items()}, **{name: numbers[name] for name in ACTIONS})
+        pool_offset=fields.get(POOL, 0), **{field: fields[name] for name, field in FIELDS.items()}, **{name: numbers[name] for name in ACTIONS})
 
 
 def check_observer(include: os.PathLike[str]) -> None:

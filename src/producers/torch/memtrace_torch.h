@@ -132,6 +132,7 @@ const char *memtrace_torch_last_error(void);
 struct memtrace_torch_abi {
     uint32_t name_slot, attach_slot;
     uint32_t action_offset, device_offset, address_offset, stream_offset, bytes_offset;
+    uint32_t pool_offset; /* of a private pool's pair of numbers; 0: this PyTorch's entries have none */
     int32_t alloc, free_requested, segment_alloc, segment_free, segment_map, segment_unmap, oom;
 };
 

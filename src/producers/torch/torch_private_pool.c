@@ -12,8 +12,10 @@
 void mt_private_pools_release(struct mt_private_pools *pools)
 {
     free(pools->pools);
+    free(pools->watched);
     pools->pools = NULL;
-    pools->count = 0;
+    pools->watched = NULL;
+    pools->count = pools->watched_count = 0;
 }
 
 /* ---- streams ---- */
@@ -94,19 +96,55 @@ static uint32_t find(const struct mt_private_pools *pools, uint64_t first, uint6
     return 0;
 }
 
+/* The same, for a pool that is made if there is none. */
+static uint32_t find_or_make(struct mt_private_pools *pools, uint64_t first, uint64_t second)
+{
+    const uint32_t number = find(pools, first, second);
+    if (number > 0)
+        return number;
+    *MT_HOST_ADD(pools->pools, pools->count) = (struct mt_private_pool){.first = first, .second = second};
+    return pools->count;
+}
+
 static uint32_t add_user(struct mt_private_pools *pools, uint64_t first, uint64_t second, int kind)
 {
     mt_lock_take(&pools->lock);
-    uint32_t number = find(pools, first, second);
-    if (number == 0) {
-        *MT_HOST_ADD(pools->pools, pools->count) = (struct mt_private_pool){.first = first, .second = second};
-        number = pools->count;
-    }
+    const uint32_t number = find_or_make(pools, first, second);
     pools->pools[number - 1].users++;
     pools->pools[number - 1].kind |= kind;
     mt_lock_give(&pools->lock);
     return number;
 }
+
+/* ---- a watched allocator ---- */
+
+enum { POOL_SHIFT = 48 /* above the bits of a stream, which is an address */ };
+
+/* Adds a number to the watched ones. False if it is there. The lock is held. */
+static bool add_watched(struct mt_private_pools *pools, uint64_t number)
+{
+    for (uint32_t i = 0; i < pools->watched_count; i++)
+        if (pools->watched[i] == number)
+            return false;
+    *MT_HOST_ADD(pools->watched, pools->watched_count) = number;
+    return true;
+}
+
+uint64_t mt_private_pool_watched(struct mt_torch_memory *memory, mt_torch_stream stream, uint64_t first,
+                                 uint64_t second)
+{
+    struct mt_private_pools *pools = mt_torch_memory_pools(memory);
+    struct mt_live_run *run = mt_torch_memory_run(memory);
+    mt_lock_take(&pools->lock);
+    const uint64_t number = stream ^ (uint64_t)find_or_make(pools, first, second) << POOL_SHIFT;
+    const bool is_new = add_watched(pools, number);
+    mt_lock_give(&pools->lock);
+    if (is_new)
+        name_stream(run, &(struct mt_private_pool){.first = first, .second = second}, mt_live_note_stream(run, number));
+    return number;
+}
+
+/* ---- pools of a simulated card ---- */
 
 /* Returns the memory of a simulated card in use, whose pools can be asked for; NULL for another. */
 static struct mt_torch_memory *simulated_memory(int device)

@@ -1,5 +1,5 @@
-/* The private pools of a simulated card, as CUDA graphs and torch.cuda.MemPool of PyTorch make them: memory that serves no other
- * requests.
+/* The private pools of a card, as CUDA graphs and torch.cuda.MemPool of PyTorch make them: memory that serves no other requests. On a
+ * simulated card, our allocator has them:
  *
  *   PyTorch's pair ──memtrace_torch_pool_use──▶ number ──and a stream──▶ a stream of the allocator, with rules (alloc.h)
  *
@@ -24,6 +24,8 @@ struct mt_private_pools {
     struct mt_lock lock;
     struct mt_private_pool *pools;
     uint32_t count;
+    uint64_t *watched; /* streams of a watched allocator, as mt_private_pool_watched numbers them */
+    uint32_t watched_count;
 };
 
 void mt_private_pools_release(struct mt_private_pools *pools);
@@ -31,3 +33,7 @@ void mt_private_pools_release(struct mt_private_pools *pools);
 /* Finds the number of a stream for the card's allocator, or gives it one, with the rules of its pool. Fails as
  * mt_torch_card_stream. */
 mt_status mt_private_pool_stream(struct mt_torch_memory *memory, struct mt_torch_pooled_stream stream, mt_stream *out);
+
+/* Returns the number, for notes, of what a watched allocator's private pool has of a stream, and names it in the trace. */
+uint64_t mt_private_pool_watched(struct mt_torch_memory *memory, mt_torch_stream stream, uint64_t first,
+                                 uint64_t second);

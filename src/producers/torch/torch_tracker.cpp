@@ -57,9 +57,17 @@ template <typename T> T field(const trace_entry &entry, uint32_t offset)
 void on_entry(const trace_entry &entry)
 {
     const memtrace_torch_abi &abi = *mt_torch_watch_abi();
-    const mt_torch_entry read = {field<int32_t>(entry, abi.action_offset), field<int8_t>(entry, abi.device_offset),
-                                 field<uint64_t>(entry, abi.address_offset), field<uint64_t>(entry, abi.bytes_offset),
-                                 field<uint64_t>(entry, abi.stream_offset)};
+    mt_torch_entry read = {field<int32_t>(entry, abi.action_offset),
+                           field<int8_t>(entry, abi.device_offset),
+                           field<uint64_t>(entry, abi.address_offset),
+                           field<uint64_t>(entry, abi.bytes_offset),
+                           field<uint64_t>(entry, abi.stream_offset),
+                           0,
+                           0};
+    if (abi.pool_offset != 0) {
+        read.first = field<uint64_t>(entry, abi.pool_offset);
+        read.second = field<uint64_t>(entry, abi.pool_offset + sizeof read.first);
+    }
     mt_torch_watch_entry(&read);
 }
 

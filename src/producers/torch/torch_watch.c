@@ -134,12 +134,20 @@ static void store_outside(struct mt_live_run *run, int device)
 
 /* ---- entries ---- */
 
+/* Returns the number of an entry's stream, for notes: what a private pool has of a stream is another one. */
+static uint64_t stream_of(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
+{
+    if (entry->first == 0 && entry->second == 0)
+        return entry->stream;
+    return mt_private_pool_watched(memory, entry->stream, entry->first, entry->second);
+}
+
 /* Returns the block of an entry, labelled by what the calling thread does. */
 static struct mt_foreign_block describe(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
     const struct mt_foreign_block block = {.address = entry->address,
                                            .requested_bytes = entry->bytes,
-                                           .stream = entry->stream,
+                                           .stream = stream_of(memory, entry),
                                            .stack = mt_torch_memory_stack(memory)};
     const struct mt_torch_label label = mt_torch_operator_label(mt_torch_names_of_all());
     return mt_torch_memory_label(memory, block, &label);
@@ -168,13 +176,15 @@ static void keep(struct mt_torch_memory *memory, const struct mt_torch_entry *en
     pending = (struct pending){.memory = memory, .device = entry->device, .block = describe(memory, entry)};
 }
 
-static void map(struct mt_live_run *run, const struct mt_torch_entry *entry)
+static void map(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
 {
+    struct mt_live_run *run = mt_torch_memory_run(memory);
+    const uint64_t stream = stream_of(memory, entry);
     claim(entry->address, entry->bytes);
     if (entry->action == abi.segment_map)
-        mt_live_note_growth(run, entry->address, entry->bytes, entry->stream);
+        mt_live_note_growth(run, entry->address, entry->bytes, stream);
     else
-        mt_live_note_map(run, entry->address, entry->bytes, entry->stream);
+        mt_live_note_map(run, entry->address, entry->bytes, stream);
 }
 
 static void refuse(struct mt_torch_memory *memory, const struct mt_torch_entry *entry)
@@ -208,7 +218,7 @@ void mt_torch_watch_entry(const struct mt_torch_entry *entry)
     else if (entry->action == abi.free_requested)
         mt_live_note_give(run, entry->address);
     else if (entry->action == abi.segment_alloc || entry->action == abi.segment_map)
-        map(run, entry);
+        map(memory, entry);
     else if (entry->action == abi.segment_free || entry->action == abi.segment_unmap)
         mt_live_note_unmap(run, entry->address, entry->bytes);
     else if (entry->action == abi.oom)
@@ -239,7 +249,7 @@ void memtrace_torch_found_segment(int device, uint64_t address, uint64_t bytes, 
                                          .bytes = bytes,
                                          .stream = stream};
     if (memory != NULL)
-        map(mt_torch_memory_run(memory), &entry);
+        map(memory, &entry);
 }
 
 void memtrace_torch_found_block(int device, uint64_t address, uint64_t requested, uint64_t allocated, uint64_t stream)

@@ -22,6 +22,7 @@ extern "C" {
 struct mt_torch_entry {
     int action, device;
     uint64_t address, bytes, stream;
+    uint64_t first, second; /* the pair of numbers of the private pool; both 0: none */
 };
 
 /* Returns the ABI that memtrace_torch_watch was given. */

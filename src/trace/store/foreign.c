@@ -85,8 +85,8 @@ void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_st
     mt_number_map_put(&foreign->streams, stream, number);
 }
 
-/* Returns our number of a stream: 0 for 0, others from 1 as they come. The last number is shared by all that come after. */
-static mt_stream stream_number(struct mt_foreign *foreign, uint64_t handle)
+/* The number of 0 is 0, others have theirs from 1 as they come. The last number is shared by all that come after. */
+mt_stream mt_foreign_stream_number(struct mt_foreign *foreign, uint64_t handle)
 {
     uint64_t number;
     if (handle == 0)
@@ -156,7 +156,7 @@ void mt_foreign_map(struct mt_foreign *foreign, uint64_t time_ns, mt_addr addres
     foreign->counts.lost_gives += end_blocks(foreign, range);
     foreign->counts.lost_unmaps += mt_foreign_memory_bytes(foreign->memory, range) > 0;
     mt_foreign_memory_unmap(foreign->memory, range);
-    mt_foreign_memory_map(foreign->memory, range, stream_number(foreign, stream));
+    mt_foreign_memory_map(foreign->memory, range, mt_foreign_stream_number(foreign, stream));
 }
 
 void mt_foreign_unmap(struct mt_foreign *foreign, uint64_t time_ns, mt_addr address, uint64_t bytes)
@@ -201,7 +201,7 @@ void mt_foreign_take(struct mt_foreign *foreign, uint64_t time_ns, const struct 
     move_clock(foreign, time_ns);
     if (!accept_range(foreign, taken->address, bytes_of(taken), &block.range))
         return;
-    block.stream = stream_number(foreign, taken->stream);
+    block.stream = mt_foreign_stream_number(foreign, taken->stream);
     foreign->counts.lost_gives += end_blocks(foreign, block.range);
     place_block(foreign, &block);
     mt_address_map_add(&foreign->blocks, &block);
@@ -257,7 +257,7 @@ void mt_foreign_oom(struct mt_foreign *foreign, uint64_t time_ns, const struct m
 {
     move_clock(foreign, time_ns);
     mt_foreign_emit(&foreign->events, (struct mt_event){.kind = MT_EVENT_OOM,
-                                                        .stream = stream_number(foreign, request->stream),
+                                                        .stream = mt_foreign_stream_number(foreign, request->stream),
                                                         .requested_bytes = request->requested_bytes,
                                                         .label = request->label,
                                                         .span = request->span,

@@ -95,6 +95,9 @@ bool mt_foreign_find(const struct mt_foreign *foreign, mt_addr address, struct m
  * or none. */
 void mt_foreign_number_stream(struct mt_foreign *foreign, uint64_t stream, mt_stream number);
 
+/* Returns the number that a stream has, or gets now. */
+mt_stream mt_foreign_stream_number(struct mt_foreign *foreign, uint64_t stream);
+
 /* Emits a refused request, of which only requested_bytes, stream, label, span and stack count. */
 void mt_foreign_oom(struct mt_foreign *foreign, uint64_t time_ns, const struct mt_foreign_block *request);
 
