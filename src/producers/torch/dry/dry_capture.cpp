@@ -300,8 +300,10 @@ int memtrace_dry_capture_begin(uint64_t first, uint64_t second, uint64_t *out_gr
     }
     if (!mt_dry::HAS_STATE_PER_GRAPH)
         mt_dry::share_state(number);
-    if (!mt_dry::add_route(stream.device_index(), first, second, MEMTRACE_DRY_OF_CAPTURE, number))
+    if (!mt_dry::add_route(stream.device_index(), first, second, MEMTRACE_DRY_OF_CAPTURE, number)) {
+        mt_dry::free_state(number);
         return 1;
+    }
     const std::lock_guard<std::mutex> hold(state.lock);
     state.captures[number] = {mt_dry::place_of(stream), false};
     state.members[mt_dry::place_of(stream)] = number;
