@@ -56,6 +56,13 @@ IValue on_host(const IValue &result)
     return at::zeros(shape.sizes(), shape.options().device(c10::DeviceType::CPU));
 }
 
+/* True if a result is the seed or the offset of random numbers that a captured kernel draws. A replay reads them, so they lie on
+ * the card (native/transformers/cuda/attention.cu). */
+bool is_captured_seed(const IValue &result)
+{
+    return is_capturing() && result.toTensor().scalar_type() == c10::ScalarType::Long;
+}
+
 /* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. torchvision does not
  * tag its nms. */
 bool depends_on_values(const OperatorHandle &op)
@@ -110,7 +117,9 @@ Stack place_results(const call &call, twins *shapes, Stack results)
     const Stack of_meta = results;
     take_inside(
         call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i]); },
-        [&](size_t i) { results[i] = on_host(of_meta[i]); });
+        [&](size_t i) {
+            results[i] = is_captured_seed(of_meta[i]) ? shapes->real_of(of_meta[i]) : on_host(of_meta[i]);
+        });
     give_values(call, results);
     return results;
 }
