@@ -82,6 +82,15 @@ static const struct mt_field weights_fields[] = {
     MT_FIELDS_END,
 };
 static const struct mt_row_type weights_type = MT_ROW_TYPE(ROW, weights_fields);
+
+static const struct mt_field choice_fields[] = {
+    MT_TEXT(ROW, name, "name", "choice", "the kernel"),
+    MT_KNOWN(ROW, count, "count", "differing", "variants that requested other bytes than the first"),
+    MT_KNOWN(ROW, total, "total", "of", "variants"),
+    MT_FIELDS_OF(&place_type),
+    MT_FIELDS_END,
+};
+static const struct mt_row_type choice_type = MT_ROW_TYPE(ROW, choice_fields);
 #undef ROW
 
 #define ROW struct mt_caveat_lists
@@ -95,6 +104,7 @@ static const struct mt_field lists_fields[] = {
     LIST(ASSUMED, "assumed", &assumed_type, "values that were not computed"),
     LIST(GROWTH, "growth", &growth_type, "memory that grows with each iteration: an estimate"),
     LIST(WEIGHTS, "weights", &weights_type, "models whose weights were made from the configuration"),
+    LIST(CHOICE, "choices", &choice_type, "kernels of which a card takes the fastest variant; the first was used"),
     MT_FIELDS_END,
 };
 const struct mt_row_type mt_caveat_lists_type = MT_ROW_TYPE(ROW, lists_fields);

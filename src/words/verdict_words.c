@@ -163,6 +163,15 @@ static void add_growth(const struct mt_caveat *caveat, struct mt_text *out)
     add_place(caveat, out);
 }
 
+/* Adds "attention (train.py:12) of 8 (2 would request other bytes)". */
+static void add_choice(const struct mt_caveat *caveat, struct mt_text *out)
+{
+    add_named(caveat, out);
+    mt_text_add(out, " of %" PRId64, caveat->total);
+    if (caveat->count > 0)
+        mt_text_add(out, " (%" PRId64 " would request other bytes)", caveat->count);
+}
+
 /* How a kind of caveat is said: "shortened: training loader (train.py:15) 3 of 100; see --steps all". */
 static const struct kind_words {
     const char *begin, *end;
@@ -174,6 +183,7 @@ static const struct kind_words {
     [MT_CAVEAT_ASSUMED] = {"values that were not computed", "; see --assume", add_assumed},
     [MT_CAVEAT_GROWTH] = {"live memory grows", "", add_growth},
     [MT_CAVEAT_WEIGHTS] = {"weights from the configuration, not from a checkpoint", "", add_named},
+    [MT_CAVEAT_CHOICE] = {"a card takes the fastest variant, here the first was used", "", add_choice},
 };
 
 static void add_list(const struct mt_caveat_list *list, const struct kind_words *words, struct mt_text *out)
@@ -195,8 +205,18 @@ void mt_verdict_add_caveats(const struct mt_verdict_row *row, struct mt_text *ou
             add_list(&row->caveats.of[kind], &kinds[kind], out);
 }
 
+/* True if a variant that was not used requests other bytes. */
+static bool has_differing_choice(const struct mt_caveat_list *choices)
+{
+    for (size_t i = 0; i < choices->count; i++)
+        if (choices->rows[i].count > 0)
+            return true;
+    return false;
+}
+
 bool mt_verdict_is_uncertain(const struct mt_verdict_row *row)
 {
     const struct mt_caveat_list *of = row->caveats.of;
-    return of[MT_CAVEAT_UNKNOWN].count > 0 || of[MT_CAVEAT_NOT_RUN].count > 0 || of[MT_CAVEAT_GROWTH].count > 0;
+    return of[MT_CAVEAT_UNKNOWN].count > 0 || of[MT_CAVEAT_NOT_RUN].count > 0 || of[MT_CAVEAT_GROWTH].count > 0 ||
+           has_differing_choice(&of[MT_CAVEAT_CHOICE]);
 }

@@ -12,6 +12,8 @@
  *   unknown    the scratch memory of operator `name` is unknown; it was called `count` times, with results of `bytes`
  *   assumed    a value that was not computed was read by `name` ("a number"); it was assumed to be `value`, `count` times
  *   weights    the weights of the model `name` were made from its configuration, without its checkpoint
+ *   choice     a card takes the fastest of `total` variants of `name`, a kernel; the first was used, and `count` of the others
+ *              requested other bytes than it
  *   growth     memory grows by `bytes` an iteration, and the card is full at iteration `count`: an estimate */
 #define MT_CAVEAT_KINDS(X)                                                                                             \
     X(SHORTENED, "shortened")                                                                                          \
@@ -19,7 +21,8 @@
     X(UNKNOWN, "unknown")                                                                                              \
     X(ASSUMED, "assumed")                                                                                              \
     X(GROWTH, "growth")                                                                                                \
-    X(WEIGHTS, "weights")
+    X(WEIGHTS, "weights")                                                                                              \
+    X(CHOICE, "choice")
 
 #define X(name, text) MT_CAVEAT_##name,
 typedef enum mt_caveat_kind { MT_CAVEAT_KINDS(X) MT_CAVEAT_KIND_COUNT } mt_caveat_kind;

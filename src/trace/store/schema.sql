@@ -138,12 +138,12 @@ CREATE TABLE IF NOT EXISTS outside (
 -- Facts that make the figures of a run less than complete or less than certain. Numbers are NULL where they say nothing.
 CREATE TABLE IF NOT EXISTS caveat (
     run INTEGER NOT NULL,
-    kind TEXT NOT NULL,              -- shortened, not_run, unknown, assumed, growth, weights
+    kind TEXT NOT NULL,              -- shortened, not_run, unknown, assumed, growth, weights, choice
     name TEXT NOT NULL,              -- what was cut, the call, the operator, how a value left its tensor
     file TEXT NOT NULL,              -- "": not known
     line INTEGER NOT NULL,           -- 0: not known
-    count INTEGER,                   -- pieces done, calls, reads; of growth, the iteration at which the card is full
-    total INTEGER,                   -- pieces that there are
+    count INTEGER,                   -- pieces done, calls, reads, variants that differ; of growth, the iteration that fills the card
+    total INTEGER,                   -- pieces or variants that there are
     bytes INTEGER,                   -- of the operator's results; of growth, an iteration
     value REAL,                      -- that was assumed
     PRIMARY KEY (run, kind, name, file, line)
