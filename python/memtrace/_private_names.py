@@ -1,4 +1,5 @@
-"""The names of PyTorch that memtrace replaces or relies on and that PyTorch does not document: one table, one way to replace them.
+"""The names of PyTorch and Triton that memtrace replaces or relies on and that they do not document: one table, one way to replace
+them.
 
     if has("archives"):                              # False, with a note, where this PyTorch lacks a name of the part
         wrap("torch.serialization._save", save)      # fails for a name that is not in the table
@@ -14,6 +15,7 @@ from typing import Any, Callable, NamedTuple
 
 from .recording.handover import tell
 
+LIBRARIES = {"torch": "PyTorch", "triton": "Triton"}
 OLDEST, NEWEST = (2, 6), (2, 15)  # of the versions that tests/python/versions.sh has tried
 
 
@@ -90,6 +92,16 @@ PARTS = {
     "loaders": Part("dry/loops.py", (
         "torch.utils.data.DataLoader.__iter__", "torch.utils.data.dataloader._BaseDataLoaderIter.__next__"),
         "loops over loaders are not shortened"),
+    "Triton's kernels": Part("dry/triton_kernels.py", (
+        "triton.backends.backends", "triton.backends.nvidia.driver.CudaUtils", "triton.backends.nvidia.driver.CudaLauncher",
+        "triton.compiler.compile(src,target,options)", "triton.compiler.CompiledKernel._init_handles(self)",
+        "triton.compiler.CompiledKernel.launch_metadata(self,grid,stream)"), "kernels of Triton can't be launched"),
+    "Triton's benchmarks": Part("dry/triton_tuning.py", (
+        "triton.testing.do_bench(fn,warmup,rep)", "triton.testing.do_bench_cudagraph(fn,rep)",
+        "triton.runtime.autotuner.Autotuner.prune_configs(self,kwargs)", "triton.runtime.autotuner.Autotuner._bench(self)",
+        "triton.runtime.autotuner.get_cache_manager?"), "autotuning takes as many launches as on a card, and is not in the verdict"),
+    "Triton's interpreter": Part("dry/triton_kernels.py", (
+        "triton.runtime.interpreter.GridExecutor.__call__",), "interpreted kernels read memory that a simulated card does not have"),
 }
 
 
@@ -130,6 +142,8 @@ LAYOUTS = (
     Layout("`torch._C._current_graph_task_id`, `torch._fused_sdp_choice`, `autocast._enabled`", "dry/changes.py", "none",
            "`memtrace fit` can't try a change"),
     Layout("`OpOverload._schema`", "dry/quantized.py", "none", "bitsandbytes can't be imported"),
+    Layout("Triton's `CompiledKernel`: attributes `module`, `function`, `packed_metadata`, `_run`, the parameters of its launcher. "
+           "`JITFunction`: `parse`, `params`, `arg_names`", "dry/triton_kernels.py", "none", "a launch fails, with the name"),
     Layout("`_flex_attention_hop_wrapper`", "dry/flex.py", "compared with a function's name",
            "FlexAttention runs as uncompiled"),
 )
@@ -194,13 +208,14 @@ def obstacle_of(name: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def has(part: str) -> bool:
-    """True if this PyTorch has all names of a part. Otherwise prints a note, once, or fails with Missing for a part that is
-    needed."""
+    """True if this PyTorch, or Triton, has all names of a part. Otherwise prints a note, once, or fails with Missing for a part
+    that is needed."""
     row = PARTS[part]
     obstacle = next(filter(None, map(obstacle_of, row.names)), "")
     if not obstacle:
         return True
-    words = f"PyTorch {original_of('torch.__version__')} {obstacle}: {row.without}"
+    library = row.names[0].partition(".")[0]
+    words = f"{LIBRARIES[library]} {original_of(library + '.__version__')} {obstacle}: {row.without}"
     if row.is_needed:
         raise Missing(f"{words}; {spelling(OLDEST)} to {spelling(NEWEST)} were tried")
     tell(words)

@@ -31,7 +31,15 @@ def now_of(counted: str) -> int:
     return (COUNTED.index(counted) * len(POOLS) + POOLS.index("all")) * 3
 
 
-LIVE, RESERVED = now_of("allocated_bytes"), now_of("reserved_bytes")
+LIVE, RESERVED, REQUESTED = now_of("allocated_bytes"), now_of("reserved_bytes"), now_of("requested_bytes")
+
+# Shared memory that a block can use at most, and of a multiprocessor, in KiB, by compute capability (CUDA C++ programming guide,
+# technical specifications). Of an unlisted capability: the greatest listed one below it.
+SHARED_KIB = {70: (96, 96), 75: (64, 64), 80: (163, 164), 86: (99, 100), 87: (163, 164), 89: (99, 100), 90: (227, 228), 120: (99, 100)}
+
+
+def shared_kib(capability: int) -> tuple[int, int]:
+    return SHARED_KIB[max((each for each in SHARED_KIB if each <= capability), default=min(SHARED_KIB))]
 
 
 class Cards:
@@ -71,13 +79,14 @@ class Cards:
 
     def properties(self, device: int) -> Any:
         card = self.description
+        of_block, of_multiprocessor = shared_kib(card.capability)
         return Properties(
             name=card.name.decode(), major=card.capability // 10, minor=card.capability % 10,
             total_memory=card.total_bytes, multi_processor_count=card.multiprocessors,
             max_threads_per_multi_processor=card.threads_per_multiprocessor, warp_size=32, regs_per_multiprocessor=65536,
             is_integrated=0, is_multi_gpu_board=0, L2_cache_size=50 * MIB, gcnArchName="", uuid="",
-            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
-            shared_memory_per_multiprocessor=228 << 10)
+            shared_memory_per_block=48 << 10, shared_memory_per_block_optin=of_block << 10,
+            shared_memory_per_multiprocessor=of_multiprocessor << 10)
 
     def check(self, device: int) -> None:
         """Fails if there is no such card, with the words of PyTorch's allocator."""
@@ -111,6 +120,10 @@ class Cards:
         """Returns the bytes of live blocks and of segments, of all cards."""
         numbers = [self.counters(device) for device in range(self.count)]
         return sum(one[LIVE] for one in numbers), sum(one[RESERVED] for one in numbers)
+
+    def requested_bytes(self) -> int:
+        """Returns the bytes that were requested so far, of all cards."""
+        return sum(int(self.counters(device)[REQUESTED + 2]) for device in range(self.count))
 
     def least_free(self) -> int:
         """Returns the free bytes of the card in use that has the least."""

@@ -25,7 +25,7 @@ from ..recording import stacks
 from ..recording.allocator import OUT_OF_MEMORY, close_at_exit
 from ..recording.handover import RANKS, tell, trace_of_rank
 from ..recording.watching import Watcher
-from . import driver, files, pretrained, ranks, replaced, simulated, trainers
+from . import driver, files, pretrained, ranks, replaced, simulated, trainers, triton_kernels, triton_tuning
 from .coverage import Coverage
 from .loops import Loops, follow_loaders
 from .places import Place
@@ -110,6 +110,8 @@ class DryWatcher(Watcher):
 
     def close(self, outcome: int = 0) -> None:
         self.progress.clear()
+        if lacks_triton(self.error):
+            tell("this Python has no Triton, which the program needs: pip install triton (it needs no card)")
         self.store_facts(outcome)
         call = self.library.memtrace_torch_driver_failure()
         if outcome and call:
@@ -136,6 +138,9 @@ class DryWatcher(Watcher):
             self.caveat("assumed", name, place, assumed.reads, value=assumed.value)
         for model in pretrained.made:
             self.caveat("weights", model.name, model.place)
+        for kernel, choice in triton_tuning.choices.items():
+            if choice.configurations > 1:
+                self.caveat("choice", kernel.name, kernel.place, choice.differing, choice.configurations)
         self.library.memtrace_torch_ended_by((self.ended_by or ending_of(outcome, self.error)).encode())
 
     def store_not_run(self) -> None:
@@ -153,6 +158,15 @@ def ending_of(outcome: int, error: Optional[BaseException]) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "signal"
     return {0: "program", OUT_OF_MEMORY: "out of memory"}.get(outcome, "error")
+
+
+def lacks_triton(error: Optional[BaseException]) -> bool:
+    """True if a program failed since Triton, which comes with PyTorch for CUDA alone, could not be imported."""
+    while error is not None:
+        if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "triton":
+            return "triton" not in sys.modules or sys.modules["triton"] is None
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def end_at_once(watcher: DryWatcher) -> None:
@@ -259,6 +273,7 @@ def prepare(has_changes: bool) -> DryWatcher:
     ranks.install()
     follow_loaders(watcher.loops)
     trainers.follow(watcher.loops)
+    triton_kernels.begin(cards)
     return watcher
 
 
