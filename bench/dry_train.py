@@ -16,6 +16,7 @@ import dry_graph_models  # noqa: F401 (lists its programs)
 import dry_library_models
 import dry_own_models  # noqa: F401 (lists its programs)
 import dry_quantized_models  # noqa: F401
+import dry_triton_models  # noqa: F401 (lists its programs)
 import dry_value_models  # noqa: F401
 import torch
 from dry_stage import PEAK_STEPS, PROGRAMS, STEPS, Program, Stage
