@@ -1,4 +1,4 @@
-/* What PyTorch's operators take inside: figures that were measured on an H200, and properties that hold for all. */
+/* What operators take inside: figures that were measured on an H200, and properties that hold for all. */
 #include "operators/operator_plan.h"
 
 #include "device/card.h"
@@ -325,6 +325,40 @@ static void an_operator_is_found_in_place_or_not(void **state)
     assert_null(mt_operator_find("aten::no_such_operator"));
 }
 
+static void operators_of_other_libraries_have_their_namespace(void **state)
+{
+    (void)state;
+    assert_non_null(mt_operator_find("torchvision::nms"));
+    assert_null(mt_operator_find("nms"));
+    assert_null(mt_operator_find("other::nms"));
+}
+
+/* Of 1,000 boxes: scores and their order, sorted boxes, 16 words of bits for each, and the indices that come from the host. */
+static void boxes_are_sorted_and_compared(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "torchvision::nms"};
+    add_tensor(&made, "dets", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){1000, 4});
+    add_tensor(&made, "scores", MT_SCALAR_FLOAT, FLOAT, 1, (int64_t[]){1000});
+    add_output(&made, MT_SCALAR_LONG, LONG, 1, (int64_t[]){1000});
+    assert_takes(&made, 6, (int64_t[]){4000, 8000, 8000, 16000, 128000, 8000});
+}
+
+/* Two texts of 1,000 words, 8 heads of 64, and 2 heads of keys: row sums are a result; the query's gradient is gathered in
+ * fp32, and keys and values have one for each head. */
+static void the_librarys_flash_attention_gathers_gradients(void **state)
+{
+    (void)state;
+    struct made made = {.call.name = "flash_attn::_flash_attn_backward"};
+    const int64_t gathered = 2 * 1024 * 8 * 64 * 4, expanded = 2 * 1000 * 8 * 64 * 2;
+    add_tensor(&made, "q", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 8, 64});
+    add_tensor(&made, "k", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 2, 64});
+    add_tensor(&made, "dq", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 8, 64});
+    add_tensor(&made, "dk", MT_SCALAR_BF16, NARROW, 4, (int64_t[]){2, 1000, 2, 64});
+    add_output(&made, MT_SCALAR_FLOAT, FLOAT, 3, (int64_t[]){2, 8, 1024});
+    assert_takes(&made, 3, (int64_t[]){gathered, expanded, expanded});
+}
+
 static void no_operator_stands_twice_in_the_table(void **state)
 {
     (void)state;
@@ -633,6 +667,9 @@ int main(void)
         cmocka_unit_test(arguments_are_found_by_their_names),
         cmocka_unit_test(a_workspace_is_what_is_configured),
         cmocka_unit_test(an_operator_is_found_in_place_or_not),
+        cmocka_unit_test(operators_of_other_libraries_have_their_namespace),
+        cmocka_unit_test(boxes_are_sorted_and_compared),
+        cmocka_unit_test(the_librarys_flash_attention_gathers_gradients),
         cmocka_unit_test(no_operator_stands_twice_in_the_table),
         cmocka_unit_test(a_running_sum_casts_truths_and_scans_one_dimension),
         cmocka_unit_test(attention_is_chosen_as_the_card_would),

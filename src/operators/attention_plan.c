@@ -2,7 +2,7 @@
  *
  * Sizes are B (batch), H (heads), S (sequence) and D (head) of the query; K of the key. Rules of the choice: sdp_utils.cpp of
  * aten/src/ATen/native/transformers/cuda; of cuDNN as the versions from 9.9 on. */
-#include "operators/operator_plan.h"
+#include "operators/attention_sizes.h"
 
 #include <string.h>
 
@@ -17,19 +17,15 @@ enum {
     EFFICIENT_MOST_SPLITS = 200
 };
 
-struct sizes {
-    int64_t B, H, S, D, K, key_heads, item_bytes;
-};
-
-static struct sizes sizes_of(const struct mt_operand *query, const struct mt_operand *key)
+static struct mt_attention_sizes sizes_of(const struct mt_operand *query, const struct mt_operand *key)
 {
-    return (struct sizes){.B = query->sizes[0],
-                          .H = query->sizes[1],
-                          .S = query->sizes[2],
-                          .D = query->sizes[3],
-                          .K = key->sizes[2],
-                          .key_heads = key->sizes[1],
-                          .item_bytes = query->item_bytes};
+    return (struct mt_attention_sizes){.B = query->sizes[0],
+                                       .H = query->sizes[1],
+                                       .S = query->sizes[2],
+                                       .D = query->sizes[3],
+                                       .K = key->sizes[2],
+                                       .key_heads = key->sizes[1],
+                                       .item_bytes = query->item_bytes};
 }
 
 static bool has_heads(const struct mt_operand *query, const struct mt_operand *key)
@@ -147,7 +143,7 @@ MT_RULE(cudnn_backward)
     mt_inner_outputs(plan, call, 0);
     if (!has_heads(query, key))
         return;
-    const struct sizes s = sizes_of(query, key);
+    const struct mt_attention_sizes s = sizes_of(query, key);
     int64_t bytes = MT_PRODUCT(s.B, s.H, s.S, s.D + 1, MT_FLOAT_BYTES) + CUDNN_LEAST;
     if (s.key_heads < s.H)
         bytes += MT_PRODUCT(2, s.B, s.H, s.K, s.D, s.item_bytes);
@@ -156,7 +152,7 @@ MT_RULE(cudnn_backward)
 
 /* ---- flash ---- */
 
-static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
+int64_t mt_flash_splits(const struct mt_card *card, const struct mt_attention_sizes *s)
 {
     const int64_t columns = s->D <= 64 ? 256 : s->D <= 128 ? 128 : 64;
     const int64_t tiles = s->B * s->H * mt_divide_up(s->S, FLASH_ROWS), slots = 2 * (int64_t)card->multiprocessors;
@@ -180,7 +176,7 @@ static int64_t splits_of_keys(const struct mt_card *card, const struct sizes *s)
     return 1;
 }
 
-static int64_t padded_head(int64_t D)
+int64_t mt_flash_head(int64_t D)
 {
     return D > 192 ? FLASH_MOST_HEAD : mt_round_up(D, D > 128 ? 64 : 32);
 }
@@ -192,11 +188,11 @@ MT_RULE(flash_forward)
     mt_inner_output(plan, 0);
     mt_inner_output(plan, 1);
     if (has_heads(query, key) && mt_call_number(call, "dropout_p", 0) == 0) {
-        const struct sizes s = sizes_of(query, key);
-        const int64_t splits = splits_of_keys(plan->card, &s);
+        const struct mt_attention_sizes s = sizes_of(query, key);
+        const int64_t splits = mt_flash_splits(plan->card, &s);
         if (splits > 1) {
             sums = mt_inner_take(plan, MT_PRODUCT(splits, s.B, s.H, s.S, MT_FLOAT_BYTES));
-            parts = mt_inner_take(plan, MT_PRODUCT(splits, s.B, s.H, s.S, padded_head(s.D), MT_FLOAT_BYTES));
+            parts = mt_inner_take(plan, MT_PRODUCT(splits, s.B, s.H, s.S, mt_flash_head(s.D), MT_FLOAT_BYTES));
         }
     }
     mt_inner_outputs(plan, call, 2);
@@ -227,9 +223,9 @@ static void copy_by_rows(struct mt_operator_plan *plan, const struct mt_operand 
 }
 
 /* Takes what the kernel keeps while it runs. */
-static void run_flash_backward(struct mt_operator_plan *plan, const struct sizes *s)
+static void run_flash_backward(struct mt_operator_plan *plan, const struct mt_attention_sizes *s)
 {
-    const int64_t rows = mt_round_up(s->S, 128), head = padded_head(s->D);
+    const int64_t rows = mt_round_up(s->S, 128), head = mt_flash_head(s->D);
     const bool is_grouped = s->key_heads < s->H;
     mt_inner_take(plan, MT_PRODUCT(s->B, s->H, rows, MT_FLOAT_BYTES));
     mt_inner_take(plan, MT_PRODUCT(s->B, rows, s->H, head, MT_FLOAT_BYTES));
@@ -247,7 +243,7 @@ MT_RULE(flash_backward)
     copy_by_rows(plan, mt_call_tensor(call, "out"), is_swapped);
     mt_inner_outputs(plan, call, 0);
     if (has_heads(query, key)) {
-        const struct sizes s = sizes_of(query, key);
+        const struct mt_attention_sizes s = sizes_of(query, key);
         run_flash_backward(plan, &s);
     }
 }
@@ -270,7 +266,7 @@ MT_RULE(efficient_forward)
 
 /* The tiles in which blocks gather the query's gradient: heads of up to 64 in squares, wider ones in one column up to 128, and in
  * columns of 64 beyond. The kernel of 16 bits has twice the rows for more than 64. */
-static int64_t gathered_bytes(const struct sizes *s, bool is_narrow)
+static int64_t gathered_bytes(const struct mt_attention_sizes *s, bool is_narrow)
 {
     const int64_t wide = 2 * EFFICIENT_TILE, tall = is_narrow ? wide : EFFICIENT_TILE;
     const int64_t height = s->D <= EFFICIENT_TILE ? EFFICIENT_TILE : s->D <= wide ? tall : wide;
@@ -281,7 +277,7 @@ static int64_t gathered_bytes(const struct sizes *s, bool is_narrow)
 
 /* In 16 bits, heads of more than 128 do not fit into registers: the gradients of keys and values are summed in memory, by as many
  * groups of blocks as keys have tiles, but at most 200 for all heads. */
-static int64_t summed_bytes(const struct sizes *s)
+static int64_t summed_bytes(const struct mt_attention_sizes *s)
 {
     const int64_t tiles = mt_divide_up(s->K, EFFICIENT_TILE), most = EFFICIENT_MOST_SPLITS / (s->B * s->H);
     const int64_t splits = most < 1 ? 1 : tiles < most ? tiles : most;
@@ -297,7 +293,7 @@ MT_RULE(efficient_backward)
     mt_inner_outputs(plan, call, 0);
     if (!has_heads(query, key) || out == NULL)
         return;
-    const struct sizes s = sizes_of(query, key);
+    const struct mt_attention_sizes s = sizes_of(query, key);
     const int64_t row_bytes = MT_PRODUCT(s.B, s.H, s.S, MT_FLOAT_BYTES);
     int rows;
     if (mt_operand_is_narrow(query)) {

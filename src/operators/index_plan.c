@@ -211,24 +211,20 @@ MT_RULE(index_put)
 static void sort_twice(struct mt_operator_plan *plan, const struct mt_operand *self)
 {
     const int64_t n = self->elements, places = MT_PRODUCT(n, COUNT_BYTES);
-    mt_inner_take(plan, places);
-    mt_inner_take(plan, places);
+    const int first = mt_inner_take(plan, places), second = mt_inner_take(plan, places);
     const int keys = mt_inner_take(plan, MT_PRODUCT(n, self->item_bytes));
     mt_inner_use(plan, mt_cub_sort_bytes(n, self->item_bytes, COUNT_BYTES, self->item_bytes));
     mt_inner_give(plan, keys);
     const int64_t tiles = mt_divide_up(n, SORT_TILE_SEGMENT);
     mt_inner_use(plan, MT_PRODUCT(tiles, SORT_DIGITS, MT_FLOAT_BYTES) + MT_PRODUCT(SORT_DIGITS, COUNT_BYTES) +
                            CUB_FIXED_BYTES);
+    mt_inner_give(plan, second);
+    mt_inner_give(plan, first);
 }
 
-/* sort: rows of up to 4,096 elements have their places alone; longer ones are sorted by CUB. */
-MT_RULE(sort)
+void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *self, int64_t row)
 {
-    const struct mt_operand *self = mt_call_tensor(call, "self");
-    mt_inner_outputs(plan, call, 0);
-    if (self == NULL || self->dims == 0 || self->elements == 0)
-        return;
-    const int64_t row = self->sizes[mt_call_dimension(call, self, -1)], rows = self->elements / row;
+    const int64_t rows = self->elements / row;
     if (row <= SORT_FEW) {
         mt_inner_use(plan, MT_PRODUCT(row, COUNT_BYTES));
         return;
@@ -237,8 +233,17 @@ MT_RULE(sort)
         sort_twice(plan, self);
         return;
     }
-    mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES)); /* their places */
+    const int places = mt_inner_take(plan, MT_PRODUCT(self->elements, COUNT_BYTES));
     const int64_t many = MT_PRODUCT(self->elements, self->item_bytes + COUNT_BYTES) + CUB_ALIGNMENT - 1;
     mt_inner_use(plan,
                  rows > 1 ? many : mt_cub_sort_bytes(self->elements, self->item_bytes, COUNT_BYTES, self->item_bytes));
+    mt_inner_give(plan, places);
+}
+
+MT_RULE(sort)
+{
+    const struct mt_operand *self = mt_call_tensor(call, "self");
+    mt_inner_outputs(plan, call, 0);
+    if (self != NULL && self->dims > 0 && self->elements > 0)
+        mt_inner_sort(plan, self, self->sizes[mt_call_dimension(call, self, -1)]);
 }

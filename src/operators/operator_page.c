@@ -8,7 +8,8 @@ static const char introduction[] =
     "allocate "
     "in addition to their results ([dry-run.md](dry-run.md#what-operators-take-inside)). Sources are files of PyTorch "
     "2.7, "
-    "unless they say so. *Checked on* names the cards on which the bytes were measured, under 2.11 and CUDA 13.0. "
+    "unless they say so; of operators with a namespace, files of their library in 2026. *Checked on* names the cards "
+    "on which the bytes were measured, under 2.11 and CUDA 13.0. "
     "memtrace "
     "generates this page from its table, `src/operators/operator_table.c`.\n";
 

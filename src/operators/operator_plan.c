@@ -31,12 +31,11 @@ const struct mt_operator_row *mt_operator_find(const char *name)
 {
     static const char ATEN[] = "aten::";
     char word[LONGEST_NAME];
-    if (strncmp(name, ATEN, sizeof ATEN - 1) != 0)
-        return NULL;
-    const size_t length = strlen(name) - (sizeof ATEN - 1);
+    const char *begin = strncmp(name, ATEN, sizeof ATEN - 1) == 0 ? name + sizeof ATEN - 1 : name;
+    const size_t length = strlen(begin);
     if (length == 0 || length >= sizeof word)
         return NULL;
-    memcpy(word, name + sizeof ATEN - 1, length + 1);
+    memcpy(word, begin, length + 1);
     const struct mt_operator_row *row = find_word(word, length);
     if (row != NULL || word[length - 1] != '_')
         return row;

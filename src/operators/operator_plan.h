@@ -1,4 +1,4 @@
-/* What PyTorch's operators take inside on a card, beside their results: one table, whose rows are pure functions of the call's
+/* What operators of PyTorch and of well-known libraries take inside on a card, beside their results: one table, whose rows are pure functions of the call's
  * shapes and of the card. */
 #pragma once
 
@@ -21,12 +21,14 @@ struct mt_operator_plan {
 
 typedef void mt_operator_rule(struct mt_operator_plan *plan, const struct mt_operator_call *call);
 
-/* A row of the table. `names` are operators without "aten::", between blanks. The rule of those that take nothing is NULL. */
+/* A row of the table. `names` are operators between blanks: PyTorch's without "aten::", others with their namespace. The rule of
+ * those that take nothing is NULL. */
 struct mt_operator_row {
     const char *names;
     mt_operator_rule *rule;
-    const char *takes;   /* in words */
-    const char *source;  /* in PyTorch's tree, 2.7 unless it says so */
+    const char *takes; /* in words */
+    const char
+        *source; /* in PyTorch's tree, 2.7 unless it says so; in the library's, of 2026, for another's operator */
     const char *checked; /* on what; "": not measured */
 };
 
@@ -69,6 +71,10 @@ void mt_inner_guess(struct mt_operator_plan *plan);
 
 /* Adds the partial results and counters of a reduction (operator_memory.h), which are there while its kernel runs. */
 void mt_inner_stage(struct mt_operator_plan *plan, const struct mt_reduction *reduction);
+
+/* Adds what sorting takes along a dimension of `row` elements: rows of up to 4,096 have their places alone; longer ones are
+ * sorted by CUB. The tensor is not empty. */
+void mt_inner_sort(struct mt_operator_plan *plan, const struct mt_operand *tensor, int64_t row);
 
 /* Adds OUTPUT for the results from `first` on. */
 void mt_inner_outputs(struct mt_operator_plan *plan, const struct mt_operator_call *call, int first);

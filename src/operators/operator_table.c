@@ -1,8 +1,10 @@
-/* The table of operators: what each takes inside, where PyTorch says so, and on what it was checked. docs/dry-run.md explains
+/* The table of operators: what each takes inside, where its source says so, and on what it was checked. docs/dry-run.md explains
  * it. An operator that is not here is counted by a dry run. */
 #include "operators/operator_plan.h"
 
 #define CUDA_FOLDER "aten/src/ATen/native/cuda/"
+#define FLASH_FILE "flash-attention: csrc/flash_attn/flash_api.cpp"
+#define VISION_FOLDER "torchvision/csrc/ops/cuda/"
 #define ATTENTION_FOLDER "aten/src/ATen/native/transformers/cuda/"
 
 mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt_rule_reduce, mt_rule_reduce_pair,
@@ -15,7 +17,9 @@ mt_operator_rule mt_rule_matmul, mt_rule_addmm, mt_rule_sum, mt_rule_extreme, mt
     mt_rule_recurrent, mt_rule_recurrent_backward, mt_rule_count, mt_rule_sort, mt_rule_softmax,
     mt_rule_softmax_backward, mt_rule_index_put, mt_rule_dropout, mt_rule_batch_norm, mt_rule_batch_norm_reduce,
     mt_rule_batch_norm_backward, mt_rule_cudnn_batch_norm, mt_rule_nonzero, mt_rule_unique, mt_rule_unique_run,
-    mt_rule_masked_scatter, mt_rule_repeat, mt_rule_permutation;
+    mt_rule_masked_scatter, mt_rule_repeat, mt_rule_permutation, mt_rule_flash_library_forward,
+    mt_rule_flash_library_varlen_forward, mt_rule_flash_library_backward, mt_rule_nms, mt_rule_boxes,
+    mt_rule_boxes_backward, mt_rule_deform_convolution;
 
 const struct mt_operator_row mt_operator_rows[] = {
     {"mm bmm dot vdot _int_mm", mt_rule_matmul, "cuBLAS's workspace, for each thread and stream, for ever",
@@ -126,6 +130,20 @@ const struct mt_operator_row mt_operator_rows[] = {
     {"_index_put_impl", mt_rule_index_put, "where it adds: places of elements, and their sort",
      CUDA_FOLDER "Indexing.cu:508", "H200"},
     {"native_dropout", mt_rule_dropout, "nothing; the mask comes first", CUDA_FOLDER "Dropout.cu:389", "H100, H200"},
+    {"flash_attn::_flash_attn_forward", mt_rule_flash_library_forward, "partial results where the keys are split",
+     FLASH_FILE ":369", ""},
+    {"flash_attn::_flash_attn_varlen_forward", mt_rule_flash_library_varlen_forward,
+     "nothing; of one row for each sequence, it is not known", FLASH_FILE ":539", ""},
+    {"flash_attn::_flash_attn_backward flash_attn::_flash_attn_varlen_backward", mt_rule_flash_library_backward,
+     "the query's gradient in fp32, gradients of grouped heads", FLASH_FILE ":801", ""},
+    {"torchvision::nms", mt_rule_nms, "sorted boxes, and one bit for each pair of boxes", VISION_FOLDER "nms_kernel.cu",
+     ""},
+    {"torchvision::roi_align", mt_rule_boxes, "copies of inputs that are not contiguous",
+     VISION_FOLDER "roi_align_kernel.cu", ""},
+    {"torchvision::_roi_align_backward", mt_rule_boxes_backward, "a copy of boxes that are not contiguous",
+     VISION_FOLDER "roi_align_kernel.cu", ""},
+    {"torchvision::deform_conv2d", mt_rule_deform_convolution,
+     "the result twice, and the samples of up to 32 images for each tap", VISION_FOLDER "deform_conv2d_kernel.cu", ""},
     {"_fused_rms_norm _log_softmax_backward_data "
      "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss_backward "
      "native_dropout_backward embedding cat gather index index_select scatter "
@@ -149,6 +167,10 @@ const struct mt_operator_row mt_operator_rows[] = {
      "smooth_l1_loss_backward binary_cross_entropy_backward _prelu_kernel _prelu_kernel_backward rrelu_with_noise i0",
      NULL, "nothing: elementwise", CUDA_FOLDER "Loops.cuh", "H100, H200: in the reference programs"},
     {"index_copy", NULL, "nothing", "aten/src/ATen/native/TensorAdvancedIndexing.cpp", ""},
+    {"_C::rms_norm _C::fused_add_rms_norm _C::silu_and_mul _C::mul_and_silu _C::gelu_and_mul _C::gelu_tanh_and_mul "
+     "_C::fatrelu_and_mul _C::gelu_new _C::gelu_fast _C::gelu_quick _C::rotary_embedding",
+     NULL, "nothing: they write into their arguments",
+     "vllm: csrc/layernorm_kernels.cu, activation_kernels.cu, pos_encoding_kernels.cu", ""},
     {"fill zero normal uniform random bernoulli exponential eye full ones zeros", NULL, "nothing: they fill",
      CUDA_FOLDER "FillKernel.cu, DistributionTemplates.h", "H100, H200"},
     {"view _unsafe_view _reshape_alias as_strided resize set expand permute transpose t alias detach slice select "
