@@ -58,6 +58,10 @@ PARTS = {
     "operators": Part("dry/simulated.py", (
         "torch._C._dispatch_get_registrations_for_dispatch_key(dispatch_key)",),
         "operators of a CUDA build alone run as others do"),
+    "custom operators": Part("dry/custom.py", (
+        "torch.library.Library.impl(self,op_name,fn,dispatch_key)",
+        "torch._library.fake_impl.construct_meta_kernel(qualname,fake_impl_holder)", "torch._library.fake_impl.set_ctx_getter"),
+        "operators that a library defines in Python do not run"),
     "compilers": Part("dry/replaced.py", (
         "torch.compile", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_set_texpr_fuser_enabled"),
         "compiled programs are not run as eager ones"),
@@ -138,6 +142,9 @@ LAYOUTS = (
     Layout("frames of CPython", "recording/stacks.py", "a walk is compared with `sys._getframe`", "call stacks are not recorded"),
     Layout("C++ of the dispatcher, of autograd and c10d; arguments of operators", "src/producers/torch/dry",
            "compiled with the headers of each version", "no dry run, with the compiler's message"),
+    Layout("`c10::Dispatcher::addRegistrationListener`, and `OperatorEntry::registerKernel`, which it calls with the lock held",
+           "src/producers/torch/dry/dry_custom.cpp", "compiled with the headers of each version",
+           "no dry run, with the compiler's message"),
     Layout("`native_functions.yaml` of `torchgen`", "dry/simulated.py", "read", "no dry run"),
     Layout("`torch._C._current_graph_task_id`, `torch._fused_sdp_choice`, `autocast._enabled`", "dry/changes.py", "none",
            "`memtrace fit` can't try a change"),

@@ -10,7 +10,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import deepspeed_kernels, padded, quantized, saving, services, typed, weights
+from . import custom, deepspeed_kernels, padded, quantized, saving, services, typed, weights
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user
 
@@ -104,6 +104,8 @@ def replace(cards: Any) -> None:
     deepspeed_kernels.begin(cards.device)
     if has("compilers"):
         keep_eager()
+    if has("custom operators"):
+        custom.follow(cards.device, notes.note)
     if has("encoders"):
         padded.keep_padding(notes.note)
     if has("tensor types") and not hasattr(torch._C, "_cuda_getCompiledVersion"):  # which a build with CUDA has

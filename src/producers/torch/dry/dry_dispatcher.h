@@ -1,5 +1,5 @@
-/* Reads the dispatcher's kernels. It returns an operator's kernel for a key only to its friends. Handles with a type are
- * friends, whatever the type. */
+/* Reads the dispatcher's kernels, and adds some under its lock. Only its friends may. Handles with a type are friends, whatever
+ * the type. */
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -18,12 +18,20 @@ template <> class c10::TypedOperatorHandle<mt_dry::reader_of_kernels>
     {
         return op.operatorDef_->op.kernelForDispatchKey(key);
     }
+
+    static void add(const OperatorHandle &op, DispatchKey key, KernelFunction kernel)
+    {
+        op.operatorDef_->op.registerKernel(Dispatcher::singleton(), key, std::move(kernel), std::nullopt, nullptr,
+                                           "memtrace");
+    }
 };
 
 namespace mt_dry
 {
 
-/* kernels_of::kernel(op, key) returns the kernel that was registered for a key. Throws c10::Error if there is none. */
+/* kernels_of::kernel(op, key) returns the kernel that was registered for a key. Throws c10::Error if there is none.
+ * kernels_of::add(op, key, kernel) registers one for as long as the operator is defined. The caller holds the dispatcher's lock,
+ * as a listener does. */
 using kernels_of = c10::TypedOperatorHandle<reader_of_kernels>;
 
 } // namespace mt_dry

@@ -217,13 +217,6 @@ class inner_call
     int count;
 };
 
-/* Counts a call if the table does not have the operator. */
-void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue> &results)
-{
-    if (find_known(op).plan == MT_INNER_UNKNOWN)
-        memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
-}
-
 } // namespace
 
 void clear_workspaces()
@@ -246,6 +239,24 @@ mt_operand operand_of(const Tensor &tensor)
     made.item_bytes = static_cast<int64_t>(tensor.element_size());
     made.is_contiguous = tensor.is_contiguous();
     return made;
+}
+
+bool is_in_table(const c10::OperatorHandle &op)
+{
+    return find_known(op).plan != MT_INNER_UNKNOWN;
+}
+
+void take_before(const c10::OperatorHandle &op, const std::vector<IValue> &arguments)
+{
+    const known_operator &known = find_known(op);
+    if (known.plan > 0)
+        inner_call(op.schema().name().c_str(), known.arguments, arguments, {}).carry_out([](const mt_inner &) {});
+}
+
+void count_unless_known(const c10::OperatorHandle &op, const std::vector<IValue> &results)
+{
+    if (find_known(op).plan == MT_INNER_UNKNOWN)
+        memtrace_torch_count_unknown(op.schema().name().c_str(), bytes_of(results));
 }
 
 void take_without_operator(const char *name, const std::vector<std::pair<const char *, Tensor>> &arguments,

@@ -32,4 +32,13 @@ void take_inside(const c10::OperatorHandle &op, const std::vector<c10::IValue> &
 void take_without_operator(const char *name, const std::vector<std::pair<const char *, at::Tensor>> &arguments,
                            const at::Tensor &result);
 
+/* True if the table has an operator. */
+bool is_in_table(const c10::OperatorHandle &op);
+
+/* Of a call that only writes into its arguments: takes and gives back what the table says. */
+void take_before(const c10::OperatorHandle &op, const std::vector<c10::IValue> &arguments);
+
+/* Counts a call whose scratch memory is unknown, unless the table has the operator. */
+void count_unless_known(const c10::OperatorHandle &op, const std::vector<c10::IValue> &results);
+
 } // namespace mt_dry

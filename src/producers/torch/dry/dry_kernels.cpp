@@ -2,8 +2,10 @@
  *
  *   call ──▶ the meta kernel on twins ──▶ shapes, strides, views ──▶ blocks for what is new ──▶ values (dry_values.h)
  */
+#include "producers/torch/dry/dry_kernels.h"
 #include "producers/torch/dry/dry_attention.h"
 #include "producers/torch/dry/dry_capture.h"
+#include "producers/torch/dry/dry_custom.h"
 #include "producers/torch/dry/dry_indices.h"
 #include "producers/torch/dry/dry_inner.h"
 #include "producers/torch/dry/dry_library.h"
@@ -33,7 +35,6 @@ using at::Tensor;
 using c10::Device;
 using c10::IValue;
 using c10::OperatorHandle;
-using Stack = torch::jit::Stack;
 
 namespace
 {
@@ -63,12 +64,10 @@ bool is_captured_seed(const IValue &result)
     return is_capturing() && result.toTensor().scalar_type() == c10::ScalarType::Long;
 }
 
-/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. torchvision does not
- * tag its nms. */
+/* True if shapes of results depend on values. Of index.Tensor they do not, once its masks are indices. */
 bool depends_on_values(const OperatorHandle &op)
 {
-    const std::string &name = op.operator_name().name;
-    return (op.hasTag(at::Tag::dynamic_output_shape) && name != "aten::index") || name == "torchvision::nms";
+    return op.hasTag(at::Tag::dynamic_output_shape) && op.operator_name().name != "aten::index";
 }
 
 /* Replaces masks among the indices of index and index_put by what nonzero finds in them, as their CUDA kernels do first. */
@@ -109,21 +108,6 @@ bool select_by_mask(const OperatorHandle &op, const std::vector<IValue> &argumen
     return true;
 }
 
-/* Gives the results of the meta kernel blocks and values. */
-Stack place_results(const call &call, twins *shapes, Stack results)
-{
-    const device_guard guard(call.device);
-    shapes->carry_over();
-    const Stack of_meta = results;
-    take_inside(
-        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i]); },
-        [&](size_t i) {
-            results[i] = is_captured_seed(of_meta[i]) ? shapes->real_of(of_meta[i]) : on_host(of_meta[i]);
-        });
-    give_values(call, results);
-    return results;
-}
-
 Stack fill_with_random(const call &call)
 {
     Stack results = {call.arguments[0]};
@@ -147,7 +131,9 @@ Stack run_call(const call &call)
     } catch (const c10::NotImplementedError &) {
         return run_by_values(call);
     }
-    return place_results(call, &shapes, std::move(results));
+    results = place_results(call, &shapes, std::move(results));
+    give_values(call, results);
+    return results;
 }
 
 void run_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *stack)
@@ -284,6 +270,19 @@ torch::Library *library;
 
 } // namespace
 
+Stack place_results(const call &call, twins *shapes, Stack results)
+{
+    const device_guard guard(call.device);
+    shapes->carry_over();
+    const Stack of_meta = results;
+    take_inside(
+        call.op, call.arguments, of_meta, [&](size_t i) { results[i] = shapes->real_of(of_meta[i]); },
+        [&](size_t i) {
+            results[i] = is_captured_seed(of_meta[i]) ? shapes->real_of(of_meta[i]) : on_host(of_meta[i]);
+        });
+    return results;
+}
+
 int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const std::optional<Tensor> &mask,
                          double dropout, bool is_causal, std::optional<double>, bool is_grouped)
 {
@@ -349,4 +348,5 @@ int memtrace_dry_operator(const char *name)
 void memtrace_dry_imported(void)
 {
     mt_dry::use_compiled_shapes();
+    mt_dry::follow_custom_operators();
 }

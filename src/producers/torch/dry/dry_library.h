@@ -84,6 +84,17 @@ void memtrace_dry_adopt(void *storage, uint64_t bytes);
 void memtrace_dry_forbid_tensor(void *tensor, const char *words);
 void memtrace_dry_forbid_storage(void *storage, const char *words);
 
+/* Records that the CUDA kernel of another library's operator ("library::name.overload") is a Python function, which runs. */
+void memtrace_dry_python_kernel(const char *name);
+
+/* Has the thread's next call of another library's operator take its results from the fake kernel, in place of the function. */
+void memtrace_dry_skip_body(void);
+
+/* Returns 1 if this thread computes shapes for a call of another library's operator, and the size that is assumed for a result
+ * whose size depends on values: at most `most`, unless that is negative. */
+int memtrace_dry_makes_shapes(void);
+int64_t memtrace_dry_dynamic_size(int64_t most);
+
 /* Gives a storage other bytes. */
 int memtrace_dry_resize(void *storage, uint64_t bytes);
 

@@ -3,7 +3,7 @@
  *   all arguments and results small ──▶ computed if all arguments are known, or the results are very small; known if all
  *                                       arguments are
  *   otherwise ──▶ small results are assumed: a number is 1 (or as asked), a truth false, but true for all() and equal()
- *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique and nms, each is another
+ *   shapes that depend on the values of large ones: each is 1, so nonzero finds all; for unique, each is another
  *
  * Each place of the program that asks for a value that is not known is told of. */
 #pragma once
@@ -30,6 +30,9 @@ void note_assumption(const std::string &name, double value);
 
 /* Gives what a call writes, and its results, values: computed if all have some, and else assumed. */
 void give_values(const call &call, const Stack &results);
+
+/* Makes what a call writes, and its results, unknown: none of its kernels runs. */
+void assume_results(const call &call, const Stack &results);
 
 /* Runs an operator whose results' shapes depend on values: the CPU's kernel, on assumed values where there are none. Returns the
  * results, in blocks that are allocated as the table of operators says. */
