@@ -60,8 +60,8 @@ PARTS = {
         "operators of a CUDA build alone run as others do"),
     "custom operators": Part("dry/custom.py", (
         "torch.library.Library.impl(self,op_name,fn,dispatch_key)",
-        "torch._library.fake_impl.construct_meta_kernel(qualname,fake_impl_holder)", "torch._library.fake_impl.set_ctx_getter"),
-        "operators that a library defines in Python do not run"),
+        "torch._library.fake_impl.construct_meta_kernel(qualname,fake_impl_holder)", "torch._library.fake_impl.set_ctx_getter",
+        "torch._ops._Ops.load_library"), "other libraries' operators and launches of kernels fail"),
     "compilers": Part("dry/replaced.py", (
         "torch.compile", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_set_texpr_fuser_enabled"),
         "compiled programs are not run as eager ones"),

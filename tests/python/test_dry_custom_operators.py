@@ -11,6 +11,20 @@ from test_dry_run import Dry
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a dry run is for where there is no card")
 
+# CUDA's runtime without a driver, and PyTorch's check of its errors.
+RUNTIME = """
+#include <stdexcept>
+extern "C" int cudaLaunchKernel(const void *) { return 35; }
+extern "C" int cudaGetLastError() { return 35; }
+extern "C" int cudaMalloc(void **, unsigned long) { return 35; }
+namespace c10::cuda {
+void c10_cuda_check_implementation(int error, const char *, const char *, unsigned, bool) {
+    if (error != 0)
+        throw std::runtime_error("no driver");
+}
+}
+"""
+
 # A library whose kernels for CUDA fail if they run.
 LIBRARY = """
 #include <torch/library.h>
@@ -24,6 +38,21 @@ static void store(Tensor &, const Tensor &) { throw std::logic_error("a kernel f
 static Tensor &write_first(Tensor &) { throw std::logic_error("a kernel for CUDA ran"); }
 static Tensor shape(const Tensor &x) { return at::empty_like(x); }
 static Tensor two_others(const Tensor &x) { return at::relu(at::mul(x, 2)); }
+extern "C" int cudaLaunchKernel(const void *);
+extern "C" int cudaGetLastError();
+extern "C" int cudaMalloc(void **, unsigned long);
+namespace c10::cuda { void c10_cuda_check_implementation(int, const char *, const char *, unsigned, bool); }
+static Tensor launch(const Tensor &x) {
+    Tensor made = at::empty_like(x);
+    cudaLaunchKernel(nullptr);
+    c10::cuda::c10_cuda_check_implementation(cudaGetLastError(), "native.cpp", "launch", 1, true);
+    return made;
+}
+static Tensor allocate(const Tensor &x) {
+    void *memory;
+    c10::cuda::c10_cuda_check_implementation(cudaMalloc(&memory, 8), "native.cpp", "allocate", 7, true);
+    return x;
+}
 TORCH_LIBRARY(native, m) {
     m.def("twice(Tensor x) -> Tensor");
     m.def("silent(Tensor x) -> Tensor");
@@ -31,6 +60,8 @@ TORCH_LIBRARY(native, m) {
     m.def("undeclared(Tensor out, Tensor x) -> ()", torch::dispatch(c10::DispatchKey::CUDA, store));
     m.def("write_first(Tensor(a!) x) -> Tensor(a!)");
     m.def("two_others(Tensor x) -> Tensor", &two_others);
+    m.def("launch(Tensor x) -> Tensor", &launch);
+    m.def("allocate(Tensor x) -> Tensor", &allocate);
 }
 TORCH_LIBRARY_IMPL(native, CUDA, m) {
     m.impl("twice", &run);
@@ -60,7 +91,10 @@ native = torch.ops.native
 said["twice"] = bytes_of(lambda: native.twice(large))
 said["known"] = native.twice(x).tolist()
 said["composite"] = bytes_of(lambda: native.two_others(large))
-out = card(4)
+said["launch"] = bytes_of(lambda: native.launch(large))
+try: native.allocate(x)
+except RuntimeError as error: said["refused"] = str(error)
+out, x = card(4), card(4)
 native.write(out, x)
 said["written"] = [out[0].item(), x[0].item()]
 native.undeclared(x, x)
@@ -99,15 +133,15 @@ native.silent(x)
 
 
 def compile_library(folder):
-    """Returns the path of the library, compiled for this PyTorch."""
-    source, made = folder / "native.cpp", folder / "native.so"
-    source.write_text(LIBRARY)
+    """Returns the path of the library, compiled for this PyTorch and linked with the runtime above."""
     torch_folder = pathlib.Path(torch.__file__).parent
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
-    subprocess.run([*build.find_compiler(), build.STANDARD, "-O0", "-w", "-shared", "-fPIC", f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
-                    f"-isystem{torch_folder}/include", str(source), f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10",
-                    "-o", str(made)], check=True)
-    return made
+    options = [*build.find_compiler(), build.STANDARD, "-O0", "-w", "-shared", "-fPIC",
+               f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f"-isystem{torch_folder}/include"]
+    for name, source, libraries in (("runtime", RUNTIME, []), ("native", LIBRARY, [
+            f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", str(folder / "runtime.so")])):
+        (folder / f"{name}.cpp").write_text(source)
+        subprocess.run([*options, str(folder / f"{name}.cpp"), *libraries, "-o", str(folder / f"{name}.so")], check=True)
+    return folder / "native.so"
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +174,11 @@ def test_arguments_that_a_kernel_writes_are_unknown(run):
     assert run.said["written"] == [1, 1] and run.said["first"] is True
     read = {line for line, in run.rows("SELECT line FROM caveat WHERE kind = 'assumed' AND name = 'a number'")}
     assert len(read) == 1
+
+
+def test_launches_by_a_librarys_own_code_do_nothing(run):
+    assert run.said["launch"] == [MIB4, MIB4]
+    assert "a call of CUDA in allocate (native.cpp:7) of " in run.said["refused"] and "native.so" in run.said["refused"]
 
 
 def test_autograd_formulas_run(run):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from typing import Any, Optional
 
 import torch
@@ -78,9 +79,28 @@ def with_fake(device: Any, note: Note, name: str, body: Callable[..., Any]) -> C
     return run
 
 
+def skip_launches(device: Any) -> None:
+    """Has libraries that are loaded from now on skip launches of kernels: modules in C++, and those of torch.ops.load_library."""
+    load, create = original_of("torch._ops._Ops.load_library"), ExtensionFileLoader.create_module
+
+    def load_library(ops: Any, path: Any) -> None:
+        load(ops, path)
+        device.memtrace_dry_skip_launches()
+
+    def create_module(loader: ExtensionFileLoader, spec: ModuleSpec) -> Any:
+        module = create(loader, spec)
+        device.memtrace_dry_skip_launches()
+        return module
+
+    device.memtrace_dry_skip_launches()
+    replace("torch._ops._Ops.load_library", load_library)
+    ExtensionFileLoader.create_module = create_module  # type: ignore[method-assign]
+
+
 def follow(device: Any, note: Note) -> None:
-    """Follows what libraries register from now on."""
+    """Follows what libraries load and register from now on."""
     give_sizes(device)
+    skip_launches(device)
     impl = original_of("torch.library.Library.impl")
 
     @functools.wraps(impl)

@@ -58,6 +58,12 @@ class index_of_blocks
         block *found = std::prev(next)->second;
         return found->device == device && address - found->address < found->bytes ? found : nullptr;
     }
+    void forget_values(c10::DeviceIndex device)
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        for (auto next = blocks_.lower_bound({device, 0}); next != blocks_.end() && next->first.first == device; ++next)
+            next->second->is_known = false;
+    }
 
   private:
     std::mutex lock_;
@@ -238,6 +244,11 @@ void adopt_block(c10::StorageImpl *storage, uint64_t bytes)
     auto *made = new block{reinterpret_cast<uint64_t>(data), bytes, storage->device().index(), false, nullptr};
     all_blocks().add(made);
     storage->set_data_ptr_noswap({data, made, &give, storage->device()});
+}
+
+void forget_values()
+{
+    all_blocks().forget_values(current_device());
 }
 
 void resize(c10::StorageImpl *storage, size_t bytes)

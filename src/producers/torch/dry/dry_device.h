@@ -86,6 +86,9 @@ void disown_block(c10::StorageImpl *storage);
 /* Has a storage, which owns no block, own the block of `bytes` that was taken at its address. */
 void adopt_block(c10::StorageImpl *storage, uint64_t bytes);
 
+/* Marks the values of all blocks on the current card unknown: a kernel that was skipped may have written any. */
+void forget_values();
+
 /* Gives a storage other bytes, as at::native::resize_bytes_cuda does: the new block is allocated before the old one is freed.
  * Fails with c10::Error if the storage cannot be resized. */
 void resize(c10::StorageImpl *storage, size_t bytes);

@@ -84,6 +84,10 @@ void memtrace_dry_adopt(void *storage, uint64_t bytes);
 void memtrace_dry_forbid_tensor(void *tensor, const char *words);
 void memtrace_dry_forbid_storage(void *storage, const char *words);
 
+/* Has libraries that were loaded since the last call skip launches of kernels (dry_launches.cpp). The first call finds PyTorch's,
+ * which change nothing. */
+void memtrace_dry_skip_launches(void);
+
 /* Records that the CUDA kernel of another library's operator ("library::name.overload") is a Python function, which runs. */
 void memtrace_dry_python_kernel(const char *name);
 
