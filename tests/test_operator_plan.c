@@ -481,6 +481,17 @@ static void what_is_not_contiguous_is_copied(void **state)
     }
 }
 
+static void a_masked_softmax_of_long_rows_masks_a_copy(void **state)
+{
+    (void)state;
+    for (int64_t columns = 1024; columns <= 1025; columns++) {
+        struct made made = {.call.name = "aten::_masked_softmax"};
+        add_tensor(&made, "self", MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, columns});
+        add_output(&made, MT_SCALAR_FLOAT, FLOAT, 2, (int64_t[]){16, columns});
+        assert_takes(&made, columns == 1024 ? 0 : 2, (int64_t[]){65600, 65600});
+    }
+}
+
 static void a_grouped_product_takes_what_was_measured(void **state)
 {
     (void)state;
@@ -681,6 +692,7 @@ int main(void)
         cmocka_unit_test(the_largest_of_short_rows_take_nothing),
         cmocka_unit_test(a_recurrent_net_keeps_what_was_measured),
         cmocka_unit_test(what_is_not_contiguous_is_copied),
+        cmocka_unit_test(a_masked_softmax_of_long_rows_masks_a_copy),
         cmocka_unit_test(a_convolution_copies_what_has_not_its_channels_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

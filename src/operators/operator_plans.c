@@ -212,6 +212,24 @@ MT_RULE(softmax)
     mt_inner_copy(plan, mt_call_tensor(call, "self"));
 }
 
+/* _masked_softmax: rows that do not fit into one block's registers are masked first, and the result that was made for the kernel
+ * is replaced by the softmax of the copy. */
+MT_RULE(masked_softmax)
+{
+    enum { MOST_COLUMNS = 1024, MOST_ROW_BYTES = 4096 };
+    const struct mt_operand *scores = mt_call_tensor(call, "self");
+    const int64_t columns = scores != NULL && scores->dims > 0 ? scores->sizes[scores->dims - 1] : 0;
+    (void)mt_inner_copy(plan, mt_call_tensor(call, "mask"));
+    if (columns <= MOST_COLUMNS && (columns == 0 || columns * scores->item_bytes <= MOST_ROW_BYTES)) {
+        mt_inner_outputs(plan, call, 0);
+        return;
+    }
+    const int unused = mt_inner_take_like(plan, scores), masked = mt_inner_take_like(plan, scores);
+    mt_inner_outputs(plan, call, 0);
+    mt_inner_give(plan, unused);
+    mt_inner_give(plan, masked);
+}
+
 /* _softmax_backward_data: the product of gradient and result. */
 MT_RULE(softmax_backward)
 {
