@@ -13,6 +13,7 @@ import json
 from typing import Any, Optional
 
 import dry_graph_models  # noqa: F401 (lists its programs)
+import dry_layout_models  # noqa: F401 (lists its programs)
 import dry_library_models
 import dry_own_models  # noqa: F401 (lists its programs)
 import dry_quantized_models  # noqa: F401

@@ -65,9 +65,6 @@ PARTS = {
     "compilers": Part("dry/replaced.py", (
         "torch.compile", "torch._C._jit_override_can_fuse_on_gpu", "torch._C._jit_set_texpr_fuser_enabled"),
         "compiled programs are not run as eager ones"),
-    "encoders": Part("dry/padded.py", (
-        "torch._nested_tensor_from_mask_left_aligned", "torch.nn.TransformerEncoder.mask_check?"),
-        "encoders with a mask of padding fail"),
     "tensor types": Part("dry/replaced.py", ("torch.set_default_tensor_type",), "types such as torch.cuda.FloatTensor fail"),
     "archives": Part("dry/saving.py", (
         "torch._C.PyTorchFileWriter", "torch._C.PyTorchFileReader", "torch.serialization._save", "torch.serialization._legacy_save",

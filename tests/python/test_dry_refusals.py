@@ -161,7 +161,7 @@ def test_the_elements_of_a_sparse_tensor_that_was_not_computed_are_assumed(dry):
 @pytest.mark.parametrize("call,name", [
     ("torch.sparse.softmax(s, 1)", "aten::_sparse_softmax"), ("torch.sparse.mm(s, s)", "aten::_sparse_sparse_matmul"),
     ("s * s", "aten::mul"), ("s.to_sparse_csr().to_dense()", "aten::_to_dense"),
-    ("torch.nested.nested_tensor([torch.ones(2, device='cuda')]).sin()", "aten::sin"),
+    ("torch.nested.nested_tensor([torch.ones(2, device='cuda')]).exp()", "aten::exp"),
     ("torch.ops.torchvision.vote(s.to_dense())", "torchvision::vote")])
 def test_what_is_not_simulated_fails_with_the_operator_s_name(dry, call, name):  # noqa: F811
     said = run(dry, OPERATORS + f"s = torch.eye(3, device='cuda').to_sparse()\n{call}\n", code=1)
@@ -170,20 +170,46 @@ def test_what_is_not_simulated_fails_with_the_operator_s_name(dry, call, name): 
 
 # ---- nested tensors ----
 
-def test_an_encoder_with_padding_keeps_it_and_says_so(dry):  # noqa: F811
-    said = run(dry, """
-        import torch
-        from torch import nn
-        for check in (True, False):
-            layer = nn.TransformerEncoderLayer(64, 4, batch_first=True)
-            encoder = nn.TransformerEncoder(layer, 2, mask_check=check).cuda().eval()
-            padding = torch.zeros(8, 128, dtype=torch.bool, device="cuda")
-            padding[:, 100:] = True
-            with torch.no_grad():
-                print(tuple(encoder(torch.randn(8, 128, 64, device="cuda"), src_key_padding_mask=padding).shape))
-        """)
-    assert said.stdout == "(8, 128, 64)\n" * 2
-    assert "program.py:10: TransformerEncoder computes padded tokens, too" in said.stderr
+ENCODERS = """
+import torch
+from torch import nn
+def peak_of(encoder, *shape, mask=None):
+    x = torch.randn(*shape, device="cuda")
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
+    torch.cuda.reset_peak_memory_stats()
+    with torch.no_grad():
+        y = encoder.eval()(x, src_key_padding_mask=mask)
+    print(tuple(y.shape), torch.cuda.memory_stats()["requested_bytes.all.peak"] - before)
+def encoder_of(width, heads, **options):
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, 4 * width, batch_first=True), 2, **options).cuda()
+padding = torch.zeros(8, 1024, dtype=torch.bool, device="cuda")
+padding[:, 800:] = True
+padding[1:, 600:] = True
+torch.nn.Linear(8, 8).cuda()(torch.ones(8, 8, device="cuda"))  # takes cuBLAS's workspaces
+"""
+# A layer has its input, the attention's, and the feed-forward net's result and inner one of four times the width.
+LAYER = 7 * 4 * 512
+MASK = 4 * 8 * 1024  # in floating point
+
+
+def test_an_encoder_packs_the_tokens_that_are_not_padding(dry):  # noqa: F811
+    said = run(dry, ENCODERS + textwrap.dedent("""
+        encoder = encoder_of(512, 8)
+        peak_of(encoder, 8, 1024, 512)
+        peak_of(encoder, 8, 1024, 512, mask=padding)
+        peak_of(encoder_of(512, 8, mask_check=False), 8, 1024, 512, mask=padding)
+        peak_of(encoder_of(520, 26), 8, 1024, 520, mask=padding)
+        peak_of(encoder, 8, 1024, 512, mask=torch.randn(2048, 1024, device="cuda")[:8] > 9)
+        texts = torch.nested.nested_tensor([torch.ones(n, 512, device="cuda") for n in (2, 3)])
+        print(texts[1].shape, torch.nested.to_padded_tensor(nn.Linear(512, 8).cuda()(texts), 0.0).shape)
+        """))
+    dense, packed, unchecked, unfused, unknown, nested = said.stdout.splitlines()
+    assert dense == f"(8, 1024, 512) {8 * 1024 * LAYER}"
+    assert packed == unchecked == f"(8, 1024, 512) {(800 + 7 * 600) * LAYER + MASK}"
+    assert unfused.startswith("(8, 1024, 520) ")
+    assert unknown == f"(8, 1024, 512) {8 * 1024 * LAYER + MASK}"
+    assert nested == "torch.Size([3, 512]) torch.Size([2, 3, 8])"
+    assert "_nested_tensor_from_mask (no padding) (program.py:" in said.stderr
 
 
 # ---- types and settings ----

@@ -10,7 +10,7 @@ from .._private_names import has, original_of
 from .._private_names import replace as replace_name
 from .._settings import settings
 from ..recording.handover import tell
-from . import custom, deepspeed_kernels, padded, quantized, saving, services, typed, weights
+from . import custom, deepspeed_kernels, quantized, saving, services, typed, weights
 from .flex import WRAPPED, fused_attention
 from .places import Place, is_printing, place_of_user
 
@@ -106,8 +106,6 @@ def replace(cards: Any) -> None:
         keep_eager()
     if has("custom operators"):
         custom.follow(cards.device, notes.note)
-    if has("encoders"):
-        padded.keep_padding(notes.note)
     if has("tensor types") and not hasattr(torch._C, "_cuda_getCompiledVersion"):  # which a build with CUDA has
         typed.add_types()
         replace_name("torch.set_default_tensor_type", typed.default_type_setter(torch.set_default_tensor_type, notes.note))

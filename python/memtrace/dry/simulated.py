@@ -22,7 +22,8 @@ from ..recording.import_hook import ImportHook
 from . import build, card, files
 
 # Operators of dense tensors whose one function for the host and for cards calls other operators.
-MADE_OF_OTHERS = {"aten::_to_sparse", "aten::_to_sparse.sparse_dim", "aten::_transformer_encoder_layer_fwd"}
+MADE_OF_OTHERS = {"aten::_to_sparse", "aten::_to_sparse.sparse_dim", "aten::_transformer_encoder_layer_fwd",
+                  "aten::_nested_tensor_from_mask_left_aligned"}
 
 cards: Optional[card.Cards] = None
 
@@ -95,6 +96,14 @@ def shared_functions(text: str, host: str, card: str) -> set[str]:
     return names
 
 
+def operators_of_layout(text: str, layout: str) -> dict[str, bool]:
+    """Returns the operators of tensors of a layout ("Sparse"), and whether a card shares the host's function."""
+    import torch
+
+    names = torch._C._dispatch_get_registrations_for_dispatch_key(layout + "CUDA") if has("operators") else []
+    return dict.fromkeys(names, False) | dict.fromkeys(shared_functions(text, layout + "CPU", layout + "CUDA"), True)
+
+
 def register_operators() -> None:
     """Has PyTorch's operators that a CUDA build has kernels for run on the cards. The library keeps the kernels of its own."""
     import torch
@@ -104,16 +113,16 @@ def register_operators() -> None:
     yaml = pathlib.Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
     text = yaml.read_text(encoding="utf-8")
     names, shared = operators_of_cuda(text)
-    sparse = {name: True for name in shared_functions(text, "SparseCPU", "SparseCUDA")}
+    layouts = {"Sparse": cards.device.memtrace_dry_sparse, "NestedTensor": cards.device.memtrace_dry_nested}
     if has("operators"):  # which a build with CUDA has registered
         names.update(torch._C._dispatch_get_registrations_for_dispatch_key("CUDA"))
-        sparse = dict.fromkeys(torch._C._dispatch_get_registrations_for_dispatch_key("SparseCUDA"), False) | sparse
     for name in sorted(names - shared):
         cards.device.memtrace_dry_operator(name.encode())
     for name in MADE_OF_OTHERS & shared_functions(text, "CPU", "CUDA"):
         cards.device.memtrace_dry_shared(name.encode())
-    for name, is_shared in sparse.items():
-        cards.device.memtrace_dry_sparse(name.encode(), is_shared)
+    for layout, use in layouts.items():
+        for name, is_shared in operators_of_layout(text, layout).items():
+            use(name.encode(), is_shared)
     cards.device.memtrace_dry_imported()
 
 

@@ -280,6 +280,8 @@ void memtrace_dry_begin(int count)
     mt_dry::register_recurrent();
     mt_dry::register_encoder();
     mt_dry::register_sparse();
+    mt_dry::register_nested();
+    mt_dry::refuse_other_layouts();
     mt_dry::register_weights();
     mt_dry::keep_compiled_shapes();
 }

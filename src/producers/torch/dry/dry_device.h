@@ -108,7 +108,8 @@ void set_current_device(c10::DeviceIndex device);
 
 /* Register the kernels of device "cuda" (dry_kernels.cpp), shapes that PyTorch has not (dry_shapes.cpp), or only in Python
  * (dry_common_shapes.cpp), or for CUDA alone (dry_sync_shapes.cpp), recurrent nets (dry_recurrent.cpp), encoders
- * (dry_encoder.cpp), sparse tensors (dry_sparse.cpp), and weights on the host (dry_weights.cpp). */
+ * (dry_encoder.cpp), sparse and nested tensors (dry_sparse.cpp, dry_nested.cpp), no others (dry_layouts.cpp), and weights on the
+ * host (dry_weights.cpp). */
 void register_kernels();
 void register_shapes();
 void register_common_shapes();
@@ -116,6 +117,8 @@ void register_sync_shapes();
 void register_recurrent();
 void register_encoder();
 void register_sparse();
+void register_nested();
+void refuse_other_layouts();
 void register_weights();
 
 } // namespace mt_dry

@@ -1,17 +1,13 @@
 /* Attention inside of nn.TransformerEncoderLayer and nn.MultiheadAttention in evaluation: one operator that calls others.
  * Source: aten/src/ATen/native/transformers/cuda/attention.cu and attention.cpp.
  *
- * B texts of T tokens, D features, H heads of D / H features each. */
+ * B texts of T tokens, D features, H heads of D / H features each; or nested tensors of such texts (dry_nested.cpp). */
 #include "producers/torch/dry/dry_attention.h"
 #include "producers/torch/dry/dry_device.h"
-#include "producers/torch/dry/dry_own.h"
+#include "producers/torch/dry/dry_layouts.h"
 
-#include <ATen/ExpandUtils.h>
-#include <ATen/ops/_masked_softmax.h>
-#include <ATen/ops/_softmax.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_transform_bias_rescale_qkv.h>
-#include <ATen/ops/bmm.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
@@ -45,62 +41,36 @@ Tensor masked_softmax(const Tensor &scores, const Tensor &, std::optional<int64_
     return at::empty_like(scores, at::MemoryFormat::Contiguous);
 }
 
-/* ---- attention ---- */
+/* ---- attention: PyTorch's own functions, and what CUDA's caller of them does ---- */
 
 /* (B, T, D) as (B, H, T, D / H). */
-Tensor by_heads(const Tensor &tokens, int64_t heads)
+Tensor by_heads(const Tensor &tokens, int64_t features, int64_t heads)
 {
-    return tokens.view({tokens.size(0), -1, heads, tokens.size(2) / heads}).transpose(1, 2);
+    return tokens.view({tokens.size(0), -1, heads, features / heads}).transpose(1, 2);
 }
 
-/* True if a fused kernel takes the attention. None takes a mask of padding, (B, T). */
-bool is_fused(const Tensor &tokens, int64_t heads, const optional_tensor &mask)
+/* True if a fused kernel takes the attention. None takes a mask of padding, (B, T), or a nested tensor with a text of one token. */
+bool is_fused(const Tensor &tokens, int64_t features, int64_t heads, const optional_tensor &mask)
 {
-    const Tensor split = by_heads(tokens, heads);
-    const int64_t T = tokens.size(1);
-    if (mask.has_value() && mask->defined() && !at::is_expandable_to(mask->sizes(), {split.size(0), heads, T, T}))
+    if (mask.has_value() || features / heads % 8 != 0)
+        return false;
+    const Tensor split = by_heads(tokens, features, heads);
+    if (split.is_nested() && has_text_shorter_than(split, 2))
         return false;
     const auto kernel =
         static_cast<at::SDPBackend>(choose_attention(split, split, split, mask, 0.0, false, std::nullopt, false));
     return kernel != at::SDPBackend::math && kernel != at::SDPBackend::error;
 }
 
-Tensor attend_fused(const Tensor &tokens, int64_t heads, const Tensor &weight, const Tensor &bias,
-                    const optional_tensor &mask)
+/* What this allocates lives until it returns, as on a card. */
+Tensor attend_fused(const Tensor &tokens, int64_t features, int64_t heads, const Tensor &weight, const Tensor &bias,
+                    const Tensor &out_weight, const Tensor &out_bias)
 {
     const std::vector<Tensor> parts = at::linear(tokens, weight, bias).chunk(3, -1);
-    const Tensor attended = at::scaled_dot_product_attention(by_heads(parts[0], heads), by_heads(parts[1], heads),
-                                                             by_heads(parts[2], heads), mask);
-    return attended.transpose(1, 2).reshape({tokens.size(0), -1, tokens.size(2)});
-}
-
-/* Returns query, key and value, (B, T, 3 D), without biases. */
-Tensor project(const Tensor &query, const Tensor &key, const Tensor &value, const Tensor &weight)
-{
-    if (query.is_same(key) && key.is_same(value))
-        return at::linear(query, weight);
-    const std::vector<Tensor> weights = weight.chunk(3, 0);
-    return at::cat({at::linear(query, weights[0]), at::linear(key, weights[1]), at::linear(value, weights[2])}, 2);
-}
-
-Tensor softmax_of(const Tensor &scores, const optional_tensor &mask, std::optional<int64_t> mask_type)
-{
-    if (!mask.has_value() || !mask->defined())
-        return at::_softmax(scores, scores.dim() - 1, false);
-    return at::_masked_softmax(scores, mask->to(at::kBool), scores.dim() - 1, mask_type);
-}
-
-/* Returns what the heads attend to, (B, T, D), and the weights, (B, H, T, T). */
-two_tensors attend(const Tensor &query, const Tensor &key, const Tensor &value, int64_t heads, const Tensor &weight,
-                   const Tensor &bias, const optional_tensor &mask, std::optional<int64_t> mask_type)
-{
-    auto [q, k, v] = at::_transform_bias_rescale_qkv(project(query, key, value, weight), bias, heads);
-    const auto rows = [](const Tensor &split) { return split.reshape({-1, split.size(2), split.size(3)}); };
-    Tensor scores = at::bmm(rows(q), rows(k).transpose(1, 2)).view({q.size(0), heads, q.size(2), k.size(2)});
-    scores = softmax_of(scores, mask, mask_type);
-    Tensor attended = rows(q); /* the result takes the memory of the query */
-    at::bmm_out(attended, rows(scores), rows(v));
-    return {q.transpose(1, 2).reshape({query.size(0), -1, query.size(2)}), scores};
+    const Tensor attended = at::scaled_dot_product_attention(
+        by_heads(parts[0], features, heads), by_heads(parts[1], features, heads), by_heads(parts[2], features, heads));
+    const Tensor merged = attended.transpose(1, 2).reshape({tokens.size(0), -1, features});
+    return at::linear(merged, out_weight, out_bias);
 }
 
 two_tensors attention(const Tensor &query, const Tensor &key, const Tensor &value, int64_t features, int64_t heads,
@@ -109,12 +79,17 @@ two_tensors attention(const Tensor &query, const Tensor &key, const Tensor &valu
                       std::optional<int64_t> mask_type)
 {
     const bool is_of_itself = query.is_same(key) && key.is_same(value);
-    if (is_of_itself && features / heads % 8 == 0 && !needs_weights && is_fused(query, heads, mask))
-        return {at::linear(attend_fused(query, heads, weight, bias, mask), out_weight, out_bias), Tensor()};
-    auto [attended, weights] = attend(query, key, value, heads, weight, bias, mask, mask_type);
+    if (is_of_itself && !needs_weights && is_fused(query, features, heads, mask))
+        return {attend_fused(query, features, heads, weight, bias, out_weight, out_bias), Tensor()};
+    Tensor packed = at::native::qkv_projection(query, key, value, features, weight);
+    auto [q, k, v] = at::_transform_bias_rescale_qkv(packed, bias, heads);
+    packed.reset();
+    Tensor weights = at::native::bmm_nt(q, k);
+    weights = at::native::masked_softmax(weights, mask, query, mask_type);
+    const Tensor attended = at::native::bmm_nn(q, weights, v); /* in the memory of the query */
     if (!needs_weights)
-        weights = Tensor();
-    const Tensor projected = at::linear(attended, out_weight, out_bias);
+        weights.reset();
+    const Tensor projected = at::native::transform0213_gemm_nt_bias(attended, out_weight, out_bias, query);
     return {projected, needs_weights && needs_mean ? weights.sum(1).div_(heads) : weights};
 }
 
@@ -128,6 +103,7 @@ void register_encoder()
     meta.impl("_transform_bias_rescale_qkv", &split_heads);
     meta.impl("_masked_softmax", &masked_softmax);
     register_own(aten, "_native_multi_head_attention", &attention);
+    nested_kernels().add("_native_multi_head_attention", &attention);
 }
 
 } // namespace mt_dry

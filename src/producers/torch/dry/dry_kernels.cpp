@@ -266,6 +266,15 @@ void record_stream(Tensor &self, c10::Stream stream)
                                  reinterpret_cast<void *>(stream.id()));
 }
 
+/* Rules of fused kernels for nested tensors (sdp_utils_cpp.h): no empty text, heads of whole vectors, and no gradient from the
+ * memory-efficient kernel. */
+void limit_to_nested(mt_attention_request *request, const Tensor &query)
+{
+    const bool has_empty = has_text_shorter_than(query, 1);
+    request->allows[MT_ATTENTION_FLASH] &= !has_empty && query.size(3) % 8 == 0;
+    request->allows[MT_ATTENTION_EFFICIENT] &= !has_empty && !request->needs_gradient;
+}
+
 torch::Library *library;
 
 } // namespace
@@ -288,10 +297,12 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 {
     const at::Context &context = at::globalContext();
     const bool has_mask = mask.has_value() && mask->defined();
+    const bool is_nested = query.is_nested();
+    const Tensor query_shape = padded_shape(query), key_shape = padded_shape(key), value_shape = padded_shape(value);
     mt_attention_request request{};
-    request.query = operand_of(query);
-    request.key = operand_of(key);
-    request.value = operand_of(value);
+    request.query = operand_of(query_shape);
+    request.key = operand_of(key_shape);
+    request.value = operand_of(value_shape);
     request.has_mask = has_mask;
     request.has_strided_mask = has_mask && mask->stride(-1) != 1;
     request.needs_gradient = query.requires_grad() || key.requires_grad() || value.requires_grad();
@@ -303,7 +314,9 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
     request.allows[MT_ATTENTION_MATH] = context.userEnabledMathSDP();
     request.allows[MT_ATTENTION_FLASH] = context.userEnabledFlashSDP();
     request.allows[MT_ATTENTION_EFFICIENT] = context.userEnabledMemEfficientSDP();
-    request.allows[MT_ATTENTION_CUDNN] = context.userEnabledCuDNNSDP();
+    request.allows[MT_ATTENTION_CUDNN] = context.userEnabledCuDNNSDP() && !is_nested;
+    if (is_nested)
+        limit_to_nested(&request, query);
     return memtrace_torch_attention(&request);
 }
 

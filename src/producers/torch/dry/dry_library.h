@@ -31,8 +31,10 @@ int memtrace_dry_operator(const char *name);
  * PyTorch does not know the operator. */
 int memtrace_dry_shared(const char *name);
 
-/* The same for sparse tensors. If there is no such function, the operator is refused, unless it has a kernel of our own. */
+/* The same for sparse and nested tensors. If there is no such function, the operator is refused, unless it has a kernel of our
+ * own. */
 int memtrace_dry_sparse(const char *name, int is_shared);
+int memtrace_dry_nested(const char *name, int is_shared);
 
 /* Returns the values of a storage. NULL: it has none, or is not on a card. Does not report values that were not computed,
  * unlike a copy to the host. */

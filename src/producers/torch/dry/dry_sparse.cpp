@@ -1,16 +1,10 @@
 /* Sparse COO tensors on the card: indices and values, which are dense tensors there.
  *
- *   a function that PyTorch has for sparse tensors on the host and on a card alike ──▶ it, on the card's tensors
- *   one that it has for CUDA alone ──▶ ours below, or refused by name
- *
  * nnz, the number of stored elements, depends on values once equal indices are added up: it follows the rule of unique.
  * Ours allocate what aten/src/ATen/native/sparse/cuda/SparseCUDATensor.cu and SparseCUDATensorMath.cu do, except for scratch
  * memory of thrust and cuSPARSE. */
-#include "producers/torch/dry/dry_call.h"
 #include "producers/torch/dry/dry_device.h"
-#include "producers/torch/dry/dry_dispatcher.h"
-#include "producers/torch/dry/dry_library.h"
-#include "producers/torch/dry/dry_own.h"
+#include "producers/torch/dry/dry_layouts.h"
 #include "producers/torch/dry/dry_values.h"
 #include "producers/torch/torch_plan.h"
 
@@ -25,34 +19,14 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
-
-#include <deque>
-#include <string>
-#include <unordered_set>
 
 namespace mt_dry
 {
 
 using at::Tensor;
-using c10::DispatchKey;
-using c10::OperatorHandle;
 
 namespace
 {
-
-/* Refuses tensors that are not dense, with the place in the program as PyTorch's error has it. */
-void refuse_operator(const OperatorHandle &op, c10::DispatchKeySet, Stack *)
-{
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "memtrace: a dry run has no ", op.operator_name(),
-                                " of sparse, nested or quantized tensors: leave them out, or use dense ones");
-}
-
-/* Runs the function that PyTorch has for both devices. */
-template <DispatchKey on_host> void run_shared(const OperatorHandle &op, c10::DispatchKeySet keys, Stack *stack)
-{
-    kernels_of::kernel(op, on_host).callBoxed(op, keys, stack);
-}
 
 /* ---- equal indices ---- */
 
@@ -221,72 +195,18 @@ Tensor &multiply_matrices_in_place(Tensor &added, const Tensor &sparse, const Te
     return multiply_matrices(added, sparse, dense, beta, alpha, added);
 }
 
-torch::Library &sparse_library()
-{
-    static torch::Library library(torch::Library::IMPL, "aten", DispatchKey::SparseCUDA, __FILE__, __LINE__);
-    return library;
-}
-
-torch::Library &dense_library()
-{
-    static torch::Library library(torch::Library::IMPL, "aten", DispatchKey::CUDA, __FILE__, __LINE__);
-    return library;
-}
-
-/* The names of the operators above: "aten::mul.out". */
-std::unordered_set<std::string> ours;
-
-template <typename kernel> void add_sparse(const char *name, kernel *function)
-{
-    ours.insert(std::string("aten::") + name);
-    sparse_library().impl(name, function);
-}
-
-/* Registers a function. Returns 1 if this PyTorch does not know the operator. */
-int use(torch::Library &library, const char *name, torch::CppFunction function)
-{
-    const silent_registration silent;
-    try {
-        library.impl(name, std::move(function));
-    } catch (const c10::Error &) {
-        return 1;
-    }
-    return 0;
-}
-
 } // namespace
 
 void register_sparse()
 {
     const silent_registration silent;
-    static std::deque<torch::Library> fallbacks;
-    for (DispatchKey key : {DispatchKey::SparseCUDA, DispatchKey::SparseCsrCUDA, DispatchKey::NestedTensorCUDA,
-                            DispatchKey::QuantizedCUDA}) {
-        fallbacks.emplace_back(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-        fallbacks.back().fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
-    }
-    add_sparse("_coalesce", &coalesce);
-    add_sparse("add.out", &add);
-    add_sparse("mul.out", &multiply);
-    add_sparse("addmm", &multiply_matrices_new);
-    add_sparse("addmm.out", &multiply_matrices);
-    add_sparse("addmm_", &multiply_matrices_in_place);
+    layout_kernels &kernels = sparse_kernels();
+    kernels.add("_coalesce", &coalesce);
+    kernels.add("add.out", &add);
+    kernels.add("mul.out", &multiply);
+    kernels.add("addmm", &multiply_matrices_new);
+    kernels.add("addmm.out", &multiply_matrices);
+    kernels.add("addmm_", &multiply_matrices_in_place);
 }
 
 } // namespace mt_dry
-
-int memtrace_dry_shared(const char *name)
-{
-    using namespace mt_dry;
-    return use(dense_library(), name, torch::CppFunction::makeFromBoxedFunction<&run_shared<DispatchKey::CPU>>());
-}
-
-int memtrace_dry_sparse(const char *name, int is_shared)
-{
-    using namespace mt_dry;
-    if (ours.count(name) != 0)
-        return 0;
-    return use(sparse_library(), name,
-               is_shared ? torch::CppFunction::makeFromBoxedFunction<&run_shared<DispatchKey::SparseCPU>>()
-                         : torch::CppFunction::makeFromBoxedFunction<&refuse_operator>());
-}
