@@ -11,7 +11,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <unordered_map>
 
@@ -120,11 +119,14 @@ c10::DataPtr take_block(int64_t bytes)
     return allocator()->allocate(static_cast<size_t>(bytes));
 }
 
-/* The workspaces of all threads. They are not freed when the process ends, since PyTorch's are not. */
+/* The workspaces of all handles of cuBLAS, by handle, number, device and stream. They are not freed when the process ends, since
+ * PyTorch's are not. */
 struct workspaces {
-    using key = std::tuple<std::thread::id, int, int, c10::StreamId>;
+    using key = std::tuple<int, int, int, c10::StreamId>;
     std::mutex lock;
     std::map<key, c10::DataPtr> kept;
+    std::map<int, std::vector<int>> idle; /* by device: handles of threads that have ended */
+    int handles = 0;
 };
 
 workspaces &all_workspaces()
@@ -133,20 +135,49 @@ workspaces &all_workspaces()
     return *all;
 }
 
-/* Takes a workspace of this thread for the current stream, unless it has it. It stays when the thread ends, as the handle that
- * it belongs to does. */
+/* A thread's handles, one for each device. Threads that begin later use them again (ATen/cuda/detail/DeviceThreadHandles.h). */
+class thread_handles
+{
+  public:
+    ~thread_handles()
+    {
+        workspaces &all = all_workspaces();
+        const std::lock_guard<std::mutex> hold(all.lock);
+        for (const auto &[device, handle] : by_device_)
+            all.idle[device].push_back(handle);
+    }
+
+    /* Returns the handle of a device. The lock of `all` is held. */
+    int of(workspaces &all, int device)
+    {
+        const auto [place, is_new] = by_device_.try_emplace(device, all.handles);
+        std::vector<int> &idle = all.idle[device];
+        if (is_new && idle.empty())
+            all.handles++;
+        else if (is_new) {
+            place->second = idle.back();
+            idle.pop_back();
+        }
+        return place->second;
+    }
+
+  private:
+    std::map<int, int> by_device_;
+};
+
+/* Takes a workspace of this thread's handle for the current stream, unless the handle has it. */
 void keep_workspace(int number, int64_t bytes)
 {
+    static thread_local thread_handles handles;
     workspaces &all = all_workspaces();
-    const workspaces::key wanted{std::this_thread::get_id(), number, current_device(),
-                                 current_stream(current_device()).id()};
-    {
-        const std::lock_guard<std::mutex> hold(all.lock);
-        if (all.kept.count(wanted) != 0)
-            return;
-    }
+    const int device = current_device();
+    std::unique_lock<std::mutex> hold(all.lock);
+    const workspaces::key wanted{handles.of(all, device), number, device, current_stream(device).id()};
+    if (all.kept.count(wanted) != 0)
+        return;
+    hold.unlock();
     c10::DataPtr taken = take_block(bytes);
-    const std::lock_guard<std::mutex> hold(all.lock);
+    hold.lock();
     all.kept.emplace(wanted, std::move(taken));
 }
 
