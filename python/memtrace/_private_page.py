@@ -12,7 +12,7 @@ INTRODUCTION = (
     "memtrace needs more of PyTorch, and of Triton, than their documented interfaces. This page lists what, the files in "
     "`python/memtrace` that use it, and what happens where a name is missing or has other parameters. "
     "`python3 -m memtrace._private_page` prints it.\n\n"
-    "Tried with PyTorch {oldest} and {newest}, and with Triton 3.2 to 3.9; `tests/python/versions.sh` tries other versions. "
+    "Tried with PyTorch {oldest} and {newest}, and with Triton 3.2 and 3.6 to 3.9; `tests/python/versions.sh` tries other versions. "
     "A newer PyTorch is tried with a note. "
     "A missing name leaves out its part, with a note, and the program runs on; **no dry run** means that it ends with exit code 8.\n")
 ADDED = (

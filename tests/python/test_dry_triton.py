@@ -93,12 +93,13 @@ print(json.dumps(said))
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """What the program said, memtrace's verdict, and the files in Triton's cache."""
+    """What the program said, the run with its caveats and the verdict, and the files in Triton's cache."""
     folder = tmp_path_factory.mktemp("triton")
-    done = dry(folder, PROGRAM, "--json", TRITON_CACHE_DIR=str(folder / "cache"))
+    done = dry(folder, PROGRAM, TRITON_CACHE_DIR=str(folder / "cache"))
     assert done.returncode == 0, done.stderr
-    said = next(line for line in done.stderr.splitlines() if line.startswith('{"'))
-    return json.loads(said), json.loads(done.stdout), {path.name for path in folder.rglob("cache/*/*")}
+    runs = subprocess.run([find_program(), "runs", "--json"], cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout), {**json.loads(runs.stdout)["rows"][0], "verdict": done.stderr}, {
+        path.name for path in folder.rglob("cache/*/*")}
 
 
 def dry(folder, source, *options, **variables):
@@ -109,9 +110,9 @@ def dry(folder, source, *options, **variables):
 
 
 def test_a_launch_makes_what_it_may_write_unknown_and_nothing_else(run):
-    said, verdict, _ = run
+    said, stored, _ = run
     assert said["inputs"] == [[0.0, 1.0, 2.0, 3.0], [3, 1]] and said["output"] == [1.0] * 4
-    assert [row["line"] for row in verdict["assumed"]] == [PROGRAM.splitlines().index('said["output"] = y.tolist()') + 1]
+    assert [row["line"] for row in stored["assumed"]] == [PROGRAM.splitlines().index('said["output"] = y.tolist()') + 1]
 
 
 def test_arguments_are_checked_as_on_a_card(run):
@@ -136,13 +137,16 @@ def test_an_autotuner_benchmarks_once_with_the_buffers_of_a_card(run):
 
 
 def test_choices_by_time_are_in_the_verdict(run):
-    _, verdict, _ = run
-    assert [(row["name"], row["count"], row["total"]) for row in verdict["choices"]] == [("hooked", 2, 3), ("tuned", 0, 2)]
+    _, stored, _ = run
+    assert [(row["name"], row["count"], row["total"]) for row in stored["choices"]] == [("hooked", 2, 3), ("tuned", 0, 2)]
+    line = next(number for number, text in enumerate(PROGRAM.splitlines(), 1) if "pre_hook=scratch" in text)
+    assert (f"memtrace: a card takes the fastest variant, here the first was used: hooked (program.py:{line}) of 3 "
+            "(2 would request other bytes), tuned (program.py:") in stored["verdict"]
 
 
 def test_compiled_kernels_are_stored_for_later_runs_and_choices_are_not(run):
-    *_, stored = run
-    assert "double.cubin" in stored and not [name for name in stored if "autotune" in name]
+    *_, files = run
+    assert "double.cubin" in files and not [name for name in files if "autotune" in name]
 
 
 def test_operators_of_triton_kernels_run(run):
