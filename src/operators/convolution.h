@@ -1,0 +1,74 @@
+/* Convolutions by cuDNN, which chooses among its kernels as a program runs: a question about one convolution, and the workspace
+ * that its kernel needs. A rule of the table asks whoever runs the operators (struct mt_convolution_source). Without a source, or
+ * without an answer, the rule estimates the bytes from the shapes (convolution_plan.c).
+ *
+ * The names are cuDNN's: x is the image, w the filter, y the result of the forward convolution. Of a gradient, the tensor that
+ * is computed has the shape and the strides that it will have.
+ *
+ *   forward          x, w ──▶ y
+ *   input gradient   y, w ──▶ x      a transposed convolution, too
+ *   weight gradient  y, x ──▶ w */
+#pragma once
+
+#include "device/card.h"
+#include "operators/operator_call.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MT_CONVOLUTION_MOST_DIMS = 5, MT_CONVOLUTION_MOST_SPATIAL = 3 };
+
+enum mt_convolution_kind {
+    MT_CONVOLUTION_FORWARD,
+    MT_CONVOLUTION_INPUT_GRADIENT,
+    MT_CONVOLUTION_WEIGHT_GRADIENT,
+    MT_CONVOLUTION_KIND_COUNT
+};
+
+/* A tensor (N, C, …). Sizes and strides in elements; unused ones are 0. */
+struct mt_convolution_tensor {
+    int64_t sizes[MT_CONVOLUTION_MOST_DIMS], strides[MT_CONVOLUTION_MOST_DIMS];
+    int64_t alignment_bytes; /* of its address: a power of two, 32 at most, as PyTorch tells cuDNN */
+};
+
+/* Questions are compared and stored as bytes, so unused members are 0 and there is no padding. Groups follow from the sizes. */
+struct mt_convolution_question {
+    int64_t kind;  /* an enum mt_convolution_kind */
+    int64_t dtype; /* a c10::ScalarType's number */
+    int64_t dims;  /* 4 or 5 */
+    int64_t is_deterministic, allows_tf32;
+    struct mt_convolution_tensor x, w, y;
+    int64_t padding[MT_CONVOLUTION_MOST_SPATIAL], stride[MT_CONVOLUTION_MOST_SPATIAL],
+        dilation[MT_CONVOLUTION_MOST_SPATIAL];
+};
+
+struct mt_convolution_answer {
+    int64_t workspace_bytes;
+    int32_t engine;   /* cuDNN's number of the kernel */
+    bool is_estimate; /* not checked on the card, or under this version of cuDNN */
+};
+
+/* Answers questions about convolutions on a card. `ask` returns false if it has no answer. Threads: any. */
+struct mt_convolution_source {
+    bool (*ask)(void *state, const struct mt_card *card, const struct mt_convolution_question *question,
+                struct mt_convolution_answer *out);
+    void *state;
+};
+
+/* Writes the question about a convolution of three tensors, of which `x`, `w` and `y` are as PyTorch passes them to the
+ * operator; it copies those that do not lie in the memory format that it chose (mt_convolution_is_channels_last). The lists are
+ * "padding", "stride" and "dilation" of the call, and the flags "deterministic" and "allow_tf32". False if the convolution is
+ * none that cuDNN takes. */
+bool mt_convolution_question_of(enum mt_convolution_kind kind, const struct mt_operator_call *call,
+                                const struct mt_operand *x, const struct mt_operand *w, const struct mt_operand *y,
+                                bool is_channels_last, struct mt_convolution_question *out);
+
+/* True if PyTorch computes a convolution of these two tensors with channels last: one of them lies so, and they are not fp64.
+ * (aten/src/ATen/native/ConvUtils.h, cudnn_conv_suggest_memory_format) */
+bool mt_convolution_is_channels_last(const struct mt_operand *a, const struct mt_operand *b);
+
+/* True if a tensor is dense in the order of its dimensions, or with channels last. */
+bool mt_convolution_is_dense(const struct mt_operand *tensor, bool is_channels_last);
+
+static_assert(sizeof(struct mt_convolution_question) == 47 * sizeof(int64_t), "a question has no padding");
